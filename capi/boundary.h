@@ -1,0 +1,178 @@
+// The boundary between C callers and the core: handles, sized structs and the fence.
+//
+// Every entry point runs its body through guarded(), which turns exceptions into a status and an
+// ann_error. Structs of the caller are read through Sized, which knows how much of them there is.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "ann.h"
+#include "base/error.h"
+#include "base/execution.h"
+#include "dataset/dataset.h"
+#include "index/index.h"
+
+// Handles begin with a tag, so that a handle of another kind, or memory that is none, is noticed.
+struct ann_context {
+  static constexpr uint64_t kTag = 0x0174786574'6e6f63;
+  uint64_t tag = kTag;
+  gannet::Allocator memory;
+  uint32_t threads_max = 0;
+};
+
+struct ann_monitor {
+  static constexpr uint64_t kTag = 0x01726f7469'6e6f6d;
+  uint64_t tag = kTag;
+  gannet::Monitor monitor;
+};
+
+struct ann_index {
+  static constexpr uint64_t kTag = 0x0178656469'6e6e61;
+  uint64_t tag = kTag;
+  gannet::Index index;
+};
+
+namespace gannet {
+
+inline void check_given(const void* pointer, const char* name) {
+  if (pointer == nullptr) fail(ANN_INVALID_ARGUMENT, "%s is null", name);
+}
+
+/// The handle, if it is one.
+template <class Handle>
+Handle& checked(Handle* handle, const char* name) {
+  check_given(handle, name);
+  if (handle->tag != std::remove_const_t<Handle>::kTag)
+    fail(ANN_INVALID_ARGUMENT, "%s is not a handle of its kind, or was freed", name);
+  return *handle;
+}
+
+/// A copy of a struct of the caller, zeros where it is older than the library. `needed` bytes must
+/// be there. Null gives zeros if `optional`.
+template <class T>
+T read_struct(const T* given, const char* name, size_t needed, bool optional) {
+  T known = {};
+  known.struct_size = sizeof(T);
+  if (given == nullptr && optional) return known;
+  check_given(given, name);
+  const size_t size = given->struct_size;
+  if (size < needed)
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, at least %zu are needed (use its _INIT macro)",
+         name, size, needed);
+  if (size > 65536)
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, at most 65536 are allowed", name, size);
+  std::memcpy(&known, given, std::min(size, sizeof(T)));
+  const unsigned char* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (size_t at = sizeof(T); at < size; ++at) {
+    if (bytes[at] != 0)
+      fail(ANN_INVALID_ARGUMENT,
+           "%s has a value at byte %zu that this version (%zu bytes) does not know", name, at,
+           sizeof(T));
+  }
+  return known;
+}
+
+/// Checks that a struct to be written to is there.
+template <class T>
+void check_output(const T* out, const char* name) {
+  read_struct(out, name, sizeof(uint32_t) * 2, false);
+}
+
+/// Writes as much of `value` as the caller's struct holds.
+template <class T>
+void write_struct(const T& value, T* out) {
+  const uint32_t size = out->struct_size;
+  std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(size, sizeof(T)));
+  out->struct_size = size;
+}
+
+inline void report_error(const Error& error, ann_error* out) noexcept {
+  if (out == nullptr || out->struct_size < offsetof(ann_error, row)) return;
+  ann_error filled = {};
+  filled.struct_size = out->struct_size;
+  filled.status = error.status;
+  filled.row = error.row;
+  filled.column = error.column;
+  filled.os_error = error.os_error;
+  filled.cuda_error = error.cuda_error;
+  std::memcpy(filled.message, error.message, sizeof filled.message);
+  write_struct(filled, out);
+}
+
+inline ann_status report_plain(ann_status status, const char* text, ann_error* out) noexcept {
+  Error error;
+  error.status = status;
+  std::snprintf(error.message, sizeof error.message, "%s", text);
+  report_error(error, out);
+  return status;
+}
+
+/// Runs the body of an entry point; nothing is thrown beyond it.
+template <class Body>
+ann_status guarded(ann_error* error, const Body& body) noexcept {
+  try {
+    body();
+    return report_plain(ANN_OK, "", error);
+  } catch (const Error& failure) {
+    report_error(failure, error);
+    return failure.status;
+  } catch (const std::bad_alloc&) {
+    return report_plain(ANN_NO_MEMORY, "memory was refused by operator new", error);
+  } catch (const std::exception& failure) {
+    return report_plain(ANN_INTERNAL, failure.what(), error);
+  } catch (...) {
+    return report_plain(ANN_INTERNAL, "an exception of unknown type", error);
+  }
+}
+
+/// The matrix of the caller, checked. `name` is the argument's.
+inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
+  const ann_matrix matrix =
+      read_struct(given, name, offsetof(ann_matrix, row_stride) + sizeof(uint64_t), false);
+  if (!is_element(matrix.element))
+    fail(ANN_INVALID_ARGUMENT, "%s.element is %d, allowed are %d (f32) to %d (u8)", name,
+         matrix.element, ANN_F32, ANN_U8);
+  if (matrix.space != 0)
+    fail(matrix.space < 0 ? ANN_INVALID_ARGUMENT : ANN_UNSUPPORTED,
+         "%s.space is %d, only host memory (0) is taken in this version", name, matrix.space);
+  if (matrix.dim == 0) fail(ANN_INVALID_ARGUMENT, "%s.dim is 0, allowed are 1 to %u", name, ANN_DIM_MAX);
+  if (matrix.dim > ANN_DIM_MAX)
+    fail(ANN_LIMIT, "%s.dim is %u, allowed are 1 to %u", name, matrix.dim, ANN_DIM_MAX);
+  if (matrix.rows > ANN_ROWS_MAX)
+    fail(ANN_LIMIT, "%s.rows is %llu, at most %u are allowed", name,
+         static_cast<unsigned long long>(matrix.rows), ANN_ROWS_MAX);
+  if (matrix.data == nullptr && matrix.rows > 0)
+    fail(ANN_INVALID_ARGUMENT, "%s.data is null, but %s.rows is %llu", name, name,
+         static_cast<unsigned long long>(matrix.rows));
+  const uint64_t packed = uint64_t{matrix.dim} * element_bytes(matrix.element);
+  const uint64_t stride = matrix.row_stride == 0 ? packed : matrix.row_stride;
+  if (stride < packed)
+    fail(ANN_INVALID_ARGUMENT, "%s.row_stride is %llu, a row has %llu bytes", name,
+         static_cast<unsigned long long>(stride), static_cast<unsigned long long>(packed));
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(stride, matrix.rows, &bytes) || bytes > SIZE_MAX / 2)
+    fail(ANN_LIMIT, "%s has %llu rows of %llu bytes, more than the address space", name,
+         static_cast<unsigned long long>(matrix.rows), static_cast<unsigned long long>(stride));
+  return {static_cast<const uint8_t*>(matrix.data), matrix.rows, matrix.dim, matrix.element, stride};
+}
+
+/// Checks k and recall of a search; the recall with its default filled in.
+inline float check_search(uint32_t k, float recall) {
+  if (k == 0) fail(ANN_INVALID_ARGUMENT, "k is 0, at least 1 is allowed");
+  if (!(recall >= 0 && recall <= 1))
+    fail(ANN_INVALID_ARGUMENT, "recall is %g, allowed is more than 0 and at most 1",
+         static_cast<double>(recall));
+  return recall == 0 ? 0.95f : recall;
+}
+
+/// The monitor of the caller, which may be null; a new call begins on it.
+inline Monitor* begin_monitor(ann_monitor* given) {
+  if (given == nullptr) return nullptr;
+  Monitor& monitor = checked(given, "monitor").monitor;
+  monitor.start();
+  return &monitor;
+}
+
+}  // namespace gannet

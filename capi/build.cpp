@@ -1,0 +1,188 @@
+// ann.h, sections 9 and 11: builds and k-NN graphs.
+
+#include "boundary.h"
+#include "knn/nn_descent.h"
+#include "search/exact.h"
+
+using namespace gannet;
+
+namespace {
+
+constexpr size_t kBuildParamsNeeded = 2 * sizeof(uint32_t);
+
+void check_same_dim(uint32_t dim, uint32_t wanted, const char* name) {
+  if (dim != wanted)
+    fail(ANN_INVALID_ARGUMENT, "%s.dim is %u, the index has %u", name, dim, wanted);
+}
+
+void check_budget(const ann_index_params& shape, const MatrixView& rows, bool ids,
+                  const BuildPlan& plan) {
+  if (plan.memory_limit == 0) return;
+  ann_plan needed = ANN_PLAN_INIT;
+  const int32_t element = shape.element != 0 ? shape.element : rows.element;
+  estimate_build(shape, rows.rows, element, ids, plan, &needed);
+  if (needed.peak_bytes > plan.memory_limit)
+    fail(ANN_LIMIT, "memory_limit is %llu, the build needs up to %llu bytes",
+         static_cast<unsigned long long>(plan.memory_limit),
+         static_cast<unsigned long long>(needed.peak_bytes));
+}
+
+/// Exact k-NN lists in the metric itself: each row is a query that must not find itself.
+void exact_lists(const Dataset& dataset, const MatrixView& rows, uint32_t k, uint32_t* neighbors,
+                 float* distances, const Execution& execution) {
+  constexpr uint64_t kPiece = 4096;
+  const Allocator& memory = execution.memory;
+  Array<uint64_t> ids(memory, kPiece * k);
+  Array<float> scratch(memory, distances == nullptr ? kPiece * k : 0);
+  Array<uint32_t> self(memory, kPiece);
+  for (uint64_t first = 0; first < rows.rows; first += kPiece) {
+    MatrixView piece = rows;
+    piece.data = rows.row(first);
+    piece.rows = std::min(kPiece, rows.rows - first);
+    for (uint64_t i = 0; i < piece.rows; ++i) self[i] = static_cast<uint32_t>(first + i);
+    const QueryBlock queries(dataset, piece, memory);
+    float* out = distances == nullptr ? scratch.data() : distances + first * k;
+    const double total = static_cast<double>(rows.rows);
+    search_exact(dataset, queries, self.data(), {k, ids.data(), out, nullptr, nullptr},
+                 execution.span(static_cast<double>(first) / total,
+                                static_cast<double>(first + piece.rows) / total));
+    for (uint64_t i = 0; i < piece.rows * k; ++i)
+      neighbors[first * k + i] = ids[i] == ANN_ID_NONE ? kNoRow : static_cast<uint32_t>(ids[i]);
+  }
+}
+
+/// Orders each list by the reported distance, ties by row, and writes it out.
+void rescore_lists(const Dataset& dataset, const MatrixView& rows, const KnnGraph& graph,
+                   uint32_t* neighbors, float* distances, const Execution& execution) {
+  parallel_for(execution, graph.rows, 256, [&](uint64_t begin, uint64_t end, uint32_t) {
+    Array<uint8_t> values(execution.memory, dataset.query_bytes());
+    for (uint64_t row = begin; row < end; ++row) {
+      PreparedQuery query;
+      dataset.prepare(rows.row(row), rows.element, values.data(), &query);
+      const uint32_t* list = graph.list(row);
+      uint32_t count = 0;
+      while (count < graph.k && list[count] != kNoRow) ++count;
+      float measured[ANN_DEGREE_MAX];
+      Neighbor sorted[ANN_DEGREE_MAX];
+      dataset.distances(query, list, 0, count, measured);
+      for (uint32_t i = 0; i < count; ++i) sorted[i] = {measured[i], list[i]};
+      std::sort(sorted, sorted + count);
+      for (uint32_t i = 0; i < graph.k; ++i) {
+        neighbors[row * graph.k + i] = i < count ? static_cast<uint32_t>(sorted[i].id) : kNoRow;
+        if (distances != nullptr)
+          distances[row * graph.k + i] = i < count ? sorted[i].distance : INFINITY;
+      }
+    }
+  });
+}
+
+/// The method, after defaults and the metric's limits.
+int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
+  if (params.method < 0 || params.method > ANN_KNN_EXACT)
+    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d", params.method,
+         ANN_KNN_EXACT);
+  if (metric == ANN_METRIC_INNER_PRODUCT) {
+    if (params.method == ANN_KNN_NN_DESCENT)
+      fail(ANN_UNSUPPORTED,
+           "params.method is NN_DESCENT, which needs a metric; for inner product use EXACT");
+    return ANN_KNN_EXACT;
+  }
+  if (params.method != ANN_KNN_AUTO) return params.method;
+  return rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+}
+
+}  // namespace
+
+extern "C" {
+
+ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* ids,
+                     const ann_build_params* params, ann_monitor* monitor, ann_error* error) {
+  return guarded(error, [&] {
+    Index& handle = checked(index, "index").index;
+    const ann_index_params& shape = handle.shape();
+    const MatrixView matrix = read_matrix(rows, "rows");
+    check_same_dim(matrix.dim, shape.dim, "rows");
+    const ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
+    const BuildPlan plan = plan_build(given, matrix.rows, handle.threads_max());
+    MatrixView calibration;
+    if (given.calibration != nullptr) {
+      calibration = read_matrix(given.calibration, "params.calibration");
+      check_same_dim(calibration.dim, shape.dim, "params.calibration");
+      const int32_t stored = shape.element != 0 ? shape.element : matrix.element;
+      if (!Dataset::comparable(calibration.element, stored))
+        fail(ANN_INVALID_ARGUMENT, "params.calibration is %s, the index stores %s",
+             element_name(calibration.element), element_name(stored));
+    }
+    check_budget(shape, matrix, ids != nullptr, plan);
+    Index::BuildRight right(handle);
+    const Execution execution{handle.memory(), plan.threads, begin_monitor(monitor)};
+    if (given.calibration != nullptr) check_finite(calibration, execution);
+    right.publish(build(shape, matrix, ids, plan,
+                        given.calibration != nullptr ? &calibration : nullptr, execution));
+  });
+}
+
+ann_status ann_estimate(const ann_index_params* shape, uint64_t rows, int32_t element,
+                        const ann_build_params* params, ann_plan* out, ann_error* error) {
+  return guarded(error, [&] {
+    ann_index_params checked_shape = read_struct(shape, "shape", 2 * sizeof(uint32_t), false);
+    check_shape(&checked_shape);
+    if (!is_element(element))
+      fail(ANN_INVALID_ARGUMENT, "element is %d, allowed are %d (f32) to %d (u8)", element, ANN_F32,
+           ANN_U8);
+    ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
+    check_output(out, "out");
+    // The graph of the caller need not exist to be planned with.
+    static const uint32_t kSomeGraph = 0;
+    if (given.knn == ANN_KNN_GIVEN && given.knn_graph == nullptr) given.knn_graph = &kSomeGraph;
+    const BuildPlan plan = plan_build(given, rows, 0);
+    ann_plan needed = ANN_PLAN_INIT;
+    const int32_t stored = checked_shape.element != 0 ? checked_shape.element : element;
+    estimate_build(checked_shape, rows, stored, true, plan, &needed);
+    write_struct(needed, out);
+  });
+}
+
+ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
+                         const ann_knn_params* params, uint32_t* neighbors, float* distances,
+                         ann_monitor* monitor, ann_error* error) {
+  return guarded(error, [&] {
+    Allocator memory;
+    uint32_t threads_max = 0;
+    if (context != nullptr) {
+      memory = checked(context, "context").memory;
+      threads_max = context->threads_max;
+    }
+    const MatrixView matrix = read_matrix(rows, "rows");
+    const ann_knn_params given = read_struct(params, "params", 4 * sizeof(uint32_t), false);
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = matrix.dim;
+    shape.metric = given.metric;
+    check_shape(&shape);
+    if (given.k == 0 || given.k > ANN_DEGREE_MAX)
+      fail(given.k == 0 ? ANN_INVALID_ARGUMENT : ANN_LIMIT, "params.k is %u, allowed are 1 to %u",
+           given.k, ANN_DEGREE_MAX);
+    const int32_t method = knn_method(given, shape.metric, matrix.rows);
+    const NnDescentParams descent = complete_nn_descent(given.k, given.samples, given.iterations,
+                                                        given.convergence, given.seed);
+    if (matrix.rows > 0) check_given(neighbors, "neighbors");
+    const Execution execution{memory, thread_count(given.threads, threads_max),
+                              begin_monitor(monitor)};
+    execution.enter("copy");
+    const Dataset dataset(matrix, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
+    const Execution finding = execution.span(0.05, 0.95);
+    if (method == ANN_KNN_EXACT || matrix.rows <= given.k + 1) {
+      finding.enter("exact k-NN graph");
+      exact_lists(dataset, matrix, given.k, neighbors, distances, finding);
+    } else {
+      finding.enter("k-NN graph");
+      const Codes codes(dataset, descent.seed, execution);
+      const KnnGraph graph = nn_descent(codes, descent, finding);
+      execution.span(0.95, 1).enter("distances");
+      rescore_lists(dataset, matrix, graph, neighbors, distances, execution);
+    }
+    execution.advance(1);
+  });
+}
+
+}  // extern "C"

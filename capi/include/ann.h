@@ -1,0 +1,580 @@
+/* ann.h: nearest neighbours of vectors, through one shared object.
+ *
+ * Gannet finds, among n stored vectors ("rows"), the k that lie nearest to a query. It builds a
+ * graph whose edges join near rows (CAGRA's: "CAGRA: Highly Parallel Graph Construction and
+ * Approximate Nearest Neighbor Search for GPUs"), from a k-nearest-neighbour graph found by
+ * NN-Descent as GNND does it ("Large-Scale Approximate k-NN Graph Construction on GPU"). A search
+ * walks that graph. It reads a few hundred rows out of millions and still finds nearly all true
+ * neighbours; how nearly is the one number that most callers set, `recall`.
+ *
+ * A whole program:
+ *
+ *     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+ *     shape.dim = 128;
+ *     ann_index *index;
+ *     ann_index_create(NULL, &shape, &index, NULL);
+ *
+ *     ann_matrix rows = ANN_MATRIX_INIT;
+ *     rows.data = data; rows.rows = n; rows.dim = 128; rows.element = ANN_F32;
+ *     ann_build(index, &rows, NULL, NULL, NULL, NULL);
+ *
+ *     ann_results found = ANN_RESULTS_INIT;
+ *     found.ids = ids; found.distances = distances; found.rows = queries.rows; found.k = 10;
+ *     ann_search_batch(index, &queries, NULL, &found, NULL, NULL);
+ *     ann_index_free(index);
+ *
+ * The rules that hold for every function:
+ *
+ *   Status.    A function that can fail returns ann_status; 0 is success. With an `ann_error *` it
+ *              also fills that struct; with NULL it does not. There is no last error kept anywhere,
+ *              nothing is printed, nothing aborts, no C++ exception and no signal handler leaves
+ *              the library.
+ *   No change. A call that fails has changed nothing that the caller can see, but for its
+ *              `ann_error` and, where the entry says so, rows of results already written.
+ *   Zero.      In every parameter zero means "choose for me". A NULL parameter struct is one of
+ *              zeros. Where zero would be a legal choice, ANN_NONE (-1) says "none".
+ *   Sizes.     Structs that cross start with `struct_size`, set by their _INIT macro. The library
+ *              reads and writes at most that many bytes, so programs and libraries of different
+ *              ages work together. A struct larger than the library knows is accepted if its tail
+ *              is zero.
+ *   Threads.   A handle passed as `const` may be used from any number of threads at once. A handle
+ *              passed as non-const is used by one such call at a time: another answers ANN_BUSY
+ *              where its entry says so. Searching while building is safe.
+ *   Memory.    The caller owns what it passes in; the library copies what it keeps, unless
+ *              ANN_ROWS_BORROW says otherwise. Results go to buffers of the caller. What a
+ *              `_create` returns is given back to its `_free`, which accepts NULL.
+ *   Fork.      A child process may search CPU indexes made before the fork, provided that no call
+ *              was running on them then.
+ *
+ * The header is C99, C11 and C++, and includes two standard headers. No CUDA type crosses it.
+ *
+ * Sections: 1 version - 2 status and error - 3 elements and metrics - 4 views - 5 context -
+ * 6 monitor - 7 devices - 8 index - 9 build - 10 search - 11 k-NN graphs - 12 what has its place
+ * here and comes later.
+ */
+#ifndef GANNET_ANN_H
+#define GANNET_ANN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__cplusplus)
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ANN_API __attribute__((visibility("default")))
+#else
+#define ANN_API
+#endif
+
+/* ---------------------------------------------------------------------------------------------
+ * 1  Version
+ * ------------------------------------------------------------------------------------------ */
+
+#define ANN_VERSION_MAJOR 0
+#define ANN_VERSION_MINOR 1
+#define ANN_VERSION_PATCH 0
+
+/* The version of the binary interface that this header describes. Additions raise the low 16 bits,
+ * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
+ * it opened: equal means compatible. */
+#define ANN_ABI_VERSION 0x00000001u
+
+/* "none" where zero means "choose for me". */
+#define ANN_NONE (-1)
+
+/* Marks a result that does not exist; never the id of a row. */
+#define ANN_ID_NONE UINT64_MAX
+
+/* The version as "major.minor.patch". The text lives as long as the library. Any thread. */
+ANN_API const char *ann_version(void);
+
+/* ANN_ABI_VERSION of the library itself. Any thread. */
+ANN_API uint32_t ann_abi_version(void);
+
+/* What the library was built with, for bug reports: compiler, CUDA toolkit and architectures or
+ * "no CUDA", and the instruction set that this process uses ("avx512vnni", "avx512", "avx2" or
+ * "portable"). The text lives as long as the library. Any thread; touches no device. */
+ANN_API const char *ann_build_info(void);
+
+/* ---------------------------------------------------------------------------------------------
+ * 2  Status and error
+ * ------------------------------------------------------------------------------------------ */
+
+/* Outcome of a call. Values are never reused. The class is value / 100. */
+typedef int32_t ann_status;
+enum {
+  ANN_OK = 0,
+
+  /* 1xx: the caller's arguments. */
+  ANN_INVALID_ARGUMENT = 100, /* null, out of range, mismatched; the text says which and why */
+  ANN_LIMIT = 101,            /* legal, but above a limit stated here or in a parameter */
+  ANN_UNSUPPORTED = 102,      /* legal, but this library, index or device does not do it */
+  ANN_NOT_FINITE = 103,       /* NaN or infinity in a vector */
+
+  /* 2xx: the state of a handle. */
+  ANN_STATE = 200, /* not in this state: search before build, build after build */
+  ANN_BUSY = 201,  /* another call that changes the same handle is running */
+
+  /* 3xx: memory. */
+  ANN_NO_MEMORY = 300,
+  ANN_DEVICE_NO_MEMORY = 301,
+
+  /* 4xx: devices. */
+  ANN_NO_DEVICE = 400,   /* no such device, or no driver for it */
+  ANN_DEVICE_LOST = 401, /* a fault ended this process's use of CUDA; CPU indexes go on */
+
+  /* 6xx: the caller's own wish, through a monitor. */
+  ANN_CANCELLED = 600,
+  ANN_DEADLINE = 601,
+
+  /* 7xx: a defect of the library. Please report it. */
+  ANN_INTERNAL = 700
+};
+
+/* The name of a status, as "ANN_OK"; "unknown status" for any other number. Any thread. */
+ANN_API const char *ann_status_name(ann_status status);
+
+/* Where and why a call failed. The caller owns it, the call that gets it fills it (ANN_OK and an
+ * empty message on success). */
+typedef struct ann_error {
+  uint32_t struct_size;
+  ann_status status;
+  uint64_t row;       /* row of the vector at fault, else UINT64_MAX */
+  uint64_t column;    /* column of the value at fault, else UINT64_MAX */
+  int32_t os_error;   /* errno, where the system refused something, else 0 */
+  int32_t cuda_error; /* cudaError_t, where CUDA did, else 0 */
+  char message[256];  /* one line of UTF-8: parameter, value, allowed range */
+} ann_error;
+#define ANN_ERROR_INIT {sizeof(ann_error), 0, 0, 0, 0, 0, {0}}
+
+/* ---------------------------------------------------------------------------------------------
+ * 3  Elements and metrics
+ * ------------------------------------------------------------------------------------------ */
+
+/* The type of one coordinate. */
+enum {
+  ANN_ELEMENT_AUTO = 0, /* the element of the matrix given to ann_build */
+  ANN_F32 = 1,          /* IEEE binary32 */
+  ANN_F16 = 2,          /* IEEE binary16 */
+  ANN_BF16 = 3,         /* the upper half of a binary32 */
+  ANN_I8 = 4,
+  ANN_U8 = 5
+};
+
+/* How far apart two vectors are. Smaller is nearer for all of them.
+ *   L2              sum (x - q)^2, the squared Euclidean distance.
+ *   INNER_PRODUCT   - sum x q, so that the largest product comes first.
+ *   COSINE          1 - sum x q / (|x| |q|), in [0, 2]. A zero vector is at distance 1 from
+ *                   everything, itself included.
+ * Reported distances are computed on the stored rows, never on codes; they are sums in 32-bit
+ * floating point (exact 32-bit integers for ANN_I8 and ANN_U8) and equal bit for bit on every CPU.
+ * A sum above the range of a float is +infinity and sorts last. */
+enum {
+  ANN_METRIC_AUTO = 0, /* L2 */
+  ANN_METRIC_L2 = 1,
+  ANN_METRIC_INNER_PRODUCT = 2,
+  ANN_METRIC_COSINE = 3
+};
+
+/* A switch with a default: zero leaves it to the library. */
+enum { ANN_SWITCH_AUTO = 0, ANN_ON = 1, ANN_OFF = 2 };
+
+/* Limits. Exceeding one gives ANN_LIMIT, before any memory is taken. */
+#define ANN_DIM_MAX 32768u       /* columns of a row */
+#define ANN_ROWS_MAX 2147483646u /* rows of one index */
+#define ANN_DEGREE_MAX 256u      /* edges of a row, in search and in k-NN graphs */
+#define ANN_BEAM_MAX 65536u      /* length of a search's beam */
+
+/* ---------------------------------------------------------------------------------------------
+ * 4  Views
+ * ------------------------------------------------------------------------------------------ */
+
+/* Vectors of the caller, one a row. Any alignment is accepted. The memory must stay valid and
+ * unchanged during the call (and beyond it where ANN_ROWS_BORROW says so). */
+typedef struct ann_matrix {
+  uint32_t struct_size;
+  int32_t element;     /* ANN_F32 ... ANN_U8; no default */
+  const void *data;    /* [rows, dim]; may be NULL if rows is 0 */
+  uint64_t rows;       /* 0 to ANN_ROWS_MAX */
+  uint32_t dim;        /* 1 to ANN_DIM_MAX */
+  int32_t space;       /* 0: host memory. Device memory comes with the device searches. */
+  uint64_t row_stride; /* bytes from a row to the next; 0: dim elements, packed */
+} ann_matrix;
+#define ANN_MATRIX_INIT {sizeof(ann_matrix), 0, 0, 0, 0, 0, 0}
+
+/* Buffers of the caller for the neighbours of `rows` queries, `k` a query: element [q, i] stands at
+ * q * k + i. Nearest first, equal distances by ascending id. A query with fewer than k neighbours
+ * is filled up with ANN_ID_NONE and +infinity. The buffers must not overlap each other or the
+ * queries. */
+typedef struct ann_results {
+  uint32_t struct_size;
+  uint32_t k;            /* neighbours wanted for each query, at least 1; no default */
+  uint64_t rows;         /* queries that the buffers hold; must equal the matrix's rows */
+  uint64_t *ids;         /* [rows, k]; required if rows > 0 */
+  float *distances;      /* [rows, k]; may be NULL */
+  uint32_t *counts;      /* [rows] neighbours found, at most k; may be NULL */
+  ann_status *status;    /* [rows] ANN_OK, or ANN_NOT_FINITE for a query with NaN or infinity, which
+                            has no neighbours and disturbs no other; may be NULL */
+  uint64_t distance_count;  /* out: distances that were computed for all queries together */
+  uint64_t expansion_count; /* out: rows whose edges were read, for all queries together */
+} ann_results;
+#define ANN_RESULTS_INIT {sizeof(ann_results), 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* ---------------------------------------------------------------------------------------------
+ * 5  Context: where memory comes from (optional; NULL means the defaults everywhere)
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct ann_context ann_context;
+
+/* Settings of a context. `allocate` returns `bytes` of memory aligned to `alignment` (a power of
+ * two, at most 4096), or NULL; `release` takes back what it returned, with the same sizes. Both may
+ * be called on any thread, must not call the library and must not unwind. Both or neither are
+ * given; neither means the C library's. They serve everything whose size depends on data or
+ * parameters. Handles, threads and error texts, some hundred bytes each, come from C++'s own
+ * operator new, whose failure is reported as ANN_NO_MEMORY just the same. */
+typedef struct ann_context_params {
+  uint32_t struct_size;
+  uint32_t threads_max; /* no call uses more threads than this; 0: the hardware's number */
+  void *(*allocate)(void *user, size_t bytes, size_t alignment);
+  void (*release)(void *user, void *memory, size_t bytes, size_t alignment);
+  void *user;
+} ann_context_params;
+#define ANN_CONTEXT_PARAMS_INIT {sizeof(ann_context_params), 0, 0, 0, 0}
+
+/* Makes a context. Errors: ANN_INVALID_ARGUMENT, ANN_NO_MEMORY. */
+ANN_API ann_status ann_context_create(const ann_context_params *params, ann_context **out,
+                                      ann_error *error);
+
+/* Lets go of a context. Indexes made with it keep what they need: any order is right. */
+ANN_API void ann_context_free(ann_context *context);
+
+/* ---------------------------------------------------------------------------------------------
+ * 6  Monitor: progress, cancelling and deadlines (optional)
+ * ------------------------------------------------------------------------------------------ */
+
+/* One long call at a time reports to a monitor; other threads read and cancel it. All functions
+ * but create and free may be called from any thread, cancel also from a signal handler. A monitor
+ * must outlive the calls that use it. */
+typedef struct ann_monitor ann_monitor;
+
+/* What a call is doing. `fraction` never falls during a call. */
+typedef struct ann_progress {
+  uint32_t struct_size;
+  uint32_t step;       /* place of the phase in the call, from 1; 0: nothing has run */
+  double fraction;     /* of the whole call, 0 to 1 */
+  const char *phase;   /* "copy", "k-NN graph", ...; lives as long as the library; never NULL */
+} ann_progress;
+#define ANN_PROGRESS_INIT {sizeof(ann_progress), 0, 0, 0}
+
+/* Makes a monitor. Errors: ANN_INVALID_ARGUMENT, ANN_NO_MEMORY. */
+ANN_API ann_status ann_monitor_create(ann_monitor **out, ann_error *error);
+ANN_API void ann_monitor_free(ann_monitor *monitor);
+
+/* Asks the running call, and every later one, to stop: it returns ANN_CANCELLED within 100 ms.
+ * Stays until ann_monitor_reset. NULL is ignored. */
+ANN_API void ann_monitor_cancel(ann_monitor *monitor);
+
+/* Takes back cancel, deadline and progress. NULL is ignored. */
+ANN_API void ann_monitor_reset(ann_monitor *monitor);
+
+/* Calls return ANN_DEADLINE once `nanoseconds` from now have passed; 0 takes the deadline back.
+ * NULL is ignored. */
+ANN_API void ann_monitor_set_deadline(ann_monitor *monitor, uint64_t nanoseconds);
+
+/* Reads the progress. Errors: ANN_INVALID_ARGUMENT. */
+ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress *out,
+                                        ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 7  Devices
+ * ------------------------------------------------------------------------------------------ */
+
+/* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU for every call that exists
+ * in this version. The environment variable GANNET_BACKEND=cpu hides CUDA devices, =cuda makes AUTO
+ * mean the first of them where the call has a CUDA procedure (now: exact search). */
+enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
+
+typedef struct ann_device_info {
+  uint32_t struct_size;
+  int32_t device;          /* ANN_DEVICE_CPU, ANN_DEVICE_CUDA + i */
+  uint64_t memory_total;   /* bytes */
+  uint64_t memory_free;    /* bytes, at the moment of asking */
+  uint32_t compute_units;  /* hardware threads, or multiprocessors */
+  uint32_t capability;     /* CUDA: 10 * major + minor; CPU: 0 */
+  char name[128];
+} ann_device_info;
+#define ANN_DEVICE_INFO_INIT {sizeof(ann_device_info), 0, 0, 0, 0, 0, {0}}
+
+/* Number of devices, the CPU counted, so at least 1. This asks the CUDA driver, which costs some
+ * 100 ms at first and spoils CUDA in children forked later; nothing on the CPU path does that.
+ * `reason` may be NULL; else it gets a text, alive as long as the library, that says why there is
+ * no CUDA device, or "" if there is one. Any thread. Errors: ANN_INVALID_ARGUMENT. */
+ANN_API ann_status ann_device_count(uint32_t *count, const char **reason, ann_error *error);
+
+/* Describes a device. ANN_DEVICE_CPU touches no driver. Errors: ANN_INVALID_ARGUMENT,
+ * ANN_NO_DEVICE. Any thread. */
+ANN_API ann_status ann_device_get_info(int32_t device, ann_device_info *out, ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 8  Index: life and state
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct ann_index ann_index;
+
+/* The shape of an index, fixed for its life. */
+typedef struct ann_index_params {
+  uint32_t struct_size;
+  uint32_t dim;    /* columns, 1 to ANN_DIM_MAX; no default */
+  int32_t metric;  /* ANN_METRIC_*; default L2 */
+  int32_t element; /* as stored; default: that of the rows. Float rows may be stored as another float
+                      type, rounded to nearest even; i8 and u8 only as themselves or, exactly, as a
+                      float type that holds every value. */
+} ann_index_params;
+#define ANN_INDEX_PARAMS_INIT {sizeof(ann_index_params), 0, 0, 0}
+
+/* Makes an empty index. `context` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT,
+ * ANN_NO_MEMORY. */
+ANN_API ann_status ann_index_create(const ann_context *context, const ann_index_params *params,
+                                    ann_index **out, ann_error *error);
+
+/* Frees an index; waits for calls that run on it. No call may begin on it afterwards. */
+ANN_API void ann_index_free(ann_index *index);
+
+/* State of an index. */
+typedef struct ann_index_info {
+  uint32_t struct_size;
+  uint32_t dim;
+  int32_t metric;
+  int32_t element;       /* as stored; ANN_ELEMENT_AUTO before the build if it was left open */
+  int32_t built;         /* 0 or 1 */
+  int32_t graph;         /* ANN_GRAPH_*; 0 before the build */
+  uint64_t rows;
+  uint32_t degree;       /* edges per row of the search graph */
+  uint32_t entry_points; /* rows where searches may start */
+  uint64_t memory_bytes; /* host memory held, the caller's borrowed rows not counted */
+  uint64_t seed;
+  double build_seconds;      /* wall time of ann_build, calibration included */
+  double calibrate_seconds;  /* of that, calibration */
+  float recall_max;          /* the highest mean recall@10 seen while calibrating; 0: none was made */
+  uint32_t repaired_edges;   /* edges spent to make every row reachable */
+  uint32_t knn_iterations;   /* rounds that NN-Descent ran; 0: another way or none */
+} ann_index_info;
+#define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Reads the state, built or not. Errors: ANN_INVALID_ARGUMENT. */
+ANN_API ann_status ann_index_get_info(const ann_index *index, ann_index_info *out,
+                                      ann_error *error);
+
+/* Copies the vector with `id` to `vector`, [dim] of the stored element, and writes 1 to `found`; 0
+ * and nothing if no row has the id. `vector` may be NULL to ask only; `capacity` is its size in
+ * bytes. Errors: ANN_INVALID_ARGUMENT (also: capacity too small), ANN_STATE before the build. */
+ANN_API ann_status ann_index_get(const ann_index *index, uint64_t id, void *vector,
+                                 uint64_t capacity, int32_t *found, ann_error *error);
+
+/* Copies the search graph: `edges` is [rows, degree] row numbers (not ids), UINT32_MAX in unused
+ * places, `capacity` its size in edges. With `edges` NULL only `degree` is written. Errors:
+ * ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_UNSUPPORTED without a graph. */
+ANN_API ann_status ann_index_graph(const ann_index *index, uint32_t *edges, uint64_t capacity,
+                                   uint32_t *degree, ann_error *error);
+
+/* How well a search can move on the graph (CAGRA, section III-A, uses the same measures). */
+typedef struct ann_graph_stats {
+  uint32_t struct_size;
+  uint32_t degree;
+  uint64_t rows;
+  uint64_t edges;                 /* places used */
+  uint64_t unreachable;           /* rows that no path from an entry point reaches */
+  uint64_t weak_components;       /* parts, edges taken both ways */
+  uint64_t strong_components;     /* parts in which each row reaches each other */
+  uint64_t largest_strong;        /* rows of the largest of those */
+  uint32_t in_degree_min;
+  uint32_t in_degree_max;
+  double two_hop_mean;            /* mean number of distinct rows within two edges, over a sample of
+                                     up to 1,000 rows */
+} ann_graph_stats;
+#define ANN_GRAPH_STATS_INIT {sizeof(ann_graph_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Measures the graph; takes time and memory in proportion to its edges. Errors: as
+ * ann_index_graph, and ANN_NO_MEMORY. */
+ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats *out,
+                                         ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 9  Build
+ * ------------------------------------------------------------------------------------------ */
+
+/* The graph that searches walk. */
+enum {
+  ANN_GRAPH_AUTO = 0,  /* CAGRA */
+  ANN_GRAPH_CAGRA = 1, /* rank-pruned k-NN graph with reverse edges (CAGRA, section III) */
+  ANN_GRAPH_NONE = 2   /* rows only; ann_search_exact answers */
+};
+
+/* How the k-NN graph under it is found. */
+enum {
+  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows, NN-Descent above */
+  ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1 */
+  ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
+  ANN_KNN_GIVEN = 3       /* `knn_graph` holds it */
+};
+
+/* Whose memory the rows live in. */
+enum {
+  ANN_ROWS_AUTO = 0, /* copy */
+  ANN_ROWS_COPY = 1,
+  ANN_ROWS_BORROW = 2 /* the caller keeps them unchanged until ann_index_free; the stored element is
+                         theirs */
+};
+
+typedef struct ann_build_params {
+  uint32_t struct_size;
+  int32_t graph;       /* ANN_GRAPH_* */
+  int32_t knn;         /* ANN_KNN_* */
+  int32_t device;      /* ANN_DEVICE_*; builds run on the CPU in this version */
+  int32_t rows_mode;   /* ANN_ROWS_* */
+  uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
+                          higher recall at a beam, slower steps, 4 bytes a row each. */
+  uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to ANN_DEGREE_MAX; default
+                          1.5 times the degree. More: better graph, build time grows. */
+  uint32_t samples;    /* GNND's p: new and old neighbours of a row that meet in one round, 2 to 64,
+                          at most knn_degree; default 16 */
+  uint32_t iterations; /* rounds of NN-Descent at most, 1 to 1,000; default 24 */
+  float convergence;   /* NN-Descent ends when a round improves fewer than this share of all list
+                          entries, in (0, 1); default 0.002 */
+  uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
+                          index, whatever the threads and the CPU. */
+  uint32_t threads;    /* default: as many as the hardware has */
+  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge; default on */
+  int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
+                          build time and leaves `recall` to a cautious rule: see ann_search_params */
+  int32_t reserved;    /* zero */
+  uint64_t memory_limit; /* bytes that the build may hold at once beside borrowed rows; the build
+                            answers ANN_LIMIT before it starts if it would need more; default: no
+                            limit */
+  const uint32_t *knn_graph;     /* [rows, knn_degree] row numbers, nearest first, for
+                                    ANN_KNN_GIVEN; UINT32_MAX in unused places at the end of a row.
+                                    knn_degree has no default then and may be less than degree. */
+  const ann_matrix *calibration; /* queries like those to come, to calibrate on; default: a sample
+                                    of the rows, each masked while it plays the query */
+} ann_build_params;
+#define ANN_BUILD_PARAMS_INIT \
+  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
+ * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
+ * Zero rows are legal: searches then find nothing.
+ *
+ * Cost: some seconds per 100,000 rows and core; memory as ann_estimate says. Searches running
+ * meanwhile answer ANN_STATE, as before the build.
+ * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE, ANN_STATE (built
+ * already), ANN_BUSY (another thread is building it), ANN_NO_MEMORY, ANN_CANCELLED, ANN_DEADLINE.
+ * After any of them the index is as empty as before and can be built again. */
+ANN_API ann_status ann_build(ann_index *index, const ann_matrix *rows, const uint64_t *ids,
+                             const ann_build_params *params, ann_monitor *monitor,
+                             ann_error *error);
+
+/* What a build will need. */
+typedef struct ann_plan {
+  uint32_t struct_size;
+  uint32_t threads;           /* that the build would use */
+  uint64_t index_bytes;       /* held when built */
+  uint64_t peak_bytes;        /* held at most while building; an upper bound */
+  double seconds;             /* wall time, within a factor of about three on a current CPU */
+} ann_plan;
+#define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0}
+
+/* Plans a build of `rows` rows of `element` without doing it; touches no data. Errors:
+ * ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED. Any thread. */
+ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, int32_t element,
+                                const ann_build_params *params, ann_plan *out, ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 10  Search
+ * ------------------------------------------------------------------------------------------ */
+
+/* How a search walks. */
+enum {
+  ANN_SEARCH_AUTO = 0,       /* BEST_FIRST on an index with a graph, EXACT without */
+  ANN_SEARCH_BEST_FIRST = 1, /* expand the nearest unexpanded row of the beam until none is left */
+  ANN_SEARCH_EXACT = 2       /* compare with every row */
+};
+
+typedef struct ann_search_params {
+  uint32_t struct_size;
+  int32_t procedure; /* ANN_SEARCH_* */
+  int32_t device;    /* ANN_DEVICE_* */
+  uint32_t threads;  /* default: as many as the hardware has and the batch can use; one query always
+                        runs on the calling thread */
+  float recall;      /* wanted share of true neighbours found, mean over queries, in (0, 1]; default
+                        0.95. The build's calibration turns it into a beam, for queries distributed
+                        like the rows or like `calibration`. Targets above what calibration reached
+                        use the longest beam it tried. Without calibration the beam is
+                        4 * k + 64, doubled for each halving of 1 - recall below 0.05. */
+  uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
+                        recall, time grows in proportion. */
+} ann_search_params;
+#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0}
+
+/* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
+ * element, for one of i8 or u8 the same element. Answers depend on the query, the index and the
+ * parameters alone: not on the batch, the threads or the CPU. Any thread. `monitor` may be NULL;
+ * a call that is cancelled has filled some rows.
+ * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE (not built), ANN_NO_DEVICE,
+ * ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. */
+ANN_API ann_status ann_search_batch(const ann_index *index, const ann_matrix *queries,
+                                    const ann_search_params *params, ann_results *results,
+                                    ann_monitor *monitor, ann_error *error);
+
+/* Finds the k nearest rows for each query by comparing with every row. As ann_search_batch;
+ * `procedure`, `recall` and `beam` are not used. Runs on the CPU or, where the library was built
+ * with CUDA, on `device`; the answers are equal bit for bit for i8 and u8. */
+ANN_API ann_status ann_search_exact(const ann_index *index, const ann_matrix *queries,
+                                    const ann_search_params *params, ann_results *results,
+                                    ann_monitor *monitor, ann_error *error);
+
+/* The beam that ann_search_batch would use for this k and recall (0: the default). Errors:
+ * ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph. Any thread. */
+ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
+                                  ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 11  k-NN graphs
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct ann_knn_params {
+  uint32_t struct_size;
+  int32_t metric;      /* default L2 */
+  int32_t method;      /* ANN_KNN_AUTO, ANN_KNN_NN_DESCENT or ANN_KNN_EXACT */
+  uint32_t k;          /* neighbours per row, 1 to ANN_DEGREE_MAX; no default */
+  uint32_t samples;    /* the next four as in ann_build_params */
+  uint32_t iterations;
+  float convergence;
+  uint32_t threads;
+  uint64_t seed;
+} ann_knn_params;
+#define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* Finds the k nearest other rows of every row. `neighbors` is [rows, k] row numbers, nearest first,
+ * ties by row number, UINT32_MAX where a row has fewer than k others; `distances` is [rows, k] or
+ * NULL. `context` and `monitor` may be NULL. By NN-Descent the lists are approximate and their
+ * distances still exact. Any thread.
+ * Errors: as ann_build, but for ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */
+ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *rows,
+                                 const ann_knn_params *params, uint32_t *neighbors,
+                                 float *distances, ann_monitor *monitor, ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 12  What has its place here and comes later
+ *
+ * Files (ann_save, ann_open, ann_verify), changes (ann_add, ann_remove, ann_compact), filters (a
+ * bit per row, in ann_search_params), merging of k-NN graphs (ann_knn_merge), range search and
+ * placement on devices (ann_index_place) append functions and fields to this header. Nothing above
+ * changes when they come.
+ * ------------------------------------------------------------------------------------------ */
+
+#if defined(__cplusplus)
+}
+#endif
+#endif /* GANNET_ANN_H */

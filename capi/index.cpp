@@ -1,0 +1,137 @@
+// ann.h, section 8: life and state of an index.
+
+#include <limits>
+
+#include "boundary.h"
+
+using namespace gannet;
+
+namespace {
+
+ann_index_info describe(const ann_index_params& shape, const Built* built) {
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  info.dim = shape.dim;
+  info.metric = shape.metric;
+  info.element = shape.element;
+  if (built == nullptr) return info;
+  info.built = 1;
+  info.element = built->dataset.element();
+  info.graph = built->graph_kind;
+  info.rows = built->dataset.rows();
+  info.memory_bytes = built->bytes();
+  info.seed = built->seed;
+  info.build_seconds = built->build_seconds;
+  if (!built->has_graph()) return info;
+  info.degree = built->graph.degree;
+  info.entry_points = static_cast<uint32_t>(built->graph.entries.size());
+  info.calibrate_seconds = built->calibrate_seconds;
+  info.recall_max = built->calibration.recall_max();
+  info.repaired_edges = built->graph.repaired_edges;
+  info.knn_iterations = built->knn_iterations;
+  return info;
+}
+
+const Built& built_of(const Index::Call& call) {
+  if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
+  return *call.built;
+}
+
+const Built& graph_of(const Index::Call& call) {
+  if (!built_of(call).has_graph())
+    fail(ANN_UNSUPPORTED, "the index was built without a graph (ANN_GRAPH_NONE)");
+  return *call.built;
+}
+
+}  // namespace
+
+extern "C" {
+
+ann_status ann_index_create(const ann_context* context, const ann_index_params* params,
+                            ann_index** out, ann_error* error) {
+  return guarded(error, [&] {
+    Allocator memory;
+    uint32_t threads_max = 0;
+    if (context != nullptr) {
+      memory = checked(context, "context").memory;
+      threads_max = context->threads_max;
+    }
+    ann_index_params shape = read_struct(params, "params", 2 * sizeof(uint32_t), false);
+    check_given(out, "out");
+    check_shape(&shape);
+    *out = new ann_index{ann_index::kTag, Index(memory, threads_max, shape)};
+  });
+}
+
+void ann_index_free(ann_index* index) {
+  if (index == nullptr || index->tag != ann_index::kTag) return;
+  index->index.wait_for_calls();
+  index->tag = 0;
+  delete index;
+}
+
+ann_status ann_index_get_info(const ann_index* index, ann_index_info* out, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    check_output(out, "out");
+    const Index::Call call(handle);
+    write_struct(describe(handle.shape(), call.built.get()), out);
+  });
+}
+
+ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint64_t capacity,
+                         int32_t* found, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    check_given(found, "found");
+    const Index::Call call(handle);
+    const Dataset& dataset = built_of(call).dataset;
+    const uint64_t bytes = uint64_t{dataset.dim()} * element_bytes(dataset.element());
+    if (vector != nullptr && capacity < bytes)
+      fail(ANN_INVALID_ARGUMENT, "capacity is %llu, a vector has %llu bytes",
+           static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(bytes));
+    const uint32_t row = dataset.find(id);
+    *found = row < dataset.rows() ? 1 : 0;
+    if (*found != 0 && vector != nullptr) std::memcpy(vector, dataset.view().row(row), bytes);
+  });
+}
+
+ann_status ann_index_graph(const ann_index* index, uint32_t* edges, uint64_t capacity,
+                           uint32_t* degree, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    check_given(degree, "degree");
+    const Index::Call call(handle);
+    const SearchGraph& graph = graph_of(call).graph;
+    if (edges != nullptr && capacity < graph.edges.size())
+      fail(ANN_INVALID_ARGUMENT, "capacity is %llu, the graph has %zu edges",
+           static_cast<unsigned long long>(capacity), graph.edges.size());
+    *degree = graph.degree;
+    if (edges != nullptr && !graph.edges.empty())
+      std::memcpy(edges, graph.edges.data(), graph.edges.size() * sizeof(uint32_t));
+  });
+}
+
+ann_status ann_index_graph_stats(const ann_index* index, ann_graph_stats* out, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    check_output(out, "out");
+    const Index::Call call(handle);
+    const Built& built = graph_of(call);
+    ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+    measure_graph(built.graph, built.seed, handle.memory(), &stats);
+    write_struct(stats, out);
+  });
+}
+
+ann_status ann_index_beam(const ann_index* index, uint32_t k, float recall, uint32_t* beam,
+                          ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    check_given(beam, "beam");
+    const float wanted = check_search(k, recall);
+    const Index::Call call(handle);
+    *beam = graph_of(call).calibration.beam(k, wanted);
+  });
+}
+
+}  // extern "C"

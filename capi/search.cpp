@@ -1,0 +1,203 @@
+// ann.h, section 10: searches.
+
+#include "backend/devices.h"
+#include "base/environment.h"
+#include "boundary.h"
+#include "search/exact.h"
+#include "search/exact_cuda.h"
+
+using namespace gannet;
+
+namespace {
+
+struct Range {
+  const uint8_t* begin;
+  uint64_t bytes;
+  const char* name;
+};
+
+void check_apart(const Range& a, const Range& b) {
+  if (a.begin == nullptr || b.begin == nullptr || a.bytes == 0 || b.bytes == 0) return;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(a.begin);
+  const uintptr_t second = reinterpret_cast<uintptr_t>(b.begin);
+  if (first < second + b.bytes && second < first + a.bytes)
+    fail(ANN_INVALID_ARGUMENT, "%s and %s overlap", a.name, b.name);
+}
+
+template <class T>
+Range range_of(const T* begin, uint64_t count, const char* name) {
+  uint64_t bytes = 0;
+  if (__builtin_mul_overflow(count, uint64_t{sizeof(T)}, &bytes) || bytes > SIZE_MAX / 2)
+    fail(ANN_LIMIT, "%s has %llu items, more than the address space", name,
+         static_cast<unsigned long long>(count));
+  return {reinterpret_cast<const uint8_t*>(begin), bytes, name};
+}
+
+/// The caller's buffers, checked against the queries and each other.
+ResultsView read_results(const ann_results* given, const MatrixView& queries, ann_results* out) {
+  *out = read_struct(given, "results", offsetof(ann_results, distance_count), false);
+  if (out->k == 0) fail(ANN_INVALID_ARGUMENT, "results.k is 0, at least 1 is allowed");
+  if (out->rows != queries.rows)
+    fail(ANN_INVALID_ARGUMENT, "results.rows is %llu, queries.rows is %llu; they must be equal",
+         static_cast<unsigned long long>(out->rows), static_cast<unsigned long long>(queries.rows));
+  if (out->rows > 0) check_given(out->ids, "results.ids");
+  uint64_t places = 0;
+  if (__builtin_mul_overflow(out->rows, uint64_t{out->k}, &places)) places = UINT64_MAX;
+  const Range ranges[] = {
+      range_of(queries.data, queries.rows * queries.stride, "queries.data"),
+      range_of(out->ids, places, "results.ids"),
+      range_of(out->distances, places, "results.distances"),
+      range_of(out->counts, out->rows, "results.counts"),
+      range_of(out->status, out->rows, "results.status"),
+  };
+  for (const Range& a : ranges) {
+    for (const Range& b : ranges) {
+      if (&a < &b) check_apart(a, b);
+    }
+  }
+  return {out->k, out->ids, out->distances, out->counts, out->status};
+}
+
+void check_queries(const MatrixView& queries, const Built& built, uint32_t dim) {
+  if (queries.dim != dim)
+    fail(ANN_INVALID_ARGUMENT, "queries.dim is %u, the index has %u", queries.dim, dim);
+  if (!Dataset::comparable(queries.element, built.dataset.element()))
+    fail(ANN_INVALID_ARGUMENT, "queries.element is %s, an index of %s takes %s only",
+         element_name(queries.element), element_name(built.dataset.element()),
+         element_name(built.dataset.element()));
+}
+
+ann_search_params read_params(const ann_search_params* params) {
+  const ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
+  if (given.procedure < 0 || given.procedure > ANN_SEARCH_EXACT)
+    fail(ANN_INVALID_ARGUMENT, "params.procedure is %d, allowed are 0 to %d", given.procedure,
+         ANN_SEARCH_EXACT);
+  if (given.device < 0)
+    fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
+  return given;
+}
+
+/// The device of an exact search.
+int32_t exact_device(int32_t device) {
+  if (device != ANN_DEVICE_AUTO) return device;
+  const char* backend = environment_backend();
+  return backend != nullptr && std::strcmp(backend, "cuda") == 0 ? int32_t{ANN_DEVICE_CUDA}
+                                                                 : int32_t{ANN_DEVICE_CPU};
+}
+
+void answer_on_cuda(const Built& built, const MatrixView& queries, int32_t device,
+                    const ResultsView& results, const Execution& execution) {
+  const Dataset& dataset = built.dataset;
+  const QueryBlock block(dataset, queries, execution.memory);
+  const uint64_t count = queries.rows;
+  // The kernel takes queries side by side, and none that is not finite.
+  const size_t bytes = dataset.query_bytes();
+  Array<uint8_t> packed = Array<uint8_t>::zeroed(execution.memory, checked_product(count, bytes));
+  for (uint64_t query = 0; query < count; ++query) {
+    if (block.usable(query)) std::memcpy(packed.data() + query * bytes, block[query].values, bytes);
+  }
+  const uint32_t k = static_cast<uint32_t>(std::min<uint64_t>(results.k, dataset.rows()));
+  Array<uint32_t> rows(execution.memory, checked_product(count, k));
+  Array<float> distances(execution.memory, checked_product(count, k));
+  if (k > 0)
+    cuda::search_exact({device - ANN_DEVICE_CUDA, dataset.view(), dataset.rows(), dataset.metric(),
+                        dataset.norms(), dataset.ids(), packed.data(), block.norms(),
+                        static_cast<uint32_t>(count), k, rows.data(), distances.data()},
+                       execution);
+  Array<Neighbor> answer(execution.memory, k);
+  for (uint64_t query = 0; query < count; ++query) {
+    for (uint32_t i = 0; i < k; ++i)
+      answer[i] = {distances[query * k + i], dataset.id(rows[query * k + i])};
+    write_answer(results, query, answer.data(), block.usable(query) ? k : 0,
+                 block.usable(query) ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
+  }
+}
+
+void answer_exactly(const Built& built, const MatrixView& queries, int32_t device,
+                    const ResultsView& results, const Execution& execution, SearchCounts* counts) {
+  counts->distances = queries.rows * built.dataset.rows();
+  if (device >= ANN_DEVICE_CUDA) {
+    answer_on_cuda(built, queries, device, results, execution);
+    return;
+  }
+  const QueryBlock block(built.dataset, queries, execution.memory);
+  search_exact(built.dataset, block, nullptr, results, execution);
+}
+
+void answer_by_graph(const Built& built, const MatrixView& queries, const ann_search_params& params,
+                     float recall, const ResultsView& results, const Execution& execution,
+                     SearchCounts* counts) {
+  if (params.device > ANN_DEVICE_CPU)
+    fail(ANN_UNSUPPORTED, "params.device is %d, but graphs are searched on the CPU in this version",
+         params.device);
+  if (!built.has_graph())
+    fail(ANN_UNSUPPORTED, "params.procedure is BEST_FIRST, but the index has no graph");
+  uint32_t beam = params.beam;
+  if (beam == 0) {
+    beam = built.calibration.beam(results.k, recall);
+  } else if (beam < results.k) {
+    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", beam, results.k);
+  }
+  // A beam longer than there are rows is never filled.
+  beam = std::min(beam, std::max(1u, built.dataset.rows()));
+  search_batch(built, queries, beam, results, execution, counts);
+}
+
+ann_status search(const ann_index* index, const ann_matrix* queries,
+                  const ann_search_params* params, bool exact, ann_results* results,
+                  ann_monitor* monitor, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    const MatrixView block = read_matrix(queries, "queries");
+    const ann_search_params given = read_params(params);
+    ann_results buffers;
+    const ResultsView view = read_results(results, block, &buffers);
+    const float recall = exact ? 1.0f : check_search(1, given.recall);
+    if (!exact && given.beam > ANN_BEAM_MAX)
+      fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed", given.beam, ANN_BEAM_MAX);
+    const Index::Call call(handle);
+    if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
+    const Built& built = *call.built;
+    check_queries(block, built, handle.shape().dim);
+    const bool by_graph = !exact && (given.procedure == ANN_SEARCH_BEST_FIRST ||
+                                     (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
+    const int32_t device = exact_device(given.device);
+    if (!by_graph && device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
+      fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
+           static_cast<unsigned long long>(buffers.rows), UINT32_MAX);
+    const uint32_t threads = block.rows <= 1 ? 1 : thread_count(given.threads, handle.threads_max());
+    const Execution execution{handle.memory(), threads, begin_monitor(monitor)};
+    execution.enter("search");
+    SearchCounts counts;
+    if (by_graph && (results->k <= ANN_BEAM_MAX || built.dataset.rows() <= ANN_BEAM_MAX)) {
+      answer_by_graph(built, block, given, recall, view, execution, &counts);
+    } else if (by_graph) {
+      fail(ANN_LIMIT, "results.k is %u, a search by graph finds at most %u; use ann_search_exact",
+           buffers.k, ANN_BEAM_MAX);
+    } else {
+      answer_exactly(built, block, device, view, execution, &counts);
+    }
+    execution.advance(1);
+    buffers.distance_count = counts.distances;
+    buffers.expansion_count = counts.expansions;
+    write_struct(buffers, results);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+ann_status ann_search_batch(const ann_index* index, const ann_matrix* queries,
+                            const ann_search_params* params, ann_results* results,
+                            ann_monitor* monitor, ann_error* error) {
+  return search(index, queries, params, false, results, monitor, error);
+}
+
+ann_status ann_search_exact(const ann_index* index, const ann_matrix* queries,
+                            const ann_search_params* params, ann_results* results,
+                            ann_monitor* monitor, ann_error* error) {
+  return search(index, queries, params, true, results, monitor, error);
+}
+
+}  // extern "C"

@@ -1,0 +1,54 @@
+// Error: the one exception of the core.
+//
+// A function that cannot do its work throws an Error with the status that the C caller will get and
+// a text that names parameter, value and range. The text lives in a fixed array, so that reporting
+// that memory has run out takes no memory.
+#pragma once
+
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+
+#include "ann.h"
+
+namespace gannet {
+
+inline constexpr uint64_t kNoPlace = UINT64_MAX;
+
+struct Error : std::exception {
+  ann_status status = ANN_INTERNAL;
+  uint64_t row = kNoPlace;
+  uint64_t column = kNoPlace;
+  int32_t os_error = 0;
+  int32_t cuda_error = 0;
+  char message[256] = {};
+
+  const char* what() const noexcept override { return message; }
+};
+
+/// Throws an Error whose text is formatted as by printf.
+[[noreturn]] __attribute__((format(printf, 2, 3))) inline void fail(ann_status status,
+                                                                    const char* format, ...) {
+  Error error;
+  error.status = status;
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(error.message, sizeof error.message, format, arguments);
+  va_end(arguments);
+  throw error;
+}
+
+/// The refusal of a NaN or an infinity, with its place.
+[[noreturn]] inline void fail_not_finite(uint64_t row, uint64_t column) {
+  Error error;
+  error.status = ANN_NOT_FINITE;
+  error.row = row;
+  error.column = column;
+  std::snprintf(error.message, sizeof error.message,
+                "row %llu, column %llu is NaN or infinite; every value must be finite",
+                static_cast<unsigned long long>(row), static_cast<unsigned long long>(column));
+  throw error;
+}
+
+}  // namespace gannet

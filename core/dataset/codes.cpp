@@ -1,0 +1,176 @@
+#include "dataset/codes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/random.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kRowsPerTask = 512;
+constexpr uint32_t kSampleRows = 4096;
+constexpr uint32_t kStepsTried = 16;
+constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
+
+/// Squared error of coding `deviations` with a clip at `clip` from the centre.
+double coding_error(const Array<float>& deviations, size_t count, double clip) {
+  const double step = clip / 127;
+  double error = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double magnitude = std::fabs(deviations[i]);
+    const double beyond = magnitude - clip;
+    error += beyond > 0 ? beyond * beyond : step * step / 12;
+  }
+  return error;
+}
+
+}  // namespace
+
+size_t Codes::code_stride(uint32_t dim, int32_t metric) {
+  return round_up(dim + (metric == ANN_METRIC_INNER_PRODUCT ? kSplit : 0), kCodeAlign);
+}
+
+Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
+    : count_(dataset.rows()),
+      dim_(dataset.dim()),
+      metric_(dataset.metric()),
+      element_(dataset.element()),
+      stride_(code_stride(dim_, metric_)) {
+  exact_ = metric_ == ANN_METRIC_L2 && !is_float_element(element_);
+  if (rows_serve(metric_, element_, dataset.borrowed())) {
+    flip_ = element_ == ANN_I8 ? 0x80 : 0;
+    data_ = static_cast<const uint8_t*>(dataset.view().data);
+    return;
+  }
+  if (!exact_) fit(dataset, seed, execution);
+  stored_ = Array<uint8_t>(execution.memory, checked_product(count_, stride_));
+  data_ = stored_.data();
+  flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
+  Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
+  parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    float* values = scratch.data() + size_t{columns()} * worker;
+    for (uint64_t row = begin; row < end; ++row) {
+      const uint32_t number = static_cast<uint32_t>(row);
+      uint8_t* code = stored_.data() + row * stride_;
+      if (exact_) {
+        std::memcpy(code, dataset.view().row(row), dim_);
+        std::memset(code + dim_, 0, stride_ - dim_);
+      } else {
+        transform(dataset.view().row(row), row_norm(dataset, number), values);
+        encode(values, 0, columns(), code);
+      }
+    }
+  });
+}
+
+double Codes::row_norm(const Dataset& dataset, uint32_t row) const {
+  if (metric_ == ANN_METRIC_L2) return 0;
+  double sum = 0;
+  for (uint32_t column = 0; column < dim_; ++column) {
+    const double value = element_to_float(dataset.view().row(row), element_, column);
+    sum += value * value;
+  }
+  return std::sqrt(sum);
+}
+
+/// The vector that is coded: as it is, at length one, or with its extra columns.
+void Codes::transform(const uint8_t* row, double norm, float* values) const {
+  const double scale = metric_ == ANN_METRIC_COSINE && norm > 0 ? 1 / norm : 1;
+  for (uint32_t column = 0; column < dim_; ++column)
+    values[column] = static_cast<float>(element_to_float(row, element_, column) * scale);
+  if (metric_ == ANN_METRIC_INNER_PRODUCT) {
+    const double rest = std::max(0.0, norm_max_ * norm_max_ - norm * norm);
+    for (uint32_t i = 0; i < kSplit; ++i)
+      values[dim_ + i] = static_cast<float>(std::sqrt(rest / kSplit));
+  }
+}
+
+void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const {
+  for (uint32_t column = first; column < end; ++column) {
+    // Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference beyond
+    // the range of a float is clipped like any other.
+    const float scaled = (values[column - first] - centre_[column]) * inverse_step_ + 128.5f;
+    code[column] =
+        static_cast<uint8_t>(static_cast<int32_t>(std::min(255.0f, std::max(0.0f, scaled))));
+  }
+  if (end == columns()) std::memset(code + end, 0, stride_ - end);
+}
+
+void Codes::fit(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+  const uint32_t width = columns();
+  centre_ = Array<float>::zeroed(execution.memory, width);
+  if (count_ == 0) return;
+  if (metric_ == ANN_METRIC_INNER_PRODUCT) {
+    for (uint32_t row = 0; row < count_; ++row)
+      norm_max_ = std::max(norm_max_, row_norm(dataset, row));
+  }
+  const uint32_t sample_rows = std::min(count_, kSampleRows);
+  Array<uint32_t> sample(execution.memory, sample_rows);
+  random_strata(count_, sample_rows, seed, kSampleStream, sample.data());
+  Array<float> values(execution.memory, size_t{sample_rows} * width);
+  parallel_for(execution, sample_rows, 64, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = begin; i < end; ++i)
+      transform(dataset.view().row(sample[i]), row_norm(dataset, sample[i]),
+                values.data() + i * width);
+  });
+  for (uint32_t column = 0; column < width; ++column) {
+    double sum = 0;
+    for (uint32_t i = 0; i < sample_rows; ++i) sum += values[size_t{i} * width + column];
+    centre_[column] = static_cast<float>(sum / sample_rows);
+  }
+  float largest = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] -= centre_[i % width];
+    if (!std::isfinite(values[i])) values[i] = 0;
+    largest = std::max(largest, std::fabs(values[i]));
+  }
+  Array<double> errors(execution.memory, kStepsTried);
+  parallel_for(execution, kStepsTried, 1, [&](uint64_t begin, uint64_t, uint32_t) {
+    const double clip = double{largest} * static_cast<double>(begin + 1) / kStepsTried;
+    errors[begin] = coding_error(values, values.size(), clip);
+  });
+  const size_t best = static_cast<size_t>(std::min_element(errors.begin(), errors.end()) -
+                                          errors.begin());
+  const double step = double{largest} * static_cast<double>(best + 1) / kStepsTried / 127;
+  // Rows that all lie within a float's smallest step of their centre get one code; answers are
+  // still computed on the rows.
+  inverse_step_ = step > 1e-37 ? static_cast<float>(1 / step) : 0;
+}
+
+void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
+  const uint8_t* values = static_cast<const uint8_t*>(query.values);
+  if (exact_) {
+    const uint8_t flip = element_ == ANN_I8 ? 0x80 : 0;
+    for (uint32_t column = 0; column < dim_; ++column) code[column] = values[column] ^ flip;
+    // Row bytes beyond the dimension are 0 and are flipped with the others when they are read.
+    std::memset(code + dim_, flip_, stride_ - dim_);
+    return;
+  }
+  constexpr uint32_t kPiece = 1024;
+  const int32_t element = is_float_element(element_) ? int32_t{ANN_F32} : element_;
+  const double scale = metric_ == ANN_METRIC_COSINE && query.norm > 0 ? 1 / query.norm : 1;
+  const uint32_t width = columns();
+  // In pieces on the stack, so that a search allocates nothing and small stacks do.
+  float piece[kPiece];
+  for (uint32_t first = 0; first < width; first += kPiece) {
+    const uint32_t end = std::min(width, first + kPiece);
+    for (uint32_t column = first; column < end; ++column) {
+      const double value = column < dim_ ? element_to_float(values, element, column) * scale : 0.0;
+      piece[column - first] = static_cast<float>(value);
+    }
+    encode(piece, first, end, code);
+  }
+}
+
+void Codes::gather(const uint32_t* ids, uint32_t count, uint8_t* block) const {
+  for (uint32_t i = 0; i < count; ++i) {
+    uint8_t* target = block + i * stride_;
+    std::memcpy(target, row(ids[i]), stride_);
+    if (flip_ != 0) {
+      for (size_t byte = 0; byte < stride_; ++byte) target[byte] ^= flip_;
+    }
+  }
+}
+
+}  // namespace gannet

@@ -1,0 +1,217 @@
+#include "dataset/dataset.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cfloat>
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kRowsPerTask = 1024;
+
+// Lengths outside this range are compared in double precision: below, products of two floats lose
+// bits to underflow, above they overflow.
+constexpr float kNormMin = 1e-15f;
+constexpr float kNormMax = 1e15f;
+
+double norm_of(const uint8_t* row, int32_t element, uint32_t dim) {
+  double sum = 0;
+  for (uint32_t column = 0; column < dim; ++column) {
+    const double value = element_to_float(row, element, column);
+    sum += value * value;
+  }
+  return std::sqrt(sum);
+}
+
+/// Whether every value of `from` is a value of `to`.
+bool holds(int32_t from, int32_t to) {
+  if (from == to || is_float_element(from)) return from == to || is_float_element(to);
+  return is_float_element(to);  // all three hold -128 ... 255: bf16 has 8 bits of precision
+}
+
+}  // namespace
+
+uint32_t first_not_finite(const uint8_t* vector, int32_t element, uint32_t dim) {
+  if (!is_float_element(element)) return dim;
+  for (uint32_t column = 0; column < dim; ++column) {
+    if (!std::isfinite(element_to_float(vector, element, column))) return column;
+  }
+  return dim;
+}
+
+void check_finite(const MatrixView& rows, const Execution& execution) {
+  if (!is_float_element(rows.element)) return;
+  // Every thread reports the first bad row it meets; the smallest of them is named.
+  std::atomic<uint64_t> first_bad = kNoPlace;
+  parallel_for(execution, rows.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      if (first_not_finite(rows.row(row), rows.element, rows.dim) == rows.dim) continue;
+      uint64_t known = first_bad.load();
+      while (row < known && !first_bad.compare_exchange_weak(known, row)) {
+      }
+      return;
+    }
+  });
+  const uint64_t row = first_bad.load();
+  if (row != kNoPlace)
+    fail_not_finite(row, first_not_finite(rows.row(row), rows.element, rows.dim));
+}
+
+Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element,
+                 bool borrow, const Execution& execution)
+    : count_(static_cast<uint32_t>(rows.rows)), metric_(metric) {
+  const int32_t stored = element == ANN_ELEMENT_AUTO ? rows.element : element;
+  if (!holds(rows.element, stored))
+    fail(ANN_UNSUPPORTED, "rows are %s and the index stores %s; %s rows can be stored as %s",
+         element_name(rows.element), element_name(stored), element_name(rows.element),
+         is_float_element(rows.element) ? "f32, f16 or bf16" : "themselves, f32, f16 or bf16");
+  if (borrow && stored != rows.element)
+    fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are %s and the index stores %s",
+         element_name(rows.element), element_name(stored));
+  if (borrow && (reinterpret_cast<uintptr_t>(rows.data) | rows.stride) % element_bytes(stored) != 0)
+    fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are not aligned to their %s values",
+         element_name(stored));
+  check_finite(rows, execution);
+  view_ = {rows.data, rows.stride, rows.dim, stored};
+  if (ids != nullptr) sort_ids(ids, execution);
+  if (!borrow) store(rows, execution);
+  if (metric == ANN_METRIC_COSINE) measure_norms(execution);
+}
+
+void Dataset::store(const MatrixView& rows, const Execution& execution) {
+  view_.stride = stored_stride(rows.dim, metric_, view_.element);
+  stored_ = Array<uint8_t>(execution.memory, checked_product(rows.rows, view_.stride));
+  view_.data = stored_.data();
+  const size_t row_bytes = size_t{rows.dim} * element_bytes(rows.element);
+  const size_t stored_bytes = size_t{rows.dim} * element_bytes(view_.element);
+  std::atomic<uint64_t> overflow = kNoPlace;
+  parallel_for(execution, rows.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      uint8_t* target = stored_.data() + row * view_.stride;
+      if (rows.element == view_.element) {
+        std::memcpy(target, rows.row(row), row_bytes);
+      } else {
+        for (uint32_t column = 0; column < rows.dim; ++column)
+          float_to_element(element_to_float(rows.row(row), rows.element, column), target,
+                           view_.element, column);
+        if (first_not_finite(target, view_.element, rows.dim) != rows.dim) {
+          uint64_t known = overflow.load();
+          while (row < known && !overflow.compare_exchange_weak(known, row)) {
+          }
+        }
+      }
+      std::memset(target + stored_bytes, 0, view_.stride - stored_bytes);
+    }
+  });
+  if (overflow.load() != kNoPlace)
+    fail(ANN_INVALID_ARGUMENT, "row %llu has a value beyond the range of the stored element %s",
+         static_cast<unsigned long long>(overflow.load()), element_name(view_.element));
+}
+
+void Dataset::sort_ids(const uint64_t* ids, const Execution& execution) {
+  ids_ = Array<uint64_t>(execution.memory, count_);
+  by_id_ = Array<uint32_t>(execution.memory, count_);
+  for (uint32_t row = 0; row < count_; ++row) {
+    ids_[row] = ids[row];
+    by_id_[row] = row;
+  }
+  std::sort(by_id_.begin(), by_id_.end(),
+            [this](uint32_t a, uint32_t b) { return std::pair(ids_[a], a) < std::pair(ids_[b], b); });
+  for (uint32_t place = 0; place < count_; ++place) {
+    const uint32_t row = by_id_[place];
+    if (ids_[row] == ANN_ID_NONE)
+      fail(ANN_INVALID_ARGUMENT, "ids[%u] is ANN_ID_NONE; ids are below 2^64 - 1", row);
+    if (place > 0 && ids_[by_id_[place - 1]] == ids_[row])
+      fail(ANN_INVALID_ARGUMENT, "ids[%u] and ids[%u] are both %llu; ids must be distinct",
+           by_id_[place - 1], row, static_cast<unsigned long long>(ids_[row]));
+  }
+}
+
+uint32_t Dataset::find(uint64_t id) const {
+  if (ids_.empty()) return id < count_ ? static_cast<uint32_t>(id) : count_;
+  const uint32_t* place = std::lower_bound(
+      by_id_.begin(), by_id_.end(), id,
+      [this](uint32_t row, uint64_t wanted) { return ids_[row] < wanted; });
+  return place != by_id_.end() && ids_[*place] == id ? *place : count_;
+}
+
+void Dataset::measure_norms(const Execution& execution) {
+  norms_ = Array<float>(execution.memory, count_);
+  parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      const double norm = norm_of(view_.row(row), view_.element, view_.dim);
+      norms_[row] = static_cast<float>(std::min(norm, double{FLT_MAX}));
+      // A length below the smallest float still is no zero vector.
+      if (norm > 0 && norms_[row] == 0) norms_[row] = FLT_TRUE_MIN;
+    }
+  });
+}
+
+bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values,
+                      PreparedQuery* out) const {
+  if (first_not_finite(vector, element, view_.dim) != view_.dim) return false;
+  out->values = values;
+  if (!is_float_element(view_.element)) {
+    std::memcpy(values, vector, view_.dim);
+  } else {
+    float* floats = static_cast<float*>(values);
+    float largest = 0;
+    for (uint32_t column = 0; column < view_.dim; ++column) {
+      floats[column] = element_to_float(vector, element, column);
+      largest = std::max(largest, std::fabs(floats[column]));
+    }
+    if (metric_ == ANN_METRIC_COSINE && largest > 0) {
+      // A power of two changes no direction and no bit of a fraction. It is applied in two halves,
+      // since the inverse of the smallest floats is none.
+      const int exponent = -std::ilogb(largest);
+      const float half = std::ldexp(1.0f, exponent / 2);
+      const float rest = std::ldexp(1.0f, exponent - exponent / 2);
+      for (uint32_t column = 0; column < view_.dim; ++column) floats[column] *= half;
+      for (uint32_t column = 0; column < view_.dim; ++column) floats[column] *= rest;
+    }
+  }
+  if (metric_ == ANN_METRIC_COSINE) {
+    out->norm = norm_of(static_cast<const uint8_t*>(values),
+                        is_float_element(view_.element) ? int32_t{ANN_F32} : view_.element,
+                        view_.dim);
+  }
+  return true;
+}
+
+double Dataset::extreme_cosine(const PreparedQuery& query, const uint8_t* row) const {
+  const float* values = static_cast<const float*>(query.values);
+  double sum = 0;
+  for (uint32_t column = 0; column < view_.dim; ++column)
+    sum += double{values[column]} * element_to_float(row, view_.element, column);
+  return sum / (query.norm * norm_of(row, view_.element, view_.dim));
+}
+
+void Dataset::distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first,
+                        uint32_t count, float* out) const {
+  RowsView rows = view_;
+  if (numbers == nullptr) rows.data = view_.row(first);
+  const Kernels& loops = kernels();
+  if (metric_ == ANN_METRIC_L2) {
+    loops.squared_l2[view_.element](query.values, rows, numbers, count, out);
+    return;
+  }
+  loops.dot[view_.element](query.values, rows, numbers, count, out);
+  if (metric_ == ANN_METRIC_INNER_PRODUCT) {
+    // 0 - x and not -x: a product of zero is at distance +0. Sums that left the range of a float in
+    // both directions are no number; they come last.
+    for (uint32_t i = 0; i < count; ++i) out[i] = std::isnan(out[i]) ? INFINITY : 0 - out[i];
+    return;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t row = numbers != nullptr ? numbers[i] : first + i;
+    const float norm = norms_[row];
+    double cosine = 0;  // a zero vector is at distance 1 from everything
+    if (norm != 0 && query.norm != 0) {
+      const bool extreme = is_float_element(view_.element) && (norm < kNormMin || norm > kNormMax);
+      cosine = extreme ? extreme_cosine(query, view_.row(row)) : out[i] / (query.norm * norm);
+    }
+    out[i] = static_cast<float>(1 - std::clamp(cosine, -1.0, 1.0));
+  }
+}
+
+}  // namespace gannet

@@ -1,0 +1,102 @@
+// Dataset: the rows as the caller gave them, their ids, and what the metric needs beside them.
+//
+// Rows are copied (each starts on a 16-byte boundary, or on a cache line where they serve as codes)
+// or borrowed. Distances that are reported come from here: `distances` is the one place that knows
+// the three metrics.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/execution.h"
+#include "distance/element.h"
+#include "distance/kernels.h"
+
+namespace gannet {
+
+/// A matrix of the caller with its stride filled in.
+struct MatrixView {
+  const uint8_t* data = nullptr;  // [rows, dim]
+  uint64_t rows = 0;
+  uint32_t dim = 0;
+  int32_t element = 0;
+  uint64_t stride = 0;  // bytes
+
+  const uint8_t* row(uint64_t number) const { return data + number * stride; }
+};
+
+/// A query as the kernels take it: [dim] f32 for float rows, the element itself for i8 and u8.
+/// `norm` is its length, for cosine only.
+struct PreparedQuery {
+  const void* values = nullptr;
+  double norm = 0;
+};
+
+class Dataset {
+ public:
+  /// Copies or borrows `rows`, stored as `element` (0: as given). `ids` is [rows] or null.
+  /// Refuses NaN, infinities, repeated ids and impossible conversions, before anything is kept.
+  Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element, bool borrow,
+          const Execution& execution);
+
+  uint32_t rows() const { return count_; }
+  uint32_t dim() const { return view_.dim; }
+  int32_t metric() const { return metric_; }
+  int32_t element() const { return view_.element; }
+  const RowsView& view() const { return view_; }
+  const float* norms() const { return norms_.data(); }  // [rows] lengths, for cosine; else null
+  uint64_t id(uint32_t row) const { return ids_.empty() ? row : ids_[row]; }
+  const uint64_t* ids() const { return ids_.data(); }  // [rows], or null: ids are row numbers
+  bool borrowed() const { return stored_.empty() && count_ != 0; }
+  uint64_t bytes() const {
+    return stored_.bytes() + ids_.bytes() + by_id_.bytes() + norms_.bytes();
+  }
+
+  /// The row with an id, or rows() if there is none.
+  uint32_t find(uint64_t id) const;
+
+  /// Distances in the metric from a query to the rows `numbers` (null: rows first ... first + count).
+  void distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first,
+                 uint32_t count, float* out) const;
+
+  /// Bytes that a PreparedQuery's values take.
+  size_t query_bytes() const { return view_.dim * (is_float_element(view_.element) ? 4u : 1u); }
+
+  /// Converts a vector of any legal element to `values` (query_bytes() long). False where a value is
+  /// not finite. For cosine, float queries are scaled by a power of two to keep products in range.
+  bool prepare(const uint8_t* vector, int32_t element, void* values, PreparedQuery* out) const;
+
+  /// Whether queries of `element` can be compared with rows stored as `stored`.
+  static bool comparable(int32_t element, int32_t stored) {
+    return element == stored || is_float_element(stored);
+  }
+
+  /// Bytes from one stored row to the next.
+  static size_t stored_stride(uint32_t dim, int32_t metric, int32_t element) {
+    const size_t bytes = size_t{dim} * element_bytes(element);
+    const bool serve_as_codes = !is_float_element(element) && metric == ANN_METRIC_L2;
+    return round_up(bytes, serve_as_codes ? kCodeAlign : 16);
+  }
+
+ private:
+  void store(const MatrixView& rows, const Execution& execution);
+  void sort_ids(const uint64_t* ids, const Execution& execution);
+  void measure_norms(const Execution& execution);
+  double extreme_cosine(const PreparedQuery& query, const uint8_t* row) const;
+
+  uint32_t count_ = 0;
+  int32_t metric_ = 0;
+  RowsView view_;
+  Array<uint8_t> stored_;
+  Array<uint64_t> ids_;
+  Array<uint32_t> by_id_;  // [rows] row numbers in ascending order of id
+  Array<float> norms_;     // [rows]
+};
+
+/// Throws where a value of a float matrix is not finite, naming the first such place.
+void check_finite(const MatrixView& rows, const Execution& execution);
+
+/// The first column with a value that is not finite, or dim.
+uint32_t first_not_finite(const uint8_t* vector, int32_t element, uint32_t dim);
+
+}  // namespace gannet

@@ -1,0 +1,86 @@
+// The distance loops, chosen at run time, equal bit for bit on every level.
+//
+// Two families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
+// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h).
+//
+// Why the levels agree. Integers are exact anyhow. Floats are summed in 64 fixed lanes: column i
+// goes to lane i mod 64, each product is rounded before it is added (no fused multiply-add), and the
+// lanes are folded in one order: 64 to 16 as (l + l+16) + (l+32 + l+48), then 16 to 8, 4, 2, 1 by
+// halves. Lanes beyond the last column add +0, which changes no sum that began with +0. Fusing would
+// save one operation in three, but these loops wait for loads: at 960 columns of f32 the same 16
+// values cost two loads, which bind first.
+//
+// Rows may start at any address and are never read past their last column.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gannet {
+
+/// Codes are compared in blocks of this many rows on the packed side.
+inline constexpr uint32_t kPackRows = 16;
+
+/// Code rows are this many bytes or a multiple, zero beyond the dimension.
+inline constexpr uint32_t kCodeAlign = 64;
+
+/// Rows of any kind: where the first one starts and how far apart they are.
+struct RowsView {
+  const void* data = nullptr;  // [rows, dim]
+  size_t stride = 0;           // bytes
+  uint32_t dim = 0;
+  int32_t element = 0;
+
+  const uint8_t* row(uint64_t number) const {
+    return static_cast<const uint8_t*>(data) + number * stride;
+  }
+};
+
+struct Kernels {
+  const char* name;
+
+  // ROWS. Each gives out[i] for the rows ids[0..count), or rows 0..count of the view if ids is null.
+  // A query for f32, f16 and bf16 rows is [dim] f32; for i8 and u8 rows [dim] of that element.
+
+  /// Squared L2, indexed by element. Integers are summed in 32 bits and then made floats.
+  void (*squared_l2[6])(const void* query, const RowsView& rows, const uint32_t* ids,
+                        uint32_t count, float* out);
+  /// Inner product, indexed by element.
+  void (*dot[6])(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
+                 float* out);
+
+  // CODES: squared L2 of rows of `stride` bytes (a multiple of kCodeAlign). Code bytes are xored
+  // with `flip` (0 or 0x80, the latter for signed rows) before use; queries and blocks hold bytes
+  // already flipped.
+
+  /// out[i] = |query - codes[ids[i]]|^2.
+  void (*code_gather)(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
+                      const uint32_t* ids, uint32_t count, uint32_t* out);
+
+  /// Brings a block [count, stride] into the form that `code_tile` takes on its right side, count
+  /// rounded up to kPackRows: as many bytes as the padded block has, and 8 bytes a row.
+  void (*code_pack)(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed);
+
+  /// out[i * out_stride + j] = |left i - right j|^2 for a plain block and a packed one; out_stride is
+  /// at least right_count rounded up to kPackRows, and columns up to there may be overwritten.
+  void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
+                    uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride);
+};
+
+/// Bytes of a packed block.
+constexpr size_t packed_bytes(uint32_t count, size_t stride) {
+  const size_t padded = (count + kPackRows - 1) / kPackRows * size_t{kPackRows};
+  return padded * (stride + 8);
+}
+
+/// The kernels of this process: the best level that the machine has, or a lower one named by
+/// GANNET_SIMD. Chosen once.
+const Kernels& kernels();
+
+// One table a level; the tests compare them. On other machines than x86-64 only the first exists.
+extern const Kernels kPortableKernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+extern const Kernels kAvx512VnniKernels;
+
+}  // namespace gannet

@@ -1,0 +1,166 @@
+// The distance loops for AVX2 and F16C: 64 float lanes are eight registers of eight; bytes are
+// widened to 16 bits, whose products vpmaddwd adds in pairs (vpmaddubsw would saturate).
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "distance/element.h"
+#include "distance/row_loops.h"
+
+namespace gannet {
+namespace {
+
+__m256 load8_f32(const uint8_t* at) { return _mm256_loadu_ps(reinterpret_cast<const float*>(at)); }
+__m256 load8_f16(const uint8_t* at) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+__m256 load8_bf16(const uint8_t* at) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+}
+
+template <int32_t kElement>
+__m256 load8(const uint8_t* at) {
+  if constexpr (kElement == ANN_F32) return load8_f32(at);
+  if constexpr (kElement == ANN_F16) return load8_f16(at);
+  return load8_bf16(at);
+}
+
+template <bool kDot>
+__m256 term(__m256 sum, __m256 x, __m256 q) {
+  if constexpr (kDot) return _mm256_add_ps(sum, _mm256_mul_ps(x, q));
+  const __m256 difference = _mm256_sub_ps(x, q);
+  return _mm256_add_ps(sum, _mm256_mul_ps(difference, difference));
+}
+
+/// Lanes 8 r .. 8 r + 7 are register r.
+float fold(const __m256* lanes) {
+  const __m256 low = _mm256_add_ps(_mm256_add_ps(lanes[0], lanes[2]),
+                                   _mm256_add_ps(lanes[4], lanes[6]));
+  const __m256 high = _mm256_add_ps(_mm256_add_ps(lanes[1], lanes[3]),
+                                    _mm256_add_ps(lanes[5], lanes[7]));
+  const __m256 eight = _mm256_add_ps(low, high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+template <int32_t kElement, bool kDot>
+float float_distance(const float* query, const void* row, uint32_t dim) {
+  constexpr size_t kBytes = element_bytes(kElement);
+  const uint8_t* bytes = static_cast<const uint8_t*>(row);
+  __m256 lanes[8];
+  for (__m256& lane : lanes) lane = _mm256_setzero_ps();
+  uint32_t column = 0;
+  for (; column + 64 <= dim; column += 64) {
+    for (uint32_t r = 0; r < 8; ++r)
+      lanes[r] = term<kDot>(lanes[r], load8<kElement>(bytes + (column + 8 * r) * kBytes),
+                            _mm256_loadu_ps(query + column + 8 * r));
+  }
+  if (column < dim) {
+    alignas(32) uint8_t row_end[64 * kBytes] = {};
+    alignas(32) float query_end[64] = {};
+    std::memcpy(row_end, bytes + column * kBytes, (dim - column) * kBytes);
+    std::memcpy(query_end, query + column, (dim - column) * sizeof(float));
+    for (uint32_t r = 0; r < 8; ++r)
+      lanes[r] = term<kDot>(lanes[r], load8<kElement>(row_end + 8 * r * kBytes),
+                            _mm256_load_ps(query_end + 8 * r));
+  }
+  return fold(lanes);
+}
+
+int32_t sum32(__m256i sums) {
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+  four = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 1)));
+}
+
+template <bool kSigned>
+__m256i widen16(const void* at) {
+  const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(at));
+  return kSigned ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes);
+}
+
+template <class Integer, bool kDot>
+int32_t integer_distance(const Integer* query, const void* row, uint32_t dim) {
+  constexpr bool kSigned = Integer(-1) < Integer(0);
+  const Integer* values = static_cast<const Integer*>(row);
+  __m256i sums = _mm256_setzero_si256();
+  uint32_t i = 0;
+  for (; i + 16 <= dim; i += 16) {
+    const __m256i x = widen16<kSigned>(values + i);
+    const __m256i q = widen16<kSigned>(query + i);
+    const __m256i difference = _mm256_sub_epi16(x, q);
+    sums = _mm256_add_epi32(sums, kDot ? _mm256_madd_epi16(x, q)
+                                       : _mm256_madd_epi16(difference, difference));
+  }
+  int32_t sum = sum32(sums);
+  for (; i < dim; ++i) {
+    const int32_t difference = values[i] - query[i];
+    sum += kDot ? values[i] * query[i] : difference * difference;
+  }
+  return sum;
+}
+
+uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, __m256i flip) {
+  __m256i sums = _mm256_setzero_si256();
+  const __m256i zero = _mm256_setzero_si256();
+  for (size_t i = 0; i < stride; i += 32) {
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + i));
+    const __m256i y =
+        _mm256_xor_si256(flip, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + i)));
+    // |x - y| in bytes, then squares of 16-bit values added in pairs.
+    const __m256i gap = _mm256_sub_epi8(_mm256_max_epu8(x, y), _mm256_min_epu8(x, y));
+    const __m256i low = _mm256_unpacklo_epi8(gap, zero);
+    const __m256i high = _mm256_unpackhi_epi8(gap, zero);
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(low, low));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(high, high));
+  }
+  return static_cast<uint32_t>(sum32(sums));
+}
+
+void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
+                 const uint32_t* ids, uint32_t count, uint32_t* out) {
+  const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
+  for (uint32_t i = 0; i < count; ++i)
+    out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
+}
+
+void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed) {
+  std::memcpy(packed, block, count * stride);
+}
+
+void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
+               uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
+  for (uint32_t i = 0; i < left_count; ++i) {
+    for (uint32_t j = 0; j < right_count; ++j)
+      out[i * out_stride + j] = code_distance(left + i * stride, packed + j * stride, stride,
+                                              _mm256_setzero_si256());
+  }
+}
+
+}  // namespace
+
+constexpr Kernels kAvx2Kernels = {
+    "avx2",
+    {nullptr, each_row<float, float, float_distance<ANN_F32, false>>,
+     each_row<float, float, float_distance<ANN_F16, false>>,
+     each_row<float, float, float_distance<ANN_BF16, false>>,
+     each_row<int8_t, int32_t, integer_distance<int8_t, false>>,
+     each_row<uint8_t, int32_t, integer_distance<uint8_t, false>>},
+    {nullptr, each_row<float, float, float_distance<ANN_F32, true>>,
+     each_row<float, float, float_distance<ANN_F16, true>>,
+     each_row<float, float, float_distance<ANN_BF16, true>>,
+     each_row<int8_t, int32_t, integer_distance<int8_t, true>>,
+     each_row<uint8_t, int32_t, integer_distance<uint8_t, true>>},
+    code_gather,
+    code_pack,
+    code_tile,
+};
+
+}  // namespace gannet
+
+#endif

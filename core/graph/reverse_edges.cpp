@@ -1,0 +1,81 @@
+// CAGRA's reverse edges and merge (section III-B2).
+//
+// Reverse lists are collected by counting: how many edges point to each row, where its list begins,
+// then the sources themselves, packed with their rank so that one sort of each short list puts it in
+// order whatever thread came first.
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "graph/search_graph.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kRowsPerTask = 1024;
+
+/// The first `degree` distinct rows of f0 r0 f1 r1 ..., `self` left out.
+void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count,
+               const uint64_t* reverse, uint32_t reverse_count, uint32_t degree, uint32_t* merged) {
+  uint32_t count = 0;
+  const auto add = [&](uint32_t row) {
+    if (count < degree && row != self && std::find(merged, merged + count, row) == merged + count)
+      merged[count++] = row;
+  };
+  for (uint32_t i = 0; i < std::max(forward_count, reverse_count); ++i) {
+    if (i < forward_count) add(forward[i]);
+    if (i < reverse_count) add(static_cast<uint32_t>(reverse[i]));
+  }
+  std::fill(merged + count, merged + degree, kNoRow);
+}
+
+}  // namespace
+
+void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree,
+                       const Execution& execution) {
+  const Allocator& memory = execution.memory;
+  Array<uint64_t> begins(memory, size_t{rows} + 1);
+  Array<std::atomic<uint32_t>> counts(memory, rows);
+  for (uint32_t row = 0; row < rows; ++row) new (&counts[row]) std::atomic<uint32_t>(0);
+  const auto each_edge = [&](const auto& visit) {
+    parallel_for(execution, rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t row = begin; row < end; ++row) {
+        for (uint32_t rank = 0; rank < degree; ++rank) {
+          const uint32_t target = edges[row * degree + rank];
+          if (target != kNoRow) visit(static_cast<uint32_t>(row), target, rank);
+        }
+      }
+    });
+  };
+  each_edge([&](uint32_t, uint32_t target, uint32_t) {
+    counts[target].fetch_add(1, std::memory_order_relaxed);
+  });
+  begins[0] = 0;
+  for (uint32_t row = 0; row < rows; ++row) {
+    begins[row + 1] = begins[row] + counts[row].load(std::memory_order_relaxed);
+    counts[row].store(0, std::memory_order_relaxed);
+  }
+  Array<uint64_t> sources(memory, begins[rows]);  // rank << 32 | source
+  each_edge([&](uint32_t source, uint32_t target, uint32_t rank) {
+    const uint32_t place = counts[target].fetch_add(1, std::memory_order_relaxed);
+    sources[begins[target] + place] = uint64_t{rank} << 32 | source;
+  });
+  parallel_for(execution, rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    uint32_t forward[ANN_DEGREE_MAX];
+    for (uint64_t row = begin; row < end; ++row) {
+      uint64_t* reverse = sources.data() + begins[row];
+      const uint64_t total = begins[row + 1] - begins[row];
+      const uint64_t kept = std::min<uint64_t>(total, degree);
+      std::partial_sort(reverse, reverse + kept, reverse + total);
+      uint32_t* merged = edges.data() + row * degree;
+      std::copy_n(merged, degree, forward);
+      const uint32_t forward_count =
+          static_cast<uint32_t>(std::find(forward, forward + degree, kNoRow) - forward);
+      merge_row(static_cast<uint32_t>(row), forward, forward_count, reverse,
+                static_cast<uint32_t>(kept), degree, merged);
+    }
+  });
+}
+
+}  // namespace gannet

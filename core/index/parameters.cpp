@@ -1,0 +1,137 @@
+#include "index/parameters.h"
+
+#include <algorithm>
+
+#include "base/execution.h"
+#include "dataset/codes.h"
+#include "graph/search_graph.h"
+#include "index/calibration.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kDegreeDefault = 32;
+constexpr uint32_t kSamplesDefault = 16;
+constexpr uint32_t kIterationsDefault = 24;
+constexpr float kConvergenceDefault = 0.002f;
+
+void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) {
+  if (value < low || value > high)
+    fail(value > high ? ANN_LIMIT : ANN_INVALID_ARGUMENT, "%s is %llu, allowed are %llu to %llu",
+         name, static_cast<unsigned long long>(value), static_cast<unsigned long long>(low),
+         static_cast<unsigned long long>(high));
+}
+
+void check_choice(const char* name, int32_t value, int32_t high) {
+  if (value < 0 || value > high)
+    fail(ANN_INVALID_ARGUMENT, "%s is %d, allowed are 0 to %d", name, value, high);
+}
+
+}  // namespace
+
+void check_shape(ann_index_params* shape) {
+  check_range("dim", shape->dim, 1, ANN_DIM_MAX);
+  check_choice("metric", shape->metric, ANN_METRIC_COSINE);
+  check_choice("element", shape->element, ANN_U8);
+  if (shape->metric == ANN_METRIC_AUTO) shape->metric = ANN_METRIC_L2;
+}
+
+NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations,
+                                    float convergence, uint64_t seed) {
+  NnDescentParams params{k, samples, iterations, convergence, seed};
+  if (params.samples == 0) params.samples = std::min(kSamplesDefault, k);
+  if (params.iterations == 0) params.iterations = kIterationsDefault;
+  if (params.convergence == 0) params.convergence = kConvergenceDefault;
+  if (params.seed == 0) params.seed = 1;
+  if (samples != 0) check_range("samples", samples, 2, std::max(2u, std::min(64u, k)));
+  check_range("iterations", params.iterations, 1, 1000);
+  if (!(params.convergence > 0 && params.convergence < 1))
+    fail(ANN_INVALID_ARGUMENT, "convergence is %g, allowed is more than 0 and less than 1",
+         static_cast<double>(convergence));
+  return params;
+}
+
+BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
+  check_choice("graph", params.graph, ANN_GRAPH_NONE);
+  check_choice("knn", params.knn, ANN_KNN_GIVEN);
+  check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
+  check_choice("repair", params.repair, ANN_OFF);
+  check_choice("calibrate", params.calibrate, ANN_OFF);
+  if (params.device < 0)
+    fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are 0 and more", params.device);
+  if (params.device > ANN_DEVICE_CPU)
+    fail(ANN_UNSUPPORTED, "device is %d, but builds run on the CPU (0 or 1) in this version",
+         params.device);
+  if (params.reserved != 0)
+    fail(ANN_INVALID_ARGUMENT, "reserved is %d, it must be 0", params.reserved);
+  if (rows > ANN_ROWS_MAX)
+    fail(ANN_LIMIT, "rows is %llu, at most %u are allowed", static_cast<unsigned long long>(rows),
+         ANN_ROWS_MAX);
+
+  BuildPlan plan;
+  plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
+  plan.knn = params.knn;
+  if (plan.knn == ANN_KNN_AUTO)
+    plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+  plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
+  plan.repair = params.repair != ANN_OFF;
+  plan.calibrate = params.calibrate != ANN_OFF;
+  plan.degree = params.degree != 0 ? params.degree : kDegreeDefault;
+  check_range("degree", plan.degree, 2, ANN_DEGREE_MAX);
+  const bool given = params.knn == ANN_KNN_GIVEN;
+  if (given && params.knn_graph == nullptr && rows > 0)
+    fail(ANN_INVALID_ARGUMENT, "knn is GIVEN, but knn_graph is null");
+  if (!given && params.knn_graph != nullptr)
+    fail(ANN_INVALID_ARGUMENT, "knn_graph is given, but knn is %d; it must be ANN_KNN_GIVEN (%d)",
+         params.knn, ANN_KNN_GIVEN);
+  uint32_t k = params.knn_degree;
+  if (k == 0 && !given) k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
+  check_range("knn_degree", k, given ? 1 : plan.degree, ANN_DEGREE_MAX);
+  plan.nn_descent = complete_nn_descent(k, params.samples, params.iterations, params.convergence,
+                                        params.seed);
+  plan.knn_graph = params.knn_graph;
+  plan.threads = thread_count(params.threads, threads_max);
+  plan.memory_limit = params.memory_limit;
+  return plan;
+}
+
+void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t element, bool ids,
+                    const BuildPlan& plan, ann_plan* out) {
+  const uint64_t slack = 64 * kAlignment;
+  const size_t stride = Codes::code_stride(shape.dim, shape.metric);
+  const uint64_t threads = plan.threads;
+  uint64_t index = slack;
+  if (!plan.borrow) index += rows * Dataset::stored_stride(shape.dim, shape.metric, element);
+  if (ids) index += rows * 12;
+  if (shape.metric == ANN_METRIC_COSINE) index += rows * 4;
+  uint64_t peak = 0;
+  double seconds = 0.01;
+  if (plan.graph != ANN_GRAPH_NONE) {
+    if (!Codes::rows_serve(shape.metric, element, plan.borrow)) index += rows * stride;
+    index += shape.dim * 4 + rows * plan.degree * 4 + kEntryPoints * 4;
+    const uint64_t k = plan.nn_descent.k;
+    const uint64_t knn_list = rows * k * 4;
+    const uint64_t pruned = rows * plan.degree * 4;
+    const uint64_t coding = 4096ull * (shape.dim + 16) * 4 + threads * (shape.dim + 16) * 4;
+    const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT
+                                 ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
+                                 : knn_list + threads * (64 * (3 * stride + 8 * k + 300));
+    const uint64_t pruning = knn_list + pruned + threads * (8192 + 8 * k + 256);
+    const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
+    const uint64_t repairing = pruned + rows * (plan.degree + 5);
+    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, rows, threads) : 0;
+    // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
+    peak = std::max({coding, finding, pruning, reversing, repairing, judging});
+    const double work = plan.knn == ANN_KNN_EXACT
+                            ? static_cast<double>(rows) * static_cast<double>(rows)
+                            : static_cast<double>(rows) * 12 * 1536 *
+                                  (plan.nn_descent.samples / 16.0) * (plan.nn_descent.samples / 16.0);
+    seconds += work * (6e-9 + 3e-11 * static_cast<double>(stride)) / static_cast<double>(threads);
+  }
+  out->threads = plan.threads;
+  out->index_bytes = index;
+  out->peak_bytes = index + peak + slack;
+  out->seconds = seconds;
+}
+
+}  // namespace gannet

@@ -1,0 +1,45 @@
+// Parameters with their defaults filled in, and what a build with them will need.
+#pragma once
+
+#include "ann.h"
+#include "knn/nn_descent.h"
+
+namespace gannet {
+
+/// Sets up to this size get an exact k-NN graph: 4,096^2 code distances take about 0.1 s, as many as
+/// NN-Descent would need.
+inline constexpr uint32_t kExactKnnRows = 4096;
+
+/// Rows where searches may start. Each costs one distance a query; 64 random rows lie near enough to
+/// any query that fewer expansions pay for them.
+inline constexpr uint32_t kEntryPoints = 64;
+
+/// ann_build_params with every zero replaced.
+struct BuildPlan {
+  int32_t graph = 0;
+  int32_t knn = 0;
+  bool borrow = false;
+  bool repair = true;
+  bool calibrate = true;
+  uint32_t degree = 0;
+  uint32_t threads = 0;
+  NnDescentParams nn_descent;  // k of any k-NN graph, given or made
+  const uint32_t* knn_graph = nullptr;  // [rows, nn_descent.k] for ANN_KNN_GIVEN
+  uint64_t memory_limit = 0;
+};
+
+/// Checks and completes parameters for `rows` rows. `threads_max` 0: no cap.
+BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max);
+
+/// What such a build needs; all members but struct_size are filled.
+void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t element, bool ids,
+                    const BuildPlan& plan, ann_plan* out);
+
+/// Checks dim, metric and element of an index; fills in a metric of zero.
+void check_shape(ann_index_params* shape);
+
+/// Checks what parameters of NN-Descent have in common, and fills in zeros.
+NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations,
+                                    float convergence, uint64_t seed);
+
+}  // namespace gannet

@@ -1,0 +1,21 @@
+// KnnGraph: for each row, its nearest other rows.
+#pragma once
+
+#include <cstdint>
+
+#include "base/memory.h"
+#include "traverse/row_key.h"
+
+namespace gannet {
+
+/// Lists of fixed length, nearest first, ties by row number, kNoRow in unused places at the end.
+struct KnnGraph {
+  Array<uint32_t> neighbors;  // [rows, k]
+  uint32_t rows = 0;
+  uint32_t k = 0;
+  uint32_t iterations = 0;  // rounds that NN-Descent ran; 0 for an exact graph
+
+  const uint32_t* list(uint64_t row) const { return neighbors.data() + row * k; }
+};
+
+}  // namespace gannet

@@ -1,0 +1,349 @@
+#include "knn/nn_descent.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/random.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kRowsPerTask = 64;
+constexpr uint64_t kInitStream = 1;
+constexpr uint64_t kReverseStream = 2;
+
+/// The lists of all rows, safe to insert into from any thread.
+///
+/// The last key of a full list is repeated in `worst_`, where a candidate that cannot enter is
+/// refused without taking the lock: it only ever falls, so a stale value refuses nothing wrongly.
+class Lists {
+ public:
+  Lists(uint32_t rows, uint32_t k, const Allocator& memory)
+      : k_(k),
+        keys_(memory, checked_product(rows, k)),
+        worst_(memory, rows),
+        locks_(memory, rows) {
+    keys_.fill(RowKey::kNone);
+    for (uint32_t row = 0; row < rows; ++row) {
+      new (&worst_[row]) std::atomic<uint64_t>(RowKey::kNone);
+      new (&locks_[row]) std::atomic<uint8_t>(0);
+    }
+  }
+
+  uint64_t* list(uint32_t row) { return keys_.data() + uint64_t{row} * k_; }
+
+  /// Inserts a neighbour of `row`, marked NEW; whether it was new and near enough.
+  bool insert(uint32_t row, uint32_t distance, uint32_t neighbor) {
+    const uint64_t key = RowKey::of(distance, neighbor, true);
+    if (key >= worst_[row].load(std::memory_order_relaxed)) return false;
+    while (locks_[row].exchange(1, std::memory_order_acquire) != 0) {
+      while (locks_[row].load(std::memory_order_relaxed) != 0) {
+      }
+    }
+    const bool inserted = insert_locked(row, key);
+    locks_[row].store(0, std::memory_order_release);
+    return inserted;
+  }
+
+ private:
+  bool insert_locked(uint32_t row, uint64_t key) {
+    uint64_t* keys = list(row);
+    // One neighbour always comes with one distance, so an equal key, flag aside, is a repetition.
+    uint64_t* place = std::lower_bound(keys, keys + k_, key & ~RowKey::kFlag);
+    if (place == keys + k_ || (*place | RowKey::kFlag) == key) return false;
+    std::copy_backward(place, keys + k_ - 1, keys + k_);
+    *place = key;
+    worst_[row].store(keys[k_ - 1], std::memory_order_relaxed);
+    return true;
+  }
+
+  uint32_t k_;
+  Array<uint64_t> keys_;                 // [rows, k] ascending
+  Array<std::atomic<uint64_t>> worst_;   // [rows]
+  Array<std::atomic<uint8_t>> locks_;    // [rows]
+};
+
+/// The samples of one kind, NEW or OLD: for each row up to p of its own and up to p reverse ones.
+struct Samples {
+  Samples(uint32_t rows, uint32_t p, const Allocator& memory)
+      : p(p), rows(rows), own(memory, checked_product(rows, p)),
+        reverse(memory, checked_product(rows, p)) {}
+
+  uint32_t p;
+  uint32_t rows;
+  Array<uint32_t> own;      // [rows, p], kNoRow in unused places at the end
+  Array<uint32_t> reverse;  // [rows, p], likewise
+};
+
+/// Everything that a thread needs for the rows that meet at one row.
+struct Workspace {
+  Workspace(uint32_t p, size_t stride, const Allocator& memory)
+      : new_rows(memory, 2 * p), old_rows(memory, 2 * p), new_block(memory, 2 * p * stride),
+        old_block(memory, 2 * p * stride), packed(memory, packed_bytes(2 * p, stride)),
+        distances(memory, size_t{2} * p * round_up(2 * p, kPackRows)) {}
+
+  Array<uint32_t> new_rows;
+  Array<uint32_t> old_rows;
+  Array<uint8_t> new_block;    // [2 p, stride]
+  Array<uint8_t> old_block;    // [2 p, stride]
+  Array<uint8_t> packed;       // new_block or old_block as the right side of a tile
+  Array<uint32_t> distances;   // [2 p, 2 p rounded up]
+};
+
+class NnDescent {
+ public:
+  NnDescent(const Codes& codes, const NnDescentParams& params, const Execution& execution)
+      : codes_(codes), params_(params), execution_(execution), rows_(codes.rows()),
+        lists_(rows_, params.k, execution.memory),
+        new_(rows_, params.samples, execution.memory),
+        old_(rows_, params.samples, execution.memory),
+        offsets_(execution.memory, size_t{rows_} + 1),
+        cursors_(execution.memory, rows_),
+        sources_(execution.memory, checked_product(rows_, params.samples)) {
+    workspaces_.reserve(execution.threads);
+    for (uint32_t worker = 0; worker < execution.threads; ++worker)
+      workspaces_.emplace_back(params.samples, codes.stride(), execution.memory);
+  }
+
+  KnnGraph run() {
+    start_with_random_rows();
+    uint32_t round = 0;
+    while (round < params_.iterations) {
+      execution_.check();
+      ++round;
+      sample_own_entries();
+      sample_reverse(new_, 2 * round);
+      sample_reverse(old_, 2 * round + 1);
+      const uint64_t inserted = cross_match();
+      // Nobody knows the last round before it is over; most graphs take between 6 and 14.
+      execution_.advance(static_cast<double>(round) / (round + 4));
+      if (static_cast<double>(inserted) <
+          static_cast<double>(params_.convergence) * rows_ * params_.k)
+        break;
+    }
+    return result(round);
+  }
+
+ private:
+  /// Lines 1 to 5: p random rows each, all NEW.
+  void start_with_random_rows() {
+    parallel_for(execution_, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      Workspace& space = workspaces_[worker];
+      for (uint64_t row = begin; row < end; ++row) {
+        const uint32_t self = static_cast<uint32_t>(row);
+        for (uint32_t i = 0; i < params_.samples; ++i) {
+          // Drawn from the other rows: numbers from `self` on stand for the next row.
+          const uint32_t drawn = static_cast<uint32_t>(random_below(
+              rows_ - 1, params_.seed, kInitStream, row * params_.samples + i));
+          space.new_rows[i] = drawn + (drawn >= self ? 1 : 0);
+        }
+        codes_.gather(&self, 1, space.new_block.data());
+        kernels().code_gather(space.new_block.data(), codes_.data(), codes_.stride(), codes_.flip(),
+                              space.new_rows.data(), params_.samples, space.distances.data());
+        for (uint32_t i = 0; i < params_.samples; ++i)
+          lists_.insert(self, space.distances[i], space.new_rows[i]);
+      }
+    });
+  }
+
+  /// Line 8, a row's own part: its first p NEW and first p OLD entries; the NEW ones turn OLD
+  /// (line 32: sampled ones only, the others wait for a later round).
+  void sample_own_entries() {
+    parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t row = begin; row < end; ++row) {
+        uint64_t* list = lists_.list(static_cast<uint32_t>(row));
+        uint32_t* fresh = new_.own.data() + row * new_.p;
+        uint32_t* known = old_.own.data() + row * old_.p;
+        uint32_t fresh_count = 0;
+        uint32_t known_count = 0;
+        for (uint32_t i = 0; i < params_.k && list[i] != RowKey::kNone; ++i) {
+          if (RowKey::flag(list[i])) {
+            if (fresh_count == new_.p) continue;
+            fresh[fresh_count++] = RowKey::row(list[i]);
+            list[i] &= ~RowKey::kFlag;
+          } else if (known_count < old_.p) {
+            known[known_count++] = RowKey::row(list[i]);
+          }
+        }
+        std::fill(fresh + fresh_count, fresh + new_.p, kNoRow);
+        std::fill(known + known_count, known + old_.p, kNoRow);
+      }
+    });
+  }
+
+  /// Line 8, the reverse part: up to p rows that sampled this row, chosen by hash.
+  void sample_reverse(Samples& samples, uint64_t stream) {
+    const uint32_t p = samples.p;
+    for (uint32_t row = 0; row < rows_; ++row)
+      new (&cursors_[row]) std::atomic<uint32_t>(0);
+    const auto each_sample = [&](const auto& visit) {
+      parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (uint64_t row = begin; row < end; ++row) {
+          const uint32_t* own = samples.own.data() + row * p;
+          for (uint32_t i = 0; i < p && own[i] != kNoRow; ++i)
+            visit(static_cast<uint32_t>(row), own[i]);
+        }
+      });
+    };
+    each_sample([&](uint32_t, uint32_t target) {
+      cursors_[target].fetch_add(1, std::memory_order_relaxed);
+    });
+    offsets_[0] = 0;
+    for (uint32_t row = 0; row < rows_; ++row) {
+      offsets_[row + 1] = offsets_[row] + cursors_[row].load(std::memory_order_relaxed);
+      cursors_[row].store(0, std::memory_order_relaxed);
+    }
+    each_sample([&](uint32_t source, uint32_t target) {
+      const uint32_t place = cursors_[target].fetch_add(1, std::memory_order_relaxed);
+      sources_[offsets_[target] + place] = source;
+    });
+    parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t row = begin; row < end; ++row) {
+        uint32_t* first = sources_.data() + offsets_[row];
+        uint32_t* last = sources_.data() + offsets_[row + 1];
+        const auto order = [&](uint32_t source) {
+          return std::pair(random_word(params_.seed, kReverseStream + (stream << 8),
+                                       row * rows_ + source), source);
+        };
+        const uint64_t count = static_cast<uint64_t>(last - first);
+        if (count > p) {
+          std::nth_element(first, first + p, last,
+                           [&](uint32_t a, uint32_t b) { return order(a) < order(b); });
+        }
+        uint32_t* reverse = samples.reverse.data() + row * p;
+        const uint64_t taken = std::min<uint64_t>(count, p);
+        std::copy_n(first, taken, reverse);
+        std::fill(reverse + taken, reverse + p, kNoRow);
+      }
+    });
+  }
+
+  /// The samples of a row without repetitions, ascending; how many.
+  static uint32_t collect(const Samples& samples, uint64_t row, uint32_t* out) {
+    uint32_t count = 0;
+    for (const Array<uint32_t>* part : {&samples.own, &samples.reverse}) {
+      const uint32_t* entries = part->data() + row * samples.p;
+      for (uint32_t i = 0; i < samples.p && entries[i] != kNoRow; ++i) out[count++] = entries[i];
+    }
+    std::sort(out, out + count);
+    return static_cast<uint32_t>(std::unique(out, out + count) - out);
+  }
+
+  /// Lines 9 to 33; returns how many entries were inserted.
+  uint64_t cross_match() {
+    std::atomic<uint64_t> inserted = 0;
+    parallel_for(execution_, rows_, kRowsPerTask,
+                 [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      uint64_t count = 0;
+      for (uint64_t row = begin; row < end; ++row) count += meet_at(row, workspaces_[worker]);
+      inserted.fetch_add(count, std::memory_order_relaxed);
+    });
+    return inserted.load();
+  }
+
+  uint64_t meet_at(uint64_t row, Workspace& space) {
+    const uint32_t new_count = collect(new_, row, space.new_rows.data());
+    if (new_count == 0) return 0;
+    const uint32_t old_count = collect(old_, row, space.old_rows.data());
+    const size_t stride = codes_.stride();
+    const Kernels& loops = kernels();
+    codes_.gather(space.new_rows.data(), new_count, space.new_block.data());
+
+    // Lines 11 to 17: NEW with NEW. Lines 19 to 31: NEW with OLD, and OLD with NEW.
+    uint64_t inserted = 0;
+    const size_t width = round_up(new_count, kPackRows);
+    loops.code_pack(space.new_block.data(), stride, new_count, space.packed.data());
+    loops.code_tile(space.new_block.data(), new_count, space.packed.data(), new_count, stride,
+                    space.distances.data(), width);
+    inserted += tell_rows(space.new_rows.data(), new_count, space.new_rows.data(), new_count,
+                          space.distances.data(), width);
+    if (old_count == 0) return inserted;
+    codes_.gather(space.old_rows.data(), old_count, space.old_block.data());
+    loops.code_tile(space.old_block.data(), old_count, space.packed.data(), new_count, stride,
+                    space.distances.data(), width);
+    inserted += tell_rows(space.old_rows.data(), old_count, space.new_rows.data(), new_count,
+                          space.distances.data(), width);
+    inserted += tell_columns(space.old_rows.data(), old_count, space.new_rows.data(), new_count,
+                             space.distances.data(), width);
+    return inserted;
+  }
+
+  /// Selective update: each row u of `left` learns of its nearest other row in `right`.
+  uint64_t tell_rows(const uint32_t* left, uint32_t left_count, const uint32_t* right,
+                     uint32_t right_count, const uint32_t* distances, size_t width) {
+    uint64_t inserted = 0;
+    for (uint32_t i = 0; i < left_count; ++i) {
+      const uint32_t* line = distances + i * width;
+      uint64_t nearest = RowKey::kNone;
+      for (uint32_t j = 0; j < right_count; ++j) {
+        if (right[j] != left[i]) nearest = std::min(nearest, RowKey::of(line[j], right[j], false));
+      }
+      inserted += offer(left[i], nearest);
+    }
+    return inserted;
+  }
+
+  /// The same for the rows of `right`, whose distances are columns.
+  uint64_t tell_columns(const uint32_t* left, uint32_t left_count, const uint32_t* right,
+                        uint32_t right_count, const uint32_t* distances, size_t width) {
+    uint64_t inserted = 0;
+    for (uint32_t j = 0; j < right_count; ++j) {
+      uint64_t nearest = RowKey::kNone;
+      for (uint32_t i = 0; i < left_count; ++i) {
+        if (left[i] != right[j])
+          nearest = std::min(nearest, RowKey::of(distances[i * width + j], left[i], false));
+      }
+      inserted += offer(right[j], nearest);
+    }
+    return inserted;
+  }
+
+  uint64_t offer(uint32_t row, uint64_t nearest) {
+    if (nearest == RowKey::kNone) return 0;
+    return lists_.insert(row, RowKey::distance(nearest), RowKey::row(nearest)) ? 1 : 0;
+  }
+
+  KnnGraph result(uint32_t rounds) {
+    KnnGraph graph{Array<uint32_t>(execution_.memory, checked_product(rows_, params_.k)), rows_,
+                   params_.k, rounds};
+    for (uint32_t row = 0; row < rows_; ++row) {
+      const uint64_t* list = lists_.list(row);
+      for (uint32_t i = 0; i < params_.k; ++i)
+        graph.neighbors[uint64_t{row} * params_.k + i] =
+            list[i] == RowKey::kNone ? kNoRow : RowKey::row(list[i]);
+    }
+    return graph;
+  }
+
+  const Codes& codes_;
+  const NnDescentParams& params_;
+  const Execution& execution_;
+  uint32_t rows_;
+  Lists lists_;
+  Samples new_;
+  Samples old_;
+  Array<uint64_t> offsets_;               // [rows + 1] of a row's reverse candidates in sources_
+  Array<std::atomic<uint32_t>> cursors_;  // [rows]
+  Array<uint32_t> sources_;               // [rows * p]
+  std::vector<Workspace> workspaces_;     // [threads]
+};
+
+}  // namespace
+
+KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution) {
+  return NnDescent(codes, params, execution).run();
+}
+
+uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,
+                          uint32_t threads) {
+  const uint64_t p = params.samples;
+  const uint64_t lists = rows * (params.k * 8 + 9);
+  const uint64_t samples = rows * p * 4 * 5;
+  const uint64_t reverse = rows * 12 + 8;
+  const uint64_t workspace =
+      4 * p * 4 + 4 * p * stride + packed_bytes(2 * static_cast<uint32_t>(p), stride) +
+      2 * p * round_up(2 * p, kPackRows) * 4 + 6 * kAlignment;
+  return lists + samples + reverse + threads * workspace + rows * params.k * 4 + 16 * kAlignment;
+}
+
+}  // namespace gannet

@@ -1,0 +1,117 @@
+#include "search/best_first.h"
+
+#include <algorithm>
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kRerankMin = 16;
+
+/// Rows of the beam that are compared once more for k answers.
+uint32_t rerank_count(uint32_t k, uint32_t size) {
+  return std::min(size, k + std::max(kRerankMin, k / 2));
+}
+
+void prefetch_code(const Codes& codes, uint32_t row) {
+  // The first lines; the hardware follows within a row.
+  const uint8_t* code = codes.row(row);
+  __builtin_prefetch(code);
+  if (codes.stride() > 64) __builtin_prefetch(code + 64);
+  if (codes.stride() > 128) {
+    __builtin_prefetch(code + 128);
+    __builtin_prefetch(code + 192 < code + codes.stride() ? code + 192 : code + 128);
+  }
+}
+
+void prefetch_edges(const SearchGraph& graph, uint32_t row) {
+  const char* edges = reinterpret_cast<const char*>(graph.row(row));
+  for (uint32_t byte = 0; byte < graph.degree * 4; byte += 64) __builtin_prefetch(edges + byte);
+}
+
+/// One search, as the essay tells it.
+struct Walk {
+  const Codes& codes;
+  const SearchGraph& graph;
+  SearchSpace& space;
+  Beam beam;
+  SearchCounts counts = {};
+
+  void start() {
+    uint32_t count = 0;
+    for (const uint32_t entry : graph.entries) {
+      if (space.visited.enter(entry)) space.candidates[count++] = entry;
+    }
+    compare(count);
+  }
+
+  void run() {
+    for (uint32_t row = beam.pop(); row != kNoRow; row = beam.pop()) expand(row);
+  }
+
+ private:
+  void expand(uint32_t row) {
+    ++counts.expansions;
+    const uint32_t* edges = graph.row(row);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph.degree; ++i) {
+      const uint32_t target = edges[i];
+      if (target == kNoRow) break;
+      if (!space.visited.enter(target)) continue;
+      prefetch_code(codes, target);
+      space.candidates[count++] = target;
+    }
+    const uint32_t next = beam.peek();
+    if (next != kNoRow) prefetch_edges(graph, next);
+    compare(count);
+  }
+
+  void compare(uint32_t count) {
+    counts.distances += count;
+    kernels().code_gather(space.code.data(), codes.data(), codes.stride(), codes.flip(),
+                          space.candidates.data(), count, space.code_distances.data());
+    for (uint32_t i = 0; i < count; ++i) {
+      if (space.code_distances[i] <= beam.limit())
+        beam.insert(space.code_distances[i], space.candidates[i]);
+    }
+  }
+};
+
+/// The k best of the beam by reported distance, equal ones by id.
+uint32_t report(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
+                const Beam& beam, uint32_t k, SearchSpace& space, SearchCounts& counts) {
+  const uint32_t count = rerank_count(k, beam.size());
+  for (uint32_t i = 0; i < count; ++i) space.rows[i] = RowKey::row(beam.key(i));
+  if (codes.exact()) {
+    for (uint32_t i = 0; i < count; ++i)
+      space.distances[i] = static_cast<float>(RowKey::distance(beam.key(i)));
+  } else {
+    counts.distances += count;
+    dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
+  }
+  for (uint32_t i = 0; i < count; ++i)
+    space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
+  const uint32_t found = std::min(k, count);
+  std::partial_sort(space.neighbors.data(), space.neighbors.data() + found,
+                    space.neighbors.data() + count);
+  return found;
+}
+
+}  // namespace
+
+uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                           const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                           SearchSpace& space, SearchCounts* counts) {
+  space.fit_beam(beam);
+  codes.encode_query(query, space.code.data());
+  if (masked != kNoRow) space.visited.enter(masked);
+  Walk walk{codes, graph, space, Beam(space.keys.data(), beam)};
+  walk.start();
+  walk.run();
+  space.visited.clear();
+  const uint32_t found = report(dataset, codes, query, walk.beam, k, space, walk.counts);
+  counts->distances += walk.counts.distances;
+  counts->expansions += walk.counts.expansions;
+  return found;
+}
+
+}  // namespace gannet

@@ -1,0 +1,983 @@
+// Exact search on the GPU: every query is compared with every row, and each keeps its k nearest.
+//
+//   here         n, d       rows and columns
+//                tile       queries x rows that a block compares at once
+//                chunk      columns of a tile that stand in shared memory at once
+//                slice      share of the rows that a block goes through for its queries
+//                list       of a query and a slice: the nearest rows found so far
+//                part       rows of one launch; chunk of rows: those on the device at once
+//
+// The idea. A block owns a tile's queries and a slice. It goes through the slice tile by tile, the
+// tile chunk by chunk, the next chunk on its way into registers while this one is summed. A distance
+// nearer than the query's k-th best so far is appended to the query's list; a list that might
+// overflow is sorted and cut to k, which also gives the new k-th best. For rows in random order
+// about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists.
+// A last launch merges a query's lists, one a slice.
+//
+// Equal bits. The CPU sums floats in 64 lanes, column i in lane i mod 64, without fused multiply-add,
+// and folds the lanes in a fixed order (distance/kernels.h). Here thread t of a warp is lanes t and
+// t + 32 of 32 pairs at a time (8 queries x 4 rows). The fold turns these 32 x 64 sums round: at each
+// level a thread gives away half of its pairs and gets its partner's half of the others, so that five
+// levels end with one pair in each thread and cost 47 exchanges for 32 pairs. Order within a sum of
+// two does not matter to its bits. Integers are summed by dp4a; |x - q|^2 = x.x + q.q - 2 x.q holds
+// in 32 bits modulo 2^32, and the result is below 2^31 for every legal dimension.
+//
+// Operations. A float pair costs 3 d (subtract, multiply, add) or 2 d and 3 to 4 instructions of
+// fold per thread and pair: 132 multiprocessors of 128 lanes at 1.75 GHz do at most 10 G pairs/s at
+// d = 960. An integer pair costs d / 4 dp4a, at half that rate: 460 G pairs/s at d = 128.
+// Bytes. A tile of 32 x 16 floats takes 4 * 48 bytes a column from the cache for 512 pairs, 16 bytes
+// a cycle and multiprocessor at the rate above; rows come from device memory once for all queries
+// that run at a time.
+//
+// Not taken: tensor cores. Integers would be exact there too, several times faster; floats would not
+// be equal to the CPU's.
+
+#include <cooperative_groups.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/devices.h"
+#include "backend/launch.h"
+#include "distance/element.h"
+#include "search/exact_cuda.h"
+
+namespace gannet::cuda {
+namespace {
+
+namespace cg = cooperative_groups;
+
+/// What is decided before compilation: threads of a block, and the tile that they compare.
+struct Policy {
+  uint32_t threads;
+  uint32_t queries;
+  uint32_t rows;  // at most kHalfMin
+};
+
+// One warp compares 8 queries with 4 rows. Two policies, because few queries leave a tall tile empty.
+constexpr Policy kFloatMany{.threads = 512, .queries = 32, .rows = 16};
+constexpr Policy kFloatFew{.threads = 256, .queries = 8, .rows = 32};
+// One thread compares 4 queries with 8 rows.
+constexpr Policy kIntegerMany{.threads = 256, .queries = 64, .rows = 128};
+constexpr Policy kIntegerFew{.threads = 64, .queries = 16, .rows = 128};
+constexpr bool are_few(uint32_t query_count) { return query_count <= 8; }
+
+constexpr uint32_t kSortKeys = 2 * kExactMax;  // keys that a block sorts at once
+constexpr uint32_t kHalfMin = 128;
+constexpr uint32_t kMergeThreads = 256;
+constexpr uint32_t kSquareThreads = 256;
+constexpr size_t kRowAlign = 16;  // bytes; zeros fill a row up
+
+// Lengths outside this range are compared in double precision, as dataset.cpp does.
+constexpr float kNormMin = 1e-15f;
+constexpr float kNormMax = 1e15f;
+
+/// A candidate: its distance, made an integer of the same order, above its row number.
+using Key = uint64_t;
+constexpr Key kNoKey = ~Key{0};  // behind every candidate
+
+struct Args {
+  const uint8_t* rows;          // [row_count, row_stride] bytes, of the part
+  const uint8_t* queries;       // [query_count, query_stride] bytes
+  const uint32_t* row_squares;  // [row_count] x.x, for L2 of integers
+  const uint32_t* query_squares;  // [query_count] q.q, likewise
+  const float* norms;             // [row_count], for cosine
+  const double* query_norms;      // [query_count], for cosine
+  const uint64_t* ids;            // [all rows], or null: a row's id is its number
+  Key* lists;                     // [slices, query_count, 2 * half]
+  uint32_t* counts;               // [slices, query_count] candidates in each list
+  uint32_t* out_rows;             // [query_count, k]
+  float* out_distances;           // [query_count, k]
+  uint32_t first_row;             // number of the part's first row
+  uint32_t row_count;             // of the part
+  uint32_t slice_rows;            // rows of a slice, a multiple of the tile's
+  uint32_t slices;
+  uint32_t query_count;
+  uint32_t row_stride;
+  uint32_t query_stride;
+  uint32_t dim;
+  uint32_t chunks;  // of a row
+  uint32_t k;
+  uint32_t half;  // of a list: a power of two, at least k
+  int32_t metric;
+};
+
+__device__ Key make_key(float distance, uint32_t row) {
+  const uint32_t bits = __float_as_uint(distance);
+  const uint32_t ordered = (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
+  return (Key{ordered} << 32) | row;
+}
+
+__device__ uint32_t row_of(Key key) { return static_cast<uint32_t>(key); }
+
+__device__ float distance_of(Key key) {
+  const uint32_t ordered = static_cast<uint32_t>(key >> 32);
+  return __uint_as_float((ordered & 0x80000000) != 0 ? ordered & 0x7fffffff : ~ordered);
+}
+
+/// The order of results: by distance, then by id.
+__device__ bool nearer(Key a, Key b, const uint64_t* ids) {
+  if (ids == nullptr || (a >> 32) != (b >> 32) || a == b) return a < b;
+  return ids[row_of(a)] < ids[row_of(b)];
+}
+
+/// One level of a bitonic sort of `size` keys in shared memory by `lanes` threads, of which this is
+/// `lane`. Runs of `run` keys are to ascend and descend in turn.
+__device__ void sort_level(Key* keys, uint32_t size, uint32_t run, uint32_t stride, uint32_t lane,
+                           uint32_t lanes, const uint64_t* ids) {
+  for (uint32_t i = lane; i < size / 2; i += lanes) {
+    const uint32_t place = 2 * i - (i & (stride - 1));
+    const Key first = keys[place];
+    const Key second = keys[place + stride];
+    const bool ascending = (place & run) == 0;
+    if (ascending ? nearer(second, first, ids) : nearer(first, second, ids)) {
+      keys[place] = second;
+      keys[place + stride] = first;
+    }
+  }
+}
+
+/// The lists of a block's queries over its slice.
+template <Policy kPolicy>
+struct Candidates {
+  static_assert(kPolicy.rows <= kHalfMin && kPolicy.queries <= kPolicy.threads);
+
+  struct Shared {
+    Key keys[kSortKeys];           // [team, 2 * half] lists while they are sorted
+    Key worst[kPolicy.queries];    // k-th best so far; kNoKey: there are fewer
+    uint32_t counts[kPolicy.queries];
+  };
+
+  const Args& args;
+  Shared& shared;
+  uint32_t query_begin = blockIdx.x * kPolicy.queries;
+  cg::thread_block block = cg::this_thread_block();
+
+  __device__ uint64_t place(uint32_t query) const {
+    return uint64_t{blockIdx.y} * args.query_count + query_begin + query;
+  }
+  __device__ Key* list(uint32_t query) const {
+    return args.lists + place(query) * 2 * args.half;
+  }
+  __device__ bool exists(uint32_t query) const { return query_begin + query < args.query_count; }
+
+  /// Goes on where the last part ended. Queries that do not exist take no candidate.
+  __device__ void load() {
+    const uint32_t query = threadIdx.x;
+    if (query < kPolicy.queries) {
+      const uint32_t count = exists(query) ? args.counts[place(query)] : 0;
+      shared.counts[query] = count;
+      shared.worst[query] = !exists(query) ? 0 : count == args.k ? list(query)[count - 1] : kNoKey;
+    }
+    block.sync();
+  }
+
+  __device__ void consider(uint32_t query, uint32_t row, float distance) {
+    const Key key = make_key(distance, row);
+    if (!nearer(key, shared.worst[query], args.ids)) return;
+    list(query)[atomicAdd(&shared.counts[query], 1)] = key;
+  }
+
+  /// Makes room for another tile. All candidates of the last one have been considered.
+  __device__ void make_room() {
+    const uint32_t most = 2 * args.half - kPolicy.rows;
+    const bool full = threadIdx.x < kPolicy.queries && shared.counts[threadIdx.x] > most;
+    if (__syncthreads_or(full)) sort_lists(most);
+  }
+
+  /// Leaves each list sorted and at most k long.
+  __device__ void store() {
+    sort_lists(0);
+    const uint32_t query = threadIdx.x;
+    if (query < kPolicy.queries && exists(query)) args.counts[place(query)] = shared.counts[query];
+  }
+
+  /// Sorts and cuts lists of more than `most` candidates, a team of threads for each.
+  __device__ void sort_lists(uint32_t most) {
+    const uint32_t capacity = 2 * args.half;
+    const uint32_t teams = min(kSortKeys / capacity, kPolicy.queries);
+    const uint32_t lanes = kPolicy.threads / teams;
+    const uint32_t lane = threadIdx.x % lanes;
+    Key* keys = shared.keys + threadIdx.x / lanes * capacity;
+    for (uint32_t first = 0; first < kPolicy.queries; first += teams) {
+      const uint32_t query = first + threadIdx.x / lanes;
+      const uint32_t count = shared.counts[query];
+      if (!__syncthreads_or(count > most)) continue;
+
+      for (uint32_t i = lane; i < capacity; i += lanes)
+        keys[i] = i < count ? list(query)[i] : kNoKey;
+      block.sync();
+      for (uint32_t run = 2; run <= capacity; run *= 2) {
+        for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
+          sort_level(keys, capacity, run, stride, lane, lanes, args.ids);
+          block.sync();
+        }
+      }
+      const uint32_t kept = min(count, args.k);
+      for (uint32_t i = lane; i < kept; i += lanes) list(query)[i] = keys[i];
+      if (lane == 0 && exists(query)) {
+        shared.counts[query] = kept;
+        shared.worst[query] = kept == args.k ? keys[kept - 1] : kNoKey;
+      }
+      block.sync();
+    }
+  }
+};
+
+/// From a sum to a distance, as Dataset::distances does it. `extreme` gives the cosine of a row whose
+/// length is out of the range of products of floats.
+template <class Extreme>
+__device__ float to_distance(const Args& args, float sum, uint32_t query, uint32_t row,
+                             bool may_be_extreme, Extreme extreme) {
+  if (args.metric == ANN_METRIC_L2) return sum;
+  if (args.metric == ANN_METRIC_INNER_PRODUCT) return isnan(sum) ? INFINITY : __fsub_rn(0, sum);
+  const float norm = args.norms[row];
+  const double query_norm = args.query_norms[query];
+  double cosine = 0;
+  if (norm != 0 && query_norm != 0) {
+    cosine = may_be_extreme && (norm < kNormMin || norm > kNormMax)
+                 ? extreme()
+                 : __ddiv_rn(sum, __dmul_rn(query_norm, norm));
+  }
+  return static_cast<float>(__dsub_rn(1, fmin(fmax(cosine, -1.0), 1.0)));
+}
+
+/// Where a block stands.
+template <Policy kPolicy>
+struct Slice {
+  uint32_t begin;
+  uint32_t end;
+
+  __device__ explicit Slice(const Args& args)
+      : begin(static_cast<uint32_t>(
+            min(uint64_t{blockIdx.y} * args.slice_rows, uint64_t{args.row_count}))),
+        end(static_cast<uint32_t>(
+            min(uint64_t{begin} + args.slice_rows, uint64_t{args.row_count}))) {}
+};
+
+/// Steps through the tiles of a slice and the chunks of a tile. A Step offers
+///   fetch(row, chunk)    starts to read a chunk of the tile that begins at `row`
+///   deposit(buffer)      puts what was fetched into shared memory
+///   accumulate(buffer)   adds the products of a chunk to the sums
+///   finish(row, end)     turns sums into candidates, and clears them
+template <Policy kPolicy, class Step>
+__device__ void for_each_tile(const Args& args, Step& step, Candidates<kPolicy>& candidates) {
+  const cg::thread_block block = cg::this_thread_block();
+  const Slice<kPolicy> slice(args);
+  candidates.load();
+  uint32_t buffer = 0;
+  if (slice.begin < slice.end) {
+    step.fetch(slice.begin, 0, slice.end);
+    step.deposit(buffer);
+  }
+  block.sync();
+  for (uint32_t row = slice.begin; row < slice.end; row += kPolicy.rows) {
+    for (uint32_t chunk = 0; chunk < args.chunks; ++chunk) {
+      const bool last = chunk + 1 == args.chunks;
+      const uint32_t next_row = last ? row + kPolicy.rows : row;
+      const bool more = next_row < slice.end;
+      if (more) step.fetch(next_row, last ? 0 : chunk + 1, slice.end);
+      step.accumulate(buffer);
+      buffer ^= 1;
+      if (more) step.deposit(buffer);
+      if (last) step.finish(row, slice.end);
+      block.sync();
+    }
+    candidates.make_room();
+  }
+  candidates.store();
+}
+
+/// Sums of floats, in the CPU's lanes and order.
+template <int32_t kElement, bool kDot, Policy kPolicyOfStep>
+struct FloatSearch {
+  using Args = cuda::Args;
+  static constexpr Policy kPolicy = kPolicyOfStep;
+  static constexpr uint32_t kThreads = kPolicy.threads;
+  static constexpr uint32_t kLanes = 64;
+  static constexpr uint32_t kWarpQueries = 8;
+  static constexpr uint32_t kWarpRows = 4;
+  static constexpr uint32_t kPairs = 32;
+  static constexpr uint32_t kItems = kPolicy.queries + kPolicy.rows;
+  static constexpr uint32_t kQuads = kLanes / 4;  // of four columns, in a chunk of an item
+  static constexpr uint32_t kFetches = (kItems * kQuads + kThreads - 1) / kThreads;
+  static_assert(kThreads / 32 * kPairs == kPolicy.queries * kPolicy.rows);
+
+  struct Shared {
+    float4 values[2][kItems][kQuads];  // [buffer, queries then rows, four columns]
+    typename Candidates<kPolicy>::Shared candidates;
+  };
+
+  const Args& args;
+  Shared& shared;
+  Candidates<kPolicy> candidates{args, shared.candidates};
+  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
+  uint32_t query_begin = blockIdx.x * kPolicy.queries;
+  uint32_t warp_query = threadIdx.x / 32 % (kPolicy.queries / kWarpQueries) * kWarpQueries;
+  uint32_t warp_row = threadIdx.x / 32 / (kPolicy.queries / kWarpQueries) * kWarpRows;
+  float4 fetched[kFetches];
+  float low[kPairs] = {};   // lane t of each pair
+  float high[kPairs] = {};  // lane t + 32
+
+  __device__ void run() { for_each_tile<kPolicy>(args, *this, candidates); }
+
+  static __device__ float4 read_four(const uint8_t* row, uint32_t column) {
+    if constexpr (kElement == ANN_F32) {
+      return *reinterpret_cast<const float4*>(row + size_t{column} * 4);
+    } else {
+      const uint2 four = *reinterpret_cast<const uint2*>(row + size_t{column} * 2);
+      return {to_float(four.x & 0xffff), to_float(four.x >> 16), to_float(four.y & 0xffff),
+              to_float(four.y >> 16)};
+    }
+  }
+
+  static __device__ float to_float(uint32_t bits) {
+    if constexpr (kElement == ANN_BF16) return __uint_as_float(bits << 16);
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(bits)));
+    return value;
+  }
+
+  __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
+#pragma unroll
+    for (uint32_t i = 0; i < kFetches; ++i) {
+      const uint32_t task = threadIdx.x + i * kThreads;
+      const uint32_t item = task / kQuads;
+      const uint32_t column = chunk * kLanes + task % kQuads * 4;
+      fetched[i] = {0, 0, 0, 0};
+      if (item < kPolicy.queries) {
+        const uint64_t query = query_begin + item;
+        if (query < args.query_count && column * 4 < args.query_stride)
+          fetched[i] = *reinterpret_cast<const float4*>(args.queries + query * args.query_stride +
+                                                        column * 4);
+      } else if (item < kItems) {
+        const uint64_t number = uint64_t{row} + (item - kPolicy.queries);
+        if (number < end && column * element_bytes(kElement) < args.row_stride)
+          fetched[i] = read_four(args.rows + number * args.row_stride, column);
+      }
+    }
+  }
+
+  __device__ void deposit(uint32_t buffer) {
+#pragma unroll
+    for (uint32_t i = 0; i < kFetches; ++i) {
+      const uint32_t task = threadIdx.x + i * kThreads;
+      if (task < kItems * kQuads) shared.values[buffer][task / kQuads][task % kQuads] = fetched[i];
+    }
+  }
+
+  static __device__ float product(float row, float query) {
+    const float difference = __fsub_rn(row, query);
+    return kDot ? __fmul_rn(row, query) : __fmul_rn(difference, difference);
+  }
+
+  __device__ void accumulate(uint32_t buffer) {
+    add_lane(buffer, warp.thread_rank(), low);
+    add_lane(buffer, warp.thread_rank() + 32, high);
+  }
+
+  __device__ void add_lane(uint32_t buffer, uint32_t lane, float* sums) {
+    const auto value = [&](uint32_t item) {
+      return reinterpret_cast<const float*>(shared.values[buffer][item])[lane];
+    };
+    float rows[kWarpRows];
+#pragma unroll
+    for (uint32_t i = 0; i < kWarpRows; ++i) rows[i] = value(kPolicy.queries + warp_row + i);
+#pragma unroll
+    for (uint32_t q = 0; q < kWarpQueries; ++q) {
+      const float query = value(warp_query + q);
+#pragma unroll
+      for (uint32_t i = 0; i < kWarpRows; ++i) {
+        float& sum = sums[q * kWarpRows + i];
+        sum = __fadd_rn(sum, product(rows[i], query));
+      }
+    }
+  }
+
+  /// Adds to half of the pairs the partner's sums, and leaves the other half to the partner.
+  template <uint32_t kHalf>
+  __device__ void exchange(float* sums) {
+    const bool upper = (warp.thread_rank() & kHalf) != 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kHalf; ++i) {
+      const float mine = upper ? sums[i + kHalf] : sums[i];
+      const float others = upper ? sums[i] : sums[i + kHalf];
+      sums[i] = __fadd_rn(mine, warp.shfl_xor(others, kHalf));
+    }
+  }
+
+  /// Folds 64 lanes into one; thread t ends with pair t.
+  __device__ float fold() {
+    exchange<16>(low);   // l + l+16
+    exchange<16>(high);  // l+32 + l+48
+#pragma unroll
+    for (uint32_t i = 0; i < 16; ++i) low[i] = __fadd_rn(low[i], high[i]);
+    exchange<8>(low);
+    exchange<4>(low);
+    exchange<2>(low);
+    exchange<1>(low);
+    return low[0];
+  }
+
+  __device__ void finish(uint32_t tile_row, uint32_t end) {
+    const float sum = fold();
+    const uint32_t pair = warp.thread_rank();
+    const uint32_t query = warp_query + pair / kWarpRows;
+    const uint32_t row = tile_row + warp_row + pair % kWarpRows;
+    if (row < end && query_begin + query < args.query_count) {
+      const float distance =
+          to_distance(args, sum, query_begin + query, row, true,
+                      [&] { return extreme_cosine(query_begin + query, row); });
+      candidates.consider(query, args.first_row + row, distance);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kPairs; ++i) low[i] = high[i] = 0;
+  }
+
+  /// Dataset::extreme_cosine, column by column: rare, and slow.
+  __device__ __noinline__ double extreme_cosine(uint32_t query, uint32_t row) const {
+    const float* query_values =
+        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride);
+    const uint8_t* row_values = args.rows + uint64_t{row} * args.row_stride;
+    double dot = 0;
+    double square = 0;
+    for (uint32_t column = 0; column < args.dim; ++column) {
+      double value;
+      if constexpr (kElement == ANN_F32)
+        value = reinterpret_cast<const float*>(row_values)[column];
+      else
+        value = to_float(reinterpret_cast<const uint16_t*>(row_values)[column]);
+      dot = __dadd_rn(dot, __dmul_rn(query_values[column], value));
+      square = __dadd_rn(square, __dmul_rn(value, value));
+    }
+    return __ddiv_rn(dot, __dmul_rn(args.query_norms[query], __dsqrt_rn(square)));
+  }
+};
+
+template <bool kSigned>
+__device__ uint32_t add_products(uint32_t a, uint32_t b, uint32_t sum) {
+  if constexpr (kSigned)
+    return static_cast<uint32_t>(
+        __dp4a(static_cast<int32_t>(a), static_cast<int32_t>(b), static_cast<int32_t>(sum)));
+  else
+    return __dp4a(a, b, sum);
+}
+
+/// Sums of integers, four columns at a time.
+template <bool kSigned, Policy kPolicyOfStep>
+struct IntegerSearch {
+  using Args = cuda::Args;
+  static constexpr Policy kPolicy = kPolicyOfStep;
+  static constexpr uint32_t kThreads = kPolicy.threads;
+  static constexpr uint32_t kWords = 16;  // of four columns, in a chunk of an item
+  static constexpr uint32_t kThreadQueries = 4;
+  static constexpr uint32_t kThreadRows = 8;
+  static constexpr uint32_t kAcross = kPolicy.rows / kThreadRows;  // threads side by side
+  static constexpr uint32_t kItems = kPolicy.queries + kPolicy.rows;
+  static constexpr uint32_t kFetches = kItems * (kWords / 4) / kThreads;
+  static_assert(kThreads * kThreadQueries * kThreadRows == kPolicy.queries * kPolicy.rows);
+  static_assert(kItems * (kWords / 4) % kThreads == 0);
+
+  // Two more items a word: the eight items x four quarters that a warp deposits at once then fall
+  // into 32 different banks.
+  struct Shared {
+    alignas(16) uint32_t queries[2][kWords][kPolicy.queries + 2];  // [buffer, word, query]
+    alignas(16) uint32_t rows[2][kWords][kPolicy.rows + 2];        // [buffer, word, row]
+    typename Candidates<kPolicy>::Shared candidates;
+  };
+
+  const Args& args;
+  Shared& shared;
+  Candidates<kPolicy> candidates{args, shared.candidates};
+  uint32_t query_begin = blockIdx.x * kPolicy.queries;
+  uint32_t thread_query = threadIdx.x / kAcross * kThreadQueries;
+  uint32_t thread_row = threadIdx.x % kAcross * 2;  // rows 2 t, 2 t + 1, and so on 2 kAcross further
+  uint4 fetched[kFetches];
+  uint32_t sums[kThreadQueries][kThreadRows] = {};
+
+  __device__ void run() { for_each_tile<kPolicy>(args, *this, candidates); }
+
+  __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
+#pragma unroll
+    for (uint32_t i = 0; i < kFetches; ++i) {
+      const uint32_t task = threadIdx.x + i * kThreads;
+      const uint32_t item = task / 4;
+      const uint32_t byte = chunk * kWords * 4 + task % 4 * 16;
+      fetched[i] = {0, 0, 0, 0};
+      if (byte >= args.row_stride) continue;
+      if (item < kPolicy.queries) {
+        const uint64_t query = query_begin + item;
+        if (query < args.query_count)
+          fetched[i] = *reinterpret_cast<const uint4*>(args.queries + query * args.query_stride +
+                                                       byte);
+      } else {
+        const uint64_t number = uint64_t{row} + (item - kPolicy.queries);
+        if (number < end)
+          fetched[i] = *reinterpret_cast<const uint4*>(args.rows + number * args.row_stride + byte);
+      }
+    }
+  }
+
+  __device__ void deposit(uint32_t buffer) {
+#pragma unroll
+    for (uint32_t i = 0; i < kFetches; ++i) {
+      const uint32_t task = threadIdx.x + i * kThreads;
+      const uint32_t item = task / 4;
+      const uint32_t word = task % 4 * 4;
+      const uint32_t words[4] = {fetched[i].x, fetched[i].y, fetched[i].z, fetched[i].w};
+#pragma unroll
+      for (uint32_t j = 0; j < 4; ++j) {
+        if (item < kPolicy.queries)
+          shared.queries[buffer][word + j][item] = words[j];
+        else
+          shared.rows[buffer][word + j][item - kPolicy.queries] = words[j];
+      }
+    }
+  }
+
+  __device__ void accumulate(uint32_t buffer) {
+#pragma unroll
+    for (uint32_t word = 0; word < kWords; ++word) {
+      uint2 queries[kThreadQueries / 2];
+      uint2 rows[kThreadRows / 2];
+#pragma unroll
+      for (uint32_t i = 0; i < kThreadQueries / 2; ++i)
+        queries[i] =
+            *reinterpret_cast<const uint2*>(&shared.queries[buffer][word][thread_query + 2 * i]);
+#pragma unroll
+      for (uint32_t i = 0; i < kThreadRows / 2; ++i)
+        rows[i] = *reinterpret_cast<const uint2*>(
+            &shared.rows[buffer][word][thread_row + i * 2 * kAcross]);
+#pragma unroll
+      for (uint32_t q = 0; q < kThreadQueries; ++q) {
+        const uint32_t query = q % 2 == 0 ? queries[q / 2].x : queries[q / 2].y;
+#pragma unroll
+        for (uint32_t i = 0; i < kThreadRows; ++i) {
+          const uint32_t row = i % 2 == 0 ? rows[i / 2].x : rows[i / 2].y;
+          sums[q][i] = add_products<kSigned>(query, row, sums[q][i]);
+        }
+      }
+    }
+  }
+
+  __device__ void finish(uint32_t tile_row, uint32_t end) {
+#pragma unroll
+    for (uint32_t q = 0; q < kThreadQueries; ++q) {
+      const uint32_t query = query_begin + thread_query + q;
+#pragma unroll
+      for (uint32_t i = 0; i < kThreadRows; ++i) {
+        const uint32_t row = tile_row + thread_row + i / 2 * 2 * kAcross + i % 2;
+        uint32_t sum = sums[q][i];
+        sums[q][i] = 0;
+        if (row >= end || query >= args.query_count) continue;
+        if (args.metric == ANN_METRIC_L2)
+          sum = args.row_squares[row] + args.query_squares[query] - 2 * sum;
+        const float distance = to_distance(args, static_cast<float>(static_cast<int32_t>(sum)),
+                                           query, row, false, [] { return 0.0; });
+        candidates.consider(thread_query + q, args.first_row + row, distance);
+      }
+    }
+  }
+};
+
+/// Merges the lists of a query, one a slice, and writes the results.
+struct MergeLists {
+  using Args = cuda::Args;
+  static constexpr uint32_t kThreads = kMergeThreads;
+
+  struct Shared {
+    Key keys[kExactMax];  // [half] the best so far, ascending
+  };
+
+  const Args& args;
+  Shared& shared;
+  cg::thread_block block = cg::this_thread_block();
+
+  __device__ void run() {
+    for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) shared.keys[i] = kNoKey;
+    block.sync();
+    for (uint32_t slice = 0; slice < args.slices; ++slice) merge(slice);
+    for (uint32_t i = threadIdx.x; i < args.k; i += kThreads) {
+      const Key key = shared.keys[i];
+      const uint64_t place = uint64_t{blockIdx.x} * args.k + i;
+      args.out_rows[place] = row_of(key);  // kNoKey gives UINT32_MAX
+      args.out_distances[place] = key == kNoKey ? INFINITY : distance_of(key);
+    }
+  }
+
+  /// Of two ascending lists, one taken backwards, the lesser at each place are the nearest of both,
+  /// and rise and then fall: half a bitonic sort puts them in order.
+  __device__ void merge(uint32_t slice) {
+    const uint64_t place = uint64_t{slice} * args.query_count + blockIdx.x;
+    const Key* list = args.lists + place * 2 * args.half;
+    const uint32_t count = args.counts[place];
+    if (count == 0) return;
+    for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) {
+      const uint32_t other = args.half - 1 - i;
+      if (other < count && nearer(list[other], shared.keys[i], args.ids))
+        shared.keys[i] = list[other];
+    }
+    block.sync();
+    for (uint32_t stride = args.half / 2; stride != 0; stride /= 2) {
+      sort_level(shared.keys, args.half, args.half, stride, threadIdx.x, kThreads, args.ids);
+      block.sync();
+    }
+  }
+};
+
+struct SquareArgs {
+  const uint8_t* items;  // [count, stride] bytes
+  uint32_t* squares;     // [count]
+  uint32_t count;
+  uint32_t stride;
+};
+
+/// x.x of integer vectors, a warp for each.
+template <bool kSigned>
+struct Squares {
+  using Args = SquareArgs;
+  static constexpr uint32_t kThreads = kSquareThreads;
+  struct Shared {};
+
+  const Args& args;
+  Shared& shared;
+  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
+
+  __device__ void run() {
+    const uint64_t item = uint64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;
+    if (item >= args.count) return;
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(args.items + item * args.stride);
+    uint32_t sum = 0;
+    for (uint32_t i = warp.thread_rank(); i < args.stride / 4; i += 32)
+      sum = add_products<kSigned>(words[i], words[i], sum);
+    for (uint32_t half = 16; half != 0; half /= 2) sum += warp.shfl_xor(sum, half);
+    if (warp.thread_rank() == 0) args.squares[item] = sum;
+  }
+};
+
+template <class Step>
+__global__ void __launch_bounds__(Step::kThreads)
+    kernel(const __grid_constant__ typename Step::Args args) {
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
+}
+
+// --- Host ----------------------------------------------------------------------------------------
+
+/// A search kernel and its tile.
+struct Choice {
+  void (*function)(Args);
+  Policy policy;
+  uint32_t chunk_columns;
+  uint64_t launch_work;  // pairs x columns of a launch, for some 10 to 20 ms on a large device
+};
+
+template <class Step>
+Choice floats() {
+  return {kernel<Step>, Step::kPolicy, Step::kLanes, uint64_t{1} << 35};
+}
+template <class Step>
+Choice integers() {
+  return {kernel<Step>, Step::kPolicy, Step::kWords * 4, uint64_t{1} << 38};
+}
+
+template <int32_t kElement>
+Choice choose_float(bool dot, bool few) {
+  if (dot)
+    return few ? floats<FloatSearch<kElement, true, kFloatFew>>()
+               : floats<FloatSearch<kElement, true, kFloatMany>>();
+  return few ? floats<FloatSearch<kElement, false, kFloatFew>>()
+             : floats<FloatSearch<kElement, false, kFloatMany>>();
+}
+
+Choice choose(int32_t element, int32_t metric, bool few) {
+  const bool dot = metric != ANN_METRIC_L2;
+  switch (element) {
+    case ANN_F32:
+      return choose_float<ANN_F32>(dot, few);
+    case ANN_F16:
+      return choose_float<ANN_F16>(dot, few);
+    case ANN_BF16:
+      return choose_float<ANN_BF16>(dot, few);
+    case ANN_I8:
+      return few ? integers<IntegerSearch<true, kIntegerFew>>()
+                 : integers<IntegerSearch<true, kIntegerMany>>();
+    default:
+      return few ? integers<IntegerSearch<false, kIntegerFew>>()
+                 : integers<IntegerSearch<false, kIntegerMany>>();
+  }
+}
+
+uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+constexpr uint32_t kBatchMax = 4096;               // queries answered together
+constexpr uint64_t kBatchColumns = uint64_t{1} << 24;  // of all queries of a batch
+constexpr uint64_t kLaunchRowsMin = 4096;
+constexpr uint64_t kCopyBytes = uint64_t{64} << 20;  // sent to the device between two looks at the monitor
+
+/// Sends `count` vectors of `bytes` bytes, `from_stride` apart, to the device, zeros behind each.
+void send(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes, uint8_t* to,
+          size_t to_stride, const Stream& stream, const Execution& execution) {
+  if (bytes != to_stride)
+    check(cudaMemsetAsync(to, 0, count * to_stride, stream), "clearing device memory");
+  const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
+  for (uint64_t first = 0; first < count; first += step) {
+    execution.check();
+    const uint64_t part = std::min(step, count - first);
+    if (from_stride == bytes && to_stride == bytes)
+      check(cudaMemcpyAsync(to + first * to_stride, from + first * from_stride, part * bytes,
+                            cudaMemcpyHostToDevice, stream),
+            "sending vectors to the device");
+    else
+      check(cudaMemcpy2DAsync(to + first * to_stride, to_stride, from + first * from_stride,
+                              from_stride, bytes, part, cudaMemcpyHostToDevice, stream),
+            "sending vectors to the device");
+  }
+}
+
+template <class Item>
+void send_items(const Item* from, uint64_t count, Item* to, const Stream& stream,
+                const Execution& execution) {
+  send(reinterpret_cast<const uint8_t*>(from), sizeof(Item), count, sizeof(Item),
+       reinterpret_cast<uint8_t*>(to), sizeof(Item), stream, execution);
+}
+
+/// One request on its way. Members are in the order in which they take device memory.
+class Search {
+ public:
+  Search(const ExactRequest& request, uint32_t kept, const Execution& execution,
+         const Stream& stream)
+      : request_(request),
+        execution_(execution),
+        stream_(stream),
+        kept_(kept),
+        choice_(choose(request.rows.element, request.metric, are_few(request.query_count))),
+        is_integer_(!is_float_element(request.rows.element)),
+        squared_(is_integer_ && request.metric == ANN_METRIC_L2),
+        cosine_(request.metric == ANN_METRIC_COSINE),
+        row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),
+        row_stride_(round_up(row_bytes_, kRowAlign)),
+        query_bytes_(size_t{request.rows.dim} * (is_integer_ ? 1 : 4)),
+        query_stride_(round_up(query_bytes_, kRowAlign)),
+        batch_(static_cast<uint32_t>(std::min<uint64_t>(
+            request.query_count,
+            std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
+        half_(round_up_to_power(std::max(kept, kHalfMin))),
+        slices_(pick_slices()),
+        queries_(batch_ * query_stride_, stream),
+        query_norms_(cosine_ ? batch_ : 0, stream),
+        query_squares_(squared_ ? batch_ : 0, stream),
+        ids_(request.ids != nullptr ? request.row_count : 0, stream),
+        lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
+        counts_(uint64_t{slices_} * batch_, stream),
+        out_rows_(uint64_t{batch_} * kept, stream),
+        out_distances_(uint64_t{batch_} * kept, stream),
+        chunk_rows_(pick_chunk_rows()),
+        rows_(chunk_rows_ * row_stride_, stream),
+        norms_(cosine_ ? chunk_rows_ : 0, stream),
+        row_squares_(squared_ ? chunk_rows_ : 0, stream) {}
+
+  void run() {
+    execution_.enter("exact search");
+    if (request_.ids != nullptr)
+      send_items(request_.ids, request_.row_count, ids_.data(), stream_, execution_);
+    for (uint64_t first = 0; first < request_.query_count; first += batch_) {
+      const uint64_t left = request_.query_count - first;
+      answer(first, static_cast<uint32_t>(std::min<uint64_t>(batch_, left)));
+    }
+  }
+
+ private:
+  static uint32_t round_up_to_power(uint32_t value) {
+    uint32_t power = 1;
+    while (power < value) power *= 2;
+    return power;
+  }
+
+  /// As many slices as give every multiprocessor its blocks.
+  uint32_t pick_slices() const {
+    int multiprocessors = 0;
+    int blocks = 0;
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, request_.device),
+          "asking for multiprocessors");
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+              &blocks, choice_.function, static_cast<int>(choice_.policy.threads), 0),
+          "asking for blocks of a multiprocessor");
+    const uint64_t resident = static_cast<uint64_t>(multiprocessors) * std::max(blocks, 1);
+    const uint64_t tall = ceil_div(batch_, choice_.policy.queries);
+    const uint64_t most = ceil_div(request_.row_count, 4 * choice_.policy.rows);
+    return static_cast<uint32_t>(std::clamp<uint64_t>(resident / tall, 1, most));
+  }
+
+  /// As many rows as fit beside everything else, some memory left to others.
+  uint64_t pick_chunk_rows() const {
+    const uint64_t bytes = row_stride_ + (cosine_ ? sizeof(float) : 0) +
+                           (squared_ ? sizeof(uint32_t) : 0);
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    stream_.wait();  // what is taken so far counts
+    check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a device's memory");
+    uint64_t budget = free_bytes - free_bytes / 8;
+    if (request_.chunk_bytes_max != 0) budget = std::min(budget, request_.chunk_bytes_max);
+    const uint64_t fitting = std::max<uint64_t>(budget / bytes, 1);
+    const uint64_t chunks = ceil_div(request_.row_count, fitting);
+    return ceil_div(request_.row_count, chunks);
+  }
+
+  void answer(uint64_t first_query, uint32_t query_count) {
+    Args args = {};
+    args.queries = queries_.data();
+    args.query_squares = query_squares_.data();
+    args.query_norms = query_norms_.data();
+    args.ids = ids_.data();
+    args.lists = lists_.data();
+    args.counts = counts_.data();
+    args.out_rows = out_rows_.data();
+    args.out_distances = out_distances_.data();
+    args.slices = slices_;
+    args.query_count = query_count;
+    args.row_stride = static_cast<uint32_t>(row_stride_);
+    args.query_stride = static_cast<uint32_t>(query_stride_);
+    args.dim = request_.rows.dim;
+    args.chunks = static_cast<uint32_t>(ceil_div(request_.rows.dim, choice_.chunk_columns));
+    args.k = kept_;
+    args.half = half_;
+    args.metric = request_.metric;
+
+    const uint8_t* queries = static_cast<const uint8_t*>(request_.queries);
+    send(queries + first_query * query_bytes_, query_bytes_, query_count, query_bytes_,
+         queries_.data(), query_stride_, stream_, execution_);
+    if (cosine_)
+      send_items(request_.query_norms + first_query, query_count, query_norms_.data(), stream_,
+                 execution_);
+    if (squared_) square(queries_.data(), query_count, query_stride_, query_squares_.data());
+    check(cudaMemsetAsync(counts_.data(), 0, uint64_t{slices_} * query_count * sizeof(uint32_t),
+                          stream_),
+          "clearing device memory");
+
+    for (uint64_t first_row = 0; first_row < request_.row_count; first_row += chunk_rows_) {
+      const uint64_t row_count = std::min(chunk_rows_, request_.row_count - first_row);
+      bring(first_row, row_count);
+      compare(args, first_row, row_count, first_query);
+    }
+
+    launch("merge_lists", kernel<MergeLists>, query_count, MergeLists::kThreads, stream_, args);
+    receive(out_rows_.data(), request_.out_rows, first_query, query_count);
+    receive(out_distances_.data(), request_.out_distances, first_query, query_count);
+    stream_.wait();
+  }
+
+  /// Puts a chunk of rows on the device, unless it is there already.
+  void bring(uint64_t first_row, uint64_t row_count) {
+    if (first_row == resident_) return;
+    resident_ = kNoPlace;
+    send(request_.rows.row(first_row), request_.rows.stride, row_count, row_bytes_, rows_.data(),
+         row_stride_, stream_, execution_);
+    if (cosine_)
+      send_items(request_.norms + first_row, row_count, norms_.data(), stream_, execution_);
+    if (squared_) square(rows_.data(), row_count, row_stride_, row_squares_.data());
+    resident_ = first_row;
+  }
+
+  void square(const uint8_t* items, uint64_t count, size_t stride, uint32_t* squares) {
+    const SquareArgs args = {items, squares, static_cast<uint32_t>(count),
+                             static_cast<uint32_t>(stride)};
+    const uint32_t blocks = static_cast<uint32_t>(ceil_div(count, kSquareThreads / 32));
+    if (request_.rows.element == ANN_I8)
+      launch("squares", kernel<Squares<true>>, blocks, kSquareThreads, stream_, args);
+    else
+      launch("squares", kernel<Squares<false>>, blocks, kSquareThreads, stream_, args);
+  }
+
+  /// Compares the batch with a chunk of rows, in launches short enough for the monitor.
+  void compare(Args args, uint64_t first_row, uint64_t row_count, uint64_t first_query) {
+    const uint64_t columns = uint64_t{args.query_count} * args.dim;
+    const uint64_t launch_rows = std::max(kLaunchRowsMin, choice_.launch_work / columns);
+    const uint64_t parts = ceil_div(row_count, launch_rows);
+    const uint64_t part_rows = ceil_div(row_count, parts);
+    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, choice_.policy.queries)),
+                    slices_);
+    for (uint64_t row = 0; row < row_count; row += part_rows) {
+      execution_.check();
+      args.rows = rows_.data() + row * row_stride_;
+      args.norms = cosine_ ? norms_.data() + row : nullptr;
+      args.row_squares = squared_ ? row_squares_.data() + row : nullptr;
+      args.first_row = static_cast<uint32_t>(first_row + row);
+      args.row_count = static_cast<uint32_t>(std::min(part_rows, row_count - row));
+      args.slice_rows = static_cast<uint32_t>(
+          round_up(ceil_div(args.row_count, slices_), choice_.policy.rows));
+      launch("exact_search", choice_.function, grid, choice_.policy.threads, stream_, args);
+      if (parts > 1) stream_.wait();
+      const double rows_done = static_cast<double>(first_row + row + args.row_count);
+      execution_.advance((static_cast<double>(first_query) + args.query_count * (rows_done / request_.row_count)) /
+                         request_.query_count);
+    }
+  }
+
+  template <class Item>
+  void receive(const Item* from, Item* to, uint64_t first_query, uint32_t query_count) {
+    check(cudaMemcpy2DAsync(to + first_query * request_.k, request_.k * sizeof(Item),
+                            from, kept_ * sizeof(Item), kept_ * sizeof(Item), query_count,
+                            cudaMemcpyDeviceToHost, stream_),
+          "fetching results from the device");
+  }
+
+  const ExactRequest& request_;
+  const Execution& execution_;
+  const Stream& stream_;
+  uint32_t kept_;  // results of a query that exist
+  Choice choice_;
+  bool is_integer_;
+  bool squared_;
+  bool cosine_;
+  size_t row_bytes_;
+  size_t row_stride_;
+  size_t query_bytes_;
+  size_t query_stride_;
+  uint32_t batch_;
+  uint32_t half_;
+  uint32_t slices_;
+  uint64_t resident_ = kNoPlace;  // first row of the chunk on the device
+
+  DeviceArray<uint8_t> queries_;         // [batch, query_stride]
+  DeviceArray<double> query_norms_;      // [batch]
+  DeviceArray<uint32_t> query_squares_;  // [batch]
+  DeviceArray<uint64_t> ids_;            // [rows]
+  DeviceArray<Key> lists_;               // [slices, batch, 2 * half]
+  DeviceArray<uint32_t> counts_;         // [slices, batch]
+  DeviceArray<uint32_t> out_rows_;       // [batch, kept]
+  DeviceArray<float> out_distances_;     // [batch, kept]
+  uint64_t chunk_rows_;
+  DeviceArray<uint8_t> rows_;            // [chunk_rows, row_stride]
+  DeviceArray<float> norms_;             // [chunk_rows]
+  DeviceArray<uint32_t> row_squares_;    // [chunk_rows]
+};
+
+}  // namespace
+
+void search_exact(const ExactRequest& request, const Execution& execution) {
+  require_live();
+  const char* reason = "";
+  const uint32_t devices = cuda_device_count(&reason);
+  if (devices == 0) fail(ANN_NO_DEVICE, "CUDA device %d was asked for, but %s", request.device, reason);
+  if (request.device < 0 || static_cast<uint32_t>(request.device) >= devices)
+    fail(ANN_NO_DEVICE, "CUDA device %d was asked for; there are %u", request.device, devices);
+  const uint32_t kept = std::min(request.k, request.row_count);
+  if (kept > kExactMax)
+    fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query",
+         request.k, kExactMax);
+
+  for (uint64_t query = 0; kept < request.k && query < request.query_count; ++query) {
+    std::fill(request.out_rows + query * request.k + kept,
+              request.out_rows + (query + 1) * request.k, UINT32_MAX);
+    std::fill(request.out_distances + query * request.k + kept,
+              request.out_distances + (query + 1) * request.k, INFINITY);
+  }
+  if (kept == 0 || request.query_count == 0) return;
+
+  const DeviceGuard guard(request.device);
+  const Stream stream;
+  Search(request, kept, execution, stream).run();
+}
+
+}  // namespace gannet::cuda

@@ -1,0 +1,46 @@
+// Exact search on a CUDA device: each query compared with every row.
+//
+// Answers equal those of the CPU bit for bit, for every element and metric: integers are exact, and
+// floats are summed in the lanes and the order that distance/kernels.h fixes.
+#pragma once
+
+#include <cstdint>
+
+#include "base/execution.h"
+#include "distance/kernels.h"
+
+namespace gannet::cuda {
+
+/// Rows that a query can keep on the device.
+inline constexpr uint32_t kExactMax = 1024;
+
+/// All pointers are to host memory. Shapes as Dataset has them (dataset/dataset.h).
+struct ExactRequest {
+  int32_t device = 0;   // CUDA ordinal, from 0
+  RowsView rows;        // [row_count, dim]
+  uint32_t row_count = 0;
+  int32_t metric = 0;
+  const float* norms = nullptr;   // [row_count] lengths, for cosine; else null
+  const uint64_t* ids = nullptr;  // [row_count] distinct, decide ties; null: row numbers do
+  const void* queries = nullptr;  // [query_count, dim] packed: f32 for float rows, else the element
+  const double* query_norms = nullptr;  // [query_count] lengths, for cosine; else null
+  uint32_t query_count = 0;
+  uint32_t k = 0;
+  uint32_t* out_rows = nullptr;    // [query_count, k] row numbers, nearest first by (distance, id);
+                                   // UINT32_MAX where there are no more rows
+  float* out_distances = nullptr;  // [query_count, k]; +infinity where there are no more rows
+
+  /// Most bytes of rows that stand on the device at a time; 0: what its free memory allows.
+  uint64_t chunk_bytes_max = 0;
+};
+
+/// Answers a request; returns when the results are there.
+///
+/// Memory: the rows, or as many as fit, in which case they are sent in turn for every 4,096 queries;
+///   8 bytes a row for `ids`; candidate lists of some 10 to 400 MB.
+/// Monitor: asked between launches, which take some 10 to 50 ms.
+/// Errors: ANN_NO_DEVICE, ANN_UNSUPPORTED where min(k, row_count) exceeds kExactMax,
+///   ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. Results are undefined then.
+void search_exact(const ExactRequest& request, const Execution& execution);
+
+}  // namespace gannet::cuda

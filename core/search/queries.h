@@ -1,0 +1,77 @@
+// QueryBlock: the queries of one call, made ready for a dataset once.
+#pragma once
+
+#include <cstdint>
+
+#include "dataset/dataset.h"
+
+namespace gannet {
+
+/// Where the answers of a search go; shapes and padding as in ann_results.
+struct ResultsView {
+  uint32_t k = 0;
+  uint64_t* ids = nullptr;       // [queries, k]
+  float* distances = nullptr;    // [queries, k], or null
+  uint32_t* counts = nullptr;    // [queries], or null
+  ann_status* status = nullptr;  // [queries], or null
+};
+
+/// A neighbour that is reported: nearest first, equal distances by id.
+struct Neighbor {
+  float distance;
+  uint64_t id;
+
+  bool operator<(const Neighbor& other) const {
+    return distance < other.distance || (distance == other.distance && id < other.id);
+  }
+};
+
+/// Writes the answer of one query, padded to k.
+inline void write_answer(const ResultsView& results, uint64_t query, const Neighbor* neighbors,
+                         uint32_t count, ann_status status) {
+  for (uint32_t i = 0; i < results.k; ++i) {
+    const uint64_t place = query * results.k + i;
+    results.ids[place] = i < count ? neighbors[i].id : ANN_ID_NONE;
+    if (results.distances != nullptr)
+      results.distances[place] = i < count ? neighbors[i].distance : INFINITY;
+  }
+  if (results.counts != nullptr) results.counts[query] = count;
+  if (results.status != nullptr) results.status[query] = status;
+}
+
+class QueryBlock {
+ public:
+  QueryBlock(const Dataset& dataset, const MatrixView& queries, const Allocator& memory)
+      : count_(queries.rows),
+        value_bytes_(round_up(dataset.query_bytes(), 16)),
+        values_(memory, checked_product(queries.rows, value_bytes_)),
+        norms_(memory, queries.rows),
+        usable_(memory, queries.rows) {
+    for (uint64_t query = 0; query < count_; ++query) {
+      PreparedQuery prepared;
+      usable_[query] = dataset.prepare(queries.row(query), queries.element,
+                                       values_.data() + query * value_bytes_, &prepared)
+                           ? 1
+                           : 0;
+      norms_[query] = prepared.norm;
+    }
+  }
+
+  uint64_t size() const { return count_; }
+  bool usable(uint64_t query) const { return usable_[query] != 0; }
+  PreparedQuery operator[](uint64_t query) const {
+    return {values_.data() + query * value_bytes_, norms_[query]};
+  }
+  const uint8_t* values() const { return values_.data(); }
+  size_t value_bytes() const { return value_bytes_; }
+  const double* norms() const { return norms_.data(); }
+
+ private:
+  uint64_t count_;
+  size_t value_bytes_;
+  Array<uint8_t> values_;  // [queries, value_bytes]
+  Array<double> norms_;    // [queries]
+  Array<uint8_t> usable_;  // [queries] 0 where a value is not finite
+};
+
+}  // namespace gannet
