@@ -65,6 +65,12 @@ struct Kernels {
   /// at least right_count rounded up to kPackRows, and columns up to there may be overwritten.
   void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
                     uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride);
+
+  /// The first place of the smallest value in each row, and in each column, of such a tile.
+  void (*nearest_in_rows)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
+                          uint32_t* places);
+  void (*nearest_in_columns)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
+                             uint32_t* places);
 };
 
 /// Bytes of a packed block.

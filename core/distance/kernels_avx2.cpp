@@ -9,6 +9,7 @@
 
 #include "distance/element.h"
 #include "distance/row_loops.h"
+#include "distance/tile_minima.h"
 
 namespace gannet {
 namespace {
@@ -159,6 +160,8 @@ constexpr Kernels kAvx2Kernels = {
     code_gather,
     code_pack,
     code_tile,
+    nearest_in_rows,
+    nearest_in_columns,
 };
 
 }  // namespace gannet

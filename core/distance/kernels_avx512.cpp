@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/tile_minima.h"
 
 namespace gannet {
 namespace {
@@ -61,6 +62,8 @@ constexpr Kernels kAvx512Kernels = {
     code_gather,
     code_pack,
     code_tile,
+    nearest_in_rows,
+    nearest_in_columns,
 };
 
 }  // namespace gannet

@@ -4,6 +4,7 @@
 
 #include "distance/element.h"
 #include "distance/row_loops.h"
+#include "distance/tile_minima.h"
 
 namespace gannet {
 namespace {
@@ -106,6 +107,8 @@ constexpr Kernels kPortableKernels = {
     code_gather,
     code_pack,
     code_tile,
+    nearest_in_rows,
+    nearest_in_columns,
 };
 
 }  // namespace gannet

@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kDegreeDefault = 32;
 constexpr uint32_t kSamplesDefault = 16;
 constexpr uint32_t kIterationsDefault = 24;
-constexpr float kConvergenceDefault = 0.002f;
+constexpr float kConvergenceDefault = 0.02f;
 
 void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value < low || value > high)

@@ -11,6 +11,7 @@ namespace {
 constexpr uint64_t kRowsPerTask = 64;
 constexpr uint64_t kInitStream = 1;
 constexpr uint64_t kReverseStream = 2;
+constexpr uint32_t kSelf = UINT32_MAX;  // in place of a distance: a row and itself
 
 /// The lists of all rows, safe to insert into from any thread.
 ///
@@ -80,7 +81,7 @@ struct Workspace {
   Workspace(uint32_t p, size_t stride, const Allocator& memory)
       : new_rows(memory, 2 * p), old_rows(memory, 2 * p), new_block(memory, 2 * p * stride),
         old_block(memory, 2 * p * stride), packed(memory, packed_bytes(2 * p, stride)),
-        distances(memory, size_t{2} * p * round_up(2 * p, kPackRows)) {}
+        distances(memory, size_t{2} * p * round_up(2 * p, kPackRows)), places(memory, 2 * p) {}
 
   Array<uint32_t> new_rows;
   Array<uint32_t> old_rows;
@@ -88,6 +89,7 @@ struct Workspace {
   Array<uint8_t> old_block;    // [2 p, stride]
   Array<uint8_t> packed;       // new_block or old_block as the right side of a tile
   Array<uint32_t> distances;   // [2 p, 2 p rounded up]
+  Array<uint32_t> places;      // [2 p] of the nearest in each row or column
 };
 
 class NnDescent {
@@ -250,57 +252,51 @@ class NnDescent {
     codes_.gather(space.new_rows.data(), new_count, space.new_block.data());
 
     // Lines 11 to 17: NEW with NEW. Lines 19 to 31: NEW with OLD, and OLD with NEW.
-    uint64_t inserted = 0;
+    uint32_t* distances = space.distances.data();
+    const uint32_t* fresh = space.new_rows.data();
+    const uint32_t* known = space.old_rows.data();
     const size_t width = round_up(new_count, kPackRows);
     loops.code_pack(space.new_block.data(), stride, new_count, space.packed.data());
     loops.code_tile(space.new_block.data(), new_count, space.packed.data(), new_count, stride,
-                    space.distances.data(), width);
-    inserted += tell_rows(space.new_rows.data(), new_count, space.new_rows.data(), new_count,
-                          space.distances.data(), width);
+                    distances, width);
+    for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
+    loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
+    uint64_t inserted = 0;
+    for (uint32_t i = 0; i < new_count; ++i) {
+      const uint32_t j = space.places[i];
+      inserted += offer(fresh[i], distances[i * width + j], fresh[j]);
+    }
     if (old_count == 0) return inserted;
-    codes_.gather(space.old_rows.data(), old_count, space.old_block.data());
+    codes_.gather(known, old_count, space.old_block.data());
     loops.code_tile(space.old_block.data(), old_count, space.packed.data(), new_count, stride,
-                    space.distances.data(), width);
-    inserted += tell_rows(space.old_rows.data(), old_count, space.new_rows.data(), new_count,
-                          space.distances.data(), width);
-    inserted += tell_columns(space.old_rows.data(), old_count, space.new_rows.data(), new_count,
-                             space.distances.data(), width);
-    return inserted;
-  }
-
-  /// Selective update: each row u of `left` learns of its nearest other row in `right`.
-  uint64_t tell_rows(const uint32_t* left, uint32_t left_count, const uint32_t* right,
-                     uint32_t right_count, const uint32_t* distances, size_t width) {
-    uint64_t inserted = 0;
-    for (uint32_t i = 0; i < left_count; ++i) {
-      const uint32_t* line = distances + i * width;
-      uint64_t nearest = RowKey::kNone;
-      for (uint32_t j = 0; j < right_count; ++j) {
-        if (right[j] != left[i]) nearest = std::min(nearest, RowKey::of(line[j], right[j], false));
-      }
-      inserted += offer(left[i], nearest);
+                    distances, width);
+    mark_common(known, old_count, fresh, new_count, distances, width);
+    loops.nearest_in_rows(distances, width, old_count, new_count, space.places.data());
+    for (uint32_t i = 0; i < old_count; ++i) {
+      const uint32_t j = space.places[i];
+      inserted += offer(known[i], distances[i * width + j], fresh[j]);
+    }
+    loops.nearest_in_columns(distances, width, old_count, new_count, space.places.data());
+    for (uint32_t j = 0; j < new_count; ++j) {
+      const uint32_t i = space.places[j];
+      inserted += offer(fresh[j], distances[i * width + j], known[i]);
     }
     return inserted;
   }
 
-  /// The same for the rows of `right`, whose distances are columns.
-  uint64_t tell_columns(const uint32_t* left, uint32_t left_count, const uint32_t* right,
-                        uint32_t right_count, const uint32_t* distances, size_t width) {
-    uint64_t inserted = 0;
-    for (uint32_t j = 0; j < right_count; ++j) {
-      uint64_t nearest = RowKey::kNone;
-      for (uint32_t i = 0; i < left_count; ++i) {
-        if (left[i] != right[j])
-          nearest = std::min(nearest, RowKey::of(distances[i * width + j], left[i], false));
-      }
-      inserted += offer(right[j], nearest);
+  /// Rows that are on both sides must not meet themselves. Both lists ascend.
+  static void mark_common(const uint32_t* left, uint32_t left_count, const uint32_t* right,
+                          uint32_t right_count, uint32_t* distances, size_t width) {
+    for (uint32_t i = 0, j = 0; i < left_count && j < right_count;) {
+      if (left[i] == right[j]) distances[i * width + j] = kSelf;
+      left[i] < right[j] ? ++i : ++j;
     }
-    return inserted;
   }
 
-  uint64_t offer(uint32_t row, uint64_t nearest) {
-    if (nearest == RowKey::kNone) return 0;
-    return lists_.insert(row, RowKey::distance(nearest), RowKey::row(nearest)) ? 1 : 0;
+  /// Selective update: `row` learns of the nearest row that it met. Samples ascend, so of equally
+  /// near rows the first is the one with the smallest number.
+  uint64_t offer(uint32_t row, uint32_t distance, uint32_t neighbor) {
+    return distance != kSelf && lists_.insert(row, distance, neighbor) ? 1 : 0;
   }
 
   KnnGraph result(uint32_t rounds) {
@@ -341,8 +337,8 @@ uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& p
   const uint64_t samples = rows * p * 4 * 5;
   const uint64_t reverse = rows * 12 + 8;
   const uint64_t workspace =
-      4 * p * 4 + 4 * p * stride + packed_bytes(2 * static_cast<uint32_t>(p), stride) +
-      2 * p * round_up(2 * p, kPackRows) * 4 + 6 * kAlignment;
+      6 * p * 4 + 4 * p * stride + packed_bytes(2 * static_cast<uint32_t>(p), stride) +
+      2 * p * round_up(2 * p, kPackRows) * 4 + 7 * kAlignment;
   return lists + samples + reverse + threads * workspace + rows * params.k * 4 + 16 * kAlignment;
 }
 
