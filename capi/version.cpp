@@ -7,7 +7,7 @@
 #define GANNET_TEXT(value) GANNET_TEXT_OF(value)
 
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
-#define GANNET_CUDA_TEXT "with CUDA"
+#define GANNET_CUDA_TEXT GANNET_CUDA_BUILD
 #else
 #define GANNET_CUDA_TEXT "no CUDA"
 #endif

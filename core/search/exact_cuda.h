@@ -38,7 +38,7 @@ struct ExactRequest {
 ///
 /// Memory: the rows, or as many as fit, in which case they are sent in turn for every 4,096 queries;
 ///   8 bytes a row for `ids`; candidate lists of some 10 to 400 MB.
-/// Monitor: asked between launches, which take some 10 to 50 ms.
+/// Monitor: asked between launches, which take some 5 to 50 ms on a large device.
 /// Errors: ANN_NO_DEVICE, ANN_UNSUPPORTED where min(k, row_count) exceeds kExactMax,
 ///   ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. Results are undefined then.
 void search_exact(const ExactRequest& request, const Execution& execution);

@@ -1,0 +1,165 @@
+/* bridge.h: what Go may not do itself when it calls ann.h.
+ *
+ * Go memory may be given to C for the time of a call, but a struct in Go memory may not hold
+ * pointers to other Go memory. ann_matrix, ann_results and ann_build_params hold such pointers, so
+ * these functions take the pointers one by one and fill the structs on the C stack.
+ *
+ * Vectors come as `const uint8_t *` rather than `const void *`: Go then knows that no pointer hides
+ * behind it and skips a check that would refuse a vector inside a larger struct.
+ */
+#ifndef GANNET_GO_BRIDGE_H
+#define GANNET_GO_BRIDGE_H
+
+#include "ann.h"
+
+typedef struct gn_rows {
+  int32_t element;
+  uint32_t dim;
+  uint64_t rows;
+} gn_rows;
+
+static inline ann_matrix gn_matrix(gn_rows shape, const uint8_t *data) {
+  ann_matrix matrix = ANN_MATRIX_INIT;
+  matrix.element = shape.element;
+  matrix.data = data;
+  matrix.rows = shape.rows;
+  matrix.dim = shape.dim;
+  return matrix;
+}
+
+static inline ann_build_params gn_build_params(const ann_build_params *given,
+                                               const uint32_t *knn_graph,
+                                               const ann_matrix *calibration) {
+  ann_build_params params = *given;
+  params.struct_size = sizeof params;
+  params.knn_graph = knn_graph;
+  params.calibration = calibration->dim ? calibration : NULL;
+  return params;
+}
+
+static inline ann_status gn_create(uint32_t dim, int32_t metric, int32_t element, ann_index **out,
+                            ann_error *error) {
+  ann_index_params params = ANN_INDEX_PARAMS_INIT;
+  params.dim = dim;
+  params.metric = metric;
+  params.element = element;
+  error->struct_size = sizeof *error;
+  return ann_index_create(NULL, &params, out, error);
+}
+
+static inline ann_status gn_build(ann_index *index, gn_rows shape, const uint8_t *data,
+                           const uint64_t *ids, const ann_build_params *given,
+                           const uint32_t *knn_graph, gn_rows calibration_shape,
+                           const uint8_t *calibration_data, ann_monitor *monitor,
+                           ann_error *error) {
+  ann_matrix rows = gn_matrix(shape, data);
+  ann_matrix calibration = gn_matrix(calibration_shape, calibration_data);
+  ann_build_params params = gn_build_params(given, knn_graph, &calibration);
+  error->struct_size = sizeof *error;
+  return ann_build(index, &rows, ids, &params, monitor, error);
+}
+
+static inline ann_status gn_estimate(uint32_t dim, int32_t metric, int32_t stored, uint64_t rows,
+                              int32_t element, const ann_build_params *given,
+                              const uint32_t *knn_graph, gn_rows calibration_shape,
+                              const uint8_t *calibration_data, ann_plan *out, ann_error *error) {
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = dim;
+  shape.metric = metric;
+  shape.element = stored;
+  ann_matrix calibration = gn_matrix(calibration_shape, calibration_data);
+  ann_build_params params = gn_build_params(given, knn_graph, &calibration);
+  out->struct_size = sizeof *out;
+  error->struct_size = sizeof *error;
+  return ann_estimate(&shape, rows, element, &params, out, error);
+}
+
+/* `work` gets distance_count and expansion_count. */
+static inline ann_status gn_search(const ann_index *index, int exact, gn_rows shape, const uint8_t *data,
+                            const ann_search_params *given, uint32_t k, uint64_t *ids,
+                            float *distances, uint32_t *counts, ann_status *status, uint64_t *work,
+                            ann_monitor *monitor, ann_error *error) {
+  ann_matrix queries = gn_matrix(shape, data);
+  ann_search_params params = *given;
+  ann_results results = ANN_RESULTS_INIT;
+  ann_status answer;
+  params.struct_size = sizeof params;
+  results.k = k;
+  results.rows = shape.rows;
+  results.ids = ids;
+  results.distances = distances;
+  results.counts = counts;
+  results.status = status;
+  error->struct_size = sizeof *error;
+  answer = exact ? ann_search_exact(index, &queries, &params, &results, monitor, error)
+                 : ann_search_batch(index, &queries, &params, &results, monitor, error);
+  work[0] = results.distance_count;
+  work[1] = results.expansion_count;
+  return answer;
+}
+
+static inline ann_status gn_knn_graph(gn_rows shape, const uint8_t *data, const ann_knn_params *given,
+                               uint32_t *neighbors, float *distances, ann_monitor *monitor,
+                               ann_error *error) {
+  ann_matrix rows = gn_matrix(shape, data);
+  ann_knn_params params = *given;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_knn_graph(NULL, &rows, &params, neighbors, distances, monitor, error);
+}
+
+static inline ann_status gn_info(const ann_index *index, ann_index_info *out, ann_error *error) {
+  out->struct_size = sizeof *out;
+  error->struct_size = sizeof *error;
+  return ann_index_get_info(index, out, error);
+}
+
+static inline ann_status gn_get(const ann_index *index, uint64_t id, uint8_t *vector, uint64_t capacity,
+                         int32_t *found, ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_get(index, id, vector, capacity, found, error);
+}
+
+static inline ann_status gn_graph(const ann_index *index, uint32_t *edges, uint64_t capacity,
+                           uint32_t *degree, ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_graph(index, edges, capacity, degree, error);
+}
+
+static inline ann_status gn_graph_stats(const ann_index *index, ann_graph_stats *out, ann_error *error) {
+  out->struct_size = sizeof *out;
+  error->struct_size = sizeof *error;
+  return ann_index_graph_stats(index, out, error);
+}
+
+static inline ann_status gn_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
+                          ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_beam(index, k, recall, beam, error);
+}
+
+static inline ann_monitor *gn_monitor(ann_error *error) {
+  ann_monitor *monitor = NULL;
+  error->struct_size = sizeof *error;
+  error->status = ann_monitor_create(&monitor, error);
+  return monitor;
+}
+
+static inline ann_progress gn_progress(const ann_monitor *monitor) {
+  ann_progress progress = ANN_PROGRESS_INIT;
+  ann_monitor_progress(monitor, &progress, NULL);
+  return progress;
+}
+
+static inline ann_status gn_device_count(uint32_t *count, const char **reason, ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_device_count(count, reason, error);
+}
+
+static inline ann_status gn_device_info(int32_t device, ann_device_info *out, ann_error *error) {
+  out->struct_size = sizeof *out;
+  error->struct_size = sizeof *error;
+  return ann_device_get_info(device, out, error);
+}
+
+#endif /* GANNET_GO_BRIDGE_H */

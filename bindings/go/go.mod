@@ -1,0 +1,3 @@
+module github.com/gannet-ann/gannet/bindings/go
+
+go 1.24

@@ -1,0 +1,283 @@
+package gannet
+
+// #include "bridge.h"
+// #cgo nocallback gn_build
+// #cgo noescape gn_info
+// #cgo nocallback gn_info
+// #cgo noescape gn_get
+// #cgo nocallback gn_get
+// #cgo noescape gn_beam
+// #cgo nocallback gn_beam
+import "C"
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// Index finds the rows near a query. It is made by [New], filled once by [Index.Build] and may be
+// used by any number of goroutines at once, all its methods included.
+//
+// Its memory lies outside of Go's heap, where the garbage collector does not see its size: call
+// Close as soon as the index is of no more use. An index that is dropped without Close is freed
+// some time after a garbage collection.
+type Index struct {
+	handle  *handle
+	cleanup runtime.Cleanup
+}
+
+// handle is the part of an Index that its cleanup may refer to.
+type handle struct {
+	native *C.ann_index
+
+	mutex  sync.Mutex // between closed and the beginning of calls
+	closed bool
+	calls  sync.WaitGroup
+	free   sync.Once
+}
+
+// New makes an empty index.
+func New(params IndexParams) (*Index, error) {
+	var n numbers
+	dim := n.u32("dim", params.Dim)
+	if n.err != nil {
+		return nil, n.err
+	}
+	var e C.ann_error
+	h := new(handle)
+	status := C.gn_create(dim, C.int32_t(params.Metric), C.int32_t(params.Element), &h.native, &e)
+	if status != C.ANN_OK {
+		return nil, failure(status, &e, nil)
+	}
+	index := &Index{handle: h}
+	index.cleanup = runtime.AddCleanup(index, (*handle).close, h)
+	return index, nil
+}
+
+// Close frees the index. Calls that run on it are waited for (end their contexts to make that
+// short), later ones return [ErrClosed]. It may be called any number of times, from any goroutine,
+// and always returns nil.
+func (x *Index) Close() error {
+	if x == nil || x.handle == nil {
+		return nil
+	}
+	x.handle.close()
+	x.cleanup.Stop()
+	runtime.KeepAlive(x)
+	return nil
+}
+
+func (h *handle) close() {
+	h.mutex.Lock()
+	h.closed = true
+	h.mutex.Unlock()
+	h.calls.Wait() // no call begins any more
+	h.free.Do(func() { C.ann_index_free(h.native) })
+}
+
+// enter begins a call on the index; leave ends it.
+func (x *Index) enter() (*C.ann_index, error) {
+	if x == nil || x.handle == nil {
+		return nil, ErrClosed
+	}
+	h := x.handle
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.closed {
+		return nil, ErrClosed
+	}
+	h.calls.Add(1)
+	return h.native, nil
+}
+
+// leave also keeps the index alive until here: its cleanup must not run during a call.
+func (x *Index) leave() {
+	x.handle.calls.Done()
+	runtime.KeepAlive(x)
+}
+
+// Build fills the index with a copy of rows, once in its life. ids are distinct numbers below
+// [IDNone], one a row, or nil for 0, 1, 2, ... params may be nil.
+//
+// If ctx ends, the build stops within 100 ms and returns an error that wraps ctx.Err(). After any
+// error the index is as empty as before and can be built again.
+func (x *Index) Build(ctx context.Context, rows Matrix, ids []uint64, params *BuildParams) error {
+	if params == nil {
+		params = new(BuildParams)
+	}
+	var n numbers
+	shape, given := n.matrix("rows", rows), params.native(&n)
+	calibration := n.matrix("calibration queries", params.Calibration)
+	n.perRow("ids", len(ids), rows.Rows(), 1)
+	n.perRow("values of knn_graph", len(params.KNNGraph), rows.Rows(), params.KNNDegree)
+	if n.err != nil {
+		return n.err
+	}
+	var c call
+	if err := c.begin(ctx, buildPlaces, params.Progress); err != nil {
+		return err
+	}
+	native, err := x.enter()
+	if err != nil {
+		c.end(C.ANN_OK)
+		return err
+	}
+	defer x.leave()
+	return c.end(C.gn_build(native, shape, bytesOf(rows), ints(ids), &given, words(params.KNNGraph),
+		calibration, bytesOf(params.Calibration), c.monitor, &c.error))
+}
+
+// perRow refuses a slice, unless empty, that does not have `each` values for each row.
+func (n *numbers) perRow(name string, length, rows, each int) {
+	if length != 0 && (rows == 0 || length%rows != 0 || length/rows != each) {
+		n.refuse("%d %s were given for %d rows, not %d for each", length, name, rows, each)
+	}
+}
+
+// Plan is what a build will need.
+type Plan struct {
+	Threads    int           // that the build would use
+	IndexBytes uint64        // held when built
+	PeakBytes  uint64        // held at most while building
+	Time       time.Duration // within a factor of about three on a current CPU
+}
+
+// Estimate plans a build of rows of an element type without doing it. params may be nil.
+func Estimate(shape IndexParams, rows int, element ElementType, params *BuildParams) (Plan, error) {
+	if params == nil {
+		params = new(BuildParams)
+	}
+	var n numbers
+	dim, given := n.u32("dim", shape.Dim), params.native(&n)
+	calibration := n.matrix("calibration queries", params.Calibration)
+	if rows < 0 {
+		n.refuse("rows is %d, less than 0", rows)
+	}
+	if n.err != nil {
+		return Plan{}, n.err
+	}
+	var plan C.ann_plan
+	var e C.ann_error
+	status := C.gn_estimate(dim, C.int32_t(shape.Metric), C.int32_t(shape.Element),
+		C.uint64_t(rows), C.int32_t(element), &given, words(params.KNNGraph), calibration,
+		bytesOf(params.Calibration), &plan, &e)
+	return Plan{
+		Threads:    int(plan.threads),
+		IndexBytes: uint64(plan.index_bytes),
+		PeakBytes:  uint64(plan.peak_bytes),
+		Time:       seconds(plan.seconds),
+	}, failure(status, &e, nil)
+}
+
+// Info is the state of an index.
+type Info struct {
+	Dim           int
+	Metric        Metric
+	Element       ElementType // as stored; ElementAuto before the build if it was left open
+	Built         bool
+	Graph         GraphKind // GraphAuto before the build
+	Rows          int
+	Degree        int    // edges per row of the search graph
+	EntryPoints   int    // rows where searches may start
+	MemoryBytes   uint64 // host memory held
+	Seed          uint64
+	BuildTime     time.Duration // calibration included
+	CalibrateTime time.Duration
+	RecallMax     float32 // highest mean recall@10 seen while calibrating; 0: none was made
+	RepairedEdges int     // edges spent to make every row reachable
+	KNNIterations int     // rounds that NN-Descent ran; 0: another way or none
+}
+
+// Info reads the state, built or not.
+func (x *Index) Info() (Info, error) {
+	native, err := x.enter()
+	if err != nil {
+		return Info{}, err
+	}
+	defer x.leave()
+	var i C.ann_index_info
+	var e C.ann_error
+	if status := C.gn_info(native, &i, &e); status != C.ANN_OK {
+		return Info{}, failure(status, &e, nil)
+	}
+	return Info{
+		Dim:           int(i.dim),
+		Metric:        Metric(i.metric),
+		Element:       ElementType(i.element),
+		Built:         i.built != 0,
+		Graph:         GraphKind(i.graph),
+		Rows:          int(i.rows),
+		Degree:        int(i.degree),
+		EntryPoints:   int(i.entry_points),
+		MemoryBytes:   uint64(i.memory_bytes),
+		Seed:          uint64(i.seed),
+		BuildTime:     seconds(i.build_seconds),
+		CalibrateTime: seconds(i.calibrate_seconds),
+		RecallMax:     float32(i.recall_max),
+		RepairedEdges: int(i.repaired_edges),
+		KNNIterations: int(i.knn_iterations),
+	}, nil
+}
+
+// Get copies the vector with an id; false if no row has it. T is the element as stored, which
+// [Index.Info] tells; another T fails with [ErrInvalidArgument].
+func Get[T Element](x *Index, id uint64) ([]T, bool, error) {
+	info, err := x.Info()
+	if err != nil {
+		return nil, false, err
+	}
+	if info.Built && info.Element != ElementOf[T]() {
+		return nil, false, invalid("the index stores %v, not %v", info.Element, ElementOf[T]())
+	}
+	vector := make([]T, info.Dim)
+	found, err := x.get(id, bytesOf(MatrixOf(vector, info.Dim)), len(vector)*int(unsafe.Sizeof(*new(T))))
+	if err != nil || !found {
+		return nil, false, err
+	}
+	return vector, true, nil
+}
+
+func (x *Index) get(id uint64, vector *C.uint8_t, capacity int) (bool, error) {
+	native, err := x.enter()
+	if err != nil {
+		return false, err
+	}
+	defer x.leave()
+	var found C.int32_t
+	var e C.ann_error
+	status := C.gn_get(native, C.uint64_t(id), vector, C.uint64_t(capacity), &found, &e)
+	return found != 0, failure(status, &e, nil)
+}
+
+// Contains says whether a row has the id.
+func (x *Index) Contains(id uint64) (bool, error) {
+	return x.get(id, nil, 0)
+}
+
+// Beam is the beam that a search would use for this k and recall (0: the default recall).
+func (x *Index) Beam(k int, recall float32) (int, error) {
+	var n numbers
+	wanted := n.u32("k", k)
+	if n.err != nil {
+		return 0, n.err
+	}
+	native, err := x.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer x.leave()
+	var beam C.uint32_t
+	var e C.ann_error
+	status := C.gn_beam(native, wanted, C.float(recall), &beam, &e)
+	return int(beam), failure(status, &e, nil)
+}
+
+// Views of Go slices as C sees them.
+func bytesOf(m Matrix) *C.uint8_t    { return (*C.uint8_t)(unsafe.Pointer(m.data)) }
+func ints(s []uint64) *C.uint64_t    { return (*C.uint64_t)(unsafe.Pointer(unsafe.SliceData(s))) }
+func words(s []uint32) *C.uint32_t   { return (*C.uint32_t)(unsafe.Pointer(unsafe.SliceData(s))) }
+func floats(s []float32) *C.float    { return (*C.float)(unsafe.Pointer(unsafe.SliceData(s))) }
+func codes(s []Status) *C.ann_status { return (*C.ann_status)(unsafe.Pointer(unsafe.SliceData(s))) }

@@ -1,0 +1,218 @@
+package gannet
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits of the library. Exceeding one gives [ErrLimit].
+const (
+	DimMax    = C.ANN_DIM_MAX    // columns of a row
+	RowsMax   = C.ANN_ROWS_MAX   // rows of one index
+	DegreeMax = C.ANN_DEGREE_MAX // edges of a row
+	BeamMax   = C.ANN_BEAM_MAX   // length of a search's beam
+)
+
+// IDNone fills the places of results that do not exist; it is never the id of a row.
+const IDNone uint64 = C.ANN_ID_NONE
+
+// RowNone fills unused places of graphs.
+const RowNone uint32 = 1<<32 - 1
+
+// ElementType names the type of coordinates where it is not known at compile time.
+type ElementType int32
+
+// Element types.
+const (
+	ElementAuto ElementType = C.ANN_ELEMENT_AUTO // that of the rows given to Build
+	ElementF32  ElementType = C.ANN_F32
+	ElementF16  ElementType = C.ANN_F16
+	ElementBF16 ElementType = C.ANN_BF16
+	ElementI8   ElementType = C.ANN_I8
+	ElementU8   ElementType = C.ANN_U8
+)
+
+// String is the short name, as "f16".
+func (e ElementType) String() string {
+	names := []string{"auto", "f32", "f16", "bf16", "i8", "u8"}
+	if e < 0 || int(e) >= len(names) {
+		return fmt.Sprintf("element %d", int32(e))
+	}
+	return names[e]
+}
+
+// Metric says how far apart two vectors are. Smaller is nearer for all of them.
+type Metric int32
+
+// Metrics.
+const (
+	MetricAuto         Metric = C.ANN_METRIC_AUTO          // L2
+	MetricL2           Metric = C.ANN_METRIC_L2            // sum (x - q)^2, the squared distance
+	MetricInnerProduct Metric = C.ANN_METRIC_INNER_PRODUCT // - sum x q
+	MetricCosine       Metric = C.ANN_METRIC_COSINE        // 1 - sum x q / (|x| |q|)
+)
+
+// GraphKind is the graph that searches walk.
+type GraphKind int32
+
+// Graphs.
+const (
+	GraphAuto  GraphKind = C.ANN_GRAPH_AUTO
+	GraphCAGRA GraphKind = C.ANN_GRAPH_CAGRA // rank-pruned k-NN graph with reverse edges
+	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
+)
+
+// KNNMethod is the way to a k-NN graph.
+type KNNMethod int32
+
+// Ways to a k-NN graph.
+const (
+	KNNAuto      KNNMethod = C.ANN_KNN_AUTO
+	KNNNNDescent KNNMethod = C.ANN_KNN_NN_DESCENT
+	KNNExact     KNNMethod = C.ANN_KNN_EXACT // every pair
+	KNNGiven     KNNMethod = C.ANN_KNN_GIVEN // BuildParams.KNNGraph holds it
+)
+
+// Switch is on, off, or left to the library.
+type Switch int32
+
+// Switch positions.
+const (
+	Auto Switch = C.ANN_SWITCH_AUTO
+	On   Switch = C.ANN_ON
+	Off  Switch = C.ANN_OFF
+)
+
+// Procedure is the way a search walks.
+type Procedure int32
+
+// Procedures.
+const (
+	ProcedureAuto      Procedure = C.ANN_SEARCH_AUTO
+	ProcedureBestFirst Procedure = C.ANN_SEARCH_BEST_FIRST
+	ProcedureExact     Procedure = C.ANN_SEARCH_EXACT // compare with every row
+)
+
+// Device is the place where a call runs. [DeviceCUDA] names the others.
+type Device int32
+
+// Devices.
+const (
+	DeviceAuto Device = C.ANN_DEVICE_AUTO
+	DeviceCPU  Device = C.ANN_DEVICE_CPU
+)
+
+// DeviceCUDA is CUDA device i, counted from 0.
+func DeviceCUDA(i int) Device { return C.ANN_DEVICE_CUDA + Device(i) }
+
+// IndexParams is the shape of an index, fixed for its life.
+type IndexParams struct {
+	Dim     int         // columns; no default
+	Metric  Metric      // default: L2
+	Element ElementType // as stored; default: that of the rows. Floats may be stored as another float.
+}
+
+// BuildParams steers [Index.Build]. In every field zero means "choose for me"; ann.h has the ranges
+// and the defaults.
+type BuildParams struct {
+	Graph       GraphKind
+	KNN         KNNMethod
+	Device      Device
+	Degree      int     // edges per row: more give higher recall at a beam, and slower steps
+	KNNDegree   int     // neighbours per row of the k-NN graph under it
+	Samples     int     // of NN-Descent, per row and round
+	Iterations  int     // of NN-Descent at most
+	Convergence float32 // NN-Descent ends when a round improves a smaller share than this
+	Seed        uint64  // equal input and seed give an equal index
+	Threads     int
+	Repair      Switch // give unreachable rows an edge
+	Calibrate   Switch // learn which beam gives which recall
+	MemoryLimit uint64 // in bytes; a build that would need more answers ErrLimit at once
+
+	KNNGraph    []uint32 // for KNNGiven: [rows, KNNDegree] row numbers, nearest first
+	Calibration Matrix   // queries like those to come, to calibrate on
+
+	// Progress is called now and then while the build runs, one call at a time, from a goroutine of
+	// its own; never after Build has returned. Build waits for a call that is running, so Progress
+	// must not close the index.
+	Progress func(Progress)
+}
+
+// SearchParams steers searches. In every field zero means "choose for me".
+type SearchParams struct {
+	Procedure Procedure
+	Device    Device
+	Threads   int     // one query always runs on one thread
+	Recall    float32 // wanted share of true neighbours found, mean over queries, in (0, 1]
+	Beam      int     // rows kept while walking; overrides Recall
+}
+
+// KNNParams steers [KNNGraph]. In every field but K zero means "choose for me".
+type KNNParams struct {
+	K           int // neighbours per row; no default
+	Metric      Metric
+	Method      KNNMethod
+	Samples     int
+	Iterations  int
+	Convergence float32
+	Threads     int
+	Seed        uint64
+
+	// Progress is called as [BuildParams] says.
+	Progress func(Progress)
+}
+
+// Progress says what a long call is doing.
+type Progress struct {
+	Step     int     // place of the phase in the call, from 1
+	Fraction float64 // of the whole call, 0 to 1; never falls
+	Phase    string  // "copy", "k-NN graph", ...
+}
+
+func (p *BuildParams) native(n *numbers) C.ann_build_params {
+	return C.ann_build_params{
+		graph:        C.int32_t(p.Graph),
+		knn:          C.int32_t(p.KNN),
+		device:       C.int32_t(p.Device),
+		degree:       n.u32("degree", p.Degree),
+		knn_degree:   n.u32("knn_degree", p.KNNDegree),
+		samples:      n.u32("samples", p.Samples),
+		iterations:   n.u32("iterations", p.Iterations),
+		convergence:  C.float(p.Convergence),
+		seed:         C.uint64_t(p.Seed),
+		threads:      n.u32("threads", p.Threads),
+		repair:       C.int32_t(p.Repair),
+		calibrate:    C.int32_t(p.Calibrate),
+		memory_limit: C.uint64_t(p.MemoryLimit),
+	}
+}
+
+func (p *SearchParams) native(n *numbers) C.ann_search_params {
+	return C.ann_search_params{
+		procedure: C.int32_t(p.Procedure),
+		device:    C.int32_t(p.Device),
+		threads:   n.u32("threads", p.Threads),
+		recall:    C.float(p.Recall),
+		beam:      n.u32("beam", p.Beam),
+	}
+}
+
+func (p *KNNParams) native(n *numbers) C.ann_knn_params {
+	return C.ann_knn_params{
+		metric:      C.int32_t(p.Metric),
+		method:      C.int32_t(p.Method),
+		k:           n.u32("k", p.K),
+		samples:     n.u32("samples", p.Samples),
+		iterations:  n.u32("iterations", p.Iterations),
+		convergence: C.float(p.Convergence),
+		threads:     n.u32("threads", p.Threads),
+		seed:        C.uint64_t(p.Seed),
+	}
+}
+
+func seconds(s C.double) time.Duration {
+	return time.Duration(float64(s) * float64(time.Second))
+}

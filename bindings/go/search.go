@@ -1,0 +1,130 @@
+package gannet
+
+// #include "bridge.h"
+// #cgo noescape gn_search
+// #cgo nocallback gn_search
+import "C"
+
+import (
+	"context"
+	"math/bits"
+)
+
+// Results are the neighbours of queries, K a query, nearest first, equal distances by ascending id.
+// The neighbour i of query q stands at q*K + i; [Results.Row] gives one query's share. A query with
+// fewer than K neighbours is filled up with [IDNone] and +Inf.
+type Results struct {
+	K         int
+	IDs       []uint64
+	Distances []float32
+	Counts    []uint32 // neighbours found, one number a query
+	Statuses  []Status // 0, or what Err makes an error of, one a query
+
+	DistanceCount  uint64 // distances that were computed for all queries together
+	ExpansionCount uint64 // rows whose edges were read, for all queries together
+}
+
+// Rows is the number of queries.
+func (r *Results) Rows() int { return len(r.Counts) }
+
+// Row gives the neighbours found for query q and their distances; both are parts of IDs and
+// Distances, not copies.
+func (r *Results) Row(q int) (ids []uint64, distances []float32) {
+	from, to := q*r.K, q*r.K+int(r.Counts[q])
+	return r.IDs[from:to:to], r.Distances[from:to:to]
+}
+
+// Err is an error that matches [ErrNotFinite] if query q holds NaN or infinity. Such a query has no
+// neighbours and disturbs no other.
+func (r *Results) Err(q int) error {
+	if r.Statuses[q] == 0 {
+		return nil
+	}
+	return &Error{Status: r.Statuses[q], Row: int64(q), Column: -1}
+}
+
+// Search finds k near rows for each query. params may be nil. The results take 12 bytes for each
+// neighbour asked for, found or not: bound a k that comes from strangers.
+//
+// If ctx ends, the search stops within 100 ms and returns an error that wraps ctx.Err().
+func (x *Index) Search(ctx context.Context, queries Matrix, k int, params *SearchParams) (*Results, error) {
+	into := new(Results)
+	if err := x.SearchInto(ctx, queries, k, params, into); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// SearchInto is [Index.Search] with results that the caller reuses: their slices are resized, and
+// allocated only where their capacity is too small. After an error they hold nothing of use. One
+// Results serves one call at a time.
+func (x *Index) SearchInto(ctx context.Context, queries Matrix, k int, params *SearchParams, into *Results) error {
+	return x.search(ctx, 0, queries, k, params, into)
+}
+
+// SearchExact finds the k nearest rows for each query by comparing with every row. Procedure,
+// Recall and Beam of params are not used.
+func (x *Index) SearchExact(ctx context.Context, queries Matrix, k int, params *SearchParams) (*Results, error) {
+	into := new(Results)
+	if err := x.SearchExactInto(ctx, queries, k, params, into); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// SearchExactInto is [Index.SearchExact] with results that the caller reuses, as in
+// [Index.SearchInto].
+func (x *Index) SearchExactInto(ctx context.Context, queries Matrix, k int, params *SearchParams, into *Results) error {
+	return x.search(ctx, 1, queries, k, params, into)
+}
+
+func (x *Index) search(ctx context.Context, exact C.int, queries Matrix, k int, params *SearchParams, into *Results) error {
+	if params == nil {
+		params = new(SearchParams)
+	}
+	var n numbers
+	shape, given, wanted := n.matrix("queries", queries), params.native(&n), n.u32("k", k)
+	n.places(queries.Rows(), k)
+	if n.err != nil {
+		return n.err
+	}
+	var c call
+	if err := c.begin(ctx, searchPlaces, nil); err != nil {
+		return err
+	}
+	native, err := x.enter()
+	if err != nil {
+		c.end(C.ANN_OK)
+		return err
+	}
+	defer x.leave()
+	into.resize(queries.Rows(), k) // not before: calls that wait hold no memory
+	var work [2]C.uint64_t
+	status := C.gn_search(native, exact, shape, bytesOf(queries), &given, wanted, ints(into.IDs),
+		floats(into.Distances), words(into.Counts), codes(into.Statuses), &work[0], c.monitor, &c.error)
+	into.DistanceCount, into.ExpansionCount = uint64(work[0]), uint64(work[1])
+	return c.end(status)
+}
+
+// places refuses results beyond the address space, where make would panic.
+func (n *numbers) places(rows, k int) {
+	high, low := bits.Mul64(uint64(rows), uint64(k))
+	if n.err == nil && (high != 0 || low > 1<<43) {
+		n.err = fail(C.ANN_LIMIT, nil, "%d neighbours for each of %d rows are too many", k, rows)
+	}
+}
+
+func (r *Results) resize(rows, k int) {
+	r.K = k
+	r.IDs = resized(r.IDs, rows*k)
+	r.Distances = resized(r.Distances, rows*k)
+	r.Counts = resized(r.Counts, rows)
+	r.Statuses = resized(r.Statuses, rows)
+}
+
+func resized[T any](s []T, length int) []T {
+	if cap(s) < length {
+		return make([]T, length)
+	}
+	return s[:length]
+}

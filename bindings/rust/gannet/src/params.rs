@@ -1,0 +1,241 @@
+//! The settings of indexes, builds and searches. What is not set is the library's choice.
+
+use crate::device::Device;
+use crate::element::{Element, ElementType};
+use crate::error::Result;
+use crate::matrix::{check_len, AnyMatrix, Matrix};
+use crate::monitor::Monitor;
+use crate::sys;
+
+c_enum! {
+    /// How far apart two vectors are. Smaller is nearer for all of them.
+    pub enum Metric {
+        /// `sum (x - q)^2`, the squared Euclidean distance.
+        L2 = ANN_METRIC_L2,
+        /// `- sum x q`, so that the largest product comes first.
+        InnerProduct = ANN_METRIC_INNER_PRODUCT,
+        /// `1 - sum x q / (|x| |q|)`. A zero vector is at distance 1 from everything.
+        Cosine = ANN_METRIC_COSINE,
+    }
+}
+
+c_enum! {
+    /// The graph that searches walk.
+    pub enum GraphKind {
+        /// Rank-pruned k-NN graph with reverse edges.
+        Cagra = ANN_GRAPH_CAGRA,
+        /// Rows only; exact search answers.
+        None = ANN_GRAPH_NONE,
+    }
+}
+
+c_enum! {
+    /// How a k-NN graph is found. One that exists already is given by [`BuildParams::knn_graph`].
+    pub enum KnnMethod {
+        /// NN-Descent as GNND does it; approximate.
+        NnDescent = ANN_KNN_NN_DESCENT,
+        /// Every pair: n^2 distances.
+        Exact = ANN_KNN_EXACT,
+    }
+}
+
+c_enum! {
+    /// How a search walks.
+    pub enum Procedure {
+        /// Expand the nearest unexpanded row of the beam until none is left.
+        BestFirst = ANN_SEARCH_BEST_FIRST,
+        /// Compare with every row.
+        Exact = ANN_SEARCH_EXACT,
+    }
+}
+
+/// The shape of an index, fixed for its life.
+///
+/// ```
+/// use gannet::{ElementType, IndexParams, Metric};
+///
+/// let shape = IndexParams::new(96).metric(Metric::Cosine).element(ElementType::F16);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct IndexParams {
+    pub(crate) raw: sys::ann_index_params,
+}
+
+impl IndexParams {
+    /// An index over rows of `dim` columns.
+    pub fn new(dim: usize) -> Self {
+        // A dim of more than 32 bits stays above the library's limit, which refuses it.
+        let dim = u32::try_from(dim).unwrap_or(u32::MAX);
+        IndexParams { raw: sys::ann_index_params { dim, ..Default::default() } }
+    }
+
+    setters! {
+        /// How distances are measured.
+        metric: Metric;
+        /// The element that rows are stored as. Float rows may be stored as another float type;
+        /// `i8` and `u8` as themselves or as a float type that holds every value.
+        element: ElementType;
+    }
+}
+
+/// Settings of a build.
+///
+/// ```
+/// use gannet::BuildParams;
+///
+/// let params = BuildParams::new().degree(48).seed(7).memory_limit(1 << 30);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct BuildParams<'a> {
+    raw: sys::ann_build_params,
+    knn_graph: Option<&'a [u32]>,
+    calibration: Option<AnyMatrix<'a>>,
+    pub(crate) monitor: Option<&'a Monitor>,
+}
+
+// SAFETY: the pointers in `raw` stay null; copies made for a call get theirs. The rest are shared
+// references to what is Sync.
+unsafe impl Send for BuildParams<'_> {}
+unsafe impl Sync for BuildParams<'_> {}
+
+impl Default for BuildParams<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'a> BuildParams<'a> {
+    /// Everything as the library chooses.
+    pub fn new() -> Self {
+        BuildParams { raw: Default::default(), knn_graph: None, calibration: None, monitor: None }
+    }
+
+    setters! {
+        /// The graph that searches walk.
+        graph: GraphKind;
+        /// How the k-NN graph under it is found.
+        knn: KnnMethod;
+        /// Where the build runs.
+        device: Device;
+        /// Edges per row of the search graph. More: higher recall at a beam, slower steps, more
+        /// memory.
+        degree: u32;
+        /// Neighbours per row of the k-NN graph. More: better graph, longer build.
+        knn_degree: u32;
+        /// New and old neighbours of a row that meet in one round of NN-Descent.
+        samples: u32;
+        /// Rounds of NN-Descent at most.
+        iterations: u32;
+        /// NN-Descent ends when a round improves fewer than this share of all list entries.
+        convergence: f32;
+        /// Seed of every random choice. Equal input and seed give an equal index.
+        seed: u64;
+        /// Threads to use.
+        threads: u32;
+        /// Whether unreachable rows are given an edge.
+        repair: bool;
+        /// Whether the build learns which beam gives which recall.
+        calibrate: bool;
+        /// Bytes that the build may hold at once, borrowed rows not counted. It fails with
+        /// [`Status::Limit`](crate::Status::Limit) before it starts if it would need more.
+        memory_limit: u64;
+    }
+
+    /// Takes a k-NN graph that exists already: `[rows, knn_degree]` row numbers, nearest first,
+    /// [`ROW_NONE`](crate::ROW_NONE) in unused places at the end of a row.
+    ///
+    /// ```
+    /// use gannet::{knn_graph, BuildParams, Index, IndexParams, KnnParams, Matrix};
+    ///
+    /// let data: Vec<f32> = (0..200).map(|i| i as f32).collect();
+    /// let rows = Matrix::new(&data, 1)?;
+    /// let graph = knn_graph(rows, &KnnParams::new(8))?;
+    /// let index = Index::new(&IndexParams::new(1))?;
+    /// index.build(rows, &BuildParams::new().knn_graph(graph.neighbors(), 8).degree(4))?;
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn knn_graph(mut self, neighbors: &'a [u32], knn_degree: u32) -> Self {
+        self.raw.knn = sys::ANN_KNN_GIVEN as i32;
+        self.raw.knn_degree = knn_degree;
+        self.knn_graph = Some(neighbors);
+        self
+    }
+
+    /// Queries like those to come, to calibrate on. Without them a sample of the rows plays the
+    /// queries.
+    ///
+    /// ```
+    /// use gannet::{BuildParams, Matrix};
+    ///
+    /// let sample = [0.5f32, 0.25, 0.75, 0.5];
+    /// let params = BuildParams::new().calibration(Matrix::new(&sample, 2)?);
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn calibration<T: Element>(mut self, queries: Matrix<'a, T>) -> Self {
+        self.calibration = Some(queries.into());
+        self
+    }
+
+    /// Lets other threads watch and cancel the build.
+    pub fn monitor(mut self, monitor: &'a Monitor) -> Self {
+        self.monitor = Some(monitor);
+        self
+    }
+
+    /// The struct for one call over `rows` rows. Its pointers are good while `self` is borrowed.
+    pub(crate) fn raw_for(&self, rows: usize) -> Result<sys::ann_build_params> {
+        let mut raw = self.raw;
+        if let Some(graph) = self.knn_graph {
+            // The library cannot see how long the slice is.
+            check_len("knn_graph", graph.len(), rows, raw.knn_degree as usize)?;
+            raw.knn_graph = graph.as_ptr();
+        }
+        if let Some(queries) = &self.calibration {
+            raw.calibration = &queries.raw;
+        }
+        Ok(raw)
+    }
+}
+
+/// Settings of a search.
+///
+/// ```
+/// use gannet::SearchParams;
+///
+/// let fast = SearchParams::new().recall(0.8);
+/// let sure = SearchParams::new().recall(0.99).threads(4);
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct SearchParams<'a> {
+    pub(crate) raw: sys::ann_search_params,
+    pub(crate) monitor: Option<&'a Monitor>,
+}
+
+impl<'a> SearchParams<'a> {
+    /// Everything as the library chooses.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    setters! {
+        /// How the search walks.
+        procedure: Procedure;
+        /// Where it runs.
+        device: Device;
+        /// Threads to use. One query always runs on the calling thread.
+        threads: u32;
+        /// Wanted share of true neighbours found, mean over queries, in (0, 1].
+        recall: f32;
+        /// Rows kept while walking; overrides the recall. More: higher recall, longer time.
+        beam: u32;
+    }
+
+    /// Lets other threads watch and cancel the search.
+    pub fn monitor(mut self, monitor: &'a Monitor) -> Self {
+        self.monitor = Some(monitor);
+        self
+    }
+}

@@ -1,0 +1,499 @@
+/* Proves section 9 of the header: each build parameter out of range in turn, ids, refused rows with
+ * their place, one build in a life, a rebuild after every kind of failure, stored elements, borrowed
+ * rows and given graphs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ann.h"
+#include "check.h"
+#include "refuse.h"
+#include "support.h"
+
+enum { N = 90, DIM = 6 };
+static vectors rows;
+static ann_matrix view;
+static uint64_t reference; /* of a build with defaults */
+
+/* `index` is as empty as before, and builds to the same graph as one that never failed. */
+static void still_usable(ann_index *index) {
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK_EQUAL(info.built, 0);
+  CHECK_EQUAL(info.rows, 0);
+  CHECK_EQUAL(info.graph, 0);
+  CHECK_EQUAL(info.element, ANN_ELEMENT_AUTO);
+  CHECK_OK(ann_build(index, &view, NULL, NULL, NULL, NULL));
+  CHECK(index_hash(index) == reference);
+  ann_index_free(index);
+}
+
+static ann_index *fresh(void) { return index_make(DIM, ANN_METRIC_L2, ANN_ELEMENT_AUTO); }
+
+static void null_arguments(void) {
+  ann_index *index = fresh();
+  REFUSED(ann_build(NULL, &view, NULL, NULL, NULL, &error), ANN_INVALID_ARGUMENT, "index");
+  REFUSED(ann_build(index, NULL, NULL, NULL, NULL, &error), ANN_INVALID_ARGUMENT, "rows");
+  CHECK_STATUS(ann_build(NULL, NULL, NULL, NULL, NULL, NULL), ANN_INVALID_ARGUMENT);
+  still_usable(index);
+}
+
+static void matrix_fields(void) {
+  ann_index *index = fresh();
+#define BAD_ROWS(change, wanted, also, words)                                          \
+  do {                                                                                 \
+    ann_matrix bad = view;                                                             \
+    change;                                                                            \
+    REFUSED_OR(ann_build(index, &bad, NULL, NULL, NULL, &error), wanted, also, words); \
+  } while (0)
+  BAD_ROWS(bad.data = NULL, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "data");
+  BAD_ROWS(bad.rows = (uint64_t)ANN_ROWS_MAX + 1, ANN_LIMIT, ANN_LIMIT,
+           "rows 2147483647 2147483646");
+  BAD_ROWS(bad.rows = UINT64_MAX, ANN_LIMIT, ANN_LIMIT, "rows");
+  BAD_ROWS(bad.rows = 1ull << 32, ANN_LIMIT, ANN_LIMIT, "rows 4294967296");
+  BAD_ROWS(bad.dim = 0, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "dim");
+  BAD_ROWS(bad.dim = DIM + 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "dim 7 6");
+  BAD_ROWS(bad.dim = DIM - 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "dim 5 6");
+  BAD_ROWS(bad.dim = ANN_DIM_MAX + 1, ANN_INVALID_ARGUMENT, ANN_LIMIT, "dim");
+  BAD_ROWS(bad.row_stride = DIM * 4 - 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT,
+           "row_stride 23 24");
+  BAD_ROWS(bad.row_stride = 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "row_stride");
+  /* A stride whose product with the rows no address space holds. */
+  BAD_ROWS(bad.row_stride = UINT64_MAX / 2, ANN_INVALID_ARGUMENT, ANN_LIMIT, "");
+  BAD_ROWS(bad.space = 1, ANN_INVALID_ARGUMENT, ANN_UNSUPPORTED, "space 1");
+  BAD_ROWS(bad.space = -1, ANN_INVALID_ARGUMENT, ANN_UNSUPPORTED, "space");
+  for (int element = -2; element < 256; element++) {
+    if (element >= ANN_F32 && element <= ANN_U8) continue;
+    char words[40];
+    snprintf(words, sizeof words, "element %d", element);
+    BAD_ROWS(bad.element = element, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, words);
+  }
+  BAD_ROWS(bad.element = INT32_MIN, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "element");
+  still_usable(index);
+}
+
+static void parameters(void) {
+  ann_index *index = fresh();
+#define BAD(change, wanted, also, words)                                                 \
+  do {                                                                                   \
+    ann_build_params p = ANN_BUILD_PARAMS_INIT;                                          \
+    change;                                                                              \
+    REFUSED_OR(ann_build(index, &view, NULL, &p, NULL, &error), wanted, also, words);    \
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;                                      \
+    ann_plan plan = ANN_PLAN_INIT;                                                       \
+    shape.dim = DIM;                                                                     \
+    REFUSED_OR(ann_estimate(&shape, N, ANN_F32, &p, &plan, &error), wanted, also, words); \
+  } while (0)
+  const ann_status invalid = ANN_INVALID_ARGUMENT, limit = ANN_LIMIT;
+  const int32_t odd[] = {-1, 4, 5, 17, 127, 128, 255, 256, 65536, INT32_MAX, INT32_MIN};
+  for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+    BAD(p.graph = odd[i], invalid, invalid, "graph");
+    BAD(p.knn = odd[i], invalid, invalid, "knn");
+    BAD(p.rows_mode = odd[i], invalid, invalid, "rows_mode");
+    BAD(p.repair = odd[i], invalid, invalid, "repair");
+    BAD(p.calibrate = odd[i], invalid, invalid, "calibrate");
+    BAD(p.reserved = odd[i], invalid, invalid, "reserved");
+  }
+  BAD(p.graph = 3, invalid, invalid, "graph 3");
+  BAD(p.rows_mode = 3, invalid, invalid, "rows_mode 3");
+  BAD(p.repair = 3, invalid, invalid, "repair 3");
+  BAD(p.calibrate = 3, invalid, invalid, "calibrate 3");
+  BAD(p.device = -1, invalid, invalid, "device -1");
+  BAD(p.device = ANN_DEVICE_CUDA, ANN_UNSUPPORTED, ANN_NO_DEVICE, "device");
+  BAD(p.degree = 1, invalid, invalid, "degree 1 2 256");
+  BAD(p.degree = 257, limit, limit, "degree 257 256");
+  BAD(p.degree = UINT32_MAX, limit, limit, "degree");
+  BAD(p.knn_degree = 257, limit, limit, "knn_degree 257 256");
+  BAD(p.knn_degree = 1, invalid, invalid, "knn_degree");
+  BAD((p.degree = 32, p.knn_degree = 31), invalid, invalid, "knn_degree 31 32");
+  BAD(p.samples = 1, invalid, invalid, "samples 1 2");
+  BAD(p.samples = 65, invalid, limit, "samples 65");
+  BAD((p.degree = 8, p.knn_degree = 8, p.samples = 9), invalid, limit, "samples 9 8");
+  BAD(p.iterations = 1001, invalid, limit, "iterations 1001 1000");
+  BAD(p.iterations = UINT32_MAX, invalid, limit, "iterations");
+  BAD(p.convergence = -0.1f, invalid, invalid, "convergence");
+  BAD(p.convergence = 1, invalid, invalid, "convergence");
+  BAD(p.convergence = NAN, invalid, invalid, "convergence");
+  BAD(p.convergence = INFINITY, invalid, invalid, "convergence");
+  /* These two are for a build alone: a plan touches no data and keeps to no limit. */
+  ann_build_params alone = ANN_BUILD_PARAMS_INIT;
+  alone.knn = ANN_KNN_GIVEN;
+  alone.knn_degree = 8;
+  REFUSED(ann_build(index, &view, NULL, &alone, NULL, &error), invalid, "knn_graph");
+  alone = (ann_build_params)ANN_BUILD_PARAMS_INIT;
+  alone.memory_limit = 1;
+  REFUSED(ann_build(index, &view, NULL, &alone, NULL, &error), limit, "memory_limit");
+  /* Few samples by default when the k-NN lists are shorter than sixteen. */
+  ann_build_params small = ANN_BUILD_PARAMS_INIT;
+  small.degree = 4;
+  small.knn_degree = 5;
+  small.knn = ANN_KNN_NN_DESCENT;
+  ann_index *narrow = index_build(ANN_METRIC_L2, &rows, &small);
+  CHECK(narrow != NULL);
+  ann_index_free(narrow);
+  still_usable(index);
+}
+
+static void estimate_arguments(void) {
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  ann_plan plan = ANN_PLAN_INIT;
+  shape.dim = DIM;
+  REFUSED(ann_estimate(NULL, N, ANN_F32, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "");
+  REFUSED(ann_estimate(&shape, N, ANN_F32, NULL, NULL, &error), ANN_INVALID_ARGUMENT, "out");
+  REFUSED(ann_estimate(&shape, (uint64_t)ANN_ROWS_MAX + 1, ANN_F32, NULL, &plan, &error),
+          ANN_LIMIT, "rows");
+  REFUSED(ann_estimate(&shape, N, 0, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "element 0");
+  REFUSED(ann_estimate(&shape, N, 6, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "element 6");
+  shape.dim = 0;
+  REFUSED(ann_estimate(&shape, N, ANN_F32, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "dim 0");
+  shape.dim = ANN_DIM_MAX + 1;
+  REFUSED(ann_estimate(&shape, N, ANN_F32, NULL, &plan, &error), ANN_LIMIT, "dim 32769");
+  shape.dim = DIM;
+  shape.element = ANN_I8;
+  REFUSED_OR(ann_estimate(&shape, N, ANN_F32, NULL, &plan, &error), ANN_UNSUPPORTED,
+             ANN_INVALID_ARGUMENT, "element");
+  shape.element = 0;
+  CHECK_OK(ann_estimate(&shape, 0, ANN_F32, NULL, &plan, NULL));
+  /* The largest index that the limits allow is planned without touching memory. */
+  shape.dim = ANN_DIM_MAX;
+  CHECK_OK(ann_estimate(&shape, ANN_ROWS_MAX, ANN_F32, NULL, &plan, NULL));
+  CHECK_SAY(plan.index_bytes >= (uint64_t)ANN_ROWS_MAX * ANN_DIM_MAX * 4,
+            "index_bytes %llu overflowed", (unsigned long long)plan.index_bytes);
+  CHECK(plan.peak_bytes >= plan.index_bytes && plan.threads >= 1 && plan.seconds > 1000);
+}
+
+static void row_ids(void) {
+  uint64_t ids[N];
+  ann_index *index = fresh();
+  for (int i = 0; i < N; i++) ids[i] = 0xffffffff00000000ull - 977ull * (uint64_t)((i * 37) % N);
+  ids[N - 1] = ids[3];
+  REFUSED(ann_build(index, &view, ids, NULL, NULL, &error), ANN_INVALID_ARGUMENT, "id");
+  ids[N - 1] = ANN_ID_NONE;
+  REFUSED(ann_build(index, &view, ids, NULL, NULL, &error), ANN_INVALID_ARGUMENT, "id");
+  ids[N - 1] = ids[0] + 1;
+  ids[0] = ANN_ID_NONE - 1; /* the largest that is legal */
+  ids[1] = 0;
+  CHECK_OK(ann_build(index, &view, ids, NULL, NULL, NULL));
+  answers found = answers_make(N, 3);
+  for (int procedure = ANN_SEARCH_AUTO; procedure <= ANN_SEARCH_EXACT; procedure++) {
+    CHECK_OK(index_search(index, &rows, procedure, 0, &found));
+    for (int i = 0; i < N; i++) {
+      CHECK_SAY(found.ids[i * 3] == ids[i], "row %d is found as %llx", i,
+                (unsigned long long)found.ids[i * 3]);
+      CHECK(found.distances[i * 3] == 0);
+    }
+  }
+  for (int i = 0; i < N; i++) {
+    float vector[DIM];
+    int32_t there = 0;
+    CHECK_OK(ann_index_get(index, ids[i], vector, sizeof vector, &there, NULL));
+    CHECK(there == 1 && memcmp(vector, vectors_row(&rows, (uint64_t)i), sizeof vector) == 0);
+  }
+  int32_t there = 1;
+  CHECK_OK(ann_index_get(index, 5, NULL, 0, &there, NULL)); /* a row number is no id here */
+  CHECK_EQUAL(there, 0);
+  ann_index_free(index);
+
+  /* Equal distances come by ascending id, not by row. */
+  vectors equal = vectors_make(DATA_EQUAL, ANN_F32, N, DIM, 4);
+  const ann_matrix equal_view = vectors_view(&equal);
+  for (int i = 0; i < N; i++) ids[i] = (uint64_t)(N - i) * 1000;
+  index = fresh();
+  CHECK_OK(ann_build(index, &equal_view, ids, NULL, NULL, NULL));
+  CHECK_OK(index_search(index, &equal, ANN_SEARCH_EXACT, 0, &found));
+  for (int i = 0; i < N * 3; i++) CHECK_EQUAL(found.ids[i], (i % 3 + 1) * 1000);
+  /* A walk need not find the smallest ids of all, but orders those that it reports. */
+  CHECK_OK(index_search(index, &equal, ANN_SEARCH_BEST_FIRST, N, &found));
+  for (int i = 0; i < N * 3; i++) {
+    CHECK(found.ids[i] % 1000 == 0 && found.ids[i] <= N * 1000);
+    if (i % 3) CHECK(found.ids[i] > found.ids[i - 1]);
+  }
+  ann_index_free(index);
+  vectors_free(&equal);
+  answers_free(&found);
+}
+
+static void not_finite(void) {
+  const double bad_values[] = {NAN, -NAN, INFINITY, -INFINITY};
+  const int32_t floats[] = {ANN_F32, ANN_F16, ANN_BF16};
+  const uint64_t bad_rows[] = {0, N / 2, N - 1};
+  const uint32_t bad_columns[] = {0, DIM / 2, DIM - 1};
+  for (int e = 0; e < 3; e++)
+    for (int v = 0; v < 4; v++)
+      for (int place = 0; place < 9; place++) {
+        const uint64_t row = bad_rows[place / 3];
+        const uint32_t column = bad_columns[place % 3];
+        vectors bad = vectors_make(DATA_NORMAL, floats[e], N, DIM, 1);
+        put_value(floats[e], (char *)vectors_row(&bad, row) + column * element_size(floats[e]),
+                  bad_values[v]);
+        const ann_matrix bad_view = vectors_view(&bad);
+        ann_index *index = fresh();
+        ann_error error = ANN_ERROR_INIT;
+        CHECK_STATUS(ann_build(index, &bad_view, NULL, NULL, NULL, &error), ANN_NOT_FINITE);
+        CHECK_EQUAL(error.row, row);
+        CHECK_EQUAL(error.column, column);
+        char text[30];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)row);
+        CHECK_SAY(mentions(error.message, text), "\"%s\" does not mention row %s", error.message,
+                  text);
+        ann_build_params borrow = ANN_BUILD_PARAMS_INIT;
+        borrow.rows_mode = ANN_ROWS_BORROW;
+        CHECK_STATUS(ann_build(index, &bad_view, NULL, &borrow, NULL, NULL), ANN_NOT_FINITE);
+        uint32_t neighbors[N * 2];
+        ann_knn_params knn = ANN_KNN_PARAMS_INIT;
+        knn.k = 2;
+        CHECK_STATUS(ann_knn_graph(NULL, &bad_view, &knn, neighbors, NULL, NULL, &error),
+                     ANN_NOT_FINITE);
+        CHECK(error.row == row && error.column == column);
+        if (place == 4 && v == 0)
+          still_usable(index);
+        else
+          ann_index_free(index);
+        vectors_free(&bad);
+      }
+  /* A value that the stored element cannot hold would become infinite. */
+  vectors big = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
+  put_value(ANN_F32, (char *)vectors_row(&big, 7) + 4, 1e6);
+  const ann_matrix big_view = vectors_view(&big);
+  ann_index *narrow = index_make(DIM, ANN_METRIC_L2, ANN_F16);
+  ann_error error = ANN_ERROR_INIT;
+  const ann_status refused = ann_build(narrow, &big_view, NULL, NULL, NULL, &error);
+  CHECK(refused == ANN_NOT_FINITE || refused == ANN_INVALID_ARGUMENT);
+  CHECK_SAY(error.row == 7 && error.column == 1, "row %lld, column %lld: %s", (long long)error.row,
+            (long long)error.column, error.message);
+  ann_index_free(narrow);
+  vectors_free(&big);
+}
+
+static void once_in_a_life(void) {
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  REFUSED(ann_build(index, &view, NULL, NULL, NULL, &error), ANN_STATE, "");
+  ann_matrix none = view;
+  none.rows = 0;
+  REFUSED(ann_build(index, &none, NULL, NULL, NULL, &error), ANN_STATE, "");
+  CHECK(index_hash(index) == reference);
+  ann_index_free(index);
+}
+
+/* Which rows may be stored as what, and that the stored value is the rounded one. */
+static void stored_elements(void) {
+  for (int from = 0; from < ELEMENTS; from++)
+    for (int to = 0; to < ELEMENTS; to++) {
+      const int32_t given = all_elements[from], stored = all_elements[to];
+      /* bf16 has 8 bits of precision: it holds every i8 and every u8. */
+      const int legal = given == stored || !element_is_integer(stored);
+      vectors data = vectors_make(DATA_NORMAL, given, N, DIM, 5);
+      const ann_matrix data_view = vectors_view(&data);
+      ann_index *index = index_make(DIM, ANN_METRIC_L2, stored);
+      ann_error error = ANN_ERROR_INIT;
+      const ann_status status = ann_build(index, &data_view, NULL, NULL, NULL, &error);
+      CHECK_SAY(legal ? status == ANN_OK
+                      : status == ANN_UNSUPPORTED || status == ANN_INVALID_ARGUMENT,
+                "%s stored as %s answers %s", element_name(given), element_name(stored),
+                ann_status_name(status));
+      if (status == ANN_OK) {
+        ann_index_info info = ANN_INDEX_INFO_INIT;
+        CHECK_OK(ann_index_get_info(index, &info, NULL));
+        CHECK_EQUAL(info.element, stored);
+        for (uint64_t row = 0; row < N; row++) {
+          unsigned char got[DIM * 4], wanted[DIM * 4];
+          int32_t there = 0;
+          CHECK_OK(ann_index_get(index, row, got, sizeof got, &there, NULL));
+          for (uint32_t c = 0; c < DIM; c++)
+            put_value(stored, wanted + c * element_size(stored),
+                      get_value(given, (char *)vectors_row(&data, row) + c * element_size(given)));
+          CHECK_SAY(memcmp(got, wanted, DIM * element_size(stored)) == 0,
+                    "row %d of %s stored as %s differs", (int)row, element_name(given),
+                    element_name(stored));
+        }
+      } else {
+        CHECK_SAY(mentions(error.message, element_name(given)) &&
+                      mentions(error.message, element_name(stored)),
+                  "\"%s\" does not name both elements", error.message);
+      }
+      ann_build_params borrow = ANN_BUILD_PARAMS_INIT;
+      borrow.rows_mode = ANN_ROWS_BORROW;
+      ann_index *borrowing = index_make(DIM, ANN_METRIC_L2, stored);
+      const ann_status borrowed = ann_build(borrowing, &data_view, NULL, &borrow, NULL, NULL);
+      CHECK_SAY(given == stored ? borrowed == ANN_OK
+                                : borrowed == ANN_INVALID_ARGUMENT || borrowed == ANN_UNSUPPORTED,
+                "%s borrowed for %s answers %s", element_name(given), element_name(stored),
+                ann_status_name(borrowed));
+      ann_index_free(borrowing);
+      ann_index_free(index);
+      vectors_free(&data);
+    }
+}
+
+/* Rounding to nearest even, at the values where it shows. */
+static void rounding(void) {
+  const float values[] = {1.0f,          1.00048828125f, 1.0009765625f, 1.00146484375f, 65504.0f,
+                          65519.996f,    5.9604645e-8f,  2.9802322e-8f, 2.9802326e-8f,  8.940697e-8f,
+                          6.1035156e-5f, 6.1005354e-5f,  -0.0f,         -1.00390625f,   1.01171875f,
+                          3.0e-39f,      1e-45f,         0.333333343f,  -0.1f,          2049.0f};
+  enum { COUNT = sizeof values / sizeof values[0] };
+  ann_matrix one = ANN_MATRIX_INIT;
+  one.element = ANN_F32;
+  one.data = values;
+  one.rows = 1;
+  one.dim = COUNT;
+  const int32_t narrow[] = {ANN_F16, ANN_BF16};
+  for (int e = 0; e < 2; e++) {
+    ann_index *index = index_make(COUNT, ANN_METRIC_L2, narrow[e]);
+    CHECK_OK(ann_build(index, &one, NULL, NULL, NULL, NULL));
+    uint16_t got[COUNT], wanted;
+    int32_t there;
+    CHECK_OK(ann_index_get(index, 0, got, sizeof got, &there, NULL));
+    for (int i = 0; i < COUNT; i++) {
+      put_value(narrow[e], &wanted, values[i]);
+      CHECK_SAY(got[i] == wanted, "%.9g as %s is %04x, wanted %04x", (double)values[i],
+                element_name(narrow[e]), got[i], wanted);
+    }
+    ann_index_free(index);
+  }
+}
+
+static void borrowed_rows(void) {
+  for (int e = 0; e < ELEMENTS; e++)
+    for (int m = 0; m < METRICS; m++) {
+      vectors data = vectors_make(DATA_NORMAL, all_elements[e], N, DIM, 6);
+      ann_build_params params = ANN_BUILD_PARAMS_INIT;
+      ann_index *copied = index_build(all_metrics[m], &data, &params);
+      params.rows_mode = ANN_ROWS_BORROW;
+      ann_index *borrowed = index_build(all_metrics[m], &data, &params);
+      CHECK(index_hash(copied) == index_hash(borrowed));
+      answers a = answers_make(N, 4), b = answers_make(N, 4);
+      CHECK_OK(index_search(copied, &data, ANN_SEARCH_AUTO, 0, &a));
+      CHECK_OK(index_search(borrowed, &data, ANN_SEARCH_AUTO, 0, &b));
+      CHECK(answers_equal(&a, &b));
+      ann_index_info with_rows = ANN_INDEX_INFO_INIT, without = ANN_INDEX_INFO_INIT;
+      CHECK_OK(ann_index_get_info(copied, &with_rows, NULL));
+      CHECK_OK(ann_index_get_info(borrowed, &without, NULL));
+      CHECK(without.memory_bytes <= with_rows.memory_bytes);
+      ann_index_free(borrowed);
+      /* The copy needs its source no longer. */
+      memset(data.data, 0, N * DIM * element_size(data.element));
+      vectors again = vectors_make(DATA_NORMAL, all_elements[e], N, DIM, 6);
+      CHECK_OK(index_search(copied, &again, ANN_SEARCH_AUTO, 0, &b));
+      CHECK(answers_equal(&a, &b));
+      ann_index_free(copied);
+      answers_free(&a);
+      answers_free(&b);
+      vectors_free(&again);
+      vectors_free(&data);
+    }
+}
+
+static void given_graph(void) {
+  enum { K = 12 };
+  static uint32_t lists[N * K];
+  /* Integers have one exact k-NN graph, whether the build finds it or is given it. A build on
+   * floats may look at shorter codes of them. */
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.degree = 8;
+  params.knn_degree = K;
+  ann_knn_params knn = ANN_KNN_PARAMS_INIT;
+  knn.k = K;
+  for (int e = ANN_I8; e >= ANN_F32; e -= ANN_I8 - ANN_F32) {
+    vectors data = vectors_make(DATA_NORMAL, e, N, DIM, 1);
+    const ann_matrix data_view = vectors_view(&data);
+    CHECK_OK(ann_knn_graph(NULL, &data_view, &knn, lists, NULL, NULL, NULL));
+    params.knn = ANN_KNN_EXACT;
+    params.knn_graph = NULL;
+    ann_index *computed = index_build(ANN_METRIC_L2, &data, &params);
+    params.knn = ANN_KNN_GIVEN;
+    params.knn_graph = lists;
+    ann_index *given = index_build(ANN_METRIC_L2, &data, &params);
+    if (e == ANN_I8) CHECK(index_hash(computed) == index_hash(given));
+    answers found = answers_make(N, 4);
+    CHECK_OK(index_search(given, &data, ANN_SEARCH_AUTO, 0, &found));
+    CHECK(recall_of(ANN_METRIC_L2, &data, &data, 4, found.ids) > 0.95);
+    answers_free(&found);
+    ann_index_free(computed);
+    ann_index_free(given);
+    vectors_free(&data);
+  }
+
+  ann_index *index = fresh();
+  params.knn_degree = 0; /* no default then */
+  REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "knn_degree");
+  params.knn_degree = K;
+  const uint32_t kept = lists[5 * K + 2];
+  lists[5 * K + 2] = N; /* no such row */
+  REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "knn_graph");
+  lists[5 * K + 2] = UINT32_MAX - 1;
+  REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "knn_graph");
+  lists[5 * K + 2] = UINT32_MAX; /* a gap before used places */
+  const ann_status gap = ann_build(index, &view, NULL, &params, NULL, NULL);
+  CHECK_SAY(gap == ANN_INVALID_ARGUMENT || gap == ANN_OK, "a gap answers %s", ann_status_name(gap));
+  if (gap == ANN_OK) {
+    ann_index_free(index);
+    index = fresh();
+  }
+  lists[5 * K + 2] = kept;
+  /* Shorter lists than the degree, and lists that are empty altogether. */
+  params.degree = 16;
+  CHECK_OK(ann_build(index, &view, NULL, &params, NULL, NULL));
+  ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+  CHECK_OK(ann_index_graph_stats(index, &stats, NULL));
+  CHECK_EQUAL(stats.unreachable, 0);
+  ann_index_free(index);
+  for (int i = 0; i < N * K; i++) lists[i] = UINT32_MAX;
+  index = fresh();
+  CHECK_OK(ann_build(index, &view, NULL, &params, NULL, NULL));
+  CHECK_OK(ann_index_graph_stats(index, &stats, NULL));
+  CHECK_EQUAL(stats.unreachable, 0);
+  ann_index_free(index);
+}
+
+static void calibration_queries(void) {
+  ann_index *index = fresh();
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, 50, DIM, 9);
+  ann_matrix bad = vectors_view(&queries);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibration = &bad;
+  bad.dim = DIM + 1;
+  REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "dim");
+  bad.dim = DIM;
+  bad.element = 9;
+  REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "element");
+  bad.element = ANN_F32;
+  bad.data = NULL;
+  REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "data");
+  bad.data = queries.data;
+  put_value(ANN_F32, (char *)vectors_row(&queries, 49) + 8, NAN);
+  ann_error error = ANN_ERROR_INIT;
+  CHECK_STATUS(ann_build(index, &view, NULL, &params, NULL, &error), ANN_NOT_FINITE);
+  CHECK_EQUAL(error.row, 49);
+  CHECK_EQUAL(error.column, 2);
+  put_value(ANN_F32, (char *)vectors_row(&queries, 49) + 8, 0);
+  CHECK_OK(ann_build(index, &view, NULL, &params, NULL, NULL));
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK(info.recall_max > 0.9f && info.recall_max <= 1);
+  ann_index_free(index);
+  vectors_free(&queries);
+}
+
+int main(void) {
+  rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
+  view = vectors_view(&rows);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  reference = index_hash(index);
+  CHECK(reference != 0);
+  ann_index_free(index);
+  null_arguments();
+  matrix_fields();
+  parameters();
+  estimate_arguments();
+  row_ids();
+  not_finite();
+  once_in_a_life();
+  stored_elements();
+  rounding();
+  borrowed_rows();
+  given_graph();
+  calibration_queries();
+  vectors_free(&rows);
+  return finish("build");
+}

@@ -1,0 +1,145 @@
+/* Proves that answers depend on query, index and parameters alone: a batch equals its queries one
+ * by one, any number of threads builds the same graph and gives the same answers, equal seeds give
+ * equal indexes, and counters add up. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ann.h"
+#include "check.h"
+#include "support.h"
+
+enum { DIM = 12, Q = 100, K = 10 };
+
+static void batches(const ann_index *index, const vectors *queries) {
+  for (int procedure = ANN_SEARCH_BEST_FIRST; procedure <= ANN_SEARCH_EXACT; procedure++) {
+    answers all = answers_make(Q, K), parts = answers_make(Q, K);
+    ann_matrix view = vectors_view(queries);
+    ann_results results = answers_view(&all);
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.procedure = procedure;
+    CHECK_OK(ann_search_batch(index, &view, &params, &results, NULL, NULL));
+    const uint64_t distance_count = results.distance_count;
+    const uint64_t expansion_count = results.expansion_count;
+    const uint64_t splits[] = {1, 3, 16, 33, 64};
+    for (int s = 0; s < 5; s++) {
+      uint64_t distances = 0, expansions = 0;
+      for (uint64_t at = 0; at < Q; at += splits[s]) {
+        const uint64_t rows = at + splits[s] <= Q ? splits[s] : Q - at;
+        view = vectors_view(queries);
+        view.data = vectors_row(queries, at);
+        view.rows = rows;
+        results = answers_view(&parts);
+        results.rows = rows;
+        results.ids += at * K;
+        results.distances += at * K;
+        results.counts += at;
+        results.status += at;
+        CHECK_OK(ann_search_batch(index, &view, &params, &results, NULL, NULL));
+        distances += results.distance_count;
+        expansions += results.expansion_count;
+      }
+      CHECK_SAY(answers_equal(&all, &parts), "procedure %d in pieces of %d: other answers",
+                procedure, (int)splits[s]);
+      CHECK_EQUAL(distances, distance_count);
+      CHECK_EQUAL(expansions, expansion_count);
+    }
+    for (uint32_t threads = 1; threads <= 5; threads++) {
+      params.threads = threads;
+      view = vectors_view(queries);
+      results = answers_view(&parts);
+      CHECK_OK(ann_search_batch(index, &view, &params, &results, NULL, NULL));
+      CHECK_SAY(answers_equal(&all, &parts), "procedure %d, %u threads: other answers", procedure,
+                threads);
+      CHECK_EQUAL(results.distance_count, distance_count);
+      CHECK_EQUAL(results.expansion_count, expansion_count);
+    }
+    answers_free(&all);
+    answers_free(&parts);
+  }
+}
+
+static void threads(int kind, int32_t metric, int32_t element, uint64_t n, int32_t knn) {
+  vectors rows = vectors_make(kind, element, n, DIM, 1);
+  vectors queries = vectors_make(kind, element, Q, DIM, 1); /* the same clusters */
+  uint64_t graph = 0, answer = 0;
+  uint32_t beam = 0;
+  for (uint32_t threads = 1; threads <= 4; threads++) {
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.threads = threads;
+    params.knn = knn;
+    ann_index *index = index_build(metric, &rows, &params);
+    answers found = answers_make(Q, K);
+    CHECK_OK(index_search(index, &queries, ANN_SEARCH_AUTO, 0, &found));
+    uint32_t beam_now = 0;
+    CHECK_OK(ann_index_beam(index, K, 0.9f, &beam_now, NULL)); /* calibration is the same too */
+    if (threads == 1) {
+      graph = index_hash(index);
+      answer = answers_hash(HASH_START, &found);
+      beam = beam_now;
+    }
+    CHECK_SAY(graph == index_hash(index), "%s %s n %d knn %d: %u threads build another graph",
+              metric_name(metric), element_name(element), (int)n, knn, threads);
+    CHECK_SAY(answer == answers_hash(HASH_START, &found), "%s %s: %u threads, other answers",
+              metric_name(metric), element_name(element), threads);
+    CHECK_EQUAL(beam_now, beam);
+    answers_free(&found);
+    if (threads == 4) batches(index, &queries);
+    ann_index_free(index);
+  }
+  uint32_t *lists[2];
+  float *distances[2];
+  /* NN-Descent is not offered for inner product here; knn_graph_test has that. */
+  if (metric == ANN_METRIC_INNER_PRODUCT) knn = ANN_KNN_EXACT;
+  for (int i = 0; i < 2; i++) {
+    lists[i] = malloc(n * K * 4);
+    distances[i] = malloc(n * K * 4);
+    ann_knn_params params = ANN_KNN_PARAMS_INIT;
+    params.metric = metric;
+    params.method = knn;
+    params.k = K;
+    params.threads = (uint32_t)(1 + 2 * i);
+    const ann_matrix view = vectors_view(&rows);
+    CHECK_OK(ann_knn_graph(NULL, &view, &params, lists[i], distances[i], NULL, NULL));
+  }
+  CHECK(memcmp(lists[0], lists[1], n * K * 4) == 0);
+  CHECK(memcmp(distances[0], distances[1], n * K * 4) == 0);
+  for (int i = 0; i < 2; i++) {
+    free(lists[i]);
+    free(distances[i]);
+  }
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
+static void seeds(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 1500, DIM, 9);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.knn = ANN_KNN_NN_DESCENT;
+  params.samples = 4;
+  params.iterations = 2;
+  uint64_t hashes[4];
+  const uint64_t values[] = {0, 1, 1, 2};
+  for (int i = 0; i < 4; i++) {
+    params.seed = values[i];
+    ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
+    ann_index_info info = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(index, &info, NULL));
+    CHECK_EQUAL(info.seed, values[i] ? values[i] : 1);
+    CHECK(info.knn_iterations >= 1 && info.knn_iterations <= 2);
+    hashes[i] = index_hash(index);
+    ann_index_free(index);
+  }
+  CHECK(hashes[0] == hashes[1] && hashes[1] == hashes[2] && hashes[2] != hashes[3]);
+  vectors_free(&rows);
+}
+
+int main(void) {
+  for (int e = 0; e < ELEMENTS; e++)
+    for (int m = 0; m < METRICS; m++) {
+      threads(DATA_NORMAL, all_metrics[m], all_elements[e], 500, ANN_KNN_NN_DESCENT);
+      threads(DATA_CLUSTERED, all_metrics[m], all_elements[e], 300, ANN_KNN_EXACT);
+    }
+  threads(DATA_NORMAL, ANN_METRIC_L2, ANN_F32, (uint64_t)(5000 / test_scale()), ANN_KNN_AUTO);
+  seeds();
+  return finish("sameness");
+}

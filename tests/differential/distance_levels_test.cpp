@@ -1,0 +1,181 @@
+// Every instruction-set level that this machine has gives the bits of the portable one, which in
+// turn agrees with sums in double precision.
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+#include "catch.h"
+#include "distance/element.h"
+#include "distance/kernels.h"
+
+using namespace gannet;
+
+namespace {
+
+std::vector<const Kernels*> levels_here() {
+  std::vector<const Kernels*> levels = {&kPortableKernels};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (avx2) levels.push_back(&kAvx2Kernels);
+  if (avx512) levels.push_back(&kAvx512Kernels);
+  if (avx512 && __builtin_cpu_supports("avx512vnni")) levels.push_back(&kAvx512VnniKernels);
+#endif
+  return levels;
+}
+
+/// Random values of an element, rows `offset` bytes after an aligned address.
+struct Block {
+  Block(uint32_t rows, uint32_t dim, int32_t element, uint32_t offset, uint64_t seed)
+      : dim(dim), element(element), offset(offset),
+        bytes(offset + size_t{rows} * dim * element_bytes(element)) {
+    for (size_t i = 0; i < size_t{rows} * dim; ++i) {
+      const uint64_t word = random_word(seed, dim, i);
+      const float value = static_cast<float>(static_cast<int64_t>(word) >> 40) * 0x1p-18f;
+      if (is_float_element(element)) {
+        float_to_element(value, bytes.data() + offset, element, static_cast<uint32_t>(i));
+      } else {
+        bytes[offset + i] = static_cast<uint8_t>(word);
+      }
+    }
+  }
+  RowsView view() const {
+    return {bytes.data() + offset, size_t{dim} * element_bytes(element), dim, element};
+  }
+  uint32_t dim;
+  int32_t element;
+  uint32_t offset;
+  std::vector<uint8_t> bytes;
+};
+
+void compare_rows(uint32_t dim, int32_t element, uint32_t offset) {
+  constexpr uint32_t kRows = 7;
+  const Block block(kRows, dim, element, offset, 1);
+  const int32_t query_element = is_float_element(element) ? int32_t{ANN_F32} : element;
+  const Block query(1, dim, query_element, 0, 2);
+  const uint32_t ids[] = {3, 0, 6, 6, 1};
+  for (const bool dot : {false, true}) {
+    std::vector<float> expected(kRows);
+    const auto loop = [&](const Kernels& level) {
+      return dot ? level.dot[element] : level.squared_l2[element];
+    };
+    loop(kPortableKernels)(query.view().data, block.view(), nullptr, kRows, expected.data());
+    for (uint32_t row = 0; row < kRows; ++row) {
+      double sum = 0;
+      double scale = 0;
+      for (uint32_t i = 0; i < dim; ++i) {
+        const double x = element_to_float(block.view().row(row), element, i);
+        const double q = element_to_float(query.view().data, query_element, i);
+        const double term = dot ? x * q : (x - q) * (x - q);
+        sum += term;
+        scale += std::fabs(term);
+      }
+      REQUIRE(std::fabs(expected[row] - sum) <= scale * 1e-5 + 1e-30);
+    }
+    for (const Kernels* level : levels_here()) {
+      std::vector<float> all(kRows);
+      std::vector<float> some(5);
+      loop(*level)(query.view().data, block.view(), nullptr, kRows, all.data());
+      loop(*level)(query.view().data, block.view(), ids, 5, some.data());
+      for (uint32_t row = 0; row < kRows; ++row) {
+        INFO(level->name << " dim " << dim << " element " << element_name(element));
+        REQUIRE(std::bit_cast<uint32_t>(all[row]) == std::bit_cast<uint32_t>(expected[row]));
+      }
+      for (uint32_t i = 0; i < 5; ++i) REQUIRE(some[i] == expected[ids[i]]);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("row distances are equal on every level, for every dimension to 300") {
+  for (uint32_t dim = 1; dim <= 300; ++dim) {
+    for (int32_t element = ANN_F32; element <= ANN_U8; ++element) compare_rows(dim, element, 0);
+  }
+  for (const uint32_t dim : {384u, 768u, 960u, 1000u, 1536u, 4096u, ANN_DIM_MAX}) {
+    for (int32_t element = ANN_F32; element <= ANN_U8; ++element) compare_rows(dim, element, 0);
+  }
+}
+
+TEST_CASE("row distances are equal at every offset from an aligned address") {
+  for (uint32_t offset = 0; offset < 64; ++offset) {
+    for (int32_t element = ANN_F32; element <= ANN_U8; ++element) compare_rows(67, element, offset);
+  }
+}
+
+TEST_CASE("extremes of bytes at the largest dimension stay within 32 bits") {
+  const std::vector<uint8_t> low(ANN_DIM_MAX, 0);
+  const std::vector<uint8_t> high(ANN_DIM_MAX, 255);
+  const double exact = 255.0 * 255.0 * ANN_DIM_MAX;
+  const uint32_t zero = 0;
+  for (const Kernels* level : levels_here()) {
+    float found = 0;
+    const RowsView rows{high.data(), ANN_DIM_MAX, ANN_DIM_MAX, ANN_U8};
+    level->squared_l2[ANN_U8](low.data(), rows, nullptr, 1, &found);
+    REQUIRE(found == static_cast<float>(exact));
+    uint32_t code = 0;
+    level->code_gather(low.data(), high.data(), ANN_DIM_MAX, 0, &zero, 1, &code);
+    REQUIRE(code == static_cast<uint32_t>(exact));
+  }
+}
+
+TEST_CASE("code distances, tiles and their minima are equal on every level") {
+  for (const size_t stride : {64u, 128u, 192u, 960u}) {
+    constexpr uint32_t kRows = 41;
+    std::vector<uint8_t> codes(kRows * stride);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(mix(i * stride));
+    const auto reference = [&](const uint8_t* a, const uint8_t* b, uint8_t flip) {
+      uint32_t sum = 0;
+      for (size_t i = 0; i < stride; ++i) {
+        const int gap = a[i] - (b[i] ^ flip);
+        sum += static_cast<uint32_t>(gap * gap);
+      }
+      return sum;
+    };
+    for (const Kernels* level : levels_here()) {
+      for (const uint8_t flip : {0, 0x80}) {
+        for (uint32_t count = 1; count <= 9; ++count) {
+          std::vector<uint32_t> ids(count);
+          for (uint32_t i = 0; i < count; ++i) ids[i] = (i * 17 + count) % kRows;
+          std::vector<uint32_t> found(count);
+          level->code_gather(codes.data(), codes.data(), stride, flip, ids.data(), count,
+                             found.data());
+          for (uint32_t i = 0; i < count; ++i)
+            REQUIRE(found[i] == reference(codes.data(), codes.data() + ids[i] * stride, flip));
+        }
+      }
+      for (uint32_t left = 1; left <= kRows; left += 5) {
+        for (uint32_t right = 1; right <= kRows; right += 4) {
+          const size_t width = (right + kPackRows - 1) / kPackRows * kPackRows;
+          std::vector<uint8_t> packed(packed_bytes(right, stride));
+          std::vector<uint32_t> tile(left * width);
+          level->code_pack(codes.data(), stride, right, packed.data());
+          level->code_tile(codes.data(), left, packed.data(), right, stride, tile.data(), width);
+          std::vector<uint32_t> row_places(left);
+          std::vector<uint32_t> column_places(right);
+          level->nearest_in_rows(tile.data(), width, left, right, row_places.data());
+          level->nearest_in_columns(tile.data(), width, left, right, column_places.data());
+          for (uint32_t i = 0; i < left; ++i) {
+            uint32_t nearest = 0;
+            for (uint32_t j = 0; j < right; ++j) {
+              REQUIRE(tile[i * width + j] ==
+                      reference(codes.data() + i * stride, codes.data() + j * stride, 0));
+              if (tile[i * width + j] < tile[i * width + nearest]) nearest = j;
+            }
+            REQUIRE(row_places[i] == nearest);
+          }
+          for (uint32_t j = 0; j < right; ++j) {
+            uint32_t nearest = 0;
+            for (uint32_t i = 0; i < left; ++i)
+              if (tile[i * width + j] < tile[nearest * width + j]) nearest = i;
+            REQUIRE(column_places[j] == nearest);
+          }
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,219 @@
+// Graph phases: CAGRA's pruning and reverse edges against their definitions, reachability repair on
+// graphs made to need it, and the measures against small closures.
+
+#include <algorithm>
+#include <set>
+
+#include "catch.h"
+#include "graph/search_graph.h"
+#include "knn/exact_knn.h"
+#include "made_data.h"
+
+using namespace gannet;
+
+namespace {
+
+const Execution kTwoThreads{{}, 2, nullptr};
+
+/// Equation 3 read aloud: y is kept by how few z lie before it on both legs of a detour.
+std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, uint32_t degree) {
+  const auto rank_in = [&](uint32_t list_of, uint32_t wanted, uint32_t looked_at) {
+    for (uint32_t i = 0; i < std::min(looked_at, knn.k); ++i)
+      if (knn.list(list_of)[i] == wanted) return i;
+    return kNoRow;
+  };
+  std::vector<std::pair<uint32_t, uint32_t>> order;  // detours, rank
+  for (uint32_t rank = 0; rank < knn.k && knn.list(row)[rank] != kNoRow; ++rank) {
+    uint32_t detours = 0;
+    for (uint32_t rank_z = 0; rank_z < std::min(degree, knn.k); ++rank_z) {
+      const uint32_t z = knn.list(row)[rank_z];
+      if (z == kNoRow) break;
+      const uint32_t rank_y = rank_in(z, knn.list(row)[rank], degree);
+      if (rank_y != kNoRow && std::max(rank_z, rank_y) < rank) ++detours;
+    }
+    order.push_back({detours, rank});
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<uint32_t> kept(degree, kNoRow);
+  for (uint32_t i = 0; i < std::min<size_t>(degree, order.size()); ++i)
+    kept[i] = knn.list(row)[order[i].second];
+  return kept;
+}
+
+std::vector<uint32_t> merged_by_definition(const std::vector<uint32_t>& edges, uint32_t rows,
+                                           uint32_t degree, uint32_t row) {
+  std::vector<uint32_t> reverse;
+  for (uint32_t rank = 0; rank < degree; ++rank)
+    for (uint32_t source = 0; source < rows; ++source)
+      if (edges[size_t{source} * degree + rank] == row && reverse.size() < degree)
+        reverse.push_back(source);
+  std::vector<uint32_t> merged;
+  const auto add = [&](uint32_t candidate) {
+    if (candidate != kNoRow && candidate != row && merged.size() < degree &&
+        std::find(merged.begin(), merged.end(), candidate) == merged.end())
+      merged.push_back(candidate);
+  };
+  for (uint32_t i = 0; i < degree; ++i) {
+    add(edges[size_t{row} * degree + i]);
+    if (i < reverse.size()) add(reverse[i]);
+  }
+  merged.resize(degree, kNoRow);
+  return merged;
+}
+
+SearchGraph graph_of(const std::vector<std::vector<uint32_t>>& lists, uint32_t degree,
+                     std::vector<uint32_t> entries) {
+  SearchGraph graph;
+  graph.rows = static_cast<uint32_t>(lists.size());
+  graph.degree = degree;
+  graph.edges = Array<uint32_t>({}, lists.size() * degree);
+  graph.edges.fill(kNoRow);
+  for (size_t row = 0; row < lists.size(); ++row)
+    std::copy(lists[row].begin(), lists[row].end(), graph.row(row));
+  graph.entries = Array<uint32_t>({}, entries.size());
+  std::copy(entries.begin(), entries.end(), graph.entries.begin());
+  return graph;
+}
+
+}  // namespace
+
+TEST_CASE("pruning keeps the edges that its definition keeps") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
+    for (const uint32_t rows : {2u, 5u, 40u, 150u}) {
+      const MadeData data(rows, 6, shape, 9);
+      for (const uint32_t k : {3u, 12u, 24u}) {
+        const KnnGraph knn = exact_knn(data.codes, k, kTwoThreads);
+        for (const uint32_t degree : {2u, 8u, 12u}) {
+          const Array<uint32_t> kept = prune_by_rank(knn, degree, kTwoThreads);
+          for (uint32_t row = 0; row < rows; ++row) {
+            const auto expected = pruned_by_definition(knn, row, degree);
+            REQUIRE(std::equal(expected.begin(), expected.end(), kept.data() + row * degree));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("reverse edges are merged as their definition says, whatever the threads") {
+  for (const uint32_t rows : {1u, 2u, 7u, 90u}) {
+    for (const uint32_t degree : {2u, 3u, 8u}) {
+      // Skewed: small numbers are pointed at often, some places are holes.
+      std::vector<uint32_t> edges(size_t{rows} * degree, kNoRow);
+      for (uint32_t row = 0; row < rows; ++row) {
+        std::set<uint32_t> targets;
+        for (uint32_t i = 0; i < degree; ++i) {
+          const uint32_t target = static_cast<uint32_t>(
+              random_below(1 + random_below(rows, 1, row, i), 2, row, i));
+          if (target != row) targets.insert(target);
+        }
+        std::copy(targets.begin(), targets.end(), edges.begin() + size_t{row} * degree);
+      }
+      for (const uint32_t threads : {1u, 4u}) {
+        Array<uint32_t> merged({}, edges.size());
+        std::copy(edges.begin(), edges.end(), merged.begin());
+        add_reverse_edges(merged, rows, degree, {{}, threads, nullptr});
+        for (uint32_t row = 0; row < rows; ++row) {
+          const auto expected = merged_by_definition(edges, rows, degree, row);
+          REQUIRE(std::equal(expected.begin(), expected.end(), merged.data() + row * degree));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("repair reaches every row of islands and keeps what was reached") {
+  for (const uint32_t islands : {2u, 5u, 30u}) {
+    for (const uint32_t size : {1u, 2u, 3u, 20u}) {
+      // Rings: each row knows the next of its island only. Entry: row 0 alone.
+      const uint32_t rows = islands * size;
+      std::vector<std::vector<uint32_t>> lists(rows);
+      for (uint32_t row = 0; row < rows; ++row) {
+        const uint32_t island = row / size;
+        for (uint32_t step = 1; step <= 2 && size > step; ++step)
+          lists[row].push_back(island * size + (row + step) % size);
+      }
+      SearchGraph graph = graph_of(lists, 2, {0});
+      REQUIRE(count_unreachable(graph, {}) > 0);
+      REQUIRE(repair_reachability(graph, {}) > 0);
+      REQUIRE(count_unreachable(graph, {}) == 0);
+      for (uint32_t row = 0; row < rows; ++row) {
+        bool hole = false;
+        for (uint32_t i = 0; i < 2; ++i) {
+          const uint32_t target = graph.row(row)[i];
+          if (target == kNoRow) hole = true;
+          if (target != kNoRow) REQUIRE((!hole && target < rows));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("repair spends nothing where all is reached") {
+  SearchGraph graph = graph_of({{1, 2}, {2, 0}, {0, 1}}, 2, {1});
+  REQUIRE(repair_reachability(graph, {}) == 0);
+  REQUIRE(graph.row(0)[0] == 1);
+}
+
+TEST_CASE("built graphs of hard shapes have no unreachable row") {
+  for (const Shape shape : {Shape::kClusters, Shape::kDuplicates, Shape::kAllEqual, Shape::kIslands}) {
+    const MadeData data(700, 8, shape, 11);
+    SearchGraph graph;
+    graph.rows = 700;
+    graph.degree = 4;
+    graph.edges = prune_by_rank(exact_knn(data.codes, 6, kTwoThreads), 4, kTwoThreads);
+    add_reverse_edges(graph.edges, graph.rows, graph.degree, kTwoThreads);
+    graph.entries = choose_entries(700, 3, 1, {});
+    repair_reachability(graph, {});
+    REQUIRE(count_unreachable(graph, {}) == 0);
+  }
+}
+
+TEST_CASE("measures agree with a closure of small random graphs") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const uint32_t rows = 1 + static_cast<uint32_t>(random_below(14, seed, 0, 0));
+    std::vector<std::vector<uint32_t>> lists(rows);
+    std::vector<std::vector<char>> reach(rows, std::vector<char>(rows, 0));
+    std::vector<std::vector<char>> joined(rows, std::vector<char>(rows, 0));
+    for (uint32_t row = 0; row < rows; ++row) {
+      reach[row][row] = joined[row][row] = 1;
+      std::set<uint32_t> targets;
+      for (uint64_t i = 0; i < random_below(4, seed, 1, row); ++i)
+        targets.insert(static_cast<uint32_t>(random_below(rows, seed, 2 + row, i)));
+      targets.erase(row);
+      for (const uint32_t target : targets) {
+        lists[row].push_back(target);
+        reach[row][target] = joined[row][target] = joined[target][row] = 1;
+      }
+    }
+    for (auto* matrix : {&reach, &joined}) {
+      for (uint32_t via = 0; via < rows; ++via)
+        for (uint32_t a = 0; a < rows; ++a)
+          for (uint32_t b = 0; b < rows; ++b)
+            if ((*matrix)[a][via] && (*matrix)[via][b]) (*matrix)[a][b] = 1;
+    }
+    std::set<std::set<uint32_t>> weak;
+    std::set<std::set<uint32_t>> strong;
+    size_t largest = 0;
+    uint64_t unreachable = 0;
+    for (uint32_t a = 0; a < rows; ++a) {
+      std::set<uint32_t> with_a;
+      std::set<uint32_t> around_a;
+      for (uint32_t b = 0; b < rows; ++b) {
+        if (joined[a][b]) around_a.insert(b);
+        if (reach[a][b] && reach[b][a]) with_a.insert(b);
+      }
+      weak.insert(around_a);
+      strong.insert(with_a);
+      largest = std::max(largest, with_a.size());
+      unreachable += reach[0][a] ? 0 : 1;
+    }
+    SearchGraph graph = graph_of(lists, 4, {0});
+    ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+    measure_graph(graph, 1, {}, &stats);
+    REQUIRE(stats.weak_components == weak.size());
+    REQUIRE(stats.strong_components == strong.size());
+    REQUIRE(stats.largest_strong == largest);
+    REQUIRE(stats.unreachable == unreachable);
+  }
+}

@@ -1,0 +1,174 @@
+// k-NN graphs: exact lists against a sort, NN-Descent against Algorithm 1 told with sets.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "catch.h"
+#include "knn/exact_knn.h"
+#include "knn/nn_descent.h"
+#include "made_data.h"
+
+using namespace gannet;
+
+namespace {
+
+std::vector<uint32_t> sorted_neighbors(const MadeData& data, uint32_t row, uint32_t k) {
+  std::vector<std::pair<uint32_t, uint32_t>> all;
+  for (uint32_t other = 0; other < data.codes.rows(); ++other)
+    if (other != row) all.push_back({data.distance(row, other), other});
+  std::sort(all.begin(), all.end());
+  std::vector<uint32_t> list(k, kNoRow);
+  for (uint32_t i = 0; i < std::min<size_t>(k, all.size()); ++i) list[i] = all[i].second;
+  return list;
+}
+
+/// GNND, Algorithm 1, one row after the other, with sets for lists.
+struct Reference {
+  struct Entry {
+    uint32_t distance;
+    uint32_t row;
+    bool is_new;
+    bool operator<(const Entry& other) const {
+      return std::pair(distance, row) < std::pair(other.distance, other.row);
+    }
+  };
+  using List = std::set<Entry>;
+
+  const MadeData& data;
+  NnDescentParams params;
+  std::vector<List> lists;
+
+  bool insert(uint32_t row, uint32_t neighbor) {
+    List& list = lists[row];
+    if (!list.insert({data.distance(row, neighbor), neighbor, true}).second) return false;
+    if (list.size() <= params.k) return true;
+    const bool kept = std::prev(list.end())->row != neighbor;
+    list.erase(std::prev(list.end()));
+    return kept;
+  }
+
+  using Sampled = std::vector<std::set<uint32_t>>;
+
+  Sampled with_reverse(const std::vector<std::vector<uint32_t>>& own, uint64_t stream) {
+    const uint32_t rows = data.codes.rows();
+    std::vector<std::vector<std::pair<uint64_t, uint32_t>>> reverse(rows);
+    for (uint32_t source = 0; source < rows; ++source) {
+      for (const uint32_t target : own[source])
+        reverse[target].push_back({random_word(params.seed, 2 + (stream << 8),
+                                               uint64_t{target} * rows + source), source});
+    }
+    Sampled samples(rows);
+    for (uint32_t row = 0; row < rows; ++row) {
+      samples[row].insert(own[row].begin(), own[row].end());
+      std::sort(reverse[row].begin(), reverse[row].end());
+      for (uint32_t i = 0; i < std::min<size_t>(params.samples, reverse[row].size()); ++i)
+        samples[row].insert(reverse[row][i].second);
+    }
+    return samples;
+  }
+
+  void run() {
+    const uint32_t rows = data.codes.rows();
+    lists.resize(rows);
+    for (uint64_t row = 0; row < rows; ++row) {
+      for (uint32_t i = 0; i < params.samples; ++i) {
+        const uint32_t drawn = static_cast<uint32_t>(
+            random_below(rows - 1, params.seed, 1, row * params.samples + i));
+        insert(static_cast<uint32_t>(row), drawn + (drawn >= row ? 1 : 0));
+      }
+    }
+    for (uint32_t round = 1; round <= params.iterations; ++round) {
+      std::vector<std::vector<uint32_t>> own_new(rows);
+      std::vector<std::vector<uint32_t>> own_old(rows);
+      for (uint32_t row = 0; row < rows; ++row) {
+        List marked;
+        for (Entry entry : lists[row]) {
+          auto& own = entry.is_new ? own_new[row] : own_old[row];
+          if (own.size() < params.samples) {
+            own.push_back(entry.row);
+            entry.is_new = false;
+          }
+          marked.insert(entry);
+        }
+        lists[row] = marked;
+      }
+      const Sampled fresh = with_reverse(own_new, 2 * round);
+      const Sampled known = with_reverse(own_old, 2 * round + 1);
+      uint64_t inserted = 0;
+      const auto tell_nearest = [&](uint32_t row, const std::set<uint32_t>& others) {
+        std::pair<uint32_t, uint32_t> nearest = {UINT32_MAX, kNoRow};
+        for (const uint32_t other : others)
+          if (other != row) nearest = std::min(nearest, {data.distance(row, other), other});
+        if (nearest.second != kNoRow) inserted += insert(row, nearest.second) ? 1 : 0;
+      };
+      // What meets is fixed before the round, so the order of insertion does not matter.
+      for (uint32_t row = 0; row < rows; ++row) {
+        for (const uint32_t u : fresh[row]) tell_nearest(u, fresh[row]);
+        for (const uint32_t u : fresh[row]) tell_nearest(u, known[row]);
+        for (const uint32_t u : known[row]) tell_nearest(u, fresh[row]);
+      }
+      (void)inserted;
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("exact lists are those of a sort, ties by row") {
+  for (const Shape shape : {Shape::kUniform, Shape::kDuplicates, Shape::kAllEqual}) {
+    for (const uint32_t rows : {1u, 2u, 9u, 63u, 64u, 65u, 200u}) {
+      const MadeData data(rows, 5, shape, 3);
+      for (const uint32_t threads : {1u, 3u}) {
+        const KnnGraph graph = exact_knn(data.codes, 8, {{}, threads, nullptr});
+        for (uint32_t row = 0; row < rows; ++row) {
+          const std::vector<uint32_t> expected = sorted_neighbors(data, row, 8);
+          REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("NN-Descent makes the lists of Algorithm 1, whatever the threads") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
+    const MadeData data(300, 9, shape, 5);
+    for (const uint32_t rounds : {1u, 2u, 5u}) {
+      NnDescentParams params{12, 5, rounds, 1e-9f, 42};
+      Reference reference{data, params, {}};
+      reference.run();
+      for (const uint32_t threads : {1u, 2u, 5u}) {
+        const KnnGraph graph = nn_descent(data.codes, params, {{}, threads, nullptr});
+        REQUIRE(graph.iterations <= rounds);
+        if (graph.iterations < rounds) continue;  // converged: later rounds would change nothing
+        for (uint32_t row = 0; row < 300; ++row) {
+          std::vector<uint32_t> expected;
+          for (const auto& entry : reference.lists[row]) expected.push_back(entry.row);
+          expected.resize(params.k, kNoRow);
+          REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("NN-Descent finds nearly all true neighbours of clustered rows") {
+  const MadeData data(3000, 16, Shape::kClusters, 7);
+  const NnDescentParams params{24, 12, 20, 0.001f, 1};
+  const KnnGraph graph = nn_descent(data.codes, params, {{}, 2, nullptr});
+  const KnnGraph exact = exact_knn(data.codes, 10, {{}, 2, nullptr});
+  uint64_t found = 0;
+  for (uint32_t row = 0; row < 3000; ++row) {
+    const uint32_t* list = graph.list(row);
+    for (uint32_t i = 0; i < 10; ++i)
+      found += std::find(list, list + 24, exact.list(row)[i]) != list + 24 ? 1 : 0;
+  }
+  REQUIRE(static_cast<double>(found) / 30000 > 0.97);
+}
+
+TEST_CASE("NN-Descent stops when the monitor says so") {
+  const MadeData data(2000, 16, Shape::kUniform, 7);
+  Monitor monitor;
+  monitor.cancel();
+  REQUIRE_THROWS_AS(nn_descent(data.codes, {16, 8, 20, 0.001f, 1}, {{}, 2, &monitor}), Error);
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds the library with CUDA for the device of this machine, and runs everything that needs one:
+# tests, the same under compute-sanitizer where it is installed, and times.
+#
+#   tests/gpu.sh [all | test | sanitize | time]
+#
+# BUILD names the build folder (build-gpu), ARCH the architecture (that of the first device, else
+# 90), TOOL_SECONDS the limit of one sanitizer run (300). Needs nvcc 13 and a CMake that knows it;
+# tests/setup.sh installs both.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+what=${1:-all}
+case $what in
+  all | test | sanitize | time) ;;
+  *) echo "usage: tests/gpu.sh [all | test | sanitize | time]" >&2; exit 2 ;;
+esac
+
+export PATH="${GANNET_CACHE:-$HOME/.cache/gannet}/bin:$PATH"
+build=${BUILD:-build-gpu}
+arch=${ARCH:-}
+if [ -z "$arch" ] && command -v nvidia-smi > /dev/null; then
+  arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null \
+    | head -n 1 | tr -cd 0-9 || true)
+fi
+arch=${arch:-90}
+
+echo "--- build (sm_$arch)"
+generator=()
+if command -v ninja > /dev/null; then generator=(-G Ninja); fi
+cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUDA=on \
+  -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
+  || { cat "$build.log"; exit 1; }
+cmake --build "$build" --parallel --target exact_cuda_test device_lost_test >> "$build.log" 2>&1 \
+  || { cat "$build.log"; exit 1; }
+rm -f "$build.log"
+
+failed=()
+# run NAME COMMAND...: 77 means that there is no device, and the rest is of no use.
+run() {
+  local name=$1 status=0
+  shift
+  echo "--- $name"
+  "$@" || status=$?
+  if [ $status = 77 ]; then exit 77; fi
+  if [ $status != 0 ]; then failed+=("$name ($status)"); fi
+}
+
+if [ "$what" = all ] || [ "$what" = test ]; then
+  run "exact search" "$build/gpu/exact_cuda_test"
+  run "device lost" "$build/gpu/device_lost_test"
+fi
+if [ "$what" = all ] || [ "$what" = time ]; then
+  run "times" "$build/gpu/exact_cuda_test" time
+fi
+if [ "$what" = all ] || [ "$what" = sanitize ]; then
+  if command -v compute-sanitizer > /dev/null; then
+    for tool in memcheck racecheck initcheck synccheck; do
+      cases=quick
+      if [ $tool = racecheck ]; then cases=race; fi
+      run "$tool" timeout "${TOOL_SECONDS:-300}" \
+        compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
+        "$build/gpu/exact_cuda_test" $cases
+    done
+  else
+    echo "--- compute-sanitizer is not installed: its four runs are left out"
+  fi
+fi
+
+if [ ${#failed[@]} != 0 ]; then
+  echo "failed: ${failed[*]}"
+  exit 1
+fi
+echo "all passed"

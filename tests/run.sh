@@ -1,0 +1,209 @@
+#!/usr/bin/env bash
+# Builds and tests everything, from a bare machine on. Stops at the first part that fails.
+#
+#   tests/run.sh                 all parts
+#   tests/run.sh PART...         these:
+#
+#     unit      Release build with CUDA, all of ctest
+#     tidy      checks of the sources and of the shared object
+#     asan      build with AddressSanitizer and UndefinedBehaviorSanitizer, all of ctest
+#     tsan      build with ThreadSanitizer, ctest of label "threads"
+#     rust      generated bindings, cargo fmt, clippy, test
+#     go        gofmt, vet, test -race
+#     examples  the quickstart and the programs in examples/
+#     install   use of an installed tree
+#
+# Builds lie in build/, build-asan/ and build-tsan/, or under the name that GANNET_BUILD gives, and
+# are kept, so a second run compiles what has changed only.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+all_parts=(unit tidy asan tsan rust go examples install)
+case ${1:-} in -h | --help) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 0 ;; esac
+parts=("$@")
+if [ ${#parts[@]} = 0 ]; then parts=("${all_parts[@]}"); fi
+for part in "${parts[@]}"; do
+  case " ${all_parts[*]} " in
+    *" $part "*) ;;
+    *) echo "run.sh: no part \"$part\"; expected some of: ${all_parts[*]}" >&2; exit 2 ;;
+  esac
+done
+
+build=${GANNET_BUILD:-$root/build}
+cache=${GANNET_CACHE:-$HOME/.cache/gannet}
+export PATH="$cache/bin:$PATH"
+export GOTOOLCHAIN=local
+jobs=$(nproc)
+mkdir -p "$build"
+build=$(cd "$build" && pwd)
+logs=$build/logs
+mkdir -p "$logs"
+
+# Runs a command with its output in a file, and shows the end of that if the command fails.
+quietly() {
+  local log=$1
+  shift
+  if ! "$@" > "$log" 2>&1; then
+    tail -n 60 "$log"
+    printf 'run.sh: this failed: %s\n(all of its output: %s)\n' "$*" "$log"
+    return 1
+  fi
+}
+
+# compile FOLDER OPTION...: configures and builds everything there.
+compile() {
+  local folder=$1 name start=$SECONDS generator=()
+  shift
+  name=$(basename "$folder")
+  if [ ! -f "$folder/CMakeCache.txt" ]; then generator=(-G Ninja); fi
+  quietly "$logs/$name-configure.log" cmake -S "$root" -B "$folder" \
+    ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release -DGANNET_TESTS=ON \
+    -DGANNET_EXAMPLES=ON -DGANNET_WERROR=ON "$@"
+  quietly "$logs/$name-build.log" cmake --build "$folder" --parallel "$jobs"
+  echo "built $name/ in $((SECONDS - start)) s"
+}
+
+# The Release build; parts that need the shared object ask for it. One architecture is enough to
+# see that the CUDA code compiles; without a GPU its tests skip themselves.
+release() {
+  local cuda=(-DGANNET_CUDA=off)
+  if [ -x "$cache/cuda/bin/nvcc" ] || command -v nvcc > /dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    cuda=(-DGANNET_CUDA=on -DGANNET_CUDA_ARCHITECTURES=90)
+  fi
+  compile "$build" "${cuda[@]}"
+}
+
+part_unit() {
+  release
+  python3 tests/golden/make_cases.py --check
+  ctest --test-dir "$build" --output-on-failure --no-tests=error
+}
+
+part_tidy() {
+  release
+  local found=no
+  if [ -e tests/tidy/tidy.sh ]; then bash tests/tidy/tidy.sh "$build"; found=yes; fi
+  if [ -e tests/tidy/tidy.py ]; then python3 tests/tidy/tidy.py "$build"; found=yes; fi
+  [ $found = yes ] || { echo "no tests/tidy/tidy.sh or tidy.py"; return 1; }
+}
+
+part_asan() {
+  compile "$build-asan" -DGANNET_CUDA=off -DGANNET_SANITIZE=address
+  # Requests for more memory than there is are part of the tests.
+  ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1 \
+  UBSAN_OPTIONS=print_stacktrace=1 \
+    ctest --test-dir "$build-asan" --output-on-failure --no-tests=error --timeout 900
+}
+
+part_tsan() {
+  compile "$build-tsan" -DGANNET_CUDA=off -DGANNET_SANITIZE=thread
+  # ThreadSanitizer of GCC 12 does not start where the kernel spreads addresses widely.
+  local fixed_addresses=()
+  if setarch "$(uname -m)" -R true 2> /dev/null; then
+    fixed_addresses=(setarch "$(uname -m)" -R)
+  fi
+  TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
+    ${fixed_addresses[@]+"${fixed_addresses[@]}"} \
+    ctest --test-dir "$build-tsan" -L threads --output-on-failure --no-tests=error --timeout 900
+}
+
+part_rust() {
+  release
+  bindings/rust/regenerate.sh --check
+  export GANNET_DIR=$build
+  cd bindings/rust
+  if cargo fmt --version > /dev/null 2>&1; then cargo fmt --all --check; fi
+  if cargo clippy --version > /dev/null 2>&1; then
+    cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
+  fi
+  cargo test --quiet --workspace --all-features
+}
+
+part_go() {
+  release
+  cd bindings/go
+  local unformatted
+  unformatted=$(gofmt -l .)
+  if [ -n "$unformatted" ]; then
+    printf 'gofmt would change:\n%s\n' "$unformatted"
+    return 1
+  fi
+  export CGO_CFLAGS="-O2 -I$root/capi/include" CGO_LDFLAGS="-L$build -Wl,-rpath,$build"
+  go vet -tags gannet_tree ./...
+  go test -race -tags gannet_tree ./...
+}
+
+part_examples() {
+  release
+  local data=$root/examples/data
+  GANNET_BUILD=$build examples/quickstart.sh
+  echo; echo "C:"
+  "$build/examples/quickstart_c" "$data/sift_10k.u8bin" "$data/sift_queries.u8bin"
+  echo; echo "Rust:"
+  (cd examples/rust && GANNET_DIR=$build cargo run --quiet --release -- "$data/sift_10k.u8bin")
+  echo; echo "Go:"
+  (cd examples/go &&
+    CGO_CFLAGS="-O2 -I$root/capi/include" CGO_LDFLAGS="-L$build -Wl,-rpath,$build" \
+      go run -tags gannet_tree . "$data/sift_10k.u8bin")
+}
+
+part_install() {
+  release
+  bash tests/install/run.sh "$build"
+}
+
+# --- Running them ---------------------------------------------------------------------------------
+heading() { printf '\n=== %s\n' "$*"; }
+
+# The lines with which ctest, cargo and go close, as they printed them.
+closing_lines() {
+  grep -hE '^([0-9]+% tests passed|Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
+    "$logs/$1.log" || true
+}
+
+summary=()
+whole_run=$SECONDS
+failed=
+
+heading "setup"
+start=$SECONDS
+tests/setup.sh tests
+summary+=("$(printf '%-10s %5d s' setup $((SECONDS - start)))")
+
+for part in "${parts[@]}"; do
+  heading "$part"
+  start=$SECONDS
+  set +e
+  (
+    set -e
+    "part_$part"
+  ) 2>&1 | tee "$logs/$part.log"
+  status=${PIPESTATUS[0]}
+  set -e
+  outcome=passed
+  if [ "$status" != 0 ]; then
+    outcome=FAILED
+    failed=$part
+  fi
+  line=$(printf '%-10s %5d s  %s' "$part" $((SECONDS - start)) $outcome)
+  echo "--- $line"
+  summary+=("$line")
+  if [ -n "$failed" ]; then break; fi
+done
+
+heading "summary"
+for part in "${parts[@]}"; do
+  if [ -e "$logs/$part.log" ]; then
+    lines=$(closing_lines "$part")
+    if [ -n "$lines" ]; then printf '%s:\n%s\n' "$part" "$lines"; fi
+  fi
+  if [ "$part" = "$failed" ]; then break; fi
+done
+printf '\n'
+printf '%s\n' "${summary[@]}"
+printf '%-10s %5d s\n' all $((SECONDS - whole_run))
+if [ -n "$failed" ]; then
+  printf '\n%s failed\n' "$failed"
+  exit 1
+fi

@@ -1,0 +1,138 @@
+// Base: memory through the hook, loops over threads, random numbers, monitors.
+
+#include <numeric>
+#include <set>
+
+#include "base/execution.h"
+#include "base/random.h"
+#include "catch.h"
+
+using namespace gannet;
+
+namespace {
+
+/// An allocator that counts what is out, and fails on demand.
+struct Counting {
+  int64_t out = 0;
+  int64_t calls = 0;
+  bool fails = false;
+
+  Allocator allocator() {
+    return {[](void* user, size_t bytes, size_t alignment) -> void* {
+              Counting& self = *static_cast<Counting*>(user);
+              if (self.fails) return nullptr;
+              ++self.calls;
+              self.out += static_cast<int64_t>(bytes);
+              return std::aligned_alloc(alignment, bytes);
+            },
+            [](void* user, void* memory, size_t bytes, size_t) {
+              static_cast<Counting*>(user)->out -= static_cast<int64_t>(bytes);
+              std::free(memory);
+            },
+            this};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an array takes from the hook and gives back what it took") {
+  Counting counting;
+  {
+    Array<uint32_t> array = Array<uint32_t>::zeroed(counting.allocator(), 100);
+    REQUIRE(counting.out == 448);
+    REQUIRE(reinterpret_cast<uintptr_t>(array.data()) % kAlignment == 0);
+    REQUIRE(std::accumulate(array.begin(), array.end(), 0u) == 0);
+    Array<uint32_t> moved = std::move(array);
+    REQUIRE(moved.size() == 100);
+    REQUIRE(array.size() == 0);
+    const Array<uint32_t> empty(counting.allocator(), 0);
+    REQUIRE(counting.calls == 1);
+  }
+  REQUIRE(counting.out == 0);
+}
+
+TEST_CASE("a refused allocation and an impossible size are errors") {
+  Counting counting;
+  counting.fails = true;
+  try {
+    Array<uint64_t> array(counting.allocator(), 8);
+    FAIL("no error");
+  } catch (const Error& error) {
+    REQUIRE(error.status == ANN_NO_MEMORY);
+  }
+  REQUIRE_THROWS_AS(Array<uint64_t>({}, SIZE_MAX / 4), Error);
+}
+
+TEST_CASE("parallel_for visits each item once, for any threads and grain") {
+  for (const uint32_t threads : {1u, 2u, 7u}) {
+    for (const uint64_t grain : {uint64_t{1}, uint64_t{3}, uint64_t{1000}}) {
+      std::vector<std::atomic<int>> visits(257);
+      parallel_for({{}, threads, nullptr}, visits.size(), grain,
+                   [&](uint64_t begin, uint64_t end, uint32_t worker) {
+                     REQUIRE(worker < threads);
+                     for (uint64_t i = begin; i < end; ++i) ++visits[i];
+                   });
+      for (const auto& count : visits) REQUIRE(count == 1);
+    }
+  }
+}
+
+TEST_CASE("an exception in any thread ends the loop and comes out") {
+  for (const uint32_t threads : {1u, 4u}) {
+    REQUIRE_THROWS_AS(parallel_for({{}, threads, nullptr}, 1000, 1,
+                                   [](uint64_t begin, uint64_t, uint32_t) {
+                                     if (begin == 500) fail(ANN_LIMIT, "five hundred");
+                                   }),
+                      Error);
+  }
+}
+
+TEST_CASE("a cancelled or late monitor stops a loop, and reset takes that back") {
+  Monitor monitor;
+  const Execution execution{{}, 2, &monitor};
+  const auto loop = [&] { parallel_for(execution, 10, 1, [](uint64_t, uint64_t, uint32_t) {}); };
+  loop();
+  monitor.cancel();
+  REQUIRE_THROWS_AS(loop(), Error);
+  monitor.reset();
+  loop();
+  monitor.set_deadline(1);
+  REQUIRE_THROWS_AS(loop(), Error);
+  monitor.set_deadline(0);
+  loop();
+}
+
+TEST_CASE("progress never falls and spans nest") {
+  Monitor monitor;
+  const Execution execution{{}, 1, &monitor};
+  const Execution second_half = execution.span(0.5, 1);
+  second_half.enter("half");
+  REQUIRE(monitor.fraction() == 0.5);
+  second_half.span(0, 0.5).advance(1);
+  REQUIRE(monitor.fraction() == 0.75);
+  execution.advance(0.1);
+  REQUIRE(monitor.fraction() == 0.75);
+  REQUIRE(std::string(monitor.phase()) == "half");
+}
+
+TEST_CASE("random numbers depend on all three arguments and stay below their bound") {
+  std::set<uint64_t> words;
+  for (uint64_t i = 0; i < 64; ++i) {
+    words.insert(random_word(i, 0, 0));
+    words.insert(random_word(0, i + 1, 0));
+    words.insert(random_word(0, 0, i + 1));
+    REQUIRE(random_below(7, 1, 2, i) < 7);
+  }
+  REQUIRE(words.size() == 192);
+}
+
+TEST_CASE("strata are distinct, ascending and below the bound") {
+  for (const uint64_t bound : {1u, 5u, 64u, 1000u}) {
+    for (uint64_t count = 1; count <= std::min<uint64_t>(bound, 70); ++count) {
+      std::vector<uint32_t> drawn(count);
+      random_strata(bound, count, 3, 4, drawn.data());
+      for (uint64_t i = 1; i < count; ++i) REQUIRE(drawn[i - 1] < drawn[i]);
+      REQUIRE(drawn.back() < bound);
+    }
+  }
+}
