@@ -153,8 +153,8 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
          static_cast<unsigned long long>(stride), static_cast<unsigned long long>(packed));
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(stride, matrix.rows, &bytes) || bytes > SIZE_MAX / 2)
-    fail(ANN_LIMIT, "%s has %llu rows of %llu bytes, more than the address space", name,
-         static_cast<unsigned long long>(matrix.rows), static_cast<unsigned long long>(stride));
+    fail(ANN_LIMIT, "%s.row_stride is %llu, with %llu rows that is more than the address space", name,
+         static_cast<unsigned long long>(stride), static_cast<unsigned long long>(matrix.rows));
   return {static_cast<const uint8_t*>(matrix.data), matrix.rows, matrix.dim, matrix.element, stride};
 }
 

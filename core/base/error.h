@@ -39,16 +39,20 @@ struct Error : std::exception {
   throw error;
 }
 
-/// The refusal of a NaN or an infinity, with its place.
-[[noreturn]] inline void fail_not_finite(uint64_t row, uint64_t column) {
+/// The refusal of one value of a matrix, with its place.
+[[noreturn]] inline void fail_at(ann_status status, uint64_t row, uint64_t column,
+                                 const char* what) {
   Error error;
-  error.status = ANN_NOT_FINITE;
+  error.status = status;
   error.row = row;
   error.column = column;
-  std::snprintf(error.message, sizeof error.message,
-                "row %llu, column %llu is NaN or infinite; every value must be finite",
-                static_cast<unsigned long long>(row), static_cast<unsigned long long>(column));
+  std::snprintf(error.message, sizeof error.message, "row %llu, column %llu %s",
+                static_cast<unsigned long long>(row), static_cast<unsigned long long>(column), what);
   throw error;
+}
+
+[[noreturn]] inline void fail_not_finite(uint64_t row, uint64_t column) {
+  fail_at(ANN_NOT_FINITE, row, column, "is NaN or infinite; every value must be finite");
 }
 
 }  // namespace gannet

@@ -11,6 +11,9 @@ namespace {
 constexpr uint64_t kRowsPerTask = 512;
 constexpr uint32_t kSampleRows = 4096;
 constexpr uint32_t kStepsTried = 16;
+constexpr uint32_t kJudgedRows = 128;
+constexpr float kStepsApart = 16;
+constexpr uint32_t kTileMax = 128;  // rows of a tile's right side: twice GNND's largest p
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 
 /// Squared error of coding `deviations` with a clip at `clip` from the centre.
@@ -27,8 +30,9 @@ double coding_error(const Array<float>& deviations, size_t count, double clip) {
 
 }  // namespace
 
-size_t Codes::code_stride(uint32_t dim, int32_t metric) {
-  return round_up(dim + (metric == ANN_METRIC_INNER_PRODUCT ? kSplit : 0), kCodeAlign);
+size_t Codes::code_stride(uint32_t dim, int32_t metric, bool wide) {
+  const size_t columns = dim + (metric == ANN_METRIC_INNER_PRODUCT ? kSplit : 0);
+  return round_up(columns * (wide ? sizeof(float) : 1), kCodeAlign);
 }
 
 Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
@@ -36,7 +40,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
       dim_(dataset.dim()),
       metric_(dataset.metric()),
       element_(dataset.element()),
-      stride_(code_stride(dim_, metric_)) {
+      stride_(code_stride(dim_, metric_, false)) {
   exact_ = metric_ == ANN_METRIC_L2 && !is_float_element(element_);
   if (rows_serve(metric_, element_, dataset.borrowed())) {
     flip_ = element_ == ANN_I8 ? 0x80 : 0;
@@ -44,6 +48,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
     return;
   }
   if (!exact_) fit(dataset, seed, execution);
+  stride_ = code_stride(dim_, metric_, wide_);
   stored_ = Array<uint8_t>(execution.memory, checked_product(count_, stride_));
   data_ = stored_.data();
   flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
@@ -86,15 +91,23 @@ void Codes::transform(const uint8_t* row, double norm, float* values) const {
   }
 }
 
+/// Columns first ... end of a code; the last call fills the row up with zeros.
 void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const {
   for (uint32_t column = first; column < end; ++column) {
-    // Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference beyond
-    // the range of a float is clipped like any other.
-    const float scaled = (values[column - first] - centre_[column]) * inverse_step_ + 128.5f;
-    code[column] =
-        static_cast<uint8_t>(static_cast<int32_t>(std::min(255.0f, std::max(0.0f, scaled))));
+    const float scaled = (values[column - first] - centre_[column]) * inverse_step_;
+    if (wide_) {
+      // A query may lie beyond all rows, but not so far that its square leaves the range.
+      const float kept = std::min(1e15f, std::max(-1e15f, scaled));
+      std::memcpy(code + column * sizeof(float), &kept, sizeof kept);
+    } else {
+      // Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference beyond
+      // the range of a float is clipped like any other.
+      code[column] = static_cast<uint8_t>(
+          static_cast<int32_t>(std::min(255.0f, std::max(0.0f, scaled + 128.5f))));
+    }
   }
-  if (end == columns()) std::memset(code + end, 0, stride_ - end);
+  const size_t used = end * (wide_ ? sizeof(float) : 1);
+  if (end == columns()) std::memset(code + used, 0, stride_ - used);
 }
 
 void Codes::fit(const Dataset& dataset, uint64_t seed, const Execution& execution) {
@@ -133,9 +146,75 @@ void Codes::fit(const Dataset& dataset, uint64_t seed, const Execution& executio
   const size_t best = static_cast<size_t>(std::min_element(errors.begin(), errors.end()) -
                                           errors.begin());
   const double step = double{largest} * static_cast<double>(best + 1) / kStepsTried / 127;
+  wide_ = !bytes_suffice(values.data(), sample_rows, static_cast<float>(step), execution);
   // Rows that all lie within a float's smallest step of their centre get one code; answers are
   // still computed on the rows.
-  inverse_step_ = step > 1e-37 ? static_cast<float>(1 / step) : 0;
+  const double unit = wide_ ? double{largest} : step;
+  inverse_step_ = unit > 1e-37 ? static_cast<float>(1 / unit) : 0;
+}
+
+/// Whether three quarters of the sampled rows lie kStepsApart from their nearest other row. Rows
+/// equal to another do not count: nothing tells them apart.
+bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step,
+                          const Execution& execution) const {
+  if (!(step > 0)) return true;
+  const uint32_t judged = std::min(rows, kJudgedRows);
+  // In steps, so that no square leaves the range of a float.
+  Array<float> scaled(execution.memory, size_t{rows} * columns());
+  for (size_t i = 0; i < scaled.size(); ++i) scaled[i] = sample[i] / step;
+  const RowsView view{scaled.data(), columns() * sizeof(float), columns(), ANN_F32};
+  Array<float> nearest(execution.memory, judged);
+  Array<float> scratch(execution.memory, size_t{rows} * execution.threads);
+  parallel_for(execution, judged, 8, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    float* distances = scratch.data() + size_t{rows} * worker;
+    for (uint64_t i = begin; i < end; ++i) {
+      const uint64_t row = i * rows / judged;
+      kernels().squared_l2[ANN_F32](view.row(row), view, nullptr, rows, distances);
+      nearest[i] = INFINITY;
+      for (uint32_t other = 0; other < rows; ++other) {
+        if (distances[other] > 0) nearest[i] = std::min(nearest[i], distances[other]);
+      }
+    }
+  });
+  const float far_enough = kStepsApart * kStepsApart;
+  const auto near = std::count_if(nearest.begin(), nearest.end(),
+                                  [&](float distance) { return distance < far_enough; });
+  return near * 4 <= static_cast<int64_t>(judged);
+}
+
+void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count,
+                      uint32_t* out) const {
+  if (!wide_) {
+    kernels().code_gather(code, data_, stride_, flip_, ids, count, out);
+    return;
+  }
+  float pieces[64];
+  for (uint32_t first = 0; first < count; first += 64) {
+    const uint32_t piece = std::min(64u, count - first);
+    kernels().squared_l2[ANN_F32](code, wide_rows(data_), ids + first, piece, pieces);
+    std::memcpy(out + first, pieces, piece * sizeof(float));  // bits of floats >= 0 keep their order
+  }
+}
+
+void Codes::pack(const uint8_t* block, uint32_t count, uint8_t* packed) const {
+  if (wide_) {
+    std::memcpy(packed, block, count * stride_);
+  } else {
+    kernels().code_pack(block, stride_, count, packed);
+  }
+}
+
+void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
+                 uint32_t right_count, uint32_t* out, size_t out_stride) const {
+  if (!wide_) {
+    kernels().code_tile(left, left_count, packed, right_count, stride_, out, out_stride);
+    return;
+  }
+  float line[kTileMax];
+  for (uint32_t i = 0; i < left_count; ++i) {
+    kernels().squared_l2[ANN_F32](left + i * stride_, wide_rows(packed), nullptr, right_count, line);
+    std::memcpy(out + i * out_stride, line, right_count * sizeof(float));
+  }
 }
 
 void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {

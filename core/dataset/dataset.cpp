@@ -23,13 +23,12 @@ double norm_of(const uint8_t* row, int32_t element, uint32_t dim) {
   return std::sqrt(sum);
 }
 
-/// Whether every value of `from` is a value of `to`.
-bool holds(int32_t from, int32_t to) {
+}  // namespace
+
+bool Dataset::storable(int32_t from, int32_t to) {
   if (from == to || is_float_element(from)) return from == to || is_float_element(to);
   return is_float_element(to);  // all three hold -128 ... 255: bf16 has 8 bits of precision
 }
-
-}  // namespace
 
 uint32_t first_not_finite(const uint8_t* vector, int32_t element, uint32_t dim) {
   if (!is_float_element(element)) return dim;
@@ -61,16 +60,13 @@ Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, in
                  bool borrow, const Execution& execution)
     : count_(static_cast<uint32_t>(rows.rows)), metric_(metric) {
   const int32_t stored = element == ANN_ELEMENT_AUTO ? rows.element : element;
-  if (!holds(rows.element, stored))
+  if (!storable(rows.element, stored))
     fail(ANN_UNSUPPORTED, "rows are %s and the index stores %s; %s rows can be stored as %s",
          element_name(rows.element), element_name(stored), element_name(rows.element),
          is_float_element(rows.element) ? "f32, f16 or bf16" : "themselves, f32, f16 or bf16");
   if (borrow && stored != rows.element)
     fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are %s and the index stores %s",
          element_name(rows.element), element_name(stored));
-  if (borrow && (reinterpret_cast<uintptr_t>(rows.data) | rows.stride) % element_bytes(stored) != 0)
-    fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are not aligned to their %s values",
-         element_name(stored));
   check_finite(rows, execution);
   view_ = {rows.data, rows.stride, rows.dim, stored};
   if (ids != nullptr) sort_ids(ids, execution);
@@ -103,9 +99,11 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
       std::memset(target + stored_bytes, 0, view_.stride - stored_bytes);
     }
   });
-  if (overflow.load() != kNoPlace)
-    fail(ANN_INVALID_ARGUMENT, "row %llu has a value beyond the range of the stored element %s",
-         static_cast<unsigned long long>(overflow.load()), element_name(view_.element));
+  const uint64_t row = overflow.load();
+  if (row != kNoPlace)
+    fail_at(ANN_INVALID_ARGUMENT, row, first_not_finite(view_.row(row), view_.element, rows.dim),
+            view_.element == ANN_F16 ? "is beyond the range of the stored element, f16 (65504)"
+                                     : "is beyond the range of the stored element, bf16 (3.39e38)");
 }
 
 void Dataset::sort_ids(const uint64_t* ids, const Execution& execution) {

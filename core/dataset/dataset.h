@@ -71,6 +71,9 @@ class Dataset {
     return element == stored || is_float_element(stored);
   }
 
+  /// Whether rows of an element can be stored as another.
+  static bool storable(int32_t element, int32_t stored);
+
   /// Bytes from one stored row to the next.
   static size_t stored_stride(uint32_t dim, int32_t metric, int32_t element) {
     const size_t bytes = size_t{dim} * element_bytes(element);

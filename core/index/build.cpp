@@ -38,8 +38,7 @@ KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execut
 KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Execution& execution) {
   const uint32_t k = plan.nn_descent.k;
   if (plan.knn == ANN_KNN_GIVEN) return copy_knn(plan.knn_graph, codes.rows(), k, execution);
-  // With no more rows than places in a list, the exact lists are all there are.
-  if (plan.knn == ANN_KNN_EXACT || codes.rows() <= k + 1) return exact_knn(codes, k, execution);
+  if (plan.knn == ANN_KNN_EXACT || codes.rows() <= kDescentRowsPerNeighbor * k) return exact_knn(codes, k, execution);
   return nn_descent(codes, plan.nn_descent, execution);
 }
 

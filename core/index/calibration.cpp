@@ -14,6 +14,7 @@ constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kSampleMax = 512;
 constexpr uint32_t kWideSampleMax = 64;  // for k of 1,000, whose answers average more neighbours
 constexpr uint32_t kKs[] = {1, 10, 100, 1000};
+constexpr uint32_t kBeamMin = 16;
 constexpr double kEnough = 0.9995;
 constexpr double kGrowth = 1.35;  // from one beam to the next
 
@@ -165,7 +166,8 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
       length = std::exp((1 - part) * std::log(low.beam(recall)) + part * std::log(high.beam(recall)));
     }
   }
-  const double wanted = std::clamp(std::ceil(length), 1.0, double{ANN_BEAM_MAX});
+  // A floor for queries that differ a little from the rows: it costs some microseconds.
+  const double wanted = std::clamp(std::ceil(length), double{kBeamMin}, double{ANN_BEAM_MAX});
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
 }
 

@@ -43,8 +43,12 @@ NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t itera
   if (params.iterations == 0) params.iterations = kIterationsDefault;
   if (params.convergence == 0) params.convergence = kConvergenceDefault;
   if (params.seed == 0) params.seed = 1;
-  if (samples != 0) check_range("samples", samples, 2, std::max(2u, std::min(64u, k)));
-  check_range("iterations", params.iterations, 1, 1000);
+  if (params.samples < 2 && samples != 0)
+    fail(ANN_INVALID_ARGUMENT, "samples is %u, allowed are 2 to 64, at most k (%u)", samples, k);
+  if (samples > std::max(2u, std::min(64u, k)))
+    fail(ANN_INVALID_ARGUMENT, "samples is %u, allowed are 2 to 64, at most k (%u)", samples, k);
+  if (params.iterations > 1000)
+    fail(ANN_INVALID_ARGUMENT, "iterations is %u, allowed are 1 to 1000", iterations);
   if (!(params.convergence > 0 && params.convergence < 1))
     fail(ANN_INVALID_ARGUMENT, "convergence is %g, allowed is more than 0 and less than 1",
          static_cast<double>(convergence));
@@ -98,7 +102,9 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
 void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t element, bool ids,
                     const BuildPlan& plan, ann_plan* out) {
   const uint64_t slack = 64 * kAlignment;
-  const size_t stride = Codes::code_stride(shape.dim, shape.metric);
+  // Whether codes are wide depends on the data; the bound assumes it where it can be.
+  const bool may_be_wide = is_float_element(element) || shape.metric != ANN_METRIC_L2;
+  const size_t stride = Codes::code_stride(shape.dim, shape.metric, may_be_wide);
   const uint64_t threads = plan.threads;
   uint64_t index = slack;
   if (!plan.borrow) index += rows * Dataset::stored_stride(shape.dim, shape.metric, element);
@@ -112,7 +118,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t k = plan.nn_descent.k;
     const uint64_t knn_list = rows * k * 4;
     const uint64_t pruned = rows * plan.degree * 4;
-    const uint64_t coding = 4096ull * (shape.dim + 16) * 4 + threads * (shape.dim + 16) * 4;
+    const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
     const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT
                                  ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
                                  : knn_list + threads * (64 * (3 * stride + 8 * k + 300));

@@ -10,6 +10,10 @@ namespace gannet {
 /// NN-Descent would need.
 inline constexpr uint32_t kExactKnnRows = 4096;
 
+/// NN-Descent needs rows that do not know each other from the start: with fewer than this many for
+/// each place of a list every pair is compared instead, which is also less work.
+inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
+
 /// Rows where searches may start. Each costs one distance a query; 64 random rows lie near enough to
 /// any query that fewer expansions pay for them.
 inline constexpr uint32_t kEntryPoints = 64;

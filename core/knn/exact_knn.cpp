@@ -30,7 +30,7 @@ void keep_nearest(uint64_t* list, uint32_t& size, uint32_t k, uint64_t key) {
 }
 
 void gather_range(const Codes& codes, uint32_t first, uint32_t count, uint8_t* block) {
-  uint32_t ids[kTileRows];
+  uint32_t ids[kTileRows] = {};
   for (uint32_t i = 0; i < count; ++i) ids[i] = first + i;
   codes.gather(ids, count, block);
 }
@@ -38,15 +38,14 @@ void gather_range(const Codes& codes, uint32_t first, uint32_t count, uint8_t* b
 /// The lists of rows first ... first + count.
 void build_tile(const Codes& codes, uint32_t first, uint32_t count, uint32_t k, Workspace& space,
                 uint32_t* neighbors) {
-  const Kernels& loops = kernels();
   uint32_t sizes[kTileRows] = {};
   gather_range(codes, first, count, space.left.data());
   for (uint32_t column = 0; column < codes.rows(); column += kTileRows) {
     const uint32_t columns = std::min(kTileRows, codes.rows() - column);
     gather_range(codes, column, columns, space.right.data());
-    loops.code_pack(space.right.data(), codes.stride(), columns, space.packed.data());
-    loops.code_tile(space.left.data(), count, space.packed.data(), columns, codes.stride(),
-                    space.distances.data(), kTileRows);
+    codes.pack(space.right.data(), columns, space.packed.data());
+    codes.tile(space.left.data(), count, space.packed.data(), columns, space.distances.data(),
+               kTileRows);
     for (uint32_t i = 0; i < count; ++i) {
       for (uint32_t j = 0; j < columns; ++j) {
         if (column + j != first + i)

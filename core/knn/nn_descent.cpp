@@ -140,8 +140,8 @@ class NnDescent {
           space.new_rows[i] = drawn + (drawn >= self ? 1 : 0);
         }
         codes_.gather(&self, 1, space.new_block.data());
-        kernels().code_gather(space.new_block.data(), codes_.data(), codes_.stride(), codes_.flip(),
-                              space.new_rows.data(), params_.samples, space.distances.data());
+        codes_.distances(space.new_block.data(), space.new_rows.data(), params_.samples,
+                         space.distances.data());
         for (uint32_t i = 0; i < params_.samples; ++i)
           lists_.insert(self, space.distances[i], space.new_rows[i]);
       }
@@ -247,7 +247,6 @@ class NnDescent {
     const uint32_t new_count = collect(new_, row, space.new_rows.data());
     if (new_count == 0) return 0;
     const uint32_t old_count = collect(old_, row, space.old_rows.data());
-    const size_t stride = codes_.stride();
     const Kernels& loops = kernels();
     codes_.gather(space.new_rows.data(), new_count, space.new_block.data());
 
@@ -256,9 +255,9 @@ class NnDescent {
     const uint32_t* fresh = space.new_rows.data();
     const uint32_t* known = space.old_rows.data();
     const size_t width = round_up(new_count, kPackRows);
-    loops.code_pack(space.new_block.data(), stride, new_count, space.packed.data());
-    loops.code_tile(space.new_block.data(), new_count, space.packed.data(), new_count, stride,
-                    distances, width);
+    codes_.pack(space.new_block.data(), new_count, space.packed.data());
+    codes_.tile(space.new_block.data(), new_count, space.packed.data(), new_count, distances,
+                width);
     for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
     loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
     uint64_t inserted = 0;
@@ -268,8 +267,8 @@ class NnDescent {
     }
     if (old_count == 0) return inserted;
     codes_.gather(known, old_count, space.old_block.data());
-    loops.code_tile(space.old_block.data(), old_count, space.packed.data(), new_count, stride,
-                    distances, width);
+    codes_.tile(space.old_block.data(), old_count, space.packed.data(), new_count, distances,
+                width);
     mark_common(known, old_count, fresh, new_count, distances, width);
     loops.nearest_in_rows(distances, width, old_count, new_count, space.places.data());
     for (uint32_t i = 0; i < old_count; ++i) {

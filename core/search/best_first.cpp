@@ -67,8 +67,8 @@ struct Walk {
 
   void compare(uint32_t count) {
     counts.distances += count;
-    kernels().code_gather(space.code.data(), codes.data(), codes.stride(), codes.flip(),
-                          space.candidates.data(), count, space.code_distances.data());
+    codes.distances(space.code.data(), space.candidates.data(), count,
+                    space.code_distances.data());
     for (uint32_t i = 0; i < count; ++i) {
       if (space.code_distances[i] <= beam.limit())
         beam.insert(space.code_distances[i], space.candidates[i]);
