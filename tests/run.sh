@@ -84,7 +84,7 @@ part_tidy() {
   release
   local found=no
   if [ -e tests/tidy/tidy.sh ]; then bash tests/tidy/tidy.sh "$build"; found=yes; fi
-  if [ -e tests/tidy/tidy.py ]; then python3 tests/tidy/tidy.py "$build"; found=yes; fi
+  if [ -e tests/tidy/tidy.py ]; then python3 tests/tidy/tidy_test.py; python3 tests/tidy/tidy.py --build "$build"; found=yes; fi
   [ $found = yes ] || { echo "no tests/tidy/tidy.sh or tidy.py"; return 1; }
 }
 

@@ -39,10 +39,12 @@ struct SearchSpace {
   /// Makes room for a beam of `length`.
   void fit_beam(uint32_t length) {
     if (keys.size() > length) return;
-    keys = Array<uint64_t>(allocator, size_t{length} + 1);
+    // The keys last: they say how long a beam all of them have room for, also when memory runs out
+    // half-way.
     rows = Array<uint32_t>(allocator, length);
     distances = Array<float>(allocator, length);
     neighbors = Array<Neighbor>(allocator, length);
+    keys = Array<uint64_t>(allocator, size_t{length} + 1);
   }
   uint64_t bytes() const {
     return visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() + code_distances.bytes() +
