@@ -1,7 +1,7 @@
 // Gannet against hnswlib (M = 16, ef_construction = 200, f32) on one data set: one thread each, one
 // process, same rows, same queries, same true neighbours.
 //
-//   against_hnswlib NAME ROWS QUERIES TRUTH l2|cosine [f32|native]
+//   against_hnswlib NAME ROWS QUERIES TRUTH l2|cosine [f32]
 //
 // ROWS and QUERIES are .u8bin or .f16bin; TRUTH is .ibin. hnswlib gets the rows as f32 (scaled to
 // length one and compared by inner product for cosine, as its documentation says). Gannet gets them
