@@ -442,8 +442,8 @@ typedef struct ann_build_params {
   uint32_t samples;    /* GNND's p: new and old neighbours of a row that meet in one round, 2 to 64,
                           at most knn_degree; default 16 */
   uint32_t iterations; /* rounds of NN-Descent at most, 1 to 1,000; default 24 */
-  float convergence;   /* NN-Descent ends when a round improves fewer than this share of all list
-                          entries, in (0, 1); default 0.02 */
+  float convergence;   /* NN-Descent ends when fewer than this share of all list entries are new, in
+                          (0, 1); default 0.02 */
   uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
                           index, whatever the threads and the CPU. */
   uint32_t threads;    /* default: as many as the hardware has */

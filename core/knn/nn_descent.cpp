@@ -33,29 +33,27 @@ class Lists {
 
   uint64_t* list(uint32_t row) { return keys_.data() + uint64_t{row} * k_; }
 
-  /// Inserts a neighbour of `row`, marked NEW; whether it was new and near enough.
-  bool insert(uint32_t row, uint32_t distance, uint32_t neighbor) {
+  /// Inserts a neighbour of `row`, marked NEW, if it is new and near enough.
+  void insert(uint32_t row, uint32_t distance, uint32_t neighbor) {
     const uint64_t key = RowKey::of(distance, neighbor, true);
-    if (key >= worst_[row].load(std::memory_order_relaxed)) return false;
+    if (key >= worst_[row].load(std::memory_order_relaxed)) return;
     while (locks_[row].exchange(1, std::memory_order_acquire) != 0) {
       while (locks_[row].load(std::memory_order_relaxed) != 0) {
       }
     }
-    const bool inserted = insert_locked(row, key);
+    insert_locked(row, key);
     locks_[row].store(0, std::memory_order_release);
-    return inserted;
   }
 
  private:
-  bool insert_locked(uint32_t row, uint64_t key) {
+  void insert_locked(uint32_t row, uint64_t key) {
     uint64_t* keys = list(row);
     // One neighbour always comes with one distance, so an equal key, flag aside, is a repetition.
     uint64_t* place = std::lower_bound(keys, keys + k_, key & ~RowKey::kFlag);
-    if (place == keys + k_ || (*place | RowKey::kFlag) == key) return false;
+    if (place == keys + k_ || (*place | RowKey::kFlag) == key) return;
     std::copy_backward(place, keys + k_ - 1, keys + k_);
     *place = key;
     worst_[row].store(keys[k_ - 1], std::memory_order_relaxed);
-    return true;
   }
 
   uint32_t k_;
@@ -112,16 +110,16 @@ class NnDescent {
     uint32_t round = 0;
     while (round < params_.iterations) {
       execution_.check();
-      ++round;
-      sample_own_entries();
-      sample_reverse(new_, 2 * round);
-      sample_reverse(old_, 2 * round + 1);
-      const uint64_t inserted = cross_match();
-      // Nobody knows the last round before it is over; most graphs take between 6 and 14.
-      execution_.advance(static_cast<double>(round) / (round + 4));
-      if (static_cast<double>(inserted) <
+      const uint64_t fresh = sample_own_entries();
+      if (static_cast<double>(fresh) <
           static_cast<double>(params_.convergence) * rows_ * params_.k)
         break;
+      ++round;
+      sample_reverse(new_, 2 * round);
+      sample_reverse(old_, 2 * round + 1);
+      cross_match();
+      // Nobody knows the last round before it is over; most graphs take between 6 and 14.
+      execution_.advance(static_cast<double>(round) / (round + 4));
     }
     return result(round);
   }
@@ -149,9 +147,13 @@ class NnDescent {
   }
 
   /// Line 8, a row's own part: its first p NEW and first p OLD entries; the NEW ones turn OLD
-  /// (line 32: sampled ones only, the others wait for a later round).
-  void sample_own_entries() {
+  /// (line 32: sampled ones only, the others wait for a later round). Returns how many NEW entries
+  /// the lists held. Counting insertions as they happen would not do for the stop rule: a row that is
+  /// inserted and pushed out in one round counts in one order of threads and not in another.
+  uint64_t sample_own_entries() {
+    std::atomic<uint64_t> fresh_total = 0;
     parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+      uint64_t fresh_seen = 0;
       for (uint64_t row = begin; row < end; ++row) {
         uint64_t* list = lists_.list(static_cast<uint32_t>(row));
         uint32_t* fresh = new_.own.data() + row * new_.p;
@@ -160,6 +162,7 @@ class NnDescent {
         uint32_t known_count = 0;
         for (uint32_t i = 0; i < params_.k && list[i] != RowKey::kNone; ++i) {
           if (RowKey::flag(list[i])) {
+            ++fresh_seen;
             if (fresh_count == new_.p) continue;
             fresh[fresh_count++] = RowKey::row(list[i]);
             list[i] &= ~RowKey::kFlag;
@@ -170,7 +173,9 @@ class NnDescent {
         std::fill(fresh + fresh_count, fresh + new_.p, kNoRow);
         std::fill(known + known_count, known + old_.p, kNoRow);
       }
+      fresh_total.fetch_add(fresh_seen, std::memory_order_relaxed);
     });
+    return fresh_total.load();
   }
 
   /// Line 8, the reverse part: up to p rows that sampled this row, chosen by hash.
@@ -231,21 +236,17 @@ class NnDescent {
     return static_cast<uint32_t>(std::unique(out, out + count) - out);
   }
 
-  /// Lines 9 to 33; returns how many entries were inserted.
-  uint64_t cross_match() {
-    std::atomic<uint64_t> inserted = 0;
+  /// Lines 9 to 33.
+  void cross_match() {
     parallel_for(execution_, rows_, kRowsPerTask,
                  [&](uint64_t begin, uint64_t end, uint32_t worker) {
-      uint64_t count = 0;
-      for (uint64_t row = begin; row < end; ++row) count += meet_at(row, workspaces_[worker]);
-      inserted.fetch_add(count, std::memory_order_relaxed);
+      for (uint64_t row = begin; row < end; ++row) meet_at(row, workspaces_[worker]);
     });
-    return inserted.load();
   }
 
-  uint64_t meet_at(uint64_t row, Workspace& space) {
+  void meet_at(uint64_t row, Workspace& space) {
     const uint32_t new_count = collect(new_, row, space.new_rows.data());
-    if (new_count == 0) return 0;
+    if (new_count == 0) return;
     const uint32_t old_count = collect(old_, row, space.old_rows.data());
     const Kernels& loops = kernels();
     codes_.gather(space.new_rows.data(), new_count, space.new_block.data());
@@ -260,12 +261,11 @@ class NnDescent {
                 width);
     for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
     loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
-    uint64_t inserted = 0;
     for (uint32_t i = 0; i < new_count; ++i) {
       const uint32_t j = space.places[i];
-      inserted += offer(fresh[i], distances[i * width + j], fresh[j]);
+      offer(fresh[i], distances[i * width + j], fresh[j]);
     }
-    if (old_count == 0) return inserted;
+    if (old_count == 0) return;
     codes_.gather(known, old_count, space.old_block.data());
     codes_.tile(space.old_block.data(), old_count, space.packed.data(), new_count, distances,
                 width);
@@ -273,14 +273,13 @@ class NnDescent {
     loops.nearest_in_rows(distances, width, old_count, new_count, space.places.data());
     for (uint32_t i = 0; i < old_count; ++i) {
       const uint32_t j = space.places[i];
-      inserted += offer(known[i], distances[i * width + j], fresh[j]);
+      offer(known[i], distances[i * width + j], fresh[j]);
     }
     loops.nearest_in_columns(distances, width, old_count, new_count, space.places.data());
     for (uint32_t j = 0; j < new_count; ++j) {
       const uint32_t i = space.places[j];
-      inserted += offer(fresh[j], distances[i * width + j], known[i]);
+      offer(fresh[j], distances[i * width + j], known[i]);
     }
-    return inserted;
   }
 
   /// Rows that are on both sides must not meet themselves. Both lists ascend.
@@ -294,8 +293,8 @@ class NnDescent {
 
   /// Selective update: `row` learns of the nearest row that it met. Samples ascend, so of equally
   /// near rows the first is the one with the smallest number.
-  uint64_t offer(uint32_t row, uint32_t distance, uint32_t neighbor) {
-    return distance != kSelf && lists_.insert(row, distance, neighbor) ? 1 : 0;
+  void offer(uint32_t row, uint32_t distance, uint32_t neighbor) {
+    if (distance != kSelf) lists_.insert(row, distance, neighbor);
   }
 
   KnnGraph result(uint32_t rounds) {

@@ -7,8 +7,8 @@
 //   selective update   of all pairs that meet at s, each row is told only its nearest new acquaintance
 //
 // One round:  sample (own, then reverse) -> at each s let NEW meet NEW and NEW meet OLD -> insert.
-// Sampled NEW entries turn OLD. It ends after `iterations` rounds, or when fewer than
-// `convergence` * k * rows entries were inserted.
+// Sampled NEW entries turn OLD. It ends after `iterations` rounds, or when the lists hold
+// fewer than `convergence` * k * rows NEW entries.
 //
 // Cost of a round and row, at p = 16: (2p)^2 / 2 + (2p)^2 = 1,536 distances, of codes that were
 // gathered once (64 rows): 64 * stride bytes read. At 128 columns that is 8 KB and, with VNNI, about
