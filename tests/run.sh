@@ -34,6 +34,7 @@ build=${GANNET_BUILD:-$root/build}
 cache=${GANNET_CACHE:-$HOME/.cache/gannet}
 export PATH="$cache/bin:$PATH"
 export GOTOOLCHAIN=local
+export CMAKE_GENERATOR=Ninja  # of new build folders
 jobs=$(nproc)
 mkdir -p "$build"
 build=$(cd "$build" && pwd)
@@ -53,13 +54,11 @@ quietly() {
 
 # compile FOLDER OPTION...: configures and builds everything there.
 compile() {
-  local folder=$1 name start=$SECONDS generator=()
+  local folder=$1 name start=$SECONDS
   shift
   name=$(basename "$folder")
-  if [ ! -f "$folder/CMakeCache.txt" ]; then generator=(-G Ninja); fi
   quietly "$logs/$name-configure.log" cmake -S "$root" -B "$folder" \
-    ${generator[@]+"${generator[@]}"} -DCMAKE_BUILD_TYPE=Release -DGANNET_TESTS=ON \
-    -DGANNET_EXAMPLES=ON -DGANNET_WERROR=ON "$@"
+    -DCMAKE_BUILD_TYPE=Release -DGANNET_TESTS=ON -DGANNET_EXAMPLES=ON -DGANNET_WERROR=ON "$@"
   quietly "$logs/$name-build.log" cmake --build "$folder" --parallel "$jobs"
   echo "built $name/ in $((SECONDS - start)) s"
 }
@@ -77,7 +76,7 @@ release() {
 part_unit() {
   release
   python3 tests/golden/make_cases.py --check
-  ctest --test-dir "$build" --output-on-failure --no-tests=error
+  ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error
 }
 
 part_tidy() {
@@ -91,7 +90,7 @@ part_asan() {
   # Requests for more memory than there is are part of the tests.
   ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1 \
   UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest --test-dir "$build-asan" --output-on-failure --no-tests=error --timeout 900
+    ctest --test-dir "$build-asan" --parallel "$jobs" --output-on-failure --no-tests=error --timeout 900
 }
 
 part_tsan() {

@@ -11,7 +11,7 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
-constexpr uint32_t kSampleMax = 512;
+constexpr uint32_t kSampleMax = 256;
 constexpr uint32_t kWideSampleMax = 64;  // for k of 1,000, whose answers average more neighbours
 constexpr uint32_t kKs[] = {1, 10, 100, 1000};
 constexpr uint32_t kBeamMin = 16;

@@ -9,7 +9,8 @@
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
 // target - 0.01) survives the luck of the sample.
 //
-// Cost: 512 exact searches and some 10 walks each.
+// Cost: 256 exact searches and some 10 walks each. Twice as many took a fifth of the build of 30,000
+// rows of 960 floats and moved no beam by more than a step.
 #pragma once
 
 #include <cstdint>
