@@ -138,14 +138,16 @@ fn borrowed_rows_are_searched_in_place() {
     let copied = built(&data, dim);
     let borrowed = Index::new(&IndexParams::new(dim)).unwrap();
     borrowed.build_borrowed(rows, None, &BuildParams::new()).unwrap();
+    // Before any search: each thread of a search leaves working space behind for the next one, and
+    // how many threads find work is chance.
+    let held = |index: &Index| index.info().unwrap().memory_bytes;
+    assert!(held(&borrowed) + (data.len() * 4) as u64 <= held(&copied));
 
     let queries = units(2, 20 * dim);
     let queries = Matrix::new(&queries, dim).unwrap();
     let params = SearchParams::new();
     let (a, b) = (copied.search(queries, 5, &params), borrowed.search(queries, 5, &params));
     assert_eq!(a.unwrap().ids(), b.unwrap().ids());
-    let held = |index: &Index| index.info().unwrap().memory_bytes;
-    assert!(held(&borrowed) + (data.len() * 4) as u64 <= held(&copied) + 4096);
 }
 
 #[test]
