@@ -11,6 +11,7 @@
 #include "ann.h"
 #include "base/error.h"
 #include "base/execution.h"
+#include "base/files.h"
 #include "dataset/dataset.h"
 #include "index/index.h"
 
@@ -20,6 +21,7 @@ struct ann_context {
   uint64_t tag = kTag;
   gannet::Allocator memory;
   uint32_t threads_max = 0;
+  gannet::Files* files = &gannet::system_files();  // tests put another in its place
 };
 
 struct ann_monitor {
@@ -32,6 +34,7 @@ struct ann_index {
   static constexpr uint64_t kTag = 0x0178656469'6e6e61;
   uint64_t tag = kTag;
   gannet::Index index;
+  gannet::Files* files = &gannet::system_files();
 };
 
 namespace gannet {
@@ -165,6 +168,19 @@ inline float check_search(uint32_t k, float recall) {
     fail(ANN_INVALID_ARGUMENT, "recall is %g, allowed is more than 0 and at most 1",
          static_cast<double>(recall));
   return recall == 0 ? 0.95f : recall;
+}
+
+/// What a context, which may be null, says.
+struct ContextSettings {
+  Allocator memory;
+  uint32_t threads_max = 0;
+  Files* files = &system_files();
+};
+
+inline ContextSettings read_context(const ann_context* context) {
+  if (context == nullptr) return {};
+  const ann_context& given = checked(context, "context");
+  return {given.memory, given.threads_max, given.files};
 }
 
 /// The monitor of the caller, which may be null; a new call begins on it.

@@ -150,12 +150,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
                          const ann_knn_params* params, uint32_t* neighbors, float* distances,
                          ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
-    Allocator memory;
-    uint32_t threads_max = 0;
-    if (context != nullptr) {
-      memory = checked(context, "context").memory;
-      threads_max = context->threads_max;
-    }
+    const ContextSettings settings = read_context(context);
     const MatrixView matrix = read_matrix(rows, "rows");
     const ann_knn_params given = read_struct(params, "params", 4 * sizeof(uint32_t), false);
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
@@ -169,7 +164,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     const NnDescentParams descent = complete_nn_descent(given.k, given.samples, given.iterations,
                                                         given.convergence, given.seed);
     if (matrix.rows > 0) check_given(neighbors, "neighbors");
-    const Execution execution{memory, thread_count(given.threads, threads_max),
+    const Execution execution{settings.memory, thread_count(given.threads, settings.threads_max),
                               begin_monitor(monitor)};
     execution.enter("copy");
     const Dataset dataset(matrix, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);

@@ -49,16 +49,12 @@ extern "C" {
 ann_status ann_index_create(const ann_context* context, const ann_index_params* params,
                             ann_index** out, ann_error* error) {
   return guarded(error, [&] {
-    Allocator memory;
-    uint32_t threads_max = 0;
-    if (context != nullptr) {
-      memory = checked(context, "context").memory;
-      threads_max = context->threads_max;
-    }
+    const ContextSettings settings = read_context(context);
     ann_index_params shape = read_struct(params, "params", 2 * sizeof(uint32_t), false);
     check_given(out, "out");
     check_shape(&shape);
-    *out = new ann_index{ann_index::kTag, Index(memory, threads_max, shape)};
+    *out = new ann_index{ann_index::kTag, Index(settings.memory, settings.threads_max, shape),
+                         settings.files};
   });
 }
 
@@ -91,7 +87,7 @@ ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint
            static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(bytes));
     const uint32_t row = dataset.find(id);
     *found = row < dataset.rows() ? 1 : 0;
-    if (*found != 0 && vector != nullptr) std::memcpy(vector, dataset.view().row(row), bytes);
+    if (*found != 0 && vector != nullptr) std::memcpy(vector, dataset.row(row), bytes);
   });
 }
 
@@ -106,6 +102,7 @@ ann_status ann_index_graph(const ann_index* index, uint32_t* edges, uint64_t cap
       fail(ANN_INVALID_ARGUMENT, "capacity is %llu, the graph has %zu edges",
            static_cast<unsigned long long>(capacity), graph.edges.size());
     *degree = graph.degree;
+    if (edges != nullptr) graph.touch_all();
     if (edges != nullptr && !graph.edges.empty())
       std::memcpy(edges, graph.edges.data(), graph.edges.size() * sizeof(uint32_t));
   });
@@ -118,6 +115,7 @@ ann_status ann_index_graph_stats(const ann_index* index, ann_graph_stats* out, a
     const Index::Call call(handle);
     const Built& built = graph_of(call);
     ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+    built.graph.touch_all();
     measure_graph(built.graph, built.seed, handle.memory(), &stats);
     write_struct(stats, out);
   });

@@ -88,6 +88,7 @@ int32_t exact_device(int32_t device) {
 void answer_on_cuda(const Built& built, const MatrixView& queries, int32_t device,
                     const ResultsView& results, const Execution& execution) {
   const Dataset& dataset = built.dataset;
+  dataset.touch_all();
   const QueryBlock block(dataset, queries, execution.memory);
   const uint64_t count = queries.rows;
   // The kernel takes queries side by side, and none that is not finite.

@@ -55,6 +55,9 @@ const char* ann_status_name(ann_status status) {
     case ANN_DEVICE_NO_MEMORY: return "ANN_DEVICE_NO_MEMORY";
     case ANN_NO_DEVICE: return "ANN_NO_DEVICE";
     case ANN_DEVICE_LOST: return "ANN_DEVICE_LOST";
+    case ANN_IO: return "ANN_IO";
+    case ANN_CORRUPT: return "ANN_CORRUPT";
+    case ANN_VERSION: return "ANN_VERSION";
     case ANN_CANCELLED: return "ANN_CANCELLED";
     case ANN_DEADLINE: return "ANN_DEADLINE";
     case ANN_INTERNAL: return "ANN_INTERNAL";

@@ -3,7 +3,7 @@
 #
 #   tests/setup.sh [quickstart | tests]
 #
-#   quickstart  a C++20 compiler, CMake, Ninja or make
+#   quickstart  a C++20 compiler, CMake, Ninja or make, xxhash.h
 #   tests       those, and a CUDA compiler, Go, Rust, and the libraries of the tests (default)
 #
 # What is here and good enough is used. What is missing comes from Debian's or Ubuntu's packages
@@ -163,12 +163,15 @@ else
   have "ninja $(ninja --version)"
 fi
 
+# XXH3, the sums of the files: one header, compiled in.
+has_header() { printf '#include <%s>\n' "$1" | "${CXX:-c++}" -x c++ -fsyntax-only - 2> /dev/null; }
+if has_header xxhash.h; then have "xxhash.h"; else apt_install "xxhash.h" libxxhash-dev; fi
+
 [ "$level" = tests ] || exit 0
 
 # --- What the tests need --------------------------------------------------------------------------
 # Catch2 (unit tests), hnswlib (a second opinion), pkg-config (install test), readelf.
 missing=()
-has_header() { printf '#include <%s>\n' "$1" | "${CXX:-c++}" -x c++ -fsyntax-only - 2> /dev/null; }
 if has_header catch2/catch.hpp || has_header catch2/catch_test_macros.hpp; then
   have "Catch2"
 else

@@ -49,8 +49,8 @@
  * The header is C99, C11 and C++, and includes two standard headers. No CUDA type crosses it.
  *
  * Sections: 1 version - 2 status and error - 3 elements and metrics - 4 views - 5 context -
- * 6 monitor - 7 devices - 8 index - 9 build - 10 search - 11 k-NN graphs - 12 what has its place
- * here and comes later.
+ * 6 monitor - 7 devices - 8 index - 9 build - 10 search - 11 k-NN graphs - 12 files - 13 what
+ * has its place here and comes later.
  */
 #ifndef GANNET_ANN_H
 #define GANNET_ANN_H
@@ -79,7 +79,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000001u
+#define ANN_ABI_VERSION 0x00000002u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -124,6 +124,11 @@ enum {
   /* 4xx: devices. */
   ANN_NO_DEVICE = 400,   /* no such device, or no driver for it */
   ANN_DEVICE_LOST = 401, /* a fault ended this process's use of CUDA; CPU indexes go on */
+
+  /* 5xx: files. */
+  ANN_IO = 500,      /* the system refused to read or write; os_error says why */
+  ANN_CORRUPT = 501, /* the file is damaged, cut, or no file of an index */
+  ANN_VERSION = 502, /* the file is in order, but of a format that this library does not know */
 
   /* 6xx: the caller's own wish, through a monitor. */
   ANN_CANCELLED = 600,
@@ -355,7 +360,7 @@ typedef struct ann_index_info {
   uint32_t entry_points; /* rows where searches may start */
   uint64_t memory_bytes; /* host memory held, the caller's borrowed rows not counted */
   uint64_t seed;
-  double build_seconds;      /* wall time of ann_build, calibration included */
+  double build_seconds;      /* wall time of ann_build, calibration included; 0 if opened from a file */
   double calibrate_seconds;  /* of that, calibration */
   float recall_max;          /* the highest mean recall@10 seen while calibrating; 0: none was made */
   uint32_t repaired_edges;   /* edges spent to make every row reachable */
@@ -369,13 +374,15 @@ ANN_API ann_status ann_index_get_info(const ann_index *index, ann_index_info *ou
 
 /* Copies the vector with `id` to `vector`, [dim] of the stored element, and writes 1 to `found`; 0
  * and nothing if no row has the id. `vector` may be NULL to ask only; `capacity` is its size in
- * bytes. Errors: ANN_INVALID_ARGUMENT (also: capacity too small), ANN_STATE before the build. */
+ * bytes. Errors: ANN_INVALID_ARGUMENT (also: capacity too small), ANN_STATE before the build,
+ * ANN_CORRUPT as ann_search_batch. */
 ANN_API ann_status ann_index_get(const ann_index *index, uint64_t id, void *vector,
                                  uint64_t capacity, int32_t *found, ann_error *error);
 
 /* Copies the search graph: `edges` is [rows, degree] row numbers (not ids), UINT32_MAX in unused
  * places, `capacity` its size in edges. With `edges` NULL only `degree` is written. Errors:
- * ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_UNSUPPORTED without a graph. */
+ * ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_UNSUPPORTED without a graph, ANN_CORRUPT as
+ * ann_search_batch. */
 ANN_API ann_status ann_index_graph(const ann_index *index, uint32_t *edges, uint64_t capacity,
                                    uint32_t *degree, ann_error *error);
 
@@ -523,7 +530,8 @@ typedef struct ann_search_params {
  * parameters alone: not on the batch, the threads or the CPU. Any thread. `monitor` may be NULL;
  * a call that is cancelled has filled some rows.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE (not built), ANN_NO_DEVICE,
- * ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. */
+ * ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT (an index opened LAZY met damage
+ * in its file; the rest of it goes on answering), ANN_CANCELLED, ANN_DEADLINE. */
 ANN_API ann_status ann_search_batch(const ann_index *index, const ann_matrix *queries,
                                     const ann_search_params *params, ann_results *results,
                                     ann_monitor *monitor, ann_error *error);
@@ -567,12 +575,141 @@ ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *r
                                  float *distances, ann_monitor *monitor, ann_error *error);
 
 /* ---------------------------------------------------------------------------------------------
- * 12  What has its place here and comes later
+ * 12  Files
  *
- * Files (ann_save, ann_open, ann_verify), changes (ann_add, ann_remove, ann_compact), filters (a
- * bit per row, in ann_search_params), merging of k-NN graphs (ann_knn_merge), range search and
- * placement on devices (ann_index_place) append functions and fields to this header. Nothing above
- * changes when they come.
+ * A file holds a built index whole: rows, ids, codes, graph, calibration. It is opened without a
+ * build and answers bit for bit as the index that was saved. Every byte is covered by a 64-bit sum,
+ * so that a damaged file is refused and never answers wrongly. Equal indexes give equal files,
+ * whatever the threads and the machine (the measured times of the build are not kept). Files of
+ * version 1.x of the format are read by every later library. The format is specified in
+ * core/storage/storage.h.
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct ann_save_params {
+  uint32_t struct_size;
+  uint32_t threads; /* for the sums; default: as many as the hardware has */
+  int32_t sync;     /* ANN_SWITCH: wait until the disk has file and name, so that the save survives a
+                       power failure; default on. Off: only a crash of the process is survived. */
+  int32_t reserved; /* zero */
+} ann_save_params;
+#define ANN_SAVE_PARAMS_INIT {sizeof(ann_save_params), 0, 0, 0}
+
+/* Saves to the file `path` (UTF-8 or whatever the system takes), replacing one that is there. The
+ * new file is written beside it, synced and renamed over it: at every moment, also after a crash or
+ * with a full disk, `path` is the old file or the new one, whole. Permissions of an old file are
+ * kept; a symbolic link is followed. Needs room for both. Searches may run meanwhile. Any thread;
+ * several may save to one path, the last rename wins. `params` and `monitor` may be NULL.
+ * Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_IO (nothing changed, unless the text
+ * says that the new file is in place and its durability unknown), ANN_CORRUPT (an index opened LAZY
+ * found damage in its own file), ANN_NO_MEMORY, ANN_CANCELLED, ANN_DEADLINE. */
+ANN_API ann_status ann_save(const ann_index *index, const char *path,
+                            const ann_save_params *params, ann_monitor *monitor, ann_error *error);
+
+/* Where a stream goes. `write` takes `bytes` bytes and returns how many it took, at least 1, or a
+ * negative errno. It runs on the calling thread, must not call the library on the same index's
+ * non-const functions and must not unwind. */
+typedef struct ann_writer {
+  uint32_t struct_size;
+  uint32_t reserved; /* zero */
+  int64_t (*write)(void *user, const void *data, uint64_t bytes);
+  void *user;
+} ann_writer;
+#define ANN_WRITER_INIT {sizeof(ann_writer), 0, 0, 0}
+
+/* Writes the same bytes from first to last through `writer`; making them durable is the caller's
+ * part. As ann_save. */
+ANN_API ann_status ann_save_stream(const ann_index *index, const ann_writer *writer,
+                                   const ann_save_params *params, ann_monitor *monitor,
+                                   ann_error *error);
+
+/* How much of a file is checked, and when. */
+enum {
+  ANN_OPEN_AUTO = 0, /* FULL */
+  ANN_OPEN_FULL = 1, /* everything is read into memory and checked before the call returns */
+  ANN_OPEN_LAZY = 2, /* the file is mapped and opens in milliseconds; each megabyte is checked when it
+                        is first read. A search that meets damage answers ANN_CORRUPT. The file must
+                        not be cut or rewritten in place while the index lives (ann_save never does
+                        that): the system then ends the process with SIGBUS. */
+  ANN_OPEN_TRUSTED = 3 /* mapped, and only header, table and tail are checked. A damaged or hostile
+                          file makes behaviour undefined. */
+};
+
+typedef struct ann_open_params {
+  uint32_t struct_size;
+  int32_t mode;            /* ANN_OPEN_* */
+  uint32_t threads;        /* that read and check; default: as many as the hardware has */
+  uint32_t expect_dim;     /* refuse (ANN_INVALID_ARGUMENT) a file of another dim; 0: any */
+  int32_t expect_metric;   /* likewise; 0: any */
+  int32_t expect_element;  /* likewise; 0: any */
+} ann_open_params;
+#define ANN_OPEN_PARAMS_INIT {sizeof(ann_open_params), 0, 0, 0, 0, 0}
+
+/* Opens the file `path` as a new built index. `context`, `params` and `monitor` may be NULL. Memory:
+ * FULL as much as the file; LAZY and TRUSTED nothing but the system's page cache. Replacing the file
+ * by a save leaves an open index as it is. Any thread.
+ * Errors: ANN_INVALID_ARGUMENT, ANN_IO, ANN_CORRUPT, ANN_VERSION, ANN_NO_MEMORY, ANN_CANCELLED,
+ * ANN_DEADLINE. */
+ANN_API ann_status ann_open(const ann_context *context, const char *path,
+                            const ann_open_params *params, ann_index **out, ann_monitor *monitor,
+                            ann_error *error);
+
+/* The same from the bytes of a file in memory. FULL copies what it keeps; LAZY and TRUSTED use the
+ * bytes in place: they start on a multiple of 64 and stay, unchanged, until ann_index_free. */
+ANN_API ann_status ann_open_memory(const ann_context *context, const void *data, uint64_t bytes,
+                                   const ann_open_params *params, ann_index **out,
+                                   ann_monitor *monitor, ann_error *error);
+
+/* Where a stream comes from. `read` gives up to `bytes` bytes and returns how many, 0 at the end, or
+ * a negative errno. It runs on the calling thread and must not unwind. */
+typedef struct ann_reader {
+  uint32_t struct_size;
+  uint32_t reserved; /* zero */
+  int64_t (*read)(void *user, void *data, uint64_t bytes);
+  void *user;
+  uint64_t bytes;    /* that the stream holds in all; no default */
+} ann_reader;
+#define ANN_READER_INIT {sizeof(ann_reader), 0, 0, 0, 0}
+
+/* The same from a stream, read from first to last on the calling thread. Mode FULL only. */
+ANN_API ann_status ann_open_stream(const ann_context *context, const ann_reader *reader,
+                                   const ann_open_params *params, ann_index **out,
+                                   ann_monitor *monitor, ann_error *error);
+
+/* Checks the file `path` as ann_open does in mode FULL, without keeping it. `params` may be NULL;
+ * `mode` is not used. ANN_OK means that ann_open would succeed. Errors: as ann_open; the text of
+ * ANN_CORRUPT names section and place. */
+ANN_API ann_status ann_verify(const char *path, const ann_open_params *params,
+                              ann_monitor *monitor, ann_error *error);
+
+/* What the header of a file says. */
+typedef struct ann_file_description {
+  uint32_t struct_size;
+  uint32_t format;         /* major << 16 | minor of the format */
+  uint64_t file_bytes;
+  uint64_t rows;
+  uint32_t dim;
+  int32_t metric;          /* ANN_METRIC_* */
+  int32_t element;         /* ANN_F32 ... */
+  int32_t graph;           /* ANN_GRAPH_* */
+  uint32_t degree;
+  uint32_t entry_points;
+  uint32_t has_ids;        /* 0: ids are row numbers */
+  uint32_t writer;         /* version of the library that wrote it: major << 16 | minor << 8 | patch */
+  uint64_t seed;
+  uint8_t content_id[16];  /* equal for equal indexes, and only for them */
+} ann_file_description;
+#define ANN_FILE_DESCRIPTION_INIT {sizeof(ann_file_description), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
+
+/* Reads header, table and tail of the file `path` and checks their sums; the rest is not read.
+ * Errors: ANN_INVALID_ARGUMENT, ANN_IO, ANN_CORRUPT, ANN_VERSION. Any thread. */
+ANN_API ann_status ann_file_info(const char *path, ann_file_description *out, ann_error *error);
+
+/* ---------------------------------------------------------------------------------------------
+ * 13  What has its place here and comes later
+ *
+ * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params), merging
+ * of k-NN graphs (ann_knn_merge), range search and placement on devices (ann_index_place) append
+ * functions and fields to this header. Nothing above changes when they come.
  * ------------------------------------------------------------------------------------------ */
 
 #if defined(__cplusplus)

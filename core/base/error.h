@@ -5,9 +5,11 @@
 // that memory has run out takes no memory.
 #pragma once
 
+#include <cerrno>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "ann.h"
@@ -49,6 +51,17 @@ struct Error : std::exception {
   std::snprintf(error.message, sizeof error.message, "row %llu, column %llu %s",
                 static_cast<unsigned long long>(row), static_cast<unsigned long long>(column), what);
   throw error;
+}
+
+/// The refusal of the operating system, `error` its negative errno, while `step` was done.
+[[noreturn]] inline void fail_system(int64_t error, const char* step, const char* path) {
+  Error failure;
+  failure.status = error == -ENOMEM ? ANN_NO_MEMORY : ANN_IO;
+  failure.os_error = static_cast<int32_t>(-error);
+  char reason[96];
+  std::snprintf(failure.message, sizeof failure.message, "%s: %s (errno %d): %.120s", step,
+                ::strerror_r(failure.os_error, reason, sizeof reason), failure.os_error, path);
+  throw failure;
 }
 
 [[noreturn]] inline void fail_not_finite(uint64_t row, uint64_t column) {

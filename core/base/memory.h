@@ -73,6 +73,13 @@ class Array {
     if (array.bytes_ != 0) std::memset(static_cast<void*>(array.items_), 0, array.bytes_);
     return array;
   }
+  /// Items of another's memory, such as a mapped file, which must outlive the Array.
+  static Array over(const T* items, size_t size) {
+    Array array;
+    array.items_ = const_cast<T*>(items);
+    array.size_ = size;
+    return array;
+  }
   Array(Array&& other) noexcept { swap(other); }
   Array& operator=(Array&& other) noexcept {
     Array(std::move(other)).swap(*this);
@@ -80,11 +87,14 @@ class Array {
   }
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
-  ~Array() { allocator_.give_back(items_, bytes_); }
+  ~Array() {
+    if (bytes_ != 0) allocator_.give_back(items_, bytes_);
+  }
 
   T* data() { return items_; }
   const T* data() const { return items_; }
   size_t size() const { return size_; }
+  /// Of the memory that is its own.
   size_t bytes() const { return bytes_; }
   bool empty() const { return size_ == 0; }
   T& operator[](size_t place) { return items_[place]; }
@@ -108,7 +118,7 @@ class Array {
   Allocator allocator_;
   T* items_ = nullptr;
   size_t size_ = 0;
-  size_t bytes_ = 0;
+  size_t bytes_ = 0;  // taken from the allocator
 };
 
 }  // namespace gannet

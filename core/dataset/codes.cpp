@@ -31,8 +31,7 @@ double coding_error(const Array<float>& deviations, size_t count, double clip) {
 }  // namespace
 
 size_t Codes::code_stride(uint32_t dim, int32_t metric, bool wide) {
-  const size_t columns = dim + (metric == ANN_METRIC_INNER_PRODUCT ? kSplit : 0);
-  return round_up(columns * (wide ? sizeof(float) : 1), kCodeAlign);
+  return round_up(size_t{code_columns(dim, metric)} * (wide ? sizeof(float) : 1), kCodeAlign);
 }
 
 Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
@@ -67,6 +66,23 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
       }
     }
   });
+}
+
+Codes::Codes(const Dataset& dataset, Parts&& parts)
+    : count_(dataset.rows()),
+      dim_(dataset.dim()),
+      metric_(dataset.metric()),
+      element_(dataset.element()),
+      stride_(code_stride(dim_, metric_, parts.wide)),
+      exact_(rows_serve(metric_, element_, false)),
+      wide_(parts.wide),
+      stored_(std::move(parts.codes)),
+      centre_(std::move(parts.centre)),
+      inverse_step_(parts.inverse_step),
+      norm_max_(parts.norm_max),
+      touch_(exact_ ? dataset.vectors_touch() : parts.touch) {
+  data_ = exact_ ? static_cast<const uint8_t*>(dataset.view().data) : stored_.data();
+  flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
 }
 
 double Codes::row_norm(const Dataset& dataset, uint32_t row) const {
@@ -184,6 +200,9 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step,
 
 void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count,
                       uint32_t* out) const {
+  if (touch_ != nullptr) {
+    for (uint32_t i = 0; i < count; ++i) touch_->touch(ids[i] * stride_, stride_);
+  }
   if (!wide_) {
     kernels().code_gather(code, data_, stride_, flip_, ids, count, out);
     return;

@@ -40,7 +40,18 @@ namespace gannet {
 
 class Codes {
  public:
+  /// What Codes consist of beside what follows from the dataset, as a file brings it.
+  struct Parts {
+    bool wide = false;
+    Array<uint8_t> codes;   // [rows, stride]; empty where the rows serve
+    Array<float> centre;    // [columns]
+    float inverse_step = 1;
+    double norm_max = 0;
+    FirstTouch* touch = nullptr;  // asked before a code is read, unless null
+  };
+
   Codes() = default;
+  Codes(const Dataset& dataset, Parts&& parts);
   Codes(const Dataset& dataset, uint64_t seed, const Execution& execution);
 
   uint32_t rows() const { return count_; }
@@ -54,6 +65,19 @@ class Codes {
   bool exact() const { return exact_; }
 
   bool wide() const { return wide_; }
+
+  const Array<float>& centre() const { return centre_; }
+  float inverse_step() const { return inverse_step_; }
+  double norm_max() const { return norm_max_; }
+  /// Checks everything that has not been yet.
+  void touch_all() const {
+    if (touch_ != nullptr) touch_->touch_all();
+  }
+
+  /// Columns of a code of `dim` columns.
+  static uint32_t code_columns(uint32_t dim, int32_t metric) {
+    return dim + (metric == ANN_METRIC_INNER_PRODUCT ? kSplit : 0);
+  }
 
   /// Writes the code of a prepared query, [stride], as `distances` takes it.
   void encode_query(const PreparedQuery& query, uint8_t* code) const;
@@ -80,7 +104,7 @@ class Codes {
  private:
   static constexpr uint32_t kSplit = 16;
 
-  uint32_t columns() const { return dim_ + (metric_ == ANN_METRIC_INNER_PRODUCT ? kSplit : 0); }
+  uint32_t columns() const { return code_columns(dim_, metric_); }
   void transform(const uint8_t* row, double norm, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;
   void fit(const Dataset& dataset, uint64_t seed, const Execution& execution);
@@ -102,6 +126,7 @@ class Codes {
   Array<float> centre_;     // [columns]
   float inverse_step_ = 1;  // 1 / step; of wide codes 1 / the largest deviation
   double norm_max_ = 0;     // M, for inner product
+  FirstTouch* touch_ = nullptr;
 };
 
 }  // namespace gannet

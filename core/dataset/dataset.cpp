@@ -74,6 +74,41 @@ Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, in
   if (metric == ANN_METRIC_COSINE) measure_norms(execution);
 }
 
+Dataset::Dataset(Parts&& parts)
+    : count_(parts.rows),
+      metric_(parts.metric),
+      view_{parts.vectors.data(), stored_stride(parts.dim, parts.metric, parts.element), parts.dim,
+            parts.element},
+      stored_(std::move(parts.vectors)),
+      ids_(std::move(parts.ids)),
+      by_id_(std::move(parts.by_id)),
+      norms_(std::move(parts.norms)),
+      vectors_touch_(parts.vectors_touch),
+      ids_touch_(parts.ids_touch),
+      by_id_touch_(parts.by_id_touch),
+      norms_touch_(parts.norms_touch) {}
+
+void Dataset::touch_all() const {
+  for (FirstTouch* touch : {vectors_touch_, ids_touch_, by_id_touch_, norms_touch_}) {
+    if (touch != nullptr) touch->touch_all();
+  }
+}
+
+/// Before the rows `numbers` (null: first ... first + count) and their lengths are read.
+void Dataset::touch_rows(const uint32_t* numbers, uint32_t first, uint32_t count) const {
+  if (vectors_touch_ == nullptr) return;
+  const uint64_t stride = view_.stride;
+  if (numbers == nullptr) {
+    vectors_touch_->touch(first * stride, count * stride);
+    if (norms_touch_ != nullptr) norms_touch_->touch(first * sizeof(float), count * sizeof(float));
+    return;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    vectors_touch_->touch(numbers[i] * stride, stride);
+    if (norms_touch_ != nullptr) norms_touch_->touch(numbers[i] * sizeof(float), sizeof(float));
+  }
+}
+
 void Dataset::store(const MatrixView& rows, const Execution& execution) {
   view_.stride = stored_stride(rows.dim, metric_, view_.element);
   stored_ = Array<uint8_t>(execution.memory, checked_product(rows.rows, view_.stride));
@@ -125,12 +160,23 @@ void Dataset::sort_ids(const uint64_t* ids, const Execution& execution) {
   }
 }
 
+/// Before a place of by_id_ is read.
+void Dataset::touch_place(const uint32_t* place) const {
+  if (by_id_touch_ != nullptr)
+    by_id_touch_->touch(static_cast<uint64_t>(place - by_id_.data()) * sizeof(uint32_t),
+                        sizeof(uint32_t));
+}
+
 uint32_t Dataset::find(uint64_t id) const {
   if (ids_.empty()) return id < count_ ? static_cast<uint32_t>(id) : count_;
   const uint32_t* place = std::lower_bound(
-      by_id_.begin(), by_id_.end(), id,
-      [this](uint32_t row, uint64_t wanted) { return ids_[row] < wanted; });
-  return place != by_id_.end() && ids_[*place] == id ? *place : count_;
+      by_id_.begin(), by_id_.end(), id, [this](const uint32_t& row, uint64_t wanted) {
+        touch_place(&row);
+        return this->id(row) < wanted;
+      });
+  if (place == by_id_.end()) return count_;
+  touch_place(place);
+  return this->id(*place) == id ? *place : count_;
 }
 
 void Dataset::measure_norms(const Execution& execution) {
@@ -186,6 +232,7 @@ double Dataset::extreme_cosine(const PreparedQuery& query, const uint8_t* row) c
 
 void Dataset::distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first,
                         uint32_t count, float* out) const {
+  touch_rows(numbers, first, count);
   RowsView rows = view_;
   if (numbers == nullptr) rows.data = view_.row(first);
   const Kernels& loops = kernels();

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/execution.h"
+#include "base/first_touch.h"
 #include "distance/element.h"
 #include "distance/kernels.h"
 
@@ -34,6 +35,24 @@ struct PreparedQuery {
 
 class Dataset {
  public:
+  /// What a Dataset consists of, as a file brings it. Arrays may lie over a mapped file; then the
+  /// FirstTouch of each, unless null, is asked before a part of it is read.
+  struct Parts {
+    uint32_t rows = 0;
+    uint32_t dim = 0;
+    int32_t metric = 0;
+    int32_t element = 0;
+    Array<uint8_t> vectors;  // [rows, stored_stride]
+    Array<uint64_t> ids;     // [rows], or empty: ids are row numbers
+    Array<uint32_t> by_id;   // [rows] with ids
+    Array<float> norms;      // [rows], for cosine
+    FirstTouch* vectors_touch = nullptr;
+    FirstTouch* ids_touch = nullptr;
+    FirstTouch* by_id_touch = nullptr;
+    FirstTouch* norms_touch = nullptr;
+  };
+  explicit Dataset(Parts&& parts);
+
   /// Copies or borrows `rows`, stored as `element` (0: as given). `ids` is [rows] or null.
   /// Refuses NaN, infinities, repeated ids and impossible conversions, before anything is kept.
   Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element, bool borrow,
@@ -43,10 +62,23 @@ class Dataset {
   uint32_t dim() const { return view_.dim; }
   int32_t metric() const { return metric_; }
   int32_t element() const { return view_.element; }
+  /// All rows, for readers that have asked touch_all() or made the Dataset themselves.
   const RowsView& view() const { return view_; }
   const float* norms() const { return norms_.data(); }  // [rows] lengths, for cosine; else null
-  uint64_t id(uint32_t row) const { return ids_.empty() ? row : ids_[row]; }
   const uint64_t* ids() const { return ids_.data(); }  // [rows], or null: ids are row numbers
+  const uint32_t* by_id() const { return by_id_.data(); }  // [rows] in ascending order of id, or null
+  uint64_t id(uint32_t row) const {
+    if (ids_.empty()) return row;
+    if (ids_touch_ != nullptr) ids_touch_->touch(row * sizeof(uint64_t), sizeof(uint64_t));
+    return ids_[row];
+  }
+  const uint8_t* row(uint32_t number) const {
+    if (vectors_touch_ != nullptr) vectors_touch_->touch(number * view_.stride, view_.stride);
+    return static_cast<const uint8_t*>(view_.row(number));
+  }
+  FirstTouch* vectors_touch() const { return vectors_touch_; }
+  /// Checks everything that has not been yet.
+  void touch_all() const;
   bool borrowed() const { return stored_.empty() && count_ != 0; }
   uint64_t bytes() const {
     return stored_.bytes() + ids_.bytes() + by_id_.bytes() + norms_.bytes();
@@ -85,6 +117,8 @@ class Dataset {
   void store(const MatrixView& rows, const Execution& execution);
   void sort_ids(const uint64_t* ids, const Execution& execution);
   void measure_norms(const Execution& execution);
+  void touch_rows(const uint32_t* numbers, uint32_t first, uint32_t count) const;
+  void touch_place(const uint32_t* place) const;
   double extreme_cosine(const PreparedQuery& query, const uint8_t* row) const;
 
   uint32_t count_ = 0;
@@ -94,6 +128,10 @@ class Dataset {
   Array<uint64_t> ids_;
   Array<uint32_t> by_id_;  // [rows] row numbers in ascending order of id
   Array<float> norms_;     // [rows]
+  FirstTouch* vectors_touch_ = nullptr;
+  FirstTouch* ids_touch_ = nullptr;
+  FirstTouch* by_id_touch_ = nullptr;
+  FirstTouch* norms_touch_ = nullptr;
 };
 
 /// Throws where a value of a float matrix is not finite, naming the first such place.

@@ -22,7 +22,17 @@ struct SearchGraph {
   uint32_t degree = 0;
   uint32_t repaired_edges = 0;
 
+  FirstTouch* touch = nullptr;  // asked before edges over a mapped file are read
+
   const uint32_t* row(uint64_t number) const { return edges.data() + number * degree; }
+  /// The same for a walk, which may be the first to read them.
+  const uint32_t* touched_row(uint64_t number) const {
+    if (touch != nullptr) touch->touch(number * degree * sizeof(uint32_t), degree * sizeof(uint32_t));
+    return row(number);
+  }
+  void touch_all() const {
+    if (touch != nullptr) touch->touch_all();
+  }
   uint32_t* row(uint64_t number) { return edges.data() + number * degree; }
   uint64_t bytes() const { return edges.bytes() + entries.bytes(); }
 };

@@ -13,6 +13,7 @@
 // rows of 960 floats and moved no beam by more than a step.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "search/best_first.h"
@@ -21,22 +22,8 @@ namespace gannet {
 
 class Calibration {
  public:
-  /// Measures on masked rows, or on `queries` of the caller if not null.
-  void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, const Execution& execution);
-
-  bool measured() const { return curve_count_ > 0; }
-
-  /// The highest mean recall@10 seen; 0 without a curve for it.
-  float recall_max() const { return recall_max_; }
-
-  /// The beam for k neighbours at a recall. Without curves a cautious rule: see ann_search_params.
-  uint32_t beam(uint32_t k, float recall) const;
-
- private:
   static constexpr uint32_t kCurves = 4;
   static constexpr uint32_t kPoints = 24;
-
   struct Point {
     uint32_t beam;
     double recall;
@@ -45,10 +32,30 @@ class Calibration {
     uint32_t k = 0;
     uint32_t count = 0;
     Point points[kPoints] = {};
-
     double beam(double recall) const;
   };
 
+  Calibration() = default;
+  /// Of curves that were measured before.
+  Calibration(const Curve* curves, uint32_t count, float recall_max)
+      : curve_count_(count), recall_max_(recall_max) {
+    std::copy(curves, curves + count, curves_);
+  }
+
+  /// Measures on masked rows, or on `queries` of the caller if not null.
+  void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+               const MatrixView* queries, uint64_t seed, const Execution& execution);
+
+  uint32_t curve_count() const { return curve_count_; }
+  const Curve& curve(uint32_t place) const { return curves_[place]; }
+
+  /// The highest mean recall@10 seen; 0 without a curve for it.
+  float recall_max() const { return recall_max_; }
+
+  /// The beam for k neighbours at a recall. Without curves a cautious rule: see ann_search_params.
+  uint32_t beam(uint32_t k, float recall) const;
+
+ private:
   Curve curves_[kCurves];
   uint32_t curve_count_ = 0;
   float recall_max_ = 0;

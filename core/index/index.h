@@ -30,9 +30,18 @@ class SearchSpaces {
 };
 
 struct Built {
-  Built(Dataset&& rows) : dataset(std::move(rows)) {}
+  explicit Built(Dataset&& rows) : dataset(std::move(rows)) {}
   Built(const Built&) = delete;
 
+  /// Checks what of a mapped file has not been yet.
+  void touch_all() const {
+    dataset.touch_all();
+    codes.touch_all();
+    graph.touch_all();
+  }
+
+  std::shared_ptr<const void> file;  // the mapped file that the members lie over, or null
+  uint64_t file_bytes_held = 0;      // host memory that reading it takes
   Dataset dataset;
   Codes codes;
   SearchGraph graph;
@@ -46,7 +55,7 @@ struct Built {
 
   bool has_graph() const { return graph_kind != ANN_GRAPH_NONE; }
   uint64_t bytes() const {
-    return dataset.bytes() + codes.bytes() + graph.bytes() + spaces.bytes();
+    return dataset.bytes() + codes.bytes() + graph.bytes() + spaces.bytes() + file_bytes_held;
   }
 };
 

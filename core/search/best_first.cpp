@@ -51,7 +51,7 @@ struct Walk {
  private:
   void expand(uint32_t row) {
     ++counts.expansions;
-    const uint32_t* edges = graph.row(row);
+    const uint32_t* edges = graph.touched_row(row);
     uint32_t count = 0;
     for (uint32_t i = 0; i < graph.degree; ++i) {
       const uint32_t target = edges[i];
@@ -74,6 +74,17 @@ struct Walk {
         beam.insert(space.code_distances[i], space.candidates[i]);
     }
   }
+};
+
+/// Leaves the table of visited rows empty for the next search, also when this one ends in an error.
+class VisitedCleared {
+ public:
+  explicit VisitedCleared(Visited& visited) : visited_(visited) {}
+  ~VisitedCleared() { visited_.clear(); }
+  VisitedCleared(const VisitedCleared&) = delete;
+
+ private:
+  Visited& visited_;
 };
 
 /// The k best of the beam by reported distance, equal ones by id.
@@ -103,11 +114,11 @@ uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const Sea
                            SearchSpace& space, SearchCounts* counts) {
   space.fit_beam(beam);
   codes.encode_query(query, space.code.data());
+  const VisitedCleared cleared(space.visited);
   if (masked != kNoRow) space.visited.enter(masked);
   Walk walk{codes, graph, space, Beam(space.keys.data(), beam)};
   walk.start();
   walk.run();
-  space.visited.clear();
   const uint32_t found = report(dataset, codes, query, walk.beam, k, space, walk.counts);
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;

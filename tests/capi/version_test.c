@@ -30,7 +30,8 @@ static void status_names(void) {
              NAME(ANN_UNSUPPORTED), NAME(ANN_NOT_FINITE),        NAME(ANN_STATE),
              NAME(ANN_BUSY),        NAME(ANN_NO_MEMORY),         NAME(ANN_DEVICE_NO_MEMORY),
              NAME(ANN_NO_DEVICE),   NAME(ANN_DEVICE_LOST),       NAME(ANN_CANCELLED),
-             NAME(ANN_DEADLINE),    NAME(ANN_INTERNAL)};
+             NAME(ANN_DEADLINE),    NAME(ANN_INTERNAL),          NAME(ANN_IO),
+             NAME(ANN_CORRUPT),     NAME(ANN_VERSION)};
   const int count = sizeof all / sizeof all[0];
   for (int i = 0; i < count; i++)
     CHECK_SAY(strcmp(ann_status_name(all[i].status), all[i].name) == 0, "%d is named %s",

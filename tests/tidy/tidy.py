@@ -38,7 +38,7 @@ SKIPPED = {".git", "target", "__pycache__", ".venv", "node_modules", "vendor"}
 
 # Lowest first. backend/ is the seam between phases and devices: it may include anything, and
 # anything from search/ on may include it.
-LAYERS = ["base", "distance", "dataset", "traverse", "knn", "graph", "search", "index"]
+LAYERS = ["base", "distance", "dataset", "traverse", "knn", "graph", "search", "index", "storage"]
 
 # (pattern, why, files that may). Strings and comments are blanked out before the search.
 BANNED = [

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 1;
+pub const ANN_ABI_VERSION: u32 = 2;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -32,6 +32,9 @@ pub const ANN_NO_MEMORY: _bindgen_ty_1 = 300;
 pub const ANN_DEVICE_NO_MEMORY: _bindgen_ty_1 = 301;
 pub const ANN_NO_DEVICE: _bindgen_ty_1 = 400;
 pub const ANN_DEVICE_LOST: _bindgen_ty_1 = 401;
+pub const ANN_IO: _bindgen_ty_1 = 500;
+pub const ANN_CORRUPT: _bindgen_ty_1 = 501;
+pub const ANN_VERSION: _bindgen_ty_1 = 502;
 pub const ANN_CANCELLED: _bindgen_ty_1 = 600;
 pub const ANN_DEADLINE: _bindgen_ty_1 = 601;
 pub const ANN_INTERNAL: _bindgen_ty_1 = 700;
@@ -809,6 +812,268 @@ extern "C" {
         neighbors: *mut u32,
         distances: *mut f32,
         monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ann_save_params {
+    pub struct_size: u32,
+    pub threads: u32,
+    pub sync: i32,
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ann_save_params"][::std::mem::size_of::<ann_save_params>() - 16usize];
+    ["Alignment of ann_save_params"][::std::mem::align_of::<ann_save_params>() - 4usize];
+    [
+        "Offset of field: ann_save_params::struct_size",
+    ][::std::mem::offset_of!(ann_save_params, struct_size) - 0usize];
+    [
+        "Offset of field: ann_save_params::threads",
+    ][::std::mem::offset_of!(ann_save_params, threads) - 4usize];
+    [
+        "Offset of field: ann_save_params::sync",
+    ][::std::mem::offset_of!(ann_save_params, sync) - 8usize];
+    [
+        "Offset of field: ann_save_params::reserved",
+    ][::std::mem::offset_of!(ann_save_params, reserved) - 12usize];
+};
+extern "C" {
+    pub fn ann_save(
+        index: *const ann_index,
+        path: *const ::std::os::raw::c_char,
+        params: *const ann_save_params,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ann_writer {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub write: ::std::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::std::os::raw::c_void,
+            data: *const ::std::os::raw::c_void,
+            bytes: u64,
+        ) -> i64,
+    >,
+    pub user: *mut ::std::os::raw::c_void,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ann_writer"][::std::mem::size_of::<ann_writer>() - 24usize];
+    ["Alignment of ann_writer"][::std::mem::align_of::<ann_writer>() - 8usize];
+    [
+        "Offset of field: ann_writer::struct_size",
+    ][::std::mem::offset_of!(ann_writer, struct_size) - 0usize];
+    [
+        "Offset of field: ann_writer::reserved",
+    ][::std::mem::offset_of!(ann_writer, reserved) - 4usize];
+    [
+        "Offset of field: ann_writer::write",
+    ][::std::mem::offset_of!(ann_writer, write) - 8usize];
+    [
+        "Offset of field: ann_writer::user",
+    ][::std::mem::offset_of!(ann_writer, user) - 16usize];
+};
+extern "C" {
+    pub fn ann_save_stream(
+        index: *const ann_index,
+        writer: *const ann_writer,
+        params: *const ann_save_params,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+pub const ANN_OPEN_AUTO: _bindgen_ty_10 = 0;
+pub const ANN_OPEN_FULL: _bindgen_ty_10 = 1;
+pub const ANN_OPEN_LAZY: _bindgen_ty_10 = 2;
+pub const ANN_OPEN_TRUSTED: _bindgen_ty_10 = 3;
+pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ann_open_params {
+    pub struct_size: u32,
+    pub mode: i32,
+    pub threads: u32,
+    pub expect_dim: u32,
+    pub expect_metric: i32,
+    pub expect_element: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ann_open_params"][::std::mem::size_of::<ann_open_params>() - 24usize];
+    ["Alignment of ann_open_params"][::std::mem::align_of::<ann_open_params>() - 4usize];
+    [
+        "Offset of field: ann_open_params::struct_size",
+    ][::std::mem::offset_of!(ann_open_params, struct_size) - 0usize];
+    [
+        "Offset of field: ann_open_params::mode",
+    ][::std::mem::offset_of!(ann_open_params, mode) - 4usize];
+    [
+        "Offset of field: ann_open_params::threads",
+    ][::std::mem::offset_of!(ann_open_params, threads) - 8usize];
+    [
+        "Offset of field: ann_open_params::expect_dim",
+    ][::std::mem::offset_of!(ann_open_params, expect_dim) - 12usize];
+    [
+        "Offset of field: ann_open_params::expect_metric",
+    ][::std::mem::offset_of!(ann_open_params, expect_metric) - 16usize];
+    [
+        "Offset of field: ann_open_params::expect_element",
+    ][::std::mem::offset_of!(ann_open_params, expect_element) - 20usize];
+};
+extern "C" {
+    pub fn ann_open(
+        context: *const ann_context,
+        path: *const ::std::os::raw::c_char,
+        params: *const ann_open_params,
+        out: *mut *mut ann_index,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_open_memory(
+        context: *const ann_context,
+        data: *const ::std::os::raw::c_void,
+        bytes: u64,
+        params: *const ann_open_params,
+        out: *mut *mut ann_index,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ann_reader {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub read: ::std::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::std::os::raw::c_void,
+            data: *mut ::std::os::raw::c_void,
+            bytes: u64,
+        ) -> i64,
+    >,
+    pub user: *mut ::std::os::raw::c_void,
+    pub bytes: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ann_reader"][::std::mem::size_of::<ann_reader>() - 32usize];
+    ["Alignment of ann_reader"][::std::mem::align_of::<ann_reader>() - 8usize];
+    [
+        "Offset of field: ann_reader::struct_size",
+    ][::std::mem::offset_of!(ann_reader, struct_size) - 0usize];
+    [
+        "Offset of field: ann_reader::reserved",
+    ][::std::mem::offset_of!(ann_reader, reserved) - 4usize];
+    [
+        "Offset of field: ann_reader::read",
+    ][::std::mem::offset_of!(ann_reader, read) - 8usize];
+    [
+        "Offset of field: ann_reader::user",
+    ][::std::mem::offset_of!(ann_reader, user) - 16usize];
+    [
+        "Offset of field: ann_reader::bytes",
+    ][::std::mem::offset_of!(ann_reader, bytes) - 24usize];
+};
+extern "C" {
+    pub fn ann_open_stream(
+        context: *const ann_context,
+        reader: *const ann_reader,
+        params: *const ann_open_params,
+        out: *mut *mut ann_index,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_verify(
+        path: *const ::std::os::raw::c_char,
+        params: *const ann_open_params,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ann_file_description {
+    pub struct_size: u32,
+    pub format: u32,
+    pub file_bytes: u64,
+    pub rows: u64,
+    pub dim: u32,
+    pub metric: i32,
+    pub element: i32,
+    pub graph: i32,
+    pub degree: u32,
+    pub entry_points: u32,
+    pub has_ids: u32,
+    pub writer: u32,
+    pub seed: u64,
+    pub content_id: [u8; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ann_file_description",
+    ][::std::mem::size_of::<ann_file_description>() - 80usize];
+    [
+        "Alignment of ann_file_description",
+    ][::std::mem::align_of::<ann_file_description>() - 8usize];
+    [
+        "Offset of field: ann_file_description::struct_size",
+    ][::std::mem::offset_of!(ann_file_description, struct_size) - 0usize];
+    [
+        "Offset of field: ann_file_description::format",
+    ][::std::mem::offset_of!(ann_file_description, format) - 4usize];
+    [
+        "Offset of field: ann_file_description::file_bytes",
+    ][::std::mem::offset_of!(ann_file_description, file_bytes) - 8usize];
+    [
+        "Offset of field: ann_file_description::rows",
+    ][::std::mem::offset_of!(ann_file_description, rows) - 16usize];
+    [
+        "Offset of field: ann_file_description::dim",
+    ][::std::mem::offset_of!(ann_file_description, dim) - 24usize];
+    [
+        "Offset of field: ann_file_description::metric",
+    ][::std::mem::offset_of!(ann_file_description, metric) - 28usize];
+    [
+        "Offset of field: ann_file_description::element",
+    ][::std::mem::offset_of!(ann_file_description, element) - 32usize];
+    [
+        "Offset of field: ann_file_description::graph",
+    ][::std::mem::offset_of!(ann_file_description, graph) - 36usize];
+    [
+        "Offset of field: ann_file_description::degree",
+    ][::std::mem::offset_of!(ann_file_description, degree) - 40usize];
+    [
+        "Offset of field: ann_file_description::entry_points",
+    ][::std::mem::offset_of!(ann_file_description, entry_points) - 44usize];
+    [
+        "Offset of field: ann_file_description::has_ids",
+    ][::std::mem::offset_of!(ann_file_description, has_ids) - 48usize];
+    [
+        "Offset of field: ann_file_description::writer",
+    ][::std::mem::offset_of!(ann_file_description, writer) - 52usize];
+    [
+        "Offset of field: ann_file_description::seed",
+    ][::std::mem::offset_of!(ann_file_description, seed) - 56usize];
+    [
+        "Offset of field: ann_file_description::content_id",
+    ][::std::mem::offset_of!(ann_file_description, content_id) - 64usize];
+};
+extern "C" {
+    pub fn ann_file_info(
+        path: *const ::std::os::raw::c_char,
+        out: *mut ann_file_description,
         error: *mut ann_error,
     ) -> ann_status;
 }

@@ -1,0 +1,51 @@
+// FirstTouch: bytes that are checked in pieces, each before it is read for the first time.
+//
+// An index over a mapped file opens in milliseconds because nothing of its rows, codes and edges is
+// read then. Whoever reads a part of them later says so first; the pieces under it that nobody has
+// asked for yet are checked then. A piece in order costs one relaxed load from then on. Memory that
+// needs no checking has no FirstTouch, and the question costs a comparison with null.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/memory.h"
+
+namespace gannet {
+
+class FirstTouch {
+ public:
+  static constexpr uint32_t kChunkShift = 20;
+  static constexpr uint64_t kChunkBytes = uint64_t{1} << kChunkShift;
+
+  FirstTouch(const Allocator& memory, uint64_t bytes)
+      : bytes_(bytes), good_(Array<std::atomic<uint8_t>>::zeroed(memory, chunks(bytes))) {}
+  virtual ~FirstTouch() = default;
+  FirstTouch(const FirstTouch&) = delete;
+
+  static uint64_t chunks(uint64_t bytes) { return (bytes + kChunkBytes - 1) >> kChunkShift; }
+
+  /// Checks what of [begin, begin + count) has not been; throws ANN_CORRUPT where that fails. Two
+  /// threads may check the same piece at once, with the same outcome.
+  void touch(uint64_t begin, uint64_t count) {
+    if (count == 0) return;
+    const uint64_t last = (begin + count - 1) >> kChunkShift;
+    for (uint64_t chunk = begin >> kChunkShift; chunk <= last; ++chunk) {
+      if (good_[chunk].load(std::memory_order_relaxed) != 0) continue;
+      check(chunk);
+      good_[chunk].store(1, std::memory_order_relaxed);
+    }
+  }
+  void touch_all() { touch(0, bytes_); }
+  uint64_t held_bytes() const { return good_.bytes(); }
+
+ private:
+  /// Returns if the chunk is in order. The bytes never change, so nothing has to be made visible to
+  /// other threads beside the fact itself.
+  virtual void check(uint64_t chunk) = 0;
+
+  uint64_t bytes_;
+  Array<std::atomic<uint8_t>> good_;
+};
+
+}  // namespace gannet

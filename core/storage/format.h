@@ -1,0 +1,135 @@
+// The parts of a file as structs, and the arithmetic of their places. storage.h is the specification.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/first_touch.h"
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "files are little-endian; a big-endian machine needs conversions that are not written");
+
+namespace gannet::format {
+
+inline constexpr uint8_t kMagic[8] = {0x8a, 'G', 'N', 'T', '\r', '\n', 0x1a, '\n'};
+inline constexpr uint8_t kTailMagic[8] = {0x8a, 'G', 'N', 'T', '\n', 'E', 'O', 'F'};
+inline constexpr uint32_t kByteOrder = 0x01020304;
+inline constexpr uint16_t kMajor = 1;
+inline constexpr uint16_t kMinor = 0;
+inline constexpr uint64_t kPage = 4096;
+inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;
+inline constexpr uint32_t kSectionsMax = 64;
+
+enum GraphKind : uint32_t { kGraphCagra = 1, kGraphNone = 2 };
+enum CodeKind : uint32_t { kCodesNone = 0, kCodesRows = 1, kCodesBytes = 2, kCodesFloats = 3 };
+enum SectionType : uint32_t {
+  kRows = 1,
+  kIds = 2,
+  kOrder = 3,
+  kLengths = 4,
+  kCentre = 5,
+  kCodes = 6,
+  kEdges = 7,
+  kEntries = 8,
+  kCalibration = 9,
+};
+inline constexpr uint32_t kTypesKnown = 9;
+inline constexpr uint32_t kSkippable = 1;  // flag of a section
+
+struct Header {
+  uint8_t magic[8];
+  uint32_t byte_order;
+  uint16_t major;
+  uint16_t minor;
+  uint64_t features;
+  uint64_t features_to_write;
+  uint64_t features_to_read;
+  uint64_t file_bytes;
+  uint8_t content_id[16];
+  uint32_t sections;
+  uint32_t zero_68;
+  uint64_t table_offset;
+  uint64_t table_sum;
+  uint64_t header_sum;
+  uint32_t writer;
+
+  // From here on the content: what content_id covers.
+  uint32_t metric;
+  uint32_t element;
+  uint32_t graph;
+  uint64_t rows;
+  uint32_t dim;
+  uint32_t degree;
+  uint32_t entries;
+  uint32_t has_ids;
+  uint64_t seed;
+  uint64_t row_stride;
+  uint64_t code_stride;
+  uint32_t codes;
+  uint32_t knn_iterations;
+  uint32_t repaired_edges;
+  float recall_max;
+  float code_factor;
+  uint32_t zero_180;
+  double norm_max;
+  uint8_t zeros[kPage - 192];
+};
+static_assert(sizeof(Header) == kPage && offsetof(Header, writer) == 96 &&
+              offsetof(Header, metric) == 100 &&
+              offsetof(Header, rows) == 112 && offsetof(Header, code_stride) == 152 &&
+              offsetof(Header, norm_max) == 184);
+inline constexpr size_t kContentStart = offsetof(Header, metric);
+
+struct Section {
+  uint32_t type;
+  uint32_t flags;
+  uint64_t offset;
+  uint64_t bytes;
+  uint32_t item_bytes;
+  uint32_t zero;
+  uint64_t items;
+  uint64_t chunk_bytes;
+  uint64_t sums_offset;
+  uint64_t sums_sum;
+};
+static_assert(sizeof(Section) == 64);
+
+struct Tail {
+  uint8_t magic[8];
+  uint8_t content_id[16];
+  uint64_t file_bytes;
+  uint64_t header_sum;
+  uint64_t zeros[2];
+  uint64_t sum;
+};
+static_assert(sizeof(Tail) == 64);
+inline constexpr uint64_t kFileBytesMin = sizeof(Header) + sizeof(Tail);
+
+inline constexpr uint32_t kCurvesMax = 4;
+inline constexpr uint32_t kPointsMax = 24;
+struct Point {
+  uint32_t beam;
+  uint32_t zero;
+  double recall;
+};
+struct Curve {
+  uint32_t k;
+  uint32_t count;
+  Point points[kPointsMax];
+};
+static_assert(sizeof(Curve) == 392);
+
+constexpr uint64_t round_to_page(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+constexpr uint64_t chunks_of(uint64_t bytes) { return (bytes + kChunkBytes - 1) / kChunkBytes; }
+
+uint64_t sum(const void* data, size_t bytes, uint64_t seed = 0);
+/// Of one chunk of a section.
+uint64_t chunk_sum(uint32_t type, uint64_t chunk, const void* data, size_t bytes);
+/// The header's sum, its own field taken as zero.
+uint64_t header_sum(const Header& header);
+/// The content id of a header with its section table.
+void content_id(const Header& header, const Section* table, uint8_t out[16]);
+/// The tail that belongs to a finished header.
+Tail tail_of(const Header& header);
+
+}  // namespace gannet::format

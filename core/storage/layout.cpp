@@ -1,0 +1,54 @@
+#include "storage/layout.h"
+
+#include "dataset/codes.h"
+
+namespace gannet::format {
+
+uint32_t code_columns(const Header& header) {
+  return Codes::code_columns(header.dim, static_cast<int32_t>(header.metric));
+}
+
+uint32_t demanded_sections(const Header& header, uint32_t curves, Section out[kTypesKnown]) {
+  uint32_t count = 0;
+  const auto demand = [&](SectionType type, uint64_t items, uint64_t item_bytes) {
+    Section& section = out[count++] = {};
+    section.type = type;
+    section.items = items;
+    section.item_bytes = static_cast<uint32_t>(item_bytes);
+    section.bytes = items * item_bytes;
+    section.chunk_bytes = kChunkBytes;
+  };
+  const bool stored_codes = header.codes == kCodesBytes || header.codes == kCodesFloats;
+  demand(kRows, header.rows, header.row_stride);
+  if (header.has_ids != 0) {
+    demand(kIds, header.rows, sizeof(uint64_t));
+    demand(kOrder, header.rows, sizeof(uint32_t));
+  }
+  if (header.metric == ANN_METRIC_COSINE) demand(kLengths, header.rows, sizeof(float));
+  if (stored_codes) {
+    demand(kCentre, code_columns(header), sizeof(float));
+    demand(kCodes, header.rows, header.code_stride);
+  }
+  if (header.graph != kGraphNone) {
+    demand(kEdges, header.rows * header.degree, sizeof(uint32_t));
+    demand(kEntries, header.entries, sizeof(uint32_t));
+    demand(kCalibration, curves, sizeof(Curve));
+  }
+  return count;
+}
+
+uint64_t place_sections(Section* table, uint32_t sections) {
+  uint64_t chunks = 0;
+  for (uint32_t i = 0; i < sections; ++i) {
+    table[i].sums_offset = kPage + sections * sizeof(Section) + chunks * sizeof(uint64_t);
+    chunks += chunks_of(table[i].bytes);
+  }
+  uint64_t offset = sections_offset(sections, chunks);
+  for (uint32_t i = 0; i < sections; ++i) {
+    table[i].offset = offset;
+    offset = round_to_page(offset + table[i].bytes);
+  }
+  return offset;
+}
+
+}  // namespace gannet::format

@@ -1,0 +1,33 @@
+// Layout: which sections an index has and where they lie, from the header alone.
+//
+// Writing and reading share this arithmetic. A reader first checks that the header's numbers are in
+// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most nine sections).
+#pragma once
+
+#include <cstdint>
+
+#include "storage/format.h"
+
+namespace gannet::format {
+
+/// Where the sections begin: behind header, table and the sums of `chunks` chunks.
+constexpr uint64_t sections_offset(uint32_t sections, uint64_t chunks) {
+  return round_to_page(kPage + sections * sizeof(Section) + chunks * sizeof(uint64_t));
+}
+
+/// Bytes of a column of a code.
+constexpr uint32_t code_item_bytes(uint32_t codes) {
+  return codes == kCodesFloats ? 4 : 1;
+}
+
+/// Columns of a code; see dataset/codes.h.
+uint32_t code_columns(const Header& header);
+
+/// The sections that a header demands, with type, item_bytes, items, bytes and chunk_bytes filled in;
+/// the number of curves is the one thing that it leaves open. Returns how many they are.
+uint32_t demanded_sections(const Header& header, uint32_t curves, Section out[kTypesKnown]);
+
+/// Fills in offset and sums_offset of each section; returns the offset of the tail.
+uint64_t place_sections(Section* table, uint32_t sections);
+
+}  // namespace gannet::format

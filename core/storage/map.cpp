@@ -1,0 +1,357 @@
+#include "storage/map.h"
+
+#include <cmath>
+#include <cstdarg>
+#include <cstring>
+
+namespace gannet {
+
+using namespace format;
+
+namespace {
+
+using Long = unsigned long long;  // for printf
+
+bool all_zero(const uint8_t* bytes, uint64_t count) {
+  uint8_t any = 0;
+  for (uint64_t i = 0; i < count; ++i) any |= bytes[i];
+  return any == 0;
+}
+
+/// Whether all words are finite floats: `exponent` has the bits that only NaN and infinity fill.
+template <class Word>
+bool all_finite(const uint8_t* data, uint64_t bytes, Word exponent) {
+  bool finite = true;
+  for (uint64_t at = 0; at + sizeof(Word) <= bytes; at += sizeof(Word)) {
+    Word word;
+    std::memcpy(&word, data + at, sizeof word);
+    finite &= (word & exponent) != exponent;
+  }
+  return finite;
+}
+
+bool elements_finite(int32_t element, const uint8_t* data, uint64_t bytes) {
+  switch (element) {
+    case ANN_F32: return all_finite<uint32_t>(data, bytes, 0x7f800000);
+    case ANN_F16: return all_finite<uint16_t>(data, bytes, 0x7c00);
+    case ANN_BF16: return all_finite<uint16_t>(data, bytes, 0x7f80);
+    default: return true;
+  }
+}
+
+/// Whether the bytes that fill rows of `stride` up behind `used` are zero, within a chunk that starts
+/// at byte `begin` of the section.
+bool padding_zero(const uint8_t* data, uint64_t begin, uint64_t bytes, uint64_t stride,
+                  uint64_t used) {
+  if (used == stride) return true;
+  const uint64_t end = begin + bytes;
+  for (uint64_t row = begin / stride; row * stride < end; ++row) {
+    const uint64_t from = std::max(begin, row * stride + used);
+    const uint64_t to = std::min(end, (row + 1) * stride);
+    if (from < to && !all_zero(data + (from - begin), to - from)) return false;
+  }
+  return true;
+}
+
+template <class Number, class Legal>
+bool all_legal(const uint8_t* data, uint64_t bytes, const Legal& legal) {
+  bool every = true;
+  for (uint64_t at = 0; at + sizeof(Number) <= bytes; at += sizeof(Number)) {
+    Number number;
+    std::memcpy(&number, data + at, sizeof number);
+    every &= legal(number);
+  }
+  return every;
+}
+
+/// What is wrong with a chunk's values, or null.
+const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const uint8_t* data,
+                     uint64_t bytes) {
+  const uint32_t rows = static_cast<uint32_t>(header.rows);
+  const int32_t element = static_cast<int32_t>(header.element);
+  switch (type) {
+    case kRows:
+      if (!elements_finite(element, data, bytes)) return "a value is NaN or infinite";
+      if (!padding_zero(data, begin, bytes, header.row_stride,
+                        uint64_t{header.dim} * element_bytes(element)))
+        return "bytes that fill rows up are not zero";
+      return nullptr;
+    case kIds:
+      return all_legal<uint64_t>(data, bytes, [](uint64_t id) { return id != ANN_ID_NONE; })
+                 ? nullptr
+                 : "an id is 2^64 - 1";
+    case kOrder:
+    case kEntries:
+      return all_legal<uint32_t>(data, bytes, [=](uint32_t row) { return row < rows; })
+                 ? nullptr
+                 : "a row number is not below the number of rows";
+    case kEdges:
+      return all_legal<uint32_t>(data, bytes,
+                                 [=](uint32_t row) { return (row < rows) | (row == kNoRow); })
+                 ? nullptr
+                 : "an edge leads to a row that is not there";
+    case kLengths:
+      return elements_finite(ANN_F32, data, bytes) &&
+                     all_legal<float>(data, bytes, [](float length) { return length >= 0; })
+                 ? nullptr
+                 : "a length is negative, NaN or infinite";
+    case kCentre:
+      return elements_finite(ANN_F32, data, bytes) ? nullptr : "a value is NaN or infinite";
+    case kCodes:
+      if (header.codes == kCodesFloats && !elements_finite(ANN_F32, data, bytes))
+        return "a value is NaN or infinite";
+      if (!padding_zero(data, begin, bytes, header.code_stride,
+                        uint64_t{code_columns(header)} * code_item_bytes(header.codes)))
+        return "bytes that fill codes up are not zero";
+      return nullptr;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+void fail_corrupt(const char* format, ...) {
+  char text[200];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  fail(ANN_CORRUPT, "%s", text);
+}
+
+const char* section_name(uint32_t type) {
+  static constexpr const char* kNames[] = {"",       "rows",  "ids",   "order",   "lengths",
+                                           "centre", "codes", "edges", "entries", "calibration"};
+  return type >= 1 && type <= kTypesKnown ? kNames[type] : "of unknown type";
+}
+
+FileMap::FileMap(Source& source, const Expectation& expected, const Allocator& memory) {
+  read_header(source);
+  check_ranges();
+  check_expected(expected);
+  read_table(source, memory);
+  check_sections();
+  uint8_t id[16];
+  content_id(header, table, id);
+  if (std::memcmp(id, header.content_id, sizeof id) != 0)
+    fail_corrupt("content id and content do not agree");
+  if (source.sequential()) return;
+  Tail tail;
+  source.read(tail_offset(), &tail, sizeof tail);
+  check_tail(tail);
+}
+
+void FileMap::read_header(Source& source) {
+  if (source.bytes() < kFileBytesMin)
+    fail_corrupt("the file has %llu bytes, fewer than the smallest index",
+                 static_cast<Long>(source.bytes()));
+  source.read(0, &header, sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+    fail_corrupt("the first bytes are not those of an index of Gannet");
+  if (header.byte_order != kByteOrder) fail_corrupt("the byte order is %08x", header.byte_order);
+  if (header.major != kMajor)
+    fail(ANN_VERSION, "the file has format %u.%u; this library (%d.%d) reads format %u",
+         header.major, header.minor, ANN_VERSION_MAJOR, ANN_VERSION_MINOR, kMajor);
+  if (header.features_to_read != 0)
+    fail(ANN_VERSION, "the file uses features %llx, which this library (%d.%d) does not know",
+         static_cast<Long>(header.features_to_read), ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
+  if (header_sum(header) != header.header_sum) fail_corrupt("the sum of the header is wrong");
+  if (header.file_bytes != source.bytes())
+    fail_corrupt("the file has %llu bytes, its header says %llu",
+                 static_cast<Long>(source.bytes()), static_cast<Long>(header.file_bytes));
+}
+
+/// After this no product of the header's numbers can overflow.
+void FileMap::check_ranges() const {
+  const auto demand = [](bool legal, const char* name, uint64_t value) {
+    if (!legal)
+      fail_corrupt("%s in the header is %llu, which no index has", name, static_cast<Long>(value));
+  };
+  demand(header.zero_68 == 0 && header.zero_180 == 0 &&
+             all_zero(header.zeros, sizeof header.zeros), "a reserved field", 1);
+  demand(header.sections <= kSectionsMax, "the number of sections", header.sections);
+  demand(header.table_offset == kPage, "the offset of the table", header.table_offset);
+  demand(header.metric >= ANN_METRIC_L2 && header.metric <= ANN_METRIC_COSINE, "metric",
+         header.metric);
+  demand(header.element >= ANN_F32 && header.element <= ANN_U8, "element", header.element);
+  demand(header.graph == kGraphCagra || header.graph == kGraphNone, "graph", header.graph);
+  demand(header.rows <= ANN_ROWS_MAX, "rows", header.rows);
+  demand(header.dim >= 1 && header.dim <= ANN_DIM_MAX, "dim", header.dim);
+  demand(header.has_ids <= 1 && (header.has_ids == 0 || header.rows > 0), "ids", header.has_ids);
+  const int32_t metric = static_cast<int32_t>(header.metric);
+  const int32_t element = static_cast<int32_t>(header.element);
+  demand(header.row_stride == Dataset::stored_stride(header.dim, metric, element), "the row stride",
+         header.row_stride);
+  const bool graph = header.graph == kGraphCagra;
+  demand(graph ? header.degree >= 2 && header.degree <= ANN_DEGREE_MAX : header.degree == 0,
+         "degree", header.degree);
+  demand(graph ? header.entries <= header.rows && (header.entries > 0 || header.rows == 0)
+               : header.entries == 0, "entry points", header.entries);
+  demand(std::isfinite(header.recall_max) && header.recall_max >= 0 && header.recall_max <= 1,
+         "the highest recall", 0);
+  check_codes();
+}
+
+void FileMap::check_codes() const {
+  const int32_t metric = static_cast<int32_t>(header.metric);
+  const int32_t element = static_cast<int32_t>(header.element);
+  const bool stored = header.codes == kCodesBytes || header.codes == kCodesFloats;
+  const bool rows_serve = Codes::rows_serve(metric, element, false);
+  const bool legal = header.graph == kGraphNone ? header.codes == kCodesNone
+                     : rows_serve               ? header.codes == kCodesRows
+                                                : stored;
+  if (!legal) fail_corrupt("codes in the header are %u, which do not fit the rest", header.codes);
+  const uint64_t stride =
+      stored ? Codes::code_stride(header.dim, metric, header.codes == kCodesFloats) : 0;
+  if (header.code_stride != stride)
+    fail_corrupt("the code stride in the header is %llu, it must be %llu",
+                 static_cast<Long>(header.code_stride), static_cast<Long>(stride));
+  if (!std::isfinite(header.code_factor) || header.code_factor < 0 ||
+      !std::isfinite(header.norm_max) || header.norm_max < 0)
+    fail_corrupt("factor or length of codes in the header is negative, NaN or infinite");
+}
+
+void FileMap::check_expected(const Expectation& expected) const {
+  const auto demand = [](uint32_t wanted, uint32_t found, const char* name) {
+    if (wanted != 0 && wanted != found)
+      fail(ANN_INVALID_ARGUMENT, "params.expect_%s is %u, the file has %u", name, wanted, found);
+  };
+  demand(expected.dim, header.dim, "dim");
+  demand(static_cast<uint32_t>(expected.metric), header.metric, "metric");
+  demand(static_cast<uint32_t>(expected.element), header.element, "element");
+}
+
+void FileMap::read_table(Source& source, const Allocator& memory) {
+  const uint64_t entries_bytes = header.sections * sizeof(Section);
+  source.read(kPage, table, entries_bytes);
+  // The table is not trusted yet; its own size comes from it and is bounded by the file's.
+  uint64_t chunks = 0;
+  for (uint32_t i = 0; i < header.sections; ++i) {
+    if (table[i].bytes > header.file_bytes)
+      fail_corrupt("section %u of the table has %llu bytes, more than the file", i + 1,
+                   static_cast<Long>(table[i].bytes));
+    chunks += chunks_of(table[i].bytes);
+  }
+  const uint64_t end = sections_offset(header.sections, chunks);
+  if (end + sizeof(Tail) > header.file_bytes) fail_corrupt("the section table exceeds the file");
+  region = Array<uint8_t>(memory, end - kPage);
+  std::memcpy(region.data(), table, entries_bytes);
+  source.read(kPage + entries_bytes, region.data() + entries_bytes, region.size() - entries_bytes);
+  if (sum(region.data(), region.size()) != header.table_sum)
+    fail_corrupt("the sum of the section table is wrong");
+  const uint64_t used = entries_bytes + chunks * sizeof(uint64_t);
+  if (!all_zero(region.data() + used, region.size() - used))
+    fail_corrupt("bytes behind the section table are not zero");
+}
+
+void FileMap::check_sections() const {
+  Section placed[kSectionsMax];
+  std::memcpy(placed, table, sizeof placed);
+  const uint64_t tail = place_sections(placed, header.sections);
+  uint32_t curves = 0;
+  uint32_t known = 0;
+  for (uint32_t i = 0; i < header.sections; ++i) {
+    const Section& section = table[i];
+    const char* name = section_name(section.type);
+    if (section.type == 0 || (i > 0 && section.type <= table[i - 1].type))
+      fail_corrupt("sections are not in the order of their types");
+    if (section.type > kTypesKnown && (section.flags & kSkippable) == 0)
+      fail(ANN_VERSION, "the file has a section of type %u, which this library (%d.%d) does not know",
+           section.type, ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
+    const bool sound = section.zero == 0 && section.chunk_bytes == kChunkBytes &&
+                       section.item_bytes > 0 && section.bytes % section.item_bytes == 0 &&
+                       section.items == section.bytes / section.item_bytes &&
+                       section.flags == (section.type > kTypesKnown ? kSkippable : 0);
+    if (!sound) fail_corrupt("the table's entry of section %u (%s) is not sound", section.type, name);
+    if (section.offset != placed[i].offset || section.sums_offset != placed[i].sums_offset)
+      fail_corrupt("section %u (%s) is not in its place", section.type, name);
+    if (section.sums_sum != sum(sums(section), chunks_of(section.bytes) * sizeof(uint64_t)))
+      fail_corrupt("the sum of the sums of section %u (%s) is wrong", section.type, name);
+    if (section.type <= kTypesKnown) ++known;
+    if (section.type == kCalibration) curves = static_cast<uint32_t>(section.items);
+  }
+  if (tail != tail_offset()) fail_corrupt("the tail is not behind the last section");
+  if (curves > kCurvesMax) fail_corrupt("there are %u calibration curves, at most 4 are", curves);
+  Section demanded[kTypesKnown];
+  if (known != demanded_sections(header, curves, demanded))
+    fail_corrupt("the sections are not those that the header demands");
+  for (uint32_t i = 0; i < known; ++i) {  // the known types come first
+    if (table[i].type != demanded[i].type || table[i].items != demanded[i].items ||
+        table[i].item_bytes != demanded[i].item_bytes)
+      fail_corrupt("section %u (%s) does not have the size that the header demands",
+                   demanded[i].type, section_name(demanded[i].type));
+  }
+}
+
+const Section* FileMap::find(uint32_t type) const {
+  for (uint32_t i = 0; i < header.sections; ++i) {
+    if (table[i].type == type) return &table[i];
+  }
+  return nullptr;
+}
+
+const uint64_t* FileMap::sums(const Section& section) const {
+  return reinterpret_cast<const uint64_t*>(region.data() + (section.sums_offset - kPage));
+}
+
+void FileMap::check_chunk(const Section& section, uint64_t chunk, const uint8_t* data) const {
+  const uint64_t begin = chunk * kChunkBytes;
+  const uint64_t bytes = std::min(kChunkBytes, section.bytes - begin);
+  const char* fault = chunk_sum(section.type, chunk, data, bytes) != sums(section)[chunk]
+                          ? "the sum is wrong"
+                          : fault_in(header, section.type, begin, data, bytes);
+  if (fault != nullptr)
+    fail_corrupt("section %u (%s), bytes %llu to %llu of the file: %s", section.type,
+                 section_name(section.type), static_cast<Long>(section.offset + begin),
+                 static_cast<Long>(section.offset + begin + bytes), fault);
+}
+
+void FileMap::check_tail(const Tail& tail) const {
+  const Tail wanted = tail_of(header);
+  if (std::memcmp(&tail, &wanted, sizeof tail) != 0)
+    fail_corrupt("the tail of the file is not that of its header");
+}
+
+void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows) {
+  // Ascending ids in the order given: then it names every row once, and the ids are distinct.
+  for (uint64_t i = 1; i < rows; ++i) {
+    if (ids[order[i - 1]] >= ids[order[i]])
+      fail_corrupt("the ids are not distinct, or their order is wrong at place %llu",
+                   static_cast<Long>(i));
+  }
+}
+
+void check_entries(const uint32_t* entries, uint64_t count) {
+  for (uint64_t i = 1; i < count; ++i) {
+    if (entries[i - 1] >= entries[i]) fail_corrupt("the entry points are not ascending");
+  }
+}
+
+Calibration read_calibration(const Curve* curves, uint64_t count, float recall_max) {
+  Calibration::Curve out[kCurvesMax];
+  static_assert(Calibration::kCurves == kCurvesMax && Calibration::kPoints == kPointsMax);
+  for (uint64_t i = 0; i < count; ++i) {
+    const Curve& curve = curves[i];
+    bool sound = curve.k >= 1 && (i == 0 || curve.k > curves[i - 1].k) && curve.count >= 1 &&
+                 curve.count <= kPointsMax;
+    out[i].k = curve.k;
+    out[i].count = curve.count;
+    for (uint32_t at = 0; sound && at < kPointsMax; ++at) {
+      const Point& point = curve.points[at];
+      if (at >= curve.count) {
+        sound = point.beam == 0 && point.zero == 0 && point.recall == 0;
+        continue;
+      }
+      sound = point.zero == 0 && point.beam >= 1 && point.beam <= ANN_BEAM_MAX &&
+              point.recall >= 0 && point.recall <= 1 &&
+              (at == 0 || (point.beam > curve.points[at - 1].beam &&
+                           point.recall >= curve.points[at - 1].recall));
+      out[i].points[at] = {point.beam, point.recall};
+    }
+    if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
+  }
+  return Calibration(out, static_cast<uint32_t>(count), recall_max);
+}
+
+}  // namespace gannet

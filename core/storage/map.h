@@ -1,0 +1,62 @@
+// FileMap: header, section table and sums of a file, checked. The first half of every open.
+#pragma once
+
+#include <cstdint>
+
+#include "base/execution.h"
+#include "storage/layout.h"
+#include "storage/storage.h"
+
+namespace gannet {
+
+/// The bytes of a file, wherever they are.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual uint64_t bytes() const = 0;
+  /// Reads exactly [offset, offset + count). Any thread, in any order, unless sequential().
+  virtual void read(uint64_t offset, void* out, uint64_t count) = 0;
+  /// Whether bytes must be read once, in ascending order, by one thread.
+  virtual bool sequential() const { return false; }
+};
+
+/// Refuses a file: "section 7 (edges), chunk 3: ...".
+[[noreturn]] __attribute__((format(printf, 1, 2))) void fail_corrupt(const char* format, ...);
+
+struct FileMap {
+  /// Reads and checks everything that stands before the first section, and the tail unless the source
+  /// is sequential.
+  FileMap(Source& source, const Expectation& expected, const Allocator& memory);
+
+  /// The section of a type; null if the header demands none.
+  const format::Section* find(uint32_t type) const;
+  /// The sums of a section's chunks, [chunks].
+  const uint64_t* sums(const format::Section& section) const;
+  /// Checks sum and values of a chunk.
+  void check_chunk(const format::Section& section, uint64_t chunk, const uint8_t* data) const;
+  void check_tail(const format::Tail& tail) const;
+  uint64_t tail_offset() const { return header.file_bytes - sizeof(format::Tail); }
+  uint64_t bytes() const { return region.bytes(); }
+
+  format::Header header = {};
+  format::Section table[format::kSectionsMax] = {};
+  Array<uint8_t> region;  // [4096, first section)
+
+ private:
+  void read_header(Source& source);
+  void check_ranges() const;
+  void check_codes() const;
+  void check_expected(const Expectation& expected) const;
+  void read_table(Source& source, const Allocator& memory);
+  void check_sections() const;
+};
+
+/// Checks that section 4 of the specification cannot make chunk by chunk.
+void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows);
+void check_entries(const uint32_t* entries, uint64_t count);
+Calibration read_calibration(const format::Curve* curves, uint64_t count, float recall_max);
+
+/// "edges", for messages.
+const char* section_name(uint32_t type);
+
+}  // namespace gannet

@@ -1,0 +1,392 @@
+// Opening: bytes of a file -> Built, and verifying, which is the same without keeping it.
+
+#include <cerrno>
+#include <cstring>
+
+#include "storage/map.h"
+
+namespace gannet {
+namespace {
+
+using namespace format;
+
+// --- Where bytes come from ------------------------------------------------------------------------
+
+class FileSource final : public Source {
+ public:
+  FileSource(const char* path, Files& files) : files_(files), path_(path) {
+    if (*path == 0) fail(ANN_INVALID_ARGUMENT, "path is empty");
+    do {
+      file_ = files.open_to_read(path);
+    } while (file_ == -EINTR);
+    if (file_ < 0) fail_system(file_, "opening", path);
+    FileFacts facts;
+    const int result = files.facts(file_, &facts);
+    if (result < 0 || !facts.regular) {
+      files.close(file_);
+      if (result < 0) fail_system(result, "looking at the file", path);
+      fail_system(-EINVAL, "the path names no regular file", path);
+    }
+    bytes_ = facts.bytes;
+  }
+  ~FileSource() override { files_.close(file_); }
+
+  uint64_t bytes() const override { return bytes_; }
+  void read(uint64_t offset, void* out, uint64_t count) override {
+    uint8_t* to = static_cast<uint8_t*>(out);
+    while (count > 0) {
+      const int64_t done = files_.read_at(file_, to, count, offset);
+      if (done == -EINTR) continue;
+      if (done < 0) fail_system(done, "reading", path_);
+      if (done == 0) fail_corrupt("the file became shorter while it was read");
+      to += done;
+      offset += static_cast<uint64_t>(done);
+      count -= static_cast<uint64_t>(done);
+    }
+  }
+  const void* map() {
+    int error = 0;
+    const void* data = files_.map(file_, bytes_, &error);
+    if (data == nullptr) fail_system(error, "mapping", path_);
+    return data;
+  }
+
+ private:
+  Files& files_;
+  const char* path_;
+  int file_ = -1;
+  uint64_t bytes_ = 0;
+};
+
+class MemorySource final : public Source {
+ public:
+  MemorySource(const void* data, uint64_t bytes)
+      : data_(static_cast<const uint8_t*>(data)), bytes_(bytes) {}
+  uint64_t bytes() const override { return bytes_; }
+  void read(uint64_t offset, void* out, uint64_t count) override {
+    if (count != 0) std::memcpy(out, data_ + offset, count);
+  }
+
+ private:
+  const uint8_t* data_;
+  uint64_t bytes_;
+};
+
+class SequentialSource final : public Source {
+ public:
+  explicit SequentialSource(const StreamSource& stream) : stream_(stream) {}
+  uint64_t bytes() const override { return stream_.bytes; }
+  bool sequential() const override { return true; }
+  void read(uint64_t offset, void* out, uint64_t count) override {
+    if (offset != at_) fail(ANN_INTERNAL, "a stream was to be read out of order");
+    uint8_t* to = static_cast<uint8_t*>(out);
+    while (count > 0) {
+      const int64_t done = stream_.read(stream_.user, to, count);
+      if (done == -EINTR) continue;
+      if (done < 0 || static_cast<uint64_t>(done) > count)
+        fail_system(done < 0 && done > -4096 ? done : -EIO, "reading", "the caller's stream");
+      if (done == 0) fail_corrupt("the stream ends at byte %llu of %llu",
+                                  static_cast<unsigned long long>(at_),
+                                  static_cast<unsigned long long>(stream_.bytes));
+      to += done;
+      at_ += static_cast<uint64_t>(done);
+      count -= static_cast<uint64_t>(done);
+    }
+  }
+
+ private:
+  const StreamSource& stream_;
+  uint64_t at_ = 0;
+};
+
+// --- Everything at once ---------------------------------------------------------------------------
+
+/// Reads and checks a section into `out`, or through scratch where `out` is null.
+void read_section(const FileMap& map, const Section& section, Source& source, uint8_t* out,
+                  const Execution& execution) {
+  const uint32_t threads = source.sequential() ? 1 : execution.threads;
+  Array<uint8_t> scratch(execution.memory, out == nullptr ? kChunkBytes * threads : 0);
+  Execution reading = execution;
+  reading.threads = threads;
+  parallel_for(reading, chunks_of(section.bytes), 1, [&](uint64_t chunk, uint64_t, uint32_t worker) {
+    const uint64_t begin = chunk * kChunkBytes;
+    uint8_t* to = out != nullptr ? out + begin : scratch.data() + worker * kChunkBytes;
+    source.read(section.offset + begin, to, std::min(kChunkBytes, section.bytes - begin));
+    map.check_chunk(section, chunk, to);
+    execution.advance(static_cast<double>(section.offset + begin) /
+                      static_cast<double>(map.header.file_bytes));
+  });
+  // Between sections, and before the tail.
+  uint8_t padding[kPage];
+  const uint64_t rest = round_to_page(section.bytes) - section.bytes;
+  source.read(section.offset + section.bytes, padding, rest);
+  for (uint64_t i = 0; i < rest; ++i) {
+    if (padding[i] != 0)
+      fail_corrupt("bytes behind section %u (%s) are not zero", section.type,
+                   section_name(section.type));
+  }
+}
+
+/// The sections of a file as Arrays, on the heap or over mapped memory.
+struct Parts {
+  Array<uint8_t> rows;
+  Array<uint64_t> ids;
+  Array<uint32_t> order;
+  Array<float> lengths;
+  Array<float> centre;
+  Array<uint8_t> codes;
+  Array<uint32_t> edges;
+  Array<uint32_t> entries;
+  Array<Curve> curves;
+
+  /// Calls visit(array) with the one that a type belongs to; not for unknown types.
+  template <class Visit>
+  void with(uint32_t type, const Visit& visit) {
+    switch (type) {
+      case kRows: return visit(rows);
+      case kIds: return visit(ids);
+      case kOrder: return visit(order);
+      case kLengths: return visit(lengths);
+      case kCentre: return visit(centre);
+      case kCodes: return visit(codes);
+      case kEdges: return visit(edges);
+      case kEntries: return visit(entries);
+      case kCalibration: return visit(curves);
+    }
+  }
+
+  /// What the specification demands beyond single chunks.
+  void check() const {
+    check_ids(ids.data(), order.data(), ids.size());
+    check_entries(entries.data(), entries.size());
+  }
+};
+
+/// The FirstTouches of a lazily opened file.
+struct Touches {
+  FirstTouch* of[kTypesKnown + 1] = {};
+};
+
+std::unique_ptr<Built> assemble(const Header& header, Parts&& parts, const Touches& touches) {
+  const Calibration calibration =
+      read_calibration(parts.curves.data(), parts.curves.size(), header.recall_max);
+  Dataset::Parts rows;
+  rows.rows = static_cast<uint32_t>(header.rows);
+  rows.dim = header.dim;
+  rows.metric = static_cast<int32_t>(header.metric);
+  rows.element = static_cast<int32_t>(header.element);
+  rows.vectors = std::move(parts.rows);
+  rows.ids = std::move(parts.ids);
+  rows.by_id = std::move(parts.order);
+  rows.norms = std::move(parts.lengths);
+  rows.vectors_touch = touches.of[kRows];
+  rows.ids_touch = touches.of[kIds];
+  rows.by_id_touch = touches.of[kOrder];
+  rows.norms_touch = touches.of[kLengths];
+  auto built = std::make_unique<Built>(Dataset(std::move(rows)));
+  built->seed = header.seed;
+  built->graph_kind = header.graph == kGraphCagra ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
+  if (!built->has_graph()) return built;
+  built->knn_iterations = header.knn_iterations;
+  built->calibration = calibration;
+  built->codes = Codes(built->dataset,
+                       {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
+                        header.code_factor, header.norm_max, touches.of[kCodes]});
+  SearchGraph& graph = built->graph;
+  graph.edges = std::move(parts.edges);
+  graph.entries = std::move(parts.entries);
+  graph.rows = static_cast<uint32_t>(header.rows);
+  graph.degree = header.degree;
+  graph.repaired_edges = header.repaired_edges;
+  graph.touch = touches.of[kEdges];
+  return built;
+}
+
+/// Which sections a verification must hold as a whole to compare their values with each other.
+bool compared_as_a_whole(uint32_t type) {
+  return type == kIds || type == kOrder || type == kEntries || type == kCalibration;
+}
+
+/// Reads everything; keeps all of it, or what has to be compared as a whole.
+Parts read_all(const FileMap& map, Source& source, bool keep, const Execution& execution) {
+  Parts parts;
+  for (uint32_t i = 0; i < map.header.sections; ++i) {
+    const Section& section = map.table[i];
+    uint8_t* out = nullptr;
+    if (keep || compared_as_a_whole(section.type)) {
+      parts.with(section.type, [&]<class T>(Array<T>& array) {
+        array = Array<T>(execution.memory, section.bytes / sizeof(T));
+        out = reinterpret_cast<uint8_t*>(array.data());
+      });
+    }
+    read_section(map, section, source, out, execution);
+  }
+  if (source.sequential()) {
+    Tail tail;
+    source.read(map.tail_offset(), &tail, sizeof tail);
+    map.check_tail(tail);
+  }
+  parts.check();
+  return parts;
+}
+
+std::unique_ptr<const Built> open_full(Source& source, const Expectation& expected,
+                                       const Execution& execution) {
+  execution.enter("read");
+  const FileMap map(source, expected, execution.memory);
+  std::unique_ptr<Built> built = assemble(map.header, read_all(map, source, true, execution), {});
+  execution.check();
+  execution.advance(1);
+  return built;
+}
+
+void verify(Source& source, const Expectation& expected, const Execution& execution) {
+  execution.enter("verify");
+  const FileMap map(source, expected, execution.memory);
+  const Parts parts = read_all(map, source, false, execution);
+  read_calibration(parts.curves.data(), parts.curves.size(), map.header.recall_max);
+  execution.advance(1);
+}
+
+// --- Over mapped memory ---------------------------------------------------------------------------
+
+/// A mapping of a file, taken away at the end.
+struct Mapping {
+  Mapping(const void* start, uint64_t size, Files* owner) : data(start), bytes(size), files(owner) {}
+  ~Mapping() {
+    if (files != nullptr) files->unmap(data, bytes);
+  }
+  Mapping(const Mapping&) = delete;
+
+  const void* data;
+  uint64_t bytes;
+  Files* files;  // null where the memory is the caller's
+};
+
+class SectionTouch final : public FirstTouch {
+ public:
+  SectionTouch(const Allocator& memory, const FileMap& map, const Section& section,
+               const uint8_t* data)
+      : FirstTouch(memory, section.bytes), map_(map), section_(section), data_(data) {}
+
+ private:
+  void check(uint64_t chunk) override {
+    map_.check_chunk(section_, chunk, data_ + chunk * kChunkBytes);
+  }
+  const FileMap& map_;
+  const Section& section_;
+  const uint8_t* data_;
+};
+
+/// What an index over mapped memory stands on; lives as long as it does.
+struct MappedFile {
+  MappedFile(std::unique_ptr<Mapping> memory, Source& source, const OpenPlan& plan,
+             const Allocator& allocator)
+      : mapping(std::move(memory)), map(source, plan.expected, allocator) {}
+
+  uint64_t bytes() const {
+    uint64_t held = map.bytes();
+    for (const auto& touch : touches) held += touch != nullptr ? touch->held_bytes() : 0;
+    return held;
+  }
+
+  std::unique_ptr<Mapping> mapping;
+  FileMap map;
+  std::unique_ptr<SectionTouch> touches[kTypesKnown + 1];
+};
+
+/// Sections that every search reads, and that are small: checked at once.
+bool checked_at_once(uint32_t type) {
+  return type == kCentre || type == kEntries || type == kCalibration;
+}
+
+std::unique_ptr<const Built> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
+                                         const Execution& execution) {
+  const uint8_t* start = static_cast<const uint8_t*>(mapping->data);
+  MemorySource source(start, mapping->bytes);
+  auto file = std::make_shared<MappedFile>(std::move(mapping), source, plan, execution.memory);
+  const FileMap& map = file->map;
+  const bool lazy = plan.mode == ANN_OPEN_LAZY;
+  Parts parts;
+  Touches touches;
+  for (uint32_t i = 0; i < map.header.sections; ++i) {
+    const Section& section = map.table[i];
+    if (section.type > kTypesKnown) continue;
+    const uint8_t* data = start + section.offset;
+    parts.with(section.type, [&]<class T>(Array<T>& array) {
+      array = Array<T>::over(reinterpret_cast<const T*>(data), section.bytes / sizeof(T));
+    });
+    if (!lazy) continue;
+    file->touches[section.type] =
+        std::make_unique<SectionTouch>(execution.memory, map, section, data);
+    FirstTouch* touch = file->touches[section.type].get();
+    if (checked_at_once(section.type)) {
+      touch->touch_all();
+    } else {
+      touches.of[section.type] = touch;
+    }
+  }
+  if (lazy) check_entries(parts.entries.data(), parts.entries.size());
+  std::unique_ptr<Built> built = assemble(map.header, std::move(parts), touches);
+  built->file_bytes_held = file->bytes();
+  built->file = std::move(file);
+  execution.advance(1);
+  return built;
+}
+
+}  // namespace
+
+std::unique_ptr<const Built> open_file(const char* path, const OpenPlan& plan, Files& files,
+                                       const Execution& execution) {
+  FileSource source(path, files);
+  if (plan.mode == ANN_OPEN_FULL) return open_full(source, plan.expected, execution);
+  execution.enter("map");
+  if (source.bytes() < kFileBytesMin)
+    fail_corrupt("the file has %llu bytes, fewer than the smallest index",
+                 static_cast<unsigned long long>(source.bytes()));
+  return open_mapped(std::make_unique<Mapping>(source.map(), source.bytes(), &files), plan,
+                     execution);
+}
+
+std::unique_ptr<const Built> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
+                                         const Execution& execution) {
+  if (plan.mode != ANN_OPEN_FULL) {
+    execution.enter("map");
+    return open_mapped(std::make_unique<Mapping>(data, bytes, nullptr), plan, execution);
+  }
+  MemorySource source(data, bytes);
+  return open_full(source, plan.expected, execution);
+}
+
+std::unique_ptr<const Built> open_stream(const StreamSource& stream, const OpenPlan& plan,
+                                         const Execution& execution) {
+  SequentialSource source(stream);
+  return open_full(source, plan.expected, execution);
+}
+
+void verify_file(const char* path, const Expectation& expected, Files& files,
+                 const Execution& execution) {
+  FileSource source(path, files);
+  verify(source, expected, execution);
+}
+
+void describe_file(const char* path, Files& files, ann_file_description* out) {
+  FileSource source(path, files);
+  const FileMap map(source, {}, Allocator());
+  const Header& header = map.header;
+  out->format = uint32_t{header.major} << 16 | header.minor;
+  out->file_bytes = header.file_bytes;
+  out->rows = header.rows;
+  out->dim = header.dim;
+  out->metric = static_cast<int32_t>(header.metric);
+  out->element = static_cast<int32_t>(header.element);
+  out->graph = header.graph == kGraphCagra ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
+  out->degree = header.degree;
+  out->entry_points = header.entries;
+  out->has_ids = header.has_ids;
+  out->writer = header.writer;
+  out->seed = header.seed;
+  std::memcpy(out->content_id, header.content_id, sizeof out->content_id);
+}
+
+}  // namespace gannet

@@ -1,0 +1,387 @@
+// Saving: Built -> bytes, in the order of the file. storage.h says which.
+//
+// The sums stand before the bytes that they cover, so the index is read twice: once to sum it, by all
+// threads, once to write it. The alternative, sums behind the sections, would need a file that can be
+// written out of order, which a stream cannot.
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "storage/layout.h"
+#include "storage/storage.h"
+
+namespace gannet {
+namespace {
+
+using namespace format;
+
+// --- The bytes of an index ------------------------------------------------------------------------
+
+/// An index as header, section table and chunks of bytes.
+class Content {
+ public:
+  explicit Content(const Built& built) : built_(built) {
+    // What was never checked must not get a good sum.
+    built.touch_all();
+    fill_header();
+    encode_calibration();
+    header_.sections = demanded_sections(header_, built.calibration.curve_count(), sections_);
+    tail_offset_ = place_sections(sections_, header_.sections);
+    header_.file_bytes = tail_offset_ + sizeof(Tail);
+    for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
+  }
+
+  const Header& header() const { return header_; }
+  uint32_t sections() const { return header_.sections; }
+  const Section& section(uint32_t place) const { return sections_[place]; }
+  uint64_t chunks() const { return chunks_; }
+  uint64_t tail_offset() const { return tail_offset_; }
+
+  /// The bytes of a chunk: where they lie, or put together in `scratch` [kChunkBytes].
+  const uint8_t* chunk(const Section& section, uint64_t number, uint8_t* scratch) const {
+    const uint64_t begin = number * kChunkBytes;
+    if (section.type == kRows && built_.dataset.borrowed()) {
+      copy_rows(begin, std::min(begin + kChunkBytes, section.bytes), scratch);
+      return scratch;
+    }
+    return static_cast<const uint8_t*>(data_of(section.type)) + begin;
+  }
+
+  /// Sums all chunks and completes table and header. `region` is [4096, first section).
+  void seal(uint8_t* region, const Execution& execution) {
+    uint64_t* sums = reinterpret_cast<uint64_t*>(region + sections() * sizeof(Section));
+    sum_chunks(sums, execution);
+    for (uint32_t i = 0; i < sections(); ++i) {
+      const uint64_t count = chunks_of(sections_[i].bytes);
+      sections_[i].sums_sum = sum(sums, count * sizeof(uint64_t));
+      sums += count;
+    }
+    std::memcpy(region, sections_, sections() * sizeof(Section));
+    header_.table_sum = sum(region, region_bytes());
+    content_id(header_, sections_, header_.content_id);
+    header_.header_sum = header_sum(header_);
+  }
+  uint64_t region_bytes() const { return sections_offset(sections(), chunks_) - kPage; }
+
+ private:
+  void fill_header() {
+    const Dataset& dataset = built_.dataset;
+    std::memcpy(header_.magic, kMagic, sizeof header_.magic);
+    header_.byte_order = kByteOrder;
+    header_.major = kMajor;
+    header_.minor = kMinor;
+    header_.table_offset = kPage;
+    header_.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
+    header_.metric = static_cast<uint32_t>(dataset.metric());
+    header_.element = static_cast<uint32_t>(dataset.element());
+    header_.graph = built_.has_graph() ? kGraphCagra : kGraphNone;
+    header_.rows = dataset.rows();
+    header_.dim = dataset.dim();
+    header_.has_ids = dataset.ids() != nullptr ? 1 : 0;
+    header_.seed = built_.seed;
+    header_.row_stride =
+        Dataset::stored_stride(dataset.dim(), dataset.metric(), dataset.element());
+    if (!built_.has_graph()) return;
+    header_.degree = built_.graph.degree;
+    header_.entries = static_cast<uint32_t>(built_.graph.entries.size());
+    header_.knn_iterations = built_.knn_iterations;
+    header_.repaired_edges = built_.graph.repaired_edges;
+    header_.recall_max = built_.calibration.recall_max();
+    const Codes& codes = built_.codes;
+    if (Codes::rows_serve(dataset.metric(), dataset.element(), false)) {
+      header_.codes = kCodesRows;
+      return;
+    }
+    header_.codes = codes.wide() ? kCodesFloats : kCodesBytes;
+    header_.code_stride = codes.stride();
+    header_.code_factor = codes.inverse_step();
+    header_.norm_max = codes.norm_max();
+  }
+
+  void encode_calibration() {
+    const Calibration& calibration = built_.calibration;
+    for (uint32_t i = 0; i < calibration.curve_count(); ++i) {
+      const Calibration::Curve& from = calibration.curve(i);
+      curves_[i].k = from.k;
+      curves_[i].count = from.count;
+      for (uint32_t point = 0; point < from.count; ++point)
+        curves_[i].points[point] = {from.points[point].beam, 0, from.points[point].recall};
+    }
+  }
+
+  const void* data_of(uint32_t type) const {
+    switch (type) {
+      case kRows: return built_.dataset.view().data;
+      case kIds: return built_.dataset.ids();
+      case kOrder: return built_.dataset.by_id();
+      case kLengths: return built_.dataset.norms();
+      case kCentre: return built_.codes.centre().data();
+      case kCodes: return built_.codes.data();
+      case kEdges: return built_.graph.edges.data();
+      case kEntries: return built_.graph.entries.data();
+      default: return curves_;
+    }
+  }
+
+  /// Bytes begin ... end of the rows as they would lie if they had been copied.
+  void copy_rows(uint64_t begin, uint64_t end, uint8_t* out) const {
+    const Dataset& dataset = built_.dataset;
+    const uint64_t stride = header_.row_stride;
+    const uint64_t used = uint64_t{dataset.dim()} * element_bytes(dataset.element());
+    std::memset(out, 0, end - begin);
+    for (uint64_t row = begin / stride; row * stride < end; ++row) {
+      const uint64_t from = std::max(begin, row * stride);
+      const uint64_t to = std::min(end, row * stride + used);
+      if (from < to)
+        std::memcpy(out + (from - begin), dataset.view().row(row) + (from - row * stride), to - from);
+    }
+  }
+
+  void sum_chunks(uint64_t* sums, const Execution& execution) const {
+    const uint64_t scratch_bytes = built_.dataset.borrowed() ? kChunkBytes : 0;
+    Array<uint8_t> scratch(execution.memory, scratch_bytes * execution.threads);
+    parallel_for(execution, chunks_, 1, [&](uint64_t job, uint64_t, uint32_t worker) {
+      uint64_t chunk = job;
+      const Section* section = sections_;
+      while (chunk >= chunks_of(section->bytes)) chunk -= chunks_of((section++)->bytes);
+      const uint8_t* bytes = this->chunk(*section, chunk, scratch.data() + worker * scratch_bytes);
+      const uint64_t length = std::min(kChunkBytes, section->bytes - chunk * kChunkBytes);
+      sums[job] = chunk_sum(section->type, chunk, bytes, length);
+      execution.advance(static_cast<double>(job) / static_cast<double>(chunks_));
+    });
+  }
+
+  const Built& built_;
+  Header header_ = {};
+  Section sections_[kTypesKnown] = {};
+  Curve curves_[kCurvesMax] = {};
+  uint64_t chunks_ = 0;
+  uint64_t tail_offset_ = 0;
+};
+
+/// Sends all bytes of an index, from first to last, through `put(data, bytes)`.
+template <class Put>
+void write_all(Content& content, const Put& put, const Execution& execution) {
+  static constexpr uint8_t kZeros[kPage] = {};
+  Array<uint8_t> region = Array<uint8_t>::zeroed(execution.memory, content.region_bytes());
+  execution.span(0, 0.3).enter("sums");
+  content.seal(region.data(), execution.span(0, 0.3));
+  const Execution writing = execution.span(0.3, 0.9);
+  writing.enter("write");
+  put(&content.header(), sizeof(Header));
+  put(region.data(), region.size());
+  Array<uint8_t> scratch(execution.memory, kChunkBytes);
+  for (uint32_t i = 0; i < content.sections(); ++i) {
+    const Section& section = content.section(i);
+    for (uint64_t chunk = 0; chunk < chunks_of(section.bytes); ++chunk) {
+      writing.check();
+      const uint64_t begin = chunk * kChunkBytes;
+      put(content.chunk(section, chunk, scratch.data()),
+          std::min(kChunkBytes, section.bytes - begin));
+      writing.advance(static_cast<double>(section.offset + begin) /
+                      static_cast<double>(content.tail_offset()));
+    }
+    const uint64_t padding = round_to_page(section.bytes) - section.bytes;
+    if (padding != 0) put(kZeros, padding);
+  }
+  const Tail tail = tail_of(content.header());
+  put(&tail, sizeof tail);
+}
+
+// --- The file around them -------------------------------------------------------------------------
+
+/// A path split into its folder ("." where it names none) and its name.
+struct Place {
+  explicit Place(const char* path) {
+    const std::string_view whole(path);
+    const size_t slash = whole.rfind('/');
+    name = slash == std::string_view::npos ? whole : whole.substr(slash + 1);
+    const std::string_view parent = slash == std::string_view::npos ? "." : whole.substr(0, slash);
+    copy(parent.empty() ? std::string_view("/") : parent, folder, path);
+    if (name.empty() || name == "." || name == "..")
+      fail(ANN_INVALID_ARGUMENT, "path names a folder: %.150s", path);
+  }
+  static void copy(std::string_view text, char (&out)[PATH_MAX], const char* path) {
+    if (text.size() >= sizeof out) fail_system(-ENAMETOOLONG, "reading the path", path);
+    std::memcpy(out, text.data(), text.size());
+    out[text.size()] = 0;
+  }
+
+  char folder[PATH_MAX];
+  std::string_view name;
+};
+
+/// The new file until it has its name: closed and removed unless that came.
+class Unfinished {
+ public:
+  Unfinished(const Place& place, uint32_t mode, Files& files) : files_(files) {
+    for (uint32_t attempt = 0; file_ < 0; ++attempt) {
+      const int length = std::snprintf(
+          path_, sizeof path_, "%s/.%.*s.%ld-%u.tmp", place.folder,
+          static_cast<int>(place.name.size()), place.name.data(), static_cast<long>(::getpid()),
+          attempt);
+      if (length < 0 || static_cast<size_t>(length) >= sizeof path_)
+        fail_system(-ENAMETOOLONG, "making a file beside the target", place.folder);
+      file_ = files.create(path_, mode);
+      // Left behind by a process that died, or in use by another thread: either way not this one's.
+      const bool taken = file_ == -EEXIST && attempt < 10000;
+      if (file_ < 0 && file_ != -EINTR && !taken)
+        fail_system(file_, "making a file beside the target", path_);
+    }
+  }
+  ~Unfinished() {
+    if (file_ >= 0) files_.close(file_);
+    if (!named_) files_.unlink(path_);
+  }
+  Unfinished(const Unfinished&) = delete;
+
+  const char* path() const { return path_; }
+  int file() const { return file_; }
+
+  void put(const void* data, uint64_t bytes) {
+    const uint8_t* from = static_cast<const uint8_t*>(data);
+    while (bytes > 0) {
+      const int64_t done = files_.write(file_, from, bytes);
+      if (done == -EINTR) continue;
+      if (done <= 0) fail_system(done < 0 ? done : -EIO, "writing", path_);
+      from += done;
+      bytes -= static_cast<uint64_t>(done);
+    }
+  }
+  /// The answer of a close is part of the write: network file systems report errors there.
+  void close() {
+    const int result = files_.close(std::exchange(file_, -1));
+    if (result < 0 && result != -EINTR) fail_system(result, "closing", path_);
+  }
+  void rename_to(const char* target) {
+    const int result = files_.rename(path_, target);
+    if (result < 0) fail_system(result, "renaming over the target", target);
+    named_ = true;
+  }
+
+ private:
+  Files& files_;
+  char path_[PATH_MAX];
+  int file_ = -1;
+  bool named_ = false;
+};
+
+/// What stands at the target: follows a link to `path`, gives the permissions of an old file.
+struct Target {
+  Target(const char* given, Files& files) {
+    if (*given == 0) fail(ANN_INVALID_ARGUMENT, "path is empty");
+    Place::copy(given, path, given);
+    FileFacts facts;
+    int result = files.facts_of_path(path, false, &facts);
+    if (result == 0 && facts.link) {
+      result = files.resolve(given, path, sizeof path);
+      if (result == 0) result = files.facts_of_path(path, false, &facts);
+      if (result < 0) fail_system(result, "following the link", given);
+    }
+    if (result < 0 && result != -ENOENT) fail_system(result, "looking at the target", given);
+    exists = result == 0;
+    if (!exists) return;
+    mode = facts.mode;
+    if (!facts.regular) fail_system(-EINVAL, "the target is no regular file", given);
+  }
+
+  char path[PATH_MAX];
+  bool exists = false;
+  uint32_t mode = 0666;
+};
+
+void reserve(const Unfinished& file, uint64_t bytes, Files& files) {
+  int result;
+  do {
+    result = files.reserve(file.file(), bytes);
+  } while (result == -EINTR);
+  // A full disk shows here, before anything is written; a file system that cannot reserve shows it
+  // when it is written to.
+  if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
+    fail_system(result, "reserving space", file.path());
+}
+
+/// Reads header and tail back: what a network or a layered file system dropped shows here at the
+/// latest, while the old file is still in place.
+void check_written(const Unfinished& file, const Header& header, Files& files) {
+  Header read;
+  Tail tail;
+  const auto read_back = [&](void* out, size_t bytes, uint64_t offset) {
+    uint8_t* to = static_cast<uint8_t*>(out);
+    while (bytes > 0) {
+      const int64_t done = files.read_at(file.file(), to, bytes, offset);
+      if (done == -EINTR) continue;
+      if (done <= 0) fail_system(done < 0 ? done : -EIO, "reading back", file.path());
+      to += done;
+      offset += static_cast<uint64_t>(done);
+      bytes -= static_cast<size_t>(done);
+    }
+  };
+  read_back(&read, sizeof read, 0);
+  read_back(&tail, sizeof tail, header.file_bytes - sizeof tail);
+  const Tail wanted = tail_of(header);
+  if (std::memcmp(&read, &header, sizeof read) != 0 || std::memcmp(&tail, &wanted, sizeof tail) != 0)
+    fail_system(-EIO, "the file read back differs from what was written", file.path());
+}
+
+void sync_folder(const char* folder, const char* path, Files& files) {
+  const int opened = files.open_folder(folder);
+  const int result = opened < 0 ? opened : files.sync(opened);
+  if (opened >= 0) files.close(opened);
+  // Some file systems cannot sync a folder and say EINVAL; there is nothing to be done about it.
+  if (result < 0 && result != -EINVAL)
+    fail_system(result, "the new file is in place, but syncing its folder failed and whether it survives "
+                    "a power failure is unknown", path);
+}
+
+}  // namespace
+
+void save_file(const Built& built, const char* path, bool sync, Files& files,
+               const Execution& execution) {
+  const Target target(path, files);
+  const Place place(target.path);
+  Content content(built);
+  Unfinished file(place, target.mode, files);
+  if (target.exists) {
+    const int result = files.set_mode(file.file(), target.mode);
+    if (result < 0) fail_system(result, "keeping the permissions of the old file", file.path());
+  }
+  reserve(file, content.header().file_bytes, files);
+  write_all(content, [&](const void* data, uint64_t bytes) { file.put(data, bytes); }, execution);
+  execution.span(0.9, 1).enter("sync");
+  if (sync) {
+    const int result = files.sync(file.file());
+    if (result < 0) fail_system(result, "syncing", file.path());
+  }
+  check_written(file, content.header(), files);
+  file.close();
+  execution.check();
+  file.rename_to(target.path);
+  if (sync) sync_folder(place.folder, target.path, files);
+  execution.advance(1);
+}
+
+void save_stream(const Built& built, const StreamSink& sink, const Execution& execution) {
+  Content content(built);
+  const auto put = [&](const void* data, uint64_t bytes) {
+    const uint8_t* from = static_cast<const uint8_t*>(data);
+    while (bytes > 0) {
+      const int64_t done = sink.write(sink.user, from, bytes);
+      if (done == -EINTR) continue;
+      if (done <= 0 || static_cast<uint64_t>(done) > bytes)
+        fail_system(done < 0 && done > -4096 ? done : -EIO, "writing to the stream",
+                "the caller's writer");
+      from += done;
+      bytes -= static_cast<uint64_t>(done);
+    }
+  };
+  write_all(content, put, execution);
+  execution.advance(1);
+}
+
+}  // namespace gannet

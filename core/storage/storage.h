@@ -1,0 +1,193 @@
+// The file of an index: its format, and what writes and reads it.
+//
+// This text is the specification. It is complete: a reader can be written from it alone, and one has
+// been (bindings/rust/gannet-fsck), which the tests run over every file that they make.
+//
+// All numbers are little-endian. u8, u16, u32, u64 are unsigned integers, f32 and f64 IEEE 754.
+// "Sum" is XXH3 with 64 bits (XXH3_64bits_withSeed), seed 0 where none is named; "hash" is XXH3 with
+// 128 bits, seed 0, in its canonical form: the high 64 bits first, big-endian. [a, b) is a range of
+// bytes. round(x) is x rounded up to a multiple of 4,096.
+//
+// 1  THE WHOLE
+//
+//     [0, 4096)         header
+//     [4096, ...)       section table: 64 bytes for each section, then the sums of all chunks, eight
+//                       bytes each, section after section; zeros up to a multiple of 4,096
+//     section 1 ... n   each begins at a multiple of 4,096, right after the one before: the first at
+//                       round(4096 + 64 n + 8 chunks), each other at round(end of the one before);
+//                       zeros between
+//     tail              64 bytes at round(end of the last section) (of the table if there is none);
+//                       the file ends with it
+//
+// So every byte of a file is a value, covered by a sum, or a zero that is checked. An index has one
+// file: equal indexes have equal files, byte for byte, whatever the machine, the number of threads
+// and the place where they were made.
+//
+// 2  THE HEADER
+//
+//     at  type    what
+//      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
+//      8  u32     byte order: 0x01020304
+//     12  u16     major version of the format: 1
+//     14  u16     minor version: 0
+//     16  u64     features that a reader may ignore
+//     24  u64     features that a reader may ignore if it does not write to the file
+//     32  u64     features that a reader must know. None is defined: all three are 0
+//     40  u64     bytes of the file
+//     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
+//                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)
+//     64  u32     sections, n: at most 64
+//     68  u32     0
+//     72  u64     offset of the section table: 4096
+//     80  u64     sum of [4096, offset of the first section), or up to the tail if n is 0
+//     88  u64     sum of the header, [0, 4096), with these eight bytes zero
+//     96  u32     version of the library that wrote the file: major << 16 | minor << 8 | patch
+//    100  u32     metric: 1 squared L2, 2 inner product, 3 cosine
+//    104  u32     element of the rows: 1 f32, 2 f16, 3 bf16, 4 i8, 5 u8
+//    108  u32     graph: 1 CAGRA, 2 none
+//    112  u64     rows: at most 2,147,483,646
+//    120  u32     dim, columns of a row: 1 to 32,768
+//    124  u32     degree, edges of a row: 2 to 256; without a graph 0
+//    128  u32     entry points; without a graph 0
+//    132  u32     ids: 0 a row's id is its number, 1 sections 2 and 3 hold them; 0 if there are no rows
+//    136  u64     seed of the build
+//    144  u64     bytes from one row to the next in section 1 (see there)
+//    152  u64     bytes from one code to the next in section 6; 0 without that section
+//    160  u32     codes: 0 none (no graph), 1 the rows serve as codes, 2 bytes, 3 floats
+//    164  u32     rounds that the k-NN graph took; 0: another way or none
+//    168  u32     edges spent to make every row reachable
+//    172  f32     the highest mean recall@10 seen while calibrating; 0: none
+//    176  f32     factor of codes 2 and 3: (value - centre) * factor is what is coded; else 0
+//    180  u32     0
+//    184  f64     the largest length of a row, for inner product with codes 2 or 3; else 0
+//    192          zeros up to 4096
+//
+// 3  THE SECTION TABLE. An entry:
+//
+//      0  u32     type, see 4; ascending, so each occurs at most once
+//      4  u32     flags. Bit 0: a reader that does not know the type may skip the section. Other bits
+//                 are 0
+//      8  u64     offset
+//     16  u64     bytes
+//     24  u32     bytes of an item
+//     28  u32     0
+//     32  u64     items; items times bytes of an item is bytes
+//     40  u64     bytes of a chunk: 1,048,576
+//     48  u64     offset in the file of the sums of its chunks
+//     56  u64     sum of those sums, as stored
+//
+// A section is cut into chunks of 1,048,576 bytes, the last one shorter; one of 0 bytes has none. The
+// sum of chunk i of a section of type t has the seed (t << 48) + i, so that no chunk can stand in for
+// another.
+//
+// 4  THE SECTIONS. Which of them are there follows from the header: no other may be, but for unknown
+// ones.
+//
+//      1  rows        [rows, stride] the vectors. The stride is dim times the bytes of an element,
+//                     rounded up to a multiple of 16, or of 64 where metric is L2 and element is i8
+//                     or u8; zeros fill each row up. Floats are finite. Item: stride bytes
+//      2  ids         [rows] u64, distinct, none of them 2^64 - 1. If ids is 1
+//      3  order       [rows] u32, row numbers by ascending id. If ids is 1
+//      4  lengths     [rows] f32, Euclidean lengths of the rows, finite and not negative. For cosine
+//      5  centre      [columns] f32, finite, for codes 2 and 3. Columns are dim, with 16 more for
+//                     inner product (core/dataset/codes.h says what they are)
+//      6  codes       [rows, stride] for codes 2 and 3: one u8 or one finite f32 a column, rounded up
+//                     to a multiple of 64 bytes a row; zeros fill up. Item: stride bytes. For element
+//                     i8 or u8 and metric L2 the rows serve as codes and there is no section
+//      7  edges       [rows, degree] u32, row numbers best first; 2^32 - 1 in unused places, after
+//                     which a row has no further edge. With a graph
+//      8  entries     [entry points] u32, row numbers, ascending, distinct. With a graph
+//      9  calibration curves of 392 bytes: u32 k, u32 points (1 to 24), then 24 times { u32 beam, u32
+//                     0, f64 recall }, zeros where a curve has fewer. k ascends from curve to curve,
+//                     beams ascend (1 to 65,536), recalls are in [0, 1] and do not fall. With a graph;
+//                     no curve if none was measured, at most 4
+//
+// Types 16 to 63 are kept for what comes: layers, occlusion factors, offsets of lists of varying
+// length, removed rows, shards.
+//
+// 5  THE TAIL
+//
+//      0  u8[8]   magic of the tail: 8A 47 4E 54 0A 45 4F 46 ("\x8aGNT\nEOF")
+//      8  u8[16]  content id
+//     24  u64     bytes of the file
+//     32  u64     sum of the header, as stored there
+//     40  u64[2]  0
+//     56  u64     sum of tail [0, 56)
+//
+// 6  READING. In this order, so that nothing is believed before what it rests on: size at least 4,160;
+// magic; byte order; major version; features to be known; sum of the header; bytes of the file;
+// ranges of the header's numbers; the table within the file, its sum; each section where it must be
+// and as long as the header's numbers say, products without overflow; content id; tail; sums of the
+// chunks; then what section 4 demands of values, because a hostile file has good sums. No memory is
+// taken that the file's own bytes do not back.
+//
+// 7  VERSIONS. A reader takes every minor version of its major version: later ones add sections with
+// flag 0 or features that may be ignored. A newer major version, or an unknown feature that must be
+// known, or an unknown section without the flag, is refused as ANN_VERSION. Every later release reads
+// what this one writes; tests/golden/files holds such files with the answers that they must give.
+//
+// 8  SAVING. To a new file in the same folder, ".NAME.PID-N.tmp", made so that it cannot be another's;
+// space is reserved first; written, synced, closed; renamed over NAME; the folder synced. Until the
+// rename NAME is as it was; after it NAME is the new file, whole. A failed sync is not tried again,
+// since the system may have dropped the pages that it could not write (Rebello et al., "Can
+// Applications Recover from fsync Failures?", 2021).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/files.h"
+#include "index/index.h"
+
+namespace gannet {
+
+/// Where a save to a stream goes.
+struct StreamSink {
+  int64_t (*write)(void* user, const void* data, uint64_t bytes);
+  void* user;
+};
+
+/// Where an open from a stream reads, `bytes` in all.
+struct StreamSource {
+  int64_t (*read)(void* user, void* data, uint64_t bytes);
+  void* user;
+  uint64_t bytes;
+};
+
+/// Replaces or makes the file at `path`, whole or not at all. `sync`: durable when it returns.
+void save_file(const Built& built, const char* path, bool sync, Files& files,
+               const Execution& execution);
+
+/// Writes the same bytes to a stream, from first to last.
+void save_stream(const Built& built, const StreamSink& sink, const Execution& execution);
+
+/// What a caller demands of a file; zeros demand nothing.
+struct Expectation {
+  uint32_t dim = 0;
+  int32_t metric = 0;
+  int32_t element = 0;
+};
+
+/// How much of a file is checked, and when: ANN_OPEN_*.
+struct OpenPlan {
+  int32_t mode = ANN_OPEN_FULL;
+  Expectation expected;
+};
+
+std::unique_ptr<const Built> open_file(const char* path, const OpenPlan& plan, Files& files,
+                                       const Execution& execution);
+/// FULL copies what it needs; the other modes use the caller's bytes, for as long as the index lives.
+std::unique_ptr<const Built> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
+                                         const Execution& execution);
+/// Reads from first to last, checking everything.
+std::unique_ptr<const Built> open_stream(const StreamSource& source, const OpenPlan& plan,
+                                         const Execution& execution);
+
+/// Checks a whole file as FULL does, without keeping it. Throws what is wrong with it.
+void verify_file(const char* path, const Expectation& expected, Files& files,
+                 const Execution& execution);
+
+/// What the header says; sums of header, table and tail are checked.
+void describe_file(const char* path, Files& files, ann_file_description* out);
+
+}  // namespace gannet
