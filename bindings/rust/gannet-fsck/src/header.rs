@@ -218,7 +218,7 @@ impl Header {
     fn check_graph(&self, rounds: u32, repaired: u32) -> Result<(), String> {
         if self.has_graph() {
             within("degree", self.degree.into(), 2, 256)?;
-            within("entry points", self.entry_points.into(), 0, self.rows)?;
+            within("entry points", self.entry_points.into(), self.rows.min(1), self.rows)?;
             let rows_serve = self.metric == Metric::L2 && self.element.is_whole();
             if rows_serve != (self.codes == Codes::Rows) || self.codes == Codes::None {
                 return Err(format!(
@@ -253,12 +253,11 @@ impl Header {
             return Err(format!("the highest recall is {recall}"));
         }
         let coded = self.codes.bytes().is_some();
-        if !factor.is_finite() || !coded && factor.to_bits() != 0 {
+        if !(0.0..=f32::MAX).contains(&factor) || !coded && factor.to_bits() != 0 {
             return Err(format!("the factor of codes is {factor}"));
         }
         let measured = coded && self.metric == Metric::InnerProduct;
-        let in_range = longest.is_finite() && longest >= 0.0;
-        if !in_range || !measured && longest.to_bits() != 0 {
+        if !(0.0..=f64::MAX).contains(&longest) || !measured && longest.to_bits() != 0 {
             return Err(format!("the largest length of a row is {longest}"));
         }
         Ok(())

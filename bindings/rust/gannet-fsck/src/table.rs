@@ -79,13 +79,13 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
     let mut sum_at = PAGE + entries.len() as u64;
     table.end = PAGE + bytes.len() as u64;
     let mut wanted = wanted_sections(header).into_iter().peekable();
-    let mut last_kind = None;
+    let mut last_kind = 0;
     for entry in entries.chunks_exact(ENTRY as usize) {
         let kind = u32_at(entry, 0);
-        if last_kind.is_some_and(|last| kind <= last) {
-            return Err(Place::Table.problem(format!("type {kind} does not ascend")));
+        if kind <= last_kind {
+            return Err(Place::Table.problem(format!("type {kind} comes behind {last_kind}")));
         }
-        last_kind = Some(kind);
+        last_kind = kind;
         let shape = match name(kind) {
             Some(_) => Some(wanted.next_if(|shape| shape.kind == kind).ok_or_else(|| {
                 let missing = wanted.peek().map_or("no further one", |shape| shape.name());
@@ -157,13 +157,16 @@ fn place_section(
 ) -> Result<Section, Problem> {
     let wrong = |what: String| Err(Place::Section(kind).problem(what));
     let (bytes, item, items) = (u64_at(entry, 16), u32_at(entry, 24), u64_at(entry, 32));
-    if u32_at(entry, 4) & !MAY_BE_SKIPPED != 0 || u32_at(entry, 28) != 0 {
-        return wrong("flags or the word at byte 28 of its entry are not zero".into());
+    let flags = if shape.is_some() { 0 } else { MAY_BE_SKIPPED };
+    if u32_at(entry, 4) != flags || u32_at(entry, 28) != 0 {
+        return wrong(
+            "flags, or the word at byte 28, of its entry are not what they must be".into(),
+        );
     }
     if u64_at(entry, 8) != begin {
         return wrong(format!("begins at {}, not at {begin}", u64_at(entry, 8)));
     }
-    if items.checked_mul(item.into()) != Some(bytes) {
+    if item == 0 || items.checked_mul(item.into()) != Some(bytes) {
         return wrong(format!("{items} items of {item} bytes are not {bytes} bytes"));
     }
     if let Some(shape) = shape {
@@ -219,7 +222,7 @@ fn wanted_sections(header: &Header) -> Vec<Shape> {
         (lengths, shape(LENGTHS, 4, rows)),
         (coded, shape(CENTRE, 4, header.code_columns())),
         (coded, shape(CODES, header.code_stride, rows)),
-        (graph, shape(EDGES, 4 * u64::from(header.degree), rows)),
+        (graph, shape(EDGES, 4, rows * u64::from(header.degree))),
         (graph, shape(ENTRIES, 4, header.entry_points.into())),
         (graph, Shape { items_min: 0, ..shape(CALIBRATION, CURVE, CURVES_MAX) }),
     ];

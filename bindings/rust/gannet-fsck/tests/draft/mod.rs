@@ -188,7 +188,7 @@ pub fn bytes_with_ids() -> Draft {
         .part(1, 64, padded(7, 64, &rows))
         .part(2, 8, longs(&[900, 5, 7_000_000_000, 0, 6]))
         .part(3, 4, words(&[3, 1, 4, 0, 2]))
-        .part(7, 12, words(&[1, 2, 3, 0, none, none, none, none, none, 4, 0, none, 3, 2, 1]))
+        .part(7, 4, words(&[1, 2, 3, 0, none, none, none, none, none, 4, 0, none, 3, 2, 1]))
         .part(8, 4, words(&[0, 3]))
         .part(9, 392, Vec::new());
     draft
@@ -207,7 +207,7 @@ pub fn cosine_floats() -> Draft {
         .part(4, 4, floats(&[5.0, 1.0, 0.0, 1e38]))
         .part(5, 4, floats(&[0.5, -1.0, 0.0]))
         .part(6, 64, padded(3, 64, &[9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 255, 128]))
-        .part(7, 8, words(&[1, 2, 0, 3, 0, u32::MAX, 1, 2]))
+        .part(7, 4, words(&[1, 2, 0, 3, 0, u32::MAX, 1, 2]))
         .part(8, 4, words(&[2]))
         .part(9, 392, curves);
     draft
@@ -223,7 +223,7 @@ pub fn product_halves() -> Draft {
         .part(1, 16, padded(4, 16, &[0, 0x3c, 0, 0xbc, 0xff, 0x7b, 0, 0, 1, 0, 0, 0x80]))
         .part(5, 4, floats(&[0.25; 18]))
         .part(6, 128, padded(72, 128, &floats(&code)))
-        .part(7, 8, words(&[1, 2, 2, 0, 0, 1]))
+        .part(7, 4, words(&[1, 2, 2, 0, 0, 1]))
         .part(8, 4, words(&[0]))
         .part(9, 392, Vec::new());
     draft
