@@ -254,11 +254,11 @@ impl Header {
         }
         let coded = self.codes.bytes().is_some();
         if !(0.0..=f32::MAX).contains(&factor) || !coded && factor.to_bits() != 0 {
-            return Err(format!("the factor of codes is {factor}"));
+            return Err(format!("the factor of codes is {factor:e}"));
         }
         let measured = coded && self.metric == Metric::InnerProduct;
         if !(0.0..=f64::MAX).contains(&longest) || !measured && longest.to_bits() != 0 {
-            return Err(format!("the largest length of a row is {longest}"));
+            return Err(format!("the largest length of a row is {longest:e}"));
         }
         Ok(())
     }
