@@ -16,9 +16,7 @@ class FileSource final : public Source {
  public:
   FileSource(const char* path, Files& files) : files_(files), path_(path) {
     if (*path == 0) fail(ANN_INVALID_ARGUMENT, "path is empty");
-    do {
-      file_ = files.open_to_read(path);
-    } while (file_ == -EINTR);
+    file_ = uninterrupted([&] { return files.open_to_read(path); });
     if (file_ < 0) fail_system(file_, "opening", path);
     FileFacts facts;
     const int result = files.facts(file_, &facts);
@@ -35,8 +33,8 @@ class FileSource final : public Source {
   void read(uint64_t offset, void* out, uint64_t count) override {
     uint8_t* to = static_cast<uint8_t*>(out);
     while (count > 0) {
-      const int64_t done = files_.read_at(file_, to, count, offset);
-      if (done == -EINTR) continue;
+      const int64_t done =
+          uninterrupted([&] { return files_.read_at(file_, to, count, offset); });
       if (done < 0) fail_system(done, "reading", path_);
       if (done == 0) fail_corrupt("the file became shorter while it was read");
       to += done;
@@ -81,8 +79,8 @@ class SequentialSource final : public Source {
     if (offset != at_) fail(ANN_INTERNAL, "a stream was to be read out of order");
     uint8_t* to = static_cast<uint8_t*>(out);
     while (count > 0) {
-      const int64_t done = stream_.read(stream_.user, to, count);
-      if (done == -EINTR) continue;
+      const int64_t done =
+          uninterrupted([&] { return stream_.read(stream_.user, to, count); });
       if (done < 0 || static_cast<uint64_t>(done) > count)
         fail_system(done < 0 && done > -4096 ? done : -EIO, "reading", "the caller's stream");
       if (done == 0) fail_corrupt("the stream ends at byte %llu of %llu",
