@@ -123,8 +123,8 @@ void write_file(const std::string& path, const void* data, uint64_t count);
 /// Open descriptors of this process.
 int open_descriptors();
 
-/// `amount` of a full run divided as GANNET_FAULT_SCALE says; a test's own division otherwise. With
-/// GANNET_FAULT_SCALE=1 a run is full.
+/// What a test divides its work by: GANNET_FAULT_SCALE, with 1 for a full run; without it `usual`, and
+/// four times that under a sanitizer.
 uint64_t fault_scale(uint64_t usual);
 
 }  // namespace fault
