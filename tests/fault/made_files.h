@@ -69,10 +69,17 @@ struct Freed {
 using Index = std::unique_ptr<ann_index, Freed>;
 
 /// What a search gave; equal only if bit for bit.
-struct Outcome {
+struct Answer {
   ann_status status = ANN_INTERNAL;
   std::vector<uint64_t> ids;
   std::vector<uint32_t> distance_bits;
+
+  bool operator==(const Answer&) const = default;
+};
+
+/// What both searches gave: ann_search_batch and ann_search_exact.
+struct Outcome {
+  Answer usual, exact;
 
   bool operator==(const Outcome&) const = default;
 };
@@ -81,18 +88,18 @@ struct Outcome {
 struct Made {
   Made(const Kind& kind, uint64_t seed);
 
-  /// Both searches, by the graph where there is one and exact, in `threads` threads. The status is
-  /// the first that is not ANN_OK.
+  /// Of another index to the same queries.
   Outcome answers(const ann_index* opened) const;
-  bool legal_id(uint64_t id) const;
 
   Kind kind;
   std::string name;
   Index index;
   Bytes file;
   Outcome expected;
-  std::vector<uint64_t> ids;  // of the rows; empty: row numbers
-  std::vector<uint8_t> queries;
+
+ private:
+  Answer answer(const ann_index* opened, bool exact) const;
+  std::vector<uint8_t> queries_;
 };
 
 Bytes saved(const ann_index* index);
