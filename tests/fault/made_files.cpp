@@ -72,7 +72,8 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
-Made::Made(const Kind& made_kind, uint64_t seed) : kind(made_kind), name(made_kind.name()) {
+Made::Made(const Kind& made_kind, uint64_t seed, uint32_t degree)
+    : kind(made_kind), name(made_kind.name()) {
   vectors rows = vectors_make(DATA_NORMAL, kind.element, kind.rows, kind.dim, seed);
   vectors asked = vectors_make(DATA_NORMAL, kind.element, kQueries, kind.dim, seed + 1000);
   queries_.assign(asked.data, asked.data + kQueries * kind.dim * element_size(kind.element));
@@ -81,7 +82,8 @@ Made::Made(const Kind& made_kind, uint64_t seed) : kind(made_kind), name(made_ki
     for (uint64_t i = 0; i < kind.rows; ++i) ids.push_back((kind.rows - i) * 1000003 + i % 2 + seed);
   }
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
-  params.degree = 8;
+  params.degree = degree;
+  params.calibrate = kind.rows > 1000 ? ANN_OFF : ANN_ON;
   params.threads = 1;
   params.seed = seed;
   params.graph = kind.graph ? ANN_GRAPH_AUTO : ANN_GRAPH_NONE;

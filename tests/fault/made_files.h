@@ -86,7 +86,7 @@ struct Outcome {
 
 /// An index, its file and its answers.
 struct Made {
-  Made(const Kind& kind, uint64_t seed);
+  Made(const Kind& kind, uint64_t seed, uint32_t degree = 8);
 
   /// Of another index to the same queries.
   Outcome answers(const ann_index* opened) const;
