@@ -190,6 +190,8 @@ void FileMap::check_ranges() const {
                : header.entries == 0, "entry points", header.entries);
   demand(std::isfinite(header.recall_max) && header.recall_max >= 0 && header.recall_max <= 1,
          "the highest recall", 0);
+  demand(graph || (header.knn_iterations == 0 && header.repaired_edges == 0 &&
+                   header.recall_max == 0), "a figure of a graph, without one,", 1);
   check_codes();
 }
 
@@ -210,6 +212,9 @@ void FileMap::check_codes() const {
   if (!std::isfinite(header.code_factor) || header.code_factor < 0 ||
       !std::isfinite(header.norm_max) || header.norm_max < 0)
     fail_corrupt("factor or length of codes in the header is negative, NaN or infinite");
+  const bool lengths = stored && metric == ANN_METRIC_INNER_PRODUCT;
+  if ((!stored && header.code_factor != 0) || (!lengths && header.norm_max != 0))
+    fail_corrupt("the header has a factor or a length for codes that have none");
 }
 
 void FileMap::check_expected(const Expectation& expected) const {
@@ -224,6 +229,8 @@ void FileMap::check_expected(const Expectation& expected) const {
 
 void FileMap::read_table(Source& source, const Allocator& memory) {
   const uint64_t entries_bytes = header.sections * sizeof(Section);
+  if (kPage + entries_bytes + sizeof(Tail) > header.file_bytes)
+    fail_corrupt("the section table exceeds the file");
   source.read(kPage, table, entries_bytes);
   // The table is not trusted yet; its own size comes from it and is bounded by the file's.
   uint64_t chunks = 0;
@@ -236,7 +243,7 @@ void FileMap::read_table(Source& source, const Allocator& memory) {
   const uint64_t end = sections_offset(header.sections, chunks);
   if (end + sizeof(Tail) > header.file_bytes) fail_corrupt("the section table exceeds the file");
   region = Array<uint8_t>(memory, end - kPage);
-  std::memcpy(region.data(), table, entries_bytes);
+  if (entries_bytes != 0) std::memcpy(region.data(), table, entries_bytes);
   source.read(kPage + entries_bytes, region.data() + entries_bytes, region.size() - entries_bytes);
   if (sum(region.data(), region.size()) != header.table_sum)
     fail_corrupt("the sum of the section table is wrong");
@@ -316,6 +323,8 @@ void FileMap::check_tail(const Tail& tail) const {
 void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows) {
   // Ascending ids in the order given: then it names every row once, and the ids are distinct.
   for (uint64_t i = 1; i < rows; ++i) {
+    if (order[i - 1] >= rows || order[i] >= rows)
+      fail_corrupt("the order of the ids names a row that is not there");
     if (ids[order[i - 1]] >= ids[order[i]])
       fail_corrupt("the ids are not distinct, or their order is wrong at place %llu",
                    static_cast<Long>(i));

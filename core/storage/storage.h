@@ -54,9 +54,9 @@
 //    144  u64     bytes from one row to the next in section 1 (see there)
 //    152  u64     bytes from one code to the next in section 6; 0 without that section
 //    160  u32     codes: 0 none (no graph), 1 the rows serve as codes, 2 bytes, 3 floats
-//    164  u32     rounds that the k-NN graph took; 0: another way or none
-//    168  u32     edges spent to make every row reachable
-//    172  f32     the highest mean recall@10 seen while calibrating; 0: none
+//    164  u32     rounds that the k-NN graph took; 0: another way or none. Without a graph 0
+//    168  u32     edges spent to make every row reachable; without a graph 0
+//    172  f32     the highest mean recall@10 seen while calibrating; 0: none. Without a graph 0
 //    176  f32     factor of codes 2 and 3: (value - centre) * factor is what is coded; else 0
 //    180  u32     0
 //    184  f64     the largest length of a row, for inner product with codes 2 or 3; else 0
