@@ -129,9 +129,12 @@ fsck() {
   for folder in "$@"; do
     found=$(find "$folder" -name '*.gannet' | wc -l)
     if [ "$found" = 0 ]; then echo "no files of indexes in $folder"; return 1; fi
-    find "$folder" -name '*.gannet' -print0 |
-      quietly "$logs/fsck.log" xargs -0 cargo run --quiet --release --package gannet-fsck \
-        --manifest-path "$root/bindings/rust/Cargo.toml" --
+    if ! find "$folder" -name '*.gannet' -print0 |
+      xargs -0 cargo run --quiet --release --package gannet-fsck \
+        --manifest-path "$root/bindings/rust/Cargo.toml" -- > "$logs/fsck.log" 2>&1; then
+      grep -v ': ok: ' "$logs/fsck.log"
+      return 1
+    fi
     echo "gannet-fsck: $found files in order in $folder"
   done
 }

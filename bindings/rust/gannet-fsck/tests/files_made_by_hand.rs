@@ -26,9 +26,9 @@ fn files_in_order() {
     let wanted = [
         "ok: 5 rows of 7 u8, squared L2, CAGRA of degree 3 from 2 entry points, rows as codes, \
          0 curves, ids, 28.7 kB",
-        "ok: 4 rows of 3 f32, cosine, CAGRA of degree 2 from 1 entry points, codes of bytes, \
+        "ok: 4 rows of 3 f32, cosine, CAGRA of degree 2 from 1 entry point, codes of bytes, \
          2 curves, ids are row numbers, 36.9 kB",
-        "ok: 3 rows of 2 f16, inner product, CAGRA of degree 2 from 1 entry points, \
+        "ok: 3 rows of 2 f16, inner product, CAGRA of degree 2 from 1 entry point, \
          codes of floats, 0 curves, ids are row numbers, 28.7 kB",
         "ok: 2 rows of 9 bf16, squared L2, no graph, ids are row numbers, 12.4 kB",
         "ok: 0 rows of 32,768 i8, inner product, no graph, ids are row numbers, 8.3 kB",
