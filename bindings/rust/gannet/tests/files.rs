@@ -195,8 +195,23 @@ fn round_trips_of_u8() {
 #[test]
 fn sections_of_many_chunks() {
     let folder = Folder::new("chunks");
-    round_trip::<f32>(&folder, Metric::Cosine, Kind::WithIds, 9000, 65);
-    round_trip::<f32>(&folder, Metric::InnerProduct, Kind::Borrowed, 9000, 65);
+    round_trip::<f32>(&folder, Metric::Cosine, Kind::WithIds, 1100, 485);
+    round_trip::<f32>(&folder, Metric::InnerProduct, Kind::Borrowed, 1100, 485);
+
+    let file = draft::edges_across_chunks().file();
+    assert!(saved(&Index::open_memory(&file, &default_open()).unwrap()).len() == file.len());
+    let edges = u64::from_le_bytes(file[4096 + 64 + 8..][..8].try_into().unwrap()) as usize;
+    for at in [draft::CHUNK - 4, draft::CHUNK] {
+        let mut changed = file.clone();
+        draft::put(&mut changed, edges + at, &ROW_NONE.to_le_bytes());
+        draft::seal(&mut changed);
+        let error = Index::open_memory(&changed, &default_open()).unwrap_err();
+        assert!(error.message().contains("behind an unused place"), "{error}");
+        let length = changed.len() as u64;
+        let error = Index::open_from(&mut &changed[..], length, &default_open()).unwrap_err();
+        assert!(error.message().contains("behind an unused place"), "{error}");
+        assert!(fsck(&changed).unwrap_err().to_string().contains("behind an unused place"));
+    }
 }
 
 /// An index with most kinds of sections.
