@@ -267,7 +267,7 @@ void FileMap::read_table(Source& source, const Allocator& memory) {
   const uint64_t end = sections_offset(header.sections, chunks);
   if (end + sizeof(Tail) > header.file_bytes) fail_corrupt("the section table exceeds the file");
   region = Array<uint8_t>(memory, end - kPage);
-  std::memcpy(region.data(), table, entries_bytes);
+  if (entries_bytes != 0) std::memcpy(region.data(), table, entries_bytes);
   source.read(kPage + entries_bytes, region.data() + entries_bytes, region.size() - entries_bytes);
   if (sum(region.data(), region.size()) != header.table_sum)
     fail_corrupt("the sum of the section table is wrong");

@@ -210,7 +210,7 @@ uint64_t fault_scale(uint64_t usual) {
   const char* text = std::getenv("GANNET_FAULT_SCALE");
   const long scale = text != nullptr ? std::atol(text) : 0;
   if (scale >= 1) return static_cast<uint64_t>(scale);
-  return test_sanitized() ? 4 * usual : usual;
+  return test_sanitized() ? 8 * usual : usual;
 }
 
 }  // namespace fault

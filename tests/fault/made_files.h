@@ -131,7 +131,7 @@ void write_file(const std::string& path, const void* data, uint64_t count);
 int open_descriptors();
 
 /// What a test divides its work by: GANNET_FAULT_SCALE, with 1 for a full run; without it `usual`, and
-/// four times that under a sanitizer.
+/// eight times that under a sanitizer.
 uint64_t fault_scale(uint64_t usual);
 
 }  // namespace fault
