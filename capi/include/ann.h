@@ -215,7 +215,8 @@ typedef struct ann_matrix {
  * queries. */
 typedef struct ann_results {
   uint32_t struct_size;
-  uint32_t k;            /* neighbours wanted for each query, at least 1; no default */
+  uint32_t k;            /* neighbours wanted for each query, at least 1; no default. A search by graph
+                            finds at most ANN_BEAM_MAX; an exact one as many as there are rows. */
   uint64_t rows;         /* queries that the buffers hold; must equal the matrix's rows */
   uint64_t *ids;         /* [rows, k]; required if rows > 0 */
   float *distances;      /* [rows, k]; may be NULL */
@@ -259,7 +260,8 @@ ANN_API void ann_context_free(ann_context *context);
  * 6  Monitor: progress, cancelling and deadlines (optional)
  * ------------------------------------------------------------------------------------------ */
 
-/* One long call at a time reports to a monitor; other threads read and cancel it. All functions
+/* One long call at a time reports to a monitor (two at once do no harm and share its cancel and
+ * deadline, but mix their progress); other threads read and cancel it. All functions
  * but create and free may be called from any thread, cancel also from a signal handler. A monitor
  * must outlive the calls that use it. */
 typedef struct ann_monitor ann_monitor;

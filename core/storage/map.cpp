@@ -259,6 +259,8 @@ void FileMap::check_expected(const Expectation& expected) const {
 
 void FileMap::read_table(Source& source, const Allocator& memory) {
   const uint64_t entries_bytes = header.sections * sizeof(Section);
+  if (kPage + entries_bytes + sizeof(Tail) > header.file_bytes)
+    fail_corrupt("the section table exceeds the file");
   source.read(kPage, table, entries_bytes);
   // The table is not trusted yet; its own size comes from it and is bounded by the file's.
   uint64_t chunks = 0;
@@ -361,6 +363,8 @@ void FileMap::check_tail(const Tail& tail) const {
 void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows) {
   // Ascending ids in the order given: then it names every row once, and the ids are distinct.
   for (uint64_t i = 1; i < rows; ++i) {
+    if (order[i - 1] >= rows || order[i] >= rows)
+      fail_corrupt("the order of the ids names a row that is not there");
     if (ids[order[i - 1]] >= ids[order[i]])
       fail_corrupt("the ids are not distinct, or their order is wrong at place %llu",
                    static_cast<Long>(i));

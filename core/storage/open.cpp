@@ -116,14 +116,17 @@ void check_cuts(const FileMap& map, const Section& section, Source& source, cons
 /// Reads and checks a section into `out`, or through scratch where `out` is null.
 void read_section(const FileMap& map, const Section& section, Source& source, uint8_t* out,
                   const Execution& execution) {
-  const uint32_t threads = source.sequential() ? 1 : execution.threads;
-  const uint64_t scratch_bytes = out == nullptr ? std::min(kChunkBytes, section.bytes) : 0;
-  Array<uint8_t> scratch(execution.memory, scratch_bytes * threads);
+  const uint64_t chunks = chunks_of(section.bytes);
+  const uint32_t threads = static_cast<uint32_t>(
+      std::min<uint64_t>(source.sequential() ? 1 : execution.threads, std::max<uint64_t>(1, chunks)));
+  // No more than the section has: a small file must not cost a megabyte for each thread.
+  const uint64_t piece = std::min(kChunkBytes, section.bytes);
+  Array<uint8_t> scratch(execution.memory, out == nullptr ? piece * threads : 0);
   Execution reading = execution;
   reading.threads = threads;
-  parallel_for(reading, chunks_of(section.bytes), 1, [&](uint64_t chunk, uint64_t, uint32_t worker) {
+  parallel_for(reading, chunks, 1, [&](uint64_t chunk, uint64_t, uint32_t worker) {
     const uint64_t begin = chunk * kChunkBytes;
-    uint8_t* to = out != nullptr ? out + begin : scratch.data() + worker * scratch_bytes;
+    uint8_t* to = out != nullptr ? out + begin : scratch.data() + worker * piece;
     source.read(section.offset + begin, to, std::min(kChunkBytes, section.bytes - begin));
     map.check_chunk(section, chunk, to);
     execution.advance(static_cast<double>(section.offset + begin) /
