@@ -71,21 +71,25 @@ bool all_legal(const uint8_t* data, uint64_t bytes, const Legal& legal) {
   return every;
 }
 
+/// 1 if the edge at byte `at` follows an unused place.
+uint32_t follows_unused(const uint8_t* data, uint64_t at) {
+  uint32_t before, edge;  // copied one by one: a copy of both is not vectorised
+  std::memcpy(&before, data + at - sizeof before, sizeof before);
+  std::memcpy(&edge, data + at, sizeof edge);
+  return (before == kNoRow) & (edge != kNoRow);
+}
+
 /// Whether no edge stands behind an unused place of its row, within a chunk that starts at byte
-/// `begin` of the section.
+/// `begin` of the section: all that follow one begin rows. Counting both keeps the loops free of
+/// branches and the first one vectorised; a walk that knows its column takes ten times as long.
 bool edges_come_first(const uint8_t* data, uint64_t begin, uint64_t bytes, uint64_t row_bytes) {
-  bool every = true;
-  uint32_t before = 0;
-  uint64_t column = begin % row_bytes;
-  for (uint64_t at = 0; at + sizeof before <= bytes; at += sizeof before) {
-    uint32_t target;
-    std::memcpy(&target, data + at, sizeof target);
-    every &= (before != kNoRow) | (target == kNoRow) | (column == 0) | (at == 0);
-    before = target;
-    column += sizeof target;
-    if (column == row_bytes) column = 0;
-  }
-  return every;
+  uint32_t anywhere = 0;
+  uint32_t at_rows = 0;
+  for (uint64_t at = sizeof(uint32_t); at + sizeof(uint32_t) <= bytes; at += sizeof(uint32_t))
+    anywhere += follows_unused(data, at);
+  for (uint64_t at = row_bytes - begin % row_bytes; at + sizeof(uint32_t) <= bytes; at += row_bytes)
+    at_rows += follows_unused(data, at);
+  return anywhere == at_rows;
 }
 
 /// What is wrong with a chunk's values, or null.

@@ -140,6 +140,8 @@ class Damager {
 
   void judge(const Bytes& bytes, const char* what, uint64_t place) {
     if (damaged++ % 256 == 0) alarm(60);  // a hang is a failure, not a wait
+    std::snprintf(being_tried, sizeof being_tried, "%s, %s %llu", made_.name.c_str(), what,
+                  static_cast<Long>(place));
     judge_full(bytes, what, place);
     judge_lazy(bytes, what, place);
   }
@@ -194,6 +196,7 @@ class Damager {
 }  // namespace
 
 int main() {
+  tell_if_it_dies();
   const uint64_t step = fault_scale(16);
   uint64_t damaged = 0, refused = 0, lazy_refused = 0, lazy_found = 0, lazy_same = 0;
   for (const Kind& kind : few_kinds()) {

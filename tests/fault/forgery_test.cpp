@@ -105,6 +105,7 @@ class Judge {
   /// Returns whether FULL opens it.
   bool judge(const Bytes& file, bool same, const char* text) {
     if (counts.files++ % 256 == 0) alarm(60);  // a hang is a failure, not a wait
+    std::snprintf(being_tried, sizeof being_tried, "%s: %s", made_.name.c_str(), text);
     const bool full = judge_mode(file, ANN_OPEN_FULL, same, text);
     const bool lazy = judge_mode(file, ANN_OPEN_LAZY, same, text);
     ++(full ? counts.opened : counts.refused);
@@ -446,6 +447,7 @@ void later_versions(const Made& made, Judge& judge) {
 }  // namespace
 
 int main() {
+  tell_if_it_dies();
   const uint64_t step = fault_scale(256);
   Counts fields, values;
   cut_rows();

@@ -1,6 +1,7 @@
 #include "made_files.h"
 
 #include <dirent.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +12,18 @@
 #include "check.h"
 #include "support.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 namespace fault {
 namespace {
+
+/// Calls that a dying process may make, and no others.
+void tell() {
+  for (const char* text : {"while trying: ", const_cast<const char*>(being_tried), "\n"})
+    if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+}
 
 constexpr uint64_t kQueries = 4;
 constexpr uint32_t kAnswers = 5;
@@ -206,11 +217,28 @@ int open_descriptors() {
   return count;
 }
 
+char being_tried[256];
+
+void tell_if_it_dies() {
+  struct sigaction action = {};
+  action.sa_handler = [](int number) {
+    tell();
+    raise(number);
+  };
+  action.sa_flags = SA_RESETHAND | SA_NODEFER;
+  sigaction(SIGALRM, &action, nullptr);
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_set_death_callback(tell);
+#else
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
+#endif
+}
+
 uint64_t fault_scale(uint64_t usual) {
   const char* text = std::getenv("GANNET_FAULT_SCALE");
   const long scale = text != nullptr ? std::atol(text) : 0;
   if (scale >= 1) return static_cast<uint64_t>(scale);
-  return test_sanitized() ? 4 * usual : usual;
+  return test_sanitized() ? 8 * usual : usual;
 }
 
 }  // namespace fault

@@ -130,8 +130,13 @@ void write_file(const std::string& path, const void* data, uint64_t count);
 /// Open descriptors of this process.
 int open_descriptors();
 
+/// What is being tried; tell_if_it_dies() has it printed if the process dies of it, or hangs until an
+/// alarm.
+extern char being_tried[256];
+void tell_if_it_dies();
+
 /// What a test divides its work by: GANNET_FAULT_SCALE, with 1 for a full run; without it `usual`, and
-/// four times that under a sanitizer.
+/// eight times that under a sanitizer.
 uint64_t fault_scale(uint64_t usual);
 
 }  // namespace fault
