@@ -201,7 +201,7 @@ class Program {
     ann_build_params params = build_params();
     Block queries;
     if (input_.below(8) == 0) {
-      queries = make_block(input_, block->view.dim, element(), 1 + input_.below(4));
+      queries = make_block(input_, small_dim(model), element(), 1 + input_.below(4));
       params.calibration = &queries.view;
     }
     Given<ann_matrix> view(block->view, input_);
