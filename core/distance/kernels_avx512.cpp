@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {
@@ -64,6 +65,10 @@ constexpr Kernels kAvx512Kernels = {
     code_tile,
     nearest_in_rows,
     nearest_in_columns,
+    show_nearest,
+    thin_out,
+    bound_within,
+    sort_keys,
 };
 
 }  // namespace gannet

@@ -35,7 +35,7 @@ static void arguments(void) {
   BAD(p.k = 1u << 31, ANN_LIMIT, ANN_LIMIT, "k");
   BAD(p.metric = 4, invalid, invalid, "metric 4");
   BAD(p.metric = -1, invalid, invalid, "metric");
-  BAD(p.method = 4, invalid, invalid, "method 4");
+  BAD(p.method = 5, invalid, invalid, "method 5");
   BAD(p.method = -1, invalid, invalid, "method");
   BAD(p.method = ANN_KNN_GIVEN, invalid, invalid, "method");
   BAD(p.samples = 1, invalid, invalid, "samples 1");
