@@ -55,6 +55,9 @@ constexpr uint32_t nearest_room(uint32_t k) {
   return (nearest_kept(k) + kNearestPiece + 31) / 16 * 16;
 }
 
+/// Detours are counted for this many ranks at once.
+inline constexpr uint32_t kDetourRanks = 16;
+
 struct Kernels {
   const char* name;
 
@@ -106,6 +109,10 @@ struct Kernels {
 
   /// Sorts distinct keys; `from` and `to` do not overlap.
   void (*sort_keys)(const uint64_t* from, uint32_t count, uint64_t* to);
+
+  /// detours[r] += 1 for every r with own[r] == theirs[p] for a p, and r > rank, r > p (detours.h).
+  void (*count_detours)(const uint32_t* own, uint32_t count, const uint32_t* theirs,
+                        uint32_t their_count, uint32_t rank, uint32_t* detours);
 };
 
 /// Bytes of a packed block.

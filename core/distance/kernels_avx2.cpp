@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "distance/detours.h"
 #include "distance/element.h"
 #include "distance/row_loops.h"
 #include "distance/nearest_list.h"
@@ -167,6 +168,7 @@ constexpr Kernels kAvx2Kernels = {
     thin_out,
     bound_within,
     sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

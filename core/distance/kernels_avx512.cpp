@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/detours.h"
 #include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 
@@ -69,6 +70,7 @@ constexpr Kernels kAvx512Kernels = {
     thin_out,
     bound_within,
     sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "distance/detours.h"
 #include "distance/element.h"
 #include "distance/nearest_list.h"
 #include "distance/row_loops.h"
@@ -114,6 +115,7 @@ constexpr Kernels kPortableKernels = {
     thin_out,
     bound_within,
     sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

@@ -141,10 +141,10 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
         : plan.knn == ANN_KNN_CELLS
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;
-    const uint64_t pruning = knn_list + pruned + threads * (8192 + 8 * k + 256);
+    const uint64_t pruning = knn_list + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
     const uint64_t repairing = pruned + rows * (plan.degree + 5);
-    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, rows, threads) : 0;
+    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
     peak = std::max({coding, finding, pruning, reversing, repairing, judging});
     const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
