@@ -15,8 +15,7 @@ constexpr uint32_t kKs[Calibration::kCurves] = {1, 10, 100, 1000};
 constexpr uint32_t kSampleMax[Calibration::kCurves] = {256, 256, 64, 24};
 constexpr uint32_t kBeamMin = 16;
 constexpr double kEnough = 0.9995;
-constexpr double kGain = 0.0001;      // less is no growth
-constexpr uint32_t kIdlePoints = 3;
+constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
 constexpr double kGrowth = 1.35;      // from one beam to the next,
 constexpr double kWideGrowth = 1.6;   // and beyond kWideBeam, where one for ten answers is rarely left
 constexpr uint32_t kWideBeam = 300;
@@ -171,13 +170,13 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
   }
 }
 
-/// A point whose recall, less its error, is at least that of the one before.
+/// A point whose recall, less its error, is at least that of the one before. A curve that does not grow
+/// goes on: where rows lie in islands it is level until a beam is longer than an island.
 void Calibration::Curve::add(uint32_t beam, double mean, double error) {
   const double before = count > 0 ? points[count - 1].recall : 0;
   const double recall = std::max(before, mean - error);
-  idle = count > 0 && recall - before < kGain ? idle + 1 : 0;
   points[count++] = {beam, recall};
-  done = mean >= kEnough || idle == kIdlePoints || count == kPoints;
+  done = mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
 }
 
 /// The beam at which the curve reaches `recall`, between points in proportion.

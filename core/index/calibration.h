@@ -5,7 +5,7 @@
 // masked while it plays: it is never expanded and never returned. The judge is search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
-// reaches 0.9995 or stops growing. A point's recall is the mean over the sample less its standard
+// reaches 0.9995 or the beam 1,000 k. A point's recall is the mean over the sample less its standard
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
 // target - 0.01) survives the luck of the sample. One walk serves all curves: what a search with this
 // beam would have answered for another k is a matter of counting.
@@ -47,7 +47,6 @@ class Calibration {
   struct Curve {
     uint32_t k = 0;
     uint32_t count = 0;
-    uint32_t idle = 0;   // points in a row at which recall did not grow
     bool done = false;
     Point points[kPoints] = {};
 

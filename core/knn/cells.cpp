@@ -10,11 +10,6 @@
 namespace gannet {
 namespace {
 
-// Shares of the true neighbours: aimed at by the products, taken as good enough, and too few to keep.
-constexpr double kWantedShare = 0.97;
-constexpr double kEnoughShare = 0.96;
-constexpr double kLeastShare = 0.90;
-
 // A round of refinement must find this much of what is missing, or it is the last.
 constexpr double kLeastGain = 0.1;
 constexpr uint32_t kRoundsMax = 3;
@@ -36,12 +31,13 @@ void compare_with_cells(const Codes& codes, const CellMap& map, uint32_t budget,
 
 /// Rounds of refinement as long as the judge asks for more and each finds enough; how many.
 uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t budget,
-                            const Judge& judge, NearLists& lists, const Execution& execution) {
+                            const Judge& judge, double enough, NearLists& lists,
+                            const Execution& execution) {
   double share = judge.share(codes, lists.neighbors.data(), lists.k);
-  if (share >= kEnoughShare) return 0;
+  if (share >= enough) return 0;
   Refinement refinement(codes, map, budget, lists, execution);
   uint32_t rounds = 0;
-  while (share < kEnoughShare && rounds < kRoundsMax) {
+  while (share < enough && rounds < kRoundsMax) {
     const uint64_t found = refinement.round(rounds == 0);
     ++rounds;
     const double before = share;
@@ -53,7 +49,8 @@ uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t bud
 
 }  // namespace
 
-KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Execution& execution) {
+KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Execution& execution,
+                   const CellShares& shares) {
   const uint32_t rows = codes.rows();
   KnnGraph graph{Array<uint32_t>(), rows, params.k, 0};
   if (rows == 0) return graph;
@@ -62,14 +59,14 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
     const CellMap map(codes, params.seed, execution);
     const Execution judging = execution.span(0.15, 0.2);
     judge.find_truth(codes, map, judging);
-    const uint32_t budget = judge.budget(codes, map, kWantedShare, judging);
+    const uint32_t budget = judge.budget(codes, map, shares.wanted, judging);
     NearLists lists(rows, params.k, execution.memory);
     compare_with_cells(codes, map, budget, lists, execution.span(0.2, 0.9));
-    graph.iterations = refine_while_short(codes, map, budget, judge, lists, execution);
+    graph.iterations = refine_while_short(codes, map, budget, judge, shares.enough, lists, execution);
     graph.neighbors = std::move(lists.neighbors);
   }
   const double share = judge.share(codes, graph.neighbors.data(), params.k);
-  if (share >= kLeastShare || rows <= params.k) return graph;
+  if (share >= shares.least || rows <= params.k) return graph;
   KnnGraph descent = nn_descent(codes, params, execution.span(0.9, 1));
   return judge.share(codes, descent.neighbors.data(), params.k) > share ? std::move(descent)
                                                                       : std::move(graph);
