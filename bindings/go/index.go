@@ -193,7 +193,7 @@ type Info struct {
 	CalibrateTime time.Duration
 	RecallMax     float32 // highest mean recall@10 seen while calibrating; 0: none was made
 	RepairedEdges int     // edges spent to make every row reachable
-	KNNIterations int     // rounds that NN-Descent ran; 0: another way or none
+	KNNIterations int     // rounds that NN-Descent ran or cells needed; 0: another way or none
 }
 
 // Info reads the state, built or not.

@@ -74,6 +74,7 @@ const (
 	KNNNNDescent KNNMethod = C.ANN_KNN_NN_DESCENT
 	KNNExact     KNNMethod = C.ANN_KNN_EXACT // every pair
 	KNNGiven     KNNMethod = C.ANN_KNN_GIVEN // BuildParams.KNNGraph holds it
+	KNNCells     KNNMethod = C.ANN_KNN_CELLS // every row with the k-means cells around it
 )
 
 // Switch is on, off, or left to the library.

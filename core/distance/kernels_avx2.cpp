@@ -7,8 +7,10 @@
 
 #include <cstring>
 
+#include "distance/detours.h"
 #include "distance/element.h"
 #include "distance/row_loops.h"
+#include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {
@@ -162,6 +164,11 @@ constexpr Kernels kAvx2Kernels = {
     code_tile,
     nearest_in_rows,
     nearest_in_columns,
+    show_nearest,
+    thin_out,
+    bound_within,
+    sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/detours.h"
+#include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {
@@ -64,6 +66,11 @@ constexpr Kernels kAvx512Kernels = {
     code_tile,
     nearest_in_rows,
     nearest_in_columns,
+    show_nearest,
+    thin_out,
+    bound_within,
+    sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet
