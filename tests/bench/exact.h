@@ -1,0 +1,46 @@
+// exact.h: true neighbours, and what they say about a set: its local intrinsic dimension, and how
+// many of a grown row's neighbours are its siblings.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "ann.h"
+#include "vector_file.h"
+
+namespace bench {
+
+struct ExactParams {
+  uint32_t k = 100;
+  int32_t metric = ANN_METRIC_L2;
+  int32_t device = ANN_DEVICE_AUTO;
+  uint32_t threads = 0;
+  uint64_t block_bytes = uint64_t{1} << 30;  // rows in memory at once
+  ann_monitor* monitor = nullptr;
+  std::function<void(double fraction)> progress;  // after each block; may be empty
+};
+
+// The nearest rows of each query by ann_search_exact, nearest first, ties by row number. Rows come
+// from the file in blocks, so it may be larger than memory. Throws Cancelled when the monitor is.
+GroundTruth exact_neighbours(VectorReader& rows, const ann_matrix& queries,
+                             const ExactParams& params);
+GroundTruth exact_neighbours(const Vectors& rows, const ann_matrix& queries,
+                             const ExactParams& params);
+
+// The maximum-likelihood estimate of Levina and Bickel from each query's 20 nearest rows, averaged
+// as MacKay and Ghahramani advise (the mean of the inverse). Neighbours at distance 0 are left out.
+double local_intrinsic_dimension(const GroundTruth& truth);
+
+// The same for a sample of a set's own rows; each is left out of its own neighbours.
+struct SetMeasures {
+  double intrinsic_dim = 0;
+  // Of the 10 nearest others of a row, those whose source is the row's.
+  double siblings_mean = 0;
+  uint32_t siblings_max = 0;
+  double siblings_above_2 = 0;  // share of the rows
+};
+// `source_of` may be empty.
+SetMeasures measure_set(const Vectors& rows, uint64_t samples, uint64_t seed,
+                        const std::function<uint64_t(uint64_t row)>& source_of);
+
+}  // namespace bench
