@@ -170,7 +170,8 @@ if has_header xxhash.h; then have "xxhash.h"; else apt_install "xxhash.h" libxxh
 [ "$level" = tests ] || exit 0
 
 # --- What the tests need --------------------------------------------------------------------------
-# Catch2 (unit tests), hnswlib (a second opinion), pkg-config (install test), readelf.
+# Catch2 (unit tests), hnswlib (a second opinion), CLI11 and nlohmann-json (options and JSON of the
+# benchmark and the command-line tool), pkg-config (install test), readelf.
 missing=()
 if has_header catch2/catch.hpp || has_header catch2/catch_test_macros.hpp; then
   have "Catch2"
@@ -178,6 +179,8 @@ else
   missing+=(catch2)
 fi
 if has_header hnswlib/hnswlib.h; then have "hnswlib"; else missing+=(libhnswlib-dev); fi
+if has_header CLI/CLI.hpp; then have "CLI11"; else missing+=(libcli11-dev); fi
+if has_header nlohmann/json.hpp; then have "nlohmann-json"; else missing+=(nlohmann-json3-dev); fi
 if command -v pkg-config > /dev/null; then
   have "pkg-config $(pkg-config --version)"
 else
