@@ -21,11 +21,18 @@ using Monitor = std::unique_ptr<ann_monitor, Free>;
 // The user's own wish, through Ctrl-C.
 struct Cancelled : std::exception {};
 
+// A call that failed.
+struct AnnError : std::runtime_error {
+  AnnError(ann_status status, const std::string& text)
+      : std::runtime_error(text + " (" + ann_status_name(status) + ")"), status(status) {}
+  ann_status status;
+};
+
 // Throws unless `status` is ANN_OK; `what` says what was being done.
 inline void check(ann_status status, const ann_error& error, const std::string& what) {
   if (status == ANN_OK) return;
   if (status == ANN_CANCELLED) throw Cancelled();
-  throw std::runtime_error(what + ": " + error.message + " (" + ann_status_name(status) + ")");
+  throw AnnError(status, what + ": " + error.message);
 }
 
 inline Monitor make_monitor() {

@@ -15,11 +15,13 @@
 #include <thread>
 
 #include "../unit/catch.h"
-#include "exact.h"
+#include "exact_search.h"
 #include "handles.h"
 #include "made_rows.h"
+#include "names.h"
 #include "recall.h"
 #include "records.h"
+#include "set_measures.h"
 #include "sweep.h"
 #include "timing.h"
 
@@ -339,7 +341,8 @@ TEST_CASE("a sweep measures every point, on lines and in tables") {
   {
     Records records(prefix, describe_run("a \"command\", quoted", "abc"));
     run_sweep(rows, queries, truth, params, monitor.get(), records);
-    // For each seed and batch three combinations of threads and mode; best_first has 3 efforts.
+    // Of threads and modes, batches of 64 have three combinations and single queries two; best_first
+    // has 3 efforts.
     uint64_t searches = 0;
     uint64_t spreads = 0;
     for (const Record& record : records.all()) {
@@ -357,7 +360,7 @@ TEST_CASE("a sweep measures every point, on lines and in tables") {
       CHECK(record["throughput"] > 0);
       CHECK(record["build time"] > 0);
     }
-    CHECK(searches == 3 * 2 * 3 * (3 + 1));
+    CHECK(searches == 3 * (3 + 2) * (3 + 1));
     CHECK(spreads == searches / 3);
   }
   std::istringstream csv(text_of(prefix + ".csv"));
@@ -370,7 +373,7 @@ TEST_CASE("a sweep measures every point, on lines and in tables") {
     ++lines;
     CHECK(line.ends_with("\"a \"\"command\"\", quoted\""));
   }
-  CHECK(lines == 3 * 2 * 3 * 4);
+  CHECK(lines == 3 * (3 + 2) * (3 + 1));
   CHECK(text_of(prefix + ".build.csv").starts_with("algo_name,index_name,time,threads,cpu_time,GPU,"));
 }
 

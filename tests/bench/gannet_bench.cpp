@@ -23,11 +23,13 @@
 #include <string>
 #include <vector>
 
-#include "exact.h"
+#include "exact_search.h"
 #include "handles.h"
 #include "made_rows.h"
+#include "names.h"
 #include "progress.h"
 #include "records.h"
+#include "set_measures.h"
 #include "sweep.h"
 #include "timing.h"
 #include "vector_file.h"
@@ -61,22 +63,12 @@ struct Options {
   SweepParams sweep;
 };
 
-std::map<std::string, int32_t> values_of(const std::vector<Named>& names) {
-  std::map<std::string, int32_t> out;
-  for (const Named& named : names) out[named.name] = named.value;
-  return out;
-}
-
 const std::map<std::string, Law> kLaws = {{"clusters", Law::kClusters},
                                           {"uniform", Law::kUniform},
                                           {"duplicates", Law::kDuplicates},
                                           {"norms", Law::kNorms}};
 const std::map<std::string, Mode> kModes = {{"latency", Mode::kLatency},
                                             {"throughput", Mode::kThroughput}};
-const std::map<std::string, int32_t> kElements = {
-    {"auto", ANN_ELEMENT_AUTO}, {"f32", ANN_F32}, {"f16", ANN_F16},
-    {"bf16", ANN_BF16},         {"i8", ANN_I8},   {"u8", ANN_U8}};
-
 CLI::App* add_make(CLI::App& app, Options& options) {
   CLI::App* make = app.add_subcommand("make", "make a set from a seed");
   make->add_option("kind", options.made.law, "clusters, uniform, duplicates or norms")
@@ -125,7 +117,7 @@ CLI::App* add_truth(CLI::App& app, Options& options) {
       ->check(CLI::Range(1u, ANN_BEAM_MAX))
       ->capture_default_str();
   truth->add_option("--metric", options.exact.metric, "l2, ip or cosine")
-      ->transform(CLI::CheckedTransformer(values_of(kMetrics)));
+      ->transform(CLI::CheckedTransformer(kMetrics));
   truth->add_option("--queries-max", options.queries_max, "only the first of the queries");
   truth->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   truth->add_option("--threads", options.exact.threads, "threads (default: all)");
@@ -146,7 +138,7 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   run->add_option("--rows-max", options.rows_max, "only the first of the rows");
   run->add_option("--queries-max", options.queries_max, "only the first of the queries");
   run->add_option("--metric", sweep.metric, "l2, ip or cosine")
-      ->transform(CLI::CheckedTransformer(values_of(kMetrics)));
+      ->transform(CLI::CheckedTransformer(kMetrics));
   run->add_option("--element", sweep.element, "as stored: auto, f32, f16, bf16, i8 or u8")
       ->transform(CLI::CheckedTransformer(kElements));
   run->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
@@ -163,9 +155,9 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--degree", sweep.degrees, "edges a row");
   list("--knn-degree", sweep.knn_degrees, "neighbours known before pruning");
   list("--knn", sweep.knn_methods, "auto, nn_descent or exact")
-      ->transform(CLI::CheckedTransformer(values_of(kKnnMethods)));
+      ->transform(CLI::CheckedTransformer(kKnnMethods));
   list("--procedure", sweep.procedures, "auto, best_first or exact")
-      ->transform(CLI::CheckedTransformer(values_of(kProcedures)));
+      ->transform(CLI::CheckedTransformer(kProcedures));
   list("-k", sweep.k, "neighbours (default 10)")->check(CLI::Range(1u, ANN_BEAM_MAX));
   list("--batch", sweep.batches, "queries a call (default 1)")->check(CLI::Range(1u, 1u << 24));
   list("--threads", sweep.threads, "threads of a search (default 1)")->check(CLI::Range(1u, 4096u));

@@ -9,44 +9,16 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <stdexcept>
 #include <thread>
 
 #include "handles.h"
+#include "names.h"
 #include "parallel.h"
 #include "progress.h"
 #include "recall.h"
 #include "timing.h"
 
 namespace bench {
-
-const std::vector<Named> kMetrics = {{"l2", ANN_METRIC_L2},
-                                     {"ip", ANN_METRIC_INNER_PRODUCT},
-                                     {"cosine", ANN_METRIC_COSINE}};
-const std::vector<Named> kProcedures = {{"auto", ANN_SEARCH_AUTO},
-                                        {"best_first", ANN_SEARCH_BEST_FIRST},
-                                        {"exact", ANN_SEARCH_EXACT}};
-const std::vector<Named> kKnnMethods = {{"auto", ANN_KNN_AUTO},
-                                        {"nn_descent", ANN_KNN_NN_DESCENT},
-                                        {"exact", ANN_KNN_EXACT}};
-
-const char* name_of(const std::vector<Named>& names, int32_t value) {
-  for (const Named& named : names) {
-    if (named.value == value) return named.name;
-  }
-  return "?";
-}
-
-int32_t device_of(const std::string& text) {
-  if (text == "auto") return ANN_DEVICE_AUTO;
-  if (text == "cpu") return ANN_DEVICE_CPU;
-  if (text == "cuda") return ANN_DEVICE_CUDA;
-  if (text.starts_with("cuda:") && text.size() > 5 && text.size() < 9 &&
-      text.find_first_not_of("0123456789", 5) == std::string::npos) {
-    return ANN_DEVICE_CUDA + std::stoi(text.substr(5));
-  }
-  throw std::invalid_argument("the device is \"" + text + "\"; expected auto, cpu, cuda or cuda:N");
-}
 
 namespace {
 
@@ -70,6 +42,10 @@ std::vector<Point> points_of(const SweepParams& params) {
           for (const Mode mode : params.modes) {
             // One caller that may use one thread and one caller on one thread are the same.
             if (mode == Mode::kThroughput && threads == 1 && params.modes.size() > 1) continue;
+            // A call with one query runs on its caller's thread.
+            if (mode == Mode::kLatency && batch == 1 && threads > 1 && params.threads.size() > 1) {
+              continue;
+            }
             if (procedure == ANN_SEARCH_EXACT) {
               out.push_back({procedure, k, batch, threads, mode, 0, 0});
               continue;
@@ -262,7 +238,7 @@ class Sweep {
   }
 
   Record measure(const ann_index* index, const Point& point) {
-    step(name_of(kProcedures, point.procedure));
+    step(name_of(kProcedures, point.procedure).c_str());
     const Vectors batches = tiled(queries_, point.batch);
     const Answers answers = answer_all(index, point, batches);
 
@@ -279,7 +255,7 @@ class Sweep {
     const Record record = record_of(index, point, answers, timing);
     records_.add(record);
     say("  %-10s k %-4u batch %-6u %s %u  beam %-5u recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
-        name_of(kProcedures, point.procedure), point.k, point.batch,
+        name_of(kProcedures, point.procedure).c_str(), point.k, point.batch,
         point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
         record["beam"].get<uint32_t>(), answers.recall.by_id,
         with_commas(static_cast<uint64_t>(record["throughput"].get<double>())).c_str(),

@@ -11,19 +11,6 @@
 
 namespace bench {
 
-// Names of values of ann.h, as options and records say them.
-struct Named {
-  const char* name;
-  int32_t value;
-};
-extern const std::vector<Named> kMetrics;
-extern const std::vector<Named> kProcedures;
-extern const std::vector<Named> kKnnMethods;
-const char* name_of(const std::vector<Named>& names, int32_t value);
-
-// "auto", "cpu", "cuda" or "cuda:1" as ANN_DEVICE_*. Throws std::invalid_argument.
-int32_t device_of(const std::string& text);
-
 enum class Mode {
   kLatency,    // one caller; the library may use `threads`
   kThroughput  // `threads` callers, each call on its caller's thread
