@@ -150,6 +150,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     curves_[curve_count_].k = kKs[curve_count_];
     ++curve_count_;
   }
+  bool done[kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
   for (double length = kBeamMin; open < curve_count_ && length <= ANN_BEAM_MAX;
        length = std::ceil(length * (length < kWideBeam ? kGrowth : kWideGrowth))) {
@@ -162,21 +163,22 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
       const Recall recall = mean_of(shares.data() + c * size_t{kSampleMax[0]},
                                     std::min(count, kSampleMax[c]));
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
-      if (!curves_[c].done) curves_[c].add(beam, recall.mean, recall.error);
-      if (beam >= dataset.rows()) curves_[c].done = true;
+      if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, recall.error);
+      done[c] = done[c] || beam >= dataset.rows();
     }
-    while (open < curve_count_ && curves_[open].done) ++open;
+    while (open < curve_count_ && done[open]) ++open;
     execution.advance(0.3 + 0.7 * open / kCurves);
   }
 }
 
 /// A point whose recall, less its error, is at least that of the one before. A curve that does not grow
-/// goes on: where rows lie in islands it is level until a beam is longer than an island.
-void Calibration::Curve::add(uint32_t beam, double mean, double error) {
+/// goes on: where rows lie in islands it is level until a beam is longer than an island. True where
+/// this was the last point.
+bool Calibration::Curve::add(uint32_t beam, double mean, double error) {
   const double before = count > 0 ? points[count - 1].recall : 0;
   const double recall = std::max(before, mean - error);
   points[count++] = {beam, recall};
-  done = mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
+  return mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
 }
 
 /// The beam at which the curve reaches `recall`, between points in proportion.

@@ -33,10 +33,9 @@ class Calibration {
   struct Curve {
     uint32_t k = 0;
     uint32_t count = 0;
-    bool done = false;
     Point points[kPoints] = {};
 
-    void add(uint32_t beam, double mean, double error);
+    bool add(uint32_t beam, double mean, double error);
     double beam(double recall) const;
   };
 

@@ -7,13 +7,14 @@
 //             be compared with for a share of 0.97 to be among them         (cells_judge.h)
 //   products  every row with the nearest cells that hold so many rows: rows that want a cell are
 //             gathered, tiles computed, the nearest kept                    (cells_products.h)
-//   refine    where the judge finds less than 0.96: the neighbours of neighbours, up to three rounds
+//   refine    where the judge finds less than 0.955: the neighbours of neighbours, up to three rounds
 //             as long as they help                                          (cells_refine.h)
 //   fall back where even then less than 0.90 is found: NN-Descent, and the better of both lists
 //
 // Why it is fast. NN-Descent gathers 64 rows for 1,536 distances of which most are of no use; here a
-// cell is read once for some 40 rows. On 100,000 x 128 bytes a row is compared with 9,000 others,
-// 0.65 ns each with VNNI (one instruction a clock), which is 6 us where NN-Descent takes 100.
+// cell is read once for some 60 rows. On 100,000 x 128 bytes a row is compared with 9,000 others,
+// 0.65 ns each with VNNI (one instruction a clock), which is 6 us; all of it takes 14 us a row, where
+// NN-Descent takes 90.
 //
 // Cost of a row, n rows, k = 48, 128 columns of bytes:
 //   operations  3 rounds of training on a sixth of the rows and one of settling: n / 192 pairs, twice;
@@ -30,8 +31,10 @@
 //     neighbours lie in many cells keep poor lists, since their neighbours' neighbours are no better.
 //   - Telling y of x where y is in the list of x (no distance is needed): recall +0.03 for a fifth of
 //     the products' time, and no fewer distances in a search, whose graph has reverse edges anyway.
-//   - The share 0.97: distances a search at recall 0.95 are 1, 3 and 4 % more than with exact lists;
-//     0.90 costs 3, 5 and 7 %.
+//   - The share 0.97: a search needs 1, 3 and 3 % more distances at recall 0.95 than with exact lists,
+//     and 1, 6 and 5 % more at 0.99. A share of 0.96 saves a tenth of the time and needs 1 to 3 % more at
+//     0.99; 0.98 takes a sixth longer for no difference that 1,000 queries show; 0.90 needs 2, 6 and 6 %
+//     more at 0.95.
 //   - Cells of 128 or 256 rows instead of 192: 5 to 10 % slower.
 //   - Choosing cells by distance less the cell's radius: half as many true neighbours.
 //
@@ -55,7 +58,7 @@ namespace gannet {
 /// Shares of the true neighbours.
 struct CellShares {
   double wanted = 0.97;  // that the products aim at
-  double enough = 0.96;  // below which refinement follows
+  double enough = 0.955; // below which refinement follows
   double least = 0.90;   // below which NN-Descent is tried
 };
 

@@ -7,7 +7,7 @@
 namespace gannet {
 namespace {
 
-constexpr size_t kUnitBytes = 640 << 10;
+constexpr size_t kUnitBytes = 640 << 10;  // 400 or 1,200 KB change nothing with 1 MB of second cache
 constexpr uint32_t kUnitMax = 512;
 
 void open_lists(uint32_t count, uint32_t k, UnitSpace& space) {
