@@ -12,6 +12,9 @@ namespace {
 
 using Long = unsigned long long;  // for printf
 
+/// Zero as bytes: not minus zero.
+bool is_zero(double value) { return value == 0 && !std::signbit(value); }
+
 /// Whether all words are finite floats: `exponent` has the bits that only NaN and infinity fill.
 template <class Word>
 bool all_finite(const uint8_t* data, uint64_t bytes, Word exponent) {
@@ -196,7 +199,7 @@ void FileMap::check_ranges() const {
   demand(std::isfinite(header.recall_max) && header.recall_max >= 0 && header.recall_max <= 1,
          "the highest recall", 0);
   demand(graph || (header.knn_iterations == 0 && header.repaired_edges == 0 &&
-                   header.recall_max == 0), "a figure of a graph, without one,", 1);
+                   is_zero(header.recall_max)), "a figure of a graph, without one,", 1);
   check_codes();
 }
 
@@ -218,7 +221,7 @@ void FileMap::check_codes() const {
       !std::isfinite(header.norm_max) || header.norm_max < 0)
     fail_corrupt("factor or length of codes in the header is negative, NaN or infinite");
   const bool lengths = stored && metric == ANN_METRIC_INNER_PRODUCT;
-  if ((!stored && header.code_factor != 0) || (!lengths && header.norm_max != 0))
+  if ((!stored && !is_zero(header.code_factor)) || (!lengths && !is_zero(header.norm_max)))
     fail_corrupt("the header has a factor or a length for codes that have none");
 }
 
@@ -354,7 +357,7 @@ Calibration read_calibration(const Curve* curves, uint64_t count, float recall_m
     for (uint32_t at = 0; sound && at < kPointsMax; ++at) {
       const Point& point = curve.points[at];
       if (at >= curve.count) {
-        sound = point.beam == 0 && point.zero == 0 && point.recall == 0;
+        sound = point.beam == 0 && point.zero == 0 && is_zero(point.recall);
         continue;
       }
       sound = point.zero == 0 && point.beam >= 1 && point.beam <= ANN_BEAM_MAX &&

@@ -215,7 +215,9 @@ class Program {
                                    ANN_STATE}, "build");
     if (status != ANN_OK) return demand_unchanged(model, before);
     DEMAND(!model.built && block->legal && block->finite && (ids_legal || rows == 0) &&
-               !view.tail_set() && !given.tail_set(), "a build that had to be refused");
+               !view.tail_set() && !given.tail_set(),
+           "a build that had to be refused: built %d, legal %d, finite %d, ids %d, tails %d %d",
+           model.built, block->legal, block->finite, ids_legal, view.tail_set(), given.tail_set());
     note_build(model, std::move(block), std::move(ids), given.value());
   }
 
