@@ -3,11 +3,11 @@
 #
 #   tests/fuzz/run.sh [--unrecorded] SECONDS [TARGET...]
 #
-# Each target (default: open repaired shape table calls) runs for SECONDS, two at a time where there are two
-# cores, from the inputs in corpus/ and those that earlier runs left in the build folder. A finding
-# ends the run with its report and the place of the input. The number of executions is appended to
-# tests/fault/results.csv, unless --unrecorded is given. Without a clang that has libFuzzer the script
-# says so and ends with status 77.
+# Each target (default: open repaired shape table calls) runs for SECONDS, two at a time where there
+# are two cores, from the inputs in corpus/ and those that earlier runs left in the build folder. A
+# finding ends the run with its report and the place of the input. The number of executions is appended
+# to tests/fault/results.csv, unless --unrecorded is given. Without a clang that has libFuzzer the
+# script says so and ends with status 77.
 #
 # To replay a finding:    BUILD/tests/fuzz/replay_TARGET INPUT
 # To shrink it:           BUILD/tests/fuzz/fuzz_TARGET -minimize_crash=1 -runs=10000 INPUT

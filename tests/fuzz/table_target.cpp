@@ -8,8 +8,8 @@
 // What the reader accepts must be consistent by arithmetic of 128 bits; what was not damaged must be
 // accepted; and no byte beyond the file may be asked for.
 //
-// Input: the shape, field by field; then, until the input ends, a byte that says whether to repair and
-// bytes of damage.
+// Input: the shape, field by field; a byte that says whether to repair; then, until the input ends, bytes
+// of damage.
 #include <algorithm>
 #include <cstring>
 
@@ -17,6 +17,7 @@
 #include "damage.h"
 #include "dataset/codes.h"
 #include "demand.h"
+#include "repair.h"
 #include "storage/map.h"
 
 using namespace gannet;
@@ -29,7 +30,9 @@ using Wide = unsigned __int128;
 
 constexpr uint64_t kFileBytesMax = uint64_t{8} << 30;
 /// Damaged entries may claim 64 sections of 8 GB each; their sums are what the reader takes memory for.
-constexpr uint64_t kFrontBytesMax = 8 << 20;
+constexpr uint64_t kRegionBytesMax = 8 << 20;
+/// Longer fronts are not repaired: they cost a hundred times as much and say nothing new.
+constexpr uint64_t kFrontBytesMax = 256 << 10;
 constexpr uint32_t kDamagesMax = 6;
 
 class SparseFile final : public Source {
@@ -100,7 +103,7 @@ Header read_header(Input& input, uint32_t* curves) {
   // So many rows as leave the file below its limit, whatever a row takes.
   const uint64_t row_bytes =
       header.row_stride + header.code_stride + uint64_t{header.degree} * 4 + 32;
-  header.rows = std::min(header.rows, kFileBytesMax / 2 / row_bytes);
+  header.rows = std::min(header.rows, (kFileBytesMax / 2 >> input.below(16)) / row_bytes);
   if (header.rows > 0) {
     header.has_ids = static_cast<uint32_t>(input.below(2));
     if (header.graph == kGraphCagra)
@@ -130,7 +133,8 @@ void repair_front(std::vector<uint8_t>& front, Header* header) {
   front.resize(std::max<uint64_t>(front.size(), kPage + entries));
   if (entries != 0) std::memcpy(table, front.data() + kPage, entries);
   Wide chunks = 0;
-  for (uint32_t i = 0; i < header->sections; ++i) chunks += (Wide{table[i].bytes} + kChunkBytes - 1) / kChunkBytes;
+  for (uint32_t i = 0; i < header->sections; ++i)
+    chunks += (Wide{table[i].bytes} + kChunkBytes - 1) / kChunkBytes;
   const Wide wanted = (Wide{kPage} + entries + chunks * 8 + kPage - 1) / kPage * kPage;
   if (wanted > kFrontBytesMax) return;
   const uint64_t end = static_cast<uint64_t>(wanted);
@@ -188,19 +192,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   uint32_t curves = 0;
   Header header = read_header(input, &curves);
   std::vector<uint8_t> front = make_front(header, curves);
-  repair_front(front, &header);
-  uint64_t bytes = header.file_bytes;
-  bool sound = true;
-  for (uint32_t i = 0; i < kDamagesMax && !input.empty(); ++i) {
-    const uint64_t kind = input.below(8);
-    damage_front(front, input);
-    if (kind != 0) repair_front(front, &header);
-    if (kind == 1) bytes = std::min(kFileBytesMax, header.file_bytes);  // the file follows its header
-    sound = false;
+  uint64_t bytes = header_of(front).file_bytes;
+  const uint64_t how = input.below(8);
+  const bool sound = input.empty();
+  for (uint32_t i = 0; i < kDamagesMax && !input.empty(); ++i) damage_front(front, input);
+  if (sound || how != 0) {
+    repair_front(front, &header);
+  } else {
+    header = header_of(front);
   }
+  if (how == 1) bytes = std::min(kFileBytesMax, header.file_bytes);  // the file follows its header
   const Tail tail = tail_of(header);
   SparseFile file(front, tail, bytes);
-  BoundedMemory memory(kFrontBytesMax + kPage);
+  BoundedMemory memory(kRegionBytesMax + kPage);
   try {
     const FileMap map(file, {}, memory.allocator());
     check_map(map, bytes);
