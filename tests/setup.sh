@@ -226,6 +226,34 @@ os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null && apt_works;
   exit 0
 fi
 
+# Clang with libFuzzer, for tests/fuzz. Another package manager's machine does without.
+fuzzer_links() {
+  local name
+  for name in clang++ clang++-{19,18,17,16,15,14}; do
+    if command -v "$name" > /dev/null &&
+      echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+        "$name" -fsanitize=fuzzer,address,undefined -x c++ - -o "$cache/fuzzer-try" 2> /dev/null; then
+      rm -f "$cache/fuzzer-try"
+      echo "$name"
+      return
+    fi
+  done
+  return 1
+}
+if ! fuzzer_links > /dev/null && apt_has clang; then
+  # Before Debian 12 and Ubuntu 23.04 the compiler brings the sanitizers with it.
+  if apt_has libclang-rt-dev; then
+    apt_install "clang with libFuzzer" clang libclang-rt-dev
+  else
+    apt_install "clang with libFuzzer" clang
+  fi
+fi
+if fuzzer=$(fuzzer_links); then
+  have "$fuzzer $(version_of "$fuzzer" --version) with libFuzzer"
+else
+  note "no clang with libFuzzer here: the fuzz targets only replay their corpus"
+fi
+
 # Go.
 go_found=$(version_of go version)
 if [ -z "$go_found" ] || ! version_at_least "$go_found" $go_min; then

@@ -52,12 +52,12 @@ void misuse(Block& block, Input& input) {
     case 1: block.view.dim = input.below(2) == 0 ? 0 : ANN_DIM_MAX + 1 + input.byte(); break;
     case 2: block.view.data = nullptr; block.view.rows = 1 + input.wide() / 2; break;
     case 3: block.view.space = input.below(2) == 0 ? -1 : 1 + input.byte(); break;
-    case 4: block.view.row_stride = 1; block.legal = block.view.dim == 1; break;
+    case 4:
+      block.view.row_stride = 1;
+      block.legal = block.view.dim * element_bytes(block.view.element) == 1;
+      break;
     default: block.view.row_stride = UINT64_MAX - input.byte(); block.legal = block.view.rows == 0;
   }
-  if (block.view.dim * element_bytes(block.view.element) == 1 && block.view.row_stride == 1 &&
-      block.legal)
-    block.legal = false;  // read with another stride than the model knows
 }
 
 }  // namespace
