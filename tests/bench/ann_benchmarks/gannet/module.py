@@ -45,7 +45,7 @@ class IndexParams(Sized):
 
 class BuildParams(Sized):
     _fields_ = [("struct_size", U32), ("graph", I32), ("knn", I32), ("device", I32),
-                ("rows_mode", I32), ("degree", U32), ("knn_degree", U32)]
+                ("rows_mode", I32), ("degree", U32), ("knn_degree", U32), ("samples", U32)]
 
 
 class SearchParams(Sized):
