@@ -1,6 +1,7 @@
 // ann.h, sections 9 and 11: builds and k-NN graphs.
 
 #include "boundary.h"
+#include "knn/cells.h"
 #include "knn/nn_descent.h"
 #include "search/exact.h"
 
@@ -78,17 +79,17 @@ void rescore_lists(const Dataset& dataset, const MatrixView& rows, const KnnGrap
 
 /// The method, after defaults and the metric's limits.
 int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
-  if (params.method < 0 || params.method > ANN_KNN_EXACT)
-    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d", params.method,
-         ANN_KNN_EXACT);
+  if (params.method < 0 || params.method > ANN_KNN_CELLS || params.method == ANN_KNN_GIVEN)
+    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d and %d", params.method,
+         ANN_KNN_EXACT, ANN_KNN_CELLS);
   if (metric == ANN_METRIC_INNER_PRODUCT) {
-    if (params.method == ANN_KNN_NN_DESCENT)
-      fail(ANN_UNSUPPORTED,
-           "params.method is NN_DESCENT, which needs a metric; for inner product use EXACT");
+    if (params.method == ANN_KNN_NN_DESCENT || params.method == ANN_KNN_CELLS)
+      fail(ANN_UNSUPPORTED, "params.method is %s, which needs a metric; for inner product use EXACT",
+           params.method == ANN_KNN_CELLS ? "CELLS" : "NN_DESCENT");
     return ANN_KNN_EXACT;
   }
   if (params.method != ANN_KNN_AUTO) return params.method;
-  return rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+  return rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
 }
 
 }  // namespace
@@ -175,7 +176,8 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     } else {
       finding.enter("k-NN graph");
       const Codes codes(dataset, descent.seed, execution);
-      const KnnGraph graph = nn_descent(codes, descent, finding);
+      const KnnGraph graph = method == ANN_KNN_CELLS ? cells_knn(codes, descent, finding)
+                                                     : nn_descent(codes, descent, finding);
       execution.span(0.95, 1).enter("distances");
       rescore_lists(dataset, matrix, graph, neighbors, distances, execution);
     }

@@ -3,9 +3,10 @@
  * Gannet finds, among n stored vectors ("rows"), the k that lie nearest to a query. It builds a
  * graph whose edges join near rows (CAGRA's: "CAGRA: Highly Parallel Graph Construction and
  * Approximate Nearest Neighbor Search for GPUs"), from a k-nearest-neighbour graph found by
- * NN-Descent as GNND does it ("Large-Scale Approximate k-NN Graph Construction on GPU"). A search
- * walks that graph. It reads a few hundred rows out of millions and still finds nearly all true
- * neighbours; how nearly is the one number that most callers set, `recall`.
+ * comparing blocks of rows, or by NN-Descent as GNND does it ("Large-Scale Approximate k-NN Graph
+ * Construction on GPU"). A search walks that graph. It reads a few hundred rows out of millions and
+ * still finds nearly all true neighbours; how nearly is the one number that most callers set,
+ * `recall`.
  *
  * A whole program:
  *
@@ -366,7 +367,8 @@ typedef struct ann_index_info {
   double calibrate_seconds;  /* of that, calibration */
   float recall_max;          /* the highest mean recall@10 seen while calibrating; 0: none was made */
   uint32_t repaired_edges;   /* edges spent to make every row reachable */
-  uint32_t knn_iterations;   /* rounds that NN-Descent ran; 0: another way or none */
+  uint32_t knn_iterations;   /* rounds that NN-Descent ran, or rounds of neighbours' neighbours that
+                                cells needed; 0: another way or none */
 } ann_index_info;
 #define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
@@ -423,11 +425,17 @@ enum {
 
 /* How the k-NN graph under it is found. */
 enum {
-  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows, NN-Descent above */
+  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows, cells above */
   ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1; with fewer than 4 rows for each place of a list every
                              pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
-  ANN_KNN_GIVEN = 3       /* `knn_graph` holds it */
+  ANN_KNN_GIVEN = 3,      /* `knn_graph` holds it */
+  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it. How many follows
+                             from a sample of rows whose true neighbours are known: about 0.97 of
+                             them are found. Where a sample of the result falls short, neighbours of
+                             neighbours follow, and NN-Descent where that does not help. Several
+                             times faster than NN-Descent. Sets that are too small for NN-Descent are
+                             compared pair by pair here too. */
 };
 
 /* Whose memory the rows live in. */
@@ -557,7 +565,7 @@ ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float reca
 typedef struct ann_knn_params {
   uint32_t struct_size;
   int32_t metric;      /* default L2 */
-  int32_t method;      /* ANN_KNN_AUTO, ANN_KNN_NN_DESCENT or ANN_KNN_EXACT */
+  int32_t method;      /* ANN_KNN_AUTO, _NN_DESCENT, _EXACT or _CELLS */
   uint32_t k;          /* neighbours per row, 1 to ANN_DEGREE_MAX; no default */
   uint32_t samples;    /* the next four as in ann_build_params */
   uint32_t iterations;
@@ -569,8 +577,9 @@ typedef struct ann_knn_params {
 
 /* Finds the k nearest other rows of every row. `neighbors` is [rows, k] row numbers, nearest first,
  * ties by row number, UINT32_MAX where a row has fewer than k others; `distances` is [rows, k] or
- * NULL. `context` and `monitor` may be NULL. By NN-Descent the lists are approximate and their
- * distances still exact. Any thread.
+ * NULL. `context` and `monitor` may be NULL. By cells and NN-Descent the lists are approximate
+ * and their distances still exact. For the inner product, which is no metric, only _EXACT is offered,
+ * which _AUTO takes. Any thread.
  * Errors: as ann_build, but for ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */
 ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *rows,
                                  const ann_knn_params *params, uint32_t *neighbors,

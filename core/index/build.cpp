@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "index/index.h"
+#include "knn/cells.h"
 #include "knn/exact_knn.h"
 #include "knn/nn_descent.h"
 
@@ -38,7 +39,9 @@ KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execut
 KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Execution& execution) {
   const uint32_t k = plan.nn_descent.k;
   if (plan.knn == ANN_KNN_GIVEN) return copy_knn(plan.knn_graph, codes.rows(), k, execution);
-  if (plan.knn == ANN_KNN_EXACT || codes.rows() <= kDescentRowsPerNeighbor * k) return exact_knn(codes, k, execution);
+  if (plan.knn == ANN_KNN_EXACT || codes.rows() <= kDescentRowsPerNeighbor * k)
+    return exact_knn(codes, k, execution);
+  if (plan.knn == ANN_KNN_CELLS) return cells_knn(codes, plan.nn_descent, execution);
   return nn_descent(codes, plan.nn_descent, execution);
 }
 

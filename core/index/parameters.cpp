@@ -1,11 +1,13 @@
 #include "index/parameters.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "index/calibration.h"
+#include "knn/cells.h"
 
 namespace gannet {
 namespace {
@@ -25,6 +27,19 @@ void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) 
 void check_choice(const char* name, int32_t value, int32_t high) {
   if (value < 0 || value > high)
     fail(ANN_INVALID_ARGUMENT, "%s is %d, allowed are 0 to %d", name, value, high);
+}
+
+/// Time of one thread to find neighbours among rows whose codes have so many bytes.
+double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
+  if (plan.knn == ANN_KNN_CELLS) {
+    // Pairs a row: products grow with about the root of the rows, settling with the rows; selection
+    // and order take as long as some thousand more.
+    const double pairs = 28 * std::sqrt(rows) + rows / 96 + 3000;
+    return rows * pairs * (1e-10 + 7e-12 * bytes);
+  }
+  const double samples = plan.nn_descent.samples / 16.0;
+  const double pairs = plan.knn == ANN_KNN_EXACT ? rows : 12 * 1536 * samples * samples;
+  return rows * pairs * (6e-9 + 3e-11 * bytes);
 }
 
 }  // namespace
@@ -57,7 +72,7 @@ NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t itera
 
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
   check_choice("graph", params.graph, ANN_GRAPH_NONE);
-  check_choice("knn", params.knn, ANN_KNN_GIVEN);
+  check_choice("knn", params.knn, ANN_KNN_CELLS);
   check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
   check_choice("repair", params.repair, ANN_OFF);
   check_choice("calibrate", params.calibrate, ANN_OFF);
@@ -76,7 +91,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
   plan.knn = params.knn;
   if (plan.knn == ANN_KNN_AUTO)
-    plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+    plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
   plan.repair = params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
@@ -119,20 +134,22 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t knn_list = rows * k * 4;
     const uint64_t pruned = rows * plan.degree * 4;
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
-    const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT
-                                 ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
-                                 : knn_list + threads * (64 * (3 * stride + 8 * k + 300));
-    const uint64_t pruning = knn_list + pruned + threads * (8192 + 8 * k + 256);
+    const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
+    const uint64_t finding =
+        plan.knn == ANN_KNN_NN_DESCENT
+            ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
+        : plan.knn == ANN_KNN_CELLS
+            ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
+            : comparing;
+    const uint64_t pruning = knn_list + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
     const uint64_t repairing = pruned + rows * (plan.degree + 5);
-    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, rows, threads) : 0;
+    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
     peak = std::max({coding, finding, pruning, reversing, repairing, judging});
-    const double work = plan.knn == ANN_KNN_EXACT
-                            ? static_cast<double>(rows) * static_cast<double>(rows)
-                            : static_cast<double>(rows) * 12 * 1536 *
-                                  (plan.nn_descent.samples / 16.0) * (plan.nn_descent.samples / 16.0);
-    seconds += work * (6e-9 + 3e-11 * static_cast<double>(stride)) / static_cast<double>(threads);
+    const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
+    seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
+               static_cast<double>(threads);
   }
   out->threads = plan.threads;
   out->index_bytes = index;

@@ -12,12 +12,6 @@ namespace {
 
 using Long = unsigned long long;  // for printf
 
-bool all_zero(const uint8_t* bytes, uint64_t count) {
-  uint8_t any = 0;
-  for (uint64_t i = 0; i < count; ++i) any |= bytes[i];
-  return any == 0;
-}
-
 /// Whether all words are finite floats: `exponent` has the bits that only NaN and infinity fill.
 template <class Word>
 bool all_finite(const uint8_t* data, uint64_t bytes, Word exponent) {
@@ -140,6 +134,17 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
 }
 
 }  // namespace
+
+bool all_zero(const uint8_t* bytes, uint64_t count) {
+  uint64_t any = 0;
+  uint64_t at = 0;
+  for (uint64_t word; at + sizeof word <= count; at += sizeof word) {
+    std::memcpy(&word, bytes + at, sizeof word);
+    any |= word;
+  }
+  for (; at < count; ++at) any |= bytes[at];
+  return any == 0;
+}
 
 void fail_corrupt(const char* format, ...) {
   char text[200];

@@ -137,11 +137,9 @@ void read_section(const FileMap& map, const Section& section, Source& source, ui
   uint8_t padding[kPage];
   const uint64_t rest = round_to_page(section.bytes) - section.bytes;
   source.read(section.offset + section.bytes, padding, rest);
-  for (uint64_t i = 0; i < rest; ++i) {
-    if (padding[i] != 0)
-      fail_corrupt("bytes behind section %u (%s) are not zero", section.type,
-                   section_name(section.type));
-  }
+  if (!all_zero(padding, rest))
+    fail_corrupt("bytes behind section %u (%s) are not zero", section.type,
+                 section_name(section.type));
 }
 
 /// The sections of a file as Arrays, on the heap or over mapped memory.

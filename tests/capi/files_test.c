@@ -130,6 +130,16 @@ static void check_same(const ann_index *a, const ann_index *b, const vectors *qu
   answers_free(&from_b);
 }
 
+/* Leaves a file in the folder that GANNET_KEEP_FILES names, where gannet-fsck looks at it later. */
+static void keep_file(const bytes *file) {
+  static int kept;
+  const char *keep = getenv("GANNET_KEEP_FILES");
+  char path[512];
+  if (keep == NULL) return;
+  snprintf(path, sizeof path, "%s/%04d.gannet", keep, kept++);
+  write_file(path, file->data, file->count);
+}
+
 /* Through every way in and out. */
 static void round_trip(const ann_index *index, const vectors *queries, const char *what) {
   const char *path = in_folder("index.gannet");
@@ -139,6 +149,7 @@ static void round_trip(const ann_index *index, const vectors *queries, const cha
   CHECK_OK(ann_save(index, path, &save, NULL, NULL));
   CHECK_OK(ann_verify(path, NULL, NULL, NULL));
   const bytes file = read_file(path);
+  keep_file(&file);
   bytes streamed = saved_bytes(index, 4093, 1);
   CHECK_SAY(same_bytes(&file, &streamed), "%s: file and stream differ", what);
 

@@ -134,16 +134,16 @@ static ann_matrix rows_view, queries_view;
 static uint64_t ids[N];
 
 typedef enum {
-  CREATE, BUILD, BUILD_PLAIN, BUILD_IDS, BUILD_EXACT, BUILD_F16, BUILD_BORROW, SEARCH, SEARCH_ONE,
-  EXACT, KNN_DESCENT, KNN_EXACT, STATS, ESTIMATE, SAVE, SAVE_STREAM, SAVE_BORROWED, SAVE_LAZY,
+  CREATE, BUILD, BUILD_PLAIN, BUILD_IDS, BUILD_EXACT, BUILD_F16, BUILD_CELLS, BUILD_BORROW, SEARCH,
+  SEARCH_ONE, EXACT, KNN_DESCENT, KNN_EXACT, KNN_CELLS, STATS, ESTIMATE, SAVE, SAVE_STREAM, SAVE_BORROWED, SAVE_LAZY,
   OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED, OPEN_MEMORY, OPEN_MEMORY_LAZY, OPEN_STREAM, VERIFY, FILE_INFO,
   SCENARIOS
 } scenario;
 static const char *const names[SCENARIOS] = {
     "create and free", "build, calibrated", "build, not calibrated", "build with ids",
-    "build by exact k-NN", "build stored as f16", "build on borrowed rows", "search",
-    "search, one query", "exact search", "k-NN by NN-Descent", "k-NN, exact", "graph statistics",
-    "estimate and device", "save", "save to a stream", "save borrowed rows",
+    "build by exact k-NN", "build stored as f16", "build by cells", "build on borrowed rows", "search",
+    "search, one query", "exact search", "k-NN by NN-Descent", "k-NN, exact", "k-NN by cells",
+    "graph statistics", "estimate and device", "save", "save to a stream", "save borrowed rows",
     "save of a lazily opened index", "open FULL", "open LAZY", "open TRUSTED", "open memory FULL",
     "open memory LAZY", "open a stream", "verify a file", "describe a file"};
 
@@ -238,7 +238,9 @@ static ann_build_params build_params(scenario what, uint32_t threads) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.threads = threads;
   params.degree = 12;
-  params.knn = what == BUILD_EXACT ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+  params.knn = what == BUILD_EXACT   ? ANN_KNN_EXACT
+               : what == BUILD_CELLS ? ANN_KNN_CELLS
+                                     : ANN_KNN_NN_DESCENT;
   params.iterations = 4;
   params.calibrate = what == BUILD ? ANN_ON : ANN_OFF;
   params.rows_mode = what == BUILD_BORROW ? ANN_ROWS_BORROW : ANN_ROWS_COPY;
@@ -361,9 +363,11 @@ static ann_status act(stage *s, scenario what, uint64_t *result, ann_error *erro
                            : ann_search_batch(s->index, &view, &params, &results, NULL, error);
     *result = hash_bytes(*result, found_ids, sizeof found_ids);
     *result = hash_bytes(*result, found_distances, sizeof found_distances);
-  } else if (what == KNN_DESCENT || what == KNN_EXACT) {
+  } else if (what >= KNN_DESCENT && what <= KNN_CELLS) {
     ann_knn_params params = ANN_KNN_PARAMS_INIT;
-    params.method = what == KNN_EXACT ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+    params.method = what == KNN_EXACT   ? ANN_KNN_EXACT
+                    : what == KNN_CELLS ? ANN_KNN_CELLS
+                                        : ANN_KNN_NN_DESCENT;
     params.k = 10;
     params.threads = s->threads;
     status = ann_knn_graph(s->context, &rows_view, &params, lists, NULL, NULL, error);

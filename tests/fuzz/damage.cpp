@@ -137,6 +137,14 @@ void copy_page(std::vector<uint8_t>& file, Input& choices) {
 
 }  // namespace
 
+void damage_front(std::vector<uint8_t>& file, Input& choices) {
+  if (choices.below(2) == 0) {
+    change_header(file, choices);
+  } else {
+    change_table(file, choices);
+  }
+}
+
 void damage(std::vector<uint8_t>& file, Input& choices, uint64_t bytes_max) {
   switch (choices.below(16)) {
     case 0:

@@ -12,4 +12,7 @@ namespace gannet::fuzz {
 /// length. `choices` says which and how. The sums stay as they were; see repair.h.
 void damage(std::vector<uint8_t>& file, Input& choices, uint64_t bytes_max);
 
+/// Changes a field of the header or of an entry of the table, in a file that may have no more than them.
+void damage_front(std::vector<uint8_t>& file, Input& choices);
+
 }  // namespace gannet::fuzz

@@ -20,8 +20,11 @@ constexpr uint32_t kQueries = 4;
 constexpr uint32_t kAnswers = 5;
 constexpr float kExtreme = 3e38f;
 
-/// What an exercise may hold: the file as opened, saves of it, and search spaces.
-constexpr uint64_t work_budget(uint64_t file_bytes) { return 4 * file_bytes + (256 << 10); }
+/// What an exercise may hold: the file as opened, saves of it, search spaces, and its own queries as
+/// floats twice over.
+uint64_t work_budget(uint64_t file_bytes, uint32_t dim) {
+  return 4 * file_bytes + (256 << 10) + uint64_t{kQueries} * dim * 2 * sizeof(float);
+}
 
 /// One exercise as it goes on.
 struct Session {
@@ -293,7 +296,7 @@ ann_status open_and_exercise(const std::vector<uint8_t>& file, uint32_t threads)
   ann_index* index = nullptr;
   const ann_status status =
       open_bytes(context, bytes, Way::kMemory, ANN_OPEN_FULL, threads, &index);
-  context.memory().set_budget(work_budget(file.size()));
+  context.memory().set_budget(work_budget(file.size(), std::min(header_of(file).dim, ANN_DIM_MAX)));
   if (status == ANN_OK) {
     const FileContent content = content_of(file);
     const Record record = exercise(index, content, true);

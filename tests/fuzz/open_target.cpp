@@ -45,8 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ann_index_free(index);
   // What opens is rare, and is opened in every way. Of what does not, a third for each way: a refusal
   // costs as much as all the rest, and most inputs are refused.
-  uint64_t turn = size;
-  for (size_t i = 0; i < size; ++i) turn += data[i];
+  const uint64_t turn = size == 0 ? 0 : size + data[size / 2];
   if (status == ANN_OK || turn % 3 == 0) compare_stream(context, bytes, status);
   if (status == ANN_OK || turn % 3 == 1) compare_verification(bytes, status);
   if (status == ANN_OK || turn % 3 == 2) compare_lazy(context, bytes, status);

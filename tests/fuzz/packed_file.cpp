@@ -26,22 +26,36 @@ void append_half(std::vector<uint8_t>& out, size_t value) {
   out.push_back(static_cast<uint8_t>(value >> 8));
 }
 
-}  // namespace
-
-std::vector<uint8_t> unpack(const uint8_t* data, size_t size) {
-  std::vector<uint8_t> file;
-  file.reserve(std::min(kUnpackedMax, size * 16));
-  size_t at = 0;
-  while (at + 4 <= size) {
+/// Calls visit(zeros, bytes, count) for each piece that still fits.
+template <class Visit>
+void for_each_piece(const uint8_t* data, size_t size, const Visit& visit) {
+  size_t total = 0;
+  for (size_t at = 0; at + 4 <= size;) {
     const size_t zeros = static_cast<size_t>(data[at] | data[at + 1] << 8);
     const size_t wanted = static_cast<size_t>(data[at + 2] | data[at + 3] << 8);
     at += 4;
     const size_t count = std::min(wanted, size - at);
-    if (file.size() + zeros + count > kUnpackedMax) break;
-    file.resize(file.size() + zeros);
-    file.insert(file.end(), data + at, data + at + count);
+    total += zeros + count;
+    if (total > kUnpackedMax) return;
+    visit(zeros, data + at, count);
     at += count;
   }
+}
+
+}  // namespace
+
+std::vector<uint8_t> unpack(const uint8_t* data, size_t size) {
+  size_t total = 0;
+  for_each_piece(data, size, [&](size_t zeros, const uint8_t*, size_t count) {
+    total += zeros + count;
+  });
+  std::vector<uint8_t> file(total);
+  uint8_t* out = file.data();
+  for_each_piece(data, size, [&](size_t zeros, const uint8_t* bytes, size_t count) {
+    out += zeros;
+    if (count != 0) std::memcpy(out, bytes, count);
+    out += count;
+  });
   return file;
 }
 

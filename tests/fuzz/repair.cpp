@@ -68,7 +68,7 @@ bool settle(Header& header) {
 
 Header header_of(const std::vector<uint8_t>& file) {
   Header header = {};
-  std::memcpy(&header, file.data(), std::min(file.size(), sizeof header));
+  if (!file.empty()) std::memcpy(&header, file.data(), std::min(file.size(), sizeof header));
   return header;
 }
 

@@ -8,7 +8,7 @@
 
 namespace gannet::fuzz {
 
-/// The header of a file that has one.
+/// The header of a file, zeros where the file ends before it.
 format::Header header_of(const std::vector<uint8_t>& file);
 /// As much of its section table as there is; returns the number of entries.
 uint32_t table_of(const std::vector<uint8_t>& file, format::Section out[format::kSectionsMax]);

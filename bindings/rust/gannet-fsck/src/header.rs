@@ -249,7 +249,7 @@ impl Header {
 
     fn check_measures(&self, factor: f32, longest: f64) -> Result<(), String> {
         let recall = self.recall_max;
-        if !(0.0..=1.0).contains(&recall) || recall != 0.0 && !self.has_graph() {
+        if !(0.0..=1.0).contains(&recall) || recall.to_bits() != 0 && !self.has_graph() {
             return Err(format!("the highest recall is {recall}"));
         }
         let coded = self.codes.bytes().is_some();

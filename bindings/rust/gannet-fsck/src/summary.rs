@@ -21,11 +21,12 @@ pub struct Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let h = &self.header;
-        write!(f, "ok: {} rows of {} {}", grouped(h.rows), grouped(h.dim), h.element.name())?;
+        write!(f, "ok: {} of {} {}", counted(h.rows, "row"), grouped(h.dim), h.element.name())?;
         write!(f, ", {}, {}", h.metric.name(), h.graph.name())?;
         if h.graph != Graph::None {
-            write!(f, " of degree {} from {} entry points", h.degree, grouped(h.entry_points))?;
-            write!(f, ", {}, {} curves", h.codes.name(), self.curves)?;
+            let entries = counted(h.entry_points, "entry point");
+            write!(f, " of degree {} from {entries}", h.degree)?;
+            write!(f, ", {}, {}", h.codes.name(), counted(self.curves, "curve"))?;
         }
         f.write_str(if h.has_ids { ", ids" } else { ", ids are row numbers" })?;
         if !self.unknown.is_empty() {
@@ -104,6 +105,11 @@ fn grouped(number: impl Into<u64>) -> String {
     out
 }
 
+fn counted(number: impl Into<u64>, what: &str) -> String {
+    let number = number.into();
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 fn size_text(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     let mut value = bytes as f64 / 1e3;
@@ -139,6 +145,7 @@ mod tests {
         let texts = [4160, 999_949, 999_950, 2_600_000, 3 << 40, u64::MAX].map(size_text);
         let wanted = ["4.2 kB", "999.9 kB", "1.0 MB", "2.6 MB", "3.3 TB", "18446744.1 TB"];
         assert_eq!(texts, wanted);
+        assert_eq!([0u32, 1, 2].map(|n| counted(n, "row")), ["0 rows", "1 row", "2 rows"]);
         assert_eq!(version_text(0x0001_0203), "1.2.3");
         assert_eq!(quoted("a\"\\\n\u{e9}"), "\"a\\\"\\\\\\u000a\u{e9}\"");
     }

@@ -26,9 +26,9 @@ fn files_in_order() {
     let wanted = [
         "ok: 5 rows of 7 u8, squared L2, CAGRA of degree 3 from 2 entry points, rows as codes, \
          0 curves, ids, 28.7 kB",
-        "ok: 4 rows of 3 f32, cosine, CAGRA of degree 2 from 1 entry points, codes of bytes, \
+        "ok: 4 rows of 3 f32, cosine, CAGRA of degree 2 from 1 entry point, codes of bytes, \
          2 curves, ids are row numbers, 36.9 kB",
-        "ok: 3 rows of 2 f16, inner product, CAGRA of degree 2 from 1 entry points, \
+        "ok: 3 rows of 2 f16, inner product, CAGRA of degree 2 from 1 entry point, \
          codes of floats, 0 curves, ids are row numbers, 28.7 kB",
         "ok: 2 rows of 9 bf16, squared L2, no graph, ids are row numbers, 12.4 kB",
         "ok: 0 rows of 32,768 i8, inner product, no graph, ids are row numbers, 8.3 kB",
@@ -38,6 +38,10 @@ fn files_in_order() {
     }
     let wanted = "ok: 12,000 rows of 65 f32, cosine, no graph, ids are row numbers, 3.3 MB";
     assert_eq!(verdict(&several_chunks().file()).as_deref(), Ok(wanted));
+    let mut draft = edges_across_chunks();
+    assert!(verdict(&draft.file()).is_ok());
+    draft.parts[1].bytes[CHUNK - 4..CHUNK + 8].fill(0xff); // a whole row
+    assert!(verdict(&draft.file()).is_ok());
 }
 
 #[test]
@@ -248,6 +252,8 @@ fn values_of_sections() {
         (cosine_floats, 9, 48, long(1.5f64.to_bits()), "point 2 has recall 1.5"),
         (cosine_floats, 9, 48, long(f64::NAN.to_bits()), "point 2 has recall NaN"),
         (cosine_floats, 9, 391, vec![1], "curve 0: unused places"),
+        (edges_across_chunks, 7, CHUNK - 4, word(none), "row 87381 has an edge behind"),
+        (edges_across_chunks, 7, CHUNK, word(none), "row 87381 has an edge behind"),
         (several_chunks, 1, CHUNK + 272, word(infinite), "row 3856, column 4"),
         (several_chunks, 1, 3 * CHUNK - 4, word(infinite), "is not"),
         (several_chunks, 1, 12_000 * 272 - 1, vec![1], "row 11999 is not filled up"),

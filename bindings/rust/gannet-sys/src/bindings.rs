@@ -554,6 +554,7 @@ pub const ANN_KNN_AUTO: _bindgen_ty_7 = 0;
 pub const ANN_KNN_NN_DESCENT: _bindgen_ty_7 = 1;
 pub const ANN_KNN_EXACT: _bindgen_ty_7 = 2;
 pub const ANN_KNN_GIVEN: _bindgen_ty_7 = 3;
+pub const ANN_KNN_CELLS: _bindgen_ty_7 = 4;
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
 pub const ANN_ROWS_AUTO: _bindgen_ty_8 = 0;
 pub const ANN_ROWS_COPY: _bindgen_ty_8 = 1;

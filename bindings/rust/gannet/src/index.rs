@@ -466,7 +466,8 @@ pub struct IndexInfo {
     pub recall_max: f32,
     /// Edges spent to make every row reachable.
     pub repaired_edges: u32,
-    /// Rounds that NN-Descent ran; 0: another way or none.
+    /// Rounds that NN-Descent ran, or that cells needed to look at neighbours of neighbours; 0:
+    /// another way or none.
     pub knn_iterations: u32,
 }
 

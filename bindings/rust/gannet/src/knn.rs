@@ -100,8 +100,8 @@ pub(crate) fn used(numbers: &[u32], row: usize, columns: usize) -> &[u32] {
     places.split(|&number| number == ROW_NONE).next().unwrap_or_default()
 }
 
-/// Finds the k nearest other rows of every row. By NN-Descent the lists are approximate and their
-/// distances still exact.
+/// Finds the k nearest other rows of every row. By cells and by NN-Descent the lists are
+/// approximate and their distances still exact.
 ///
 /// ```
 /// use gannet::{knn_graph, KnnParams, Matrix};

@@ -256,6 +256,20 @@ pub fn several_chunks() -> Draft {
     draft
 }
 
+/// Three edges for each of 90,000 rows: the first of row 87,381 is the last of its chunk.
+pub fn edges_across_chunks() -> Draft {
+    let rows = 90_000;
+    let mut draft = Draft::new(1, 5, rows, 1, 64);
+    draft.word(108, 1).word(124, 3).word(128, 1).word(160, 1);
+    let edges: Vec<u32> = (0..3 * rows as u32).map(|i| i * 7 % rows as u32).collect();
+    draft
+        .part(1, 64, vec![0; 64 * rows as usize])
+        .part(7, 4, words(&edges))
+        .part(8, 4, words(&[0]))
+        .part(9, 392, Vec::new());
+    draft
+}
+
 pub fn small_drafts() -> [Draft; 5] {
     [bytes_with_ids(), cosine_floats(), product_halves(), plain_bf16(), empty()]
 }
