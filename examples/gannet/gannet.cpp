@@ -94,7 +94,7 @@ CLI::App* add_build(CLI::App& app, Options& options) {
   command->add_option("--knn-degree", build.knn_degree, "neighbours known before pruning");
   command->add_option("--graph", build.graph, "auto, cagra or none (exact search only)")
       ->transform(CLI::CheckedTransformer(kGraphs));
-  command->add_option("--knn", build.knn, "auto, nn_descent or exact")
+  command->add_option("--knn", build.knn, "auto, cells, nn_descent or exact")
       ->transform(CLI::CheckedTransformer(kKnnMethods));
   command->add_option("--seed", build.seed, "seed (default 1)");
   command->add_option("--calibration", options.calibration,

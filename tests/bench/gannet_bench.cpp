@@ -154,7 +154,7 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--seeds", sweep.seeds, "seeds of builds, for example 1,2,3,4,5");
   list("--degree", sweep.degrees, "edges a row");
   list("--knn-degree", sweep.knn_degrees, "neighbours known before pruning");
-  list("--knn", sweep.knn_methods, "auto, nn_descent or exact")
+  list("--knn", sweep.knn_methods, "auto, cells, nn_descent or exact")
       ->transform(CLI::CheckedTransformer(kKnnMethods));
   list("--procedure", sweep.procedures, "auto, best_first or exact")
       ->transform(CLI::CheckedTransformer(kProcedures));
