@@ -16,8 +16,10 @@ inline const Names kElements = {{"auto", ANN_ELEMENT_AUTO}, {"f32", ANN_F32}, {"
 inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"best_first", ANN_SEARCH_BEST_FIRST},
                                   {"exact", ANN_SEARCH_EXACT}};
-inline const Names kKnnMethods = {
-    {"auto", ANN_KNN_AUTO}, {"nn_descent", ANN_KNN_NN_DESCENT}, {"exact", ANN_KNN_EXACT}};
+inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
+                                  {"cells", ANN_KNN_CELLS},
+                                  {"nn_descent", ANN_KNN_NN_DESCENT},
+                                  {"exact", ANN_KNN_EXACT}};
 inline const Names kGraphs = {
     {"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}};
 

@@ -15,7 +15,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -32,6 +31,7 @@
 #include <vector>
 
 #include "ann.h"
+#include "command_line.h"
 #include "exact_search.h"
 #include "handles.h"
 #include "names.h"
@@ -78,7 +78,8 @@ void add_threads(CLI::App* command, uint32_t& threads) {
 
 void add_metric(CLI::App* command, Options& options) {
   command->add_option("--metric", options.metric, "l2 (default), ip or cosine")
-      ->transform(CLI::CheckedTransformer(kMetrics));
+      ->transform(one_of(kMetrics))
+      ->type_name("NAME");
 }
 
 CLI::App* add_build(CLI::App& app, Options& options) {
@@ -89,13 +90,16 @@ CLI::App* add_build(CLI::App& app, Options& options) {
   add_metric(command, options);
   command->add_option("--element", options.element, "as stored: f32, f16, bf16, i8 or u8 "
                                                     "(default: as in the file)")
-      ->transform(CLI::CheckedTransformer(kElements));
+      ->transform(one_of(kElements))
+      ->type_name("NAME");
   command->add_option("--degree", build.degree, "edges a row (default: the library's choice)");
   command->add_option("--knn-degree", build.knn_degree, "neighbours known before pruning");
   command->add_option("--graph", build.graph, "auto, cagra or none (exact search only)")
-      ->transform(CLI::CheckedTransformer(kGraphs));
-  command->add_option("--knn", build.knn, "auto, nn_descent or exact")
-      ->transform(CLI::CheckedTransformer(kKnnMethods));
+      ->transform(one_of(kGraphs))
+      ->type_name("NAME");
+  command->add_option("--knn", build.knn, "auto, cells, nn_descent or exact")
+      ->transform(one_of(kKnnMethods))
+      ->type_name("NAME");
   command->add_option("--seed", build.seed, "seed (default 1)");
   command->add_option("--calibration", options.calibration,
                       "queries like those to come, to learn which effort gives which recall");
@@ -120,7 +124,8 @@ CLI::App* add_search(CLI::App& app, Options& options) {
   command->add_option("--beam", options.search.beam, "rows kept while walking; overrides --recall")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
   command->add_option("--procedure", options.search.procedure, "auto, best_first or exact")
-      ->transform(CLI::CheckedTransformer(kProcedures));
+      ->transform(one_of(kProcedures))
+      ->type_name("NAME");
   command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   command->add_option("-o,--out", options.out, "write the neighbours to this .ibin or .ivecs file");
   command->add_option("--truth", options.truth, "true neighbours, to say how many were found");
@@ -155,7 +160,8 @@ CLI::App* add_convert(CLI::App& app, Options& options) {
   command->add_option("out", options.out, "file to write; its ending says the format")->required();
   command->add_option("--rows", options.part, "only these, as FIRST:COUNT");
   command->add_option("--element", options.element, "for .npy: f32, f16, i8 or u8")
-      ->transform(CLI::CheckedTransformer(kElements));
+      ->transform(one_of(kElements))
+      ->type_name("NAME");
   add_shared(command, options);
   return command;
 }
@@ -166,11 +172,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Runs a long call with a bar on stderr, if that is a terminal or nothing else is printed there.
+// Runs a long call with a bar on stderr if that is a terminal, else with a line for each phase if they
+// are wanted.
 template <typename Call>
-void with_progress(const Options& options, const ann_monitor* monitor, const Call& call) {
+void with_progress(const ann_monitor* monitor, bool lines_wanted, const Call& call) {
   std::optional<ProgressDisplay> display;
-  if (!options.json || isatty(STDERR_FILENO) != 0) display.emplace(monitor, stderr);
+  if (lines_wanted || isatty(STDERR_FILENO) != 0) display.emplace(monitor, stderr);
   call();
 }
 
@@ -294,7 +301,7 @@ int run_build(Options& options) {
   const Index index = make_index(rows.dim, options.metric, options.element);
   const ann_matrix view = rows.view();
   ann_error error = ANN_ERROR_INIT;
-  with_progress(options, monitor.get(), [&] {
+  with_progress(monitor.get(), !options.json, [&] {
     check(ann_build(index.get(), &view, nullptr, &options.build, monitor.get(), &error), error,
           "building over " + options.in);
   });
@@ -336,7 +343,7 @@ int run_search(Options& options) {
   ann_results results = found.view(0, queries.rows);
   const ann_matrix view = queries.view();
   const auto start = std::chrono::steady_clock::now();
-  with_progress(options, monitor.get(), [&] {
+  with_progress(monitor.get(), false, [&] {
     check(ann_search_batch(index.get(), &view, &options.search, &results, monitor.get(), &error),
           error, "searching for " + options.queries);
   });
@@ -438,7 +445,7 @@ int run_verify(const Options& options) {
   ann_error error = ANN_ERROR_INIT;
   ann_open_params params = ANN_OPEN_PARAMS_INIT;
   params.threads = options.search.threads;
-  with_progress(options, monitor.get(), [&] {
+  with_progress(monitor.get(), false, [&] {
     check(ann_verify(options.in.c_str(), &params, monitor.get(), &error), error,
           "checking " + options.in);
   });
@@ -568,7 +575,7 @@ int fail(const Options& options, int status, const std::string& text) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Nearest neighbours of vectors in files.");
+  CLI::App app("Nearest neighbours of vectors in files.", "gannet");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(ann_build_info()));
   app.footer("Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy. \"gannet COMMAND "

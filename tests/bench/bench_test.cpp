@@ -166,7 +166,7 @@ TEST_CASE("callers work at the same time") {
   });
   CHECK(callers == std::set<uint32_t>{0, 1, 2, 3});
   CHECK(numbers.size() == 20);
-  CHECK(timing.wall < 20 * 0.010);  // which one caller would take
+  CHECK(timing.wall < 0.5 * 20 * timing.latency_mean);  // calls overlapped
   CHECK(timing.latency_p50 >= 0.010);
 }
 

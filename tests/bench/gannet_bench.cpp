@@ -11,18 +11,17 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "exact_search.h"
 #include "handles.h"
 #include "made_rows.h"
@@ -63,17 +62,19 @@ struct Options {
   SweepParams sweep;
 };
 
-const std::map<std::string, Law> kLaws = {{"clusters", Law::kClusters},
-                                          {"uniform", Law::kUniform},
-                                          {"duplicates", Law::kDuplicates},
-                                          {"norms", Law::kNorms}};
-const std::map<std::string, Mode> kModes = {{"latency", Mode::kLatency},
-                                            {"throughput", Mode::kThroughput}};
+const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
+                     {"uniform", static_cast<int32_t>(Law::kUniform)},
+                     {"duplicates", static_cast<int32_t>(Law::kDuplicates)},
+                     {"norms", static_cast<int32_t>(Law::kNorms)}};
+const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},
+                      {"throughput", static_cast<int32_t>(Mode::kThroughput)}};
+
 CLI::App* add_make(CLI::App& app, Options& options) {
   CLI::App* make = app.add_subcommand("make", "make a set from a seed");
   make->add_option("kind", options.made.law, "clusters, uniform, duplicates or norms")
       ->required()
-      ->transform(CLI::CheckedTransformer(kLaws));
+      ->transform(one_of(kLaws))
+      ->type_name("NAME");
   make->add_option("--out", options.out, "folder for base.* and query.*")->required();
   make->add_option("--rows", options.rows, "rows")->required();
   make->add_option("--dim", options.made.dim, "dimension")->capture_default_str();
@@ -117,7 +118,8 @@ CLI::App* add_truth(CLI::App& app, Options& options) {
       ->check(CLI::Range(1u, ANN_BEAM_MAX))
       ->capture_default_str();
   truth->add_option("--metric", options.exact.metric, "l2, ip or cosine")
-      ->transform(CLI::CheckedTransformer(kMetrics));
+      ->transform(one_of(kMetrics))
+      ->type_name("NAME");
   truth->add_option("--queries-max", options.queries_max, "only the first of the queries");
   truth->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   truth->add_option("--threads", options.exact.threads, "threads (default: all)");
@@ -138,9 +140,11 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   run->add_option("--rows-max", options.rows_max, "only the first of the rows");
   run->add_option("--queries-max", options.queries_max, "only the first of the queries");
   run->add_option("--metric", sweep.metric, "l2, ip or cosine")
-      ->transform(CLI::CheckedTransformer(kMetrics));
+      ->transform(one_of(kMetrics))
+      ->type_name("NAME");
   run->add_option("--element", sweep.element, "as stored: auto, f32, f16, bf16, i8 or u8")
-      ->transform(CLI::CheckedTransformer(kElements));
+      ->transform(one_of(kElements))
+      ->type_name("NAME");
   run->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   run->add_option("--build-threads", sweep.build_threads, "threads of a build (default: all)");
   run->add_option("--seconds", sweep.seconds_min, "seconds for each measurement, at least")
@@ -154,16 +158,19 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--seeds", sweep.seeds, "seeds of builds, for example 1,2,3,4,5");
   list("--degree", sweep.degrees, "edges a row");
   list("--knn-degree", sweep.knn_degrees, "neighbours known before pruning");
-  list("--knn", sweep.knn_methods, "auto, nn_descent or exact")
-      ->transform(CLI::CheckedTransformer(kKnnMethods));
+  list("--knn", sweep.knn_methods, "auto, cells, nn_descent or exact")
+      ->transform(one_of(kKnnMethods))
+      ->type_name("NAME");
   list("--procedure", sweep.procedures, "auto, best_first or exact")
-      ->transform(CLI::CheckedTransformer(kProcedures));
+      ->transform(one_of(kProcedures))
+      ->type_name("NAME");
   list("-k", sweep.k, "neighbours (default 10)")->check(CLI::Range(1u, ANN_BEAM_MAX));
   list("--batch", sweep.batches, "queries a call (default 1)")->check(CLI::Range(1u, 1u << 24));
   list("--threads", sweep.threads, "threads of a search (default 1)")->check(CLI::Range(1u, 4096u));
   list("--mode", sweep.modes,
        "latency: one caller, whose calls may use the threads; throughput: as many callers as threads")
-      ->transform(CLI::CheckedTransformer(kModes));
+      ->transform(one_of(kModes))
+      ->type_name("NAME");
   list("--beam", sweep.beams, "beams (default: 10 to 512, unless --recall is given)")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
   list("--recall", sweep.recalls, "recall to ask the library for")->check(CLI::Range(0.001, 1.0));
@@ -402,7 +409,8 @@ int run_inspect(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Makes data, finds true neighbours, measures builds and searches of Gannet.");
+  CLI::App app("Makes data, finds true neighbours, measures builds and searches of Gannet.",
+               "gannet-bench");
   app.require_subcommand(1);
   CLI::App* make = add_make(app, options);
   CLI::App* grow = add_grow(app, options);

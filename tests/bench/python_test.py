@@ -215,6 +215,15 @@ class Report(unittest.TestCase):
             self.assertEqual(len(rows), 1 + 2 * searches)
             self.assertTrue(rows[0].startswith("algo_name,index_name,recall,throughput,latency,"))
 
+    def test_processor_clock(self):
+        record = {"record": "search", "algo_name": "a", "total_queries": 300, "cpu_time": 1.5,
+                  "throughput": 1.0, "build time": 9.0, "build cpu_time": 4.0, "recall": 0.9,
+                  "recall_by_distance": 0.9, "latency": 1.0, "latency_p50": 1.0, "latency_p95": 1.0,
+                  "latency_p99": 1.0}
+        self.assertEqual(report.grouped([record])[0]["throughput"], 1.0)
+        point = report.grouped([record], "processor")[0]
+        self.assertEqual((point["throughput"], point["build time"], point["latency"]), (200, 4, 1))
+
     def test_front(self):
         points = [(0.9, 100), (0.95, 120), (0.8, 300), (0.99, 10), (0.985, 9)]
         self.assertEqual(report.front(points, better=max), [(0.8, 300), (0.95, 120), (0.99, 10)])

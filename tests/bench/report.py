@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Makes pictures, tables and one HTML page from records of gannet-bench and of the peers' scripts.
 
-    report.py --out FOLDER RECORDS.jsonl... [--scale RECORDS.jsonl...] [-k 10]
+    report.py --out FOLDER RECORDS.jsonl... [--scale RECORDS.jsonl] [-k 10] [--clock wall|processor]
 
 Writes throughput, latency, build and scale, each as .svg and .png; results.csv (all points),
 results.throughput.csv and results.latency.csv (the points that no other beats); and report.html, which
 holds everything and loads nothing. --scale names records of runs over different numbers of rows, for
-the cost against n.
+the cost against n. With --clock processor, throughput and build times are counted in processor
+seconds, which other work on the machine disturbs less; latencies are the wall's always.
 """
 
 import argparse
@@ -63,11 +64,19 @@ def read_records(paths):
     return first_run, records
 
 
-def grouped(records):
+def by_processor(record):
+    """A search record with throughput and build time in processor seconds."""
+    rate = record["total_queries"] / record["cpu_time"] if record["cpu_time"] > 0 else 0.0
+    return {**record, "throughput": rate, "build time": record["build cpu_time"]}
+
+
+def grouped(records, clock="wall"):
     """One point for each setting: means over its seeds, with the lowest and highest throughput."""
     groups = collections.defaultdict(list)
     for record in records:
         if record["record"] == "search":
+            if clock == "processor":
+                record = by_processor(record)
             groups[tuple(record.get(key) for key in (
                 "algo_name", "index_name", "k", "batch", "threads", "mode", "search_label",
                 "procedure", "rows"))].append(record)
@@ -143,12 +152,22 @@ def lowest_recall(points):
     return max(0.5, min(0.9, np.floor(20 * min(found)) / 20 - 0.05))
 
 
-def thousands(axis):
-    axis.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(
-        lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+def plain_numbers(axis):
+    """2,000 and 0.05 on a logarithmic axis, also between the powers of ten where there is room."""
+    axis.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(plain))
+    low, high = axis.get_ylim()
+    few = high / low < 100
+    axis.yaxis.set_minor_locator(matplotlib.ticker.LogLocator(subs=(2, 5) if few else range(2, 10)))
+    axis.yaxis.set_minor_formatter(matplotlib.ticker.FuncFormatter(plain) if few
+                                   else matplotlib.ticker.NullFormatter())
+    axis.tick_params(axis="y", which="both", labelsize=8)
 
 
-def draw_throughput(points, k, folder):
+def plain(value, _=None):
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def draw_throughput(points, k, folder, unit):
     points = [p for p in points if p["k"] == k and p["batch"] > 1]
     threads = sorted({p["threads"] for p in points}) or [1]
     shown = threads if len(threads) == 1 else [threads[0], threads[-1]]
@@ -158,9 +177,9 @@ def draw_throughput(points, k, folder):
         batch = max((p["batch"] for p in some), default=1)
         draw_front(axis, [p for p in some if p["batch"] == batch], "throughput", max)
         axis.set_yscale("log")
-        thousands(axis)
+        plain_numbers(axis)
         recall_axis(axis, lowest_recall(some))
-        axis.set_ylabel("queries per second")
+        axis.set_ylabel(f"queries per {unit}second")
         axis.set_title(f"{count} thread{'s' * (count > 1)}, k = {k}, batches of {batch:,}; "
                        "up and right is better", fontsize=10)
         axis.legend(fontsize=8, loc="lower left")
@@ -175,7 +194,7 @@ def draw_latency(points, k, folder):
     handles = axis.get_legend_handles_labels()
     draw_front(axis, points, "latency_p99", min, 1e3, linestyle=":", alpha=0.8)
     axis.set_yscale("log")
-    axis.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+    plain_numbers(axis)
     recall_axis(axis, lowest_recall(points))
     axis.set_ylabel("milliseconds")
     axis.set_title(f"One query at a time, k = {k}; solid: median, dotted: 99th percentile; "
@@ -198,7 +217,7 @@ def band_times(points, k):
     return out
 
 
-def draw_build(points, k, folder):
+def draw_build(points, k, folder, unit):
     bands = band_times(points, k)
     figure, axis = plt.subplots(figsize=(6.4, 4.2))
     width = 0.8 / max(1, len(bands))
@@ -212,7 +231,7 @@ def draw_build(points, k, folder):
             axis.text(x, t, f"{t:.1f}", ha="center", va="bottom", fontsize=6.5)
     axis.set_xticks(range(len(BANDS)), [label for _, _, label in BANDS], fontsize=8)
     axis.set_xlabel(f"recall@{k} that the index reaches at some effort")
-    axis.set_ylabel("seconds to build, all threads")
+    axis.set_ylabel(f"{unit}seconds to build, all threads")
     axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.margins(y=0.18)
@@ -222,7 +241,7 @@ def draw_build(points, k, folder):
     save(figure, folder, "build")
 
 
-def draw_scale(points, k, folder):
+def draw_scale(points, k, folder, unit):
     """Build time, and the time of a query at a recall of at least 0.95, against the rows."""
     figure, axes = plt.subplots(2, 1, figsize=(6.4, 7.6))
     for name, members in by_algorithm(points, k=k).items():
@@ -239,11 +258,11 @@ def draw_scale(points, k, folder):
         if queries:
             axes[1].plot(*zip(*sorted(queries.items())), **line)
     counts = sorted({p["rows"] for p in points})
-    for axis, label in zip(axes, ("seconds to build, all threads",
-                                  "ms for a query at recall 0.95, one thread")):
+    for axis, label in zip(axes, (f"{unit}seconds to build, all threads",
+                                  f"{unit}ms for a query at recall 0.95, one thread")):
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        plain_numbers(axis)
         axis.set_xticks(counts, [f"{n:,}" for n in counts], fontsize=8)
         axis.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
         axis.set_xlabel("rows")
@@ -348,7 +367,7 @@ small {{ color: #555; }}
 """
 
 
-def write_page(run, records, points, k, folder, with_scale):
+def write_page(run, records, points, k, folder, with_scale, unit):
     def picture(name):
         text = (folder / (name + ".svg")).read_text(encoding="utf-8")
         return text[text.index("<svg"):]
@@ -366,8 +385,8 @@ def write_page(run, records, points, k, folder, with_scale):
         f"search; k = {k}. Each line joins the points of a library that none of its others "
         "beats.</p>",
         section("Recall and throughput", picture("throughput"), best_rates(points, k),
-                "<p><small>Queries per second on one thread, the best point of at least the recall."
-                "</small></p>"),
+                f"<p><small>Queries per {unit}second on one thread, the best point of at least the "
+                "recall.</small></p>"),
         section("Recall and latency", picture("latency"),
                 "<p><small>The peers are called through Python, which adds some microseconds to each "
                 "call; gannet-bench calls from C++. In large batches, as above, this does not "
@@ -376,6 +395,9 @@ def write_page(run, records, points, k, folder, with_scale):
     ]
     if with_scale:
         body.append(section("Cost against the number of rows", picture("scale")))
+    if unit:
+        body.append("<p><small>The machine had other work, so throughput and build times are counted "
+                    "in processor seconds; latencies are what the clock on the wall says.</small></p>")
     if spread := spreads(points, k):
         body.append(section("Spread over seeds of the build", spread))
     body.append(section("What was compared", table(
@@ -399,23 +421,24 @@ def main(arguments=None):
     parser.add_argument("--out", required=True)
     parser.add_argument("--scale", action="append", default=[])
     parser.add_argument("-k", type=int, default=10)
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     options = parser.parse_args(arguments)
+    unit = "" if options.clock == "wall" else "processor "
     folder = pathlib.Path(options.out)
     os.makedirs(folder, exist_ok=True)
     plt.rcParams.update({"svg.fonttype": "none", "font.family": "sans-serif"})
 
     run, records = read_records(options.records)
-    points = grouped(records)
+    points = grouped(records, options.clock)
     write_csv(folder / "results.csv", [r for r in records if r["record"] == "search"])
     write_fronts(points, folder)
-    draw_throughput(points, options.k, folder)
+    draw_throughput(points, options.k, folder, unit)
     draw_latency(points, options.k, folder)
-    draw_build(points, options.k, folder)
+    draw_build(points, options.k, folder, unit)
     if options.scale:
         _, scale_records = read_records(options.scale)
-        draw_scale(grouped(scale_records + [r for r in records if r["record"] == "search"]),
-                   options.k, folder)
-    write_page(run, records, points, options.k, folder, bool(options.scale))
+        draw_scale(grouped(scale_records + records, options.clock), options.k, folder, unit)
+    write_page(run, records, points, options.k, folder, bool(options.scale), unit)
     print(folder / "report.html")
 
 

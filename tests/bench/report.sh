@@ -11,6 +11,8 @@
 #   --peers LIST        default: hnswlib,faiss,usearch,cuvs; what cannot be installed is listed as such
 #   --seeds LIST        of Gannet's builds (default: 1,2,3,4,5)
 #   --seconds S         for each measurement, at least (default: 0.3)
+#   --clock C           wall (default), or processor on a machine with other work: then throughput and
+#                       build times are counted in processor seconds
 #   --device D          auto, cpu or cuda, for Gannet
 #   --build FOLDER      a Release build of this tree (default: build/; made if it is not there)
 #
@@ -25,13 +27,13 @@ data=$(cd "$1" && pwd)
 shift
 build=${GANNET_BUILD:-$root/build}
 out= base= query= truth= metric=l2 peers=hnswlib,faiss,usearch,cuvs seeds=1,2,3,4,5 seconds=0.3
-device=auto
+device=auto clock=wall
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || { usage >&2; exit 2; }
   case $1 in
     --out) out=$2 ;; --base) base=$2 ;; --query) query=$2 ;; --truth) truth=$2 ;;
     --metric) metric=$2 ;; --peers) peers=$2 ;; --seeds) seeds=$2 ;; --seconds) seconds=$2 ;;
-    --device) device=$2 ;; --build) build=$2 ;;
+    --device) device=$2 ;; --clock) clock=$2 ;; --build) build=$2 ;;
     *) usage >&2; exit 2 ;;
   esac
   shift 2
@@ -122,6 +124,6 @@ done
 rm -f "$out/part.npy" "$out/part.ibin"
 
 heading "report"
-"$python" "$root/tests/bench/report.py" --out "$out" "$out/gannet.jsonl" "$out/gannet_k100.jsonl" \
+"$python" "$root/tests/bench/report.py" --out "$out" --clock "$clock" "$out/gannet.jsonl" "$out/gannet_k100.jsonl" \
   "$out/peers.jsonl" "${scale[@]}"
 printf 'in %d s\n' $((SECONDS - started))
