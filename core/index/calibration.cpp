@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "search/exact.h"
+#include "search/exact_device.h"
 
 namespace gannet {
 namespace {
@@ -77,7 +78,8 @@ uint32_t truth_depth(uint64_t rows) {
 }  // namespace
 
 void Calibration::measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                          const MatrixView* given, uint64_t seed, const Execution& execution) {
+                          const MatrixView* given, uint64_t seed, int32_t device,
+                          const Execution& execution) {
   const uint32_t depth = truth_depth(dataset.rows());
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(given != nullptr ? given->rows : dataset.rows() / 4, kSampleMax));
@@ -102,8 +104,11 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
   Array<uint64_t> truth_ids(memory, size_t{count} * depth);
   Array<float> truth(memory, size_t{count} * depth);
   const uint32_t* excluded = given != nullptr ? nullptr : masked.data();
-  search_exact(dataset, queries, excluded,
-               {depth, truth_ids.data(), truth.data(), nullptr, nullptr}, execution.span(0, 0.5));
+  const ResultsView results{depth, truth_ids.data(), truth.data(), nullptr, nullptr};
+  if (device >= ANN_DEVICE_CUDA)
+    search_exact_on_device(dataset, queries, excluded, device, results, execution.span(0, 0.5));
+  else
+    search_exact(dataset, queries, excluded, results, execution.span(0, 0.5));
   const Sample sample{&queries, excluded, count, truth.data(), depth};
 
   std::vector<SearchSpace> spaces;

@@ -21,9 +21,11 @@ namespace gannet {
 
 class Calibration {
  public:
-  /// Measures on masked rows, or on `queries` of the caller if not null.
+  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges; the walks
+  /// are the CPU's.
   void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, const Execution& execution);
+               const MatrixView* queries, uint64_t seed, int32_t device,
+               const Execution& execution);
 
   bool measured() const { return curve_count_ > 0; }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "backend/devices.h"
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "index/calibration.h"
+#include "knn/exact_knn_launch.h"
 
 namespace gannet {
 namespace {
@@ -25,6 +27,24 @@ void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) 
 void check_choice(const char* name, int32_t value, int32_t high) {
   if (value < 0 || value > high)
     fail(ANN_INVALID_ARGUMENT, "%s is %d, allowed are 0 to %d", name, value, high);
+}
+
+/// Memory that build_cuda.cu holds at most: of its phases, each with what it leaves to the next.
+uint64_t device_bytes(uint64_t rows, size_t stride, const BuildPlan& plan) {
+  if (plan.graph == ANN_GRAPH_NONE) return 0;
+  const uint64_t k = plan.nn_descent.k;
+  const uint64_t p = plan.nn_descent.samples;
+  const uint64_t codes = plan.knn == ANN_KNN_GIVEN ? 0 : rows * (stride + 4);
+  const uint64_t lists = rows * k * 4;
+  const uint64_t pruned = rows * plan.degree * 4;
+  const uint64_t descending = rows * (k * 8 + p * 20 + 284);
+  const uint64_t comparing =
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, false).list_bytes();
+  const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT ? descending
+                           : plan.knn == ANN_KNN_EXACT    ? comparing
+                                                          : 0;
+  const uint64_t sorting = std::min<uint64_t>(pruned * 4, uint64_t{2} << 30) + (8u << 20);
+  return std::max(pruned + lists + codes + finding, 2 * pruned + sorting) + (8u << 20);
 }
 
 }  // namespace
@@ -63,9 +83,6 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   check_choice("calibrate", params.calibrate, ANN_OFF);
   if (params.device < 0)
     fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are 0 and more", params.device);
-  if (params.device > ANN_DEVICE_CPU)
-    fail(ANN_UNSUPPORTED, "device is %d, but builds run on the CPU (0 or 1) in this version",
-         params.device);
   if (params.reserved != 0)
     fail(ANN_INVALID_ARGUMENT, "reserved is %d, it must be 0", params.reserved);
   if (rows > ANN_ROWS_MAX)
@@ -74,6 +91,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
 
   BuildPlan plan;
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
+  plan.device = choose_device(params.device);
   plan.knn = params.knn;
   if (plan.knn == ANN_KNN_AUTO)
     plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
@@ -134,6 +152,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
                                   (plan.nn_descent.samples / 16.0) * (plan.nn_descent.samples / 16.0);
     seconds += work * (6e-9 + 3e-11 * static_cast<double>(stride)) / static_cast<double>(threads);
   }
+  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(rows, stride, plan) : 0;
   out->threads = plan.threads;
   out->index_bytes = index;
   out->peak_bytes = index + peak + slack;
