@@ -28,8 +28,8 @@
 #include <algorithm>
 
 #include "ann.h"
+#include "dataset/code_tiles_cuda.h"
 #include "distance/lanes_cuda.h"
-#include "distance/tensor_cuda.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/exact_knn_launch.h"
 #include "traverse/row_key.h"
@@ -139,7 +139,9 @@ struct Lists {
     }
   }
 
+  /// All threads have appended what they had before anyone looks whether there is room.
   __device__ void make_room() {
+    block.sync();
     const uint32_t most = args.capacity - kPolicy.right;
     const bool full = threadIdx.x < kPolicy.left && shared.counts[threadIdx.x] > most;
     if (__syncthreads_or(full)) cut(most);
@@ -165,8 +167,6 @@ struct CompareBytes {
   static constexpr uint32_t kThreads = kPolicy.threads;
   static constexpr uint32_t kDown = kPolicy.warp_left / 16;
   static constexpr uint32_t kAcross = kPolicy.warp_right / 8;
-  static constexpr uint32_t kPieces = kTileColumns / 16;
-  static constexpr uint32_t kFetches = kPolicy.right * kPieces / kThreads;
   static_assert(kPolicy.left == kPolicy.right && kPolicy.left == ExactKnnLaunch::kTile);
 
   struct Shared {
@@ -209,7 +209,8 @@ struct CompareBytes {
           shared.right_squares[threadIdx.x] =
               right + threadIdx.x < args.codes.rows ? args.codes.squares[right + threadIdx.x] : 0;
         block.sync();
-        multiply(min(kTileColumns, args.codes.stride - column));
+        multiply_tile<kDown, kAcross>(sums, &shared.left[warp_left], &shared.right[warp_right],
+                                      min(kTileColumns, args.codes.stride - column), lane);
         block.sync();
       }
       select(right);
@@ -222,41 +223,10 @@ struct CompareBytes {
     return warp_left + 16 * down + 8 * half + lane / 4;
   }
 
-  /// Brings a chunk of 128 rows into shared memory, zeros where there is nothing.
-  __device__ void fetch(uint8_t (*tile)[kTilePitch], uint64_t first, uint32_t column) {
-    uint4 fetched[kFetches];
-#pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      const uint32_t piece = threadIdx.x + i * kThreads;
-      const uint64_t row = first + piece / kPieces;
-      const uint32_t byte = column + piece % kPieces * 16;
-      fetched[i] = {0, 0, 0, 0};
-      if (row < args.codes.rows && byte < args.codes.stride)
-        fetched[i] = *reinterpret_cast<const uint4*>(args.codes.row(row) + byte);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      const uint32_t piece = threadIdx.x + i * kThreads;
-      *reinterpret_cast<uint4*>(&tile[piece / kPieces][piece % kPieces * 16]) = fetched[i];
-    }
-  }
-
-  __device__ void multiply(uint32_t columns) {
-#pragma unroll 2
-    for (uint32_t column = 0; column < columns; column += 32) {
-      uint32_t left[kDown][4];
-#pragma unroll
-      for (uint32_t down = 0; down < kDown; ++down)
-        read_left(left[down], shared.left[warp_left + 16 * down], column, lane);
-#pragma unroll
-      for (uint32_t across = 0; across < kAcross; ++across) {
-        uint32_t right[2];
-        read_right(right, shared.right[warp_right + 8 * across], column, lane);
-#pragma unroll
-        for (uint32_t down = 0; down < kDown; ++down)
-          multiply_bytes(sums[down][across], left[down], right);
-      }
-    }
+  __device__ void fetch(TileRow* tile, uint64_t first, uint32_t column) {
+    fetch_tile<kPolicy.right, kThreads>(tile, args.codes, column, [&](uint32_t i) {
+      return first + i < args.codes.rows ? static_cast<uint32_t>(first + i) : kNoRow;
+    });
   }
 
   /// One comparison refuses nearly all pairs: a distance behind that of the k-th key.

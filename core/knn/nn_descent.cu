@@ -51,8 +51,8 @@
 
 #include "ann.h"
 #include "base/random.h"
+#include "dataset/code_tiles_cuda.h"
 #include "distance/lanes_cuda.h"
-#include "distance/tensor_cuda.h"
 #include "knn/nn_descent_cuda.h"
 #include "traverse/row_key.h"
 
@@ -393,8 +393,7 @@ struct CrossMatch {
   static constexpr uint32_t kThreads = kPolicy.threads();
   static constexpr uint32_t kTiles = kSide / 8;  // of 8 columns, in a warp's 16 rows
   static constexpr uint32_t kItems = 2 * kSide;  // NEW samples, then from kSide on OLD ones
-  static constexpr uint32_t kPieces = kTileColumns / 16;
-  static_assert(kThreads / 32 * 16 == kItems && kItems * kPieces % kThreads == 0);
+  static_assert(kThreads / 32 * 16 == kItems);
 
   struct Shared {
     alignas(16) uint8_t tile[kWide ? 1 : kItems][kTilePitch];
@@ -478,33 +477,14 @@ struct CrossMatch {
     const bool works = strip % kSide < shared.counts[kind];
     for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns) {
       block.sync();
-      fetch(column);
+      fetch_tile<kItems, kThreads>(shared.tile, args.codes, column,
+                                   [&](uint32_t item) { return shared.rows[item]; });
       block.sync();
       if (works) multiply(strip, min(kTileColumns, args.codes.stride - column), sums);
     }
     if (!works) return;
     nearest_in_rows(strip, sums);
     if (kind == kOld) nearest_in_columns(strip, sums);
-  }
-
-  /// Brings some columns of all samples into shared memory, zeros where there is nothing.
-  __device__ void fetch(uint32_t column) {
-    constexpr uint32_t kFetches = kItems * kPieces / kThreads;
-    uint4 fetched[kFetches];
-#pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      const uint32_t piece = threadIdx.x + i * kThreads;
-      const uint32_t row = shared.rows[piece / kPieces];
-      const uint32_t byte = column + piece % kPieces * 16;
-      fetched[i] = {0, 0, 0, 0};
-      if (row != kNoRow && byte < args.codes.stride)
-        fetched[i] = *reinterpret_cast<const uint4*>(args.codes.row(row) + byte);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kFetches; ++i) {
-      const uint32_t piece = threadIdx.x + i * kThreads;
-      *reinterpret_cast<uint4*>(&shared.tile[piece / kPieces][piece % kPieces * 16]) = fetched[i];
-    }
   }
 
   __device__ void multiply(uint32_t strip, uint32_t columns, int32_t (&sums)[kTiles][4]) {
@@ -877,6 +857,7 @@ class NnDescent {
     const uint64_t slices = (2 * params_.samples - 1) / kOffersOnAverage + 1;
     const uint64_t launch_rows =
         std::max<uint64_t>(std::min(by_time, (rows_ - 1) / slices + 1), 1024);
+    const bool is_long = by_time / 2 < rows_;
     for (uint64_t first = 0; first < rows_; first += launch_rows) {
       execution_.check();
       args_.first_row = static_cast<uint32_t>(first);
@@ -884,7 +865,7 @@ class NnDescent {
       launch("cross_match", kernel<Step>, static_cast<uint32_t>(rows), Step::kThreads, stream_,
              args_);
       launch_warps<MergeOffers>("merge_offers", rows_);
-      if (by_time < rows_) stream_.wait();
+      if (is_long) stream_.wait();
     }
   }
 
