@@ -1,7 +1,7 @@
 // Claims about the phases of a build on a CUDA device: each gives what its CPU twin gives, bit for
 // bit.
 //
-//   phases_test          all claims
+//   phases_test [all [WORDS]]   all claims, or those with these words in their text
 //   phases_test quick    fewer and smaller cases, for compute-sanitizer
 //   phases_test race     a handful, for its racecheck, which is slow
 //   phases_test time [FILE.u8bin [ROWS]]   times of each phase; made rows without a file
@@ -15,6 +15,7 @@
 #include "base/random.h"
 #include "graph/search_graph.h"
 #include "graph/search_graph_cuda.h"
+#include "knn/cells_cuda.h"
 #include "knn/exact_knn.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
@@ -265,6 +266,147 @@ void claim_descent() {
                     {48, 16, 24, 0.02f, 1});
 }
 
+// --- Cells ---------------------------------------------------------------------------------------
+
+/// Lists that a row could have: distinct other rows, nearest first, ties by row, their distances.
+void check_lists(const BothCodes& both, uint32_t k, const std::vector<uint32_t>& found,
+                 const std::vector<uint32_t>& distances) {
+  const uint32_t rows = both.codes.rows();
+  std::vector<uint8_t> code(both.codes.stride());
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t* list = found.data() + uint64_t{row} * k;
+    const uint32_t* at = distances.data() + uint64_t{row} * k;
+    const uint32_t count = static_cast<uint32_t>(std::find(list, list + k, kNoRow) - list);
+    uint32_t measured[ANN_DEGREE_MAX];
+    both.codes.gather(&row, 1, code.data());
+    both.codes.distances(code.data(), list, count, measured);
+    for (uint32_t i = 0; i < k; ++i) {
+      expect(i < count ? at[i] == measured[i] : list[i] == kNoRow && at[i] == UINT32_MAX,
+             "a distance, or a hole");
+      expect(i >= count || (list[i] < rows && list[i] != row), "another row");
+      expect(i == 0 || i >= count || std::pair(at[i - 1], list[i - 1]) < std::pair(at[i], list[i]),
+             "distinct rows in order");
+    }
+  }
+}
+
+/// With all rows in the budget and all cells in sight, lists are exact.
+void compare_products(const Rows& rows, int32_t metric, uint32_t k) {
+  const BothCodes both(rows, metric);
+  if (both.codes.wide()) return;
+  const KnnGraph expected = exact_knn(both.codes, k, all_threads());
+  const cuda::CellMap map(both.sent.view(), 1, both.stream, Execution());
+  const OnDevice<uint32_t> neighbors(expected.neighbors.size(), both.stream);
+  const OnDevice<uint32_t> distances(expected.neighbors.size(), both.stream);
+  cuda::compare_with_cells(both.sent.view(), map, k, rows.rows, neighbors.data(), distances.data(),
+                           both.stream, Execution());
+  compare_lists(both, expected, neighbors.fetch(), distances.fetch(), "all cells of");
+  cuda::Judge judge(both.sent.view(), map, k, 1, both.stream);
+  expect(judge.share(neighbors.data(), k) == 1, "the judge finds exact lists complete");
+  const uint32_t budget = judge.budget(map, 1);
+  expect(budget <= rows.rows && (rows.rows < 2 || budget > 0), "a budget within the rows");
+}
+
+void claim_products() {
+  std::vector<uint32_t> sizes = {2, 33, 191, 192, 384, 1000, 3000, 12'000};
+  std::vector<uint32_t> ks = {1, 10, 31, 32, 33, 64, 100, 256};
+  std::vector<uint32_t> dims = {8, 63, 64, 65, 128, 129, 200, 384, 960};
+  if (quick) sizes = {2, 500}, ks = {10, 100}, dims = {64, 200};
+  if (race) sizes = {400}, ks = {20}, dims = {130};
+  for (const uint32_t n : sizes) {
+    for (const uint32_t k : ks)
+      compare_products(Rows(ANN_U8, n, 20, Values::kNormal, n), ANN_METRIC_L2, k);
+  }
+  for (const uint32_t dim : dims) {
+    for (const int32_t element : kElements) {
+      if (race && element != ANN_F32) continue;
+      for (const int32_t metric : kMetrics)
+        compare_products(Rows(element, quick || race ? 400 : 1500, dim, Values::kClusters, dim),
+                         metric, 24);
+    }
+  }
+  // Ties at the last place of many lists.
+  if (!race) compare_products(Rows(ANN_U8, quick ? 400 : 2500, 6, Values::kGrid, 3), ANN_METRIC_L2, 40);
+}
+
+/// What two runs of each step give, on enough blocks to fill a device.
+void claim_same() {
+  const uint32_t n = race ? 300 : quick ? 2000 : 100'000;
+  const Rows rows(ANN_U8, n, 128, Values::kClusters, 2);
+  const BothCodes both(rows, ANN_METRIC_L2);
+  const cuda::CellMap first(both.sent.view(), 1, both.stream, Execution());
+  const cuda::CellMap second(both.sent.view(), 1, both.stream, Execution());
+  const auto same = [&](const auto* a, const auto* b, uint64_t count, const std::string& what) {
+    using Item = std::remove_cv_t<std::remove_pointer_t<decltype(a)>>;
+    std::vector<Item> left(count), right(count);
+    cudaMemcpyAsync(left.data(), a, count * sizeof(Item), cudaMemcpyDeviceToHost, both.stream);
+    cudaMemcpyAsync(right.data(), b, count * sizeof(Item), cudaMemcpyDeviceToHost, both.stream);
+    both.stream.wait();
+    expect(left == right, what + " are the same twice");
+  };
+  const uint32_t cells = first.cells();
+  same(first.view().centroids.data, second.view().centroids.data,
+       uint64_t{cells} * both.sent.view().stride, "centroids");
+  same(first.view().homes, second.view().homes, n, "homes");
+  same(first.view().members, second.view().members, n, "members");
+  same(first.view().begins, second.view().begins, cells + 1, "begins");
+  same(first.view().near, second.view().near, uint64_t{cells} * cuda::kNearCells, "near cells");
+  const OnDevice<uint32_t> lists(uint64_t{n} * 64, both.stream);
+  const OnDevice<uint32_t> again(uint64_t{n} * 64, both.stream);
+  for (const uint32_t budget : {n / 20, n / 10, n / 5}) {
+    cuda::compare_with_cells(both.sent.view(), first, 64, budget, lists.data(), nullptr, both.stream,
+                             Execution());
+    cuda::compare_with_cells(both.sent.view(), first, 64, budget, again.data(), nullptr, both.stream,
+                             Execution());
+    same(lists.data(), again.data(), uint64_t{n} * 64, "lists");
+    const OnDevice<uint32_t> fewer(uint64_t{n} * 40, both.stream);
+    cuda::compare_with_cells(both.sent.view(), first, 40, budget, fewer.data(), nullptr, both.stream,
+                             Execution());
+    const std::vector<uint32_t> longer = lists.fetch(), shorter = fewer.fetch();
+    for (uint64_t i = 0; i < shorter.size(); ++i)
+      expect(shorter[i] == longer[i / 40 * 64 + i % 40], "a shorter list is the head of a longer one");
+  }
+}
+
+void claim_cells() {
+  const uint32_t n = race ? 500 : quick ? 1000 : 30'000;
+  for (const Values values : {Values::kClusters, Values::kGrid, Values::kDuplicates, Values::kEqual}) {
+    const Rows rows(ANN_U8, n, 32, values, 2);
+    const BothCodes both(rows, ANN_METRIC_L2);
+    const NnDescentParams params{24, 12, 12, 0.02f, 5};
+    const OnDevice<uint32_t> neighbors(uint64_t{n} * 24, both.stream);
+    const OnDevice<uint32_t> distances(uint64_t{n} * 24, both.stream);
+    std::vector<uint32_t> first;
+    cuda::CellsReport report;
+    for (uint32_t run = 0; run < 2; ++run) {
+      report = cuda::cells_knn(both.sent.view(), params, neighbors.data(), distances.data(),
+                               both.stream, Execution());
+      if (run == 0) first = neighbors.fetch();
+    }
+    const std::vector<uint32_t> again = neighbors.fetch();
+    expect(first == again, "two runs give the same lists");
+    check_lists(both, 24, again, distances.fetch());
+    const KnnGraph exact = exact_knn(both.codes, 24, all_threads());
+    const std::vector<uint32_t> at = distances.fetch();
+    std::vector<uint8_t> code(both.codes.stride());
+    uint64_t hits = 0;
+    for (uint32_t row = 0; row < n; ++row) {
+      const uint32_t last = exact.list(row)[23];
+      uint32_t farthest = 0;
+      both.codes.gather(&row, 1, code.data());
+      both.codes.distances(code.data(), &last, 1, &farthest);
+      for (uint32_t i = 0; i < 24; ++i) hits += at[uint64_t{row} * 24 + i] <= farthest ? 1 : 0;
+    }
+    const double recall = static_cast<double>(hits) / (uint64_t{n} * 24);
+    if (!quick && !race)
+      std::printf("       values %d: %u cells, budget %u, share %.4f by the judge, %.4f in truth, "
+                  "%u rounds of NN-Descent\n",
+                  static_cast<int>(values), report.cells, report.budget, report.share, recall,
+                  report.iterations);
+    expect(recall > 0.9 && std::abs(recall - report.share) < 0.04, "the share that the judge names");
+  }
+}
+
 // --- Times ---------------------------------------------------------------------------------------
 
 const char* data_file = nullptr;
@@ -326,6 +468,35 @@ void time_descent(const Rows& rows, const BothCodes& both, const NnDescentParams
               recall(rows, lists, params.k, std::min(32u, params.k)), quality(distances.fetch()));
 }
 
+void time_cells(const Rows& rows, const BothCodes& both, uint32_t k) {
+  const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
+  cuda::CellsReport report;
+  const double ms = median_ms([&] {
+    report = cuda::cells_knn(both.sent.view(), {k, 16, 24, 0.02f, 1}, neighbors.data(), nullptr,
+                             both.stream, Execution());
+    both.stream.wait();
+  });
+  const std::vector<uint32_t> lists = neighbors.fetch();
+  std::printf("time cells %u x %u, k %u: %.1f ms, %u cells, budget %u, share %.4f, %u rounds of "
+              "NN-Descent, recall@10 %.4f, @32 %.4f\n",
+              rows.rows, rows.dim, k, ms, report.cells, report.budget, report.share,
+              report.iterations, recall(rows, lists, k, 10), recall(rows, lists, k, std::min(32u, k)));
+  std::printf("time cells, the map: %.1f ms\n", median_ms([&] {
+                const cuda::CellMap map(both.sent.view(), 1, both.stream, Execution());
+                both.stream.wait();
+              }));
+  const cuda::CellMap map(both.sent.view(), 1, both.stream, Execution());
+  std::printf("time cells, the judge: %.1f ms\n", median_ms([&] {
+                cuda::Judge judge(both.sent.view(), map, k, 1, both.stream);
+                judge.budget(map, 0.97);
+              }));
+  std::printf("time cells, products: %.1f ms\n", median_ms([&] {
+                cuda::compare_with_cells(both.sent.view(), map, k, report.budget, neighbors.data(),
+                                         nullptr, both.stream, Execution());
+                both.stream.wait();
+              }));
+}
+
 void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const uint32_t rows = both.codes.rows();
   const OnDevice<uint32_t> lists(uint64_t{rows} * k, both.stream);
@@ -359,6 +530,8 @@ void claim_times() {
         NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
         NnDescentParams{64, 32, 24, 0.02f, 1}, NnDescentParams{64, 32, 24, 0.002f, 1}})
     time_descent(rows, both, params);
+  time_cells(rows, both, 48);
+  time_cells(rows, both, 64);
   time_optimise(both, 48, 32);
   time_optimise(both, 64, 64);
   const OnDevice<uint32_t> lists(uint64_t{rows.rows} * 64, both.stream);
@@ -373,6 +546,9 @@ constexpr Claim kClaims[] = {
     {"reverse edges are merged as on the CPU, in slices of any size", claim_reverse},
     {"exact lists are the CPU's", claim_exact},
     {"NN-Descent makes the CPU's lists", claim_descent},
+    {"products with all cells are exact lists", claim_products},
+    {"each step of cells gives the same twice", claim_same},
+    {"cells find what the judge says, the same twice", claim_cells},
 };
 constexpr Claim kTimes[] = {{"times", claim_times}};
 
@@ -384,5 +560,5 @@ int main(int count, char** arguments) {
   quick = mode == "quick";
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
-  return mode == "time" ? run_claims(kTimes) : run_claims(kClaims);
+  return mode == "time" ? run_claims(kTimes) : run_claims(kClaims, count > 2 ? arguments[2] : "");
 }
