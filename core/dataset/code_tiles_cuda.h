@@ -5,14 +5,13 @@
 
 #include "dataset/codes_cuda.h"
 #include "distance/tensor_cuda.h"
-#include "traverse/row_key.h"
 
 namespace gannet::cuda {
 
 using TileRow = uint8_t[kTilePitch];
 
 /// Brings kTileColumns columns from `column` on of kRows rows into shared memory, zeros where there is
-/// nothing. row_of(i) is the number of row i, or kNoRow. All threads of the block; nobody waits.
+/// nothing. row_of(i) is the number of row i, or UINT32_MAX. All threads of the block; nobody waits.
 template <uint32_t kRows, uint32_t kThreads, class RowOf>
 __device__ void fetch_tile(TileRow* tile, const CodesView& codes, uint32_t column,
                            const RowOf& row_of) {
@@ -26,7 +25,7 @@ __device__ void fetch_tile(TileRow* tile, const CodesView& codes, uint32_t colum
     const uint32_t row = row_of(piece / kPieces);
     const uint32_t byte = column + piece % kPieces * 16;
     fetched[i] = {0, 0, 0, 0};
-    if (row != kNoRow && byte < codes.stride)
+    if (row != UINT32_MAX && byte < codes.stride)
       fetched[i] = *reinterpret_cast<const uint4*>(codes.row(row) + byte);
   }
 #pragma unroll
