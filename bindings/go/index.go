@@ -144,10 +144,11 @@ func (n *numbers) perRow(name string, length, rows, each int) {
 
 // Plan is what a build will need.
 type Plan struct {
-	Threads    int           // that the build would use
-	IndexBytes uint64        // held when built
-	PeakBytes  uint64        // held at most while building
-	Time       time.Duration // within a factor of about three on a current CPU
+	Threads     int           // that the build would use
+	IndexBytes  uint64        // held when built
+	PeakBytes   uint64        // held at most while building
+	Time        time.Duration // within a factor of about three on a current CPU
+	DeviceBytes uint64        // of a CUDA device, held at most while building on it; else 0
 }
 
 // Estimate plans a build of rows of an element type without doing it. params may be nil.
@@ -170,10 +171,11 @@ func Estimate(shape IndexParams, rows int, element ElementType, params *BuildPar
 		C.uint64_t(rows), C.int32_t(element), &given, words(params.KNNGraph), calibration,
 		bytesOf(params.Calibration), &plan, &e)
 	return Plan{
-		Threads:    int(plan.threads),
-		IndexBytes: uint64(plan.index_bytes),
-		PeakBytes:  uint64(plan.peak_bytes),
-		Time:       seconds(plan.seconds),
+		Threads:     int(plan.threads),
+		IndexBytes:  uint64(plan.index_bytes),
+		PeakBytes:   uint64(plan.peak_bytes),
+		Time:        seconds(plan.seconds),
+		DeviceBytes: uint64(plan.device_bytes),
 	}, failure(status, &e, nil)
 }
 

@@ -161,6 +161,7 @@ type KNNParams struct {
 	Convergence float32
 	Threads     int
 	Seed        uint64
+	Device      Device // the lists are the same from every device
 
 	// Progress is called as [BuildParams] says.
 	Progress func(Progress)
@@ -253,6 +254,7 @@ func (p *KNNParams) native(n *numbers) C.ann_knn_params {
 		convergence: C.float(p.Convergence),
 		threads:     n.u32("threads", p.Threads),
 		seed:        C.uint64_t(p.Seed),
+		device:      C.int32_t(p.Device),
 	}
 }
 

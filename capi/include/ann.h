@@ -301,7 +301,8 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
 
 /* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU for every call that exists
  * in this version. The environment variable GANNET_BACKEND=cpu hides CUDA devices, =cuda makes AUTO
- * mean the first of them where the call has a CUDA procedure (now: exact search). */
+ * mean the first of them where the call has a CUDA procedure (now: builds, k-NN graphs and exact
+ * search). */
 enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
 
 typedef struct ann_device_info {
@@ -425,7 +426,7 @@ enum {
 
 /* How the k-NN graph under it is found. */
 enum {
-  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows, cells above */
+  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows; above, cells on the CPU and NN-Descent on CUDA */
   ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1; with fewer than 4 rows for each place of a list every
                              pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
@@ -450,7 +451,9 @@ typedef struct ann_build_params {
   uint32_t struct_size;
   int32_t graph;       /* ANN_GRAPH_* */
   int32_t knn;         /* ANN_KNN_* */
-  int32_t device;      /* ANN_DEVICE_*; builds run on the CPU in this version */
+  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them. On a CUDA device the
+                          k-NN graph and the search graph are made in its memory; the rows are read
+                          and calibration's walks run on the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. */
@@ -462,7 +465,7 @@ typedef struct ann_build_params {
   float convergence;   /* NN-Descent ends when fewer than this share of all list entries are new, in
                           (0, 1); default 0.02 */
   uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
-                          index, whatever the threads and the CPU. */
+                          index, whatever the threads, the CPU and the device. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge; default on */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
@@ -487,7 +490,8 @@ typedef struct ann_build_params {
  * Cost: some seconds per 100,000 rows and core; memory as ann_estimate says. Searches running
  * meanwhile answer ANN_STATE, as before the build.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE, ANN_STATE (built
- * already), ANN_BUSY (another thread is building it), ANN_NO_MEMORY, ANN_CANCELLED, ANN_DEADLINE.
+ * already), ANN_BUSY (another thread is building it), ANN_NO_MEMORY, ANN_NO_DEVICE,
+ * ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE.
  * After any of them the index is as empty as before and can be built again. */
 ANN_API ann_status ann_build(ann_index *index, const ann_matrix *rows, const uint64_t *ids,
                              const ann_build_params *params, ann_monitor *monitor,
@@ -500,8 +504,9 @@ typedef struct ann_plan {
   uint64_t index_bytes;       /* held when built */
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
   double seconds;             /* wall time, within a factor of about three on a current CPU */
+  uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0 */
 } ann_plan;
-#define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0}
+#define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0, 0}
 
 /* Plans a build of `rows` rows of `element` without doing it; touches no data. Errors:
  * ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED. Any thread. */
@@ -572,8 +577,10 @@ typedef struct ann_knn_params {
   float convergence;
   uint32_t threads;
   uint64_t seed;
+  int32_t device;      /* ANN_DEVICE_*; the same lists come from all of them */
+  int32_t reserved;    /* zero */
 } ann_knn_params;
-#define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Finds the k nearest other rows of every row. `neighbors` is [rows, k] row numbers, nearest first,
  * ties by row number, UINT32_MAX where a row has fewer than k others; `distances` is [rows, k] or

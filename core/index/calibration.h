@@ -46,9 +46,11 @@ class Calibration {
     std::copy(curves, curves + count, curves_);
   }
 
-  /// Measures on masked rows, or on `queries` of the caller if not null.
+  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges; the walks
+  /// are the CPU's.
   void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, const Execution& execution);
+               const MatrixView* queries, uint64_t seed, int32_t device,
+               const Execution& execution);
 
   uint32_t curve_count() const { return curve_count_; }
   const Curve& curve(uint32_t place) const { return curves_[place]; }

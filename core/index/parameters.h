@@ -22,6 +22,7 @@ inline constexpr uint32_t kEntryPoints = 64;
 struct BuildPlan {
   int32_t graph = 0;
   int32_t knn = 0;
+  int32_t device = ANN_DEVICE_CPU;  // where lists and edges are found
   bool borrow = false;
   bool repair = true;
   bool calibrate = true;

@@ -45,6 +45,9 @@ static void arguments(void) {
   BAD(p.convergence = -1, invalid, invalid, "convergence");
   BAD(p.convergence = 1, invalid, invalid, "convergence");
   BAD(p.convergence = NAN, invalid, invalid, "convergence");
+  BAD(p.device = -1, invalid, invalid, "device -1");
+  BAD(p.device = ANN_DEVICE_CUDA + 1000, ANN_NO_DEVICE, ANN_NO_DEVICE, "device 1002");
+  BAD(p.reserved = 1, invalid, invalid, "reserved 1");
 #define BAD_ROWS(change, wanted_status, words)                                                   \
   do {                                                                                           \
     ann_matrix bad = view;                                                                       \

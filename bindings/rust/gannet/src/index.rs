@@ -572,6 +572,8 @@ pub struct Plan {
     pub peak_bytes: u64,
     /// Wall time, within a factor of about three on a current CPU.
     pub seconds: f64,
+    /// Bytes of a CUDA device held at most while building on it; else 0.
+    pub device_bytes: u64,
 }
 
 /// Plans a build of `rows` rows of `element` without doing it.
@@ -601,5 +603,6 @@ pub fn estimate(
         index_bytes: raw.index_bytes,
         peak_bytes: raw.peak_bytes,
         seconds: raw.seconds,
+        device_bytes: raw.device_bytes,
     })
 }

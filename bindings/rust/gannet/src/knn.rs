@@ -3,6 +3,7 @@
 use std::ptr::null_mut;
 
 use crate::context::Context;
+use crate::device::Device;
 use crate::element::Element;
 use crate::error::{check, Result};
 use crate::matrix::{check_len, zeros, Matrix};
@@ -48,6 +49,8 @@ impl<'a> KnnParams<'a> {
         threads: u32;
         /// Seed of every random choice.
         seed: u64;
+        /// Where the lists are found; they are the same from every device.
+        device: Device;
     }
 
     /// Takes the bounds of a context.
