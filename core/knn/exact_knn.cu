@@ -16,6 +16,7 @@
 // on 16 x 8 pairs; 24 loads from shared memory feed 16 of them, which binds first, at two thirds of
 // their peak; one multiply-add and one comparison a pair for the selection. 1M rows of 128 bytes:
 // 10^12 pairs, on paper 0.5 s. Bytes: a tile reads 16 KB for 16,384 pairs, from the second cache.
+// Measured on one NVIDIA H100: 100,000 x 128, k 64, in 23 ms, 430 G pairs/s.
 //
 // Distances of bytes are exact integers, so no order of summing can tell. Wide codes are summed in
 // the CPU's lanes (distance/lanes_cuda.h), by the same walk with smaller tiles.
