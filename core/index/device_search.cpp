@@ -1,0 +1,162 @@
+#include "index/device_search.h"
+
+#include <algorithm>
+
+#include "index/index.h"
+
+namespace gannet {
+namespace {
+
+/// Bytes that a thread brings in or out at a time: starting one costs some 20 microseconds.
+constexpr uint64_t kTaskBytes = uint64_t{1} << 18;
+
+uint64_t queries_per_task(uint64_t bytes_per_query) {
+  return std::max<uint64_t>(1, kTaskBytes / std::max<uint64_t>(1, bytes_per_query));
+}
+
+/// One query as a record; false where it is not finite.
+bool fill_record(const Dataset& dataset, const Codes& codes, const uint8_t* vector, int32_t element,
+                 uint32_t query, DeviceSpace& space) {
+  if (codes.exact()) {  // the values are the code, and always finite
+    std::memcpy(space.code(query), vector, dataset.dim());
+    std::memset(space.code(query) + dataset.dim(), 0, codes.stride() - dataset.dim());
+    return true;
+  }
+  PreparedQuery prepared;
+  uint8_t* values = space.values(query);
+  std::memset(values + dataset.query_bytes(), 0, space.value_bytes() - dataset.query_bytes());
+  if (!dataset.prepare(vector, element, values, &prepared)) {
+    std::memset(space.code(query), 0, codes.stride());
+    std::memset(values, 0, space.value_bytes());
+    if (dataset.metric() == ANN_METRIC_COSINE) space.set_norm(query, 0);
+    return false;
+  }
+  codes.encode_query(prepared, space.code(query));
+  if (dataset.metric() == ANN_METRIC_COSINE) space.set_norm(query, prepared.norm);
+  return true;
+}
+
+/// The answer of one query. The device orders equal distances by row, callers see them by id.
+void write_rows(const Dataset& dataset, const uint32_t* rows, const float* distances, uint32_t k,
+                Neighbor* neighbors, uint64_t query, const ResultsView& results) {
+  uint32_t found = 0;
+  for (; found < k && rows[found] != kNoRow; ++found)
+    neighbors[found] = {distances[found], dataset.id(rows[found])};
+  if (!std::is_sorted(neighbors, neighbors + found)) std::sort(neighbors, neighbors + found);
+  write_answer(results, query, neighbors, found, ANN_OK);
+}
+
+WalkEffort choose_effort(const Built& built, const Placement& placement,
+                         const DeviceRequest& request, uint32_t k) {
+  WalkEffort effort;
+  const bool two_lists = request.beam == 0 && !request.one_list &&
+                         two_lists_serve(k, built.codes.exact()) &&
+                         placement.calibration.find(k, request.recall, &effort);
+  if (two_lists) return effort;
+  const uint32_t beam =
+      request.beam != 0 ? request.beam : built.calibration.beam(k, request.recall);
+  // A beam longer than there are rows is never filled.
+  effort.beam = std::min(beam, built.dataset.rows());
+  return effort;
+}
+
+}  // namespace
+
+void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& queries,
+                uint64_t first, uint32_t count, DeviceSpace& space, uint8_t* usable,
+                const Execution& execution) {
+  // Coding costs some ten times as much as copying.
+  const uint64_t cost = codes.exact() ? codes.stride() : 10 * codes.stride();
+  parallel_for(execution, count, queries_per_task(cost), [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = begin; i < end; ++i) {
+      const bool finite = fill_record(dataset, codes, queries.row(first + i), queries.element,
+                                      static_cast<uint32_t>(i), space);
+      if (usable != nullptr) usable[i] = finite ? 1 : 0;
+    }
+  });
+}
+
+std::shared_ptr<const Placement> Placements::find(int32_t device) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& placement : placed_) {
+    if (placement->device == device) return placement;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const Placement> Placements::get(const Built& built, int32_t device,
+                                                 const Execution& execution) {
+  if (auto placement = find(device)) return placement;
+  const std::lock_guard making(making_);
+  if (auto placement = find(device)) return placement;  // another thread was faster
+  built.touch_all();
+  auto placement = std::make_shared<Placement>();
+  placement->device = device;
+  placement->index =
+      cuda::place_index(device, built.dataset, built.codes, built.graph, execution);
+  // An index that was built without calibration leaves recall to the cautious rule.
+  if (built.calibration.curve_count() > 0)
+    placement->calibration.measure(built.dataset, built.codes, *placement->index, device,
+                                   built.seed, execution);
+  const std::lock_guard lock(mutex_);
+  placed_.push_back(placement);
+  return placement;
+}
+
+bool Placements::drop(int32_t device) {
+  std::shared_ptr<const Placement> dropped;  // goes after the lock
+  const std::lock_guard lock(mutex_);
+  for (auto place = placed_.begin(); place != placed_.end(); ++place) {
+    if ((*place)->device != device) continue;
+    dropped = std::move(*place);
+    placed_.erase(place);
+    return true;
+  }
+  return false;
+}
+
+bool search_on_device(const Built& built, const DeviceRequest& request, const MatrixView& queries,
+                      const ResultsView& results, const Execution& execution,
+                      SearchCounts* counts) {
+  const Dataset& dataset = built.dataset;
+  const auto placement = built.placements.get(built, request.device, execution);
+  const uint32_t k = std::min(results.k, dataset.rows());
+  if (k == 0) {
+    for (uint64_t query = 0; query < queries.rows; ++query) {
+      const bool finite = first_not_finite(queries.row(query), queries.element, queries.dim) == queries.dim;
+      write_answer(results, query, nullptr, 0,
+                   finite ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
+    }
+    return true;
+  }
+  const WalkEffort effort = choose_effort(built, *placement, request, k);
+  if (effort.beam > kDeviceBeamMax) return false;
+  if (queries.rows == 0) return true;
+
+  BorrowedSpace space(*placement->index, queries.rows, k);
+  Array<uint8_t> usable(execution.memory, space->capacity());
+  Array<Neighbor> neighbors(execution.memory, checked_product(execution.threads, k));
+  for (uint64_t first = 0; first < queries.rows; first += space->capacity()) {
+    const uint32_t count =
+        static_cast<uint32_t>(std::min<uint64_t>(space->capacity(), queries.rows - first));
+    execution.check();
+    fill_space(dataset, built.codes, queries, first, count, *space, usable.data(), execution);
+    space->run(count, effort, nullptr, false);
+    parallel_for(execution, count, queries_per_task(uint64_t{k} * 64),
+                 [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t i = begin; i < end; ++i) {
+        if (usable[i] == 0)
+          write_answer(results, first + i, nullptr, 0, ANN_NOT_FINITE);
+        else
+          write_rows(dataset, space->rows() + i * k, space->distances() + i * k, k,
+                     neighbors.data() + size_t{worker} * k, first + i, results);
+      }
+    });
+    counts->distances += space->distance_count();
+    counts->expansions += space->expansion_count();
+    execution.advance(static_cast<double>(first + count) / static_cast<double>(queries.rows));
+  }
+  return true;
+}
+
+}  // namespace gannet
