@@ -86,35 +86,43 @@ struct Walker {
   struct WarpShared {
     alignas(16) uint32_t met[kPolicy.met_words];
     uint32_t candidates[kSpan];
+    // What is seldom needed stands here: two lists leave no register free.
+    uint32_t query;
+    uint32_t distances;
+    uint32_t expansions;
   };
 
   const WalkArgs& args;
-  MetRows<kPolicy.met_words> met;
-  uint32_t* candidates;  // [kSpan] new rows of a step
+  WarpShared& shared;
+  MetRows<kPolicy.met_words> met{shared.met};
   RowComparison<kPolicy.code> codes{args.codes, args.stride};
-  uint32_t query = 0;
-  uint32_t distance_count = 0;
-  uint32_t expansion_count = 0;
   uint32_t ahead_row = kNoRow;  // whose edges were read ahead
   uint32_t ahead[kPolicy.edge_words];
 
-  __device__ Walker(const WalkArgs& walk_args, WarpShared& shared)
-      : args(walk_args), met{shared.met}, candidates(shared.candidates) {}
+  __device__ Walker(const WalkArgs& walk_args, WarpShared& warp_shared)
+      : args(walk_args), shared(warp_shared) {
+    if (lane_number() == 0) shared.distances = shared.expansions = 0;
+  }
 
   /// The first queries are dealt out over the blocks, so that a small batch keeps every
   /// multiprocessor busy; the others go to whoever is free.
-  __device__ bool first_query() {
-    query = threadIdx.x / kWarp * gridDim.x + blockIdx.x;
-    return query < args.count;
+  __device__ bool first_query() const {
+    return take(threadIdx.x / kWarp * gridDim.x + blockIdx.x);
   }
-  __device__ bool next_query() {
+  __device__ bool next_query() const {
     uint32_t taken = 0;
     if (lane_number() == 0) taken = atomicAdd(&args.counters->queue, 1u);
-    query = kPolicy.warps * gridDim.x + __shfl_sync(kAllLanes, taken, 0);
+    return take(kPolicy.warps * gridDim.x + __shfl_sync(kAllLanes, taken, 0));
+  }
+  __device__ bool take(uint32_t query) const {
+    __syncwarp();  // all are done with the last one
+    if (lane_number() == 0) shared.query = query;
+    __syncwarp();
     return query < args.count;
   }
 
   __device__ void begin() {
+    const uint32_t query = shared.query;
     met.clear();
     ahead_row = kNoRow;
     codes.begin(args.queries + uint64_t{query} * args.query_stride);
@@ -125,34 +133,34 @@ struct Walker {
 
   __device__ void report_counts() const {
     if (lane_number() != 0) return;
-    atomicAdd(&args.counters->distances, static_cast<unsigned long long>(distance_count));
-    atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
+    atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+    atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(shared.expansions));
   }
 
   /// The pseudocode of the essay: the entry points like the edges of a row, then row after row.
   template <class Lists>
   __device__ void walk(Lists& lists, uint32_t expansions_max) {
-    const uint32_t* list = args.entries;
-    uint32_t length = args.entry_count;
+    uint32_t expanded = 0;
     uint32_t row = kNoRow;
-    for (uint32_t expanded = 0;; ++expanded) {
-      visit(list, length, row, lists);
+    do {
+      visit(row, lists);
       if (expanded == expansions_max) break;
       row = lists.pop();
-      if (row == kNoRow) break;
-      list = args.edges + uint64_t{row} * args.degree;
-      length = args.degree;
-      ++expansion_count;
-    }
+      expanded += row != kNoRow ? 1 : 0;
+    } while (row != kNoRow);
+    if (lane_number() == 0) shared.expansions += expanded;
   }
 
-  /// Compares the new rows of a list, the edges of `row`; `lists` takes them in and says what to read
-  /// ahead.
+  /// Compares the new ones of the rows that the edges of `row` lead to, or of the entry points where
+  /// there is no row; `lists` takes them in and says what to read ahead.
   template <class Lists>
-  __device__ void visit(const uint32_t* list, uint32_t length, uint32_t row, Lists& lists) {
+  __device__ void visit(uint32_t row, Lists& lists) {
+    const uint32_t length = row == kNoRow ? args.entry_count : args.degree;
     for (uint32_t first = 0; first < length; first += kSpan) {
-      uint32_t targets[kPolicy.edge_words];
+      const uint32_t* list =
+          row == kNoRow ? args.entries : args.edges + uint64_t{row} * args.degree;
       const bool is_here = first == 0 && row != kNoRow && row == ahead_row;
+      uint32_t targets[kPolicy.edge_words];
 #pragma unroll
       for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
         targets[word] = is_here ? ahead[word] : target(list, first + word * kWarp, length);
@@ -175,28 +183,28 @@ struct Walker {
   /// Shows `lists` the distances of the candidates.
   template <class Lists>
   __device__ void compare(uint32_t count, Lists& lists) {
-    distance_count += count;
+    if (lane_number() == 0) shared.distances += count;
     for (uint32_t first = 0; first < count; first += kWarp) {
       const uint32_t part = min(kWarp, count - first);
       const bool last = first + kWarp >= count;
-      const uint32_t distance = codes.compare(candidates + first, part, [&] {
+      const uint32_t distance = codes.compare(shared.candidates + first, part, [&] {
         const uint32_t row = last ? lists.likely_next() : kNoRow;
         if (row != kNoRow && row != ahead_row) read_ahead(row);
       });
-      const uint32_t row = codes.place() < part ? candidates[first + codes.place()] : kNoRow;
+      const uint32_t row = codes.place() < part ? shared.candidates[first + codes.place()] : kNoRow;
       lists.absorb({distance, row});
     }
     __syncwarp();  // all have read the candidates before they change
   }
 
-  /// Leaves the rows that have not been met in `candidates`; returns how many.
+  /// Leaves the rows that have not been met among the candidates; returns how many.
   __device__ uint32_t keep_new(const uint32_t* targets) {
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t word = 0; word < kPolicy.edge_words; ++word) {
       const bool is_new = targets[word] != kNoRow && met.enter(targets[word]);
       const uint32_t news = __ballot_sync(kAllLanes, is_new);
-      if (is_new) candidates[count + __popc(news & lanes_before())] = targets[word];
+      if (is_new) shared.candidates[count + __popc(news & lanes_before())] = targets[word];
       count += __popc(news);
     }
     __syncwarp();
@@ -300,7 +308,7 @@ struct TwoLists {
   __device__ void report() {
     sort_lanes<true>(best);
     if (lane_number() >= args.kept) return;
-    const uint64_t place = uint64_t{walker.query} * args.kept + lane_number();
+    const uint64_t place = uint64_t{walker.shared.query} * args.kept + lane_number();
     args.out_rows[place] = best.row;
     if (args.out_distances == nullptr) return;
     args.out_distances[place] = best.row == kNoRow ? INFINITY : __uint2float_rn(best.distance);
@@ -456,7 +464,7 @@ struct OneList {
     sort(sorted, size);
     for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
       const uint64_t key = sorted[i];
-      const uint64_t place = uint64_t{walker.query} * args.kept + i;
+      const uint64_t place = uint64_t{walker.shared.query} * args.kept + i;
       args.out_rows[place] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
       if (args.out_distances != nullptr)
         args.out_distances[place] =

@@ -107,18 +107,11 @@ struct RowComparison {
   /// meanwhile() once the first loads are on their way.
   template <class Meanwhile>
   __device__ uint32_t compare(const uint32_t* rows, uint32_t count, const Meanwhile& meanwhile) {
-    const uint8_t* sources[kRounds];
-#pragma unroll
-    for (uint32_t round = 0; round < kRounds; ++round) {
-      const uint32_t item = round * kTeams + team();
-      const uint64_t row = item < count ? rows[item] : 0;
-      sources[round] = codes + row * stride() + member() * sizeof(uint4);
-    }
     Sum sums[kRounds] = {};
-    add_piece(sources, 0, count, sums, meanwhile);
+    add_piece(rows, 0, count, sums, meanwhile);
     if constexpr (kCode.row_bytes == 0) {
       for (uint32_t byte = kPiece; byte < stride(); byte += kPiece)
-        add_piece(sources, byte, count, sums, [] {});
+        add_piece(rows, byte, count, sums, [] {});
     }
     exchange<2>(sums);
     exchange<1>(sums);
@@ -145,16 +138,19 @@ struct RowComparison {
   }
 
   template <class Meanwhile>
-  __device__ void add_piece(const uint8_t* const* sources, uint32_t byte, uint32_t count, Sum* sums,
+  __device__ void add_piece(const uint32_t* rows, uint32_t byte, uint32_t count, Sum* sums,
                             const Meanwhile& meanwhile) {
     uint4 values[kRounds][kLoads];
 #pragma unroll
     for (uint32_t round = 0; round < kRounds; ++round) {
+      const uint32_t item = round * kTeams + team();
+      if (item >= count) continue;
+      const uint8_t* source =
+          codes + uint64_t{rows[item]} * stride() + (byte + member() * sizeof(uint4));
 #pragma unroll
       for (uint32_t load = 0; load < kLoads; ++load) {
-        const uint32_t at = byte + load * kLoadBytes;
-        if (round * kTeams + team() < count && reaches(byte, load))
-          values[round][load] = __ldg(reinterpret_cast<const uint4*>(sources[round] + at));
+        if (reaches(byte, load))
+          values[round][load] = __ldg(reinterpret_cast<const uint4*>(source + load * kLoadBytes));
       }
     }
     meanwhile();
