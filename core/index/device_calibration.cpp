@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kSampleMax = 1024;
+constexpr uint32_t kSampleMin = 256;  // fewer say too little: all of 12 found is no recall of 1
 constexpr double kSlacks[] = {-0.10, -0.06, -0.03, 0,    0.01, 0.02, 0.03, 0.045, 0.06, 0.08,
                               0.10,  0.13,  0.16,  0.20, 0.25, 0.32, 0.40};
 constexpr double kEnough = 0.9995;
@@ -133,7 +134,7 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, Devi
   uint32_t ks[kCurves] = {1, 10, codes.exact() ? 32u : 16u};
   uint32_t curves = 0;
   while (curves < kCurves && dataset.rows() >= uint64_t{ks[curves]} * 4 + 1) ++curves;
-  if (count == 0 || curves == 0) return;
+  if (count < kSampleMin || curves == 0) return;
   execution.enter("calibrate");
   Sample sample(dataset, codes, index, device, count, ks[curves - 1], seed, execution);
   for (uint32_t i = 0; i < curves; ++i) measure_curve(sample, ks[i], &curves_[i]);

@@ -6,9 +6,9 @@
 
 namespace gannet::cuda {
 
-std::unique_ptr<DeviceIndex> place_index(int32_t, const Dataset&, const Codes&,
+std::unique_ptr<DeviceIndex> place_index(int32_t device, const Dataset&, const Codes&,
                                          const SearchGraph&, const Execution&) {
-  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+  fail(ANN_NO_DEVICE, "CUDA device %d was asked for, but this library was built without CUDA", device);
 }
 
 }  // namespace gannet::cuda

@@ -3,16 +3,17 @@
 //   kept       rows of a query that the walk found by codes, k and some more
 //   key        distance and row number in 64 bits (metric_cuda.cuh)
 //
-// A block answers one query: each of its warps compares every fourth row, all lanes of the warp on the
-// one row, then the block sorts the keys and writes the first k.
+// A block answers one query: its warps compare four rows at a time, all lanes on the same columns, then
+// the block sorts the keys and writes the first k.
 //
 // Equal bits. The CPU sums floats in 64 lanes, column i in lane i mod 64, without fused multiply-add, and
 // folds them in a fixed order (distance/kernels.h). Lane t of a warp is lanes t and t + 32: each has a
 // sum of its own, and the exchanges below are the CPU's fold. Integers are exact in any order.
 //
 // Bytes a query: kept rows, 26 of 512 bytes at k = 10 and 128 columns of f32: 13 KB beside 65 KB that the
-// walk reads. Operations: 3 a column and lane, some 10 for the fold, and a sort of `kept` keys: 15 levels
-// of 32 keys at k = 10. The walk costs ten times as much, so nothing here is tuned.
+// walk reads. Operations: 3 a column and lane, some 10 for each fold, and a sort of `kept` keys: 15
+// levels of 32 keys at k = 10. Up to 32 keys have a kernel of their own, because 16 KB for 2,048 keys
+// would leave 14 blocks a multiprocessor where 16 fit, and one warp sorts 32 without a block's barriers.
 
 #include <cooperative_groups.h>
 
@@ -26,13 +27,16 @@ namespace {
 namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 128;
+constexpr uint32_t kWarps = kThreads / 32;
+constexpr uint32_t kRows = 4;  // that a warp compares at once
+constexpr uint32_t kFewKeys = 32;
 
-struct Shared {
-  Key keys[kRerankMax];
-};
-
-template <int32_t kElement, bool kDot>
+template <int32_t kElement, bool kDot, uint32_t kKeysMax>
 struct Rerank {
+  struct Shared {
+    Key keys[kKeysMax];
+  };
+
   const RerankArgs& args;
   Shared& shared;
   cg::thread_block block = cg::this_thread_block();
@@ -42,17 +46,14 @@ struct Rerank {
   uint32_t size = sort_size(args.kept);
 
   static __device__ uint32_t sort_size(uint32_t kept) {
-    uint32_t power = 2;
+    uint32_t power = kRows;
     while (power < kept) power *= 2;
     return power;
   }
 
   __device__ void run() {
-    for (uint32_t i = threadIdx.x / 32; i < size; i += kThreads / 32) {
-      const uint32_t row = i < args.kept ? args.candidates[query * args.kept + i] : kNoRow;
-      const Key key = row == kNoRow ? kNoKey : make_key(distance(row), row);
-      if (warp.thread_rank() == 0) shared.keys[i] = key;
-    }
+    for (uint32_t first = threadIdx.x / 32 * kRows; first < size; first += kWarps * kRows)
+      compare(first);
     block.sync();
     sort();
     for (uint32_t i = threadIdx.x; i < args.k; i += kThreads) {
@@ -62,52 +63,75 @@ struct Rerank {
     }
   }
 
-  __device__ float distance(uint32_t row_number) const {
-    const uint8_t* row = args.rows + uint64_t{row_number} * args.row_stride;
-    if constexpr (kElement == ANN_I8 || kElement == ANN_U8) {
-      return in_metric(integer_sum(row), row_number);
-    } else {
-      const float* floats = reinterpret_cast<const float*>(values);
-      if (args.metric == ANN_METRIC_COSINE &&
-          is_extreme(query_norm(), args.norms[row_number]))
-        return distance_of_cosine(extreme_cosine<kElement>(floats, query_norm(), row, args.dim));
-      return in_metric(float_sum(row, floats), row_number);
+  /// Makes the keys first ... first + kRows - 1.
+  __device__ void compare(uint32_t first) {
+    uint32_t numbers[kRows];
+    const uint8_t* rows[kRows];
+    float sums[kRows];
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) {
+      const bool exists = first + i < args.kept;
+      numbers[i] = exists ? args.candidates[query * args.kept + first + i] : kNoRow;
+      // Where there is no row, row 0 is read and not used.
+      rows[i] = args.rows + uint64_t{numbers[i] == kNoRow ? 0 : numbers[i]} * args.row_stride;
+    }
+    add_up(rows, sums);
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) {
+      const Key key =
+          numbers[i] == kNoRow ? kNoKey : make_key(distance(sums[i], rows[i], numbers[i]), numbers[i]);
+      if (warp.thread_rank() == i) shared.keys[first + i] = key;
     }
   }
 
-  __device__ double query_norm() const {
-    return *reinterpret_cast<const double*>(values + args.value_bytes);
+  __device__ void add_up(const uint8_t* const* rows, float* sums) const {
+    if constexpr (is_float_element(kElement))
+      add_floats(rows, sums);
+    else
+      add_integers(rows, sums);
   }
 
-  __device__ float in_metric(float sum, uint32_t row) const {
-    if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
-    return to_distance(sum, args.metric, query_norm(), args.norms[row]);
+  __device__ void add_integers(const uint8_t* const* rows, float* sums) const {
+    const uint32_t* query_words = reinterpret_cast<const uint32_t*>(values);
+    uint32_t totals[kRows] = {};
+    for (uint32_t word = warp.thread_rank(); word < (args.dim + 3) / 4; word += 32) {
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i)
+        totals[i] = add_products<kElement == ANN_I8>(
+            reinterpret_cast<const uint32_t*>(rows[i])[word], query_words[word], totals[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) {
+      for (uint32_t half = 16; half != 0; half /= 2) totals[i] += warp.shfl_xor(totals[i], half);
+      sums[i] = static_cast<float>(static_cast<int32_t>(totals[i]));
+    }
   }
 
-  __device__ float integer_sum(const uint8_t* row) const {
-    const uint32_t* a = reinterpret_cast<const uint32_t*>(row);
-    const uint32_t* b = reinterpret_cast<const uint32_t*>(values);
-    uint32_t sum = 0;
-    for (uint32_t word = warp.thread_rank(); word < (args.dim + 3) / 4; word += 32)
-      sum = add_products<kElement == ANN_I8>(a[word], b[word], sum);
-    for (uint32_t half = 16; half != 0; half /= 2) sum += warp.shfl_xor(sum, half);
-    return static_cast<float>(static_cast<int32_t>(sum));
+  static __device__ float product(float row, float query_value) {
+    const float difference = __fsub_rn(row, query_value);
+    return kDot ? __fmul_rn(row, query_value) : __fmul_rn(difference, difference);
   }
 
-  static __device__ float product(float row, float query) {
-    const float difference = __fsub_rn(row, query);
-    return kDot ? __fmul_rn(row, query) : __fmul_rn(difference, difference);
+  __device__ void add_floats(const uint8_t* const* rows, float* sums) const {
+    const float* floats = reinterpret_cast<const float*>(values);
+    float low[kRows] = {};   // the CPU's lane t of each row
+    float high[kRows] = {};  // and t + 32
+#pragma unroll 2
+    for (uint32_t column = warp.thread_rank(); column < args.dim; column += 64) {
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i)
+        low[i] = __fadd_rn(low[i], product(float_at<kElement>(rows[i], column), floats[column]));
+      if (column + 32 >= args.dim) continue;
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i)
+        high[i] = __fadd_rn(
+            high[i], product(float_at<kElement>(rows[i], column + 32), floats[column + 32]));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) sums[i] = fold(low[i], high[i]);
   }
 
-  __device__ float float_sum(const uint8_t* row, const float* floats) const {
-    float low = 0;   // the CPU's lane t
-    float high = 0;  // and t + 32
-#pragma unroll 4
-    for (uint32_t column = warp.thread_rank(); column < args.dim; column += 64)
-      low = __fadd_rn(low, product(float_at<kElement>(row, column), floats[column]));
-#pragma unroll 4
-    for (uint32_t column = warp.thread_rank() + 32; column < args.dim; column += 64)
-      high = __fadd_rn(high, product(float_at<kElement>(row, column), floats[column]));
+  __device__ float fold(float low, float high) const {
     low = __fadd_rn(low, warp.shfl_xor(low, 16));
     high = __fadd_rn(high, warp.shfl_xor(high, 16));
     float sum = __fadd_rn(low, high);
@@ -115,10 +139,35 @@ struct Rerank {
     return sum;
   }
 
+  __device__ double query_norm() const {
+    return *reinterpret_cast<const double*>(values + args.value_bytes);
+  }
+
+  __device__ float distance(float sum, const uint8_t* row, uint32_t number) const {
+    if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
+    const double norm = query_norm();
+    if constexpr (is_float_element(kElement)) {
+      if (is_extreme(norm, args.norms[number]))
+        return distance_of_cosine(extreme_cosine<kElement>(
+            reinterpret_cast<const float*>(values), norm, row, args.dim));
+    }
+    return to_distance(sum, args.metric, norm, args.norms[number]);
+  }
+
   __device__ void sort() {
+    if constexpr (kKeysMax > kFewKeys) {
+      sort_keys(threadIdx.x, kThreads, [this] { block.sync(); });
+    } else {
+      if (threadIdx.x < 32) sort_keys(threadIdx.x, 32, [this] { warp.sync(); });
+      block.sync();
+    }
+  }
+
+  template <class Sync>
+  __device__ void sort_keys(uint32_t lane, uint32_t lanes, const Sync& sync) {
     for (uint32_t run = 2; run <= size; run *= 2) {
       for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-        for (uint32_t i = threadIdx.x; i < size / 2; i += kThreads) {
+        for (uint32_t i = lane; i < size / 2; i += lanes) {
           const uint32_t place = 2 * i - (i & (stride - 1));
           const Key first = shared.keys[place];
           const Key second = shared.keys[place + stride];
@@ -127,26 +176,33 @@ struct Rerank {
             shared.keys[place + stride] = first;
           }
         }
-        block.sync();
+        sync();
       }
     }
   }
 };
 
-template <int32_t kElement, bool kDot>
+template <class Step>
 __global__ void __launch_bounds__(kThreads) rerank(const __grid_constant__ RerankArgs args) {
-  __shared__ Shared shared;
-  Rerank<kElement, kDot>{args, shared}.run();
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
 }
 
 // --- Host ----------------------------------------------------------------------------------------
 
-template <int32_t kElement>
+template <int32_t kElement, bool kDot>
 void start(const RerankArgs& args, const Stream& stream) {
+  const auto kernel = args.kept <= kFewKeys ? rerank<Rerank<kElement, kDot, kFewKeys>>
+                                            : rerank<Rerank<kElement, kDot, kRerankMax>>;
+  launch("rerank", kernel, args.count, kThreads, stream, args);
+}
+
+template <int32_t kElement>
+void start_floats(const RerankArgs& args, const Stream& stream) {
   if (args.metric == ANN_METRIC_L2)
-    launch("rerank", rerank<kElement, false>, args.count, kThreads, stream, args);
+    start<kElement, false>(args, stream);
   else
-    launch("rerank", rerank<kElement, true>, args.count, kThreads, stream, args);
+    start<kElement, true>(args, stream);
 }
 
 }  // namespace
@@ -154,16 +210,16 @@ void start(const RerankArgs& args, const Stream& stream) {
 void start_rerank(const RerankArgs& args, int32_t element, const Stream& stream) {
   switch (element) {
     case ANN_F32:
-      return start<ANN_F32>(args, stream);
+      return start_floats<ANN_F32>(args, stream);
     case ANN_F16:
-      return start<ANN_F16>(args, stream);
+      return start_floats<ANN_F16>(args, stream);
     case ANN_BF16:
-      return start<ANN_BF16>(args, stream);
+      return start_floats<ANN_BF16>(args, stream);
     // Of integers the L2 of codes is that of the rows: only products come here.
     case ANN_I8:
-      return launch("rerank", rerank<ANN_I8, true>, args.count, kThreads, stream, args);
+      return start<ANN_I8, true>(args, stream);
     default:
-      return launch("rerank", rerank<ANN_U8, true>, args.count, kThreads, stream, args);
+      return start<ANN_U8, true>(args, stream);
   }
 }
 

@@ -456,10 +456,8 @@ struct OneList {
     uint64_t* sorted = reinterpret_cast<uint64_t*>(shared.warp.met);
     uint32_t size = kWarp;
     while (size < beam.segment * kWarp) size *= 2;
-    for (uint32_t i = lane_number(); i < size; i += kWarp) {
-      const uint64_t key = i < beam.segment * kWarp ? shared.keys[i] : SegmentedBeam::kBlocked;
-      sorted[i] = key == SegmentedBeam::kBlocked ? RowKey::kNone : key;
-    }
+    for (uint32_t i = lane_number(); i < size; i += kWarp)
+      sorted[i] = i < args.beam ? shared.keys[i] : RowKey::kNone;
     __syncwarp();
     sort(sorted, size);
     for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {

@@ -19,6 +19,7 @@
 #include <cstring>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -255,6 +256,22 @@ double check_answers(const Prepared& data, const Truth& truth, const Answers& an
   return n == 0 ? 1 : static_cast<double>(hits) / (double{1} * data.c.queries * std::min(k, n));
 }
 
+/// Answers, padding included, that both give to the same query at the same distance. A row that is
+/// dropped moves the others by one place, and of rows at equal distance any will do.
+uint64_t count_common(const Answers& a, const Answers& b, uint64_t queries, uint32_t k) {
+  uint64_t common = 0;
+  for (uint64_t q = 0; q < queries; ++q) {
+    std::multiset<float> left(a.distances.begin() + q * k, a.distances.begin() + (q + 1) * k);
+    for (uint64_t i = q * k; i < (q + 1) * k; ++i) {
+      const auto found = left.find(b.distances[i]);
+      if (found == left.end()) continue;
+      left.erase(found);
+      ++common;
+    }
+  }
+  return common;
+}
+
 /// The walk with one list against the CPU's, whose steps it takes but for rows that its filter drops.
 void compare_one_list(const Prepared& data, const Truth& truth, uint32_t k, uint32_t beam) {
   ann_search_params params = on_device();
@@ -265,14 +282,14 @@ void compare_one_list(const Prepared& data, const Truth& truth, uint32_t k, uint
   params.device = ANN_DEVICE_CPU;
   const Answers cpu = search(data, k, params);
   const double cpu_recall = check_answers(data, truth, cpu, k, name + " on the CPU");
-  uint64_t equal = 0;
-  for (uint64_t i = 0; i < cpu.ids.size(); ++i) equal += device.same(cpu, i, i) ? 1 : 0;
+  const uint64_t common = count_common(cpu, device, data.c.queries, k);
   answers_compared += cpu.ids.size();
-  answers_equal += equal;
-  const double share = static_cast<double>(equal) / static_cast<double>(cpu.ids.size());
+  answers_equal += common;
+  const double share = static_cast<double>(common) / static_cast<double>(std::max<size_t>(1, cpu.ids.size()));
   // Of float codes the sums are not the CPU's, so near ties may fall the other way.
-  expect(share >= 0.97 && recall >= cpu_recall - 0.01,
-         name + ": " + std::to_string(share) + " of the answers equal the CPU's, recall " +
+  const bool as_on_cpu = cpu.ids.empty() || share >= 0.97;
+  expect(as_on_cpu && recall >= cpu_recall - 0.01,
+         name + ": " + std::to_string(share) + " of the answers are the CPU's, recall " +
              std::to_string(recall) + " against " + std::to_string(cpu_recall));
 }
 
@@ -290,9 +307,10 @@ void compare(const Case& c) {
   const Prepared data(c);
   const Truth truth(data);
   const uint32_t n = std::max(1u, c.rows);
-  // Forty queries and few rows: a recall within 0.06 is what luck allows.
-  compare_recall(data, truth, c.k, 0.9f, 0.06);
-  compare_recall(data, truth, c.k, 0.99f, 0.06);
+  // With so few queries luck moves a recall by this much.
+  const double luck = c.queries < 40 ? 0.35 : 0.06;
+  compare_recall(data, truth, c.k, 0.9f, luck);
+  compare_recall(data, truth, c.k, 0.99f, luck);
   const uint32_t beam = std::max(64u, c.k);
   compare_one_list(data, truth, c.k, std::max(c.k, std::min(beam, std::max(n, c.k))));
 }
@@ -608,7 +626,7 @@ int main(int count, char** arguments) {
       if (wanted) run(claim);
     }
   }
-  std::printf("%llu of %llu answers with one list equal those of the CPU; claims that fail: %d\n",
+  std::printf("%llu of %llu answers with one list are those of the CPU; claims that fail: %d\n",
               static_cast<unsigned long long>(answers_equal),
               static_cast<unsigned long long>(answers_compared), failures);
   return failures == 0 ? 0 : 1;
