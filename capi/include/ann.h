@@ -79,7 +79,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000002u
+#define ANN_ABI_VERSION 0x00000003u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -302,8 +302,8 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
  *
  * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
  * are not computed on codes alone, rows) and calibrates it for the device, which takes 0.05 to some
- * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. The copy is kept until the index is
- * freed. Several devices may hold copies of one index. */
+ * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. The copy is kept until ann_index_evict or
+ * ann_index_free. Several devices may hold copies of one index. */
 enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
 
 typedef struct ann_device_info {
@@ -412,6 +412,21 @@ typedef struct ann_graph_stats {
  * ann_index_graph, and ANN_NO_MEMORY. */
 ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats *out,
                                          ann_error *error);
+
+/* Copies a built index with a graph to a CUDA device (ANN_DEVICE_CUDA + i) and calibrates it there,
+ * now rather than at the first search; nothing where it has been copied already. It takes as much
+ * device memory as codes and edges, and as the rows where codes are lossy. Any thread; searches go on
+ * meanwhile. `monitor` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build,
+ * ANN_UNSUPPORTED without a graph, ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY,
+ * ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
+ * device then. */
+ANN_API ann_status ann_index_place(const ann_index *index, int32_t device, ann_monitor *monitor,
+                                   ann_error *error);
+
+/* Gives the memory of such a copy back once the searches that use it are done; nothing where there is
+ * none. A later search on the device copies the index again. Any thread. Errors: ANN_INVALID_ARGUMENT,
+ * ANN_STATE before the build. */
+ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_error *error);
 
 /* ---------------------------------------------------------------------------------------------
  * 9  Build
@@ -731,7 +746,7 @@ ANN_API ann_status ann_file_info(const char *path, ann_file_description *out, an
  * 13  What has its place here and comes later
  *
  * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params), merging
- * of k-NN graphs (ann_knn_merge), range search and control of copies on devices (ann_index_place) append
+ * of k-NN graphs (ann_knn_merge) and range search append
  * functions and fields to this header. Nothing above changes when they come.
  * ------------------------------------------------------------------------------------------ */
 

@@ -43,8 +43,8 @@ class Placements {
   /// The placement on a CUDA ordinal; made and calibrated if there is none.
   std::shared_ptr<const Placement> get(const Built& built, int32_t device,
                                        const Execution& execution);
-  /// Takes a placement away; false where there is none.
-  bool drop(int32_t device);
+  /// Takes a placement away, if there is one.
+  void drop(int32_t device);
 
  private:
   std::shared_ptr<const Placement> find(int32_t device) const;

@@ -46,14 +46,13 @@ class DeviceSpace {
 
   // The queries, to be filled in by the caller before run(); pinned host memory.
 
-  /// [code stride] as Codes::encode_query writes it, but for i8 rows not flipped.
-  uint8_t* code(uint32_t query) { return records_ + query * record_bytes_; }
-  /// [value_bytes()] the prepared values with zeros behind, where rows are compared once more.
-  uint8_t* values(uint32_t query) { return code(query) + code_bytes_; }
+  /// [value_bytes()] of a query with zeros behind: where codes are exact its elements, as they are, else
+  /// its prepared values.
+  uint8_t* values(uint32_t query) { return records_ + query * record_bytes_; }
   size_t value_bytes() const { return value_bytes_; }
-  /// The length of the values, for cosine.
+  /// The length of the prepared values, for cosine.
   void set_norm(uint32_t query, double norm) {
-    std::memcpy(code(query) + code_bytes_ + value_bytes_, &norm, sizeof norm);
+    std::memcpy(values(query) + value_bytes_, &norm, sizeof norm);
   }
 
   /// Answers the first `count` queries and waits for the answers. `masked`, unless null, is [count] a
@@ -71,10 +70,9 @@ class DeviceSpace {
 
  protected:
   uint32_t capacity_ = 0;
-  size_t code_bytes_ = 0;
   size_t value_bytes_ = 0;
   size_t record_bytes_ = 0;
-  uint8_t* records_ = nullptr;  // [capacity, record_bytes] code, values and norm of a query
+  uint8_t* records_ = nullptr;  // [capacity, record_bytes] values and norm of a query
   const uint32_t* rows_ = nullptr;
   const float* distances_ = nullptr;
   uint64_t distance_count_ = 0;

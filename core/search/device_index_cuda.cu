@@ -1,11 +1,12 @@
 // The copy of an index on a CUDA device, and what a search there needs beside the kernels.
 //
-// A query travels as one record: its code, then, where rows are compared once more, its values and its
-// length. So a search is one copy to the device, one or two kernels, one copy back, all on a stream of
-// its own. Answers come back as counters, rows and distances, side by side.
+// A query travels as one record: its code where codes are exact, else its values and, for cosine, its
+// length, of which the device makes the code. So a search is one copy to the device, one kernel or three
+// (code, walk, compare once more), one copy back, all on a stream of its own. Answers come back as
+// counters, rows and distances, side by side.
 //
-// Bytes of a search of 10,000 queries, k = 10, 128 columns: 1.3 MB of u8 or 6.4 MB of f32 to the device,
-// 0.8 MB back: 40 to 150 us on a host link of 50 GB/s, where the kernels take 300.
+// Bytes of a search of 10,000 queries, k = 10, 128 columns: 1.3 MB of u8 or 5.1 MB of f32 to the device,
+// 0.8 MB back: 40 to 120 us on a host link of 50 GB/s, where the kernels take 200 to 300.
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +15,7 @@
 
 #include "backend/devices.h"
 #include "search/device_index.h"
+#include "search/encode_cuda.h"
 #include "search/rerank_cuda.h"
 #include "search/walk_cuda.h"
 
@@ -36,6 +38,9 @@ struct Placed {
   const uint32_t* entries = nullptr;
   const uint8_t* rows = nullptr;  // null where codes are exact
   const float* norms = nullptr;
+  const float* centre = nullptr;  // of the codes
+  float inverse_step = 1;
+  uint32_t columns = 0;  // of a code
   uint32_t row_count = 0;
   uint32_t code_stride = 0;
   uint32_t row_stride = 0;
@@ -48,7 +53,7 @@ struct Placed {
 
   bool exact() const { return rows == nullptr; }
   size_t record_bytes() const {
-    return code_stride + value_bytes + (metric == ANN_METRIC_COSINE ? 16 : 0);
+    return value_bytes + (!exact() && metric == ANN_METRIC_COSINE ? 16 : 0);
   }
 };
 
@@ -95,7 +100,6 @@ class Staging {
 class Space final : public DeviceSpace {
  public:
   Space(int32_t device, const Placed& placed) : device_(device), placed_(placed) {
-    code_bytes_ = placed.code_stride;
     value_bytes_ = placed.value_bytes;
     record_bytes_ = placed.record_bytes();
   }
@@ -106,8 +110,10 @@ class Space final : public DeviceSpace {
     capacity_ = 0;
     queries_.fit(queries * record_bytes_, true, stream_);
     answers_.fit(answer_bytes(queries, k), true, stream_);
-    if (!placed_.exact())
+    if (!placed_.exact()) {
+      codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
+    }
     records_ = queries_.host();
     capacity_ = queries;
     k_ = k;
@@ -122,6 +128,7 @@ class Space final : public DeviceSpace {
     check(cudaMemsetAsync(answers_.device(), 0, sizeof(WalkCounters), stream_),
           "clearing device memory");
     if (timed) begin_.record(stream_);
+    if (!placed_.exact()) encode(count);
     start_walk(choose_walk(device_, placed_.kind, placed_.code_stride, placed_.degree, effort), args,
                stream_);
     if (!placed_.exact()) rerank(args);
@@ -150,10 +157,10 @@ class Space final : public DeviceSpace {
     args.codes = placed_.codes;
     args.edges = placed_.edges;
     args.entries = placed_.entries;
-    args.queries = queries_.device();
+    args.queries = placed_.exact() ? queries_.device() : codes_.device();
     args.counters = reinterpret_cast<WalkCounters*>(answers_.device());
     args.stride = placed_.code_stride;
-    args.query_stride = static_cast<uint32_t>(record_bytes_);
+    args.query_stride = placed_.code_stride;
     args.degree = placed_.degree;
     args.entry_count = placed_.entry_count;
     args.count = count;
@@ -180,11 +187,27 @@ class Space final : public DeviceSpace {
     return args;
   }
 
+  void encode(uint32_t count) {
+    EncodeArgs args = {};
+    args.queries = queries_.device();
+    args.centre = placed_.centre;
+    args.codes = codes_.device();
+    args.query_stride = static_cast<uint32_t>(record_bytes_);
+    args.value_bytes = placed_.value_bytes;
+    args.code_stride = placed_.code_stride;
+    args.count = count;
+    args.dim = placed_.dim;
+    args.columns = placed_.columns;
+    args.metric = placed_.metric;
+    args.inverse_step = placed_.inverse_step;
+    start_encode(args, placed_.element, placed_.kind == CodeKind::kFloat, stream_);
+  }
+
   void rerank(const WalkArgs& walk) {
     RerankArgs args = {};
     args.rows = placed_.rows;
     args.norms = placed_.norms;
-    args.queries = queries_.device() + code_bytes_;
+    args.queries = queries_.device();
     args.candidates = walk.out_rows;
     args.out_rows = answer_rows(answers_.device());
     args.out_distances = answer_distances(answers_.device(), walk.count);
@@ -217,6 +240,7 @@ class Space final : public DeviceSpace {
   Event end_;
   Staging queries_;     // [capacity, record_bytes]
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances
+  Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
 };
@@ -248,6 +272,9 @@ class Copy final : public DeviceIndex {
     if (!codes.exact() && dataset.norms() != nullptr)
       placed_.norms = reinterpret_cast<const float*>(
           upload(dataset.norms(), sizeof(float), n, sizeof(float), sizeof(float)));
+    if (!codes.exact())
+      placed_.centre = reinterpret_cast<const float*>(upload(
+          codes.centre().data(), sizeof(float), placed_.columns, sizeof(float), sizeof(float)));
     stream_->wait();
   }
 
@@ -307,6 +334,9 @@ class Copy final : public DeviceIndex {
     placed_.dim = dataset.dim();
     placed_.metric = dataset.metric();
     placed_.element = dataset.element();
+    placed_.inverse_step = codes.inverse_step();
+    placed_.columns = Codes::code_columns(dataset.dim(), dataset.metric());
+    placed_.value_bytes = placed_.code_stride;
     if (codes.exact()) return;
     placed_.row_stride = static_cast<uint32_t>(round_up(row_bytes(dataset), 16));
     placed_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));

@@ -24,7 +24,8 @@
 #include <thread>
 #include <vector>
 
-#include "distance/element.h"
+#include "capi/boundary.h"
+#include "index/device_search.h"
 
 namespace {
 
@@ -253,7 +254,8 @@ double check_answers(const Prepared& data, const Truth& truth, const Answers& an
       hits += distance <= truth.sorted.distances[q * n + std::min(k, n) - 1] ? 1 : 0;
     }
   }
-  return n == 0 ? 1 : static_cast<double>(hits) / (double{1} * data.c.queries * std::min(k, n));
+  if (n == 0 || data.c.queries == 0) return 1;
+  return static_cast<double>(hits) / (double{1} * data.c.queries * std::min(k, n));
 }
 
 /// Answers, padding included, that both give to the same query at the same distance. A row that is
@@ -303,6 +305,45 @@ void compare_recall(const Prepared& data, const Truth& truth, uint32_t k, float 
                                      std::to_string(recall));
 }
 
+/// The walk with two lists at an effort of its own, whatever calibration says: recall is that of the
+/// CPU with a beam that takes about as long.
+void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, float slack,
+                       uint32_t expansions_max) {
+  const Index::Call call(data.index->index);
+  const Built& built = *call.built;
+  const uint32_t found_max = std::min(k, data.c.rows);
+  if (!two_lists_serve(k, built.codes.exact()) || found_max == 0) return;
+  Execution execution;
+  const auto placement = built.placements.get(built, 0, execution);
+  BorrowedSpace space(*placement->index, data.c.queries, found_max);
+  const ann_matrix queries = data.view(data.queries, data.c.queries);
+  fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
+             nullptr, execution);
+  WalkEffort effort;
+  effort.slack = slack;
+  effort.expansions_max = expansions_max;
+  space->run(data.c.queries, effort, nullptr, false);
+  Answers answers;
+  for (uint64_t i = 0; i < uint64_t{data.c.queries} * found_max; ++i) {
+    const uint32_t row = space->rows()[i];
+    answers.ids.push_back(row == UINT32_MAX ? ANN_ID_NONE : built.dataset.id(row));
+    answers.distances.push_back(space->distances()[i]);
+  }
+  for (uint64_t q = 0; q < data.c.queries; ++q) {
+    const auto begin = answers.ids.begin() + static_cast<int64_t>(q * found_max);
+    answers.counts.push_back(static_cast<uint32_t>(
+        found_max - std::count(begin, begin + found_max, uint64_t{ANN_ID_NONE})));
+    answers.status.push_back(ANN_OK);
+  }
+  const std::string name = data.c.name() + ", slack " + std::to_string(slack);
+  const double recall = check_answers(data, truth, answers, found_max, name);
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.beam = std::max(k, 32u);
+  const double cpu = check_answers(data, truth, search(data, k, params), k, name + " on the CPU");
+  expect(slack < 0.2f || data.c.queries < 20 || recall >= cpu - 0.05,
+         name + ": recall " + std::to_string(recall) + ", on the CPU " + std::to_string(cpu));
+}
+
 void compare(const Case& c) {
   const Prepared data(c);
   const Truth truth(data);
@@ -311,6 +352,8 @@ void compare(const Case& c) {
   const double luck = c.queries < 40 ? 0.35 : 0.06;
   compare_recall(data, truth, c.k, 0.9f, luck);
   compare_recall(data, truth, c.k, 0.99f, luck);
+  compare_two_lists(data, truth, c.k, 0.3f, 1000);
+  if (!c.ids) compare_two_lists(data, truth, c.k, 0.02f, 10);
   const uint32_t beam = std::max(64u, c.k);
   compare_one_list(data, truth, c.k, std::max(c.k, std::min(beam, std::max(n, c.k))));
 }
@@ -389,6 +432,7 @@ void claim_degrees() {
     const Truth truth(data);
     if (degree >= 8) compare_recall(data, truth, 10, 0.95f, 0.06);
     compare_one_list(data, truth, 10, 64);
+    compare_two_lists(data, truth, 10, degree >= 8 ? 0.3f : 0, 1000);
   }
 }
 
@@ -532,6 +576,29 @@ void claim_refusals() {
   unsetenv("GANNET_BACKEND");
 }
 
+/// Copies come and go; searches that run keep theirs.
+void claim_placement() {
+  const Prepared data({.element = ANN_F32, .metric = ANN_METRIC_COSINE, .rows = 2000, .queries = 30, .dim = 20});
+  ann_error error = ANN_ERROR_INIT;
+  expect_ok(ann_index_place(data.index, ANN_DEVICE_CUDA, nullptr, &error), error, "placement");
+  expect_ok(ann_index_place(data.index, ANN_DEVICE_CUDA, nullptr, &error), error, "a second one");
+  const Answers before = search(data, 10, on_device());
+  expect_ok(ann_index_evict(data.index, ANN_DEVICE_CUDA, &error), error, "eviction");
+  expect_ok(ann_index_evict(data.index, ANN_DEVICE_CUDA, &error), error, "a second one");
+  expect(search(data, 10, on_device()).ids == before.ids, "answers of a second copy");
+  expect(ann_index_place(data.index, ANN_DEVICE_CUDA + 99, nullptr, nullptr) == ANN_NO_DEVICE,
+         "a device that does not exist");
+  std::atomic<bool> stop = false;
+  std::thread evicting([&] {
+    while (!stop) ann_index_evict(data.index, ANN_DEVICE_CUDA, nullptr);
+  });
+  bool same = true;
+  for (uint32_t i = 0; i < (quick ? 3u : 20u); ++i) same &= search(data, 10, on_device()).ids == before.ids;
+  stop = true;
+  evicting.join();
+  expect(same, "answers while copies go");
+}
+
 /// The promise: recall on queries that the calibration has not seen is at most 0.01 below the target.
 void claim_promise() {
   for (const int32_t metric : kMetrics) {
@@ -588,6 +655,7 @@ constexpr Claim kClaims[] = {
     {"queries that are not finite", claim_not_finite},
     {"many threads at once", claim_threads},
     {"refusals", claim_refusals},
+    {"copies that come and go", claim_placement},
     {"the recall that was asked for", claim_promise, true},
 };
 
