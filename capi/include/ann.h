@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000002u
+#define ANN_ABI_VERSION 0x00000003u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -301,8 +301,12 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
 
 /* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU for every call that exists
  * in this version. The environment variable GANNET_BACKEND=cpu hides CUDA devices, =cuda makes AUTO
- * mean the first of them where the call has a CUDA procedure (now: builds, k-NN graphs and exact
- * search). */
+ * mean the first of them where the call has a CUDA procedure (now: builds, k-NN graphs and searches).
+ *
+ * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
+ * are not computed on codes alone, rows) and calibrates it for the device, which takes 0.05 to some
+ * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. The copy is kept until ann_index_evict or
+ * ann_index_free. Several devices may hold copies of one index. */
 enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
 
 typedef struct ann_device_info {
@@ -413,6 +417,21 @@ typedef struct ann_graph_stats {
 ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats *out,
                                          ann_error *error);
 
+/* Copies a built index with a graph to a CUDA device (ANN_DEVICE_CUDA + i) and calibrates it there,
+ * now rather than at the first search; nothing where it has been copied already. It takes as much
+ * device memory as codes and edges, and as the rows where codes are lossy. Any thread; searches go on
+ * meanwhile. `monitor` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build,
+ * ANN_UNSUPPORTED without a graph, ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY,
+ * ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
+ * device then. */
+ANN_API ann_status ann_index_place(const ann_index *index, int32_t device, ann_monitor *monitor,
+                                   ann_error *error);
+
+/* Gives the memory of such a copy back once the searches that use it are done; nothing where there is
+ * none. A later search on the device copies the index again. Any thread. Errors: ANN_INVALID_ARGUMENT,
+ * ANN_STATE before the build. */
+ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_error *error);
+
 /* ---------------------------------------------------------------------------------------------
  * 9  Build
  * ------------------------------------------------------------------------------------------ */
@@ -517,33 +536,51 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  * 10  Search
  * ------------------------------------------------------------------------------------------ */
 
-/* How a search walks. */
+/* How a search walks.
+ *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device, while `beam` is
+ *               0, walks for up to 32 neighbours (16 where codes are lossy: floats, or another metric
+ *               than L2) keep two short lists instead: the nearest rows met, and the nearest of those
+ *               not yet expanded. They stop when the next row lies farther than (1 + slack) times the
+ *               k-th best distance, or after so many expansions; calibration on the device chooses
+ *               both for a recall.
+ *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
+ *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
+ *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
+ *               finds.
+ *   EXACT       compare with every row. */
 enum {
-  ANN_SEARCH_AUTO = 0,       /* BEST_FIRST on an index with a graph, EXACT without */
-  ANN_SEARCH_BEST_FIRST = 1, /* expand the nearest unexpanded row of the beam until none is left */
-  ANN_SEARCH_EXACT = 2       /* compare with every row */
+  ANN_SEARCH_AUTO = 0,
+  ANN_SEARCH_BEST_FIRST = 1,
+  ANN_SEARCH_EXACT = 2
 };
 
 typedef struct ann_search_params {
   uint32_t struct_size;
   int32_t procedure; /* ANN_SEARCH_* */
   int32_t device;    /* ANN_DEVICE_* */
-  uint32_t threads;  /* default: as many as the hardware has and the batch can use; one query always
-                        runs on the calling thread */
+  uint32_t threads;  /* of the CPU; default: as many as the hardware has and the batch can use; one
+                        query always runs on the calling thread */
   float recall;      /* wanted share of true neighbours found, mean over queries, in (0, 1]; default
                         0.95. The build's calibration turns it into a beam, for queries distributed
                         like the rows or like `calibration`. Targets above what calibration reached
                         use the longest beam it tried. Without calibration the beam is
-                        4 * k + 64, doubled for each halving of 1 - recall below 0.05. */
+                        4 * k + 64, doubled for each halving of 1 - recall below 0.05.
+                        On a CUDA device two lists have a calibration of their own, always with rows
+                        for queries; what it does not reach, and k beyond two lists, goes by the beam
+                        that the CPU would use. Where that is above 1,984, every row is compared
+                        (ANN_UNSUPPORTED if k is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
-                        recall, time grows in proportion. */
+                        recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
+                        and the procedure is BEST_FIRST. */
 } ann_search_params;
 #define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0}
 
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
- * element, for one of i8 or u8 the same element. Answers depend on the query, the index and the
- * parameters alone: not on the batch, the threads or the CPU. Any thread. `monitor` may be NULL;
- * a call that is cancelled has filled some rows.
+ * element, for one of i8 or u8 the same element. Answers depend on the query, the index, the
+ * parameters and the kind of device alone: not on the batch, the threads or the CPU. Reported
+ * distances are equal bit for bit on all devices. Any thread; on a CUDA device each of several calls
+ * at once has a stream of its own. Larger batches than the device has memory for are answered in
+ * parts. `monitor` may be NULL; a call that is cancelled has filled some rows.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE (not built), ANN_NO_DEVICE,
  * ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT (an index opened LAZY met damage
  * in its file; the rest of it goes on answering), ANN_CANCELLED, ANN_DEADLINE. */
@@ -726,7 +763,7 @@ ANN_API ann_status ann_file_info(const char *path, ann_file_description *out, an
  * 13  What has its place here and comes later
  *
  * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params), merging
- * of k-NN graphs (ann_knn_merge), range search and placement on devices (ann_index_place) append
+ * of k-NN graphs (ann_knn_merge) and range search append
  * functions and fields to this header. Nothing above changes when they come.
  * ------------------------------------------------------------------------------------------ */
 

@@ -41,6 +41,7 @@
 #include "distance/element.h"
 #include "distance/lanes_cuda.h"
 #include "search/exact_cuda.h"
+#include "search/metric_cuda.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -69,14 +70,6 @@ constexpr uint32_t kMergeThreads = 256;
 constexpr uint32_t kSquareThreads = 256;
 constexpr size_t kRowAlign = 16;  // bytes; zeros fill a row up
 
-// Lengths outside this range are compared in double precision, as dataset.cpp does.
-constexpr float kNormMin = 1e-15f;
-constexpr float kNormMax = 1e15f;
-
-/// A candidate: its distance, made an integer of the same order, above its row number.
-using Key = uint64_t;
-constexpr Key kNoKey = ~Key{0};  // behind every candidate
-
 struct Args {
   const uint8_t* rows;          // [row_count, row_stride] bytes, of the part
   const uint8_t* queries;       // [query_count, query_stride] bytes
@@ -102,19 +95,6 @@ struct Args {
   uint32_t half;  // of a list: a power of two, at least k
   int32_t metric;
 };
-
-__device__ Key make_key(float distance, uint32_t row) {
-  const uint32_t bits = __float_as_uint(distance);
-  const uint32_t ordered = (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
-  return (Key{ordered} << 32) | row;
-}
-
-__device__ uint32_t row_of(Key key) { return static_cast<uint32_t>(key); }
-
-__device__ float distance_of(Key key) {
-  const uint32_t ordered = static_cast<uint32_t>(key >> 32);
-  return __uint_as_float((ordered & 0x80000000) != 0 ? ordered & 0x7fffffff : ~ordered);
-}
 
 /// The order of results: by distance, then by id.
 __device__ bool nearer(Key a, Key b, const uint64_t* ids) {
@@ -228,18 +208,6 @@ struct Candidates {
   }
 };
 
-__device__ float distance_of_cosine(double cosine) {
-  return static_cast<float>(__dsub_rn(1, fmin(fmax(cosine, -1.0), 1.0)));
-}
-
-/// From a sum to a distance, as Dataset::distances does it. Lengths count for cosine only.
-__device__ float to_distance(float sum, int32_t metric, double query_norm, float row_norm) {
-  if (metric == ANN_METRIC_L2) return sum;
-  if (metric == ANN_METRIC_INNER_PRODUCT) return isnan(sum) ? INFINITY : __fsub_rn(0, sum);
-  if (row_norm == 0 || query_norm == 0) return 1;
-  return distance_of_cosine(__ddiv_rn(sum, __dmul_rn(query_norm, row_norm)));
-}
-
 /// Where a block stands.
 template <Policy kPolicy>
 struct Slice {
@@ -324,16 +292,9 @@ struct FloatSearch {
       return *reinterpret_cast<const float4*>(row + size_t{column} * 4);
     } else {
       const uint2 four = *reinterpret_cast<const uint2*>(row + size_t{column} * 2);
-      return {to_float(four.x & 0xffff), to_float(four.x >> 16), to_float(four.y & 0xffff),
-              to_float(four.y >> 16)};
+      return {float_of_bits<kElement>(four.x & 0xffff), float_of_bits<kElement>(four.x >> 16),
+              float_of_bits<kElement>(four.y & 0xffff), float_of_bits<kElement>(four.y >> 16)};
     }
-  }
-
-  static __device__ float to_float(uint32_t bits) {
-    if constexpr (kElement == ANN_BF16) return __uint_as_float(bits << 16);
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(bits)));
-    return value;
   }
 
   __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
@@ -409,39 +370,12 @@ struct FloatSearch {
     if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
     const double query_norm = args.query_norms[query];
     const float norm = args.norms[row];
-    if ((norm < kNormMin || norm > kNormMax) && norm != 0 && query_norm != 0)
-      return distance_of_cosine(extreme_cosine(query, row));
-    return to_distance(sum, args.metric, query_norm, norm);
-  }
-
-  /// Dataset::extreme_cosine, column by column: rare, and slow.
-  __device__ __noinline__ double extreme_cosine(uint32_t query, uint32_t row) const {
-    const float* query_values =
-        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride);
-    const uint8_t* row_values = args.rows + uint64_t{row} * args.row_stride;
-    double dot = 0;
-    double square = 0;
-    for (uint32_t column = 0; column < args.dim; ++column) {
-      double value;
-      if constexpr (kElement == ANN_F32)
-        value = reinterpret_cast<const float*>(row_values)[column];
-      else
-        value = to_float(reinterpret_cast<const uint16_t*>(row_values)[column]);
-      dot = __dadd_rn(dot, __dmul_rn(query_values[column], value));
-      square = __dadd_rn(square, __dmul_rn(value, value));
-    }
-    return __ddiv_rn(dot, __dmul_rn(args.query_norms[query], __dsqrt_rn(square)));
+    if (!is_extreme(query_norm, norm)) return to_distance(sum, args.metric, query_norm, norm);
+    return distance_of_cosine(extreme_cosine<kElement>(
+        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride),
+        query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
   }
 };
-
-template <bool kSigned>
-__device__ uint32_t add_products(uint32_t a, uint32_t b, uint32_t sum) {
-  if constexpr (kSigned)
-    return static_cast<uint32_t>(
-        __dp4a(static_cast<int32_t>(a), static_cast<int32_t>(b), static_cast<int32_t>(sum)));
-  else
-    return __dp4a(a, b, sum);
-}
 
 /// Sums of integers, four columns at a time.
 template <bool kSigned, Policy kPolicyOfStep>

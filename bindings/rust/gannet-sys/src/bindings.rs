@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 2;
+pub const ANN_ABI_VERSION: u32 = 3;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -543,6 +543,21 @@ extern "C" {
     pub fn ann_index_graph_stats(
         index: *const ann_index,
         out: *mut ann_graph_stats,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_index_place(
+        index: *const ann_index,
+        device: i32,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_index_evict(
+        index: *const ann_index,
+        device: i32,
         error: *mut ann_error,
     ) -> ann_status;
 }
