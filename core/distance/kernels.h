@@ -1,7 +1,8 @@
 // The distance loops, chosen at run time, equal bit for bit on every level.
 //
-// Two families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
-// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h).
+// Three families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
+// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h). LISTS selects: the
+// nearest of many distances, keys in order, detours.
 //
 // Why the levels agree. Integers are exact anyhow. Floats are summed in 64 fixed lanes: column i
 // goes to lane i mod 64, each product is rounded before it is added (no fused multiply-add), and the
@@ -94,7 +95,7 @@ struct Kernels {
   void (*nearest_in_columns)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
                              uint32_t* places);
 
-  // LISTS of near places (nearest_list.h).
+  // LISTS of near places (nearest_list.h, detours.h).
 
   /// Shows a list the distances line[0..count) of the places first, first + 1, ...
   void (*show_nearest)(NearestList& list, const uint32_t* line, uint32_t count, uint32_t first);

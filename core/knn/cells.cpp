@@ -75,7 +75,8 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
 uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,
                          uint32_t threads) {
   const uint64_t lists = rows * params.k * 4;
-  const uint64_t comparing = threads * (unit_bytes(rows, stride, params.k) + unit_bytes(rows, stride, 1));
+  const uint64_t comparing =
+      threads * (unit_bytes(rows, stride, params.k) + unit_bytes(rows, stride, 1));
   const uint64_t refining = threads * refine_space_bytes(rows, stride, params.k) +
                             refinement_bytes(rows, params.k);
   const uint64_t cells =

@@ -11,7 +11,8 @@
 // the order of rows.
 //
 // Bytes: 8 a row for who lives where and one packed code, stride + 8. Operations: n * cells pairs to
-// settle; with kRowsPerCell = 192 and 100,000 rows that is 520 pairs a row, a twentieth of the products.
+// settle; with kRowsPerCell = 192 and 100,000 rows that is 520 pairs a row, a twentieth of the
+// products.
 #pragma once
 
 #include <algorithm>
@@ -26,21 +27,24 @@ namespace gannet {
 inline constexpr uint32_t kRowsPerCell = 192;
 inline constexpr uint32_t kCellsMax = 8192;
 
-/// No cell has more rows: a tile's right side that fits the second cache up to 1,024 columns. From 16
+/// No cell has more rows: a tile's right side that fits the second cache up to 1,024 columns. From 8
 /// million rows on it grows, so that 16 bits number the cells.
 constexpr uint32_t cell_rows_max(uint64_t rows) {
-  return static_cast<uint32_t>(rows < (16u << 20) ? 512 : round_up(rows / 32768, 16));
+  return static_cast<uint32_t>(rows < (8u << 20) ? 512 : round_up(rows / 16384, 16));
 }
 
-/// Cells, at most: each part of a split cell but one is full.
+/// Cells, at most: the parts of a split cell are at least half full.
 constexpr uint32_t cells_at_most(uint64_t rows) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(rows / kRowsPerCell, 1, kCellsMax) +
                                2 * rows / cell_rows_max(rows));
 }
+static_assert(cells_at_most(8u << 20) < 65536 && cells_at_most((8u << 20) - 1) < 65536 &&
+              cells_at_most(UINT32_MAX) < 65536);
 
 /// A row chooses the cells that it is compared with among this many around its own. Comparing every
-/// row with every centroid once more would cost as much as settling.
-inline constexpr uint32_t kNearCells = 256;
+/// row with every centroid once more would cost as much as settling. With 256 a million SIFT rows, which
+/// want 107 cells each, found 0.897 of their neighbours where 0.97 live in those cells.
+inline constexpr uint32_t kNearCells = 512;
 
 /// Left rows of a tile.
 inline constexpr uint32_t kSliceRows = 8;

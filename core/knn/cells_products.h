@@ -6,7 +6,7 @@
 // compared once with the rows that want it, kSliceRows at a time. No list belongs to two units, so no
 // two threads meet, and the order in which a row sees its cells is always that of their numbers.
 //
-// Bytes of a unit of 512 rows at 128 columns and k = 48: codes 64 KB, lists 512 KB, wishes 256 KB at
+// Bytes of a unit of 512 rows at 128 columns and k = 48: codes 64 KB, lists 512 KB, wishes 512 KB at
 // most; a cell of 128 rows is 17 KB, streamed once and met by some 40 rows. Operations of a row:
 // `budget` pairs of 2 instructions a 64 columns, and 3 instructions for 16 distances to select.
 #pragma once
@@ -30,7 +30,7 @@ struct NearLists {
 
 /// Cells that one row is compared with, at most; with kNearCells of 192 rows in sight that is enough
 /// for all that the budget asks for but on small cells.
-inline constexpr uint32_t kProbesMax = 192;
+inline constexpr uint32_t kProbesMax = 256;
 
 /// Rows of a unit, and the room of one thread for it.
 uint32_t unit_rows(size_t stride, uint32_t k);
