@@ -327,7 +327,7 @@ def builds(records):
         rows.append([name, len(members), mean("time"), mean("cpu_time"), members[0]["threads"],
                      mean("index_size", 1e-6), mean("peak_host_memory", 1e-6),
                      mean("first_call", 1e3)])
-    return table(["index", "seeds", "build s", "processor s", "threads", "index MB", "peak MB",
+    return table(["index", "builds", "build s", "processor s", "threads", "index MB", "peak MB",
                   "first call ms"], rows)
 
 
@@ -383,7 +383,7 @@ def write_page(run, records, points, k, folder, with_scale, unit):
     body = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(data)}. Recall is by row number, against exact "
         f"search; k = {k}. Each line joins the points of a library that none of its others "
-        "beats.</p>",
+        "beats. Gannet stores the values as they are in the file, the others as f32.</p>",
         section("Recall and throughput", picture("throughput"), best_rates(points, k),
                 f"<p><small>Queries per {unit}second on one thread, the best point of at least the "
                 "recall.</small></p>"),

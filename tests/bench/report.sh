@@ -17,7 +17,7 @@
 #   --build FOLDER      a Release build of this tree (default: build/; made if it is not there)
 #
 # DATA_FOLDER is only read. The machine should have nothing else to do meanwhile: the report says what
-# load it began with. For 100,000 rows of 128 values and two cores it takes 10 to 15 minutes.
+# load it began with.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 usage() { sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; }
