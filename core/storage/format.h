@@ -104,6 +104,8 @@ struct Tail {
 };
 static_assert(sizeof(Tail) == 64);
 inline constexpr uint64_t kFileBytesMin = sizeof(Header) + sizeof(Tail);
+/// A stream may claim any length. With this one, no sum over kSectionsMax sections leaves 64 bits.
+inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 56;
 
 inline constexpr uint32_t kCurvesMax = 4;
 inline constexpr uint32_t kPointsMax = 24;

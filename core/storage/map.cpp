@@ -195,6 +195,9 @@ void FileMap::read_header(Source& source) {
   if (header.file_bytes != source.bytes())
     fail_corrupt("the file has %llu bytes, its header says %llu",
                  static_cast<Long>(source.bytes()), static_cast<Long>(header.file_bytes));
+  if (header.file_bytes > kFileBytesMax)
+    fail_corrupt("the file has %llu bytes, more than any index",
+                 static_cast<Long>(header.file_bytes));
 }
 
 /// After this no product of the header's numbers can overflow.

@@ -33,7 +33,7 @@
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know. None is defined: all three are 0
-//     40  u64     bytes of the file
+//     40  u64     bytes of the file, at most 2^56
 //     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
 //                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)
 //     64  u32     sections, n: at most 64

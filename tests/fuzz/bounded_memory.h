@@ -21,6 +21,8 @@ class BoundedMemory {
   BoundedMemory(const BoundedMemory&) = delete;
 
   void set_budget(uint64_t bytes) { budget_ = bytes; }
+  /// A single allocation above this is refused, as by a machine that does not have it.
+  void set_largest(uint64_t bytes) { largest_ = bytes; }
   /// From now on the allocation of this number (the next is 0) is refused, or it and all later ones.
   void refuse(int64_t number, bool for_ever) {
     refused_ = number;
@@ -50,6 +52,7 @@ class BoundedMemory {
     if (memory.refused_ >= 0 &&
         (number == memory.refused_ || (memory.for_ever_ && number > memory.refused_)))
       return nullptr;
+    if (bytes > memory.largest_) return nullptr;
     const int64_t live = memory.live_.fetch_add(static_cast<int64_t>(bytes));
     DEMAND(static_cast<uint64_t>(live) + bytes <= memory.budget_,
            "%zu bytes are asked for with %lld held, %llu in all are allowed", bytes, Long{live},
@@ -67,6 +70,7 @@ class BoundedMemory {
   std::atomic<int64_t> taken_ = 0;
   int64_t refused_ = -1;
   bool for_ever_ = false;
+  uint64_t largest_ = UINT64_MAX;
   uint64_t budget_;
 };
 

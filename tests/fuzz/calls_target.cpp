@@ -26,7 +26,7 @@ constexpr uint64_t kRows[] = {0, 1, 2, 3, 4, 6, 9, 16, 25, 40};
 // What all calls together may hold: five indexes of 40 rows and their search spaces are far below it.
 constexpr uint64_t kBudget = 24 << 20;
 
-/// A finding reports statuses by name.
+/// Whether a status is among those that may come.
 bool one_of(ann_status status, std::initializer_list<ann_status> allowed) {
   return std::find(allowed.begin(), allowed.end(), status) != allowed.end();
 }

@@ -1,7 +1,6 @@
 // Target "open": a file as it comes, sums included. Every way to open it gives the same verdict.
 //
 // Input: a packed file (packed_file.h).
-#include "exercise.h"
 #include "opening.h"
 #include "packed_file.h"
 

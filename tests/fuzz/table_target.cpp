@@ -2,7 +2,8 @@
 //
 // What a file of gigabytes says about itself decides every product and every offset of a reader, and
 // no file that a fuzzer can afford to make has such numbers. So the file here is a front (header and
-// table), a tail, and nothing but claimed zeros between them, up to 8 GB. It is laid out as its numbers
+// table), a tail, and nothing but claimed zeros between them: up to 8 GB, and with a section that no
+// reader knows up to the end of 64 bits, as a stream may claim to be long. It is laid out as its numbers
 // demand, then damaged by the tables of the format, and repaired or not.
 //
 // What the reader accepts must be consistent by arithmetic of 128 bits; what was not damaged must be
@@ -28,7 +29,7 @@ namespace {
 
 using Wide = unsigned __int128;
 
-constexpr uint64_t kFileBytesMax = uint64_t{8} << 30;
+constexpr uint64_t kUsualBytesMax = uint64_t{8} << 30;
 /// Damaged entries may claim 64 sections of 8 GB each; their sums are what the reader takes memory for.
 constexpr uint64_t kRegionBytesMax = 8 << 20;
 /// Longer fronts are not repaired: they cost a hundred times as much and say nothing new.
@@ -103,7 +104,7 @@ Header read_header(Input& input, uint32_t* curves) {
   // So many rows as leave the file below its limit, whatever a row takes.
   const uint64_t row_bytes =
       header.row_stride + header.code_stride + uint64_t{header.degree} * 4 + 32;
-  header.rows = std::min(header.rows, (kFileBytesMax / 2 >> input.below(16)) / row_bytes);
+  header.rows = std::min(header.rows, (kUsualBytesMax / 2 >> input.below(16)) / row_bytes);
   if (header.rows > 0) {
     header.has_ids = static_cast<uint32_t>(input.below(2));
     if (header.graph == kGraphCagra)
@@ -112,32 +113,55 @@ Header read_header(Input& input, uint32_t* curves) {
   return header;
 }
 
+/// Adds a section of unknown type, up to the end of 64 bits.
+void add_unknown(Header& header, Section* table, Input& input) {
+  Section& section = table[header.sections++] = {};
+  section.type = static_cast<uint32_t>(16 + input.below(48));
+  section.flags = kSkippable;
+  section.item_bytes = 1;
+  const uint64_t less = choose(input, 0, uint64_t{4} << 20);
+  section.bytes = section.items =
+      input.below(2) == 0 ? less : UINT64_MAX >> input.below(16) << input.below(2);
+  if (section.bytes != less) section.bytes = section.items = section.bytes - less;
+  section.chunk_bytes = kChunkBytes;
+}
+
 /// Header, table and sums of an undamaged file, the sums of all chunks zero.
-std::vector<uint8_t> make_front(Header header, uint32_t curves) {
+std::vector<uint8_t> make_front(Header header, uint32_t curves, Input& input) {
   Section table[kSectionsMax] = {};
   header.sections = demanded_sections(header, curves, table);
+  if (input.below(4) == 3) add_unknown(header, table, input);
   header.file_bytes = place_sections(table, header.sections) + sizeof(Tail);
-  std::vector<uint8_t> front(table[0].offset);
+  // Where the table's end is beyond what is worth having, it is cut; the reader finds zeros.
+  std::vector<uint8_t> front(std::min(table[0].offset, kFrontBytesMax));
   std::memcpy(front.data(), &header, sizeof header);
   std::memcpy(front.data() + kPage, table, header.sections * sizeof(Section));
   return front;
 }
 
+/// Of all sections, without end of 64 bits.
+Wide all_bytes(const std::vector<uint8_t>& front) {
+  Section table[kSectionsMax];
+  const uint32_t sections = table_of(front, table);
+  Wide total = 0;
+  for (uint32_t i = 0; i < sections; ++i) total += table[i].bytes;
+  return total;
+}
+
 /// Makes the sums right where the damaged table still says what they cover. The front grows to where
-/// the reader takes the table to end.
-void repair_front(std::vector<uint8_t>& front, Header* header) {
+/// the reader takes the table to end; false if that is too far.
+bool repair_front(std::vector<uint8_t>& front, Header* header) {
   std::memcpy(header, front.data(), sizeof *header);
-  if (header->sections > kSectionsMax) return;
+  if (header->sections > kSectionsMax) return false;
   const uint64_t entries = header->sections * sizeof(Section);
   Section table[kSectionsMax] = {};
   front.resize(std::max<uint64_t>(front.size(), kPage + entries));
   if (entries != 0) std::memcpy(table, front.data() + kPage, entries);
-  Wide chunks = 0;
-  for (uint32_t i = 0; i < header->sections; ++i)
-    chunks += (Wide{table[i].bytes} + kChunkBytes - 1) / kChunkBytes;
-  const Wide wanted = (Wide{kPage} + entries + chunks * 8 + kPage - 1) / kPage * kPage;
-  if (wanted > kFrontBytesMax) return;
-  const uint64_t end = static_cast<uint64_t>(wanted);
+  // By the reader's own arithmetic, right or wrong: that is what a hostile sender aims at.
+  uint64_t chunks = 0;
+  for (uint32_t i = 0; i < header->sections; ++i) chunks += chunks_of(table[i].bytes);
+  const uint64_t end = sections_offset(header->sections, chunks);
+  if (end < kPage + entries || end > kFrontBytesMax) return false;
   front.resize(std::max<uint64_t>(front.size(), end));
   for (uint32_t i = 0; i < header->sections; ++i) {
     const uint64_t bytes = chunks_of(table[i].bytes) * sizeof(uint64_t);
@@ -149,6 +173,7 @@ void repair_front(std::vector<uint8_t>& front, Header* header) {
   content_id(*header, table, header->content_id);
   header->header_sum = header_sum(*header);
   std::memcpy(front.data(), header, sizeof *header);
+  return true;
 }
 
 /// What an accepted header and table promise to the code behind them.
@@ -164,8 +189,9 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
     DEMAND(Wide{section.items} * section.item_bytes == section.bytes, "section %u", i);
     end = section.offset + section.bytes;
     const uint8_t* sums = reinterpret_cast<const uint8_t*>(map.sums(section));
+    const Wide chunks = (Wide{section.bytes} + kChunkBytes - 1) / kChunkBytes;
     DEMAND(sums >= map.region.data() &&
-               sums + chunks_of(section.bytes) * 8 <= map.region.data() + map.region.size(),
+               chunks * 8 <= static_cast<uint64_t>(map.region.data() + map.region.size() - sums),
            "the sums of section %u lie elsewhere", i);
   }
   const auto demand_bytes = [&](uint32_t type, bool there, Wide bytes) {
@@ -191,27 +217,30 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   uint32_t curves = 0;
   Header header = read_header(input, &curves);
-  std::vector<uint8_t> front = make_front(header, curves);
+  std::vector<uint8_t> front = make_front(header, curves, input);
   uint64_t bytes = header_of(front).file_bytes;
   const uint64_t how = input.below(8);
-  const bool sound = input.empty();
+  bool sound = input.empty() && all_bytes(front) <= kUsualBytesMax;
   for (uint32_t i = 0; i < kDamagesMax && !input.empty(); ++i) damage_front(front, input);
   if (sound || how != 0) {
-    repair_front(front, &header);
+    sound &= repair_front(front, &header);
   } else {
     header = header_of(front);
   }
-  if (how == 1) bytes = std::min(kFileBytesMax, header.file_bytes);  // the file follows its header
+  if (how == 1) bytes = header.file_bytes;  // the file follows its header
   const Tail tail = tail_of(header);
   SparseFile file(front, tail, bytes);
   BoundedMemory memory(kRegionBytesMax + kPage);
+  const bool immense = bytes > kUsualBytesMax;
+  if (immense) memory.set_largest(kRegionBytesMax);
   try {
     const FileMap map(file, {}, memory.allocator());
     check_map(map, bytes);
   } catch (const Error& error) {
     DEMAND(!sound, "a legal file is refused: %s", error.message);
-    DEMAND(error.status == ANN_CORRUPT || error.status == ANN_VERSION, "%s: %s",
-           ann_status_name(error.status), error.message);
+    DEMAND(error.status == ANN_CORRUPT || error.status == ANN_VERSION ||
+               (immense && (error.status == ANN_NO_MEMORY || error.status == ANN_LIMIT)),
+           "%s: %s", ann_status_name(error.status), error.message);
   }
   return 0;
 }
