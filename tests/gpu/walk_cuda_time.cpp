@@ -270,7 +270,7 @@ class Bench {
     BorrowedSpace space(*placement->index, count, k);
     if (space->capacity() < count) give_up("the batch takes several runs");
     const ann_matrix queries = queries_.view(0, count);
-    fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count), *space, nullptr, execution());
+    fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count), *space, execution());
     std::vector<double> times;
     for (uint32_t i = 0; i < kRepeats + 2; ++i) {
       space->run(static_cast<uint32_t>(count), effort, nullptr, true);
