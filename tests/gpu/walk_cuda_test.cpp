@@ -614,7 +614,7 @@ void claim_promise() {
           for (uint64_t i = 0; i < found.ids.size(); ++i)
             hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
           const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
-          std::printf("  %s, k %u: asked %.2f, got %.4f, %.0f distances and %.1f expansions a query\n",
+          std::printf("  %s, k %u: asked %.2f, got %.4f, %.0f distances, %.1f expansions a query\n",
                       data.c.name().c_str(), k, double{target}, got,
                       static_cast<double>(found.distance_count) / data.c.queries,
                       static_cast<double>(found.expansion_count) / data.c.queries);
