@@ -1,10 +1,9 @@
 // ann.h, section 10: searches.
 
 #include "backend/devices.h"
-#include "base/environment.h"
 #include "boundary.h"
 #include "search/exact.h"
-#include "search/exact_cuda.h"
+#include "search/exact_device.h"
 
 using namespace gannet;
 
@@ -77,52 +76,15 @@ ann_search_params read_params(const ann_search_params* params) {
   return given;
 }
 
-/// The device of a search.
-int32_t search_device(int32_t device) {
-  if (device != ANN_DEVICE_AUTO) return device;
-  const char* backend = environment_backend();
-  return backend != nullptr && std::strcmp(backend, "cuda") == 0 ? int32_t{ANN_DEVICE_CUDA}
-                                                                 : int32_t{ANN_DEVICE_CPU};
-}
-
-void answer_on_cuda(const Built& built, const MatrixView& queries, int32_t device,
-                    const ResultsView& results, const Execution& execution) {
-  const Dataset& dataset = built.dataset;
-  dataset.touch_all();
-  const QueryBlock block(dataset, queries, execution.memory);
-  const uint64_t count = queries.rows;
-  // The kernel takes queries side by side, and none that is not finite.
-  const size_t bytes = dataset.query_bytes();
-  Array<uint8_t> packed = Array<uint8_t>::zeroed(execution.memory, checked_product(count, bytes));
-  for (uint64_t query = 0; query < count; ++query) {
-    if (block.usable(query)) std::memcpy(packed.data() + query * bytes, block[query].values, bytes);
-  }
-  const uint32_t k = static_cast<uint32_t>(std::min<uint64_t>(results.k, dataset.rows()));
-  Array<uint32_t> rows(execution.memory, checked_product(count, k));
-  Array<float> distances(execution.memory, checked_product(count, k));
-  if (k > 0)
-    cuda::search_exact({device - ANN_DEVICE_CUDA, dataset.view(), dataset.rows(), dataset.metric(),
-                        dataset.norms(), dataset.ids(), packed.data(), block.norms(),
-                        static_cast<uint32_t>(count), k, rows.data(), distances.data()},
-                       execution);
-  Array<Neighbor> answer(execution.memory, k);
-  for (uint64_t query = 0; query < count; ++query) {
-    for (uint32_t i = 0; i < k; ++i)
-      answer[i] = {distances[query * k + i], dataset.id(rows[query * k + i])};
-    write_answer(results, query, answer.data(), block.usable(query) ? k : 0,
-                 block.usable(query) ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
-  }
-}
-
 void answer_exactly(const Built& built, const MatrixView& queries, int32_t device,
                     const ResultsView& results, const Execution& execution, SearchCounts* counts) {
   counts->distances = queries.rows * built.dataset.rows();
-  if (device >= ANN_DEVICE_CUDA) {
-    answer_on_cuda(built, queries, device, results, execution);
-    return;
-  }
+  if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
   const QueryBlock block(built.dataset, queries, execution.memory);
-  search_exact(built.dataset, block, nullptr, results, execution);
+  if (device >= ANN_DEVICE_CUDA)
+    search_exact_on_device(built.dataset, block, nullptr, device, results, execution);
+  else
+    search_exact(built.dataset, block, nullptr, results, execution);
 }
 
 /// The beam that the caller asked for, 0: none.
@@ -180,7 +142,7 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     check_queries(block, built, handle.shape().dim);
     const bool by_graph = !exact && (given.procedure == ANN_SEARCH_BEST_FIRST ||
                                      (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
-    const int32_t device = search_device(given.device);
+    const int32_t device = choose_device(given.device);
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
            static_cast<unsigned long long>(buffers.rows), UINT32_MAX);

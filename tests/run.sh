@@ -7,19 +7,21 @@
 #     unit      Release build with CUDA, all of ctest
 #     tidy      checks of the sources and of the shared object
 #     asan      build with AddressSanitizer and UndefinedBehaviorSanitizer, all of ctest
+#     fuzz      clang's libFuzzer: a planted defect must be found; each target runs for 15 s
 #     tsan      build with ThreadSanitizer, ctest of label "threads"
-#     rust      generated bindings, cargo fmt, clippy, test
-#     go        gofmt, vet, test -race
+#     rust      generated bindings, cargo fmt, clippy, test; gannet-fsck over golden files and over
+#               those that the tests of the C header make
+#     go        gofmt, vet, test -race; gannet-fsck over the files that these tests make
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
 #
-# Builds lie in build/, build-asan/ and build-tsan/, or under the name that GANNET_BUILD gives, and
+# Builds lie in build/, build-asan/, build-fuzz/ and build-tsan/, or under the name that GANNET_BUILD gives, and
 # are kept, so a second run compiles what has changed only.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-all_parts=(unit tidy asan tsan rust go examples install)
+all_parts=(unit tidy asan fuzz tsan rust go examples install)
 case ${1:-} in -h | --help) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 0 ;; esac
 parts=("$@")
 if [ ${#parts[@]} = 0 ]; then parts=("${all_parts[@]}"); fi
@@ -93,6 +95,13 @@ part_asan() {
     ctest --test-dir "$build-asan" --parallel "$jobs" --output-on-failure --no-tests=error --timeout 900
 }
 
+part_fuzz() {
+  local status=0
+  GANNET_BUILD=$build tests/fuzz/run.sh --unrecorded 15 || status=$?
+  # The corpus was replayed by the parts before this one.
+  if [ $status = 77 ]; then echo "left out"; else return $status; fi
+}
+
 part_tsan() {
   compile "$build-tsan" -DGANNET_CUDA=off -DGANNET_SANITIZE=thread
   # ThreadSanitizer of GCC 12 does not start where the kernel spreads addresses widely.
@@ -115,6 +124,27 @@ part_rust() {
     cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
   fi
   cargo test --quiet --workspace --all-features
+  export GANNET_KEEP_FILES=$build/kept/capi
+  rm -rf "$GANNET_KEEP_FILES"
+  mkdir -p "$GANNET_KEEP_FILES"
+  "$build/tests/capi/capi_files"
+  fsck "$root/tests/golden/files" "$GANNET_KEEP_FILES"
+}
+
+# fsck FOLDER...: runs the independent reader over all files of indexes there.
+fsck() {
+  local folder found
+  for folder in "$@"; do
+    found=$(find "$folder" -name '*.gannet' | wc -l)
+    if [ "$found" = 0 ]; then echo "no files of indexes in $folder"; return 1; fi
+    if ! find "$folder" -name '*.gannet' -print0 |
+      xargs -0 cargo run --quiet --release --package gannet-fsck \
+        --manifest-path "$root/bindings/rust/Cargo.toml" -- > "$logs/fsck.log" 2>&1; then
+      grep -v ': ok: ' "$logs/fsck.log"
+      return 1
+    fi
+    echo "gannet-fsck: $found files in order in $folder"
+  done
 }
 
 part_go() {
@@ -128,7 +158,11 @@ part_go() {
   fi
   export CGO_CFLAGS="-O2 -I$root/capi/include" CGO_LDFLAGS="-L$build -Wl,-rpath,$build"
   go vet -tags gannet_tree ./...
-  go test -race -tags gannet_tree ./...
+  export GANNET_KEEP_FILES=$build/kept/go
+  rm -rf "$GANNET_KEEP_FILES"
+  mkdir -p "$GANNET_KEEP_FILES"
+  go test -count=1 -race -tags gannet_tree ./...
+  fsck "$GANNET_KEEP_FILES"
 }
 
 part_examples() {
@@ -157,9 +191,9 @@ part_install() {
 # --- Running them ---------------------------------------------------------------------------------
 heading() { printf '\n=== %s\n' "$*"; }
 
-# The lines with which ctest, cargo and go close, as they printed them.
+# The lines with which ctest, cargo, go and gannet-fsck close, as they printed them.
 closing_lines() {
-  grep -hE '^([0-9]+% tests passed|Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
+  grep -hE '^([0-9]+% tests passed|gannet-fsck: |Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
     "$logs/$1.log" || true
 }
 

@@ -255,7 +255,8 @@ void Dataset::distances(const PreparedQuery& query, const uint32_t* numbers, uin
       const bool extreme = is_float_element(view_.element) && (norm < kNormMin || norm > kNormMax);
       cosine = extreme ? extreme_cosine(query, view_.row(row)) : out[i] / (query.norm * norm);
     }
-    out[i] = static_cast<float>(1 - std::clamp(cosine, -1.0, 1.0));
+    // Lengths of a hostile file may make it no number; in this order of min and max that comes last.
+    out[i] = static_cast<float>(1 - std::min(1.0, std::max(-1.0, cosine)));
   }
 }
 

@@ -4,10 +4,23 @@
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "base/environment.h"
 
 namespace gannet {
 namespace {
+
+#if defined(__x86_64__)
+/// Clang knows "f16c" for __builtin_cpu_supports from version 15 on only. Whether the system keeps the
+/// wide registers is what the question for AVX2 has answered.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 const Kernels& choose() {
   const char* wanted = environment_simd();
@@ -24,7 +37,7 @@ const Kernels& choose() {
   };
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && has_f16c();
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
                           __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

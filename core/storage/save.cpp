@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "storage/layout.h"
-#include "storage/storage.h"
+#include "storage/map.h"
 
 namespace gannet {
 namespace {
@@ -26,8 +26,12 @@ using namespace format;
 class Content {
  public:
   explicit Content(const Built& built) : built_(built) {
-    // What was never checked must not get a good sum.
+    // What was never checked must not get a good sum. Ids come in their order, or an open in mode FULL
+    // would refuse what a LAZY one has saved.
     built.touch_all();
+    if (built.file != nullptr)
+      check_ids(built.dataset.ids(), built.dataset.by_id(),
+                built.dataset.ids() != nullptr ? built.dataset.rows() : 0);
     fill_header();
     encode_calibration();
     header_.sections = demanded_sections(header_, built.calibration.curve_count(), sections_);
@@ -42,7 +46,12 @@ class Content {
   uint64_t chunks() const { return chunks_; }
   uint64_t tail_offset() const { return tail_offset_; }
 
-  /// The bytes of a chunk: where they lie, or put together in `scratch` [kChunkBytes].
+  /// What `chunk` needs to put rows together: nothing where they lie as the file has them, and no more
+  /// than there is.
+  uint64_t scratch_bytes() const {
+    return built_.dataset.borrowed() ? std::min(kChunkBytes, sections_[0].bytes) : 0;
+  }
+  /// The bytes of a chunk: where they lie, or put together in `scratch` [scratch_bytes].
   const uint8_t* chunk(const Section& section, uint64_t number, uint8_t* scratch) const {
     const uint64_t begin = number * kChunkBytes;
     if (section.type == kRows && built_.dataset.borrowed()) {
@@ -143,13 +152,14 @@ class Content {
   }
 
   void sum_chunks(uint64_t* sums, const Execution& execution) const {
-    const uint64_t scratch_bytes = built_.dataset.borrowed() ? kChunkBytes : 0;
-    Array<uint8_t> scratch(execution.memory, scratch_bytes * execution.threads);
+    const uint64_t piece = scratch_bytes();
+    const uint64_t threads = std::min<uint64_t>(execution.threads, chunks_);
+    Array<uint8_t> scratch(execution.memory, piece * threads);
     parallel_for(execution, chunks_, 1, [&](uint64_t job, uint64_t, uint32_t worker) {
       uint64_t chunk = job;
       const Section* section = sections_;
       while (chunk >= chunks_of(section->bytes)) chunk -= chunks_of((section++)->bytes);
-      const uint8_t* bytes = this->chunk(*section, chunk, scratch.data() + worker * scratch_bytes);
+      const uint8_t* bytes = this->chunk(*section, chunk, scratch.data() + worker * piece);
       const uint64_t length = std::min(kChunkBytes, section->bytes - chunk * kChunkBytes);
       sums[job] = chunk_sum(section->type, chunk, bytes, length);
       execution.advance(static_cast<double>(job) / static_cast<double>(chunks_));
@@ -175,7 +185,7 @@ void write_all(Content& content, const Put& put, const Execution& execution) {
   writing.enter("write");
   put(&content.header(), sizeof(Header));
   put(region.data(), region.size());
-  Array<uint8_t> scratch(execution.memory, kChunkBytes);
+  Array<uint8_t> scratch(execution.memory, content.scratch_bytes());
   for (uint32_t i = 0; i < content.sections(); ++i) {
     const Section& section = content.section(i);
     for (uint64_t chunk = 0; chunk < chunks_of(section.bytes); ++chunk) {
@@ -227,10 +237,10 @@ class Unfinished {
           attempt);
       if (length < 0 || static_cast<size_t>(length) >= sizeof path_)
         fail_system(-ENAMETOOLONG, "making a file beside the target", place.folder);
-      file_ = files.create(path_, mode);
+      file_ = uninterrupted([&] { return files.create(path_, mode); });
       // Left behind by a process that died, or in use by another thread: either way not this one's.
       const bool taken = file_ == -EEXIST && attempt < 10000;
-      if (file_ < 0 && file_ != -EINTR && !taken)
+      if (file_ < 0 && !taken)
         fail_system(file_, "making a file beside the target", path_);
     }
   }
@@ -246,8 +256,7 @@ class Unfinished {
   void put(const void* data, uint64_t bytes) {
     const uint8_t* from = static_cast<const uint8_t*>(data);
     while (bytes > 0) {
-      const int64_t done = files_.write(file_, from, bytes);
-      if (done == -EINTR) continue;
+      const int64_t done = uninterrupted([&] { return files_.write(file_, from, bytes); });
       if (done <= 0) fail_system(done < 0 ? done : -EIO, "writing", path_);
       from += done;
       bytes -= static_cast<uint64_t>(done);
@@ -296,10 +305,7 @@ struct Target {
 };
 
 void reserve(const Unfinished& file, uint64_t bytes, Files& files) {
-  int result;
-  do {
-    result = files.reserve(file.file(), bytes);
-  } while (result == -EINTR);
+  const int result = uninterrupted([&] { return files.reserve(file.file(), bytes); });
   // A full disk shows here, before anything is written; a file system that cannot reserve shows it
   // when it is written to.
   if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
@@ -314,8 +320,8 @@ void check_written(const Unfinished& file, const Header& header, Files& files) {
   const auto read_back = [&](void* out, size_t bytes, uint64_t offset) {
     uint8_t* to = static_cast<uint8_t*>(out);
     while (bytes > 0) {
-      const int64_t done = files.read_at(file.file(), to, bytes, offset);
-      if (done == -EINTR) continue;
+      const int64_t done =
+          uninterrupted([&] { return files.read_at(file.file(), to, bytes, offset); });
       if (done <= 0) fail_system(done < 0 ? done : -EIO, "reading back", file.path());
       to += done;
       offset += static_cast<uint64_t>(done);
@@ -371,8 +377,7 @@ void save_stream(const Built& built, const StreamSink& sink, const Execution& ex
   const auto put = [&](const void* data, uint64_t bytes) {
     const uint8_t* from = static_cast<const uint8_t*>(data);
     while (bytes > 0) {
-      const int64_t done = sink.write(sink.user, from, bytes);
-      if (done == -EINTR) continue;
+      const int64_t done = uninterrupted([&] { return sink.write(sink.user, from, bytes); });
       if (done <= 0 || static_cast<uint64_t>(done) > bytes)
         fail_system(done < 0 && done > -4096 ? done : -EIO, "writing to the stream",
                 "the caller's writer");

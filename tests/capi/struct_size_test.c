@@ -190,6 +190,22 @@ static void garbage_beyond(void) {
   CHECK(searched == ANN_OK || searched == ANN_INVALID_ARGUMENT);
 }
 
+/* A size that ends within a pointer: half of it must not be followed. */
+static void half_a_pointer(void) {
+  const ann_matrix view = vectors_view(&rows);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibration = &view;
+  for (size_t half = 1; half < sizeof params.calibration; half++) {
+    const uint32_t size = (uint32_t)(offsetof(ann_build_params, calibration) + half);
+    unsigned char *memory = place(&params, sizeof params, size, 0);
+    ann_error error = ANN_ERROR_INIT;
+    CHECK_EQUAL(call_build(memory, &error), ANN_INVALID_ARGUMENT);
+    CHECK_SAY(mentions(error.message, "struct_size"), "\"%s\" does not mention struct_size",
+              error.message);
+    free(memory);
+  }
+}
+
 static void error_sizes(void) {
   for (uint32_t size = 0; size <= sizeof(ann_error) + TAIL; size++) {
     unsigned char *memory = malloc(size < 4 ? 4 : size);
@@ -260,6 +276,7 @@ int main(void) {
   STRUCT(view, call_knn_rows);
   STRUCT(knn, call_knn);
   garbage_beyond();
+  half_a_pointer();
   error_sizes();
 
   ann_index_free(index_);

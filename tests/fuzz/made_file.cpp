@@ -1,0 +1,205 @@
+#include "made_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/random.h"
+#include "dataset/codes.h"
+#include "repair.h"
+#include "storage/layout.h"
+
+namespace gannet::fuzz {
+
+using namespace format;
+
+namespace {
+
+constexpr uint32_t kDims[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100};
+constexpr uint32_t kDegrees[] = {2, 3, 4, 5, 8, 16, 32, 64};
+constexpr uint32_t kRowCounts[] = {0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32, 33, 40, 47};
+constexpr uint32_t kUnknownBytes = 24;
+
+void choose_codes(Header& header, Input& input) {
+  const int32_t metric = static_cast<int32_t>(header.metric);
+  const int32_t element = static_cast<int32_t>(header.element);
+  if (header.graph == kGraphNone) {
+    header.codes = kCodesNone;
+  } else if (Codes::rows_serve(metric, element, false)) {
+    header.codes = kCodesRows;
+  } else {
+    header.codes = input.below(2) == 0 ? kCodesBytes : kCodesFloats;
+    header.code_stride = Codes::code_stride(header.dim, metric, header.codes == kCodesFloats);
+    header.code_factor = 1.0f / static_cast<float>(1 + input.byte());
+    if (metric == ANN_METRIC_INNER_PRODUCT) header.norm_max = input.byte();
+  }
+}
+
+/// Fills sections with values drawn from one seed.
+class Values {
+ public:
+  Values(const Header& header, uint64_t seed) : header_(header), seed_(seed) {}
+
+  void fill(const Section& section, uint8_t* out) {
+    switch (section.type) {
+      case kRows: return fill_rows(out);
+      case kIds: return fill_ids(out);
+      case kOrder: return fill_order(out);
+      case kLengths: return fill_lengths(out);
+      case kCentre: return fill_floats(out, section.items);
+      case kCodes: return fill_codes(out);
+      case kEdges: return fill_edges(out);
+      case kEntries: return fill_entries(out);
+      case kCalibration: return fill_curves(out, section.items);
+      default: return fill_bytes(out, section.bytes);
+    }
+  }
+
+ private:
+  uint64_t draw() { return random_word(seed_, 0, counter_++); }
+  float small_float() { return static_cast<float>(static_cast<int64_t>(draw() % 65) - 32) / 8; }
+  template <class T>
+  static void put(uint8_t* out, uint64_t place, const T& value) {
+    std::memcpy(out + place * sizeof value, &value, sizeof value);
+  }
+
+  void fill_bytes(uint8_t* out, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) out[i] = static_cast<uint8_t>(draw());
+  }
+  void fill_floats(uint8_t* out, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) put(out, i, small_float());
+  }
+  void fill_rows(uint8_t* out) {
+    const int32_t element = static_cast<int32_t>(header_.element);
+    for (uint64_t row = 0; row < header_.rows; ++row, out += header_.row_stride) {
+      if (!is_float_element(element)) {
+        fill_bytes(out, header_.dim);
+        continue;
+      }
+      for (uint32_t column = 0; column < header_.dim; ++column)
+        float_to_element(small_float(), out, element, column);
+    }
+  }
+  void fill_ids(uint8_t* out) {
+    ids_.clear();
+    // The row in the low bits keeps them distinct, and none of them 2^64 - 1.
+    for (uint64_t row = 0; row < header_.rows; ++row) ids_.push_back((draw() << 32 >> 8) | row);
+    std::memcpy(out, ids_.data(), ids_.size() * sizeof(uint64_t));
+  }
+  void fill_order(uint8_t* out) {
+    std::vector<uint32_t> order(ids_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint32_t>(i);
+    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return ids_[a] < ids_[b]; });
+    std::memcpy(out, order.data(), order.size() * sizeof(uint32_t));
+  }
+  void fill_lengths(uint8_t* out) {
+    for (uint64_t row = 0; row < header_.rows; ++row) put(out, row, std::fabs(small_float()));
+  }
+  void fill_codes(uint8_t* out) {
+    const uint32_t columns = code_columns(header_);
+    for (uint64_t row = 0; row < header_.rows; ++row, out += header_.code_stride) {
+      if (header_.codes == kCodesFloats) {
+        fill_floats(out, columns);
+      } else {
+        fill_bytes(out, columns);
+      }
+    }
+  }
+  void fill_edges(uint8_t* out) {
+    for (uint64_t row = 0; row < header_.rows; ++row) {
+      const uint64_t used = draw() % (header_.degree + 1);
+      for (uint64_t edge = 0; edge < header_.degree; ++edge)
+        put(out, row * header_.degree + edge,
+            edge < used ? static_cast<uint32_t>(draw() % header_.rows) : UINT32_MAX);
+    }
+  }
+  void fill_entries(uint8_t* out) {
+    for (uint64_t entry = 0; entry < header_.entries; ++entry)
+      put(out, entry, static_cast<uint32_t>(entry * header_.rows / header_.entries));
+  }
+  void fill_curves(uint8_t* out, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      Curve curve = {};
+      curve.k = static_cast<uint32_t>(1 + i * (1 + draw() % 20));
+      if (i > 0) curve.k += 100 * static_cast<uint32_t>(i);
+      curve.count = static_cast<uint32_t>(1 + draw() % kPointsMax);
+      for (uint32_t point = 0; point < curve.count; ++point)
+        curve.points[point] = {(point + 1) * 16, 0, point / 32.0};
+      put(out, i, curve);
+    }
+  }
+
+  const Header& header_;
+  uint64_t seed_;
+  uint64_t counter_ = 0;
+  std::vector<uint64_t> ids_;
+};
+
+/// Sections that no reader knows and any may skip.
+uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    Section& section = table[known + i] = {};
+    section.type = 16 + i * 7;
+    section.flags = kSkippable;
+    section.item_bytes = 1;
+    section.bytes = section.items = kUnknownBytes;
+    section.chunk_bytes = kChunkBytes;
+  }
+  return known + count;
+}
+
+}  // namespace
+
+FileShape read_shape(Input& input, bool large) {
+  FileShape shape;
+  Header& header = shape.header;
+  header.metric = static_cast<uint32_t>(1 + input.below(3));
+  header.element = static_cast<uint32_t>(1 + input.below(5));
+  header.graph = input.below(8) == 7 ? kGraphNone : kGraphCagra;
+  header.rows = input.one_of(kRowCounts);
+  header.dim = input.one_of(kDims);
+  if (large && input.byte() == 255 && input.byte() == 255) {
+    header.rows = 9;
+    header.dim = ANN_DIM_MAX;
+  }
+  header.has_ids = header.rows > 0 ? static_cast<uint32_t>(input.below(2)) : 0;
+  if (header.graph == kGraphCagra) {
+    header.degree = input.one_of(kDegrees);
+    header.entries =
+        header.rows == 0 ? 0 : static_cast<uint32_t>(1 + input.byte() % header.rows);
+    shape.curves = static_cast<uint32_t>(input.below(kCurvesMax + 1));
+    header.recall_max = static_cast<float>(input.byte()) / 255;
+  }
+  header.row_stride = Dataset::stored_stride(header.dim, static_cast<int32_t>(header.metric),
+                                             static_cast<int32_t>(header.element));
+  choose_codes(header, input);
+  shape.unknown_sections = static_cast<uint32_t>(input.below(8) == 7 ? 1 + input.below(3) : 0);
+  shape.values_seed = input.half();
+  header.seed = shape.values_seed;
+  return shape;
+}
+
+std::vector<uint8_t> make_file(const FileShape& shape) {
+  Header header = shape.header;
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.byte_order = kByteOrder;
+  header.major = kMajor;
+  header.minor = kMinor;
+  header.table_offset = kPage;
+  header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
+  Section table[kSectionsMax] = {};
+  header.sections = add_unknown(table, demanded_sections(header, shape.curves, table),
+                                shape.unknown_sections);
+  const uint64_t tail = place_sections(table, header.sections);
+  header.file_bytes = tail + sizeof(Tail);
+  std::vector<uint8_t> file(header.file_bytes);
+  std::memcpy(file.data(), &header, sizeof header);
+  std::memcpy(file.data() + kPage, table, header.sections * sizeof(Section));
+  Values values(header, shape.values_seed);
+  for (uint32_t i = 0; i < header.sections; ++i)
+    values.fill(table[i], file.data() + table[i].offset);
+  repair(file);
+  return file;
+}
+
+}  // namespace gannet::fuzz
