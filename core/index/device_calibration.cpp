@@ -57,7 +57,7 @@ class DeviceCalibration::Sample {
     space_.reset();  // to get the same one again
     space_ = std::make_unique<BorrowedSpace>(index_, count_, k);
     count_ = std::min(count_, (*space_)->capacity());
-    fill_space(dataset_, codes_, view(), 0, count_, **space_, nullptr, execution_);
+    fill_space(dataset_, codes_, view(), 0, count_, **space_, execution_);
   }
 
   Outcome run(const WalkEffort& effort) {

@@ -67,17 +67,20 @@ void write_rows(const Dataset& dataset, const uint32_t* rows, const float* dista
   write_answer(results, query, neighbors, found, ANN_OK);
 }
 
-/// The same where ids are row numbers and all k are there: most answers by far, five times as fast.
-bool write_plain(const Dataset& dataset, const uint32_t* rows, const float* distances, uint32_t k,
-                 uint64_t query, const ResultsView& results) {
-  if (dataset.ids() != nullptr || k != results.k || rows[k - 1] == kNoRow) return false;
-  uint64_t* ids = results.ids + query * k;
-  for (uint32_t i = 0; i < k; ++i) ids[i] = rows[i];
-  if (results.distances != nullptr)
-    std::memcpy(results.distances + query * k, distances, k * sizeof(float));
-  if (results.counts != nullptr) results.counts[query] = k;
+/// The same where ids are row numbers, so that the device's order is the callers': five times as fast.
+void write_plain(const uint32_t* rows, const float* distances, uint32_t k, uint64_t query,
+                 const ResultsView& results) {
+  uint32_t found = 0;
+  uint64_t* ids = results.ids + query * results.k;
+  for (; found < k && rows[found] != kNoRow; ++found) ids[found] = rows[found];
+  std::fill(ids + found, ids + results.k, ANN_ID_NONE);
+  if (results.distances != nullptr) {
+    float* out = results.distances + query * results.k;
+    std::copy(distances, distances + found, out);
+    std::fill(out + found, out + results.k, INFINITY);
+  }
+  if (results.counts != nullptr) results.counts[query] = found;
   if (results.status != nullptr) results.status[query] = ANN_OK;
-  return true;
 }
 
 WalkEffort choose_effort(const Built& built, const Placement& placement,
@@ -97,14 +100,14 @@ WalkEffort choose_effort(const Built& built, const Placement& placement,
 }  // namespace
 
 void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& queries,
-                uint64_t first, uint32_t count, DeviceSpace& space, uint8_t* usable,
+                uint64_t first, uint32_t count, DeviceSpace& space,
                 const Execution& execution) {
   const uint64_t task = queries_per_task(kTaskBytes, dataset.query_bytes());
   parallel_for(execution, count, task, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i) {
-      const bool finite = fill_record(dataset, codes, queries.row(first + i), queries.element,
-                                      static_cast<uint32_t>(i), space);
-      if (usable != nullptr) usable[i] = finite ? 1 : 0;
+      const uint32_t query = static_cast<uint32_t>(i);
+      space.set_usable(query, fill_record(dataset, codes, queries.row(first + i), queries.element,
+                                          query, space));
     }
   });
 }
@@ -166,24 +169,27 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
   if (queries.rows == 0) return true;
 
   BorrowedSpace space(*placement->index, queries.rows, k);
-  Array<uint8_t> usable(execution.memory, space->capacity());
-  Array<Neighbor> neighbors(execution.memory, checked_product(execution.threads, k));
+  const bool has_ids = dataset.ids() != nullptr;
+  Array<Neighbor> neighbors(execution.memory,
+                            has_ids ? checked_product(execution.threads, k) : 0);
   for (uint64_t first = 0; first < queries.rows; first += space->capacity()) {
     const uint32_t count =
         static_cast<uint32_t>(std::min<uint64_t>(space->capacity(), queries.rows - first));
     execution.check();
-    fill_space(dataset, built.codes, queries, first, count, *space, usable.data(), execution);
+    fill_space(dataset, built.codes, queries, first, count, *space, execution);
     space->run(count, effort, nullptr, false);
     const uint64_t task = queries_per_task(kTaskAnswers, k);
     parallel_for(execution, count, task, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       for (uint64_t i = begin; i < end; ++i) {
         const uint32_t* rows = space->rows() + i * k;
         const float* distances = space->distances() + i * k;
-        if (usable[i] == 0)
+        if (!space->usable(static_cast<uint32_t>(i)))
           write_answer(results, first + i, nullptr, 0, ANN_NOT_FINITE);
-        else if (!write_plain(dataset, rows, distances, k, first + i, results))
+        else if (has_ids)
           write_rows(dataset, rows, distances, k, neighbors.data() + size_t{worker} * k, first + i,
                      results);
+        else
+          write_plain(rows, distances, k, first + i, results);
       }
     });
     counts->distances += space->distance_count();

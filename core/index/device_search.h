@@ -69,10 +69,9 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
                       const ResultsView& results, const Execution& execution,
                       SearchCounts* counts);
 
-/// Writes queries [first, first + count) as records of a space. usable[i], unless null, tells whether
-/// query first + i is finite; the record of one that is not holds zeros.
+/// Writes queries [first, first + count) as records of a space, and which of them are finite; the record
+/// of one that is not holds zeros.
 void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& queries,
-                uint64_t first, uint32_t count, DeviceSpace& space, uint8_t* usable,
-                const Execution& execution);
+                uint64_t first, uint32_t count, DeviceSpace& space, const Execution& execution);
 
 }  // namespace gannet

@@ -55,6 +55,10 @@ class DeviceSpace {
     std::memcpy(values(query) + value_bytes_, &norm, sizeof norm);
   }
 
+  // Whether a query is finite, for the caller alone.
+  bool usable(uint32_t query) const { return usable_[query] != 0; }
+  void set_usable(uint32_t query, bool usable) { usable_[query] = usable ? 1 : 0; }
+
   /// Answers the first `count` queries and waits for the answers. `masked`, unless null, is [count] a
   /// row that each query neither expands nor returns. With `timed` the kernels are timed.
   virtual void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked,
@@ -72,6 +76,7 @@ class DeviceSpace {
   uint32_t capacity_ = 0;
   size_t value_bytes_ = 0;
   size_t record_bytes_ = 0;
+  Array<uint8_t> usable_;       // [capacity]
   uint8_t* records_ = nullptr;  // [capacity, record_bytes] values and norm of a query
   const uint32_t* rows_ = nullptr;
   const float* distances_ = nullptr;

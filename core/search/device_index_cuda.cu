@@ -99,7 +99,8 @@ class Staging {
 
 class Space final : public DeviceSpace {
  public:
-  Space(int32_t device, const Placed& placed) : device_(device), placed_(placed) {
+  Space(int32_t device, const Placed& placed, const Allocator& memory)
+      : device_(device), placed_(placed), memory_(memory) {
     value_bytes_ = placed.value_bytes;
     record_bytes_ = placed.record_bytes();
   }
@@ -114,6 +115,7 @@ class Space final : public DeviceSpace {
       codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
     }
+    if (usable_.size() < queries) usable_ = Array<uint8_t>(memory_, queries);
     records_ = queries_.host();
     capacity_ = queries;
     k_ = k;
@@ -234,6 +236,7 @@ class Space final : public DeviceSpace {
 
   int32_t device_;
   const Placed& placed_;
+  Allocator memory_;
   uint32_t k_ = 0;
   Stream stream_;
   Event begin_;
@@ -249,7 +252,7 @@ class Copy final : public DeviceIndex {
  public:
   Copy(int32_t device, const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
        const Execution& execution)
-      : device_(device) {
+      : device_(device), memory_(execution.memory) {
     const DeviceGuard guard(device);
     describe(dataset, codes, graph);
     check_memory(dataset, codes, graph);
@@ -295,10 +298,10 @@ class Copy final : public DeviceIndex {
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
     const uint64_t staged = std::max<uint64_t>(
         1, std::min(kStagingBytes / placed_.record_bytes(), kStagingBytes / (uint64_t{k} * 8)));
-    uint64_t piece = std::min({queries, staged, piece_max(k)});
+    uint64_t piece = std::max<uint64_t>(1, std::min({queries, staged, piece_max(k)}));
     const DeviceGuard guard(device_);
     std::unique_ptr<Space> space = take_idle(piece * placed_.record_bytes());
-    if (space == nullptr) space = std::make_unique<Space>(device_, placed_);
+    if (space == nullptr) space = std::make_unique<Space>(device_, placed_, memory_);
     for (;; piece /= 2) {
       try {
         space->fit(static_cast<uint32_t>(piece), k);
@@ -395,6 +398,7 @@ class Copy final : public DeviceIndex {
   }
 
   int32_t device_;
+  Allocator memory_;
   Placed placed_;
   uint64_t bytes_ = 0;
   std::unique_ptr<Stream> stream_;

@@ -61,11 +61,13 @@ struct MetRows {
 
 enum class CodeKind { kUnsigned, kSigned, kFloat };
 
-/// How codes are read. `row_bytes` is 64 or 128 where a row is that long, and its query then stays in
-/// registers; 0 for rows of any length, which are read in pieces of 128 bytes with their query.
+/// How codes are read. `row_bytes` is 64 or 128 where a row is that long, 0 for rows of any length, which
+/// are read in pieces of 128 bytes. A query that is `held` stays in registers; else every comparison reads
+/// it again, as a rule from the first cache. Queries of several pieces are not held.
 struct CodePolicy {
   CodeKind kind;
   uint32_t row_bytes;
+  bool held;
 };
 
 template <CodePolicy kCode>
@@ -81,7 +83,7 @@ struct RowComparison {
   const uint8_t* const& codes;  // [rows, stride]; both stay in the constant bank
   const uint32_t& stride_given;
   const uint8_t* query = nullptr;  // [stride]
-  uint4 held[kLoads];              // this lane's part of a piece of the query
+  uint4 held[kLoads];              // this lane's part of the query, if it is held
   uint32_t query_square = 0;       // q.q of bytes
 
   __device__ uint32_t stride() const { return kCode.row_bytes != 0 ? kCode.row_bytes : stride_given; }
@@ -93,7 +95,7 @@ struct RowComparison {
 
   __device__ void begin(const uint8_t* code) {
     query = code;
-    if constexpr (kCode.row_bytes != 0) hold(0);
+    if constexpr (kCode.held) read_query(0, held);
     if constexpr (kCode.kind == CodeKind::kFloat) return;
     query_square = 0;
     for (uint32_t byte = lane_number() * 16; byte < stride(); byte += kWarp * 16) {
@@ -127,13 +129,13 @@ struct RowComparison {
     return kCode.row_bytes != 0 || load == 0 || byte + load * kLoadBytes < stride();
   }
 
-  __device__ void hold(uint32_t byte) {
+  __device__ void read_query(uint32_t byte, uint4* part) const {
 #pragma unroll
     for (uint32_t load = 0; load < kLoads; ++load) {
       const uint32_t at = byte + load * kLoadBytes;
-      held[load] = {0, 0, 0, 0};
+      part[load] = {0, 0, 0, 0};
       if (reaches(byte, load))
-        held[load] = __ldg(reinterpret_cast<const uint4*>(query + at + member() * sizeof(uint4)));
+        part[load] = __ldg(reinterpret_cast<const uint4*>(query + at + member() * sizeof(uint4)));
     }
   }
 
@@ -154,13 +156,15 @@ struct RowComparison {
       }
     }
     meanwhile();
-    if constexpr (kCode.row_bytes == 0) hold(byte);
+    uint4 piece[kLoads];
+    if constexpr (!kCode.held) read_query(byte, piece);
+    const uint4* part = kCode.held ? held : piece;
 #pragma unroll
     for (uint32_t round = 0; round < kRounds; ++round) {
 #pragma unroll
       for (uint32_t load = 0; load < kLoads; ++load) {
         if (round * kTeams + team() < count && reaches(byte, load))
-          sums[round] = add(values[round][load], held[load], sums[round]);
+          sums[round] = add(values[round][load], part[load], sums[round]);
       }
     }
   }

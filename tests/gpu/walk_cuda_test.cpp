@@ -312,13 +312,13 @@ void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, flo
   const Index::Call call(data.index->index);
   const Built& built = *call.built;
   const uint32_t found_max = std::min(k, data.c.rows);
-  if (!two_lists_serve(k, built.codes.exact()) || found_max == 0) return;
+  if (!two_lists_serve(k, built.codes.exact()) || found_max == 0 || data.c.queries == 0) return;
   Execution execution;
   const auto placement = built.placements.get(built, 0, execution);
   BorrowedSpace space(*placement->index, data.c.queries, found_max);
   const ann_matrix queries = data.view(data.queries, data.c.queries);
   fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
-             nullptr, execution);
+             execution);
   WalkEffort effort;
   effort.slack = slack;
   effort.expansions_max = expansions_max;
@@ -614,7 +614,7 @@ void claim_promise() {
           for (uint64_t i = 0; i < found.ids.size(); ++i)
             hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
           const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
-          std::printf("  %s, k %u: asked %.2f, got %.4f, %.0f distances and %.1f expansions a query\n",
+          std::printf("  %s, k %u: asked %.2f, got %.4f, %.0f distances, %.1f expansions a query\n",
                       data.c.name().c_str(), k, double{target}, got,
                       static_cast<double>(found.distance_count) / data.c.queries,
                       static_cast<double>(found.expansion_count) / data.c.queries);
