@@ -67,7 +67,8 @@ T read_struct(const T* given, const char* name, size_t needed, bool optional) {
   if (size > 65536)
     fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, at most 65536 are allowed", name, size);
   // Whatever the version, a struct is as long as a multiple of its alignment. Any other size cuts a
-  // field, and half a pointer must not be followed.
+  // field, and half a pointer must not be followed. (So a struct must not get a larger alignment than
+  // it had in its first version.)
   if (size < sizeof(T) && size % alignof(T) != 0)
     fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, which cuts a field (use its _INIT macro)", name,
          size);

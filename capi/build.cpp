@@ -1,8 +1,12 @@
 // ann.h, sections 9 and 11: builds and k-NN graphs.
 
+#include "backend/devices.h"
 #include "boundary.h"
+#include "index/build_cuda.h"
+#include "knn/cells.h"
 #include "knn/nn_descent.h"
 #include "search/exact.h"
+#include "search/exact_device.h"
 
 using namespace gannet;
 
@@ -28,27 +32,54 @@ void check_budget(const ann_index_params& shape, const MatrixView& rows, bool id
 }
 
 /// Exact k-NN lists in the metric itself: each row is a query that must not find itself.
-void exact_lists(const Dataset& dataset, const MatrixView& rows, uint32_t k, uint32_t* neighbors,
-                 float* distances, const Execution& execution) {
-  constexpr uint64_t kPiece = 4096;
+void exact_lists(const Dataset& dataset, const MatrixView& rows, uint32_t k, int32_t device,
+                 uint32_t* neighbors, float* distances, const Execution& execution) {
+  // A device is sent the rows again for each piece, which is to take much longer than that.
+  const bool on_cuda = device >= ANN_DEVICE_CUDA;
+  const uint64_t piece_max = std::min<uint64_t>(on_cuda ? 65536 : 4096, rows.rows);
   const Allocator& memory = execution.memory;
-  Array<uint64_t> ids(memory, kPiece * k);
-  Array<float> scratch(memory, distances == nullptr ? kPiece * k : 0);
-  Array<uint32_t> self(memory, kPiece);
-  for (uint64_t first = 0; first < rows.rows; first += kPiece) {
+  Array<uint64_t> ids(memory, piece_max * k);
+  Array<float> scratch(memory, distances == nullptr ? piece_max * k : 0);
+  Array<uint32_t> self(memory, piece_max);
+  for (uint64_t first = 0; first < rows.rows; first += piece_max) {
     MatrixView piece = rows;
     piece.data = rows.row(first);
-    piece.rows = std::min(kPiece, rows.rows - first);
+    piece.rows = std::min(piece_max, rows.rows - first);
     for (uint64_t i = 0; i < piece.rows; ++i) self[i] = static_cast<uint32_t>(first + i);
     const QueryBlock queries(dataset, piece, memory);
     float* out = distances == nullptr ? scratch.data() : distances + first * k;
     const double total = static_cast<double>(rows.rows);
-    search_exact(dataset, queries, self.data(), {k, ids.data(), out, nullptr, nullptr},
-                 execution.span(static_cast<double>(first) / total,
-                                static_cast<double>(first + piece.rows) / total));
+    const Execution part = execution.span(static_cast<double>(first) / total,
+                                          static_cast<double>(first + piece.rows) / total);
+    const ResultsView results{k, ids.data(), out, nullptr, nullptr};
+    if (on_cuda)
+      search_exact_on_device(dataset, queries, self.data(), device, results, part);
+    else
+      search_exact(dataset, queries, self.data(), results, part);
     for (uint64_t i = 0; i < piece.rows * k; ++i)
       neighbors[first * k + i] = ids[i] == ANN_ID_NONE ? kNoRow : static_cast<uint32_t>(ids[i]);
   }
+}
+
+/// Writes lists whose code distances are the reported ones. Large integers may become equal as
+/// floats; equal ones are in order of rows again then.
+void write_lists(const cuda::KnnLists& lists, uint32_t* neighbors, float* distances,
+                 const Execution& execution) {
+  const uint32_t k = lists.graph.k;
+  parallel_for(execution, lists.graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      const uint32_t* list = lists.graph.list(row);
+      Neighbor sorted[ANN_DEGREE_MAX];
+      uint32_t count = 0;
+      for (; count < k && list[count] != kNoRow; ++count)
+        sorted[count] = {static_cast<float>(lists.distances[row * k + count]), list[count]};
+      if (!std::is_sorted(sorted, sorted + count)) std::sort(sorted, sorted + count);
+      for (uint32_t i = 0; i < k; ++i) {
+        neighbors[row * k + i] = i < count ? static_cast<uint32_t>(sorted[i].id) : kNoRow;
+        if (distances != nullptr) distances[row * k + i] = i < count ? sorted[i].distance : INFINITY;
+      }
+    }
+  });
 }
 
 /// Orders each list by the reported distance, ties by row, and writes it out.
@@ -76,19 +107,52 @@ void rescore_lists(const Dataset& dataset, const MatrixView& rows, const KnnGrap
   });
 }
 
+/// The lists of a dataset, by codes where those find or are the distances.
+void find_lists(const Dataset& dataset, const MatrixView& rows, int32_t method,
+                const NnDescentParams& params, int32_t device, uint32_t* neighbors,
+                float* distances, const Execution& execution) {
+  const bool exact = method == ANN_KNN_EXACT;
+  const Execution finding = execution.span(0.05, 0.95);
+  finding.enter(exact ? "exact k-NN graph" : "k-NN graph");
+  const bool on_cuda = device >= ANN_DEVICE_CUDA;
+  const bool codes_are_rows = dataset.metric() == ANN_METRIC_L2 && !is_float_element(dataset.element());
+  if (exact && !(on_cuda && codes_are_rows))
+    return exact_lists(dataset, rows, params.k, device, neighbors, distances, finding);
+  const Codes codes(dataset, params.seed, execution);
+  cuda::KnnLists lists;
+  if (on_cuda)
+    lists = cuda::find_neighbors(codes, exact, params, device, finding);
+  else
+    lists.graph = method == ANN_KNN_CELLS ? cells_knn(codes, params, finding)
+                                          : nn_descent(codes, params, finding);
+  execution.span(0.95, 1).enter("distances");
+  if (on_cuda && codes.exact())
+    write_lists(lists, neighbors, distances, execution);
+  else
+    rescore_lists(dataset, rows, lists.graph, neighbors, distances, execution);
+}
+
 /// The method, after defaults and the metric's limits.
-int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
-  if (params.method < 0 || params.method > ANN_KNN_EXACT)
-    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d", params.method,
-         ANN_KNN_EXACT);
+int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, int32_t device) {
+  if (params.method < 0 || params.method > ANN_KNN_CELLS || params.method == ANN_KNN_GIVEN)
+    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d and %d", params.method,
+         ANN_KNN_EXACT, ANN_KNN_CELLS);
   if (metric == ANN_METRIC_INNER_PRODUCT) {
-    if (params.method == ANN_KNN_NN_DESCENT)
-      fail(ANN_UNSUPPORTED,
-           "params.method is NN_DESCENT, which needs a metric; for inner product use EXACT");
+    if (params.method == ANN_KNN_NN_DESCENT || params.method == ANN_KNN_CELLS)
+      fail(ANN_UNSUPPORTED, "params.method is %s, which needs a metric; for inner product use EXACT",
+           params.method == ANN_KNN_CELLS ? "CELLS" : "NN_DESCENT");
     return ANN_KNN_EXACT;
   }
-  if (params.method != ANN_KNN_AUTO) return params.method;
-  return rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+  const bool on_cuda = device >= ANN_DEVICE_CUDA;
+  if (params.method == ANN_KNN_CELLS && on_cuda)
+    fail(ANN_UNSUPPORTED, "params.method is CELLS, which runs on the CPU in this version; on a device "
+                          "use NN_DESCENT or EXACT");
+  const int32_t fallback = on_cuda ? ANN_KNN_NN_DESCENT : ANN_KNN_CELLS;
+  const int32_t method = params.method != ANN_KNN_AUTO ? params.method
+                         : rows <= kExactKnnRows       ? int32_t{ANN_KNN_EXACT}
+                                                       : fallback;
+  // NN-Descent needs rows that do not know each other.
+  return rows <= kDescentRowsPerNeighbor * params.k ? int32_t{ANN_KNN_EXACT} : method;
 }
 
 }  // namespace
@@ -160,25 +224,21 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     if (given.k == 0 || given.k > ANN_DEGREE_MAX)
       fail(given.k == 0 ? ANN_INVALID_ARGUMENT : ANN_LIMIT, "params.k is %u, allowed are 1 to %u",
            given.k, ANN_DEGREE_MAX);
-    const int32_t method = knn_method(given, shape.metric, matrix.rows);
+    if (given.device < 0)
+      fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
+    if (given.reserved != 0)
+      fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
+    const int32_t device = choose_device(given.device);
+    const int32_t method = knn_method(given, shape.metric, matrix.rows, device);
     const NnDescentParams descent = complete_nn_descent(given.k, given.samples, given.iterations,
                                                         given.convergence, given.seed);
     if (matrix.rows > 0) check_given(neighbors, "neighbors");
     const Execution execution{settings.memory, thread_count(given.threads, settings.threads_max),
                               begin_monitor(monitor)};
+    if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
     execution.enter("copy");
     const Dataset dataset(matrix, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
-    const Execution finding = execution.span(0.05, 0.95);
-    if (method == ANN_KNN_EXACT || matrix.rows <= kDescentRowsPerNeighbor * given.k) {
-      finding.enter("exact k-NN graph");
-      exact_lists(dataset, matrix, given.k, neighbors, distances, finding);
-    } else {
-      finding.enter("k-NN graph");
-      const Codes codes(dataset, descent.seed, execution);
-      const KnnGraph graph = nn_descent(codes, descent, finding);
-      execution.span(0.95, 1).enter("distances");
-      rescore_lists(dataset, matrix, graph, neighbors, distances, execution);
-    }
+    find_lists(dataset, matrix, method, descent, device, neighbors, distances, execution);
     execution.advance(1);
   });
 }

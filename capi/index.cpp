@@ -42,6 +42,14 @@ const Built& graph_of(const Index::Call& call) {
   return *call.built;
 }
 
+/// The CUDA ordinal of a device number.
+int32_t cuda_ordinal(int32_t device) {
+  if (device < ANN_DEVICE_CUDA)
+    fail(ANN_INVALID_ARGUMENT, "device is %d; copies stand on CUDA devices, %d and more", device,
+         ANN_DEVICE_CUDA);
+  return device - ANN_DEVICE_CUDA;
+}
+
 }  // namespace
 
 extern "C" {
@@ -118,6 +126,30 @@ ann_status ann_index_graph_stats(const ann_index* index, ann_graph_stats* out, a
     built.graph.touch_all();
     measure_graph(built.graph, built.seed, handle.memory(), &stats);
     write_struct(stats, out);
+  });
+}
+
+ann_status ann_index_place(const ann_index* index, int32_t device, ann_monitor* monitor,
+                           ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    const int32_t ordinal = cuda_ordinal(device);
+    const Index::Call call(handle);
+    const Built& built = graph_of(call);
+    const Execution execution{handle.memory(), thread_count(0, handle.threads_max()),
+                              begin_monitor(monitor)};
+    execution.enter("placement");
+    built.placements.get(built, ordinal, execution);
+    execution.advance(1);
+  });
+}
+
+ann_status ann_index_evict(const ann_index* index, int32_t device, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    const int32_t ordinal = cuda_ordinal(device);
+    const Index::Call call(handle);
+    built_of(call).placements.drop(ordinal);
   });
 }
 

@@ -1,10 +1,9 @@
 // ann.h, section 10: searches.
 
 #include "backend/devices.h"
-#include "base/environment.h"
 #include "boundary.h"
 #include "search/exact.h"
-#include "search/exact_cuda.h"
+#include "search/exact_device.h"
 
 using namespace gannet;
 
@@ -77,68 +76,49 @@ ann_search_params read_params(const ann_search_params* params) {
   return given;
 }
 
-/// The device of an exact search.
-int32_t exact_device(int32_t device) {
-  if (device != ANN_DEVICE_AUTO) return device;
-  const char* backend = environment_backend();
-  return backend != nullptr && std::strcmp(backend, "cuda") == 0 ? int32_t{ANN_DEVICE_CUDA}
-                                                                 : int32_t{ANN_DEVICE_CPU};
-}
-
-void answer_on_cuda(const Built& built, const MatrixView& queries, int32_t device,
-                    const ResultsView& results, const Execution& execution) {
-  const Dataset& dataset = built.dataset;
-  dataset.touch_all();
-  const QueryBlock block(dataset, queries, execution.memory);
-  const uint64_t count = queries.rows;
-  // The kernel takes queries side by side, and none that is not finite.
-  const size_t bytes = dataset.query_bytes();
-  Array<uint8_t> packed = Array<uint8_t>::zeroed(execution.memory, checked_product(count, bytes));
-  for (uint64_t query = 0; query < count; ++query) {
-    if (block.usable(query)) std::memcpy(packed.data() + query * bytes, block[query].values, bytes);
-  }
-  const uint32_t k = static_cast<uint32_t>(std::min<uint64_t>(results.k, dataset.rows()));
-  Array<uint32_t> rows(execution.memory, checked_product(count, k));
-  Array<float> distances(execution.memory, checked_product(count, k));
-  if (k > 0)
-    cuda::search_exact({device - ANN_DEVICE_CUDA, dataset.view(), dataset.rows(), dataset.metric(),
-                        dataset.norms(), dataset.ids(), packed.data(), block.norms(),
-                        static_cast<uint32_t>(count), k, rows.data(), distances.data()},
-                       execution);
-  Array<Neighbor> answer(execution.memory, k);
-  for (uint64_t query = 0; query < count; ++query) {
-    for (uint32_t i = 0; i < k; ++i)
-      answer[i] = {distances[query * k + i], dataset.id(rows[query * k + i])};
-    write_answer(results, query, answer.data(), block.usable(query) ? k : 0,
-                 block.usable(query) ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
-  }
-}
-
 void answer_exactly(const Built& built, const MatrixView& queries, int32_t device,
                     const ResultsView& results, const Execution& execution, SearchCounts* counts) {
   counts->distances = queries.rows * built.dataset.rows();
-  if (device >= ANN_DEVICE_CUDA) {
-    answer_on_cuda(built, queries, device, results, execution);
-    return;
-  }
+  if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
   const QueryBlock block(built.dataset, queries, execution.memory);
-  search_exact(built.dataset, block, nullptr, results, execution);
+  if (device >= ANN_DEVICE_CUDA)
+    search_exact_on_device(built.dataset, block, nullptr, device, results, execution);
+  else
+    search_exact(built.dataset, block, nullptr, results, execution);
+}
+
+/// The beam that the caller asked for, 0: none.
+uint32_t read_beam(const ann_search_params& params, uint32_t k, uint32_t beam_max) {
+  if (params.beam != 0 && params.beam < k)
+    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", params.beam, k);
+  if (params.beam > beam_max)
+    fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed on a CUDA device", params.beam,
+         beam_max);
+  return params.beam;
+}
+
+/// On a device, or by comparing with every row there where the recall needs too long a beam.
+void answer_by_graph_on_cuda(const Built& built, const MatrixView& queries,
+                             const ann_search_params& params, int32_t device, float recall,
+                             const ResultsView& results, const Execution& execution,
+                             SearchCounts* counts) {
+  const DeviceRequest request = {device - ANN_DEVICE_CUDA,
+                                 read_beam(params, results.k, kDeviceBeamMax), recall,
+                                 params.procedure == ANN_SEARCH_BEST_FIRST};
+  if (!search_on_device(built, request, queries, results, execution, counts))
+    answer_exactly(built, queries, device, results, execution, counts);
 }
 
 void answer_by_graph(const Built& built, const MatrixView& queries, const ann_search_params& params,
-                     float recall, const ResultsView& results, const Execution& execution,
-                     SearchCounts* counts) {
-  if (params.device > ANN_DEVICE_CPU)
-    fail(ANN_UNSUPPORTED, "params.device is %d, but graphs are searched on the CPU in this version",
-         params.device);
+                     int32_t device, float recall, const ResultsView& results,
+                     const Execution& execution, SearchCounts* counts) {
   if (!built.has_graph())
     fail(ANN_UNSUPPORTED, "params.procedure is BEST_FIRST, but the index has no graph");
-  uint32_t beam = params.beam;
-  if (beam == 0) {
-    beam = built.calibration.beam(results.k, recall);
-  } else if (beam < results.k) {
-    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", beam, results.k);
-  }
+  if (device > ANN_DEVICE_CPU)
+    return answer_by_graph_on_cuda(built, queries, params, device, recall, results, execution,
+                                   counts);
+  uint32_t beam = read_beam(params, results.k, ANN_BEAM_MAX);
+  if (beam == 0) beam = built.calibration.beam(results.k, recall);
   // A beam longer than there are rows is never filled.
   beam = std::min(beam, std::max(1u, built.dataset.rows()));
   search_batch(built, queries, beam, results, execution, counts);
@@ -162,8 +142,8 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     check_queries(block, built, handle.shape().dim);
     const bool by_graph = !exact && (given.procedure == ANN_SEARCH_BEST_FIRST ||
                                      (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
-    const int32_t device = exact_device(given.device);
-    if (!by_graph && device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
+    const int32_t device = choose_device(given.device);
+    if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
            static_cast<unsigned long long>(buffers.rows), UINT32_MAX);
     const uint32_t threads = block.rows <= 1 ? 1 : thread_count(given.threads, handle.threads_max());
@@ -171,7 +151,7 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     execution.enter("search");
     SearchCounts counts;
     if (by_graph && (results->k <= ANN_BEAM_MAX || built.dataset.rows() <= ANN_BEAM_MAX)) {
-      answer_by_graph(built, block, given, recall, view, execution, &counts);
+      answer_by_graph(built, block, given, device, recall, view, execution, &counts);
     } else if (by_graph) {
       fail(ANN_LIMIT, "results.k is %u, a search by graph finds at most %u; use ann_search_exact",
            buffers.k, ANN_BEAM_MAX);

@@ -4,23 +4,20 @@
 //   quickstart ROWS-FILE [QUERIES-FILE] [--metric l2|ip|cosine] [--recall 0.95] [--k 10]
 //              [--threads N]
 //
-// In reading order: the options, a few helpers for ann.h, progress, measuring, and main.
+// In reading order: the options, numbers for people, measuring, and the program. Owning handles
+// (handles.h), progress and Ctrl-C (progress.h) and files (vector_file.h) are shared with the other
+// programs.
 
 #include <getopt.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -29,6 +26,8 @@
 #include <vector>
 
 #include "ann.h"
+#include "handles.h"
+#include "progress.h"
 #include "vector_file.h"
 
 namespace {
@@ -112,122 +111,7 @@ Options parse_options(int argc, char** argv) {
   return out;
 }
 
-// --- ann.h from C++ -----------------------------------------------------------------------------
-
-struct Free {
-  void operator()(ann_index* index) const { ann_index_free(index); }
-  void operator()(ann_monitor* monitor) const { ann_monitor_free(monitor); }
-};
-using Index = std::unique_ptr<ann_index, Free>;
-using Monitor = std::unique_ptr<ann_monitor, Free>;
-
-struct Cancelled : std::exception {};
-
-void check(ann_status status, const ann_error& error, const std::string& what) {
-  if (status == ANN_OK) return;
-  if (status == ANN_CANCELLED) throw Cancelled();
-  throw std::runtime_error(what + ": " + error.message + " (" + ann_status_name(status) + ")");
-}
-
-// Neighbours of some queries, in buffers of their own.
-struct Neighbours {
-  Neighbours(uint64_t queries, uint32_t k) : k(k), ids(queries * k), distances(queries * k) {}
-
-  // The buffers for `count` queries from `first` on.
-  ann_results view(uint64_t first, uint64_t count) {
-    ann_results out = ANN_RESULTS_INIT;
-    out.k = k;
-    out.rows = count;
-    out.ids = ids.data() + first * k;
-    out.distances = distances.data() + first * k;
-    return out;
-  }
-
-  uint32_t k;
-  std::vector<uint64_t> ids;
-  std::vector<float> distances;
-};
-
-// --- Ctrl-C and progress ------------------------------------------------------------------------
-
-std::atomic<ann_monitor*> monitor_of_signals{nullptr};
-static_assert(std::atomic<ann_monitor*>::is_always_lock_free);
-
-// While it lives, the first Ctrl-C asks the library to stop, which is allowed in a signal handler; the
-// second one ends the program as usual.
-class CancelOnInterrupt {
- public:
-  explicit CancelOnInterrupt(ann_monitor* monitor) {
-    monitor_of_signals = monitor;
-    struct sigaction action {};
-    action.sa_handler = [](int) { ann_monitor_cancel(monitor_of_signals); };
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    sigaction(SIGINT, &action, nullptr);
-  }
-  ~CancelOnInterrupt() {
-    std::signal(SIGINT, SIG_DFL);
-    monitor_of_signals = nullptr;  // which ann_monitor_cancel ignores
-  }
-  CancelOnInterrupt(const CancelOnInterrupt&) = delete;
-  CancelOnInterrupt& operator=(const CancelOnInterrupt&) = delete;
-};
-
-// Shows how far a call is, from a thread of its own, until it goes out of scope: a bar on a
-// terminal, else a line for each phase.
-class ProgressDisplay {
- public:
-  explicit ProgressDisplay(const ann_monitor* monitor)
-      : monitor_(monitor), terminal_(isatty(STDOUT_FILENO) != 0), thread_([this] { run(); }) {}
-
-  ~ProgressDisplay() {
-    done_ = true;
-    thread_.join();
-    if (terminal_) std::printf("\r\033[K");  // the bar gives way to the result
-    std::fflush(stdout);
-  }
-  ProgressDisplay(const ProgressDisplay&) = delete;
-  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
-
- private:
-  void run() {
-    using namespace std::chrono_literals;
-    uint32_t step_shown = 0;
-    while (!done_) {
-      ann_progress now = ANN_PROGRESS_INIT;
-      if (ann_monitor_progress(monitor_, &now, nullptr) == ANN_OK && now.step > 0) {
-        if (terminal_) {
-          show_bar(now);
-        } else if (now.step != step_shown) {
-          std::printf("  %3.0f %%     %s\n", 100 * now.fraction, now.phase);
-          step_shown = now.step;
-        }
-        std::fflush(stdout);
-      }
-      for (int i = 0; i < 5 && !done_; ++i) std::this_thread::sleep_for(10ms);
-    }
-  }
-
-  static void show_bar(const ann_progress& now) {
-    constexpr int width = 32;
-    const int full = static_cast<int>(now.fraction * width);
-    const std::string bar = std::string(full, '#') + std::string(width - full, '.');
-    std::printf("\r\033[K  [%s] %3.0f %%  %s", bar.c_str(), 100 * now.fraction, now.phase);
-  }
-
-  const ann_monitor* monitor_;
-  const bool terminal_;
-  std::atomic<bool> done_{false};
-  std::thread thread_;  // last: it uses the others
-};
-
 // --- Numbers for people -------------------------------------------------------------------------
-
-// 12345678 as "12,345,678".
-std::string with_commas(uint64_t number) {
-  std::string out = std::to_string(number);
-  for (size_t at = out.size(); at > 3;) out.insert(at -= 3, ",");
-  return out;
-}
 
 std::string fixed_text(double number, int places) {
   char out[32];
@@ -237,18 +121,6 @@ std::string fixed_text(double number, int places) {
 
 std::string rate_text(double per_second) {
   return with_commas(static_cast<uint64_t>(std::llround(per_second)));
-}
-
-std::string bytes_text(uint64_t bytes) {
-  char out[32];
-  if (bytes < 1000 * 1000) {
-    std::snprintf(out, sizeof out, "%.0f kB", static_cast<double>(bytes) / 1e3);
-  } else if (bytes < 1000 * 1000 * 1000) {
-    std::snprintf(out, sizeof out, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  } else {
-    std::snprintf(out, sizeof out, "%.2f GB", static_cast<double>(bytes) / 1e9);
-  }
-  return out;
 }
 
 std::string shape_text(uint64_t rows, const Vectors& vectors) {
@@ -340,17 +212,10 @@ void run(const Options& options) {
   std::printf("  metric    %s\n", metric_text(options.metric));
 
   // Build.
-  ann_monitor* monitor_made = nullptr;
-  check(ann_monitor_create(&monitor_made, &error), error, "making a monitor");
-  const Monitor monitor(monitor_made);
+  const Monitor monitor = make_monitor();
   const CancelOnInterrupt cancel_on_interrupt(monitor.get());
 
-  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
-  shape.dim = rows.dim;
-  shape.metric = options.metric;
-  ann_index* index_made = nullptr;
-  check(ann_index_create(nullptr, &shape, &index_made, &error), error, "making an index");
-  const Index index(index_made);
+  const Index index = make_index(rows.dim, options.metric);
 
   std::printf("\nBuild, %u thread%s\n", options.threads, options.threads == 1 ? "" : "s");
   const ann_matrix stored = rows.view(0, row_count);
@@ -361,8 +226,7 @@ void run(const Options& options) {
     check(ann_build(index.get(), &stored, nullptr, &build, monitor.get(), &error), error,
           "building over " + options.rows_file);
   }
-  ann_index_info info = ANN_INDEX_INFO_INIT;
-  check(ann_index_get_info(index.get(), &info, &error), error, "reading the index");
+  const ann_index_info info = info_of(index.get());
   std::printf("  time      %.2f s, %.2f s of it to learn which effort gives which recall\n",
               info.build_seconds, info.calibrate_seconds);
   std::printf("  memory    %s, of which rows %s\n", bytes_text(info.memory_bytes).c_str(),

@@ -1,15 +1,22 @@
-// vector_file.h: reads vectors from the file formats in common use.
+// vector_file.h: reads and writes vectors in the file formats in common use.
 //
-//   .fbin .f16bin .i8bin .u8bin   uint32 rows, uint32 dim, then rows x dim values
-//   .fvecs .bvecs                 for each row int32 dim, then dim values (float, uint8)
-//   .npy                          NumPy: a C-ordered array [rows, dim] of f4, f2, i1 or u1
+//   .fbin .f16bin .i8bin .u8bin .ibin   uint32 rows, uint32 dim, then rows x dim values
+//   .fvecs .bvecs .ivecs                for each row int32 dim, then dim values
+//   .npy                                NumPy: a C-ordered array [rows, dim] of f4, f2, i1, u1 or i4
 //
-// All are little endian. A file is read whole and checked first: nothing that it says about itself
-// is believed until its size agrees, and no memory is taken before that.
+// All are little endian; sizes and offsets are 64 bits wide. Nothing that a file says about itself is
+// believed until its size agrees, and no memory is taken before that. Rows can be read in parts, so a
+// file may be larger than memory.
+//
+// True neighbours come as .ivecs, or as .ibin in the layout of the big-ann benchmarks: uint32
+// queries, uint32 k, queries x k int32 row numbers, then queries x k float distances. Where the
+// distances are missing the file's size says so.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,22 +36,107 @@ class VectorFileError : public std::runtime_error {
       : std::runtime_error(path + ": " + text) {}
 };
 
-// Vectors in memory, packed row after row.
-struct Vectors {
-  int32_t element = 0;  // ANN_F32, ANN_F16, ANN_I8 or ANN_U8
-  uint64_t rows = 0;
-  uint32_t dim = 0;
-  std::vector<std::byte> data;
+// An element that files have and ann.h has not: row numbers, in .ibin and .ivecs.
+constexpr int32_t kElementI32 = 1 << 16;
 
-  uint64_t row_bytes() const;
-
-  // A view of `count` rows from `first` on, for calls of ann.h; valid as long as this object.
-  ann_matrix view(uint64_t first, uint64_t count) const;
-};
+// More rows than any file here has; a head that says more is damaged.
+constexpr int64_t kFileRowsMax = int64_t{1} << 40;
 
 // Bytes of one value, and its name as "f32".
 uint32_t element_bytes(int32_t element);
 const char* element_name(int32_t element);
 
-// Reads a file; its name's ending says how. Throws VectorFileError.
+// Vectors in memory, packed row after row.
+struct Vectors {
+  int32_t element = 0;  // ANN_F32, ANN_F16, ANN_I8, ANN_U8 or kElementI32
+  uint64_t rows = 0;
+  uint32_t dim = 0;
+  std::vector<std::byte> data;
+
+  uint64_t row_bytes() const { return uint64_t{dim} * element_bytes(element); }
+
+  // A view of `count` rows from `first` on, for calls of ann.h; valid as long as this object.
+  ann_matrix view(uint64_t first, uint64_t count) const;
+  ann_matrix view() const { return view(0, rows); }
+};
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+// A file of vectors, opened and its head checked; the name's ending says what it is. All members
+// throw VectorFileError.
+class VectorReader {
+ public:
+  explicit VectorReader(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int32_t element() const { return element_; }
+  uint64_t rows() const { return rows_; }
+  uint32_t dim() const { return dim_; }
+  uint64_t row_bytes() const { return uint64_t{dim_} * element_bytes(element_); }
+
+  // Reads `count` rows from `first` on into `out`, packed.
+  void read(uint64_t first, uint64_t count, void* out);
+  Vectors read(uint64_t first, uint64_t count);
+
+ private:
+  friend struct VectorHeads;
+
+  std::string path_;
+  File file_;
+  uint64_t size_ = 0;
+  int32_t element_ = 0;
+  uint64_t rows_ = 0;
+  uint32_t dim_ = 0;
+  uint64_t data_at_ = 0;   // where the first row starts
+  uint64_t row_head_ = 0;  // bytes before the values of each row
+};
+
+// Reads a file whole.
 Vectors read_vectors(const std::string& path);
+
+// Writes a file row by row under a name of its own, and gives it its real name in finish(): an
+// interrupted program leaves no half of a file behind. All members throw VectorFileError.
+class VectorWriter {
+ public:
+  VectorWriter(const std::string& path, int32_t element, uint32_t dim);
+  ~VectorWriter();
+  VectorWriter(const VectorWriter&) = delete;
+  VectorWriter& operator=(const VectorWriter&) = delete;
+
+  // Adds `count` packed rows.
+  void append(const void* rows, uint64_t count);
+  // Adds bytes behind the last row.
+  void append_tail(const void* from, uint64_t bytes);
+  void finish();
+
+ private:
+  void write_head();
+  void write(const void* from, uint64_t bytes);
+
+  std::string path_;
+  std::string part_path_;
+  std::string ending_;
+  File file_;
+  int32_t element_;
+  uint32_t dim_;
+  uint64_t rows_ = 0;
+};
+
+// The element that files with this name's ending hold; 0 for .npy, which holds any. Throws
+// VectorFileError for other endings.
+int32_t element_of_name(const std::string& path);
+
+// True neighbours of some queries.
+struct GroundTruth {
+  uint64_t queries = 0;
+  uint32_t k = 0;
+  std::vector<int32_t> ids;      // [queries, k]; -1 where there are fewer than k rows
+  std::vector<float> distances;  // [queries, k], or empty
+};
+
+// Both throw VectorFileError. Files are written as .ibin with distances, or .ivecs without.
+GroundTruth read_ground_truth(const std::string& path);
+void write_ground_truth(const std::string& path, const GroundTruth& truth);

@@ -132,6 +132,89 @@ TEST_CASE("NumPy files") {
   CHECK(read_vectors(folder.write("b.npy", npy(bytes, "abc"))).element == ANN_U8);
 }
 
+TEST_CASE("a part of a file") {
+  const Folder folder;
+  const std::string bin = folder.write("a.u8bin", bytes_of<uint32_t>({4, 2}) + "abcdefgh");
+  VectorReader reader(bin);
+  CHECK(reader.rows() == 4);
+  const Vectors middle = reader.read(1, 2);
+  CHECK(middle.rows == 2);
+  CHECK(std::memcmp(middle.data.data(), "cdef", 4) == 0);
+  CHECK(reader.read(4, 0).rows == 0);
+  CHECK_THROWS_WITH(reader.read(3, 2), bin + ": has 4 rows; asked for 2 from row 3 on");
+  CHECK_THROWS_WITH(reader.read(0, UINT64_MAX),
+                    bin + ": has 4 rows; asked for 18446744073709551615 from row 0 on");
+  const std::string head = bytes_of<int32_t>({3});
+  VectorReader vecs(folder.write("a.bvecs", head + "abc" + head + "def" + head + "ghi"));
+  CHECK(std::memcmp(vecs.read(2, 1).data.data(), "ghi", 3) == 0);
+}
+
+TEST_CASE("a file larger than 4 GiB is read behind that, at no cost in memory") {
+  const Folder folder;
+  const std::string path = folder.write("a.u8bin", bytes_of<uint32_t>({3000000, 2000}));
+  std::filesystem::resize_file(path, 8 + uint64_t{3000000} * 2000);  // a hole
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(8 + uint64_t{2999999} * 2000));
+    file << "last";
+  }
+  VectorReader reader(path);
+  CHECK(std::memcmp(reader.read(2999999, 1).data.data(), "last", 5) == 0);
+}
+
+TEST_CASE("what is written is read back") {
+  const Folder folder;
+  for (const char* name : {"a.fbin", "a.fvecs", "a.npy"}) {
+    const std::string path = folder.path() + "/" + name;
+    const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+    {
+      VectorWriter writer(path, ANN_F32, 2);
+      writer.append(values.data(), 1);
+      writer.append(values.data() + 2, 2);
+      CHECK(!std::filesystem::exists(path));
+      writer.finish();
+    }
+    const Vectors read = read_vectors(path);
+    CHECK(read.rows == 3);
+    CHECK(read.dim == 2);
+    CHECK(std::memcmp(read.data.data(), values.data(), 24) == 0);
+  }
+  const std::string path = folder.path() + "/b.fbin";
+  { VectorWriter unfinished(path, ANN_F32, 2); }
+  CHECK(std::filesystem::is_empty(folder.path()) == false);
+  CHECK(!std::filesystem::exists(path));
+  CHECK(!std::filesystem::exists(path + ".part"));
+  CHECK_THROWS_WITH(VectorWriter(path, ANN_U8, 2),
+                    path + ": the ending .fbin means f32 values; these are u8");
+}
+
+TEST_CASE("true neighbours") {
+  const Folder folder;
+  GroundTruth truth;
+  truth.queries = 2;
+  truth.k = 3;
+  truth.ids = {5, 4, 3, 2, 1, -1};
+  truth.distances = {0, 1, 2, 0.5f, 1, 9};
+  const std::string path = folder.path() + "/gt.ibin";
+  write_ground_truth(path, truth);
+  const GroundTruth read = read_ground_truth(path);
+  CHECK(read.queries == 2);
+  CHECK(read.k == 3);
+  CHECK(read.ids == truth.ids);
+  CHECK(read.distances == truth.distances);
+  CHECK(read_vectors(path).rows == 2);  // as a matrix: the row numbers alone
+  write_ground_truth(folder.path() + "/gt.ivecs", truth);
+  CHECK(read_ground_truth(folder.path() + "/gt.ivecs").ids == truth.ids);
+  CHECK(read_ground_truth(folder.path() + "/gt.ivecs").distances.empty());
+  const std::string plain = folder.write("b.ibin", bytes_of<uint32_t>({1, 2, 7, 8}));
+  CHECK(read_ground_truth(plain).ids == std::vector<int32_t>{7, 8});
+  CHECK(refusal("c.ibin", bytes_of<uint32_t>({1, 2, 7, 8, 9})) ==
+        "at byte 16: 4 more bytes; expected the end of the file after 1 rows of 2 i32 values");
+  const std::string floats = folder.write("d.fbin", bytes_of<uint32_t>({1, 1}) + "abcd");
+  CHECK_THROWS_WITH(read_ground_truth(floats),
+                    floats + ": holds f32 values; expected row numbers, as .ibin, .ivecs or .npy");
+}
+
 TEST_CASE("bin files that are refused") {
   const auto head = [](uint32_t rows, uint32_t dim) { return bytes_of<uint32_t>({rows, dim}); };
   CHECK(refusal("a.fbin", "") ==
@@ -139,9 +222,10 @@ TEST_CASE("bin files that are refused") {
   CHECK(refusal("a.fbin", "1234567") ==
         "at byte 7: the file ends; expected 8 bytes: uint32 rows, uint32 dimension");
   CHECK(refusal("a.fbin", head(0, 3)) ==
-        "at byte 0: the number of rows is 0; expected 1 to 2147483646");
+        "at byte 0: the number of rows is 0; expected 1 to 1099511627776");
+  // More rows than an index takes are legal in a file: a part of it may be read.
   CHECK(refusal("a.fbin", head(0xffffffff, 3)) ==
-        "at byte 0: the number of rows is 4294967295; expected 1 to 2147483646");
+        "at byte 8: the file ends; expected 51539607548 bytes for 4294967295 rows of 3 f32 values");
   CHECK(refusal("a.fbin", head(1, 0)) == "at byte 4: the dimension is 0; expected 1 to 32768");
   CHECK(refusal("a.fbin", head(1, 32769)) ==
         "at byte 4: the dimension is 32769; expected 1 to 32768");
@@ -184,8 +268,8 @@ TEST_CASE("NumPy files that are refused") {
   CHECK(refusal("a.npy", npy("{'descr': '<f4'}", "")) ==
         "at byte 10: a head without descr, fortran_order or shape; expected all three");
   CHECK(refusal("a.npy", npy(head("'<f8'", "False", "(1, 2)"), "")) ==
-        "at byte 10: elements of type '<f8'; expected '<f4', '<f2', '|i1' or '|u1' "
-        "(array.astype('float32') makes the first)");
+        "at byte 10: elements of type '<f8'; expected '<f4', '<f2', '|i1', '|u1' or "
+        "'<i4' (array.astype('float32') makes the first)");
   CHECK(refusal("a.npy", npy(head("'<f4'", "True", "(1, 2)"), "")) ==
         "at byte 10: fortran_order is True; expected False (numpy.ascontiguousarray(array) makes "
         "it so)");
@@ -194,7 +278,7 @@ TEST_CASE("NumPy files that are refused") {
           "at byte 10: shape " + std::string(shape) + "; expected (rows, dimension)");
   }
   CHECK(refusal("a.npy", npy(head("'<f4'", "False", "(-2, 3)"), "")) ==
-        "at byte 10: the number of rows is -2; expected 1 to 2147483646");
+        "at byte 10: the number of rows is -2; expected 1 to 1099511627776");
   CHECK(refusal("a.npy", npy(head("'<f4'", "False", "(2, 40000)"), "")) ==
         "at byte 10: the dimension is 40000; expected 1 to 32768");
   const std::string good = head("'|u1'", "False", "(2, 3)");
@@ -209,8 +293,8 @@ TEST_CASE("names that are refused") {
                     folder.path() + "/none.fbin: no such file");
   CHECK_THROWS_WITH(read_vectors(folder.path()), folder.path() + ": not a regular file");
   CHECK(refusal("a.hdf5", "x") ==
-        "the ending \".hdf5\" is not known; expected .fbin, .f16bin, .i8bin, .u8bin, .fvecs, "
-        ".bvecs or .npy");
+        "the ending \".hdf5\" is not known; expected .fbin, .f16bin, .i8bin, .u8bin, .ibin, "
+        ".fvecs, .bvecs, .ivecs or .npy");
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #   tests/gpu.sh [all | test | sanitize | time]
 #
 # BUILD names the build folder (build-gpu), ARCH the architecture (that of the first device, else
-# 90), TOOL_SECONDS the limit of one sanitizer run (300). Needs nvcc 13 and a CMake that knows it;
+# 90), TOOL_SECONDS the limit of one sanitizer run (300), DATA a .u8bin file that times of builds are
+# taken on instead of made rows and DATA_ROWS how many of its rows, ROWS and QUERIES .u8bin files to time
+# searches by the graph on (examples/data/) and DEGREE the edges of their graph (32). Needs nvcc 13 and a
+# CMake that knows it;
 # tests/setup.sh installs both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,7 +34,8 @@ if command -v ninja > /dev/null; then generator=(-G Ninja); fi
 cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUDA=on \
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
-cmake --build "$build" --parallel --target exact_cuda_test device_lost_test >> "$build.log" 2>&1 \
+cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
+  build_cuda_test walk_cuda_test walk_cuda_time >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -48,22 +52,34 @@ run() {
 
 if [ "$what" = all ] || [ "$what" = test ]; then
   run "exact search" "$build/gpu/exact_cuda_test"
+  run "phases of a build" "$build/gpu/phases_test"
+  run "builds" "$build/gpu/build_cuda_test"
+  run "search by the graph" "$build/gpu/walk_cuda_test"
   run "device lost" "$build/gpu/device_lost_test"
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
-  run "times" "$build/gpu/exact_cuda_test" time
+  run "times of exact search" "$build/gpu/exact_cuda_test" time
+  run "times of phases" "$build/gpu/phases_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
+  run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
+  run "times of searches by the graph" "$build/gpu/walk_cuda_time" \
+    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "${DEGREE:-32}"
 fi
 if [ "$what" = all ] || [ "$what" = sanitize ]; then
   if command -v compute-sanitizer > /dev/null; then
-    for tool in memcheck racecheck initcheck synccheck; do
-      cases=quick
-      if [ $tool = racecheck ]; then cases=race; fi
-      run "$tool" timeout "${TOOL_SECONDS:-300}" \
-        compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
-        "$build/gpu/exact_cuda_test" $cases
+    for test in phases_test exact_cuda_test walk_cuda_test; do
+      for tool in memcheck racecheck initcheck synccheck; do
+        cases=quick
+        if [ $tool = racecheck ]; then cases=race; fi
+        run "$tool of $test" timeout "${TOOL_SECONDS:-300}" \
+          compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
+          "$build/gpu/$test" $cases
+      done
     done
+    run "memcheck of build_cuda_test" timeout "${TOOL_SECONDS:-300}" \
+      compute-sanitizer --tool memcheck --leak-check full --error-exitcode 9 --print-limit 10 \
+      "$build/gpu/build_cuda_test" quick
   else
-    echo "--- compute-sanitizer is not installed: its four runs are left out"
+    echo "--- compute-sanitizer is not installed: its runs are left out"
   fi
 fi
 

@@ -9,8 +9,9 @@
 #     asan      build with AddressSanitizer and UndefinedBehaviorSanitizer, all of ctest
 #     fuzz      clang's libFuzzer: a planted defect must be found; each target runs for 15 s
 #     tsan      build with ThreadSanitizer, ctest of label "threads"
-#     rust      generated bindings, cargo fmt, clippy, test
-#     go        gofmt, vet, test -race
+#     rust      generated bindings, cargo fmt, clippy, test; gannet-fsck over golden files and over
+#               those that the tests of the C header make
+#     go        gofmt, vet, test -race; gannet-fsck over the files that these tests make
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
 #
@@ -123,6 +124,27 @@ part_rust() {
     cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings
   fi
   cargo test --quiet --workspace --all-features
+  export GANNET_KEEP_FILES=$build/kept/capi
+  rm -rf "$GANNET_KEEP_FILES"
+  mkdir -p "$GANNET_KEEP_FILES"
+  "$build/tests/capi/capi_files"
+  fsck "$root/tests/golden/files" "$GANNET_KEEP_FILES"
+}
+
+# fsck FOLDER...: runs the independent reader over all files of indexes there.
+fsck() {
+  local folder found
+  for folder in "$@"; do
+    found=$(find "$folder" -name '*.gannet' | wc -l)
+    if [ "$found" = 0 ]; then echo "no files of indexes in $folder"; return 1; fi
+    if ! find "$folder" -name '*.gannet' -print0 |
+      xargs -0 cargo run --quiet --release --package gannet-fsck \
+        --manifest-path "$root/bindings/rust/Cargo.toml" -- > "$logs/fsck.log" 2>&1; then
+      grep -v ': ok: ' "$logs/fsck.log"
+      return 1
+    fi
+    echo "gannet-fsck: $found files in order in $folder"
+  done
 }
 
 part_go() {
@@ -136,7 +158,11 @@ part_go() {
   fi
   export CGO_CFLAGS="-O2 -I$root/capi/include" CGO_LDFLAGS="-L$build -Wl,-rpath,$build"
   go vet -tags gannet_tree ./...
-  go test -race -tags gannet_tree ./...
+  export GANNET_KEEP_FILES=$build/kept/go
+  rm -rf "$GANNET_KEEP_FILES"
+  mkdir -p "$GANNET_KEEP_FILES"
+  go test -count=1 -race -tags gannet_tree ./...
+  fsck "$GANNET_KEEP_FILES"
 }
 
 part_examples() {
@@ -165,9 +191,9 @@ part_install() {
 # --- Running them ---------------------------------------------------------------------------------
 heading() { printf '\n=== %s\n' "$*"; }
 
-# The lines with which ctest, cargo and go close, as they printed them.
+# The lines with which ctest, cargo, go and gannet-fsck close, as they printed them.
 closing_lines() {
-  grep -hE '^([0-9]+% tests passed|Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
+  grep -hE '^([0-9]+% tests passed|gannet-fsck: |Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
     "$logs/$1.log" || true
 }
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Finds the tools that Gannet is built and tested with, and installs those that are missing.
 #
-#   tests/setup.sh [quickstart | tests]
+#   tests/setup.sh [quickstart | bench | tests]
 #
 #   quickstart  a C++20 compiler, CMake, Ninja or make, xxhash.h
-#   tests       those, and a CUDA compiler, Go, Rust, and the libraries of the tests (default)
+#   bench       those, the libraries of the tests, and the Python packages of tests/bench: what its
+#               scripts need, and other libraries to compare with, as far as they can be had
+#   tests       all but those other libraries, and a CUDA compiler, Go and Rust (default)
 #
 # What is here and good enough is used. What is missing comes from Debian's or Ubuntu's packages
 # (as root or through sudo) or, where those are too old, from Python packages in a folder of
@@ -14,8 +16,8 @@ set -euo pipefail
 
 level=${1:-tests}
 case $level in
-  quickstart | tests) ;;
-  *) echo "usage: tests/setup.sh [quickstart | tests]" >&2; exit 2 ;;
+  quickstart | bench | tests) ;;
+  *) echo "usage: tests/setup.sh [quickstart | bench | tests]" >&2; exit 2 ;;
 esac
 
 cache=${GANNET_CACHE:-$HOME/.cache/gannet}
@@ -167,10 +169,11 @@ fi
 has_header() { printf '#include <%s>\n' "$1" | "${CXX:-c++}" -x c++ -fsyntax-only - 2> /dev/null; }
 if has_header xxhash.h; then have "xxhash.h"; else apt_install "xxhash.h" libxxhash-dev; fi
 
-[ "$level" = tests ] || exit 0
+[ "$level" != quickstart ] || exit 0
 
 # --- What the tests need --------------------------------------------------------------------------
-# Catch2 (unit tests), hnswlib (a second opinion), pkg-config (install test), readelf.
+# Catch2 (unit tests), hnswlib (a second opinion), CLI11 and nlohmann-json (options and JSON of the
+# benchmark and the command-line tool), pkg-config (install test), readelf.
 missing=()
 if has_header catch2/catch.hpp || has_header catch2/catch_test_macros.hpp; then
   have "Catch2"
@@ -178,6 +181,8 @@ else
   missing+=(catch2)
 fi
 if has_header hnswlib/hnswlib.h; then have "hnswlib"; else missing+=(libhnswlib-dev); fi
+if has_header CLI/CLI.hpp; then have "CLI11"; else missing+=(libcli11-dev); fi
+if has_header nlohmann/json.hpp; then have "nlohmann-json"; else missing+=(nlohmann-json3-dev); fi
 if command -v pkg-config > /dev/null; then
   have "pkg-config $(pkg-config --version)"
 else
@@ -190,6 +195,42 @@ else
   missing+=(python3 python3-venv)
 fi
 if [ ${#missing[@]} -gt 0 ]; then apt_install "libraries and tools of the tests" "${missing[@]}"; fi
+
+# The Python packages of tests/bench. The pins are in its requirements.txt; a copy of them in the
+# environment says that they are installed.
+bench_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/bench" && pwd)
+installed=$cache/bench-environment/requirements.txt
+if cmp -s "$bench_folder/requirements.txt" "$installed"; then
+  have "Python packages of the benchmark"
+else
+  install_note "Python packages of the benchmark (NumPy, h5py, pyarrow, Matplotlib, PyYAML; 70 MB)"
+  # The pins want Python 3.11 or newer. The tests can do without; a report cannot.
+  if (pip_install bench-environment -r "$bench_folder/requirements.txt"); then
+    cp "$bench_folder/requirements.txt" "$installed"
+  elif [ "$level" = bench ]; then
+    fail "the benchmark's Python packages cannot be installed"
+  else
+    note "without them the Python tests of tests/bench are left out"
+  fi
+fi
+
+if [ "$level" = bench ]; then
+  # hnswlib comes as a source and is compiled.
+  if ! python3 -c 'import os, sysconfig
+os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null && apt_works; then
+    apt_install "Python's headers" python3-dev
+  fi
+  while read -r pin; do
+    case $pin in "" | \#*) continue ;; esac
+    if "$cache/bench-environment/bin/pip" install --disable-pip-version-check --no-input "$pin" \
+      >> "$log" 2>&1; then
+      have "$pin"
+    else
+      note "$pin cannot be installed here (see $log); reports leave it out"
+    fi
+  done < "$bench_folder/peers/requirements.txt"
+  exit 0
+fi
 
 # Clang with libFuzzer, for tests/fuzz. Another package manager's machine does without.
 fuzzer_links() {

@@ -138,6 +138,84 @@ static inline ann_status gn_beam(const ann_index *index, uint32_t k, float recal
   return ann_index_beam(index, k, recall, beam, error);
 }
 
+static inline ann_status gn_save(const ann_index *index, const char *path,
+                                 const ann_save_params *given, ann_monitor *monitor,
+                                 ann_error *error) {
+  ann_save_params params = *given;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_save(index, path, &params, monitor, error);
+}
+
+/* The streams of callers, in streams.go. `stream` is a runtime/cgo.Handle. */
+extern int64_t gnWriteStream(uintptr_t stream, void *data, uint64_t bytes);
+extern int64_t gnReadStream(uintptr_t stream, void *data, uint64_t bytes);
+
+static inline int64_t gn_write_stream(void *user, const void *data, uint64_t bytes) {
+  return gnWriteStream((uintptr_t)user, (void *)data, bytes);
+}
+
+static inline int64_t gn_read_stream(void *user, void *data, uint64_t bytes) {
+  return gnReadStream((uintptr_t)user, data, bytes);
+}
+
+static inline ann_status gn_save_stream(const ann_index *index, uintptr_t stream,
+                                        const ann_save_params *given, ann_monitor *monitor,
+                                        ann_error *error) {
+  ann_writer writer = ANN_WRITER_INIT;
+  ann_save_params params = *given;
+  writer.write = gn_write_stream;
+  writer.user = (void *)stream;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_save_stream(index, &writer, &params, monitor, error);
+}
+
+static inline ann_status gn_open(const char *path, const ann_open_params *given, ann_index **out,
+                                 ann_monitor *monitor, ann_error *error) {
+  ann_open_params params = *given;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_open(NULL, path, &params, out, monitor, error);
+}
+
+static inline ann_status gn_open_memory(const uint8_t *data, uint64_t bytes,
+                                        const ann_open_params *given, ann_index **out,
+                                        ann_monitor *monitor, ann_error *error) {
+  ann_open_params params = *given;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_open_memory(NULL, data, bytes, &params, out, monitor, error);
+}
+
+static inline ann_status gn_open_stream(uintptr_t stream, uint64_t bytes,
+                                        const ann_open_params *given, ann_index **out,
+                                        ann_monitor *monitor, ann_error *error) {
+  ann_reader reader = ANN_READER_INIT;
+  ann_open_params params = *given;
+  reader.read = gn_read_stream;
+  reader.user = (void *)stream;
+  reader.bytes = bytes;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_open_stream(NULL, &reader, &params, out, monitor, error);
+}
+
+static inline ann_status gn_verify(const char *path, const ann_open_params *given,
+                                   ann_monitor *monitor, ann_error *error) {
+  ann_open_params params = *given;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_verify(path, &params, monitor, error);
+}
+
+static inline ann_status gn_file_info(const char *path, ann_file_description *out,
+                                      ann_error *error) {
+  out->struct_size = sizeof *out;
+  error->struct_size = sizeof *error;
+  return ann_file_info(path, out, error);
+}
+
 static inline ann_monitor *gn_monitor(ann_error *error) {
   ann_monitor *monitor = NULL;
   error->struct_size = sizeof *error;

@@ -65,6 +65,9 @@ func (c *call) end(status C.ann_status) error {
 		C.ann_monitor_free(c.monitor)
 	}
 	<-c.places
+	if status == C.ANN_CANCELLED && c.ctx.Err() == context.DeadlineExceeded {
+		status = C.ANN_DEADLINE // the context's timer was first to end the call
+	}
 	return failure(status, &c.error, causeOf(c.ctx, status))
 }
 

@@ -35,6 +35,9 @@ var (
 	ErrDeviceNoMemory  error = sentinel(C.ANN_DEVICE_NO_MEMORY)
 	ErrNoDevice        error = sentinel(C.ANN_NO_DEVICE)
 	ErrDeviceLost      error = sentinel(C.ANN_DEVICE_LOST)
+	ErrIO              error = sentinel(C.ANN_IO)        // the system, or a stream, refused
+	ErrCorrupt         error = sentinel(C.ANN_CORRUPT)   // damaged, cut, or no file of an index
+	ErrVersion         error = sentinel(C.ANN_VERSION)   // of a format that is not known here
 	ErrCancelled       error = sentinel(C.ANN_CANCELLED) // comes with context.Canceled
 	ErrDeadline        error = sentinel(C.ANN_DEADLINE)  // comes with context.DeadlineExceeded
 	ErrInternal        error = sentinel(C.ANN_INTERNAL)  // a defect of the library
@@ -44,7 +47,8 @@ var (
 )
 
 // Error says where and why a call failed. It wraps the sentinel of its status, the error of the
-// context that ended the call, and the system's error, where there is one.
+// context that ended the call, that of a stream that the caller gave, and the system's error, where
+// there is one.
 type Error struct {
 	Status    Status
 	Message   string        // one line: parameter, value, allowed range

@@ -1,9 +1,13 @@
 package gannet_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gannet-ann/gannet/bindings/go"
@@ -138,6 +142,78 @@ func ExampleKNNGraph() {
 	// [0 2] [4 9]
 	// [1 0] [9 25]
 	// [2 1] [225 324]
+}
+
+// What was saved is opened later, by another process.
+func ExampleIndex_Save() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "gannet")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "squares.gannet")
+
+	index := squares(20)
+	defer index.Close()
+	if err := index.Save(ctx, path, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	opened, err := gannet.Open(ctx, path, &gannet.OpenParams{ExpectDim: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer opened.Close()
+	fmt.Println(gannet.Get[float32](opened, 7))
+	// Output: [7 49] true <nil>
+}
+
+// A file through any stream: here through memory.
+func ExampleOpenFrom() {
+	ctx := context.Background()
+	index := squares(20)
+	defer index.Close()
+	var stream bytes.Buffer
+	if err := index.SaveTo(ctx, &stream, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	opened, err := gannet.OpenFrom(ctx, &stream, int64(stream.Len()), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer opened.Close()
+	fmt.Println(opened.Contains(19))
+	// Output: true <nil>
+}
+
+func ExampleOpen_errors() {
+	_, err := gannet.Open(context.Background(), "no/such/file.gannet", nil)
+	fmt.Println(errors.Is(err, gannet.ErrIO), errors.Is(err, fs.ErrNotExist))
+	_, err = gannet.OpenBytes(context.Background(), []byte("no file of an index"), nil)
+	fmt.Println(errors.Is(err, gannet.ErrCorrupt))
+	// Output:
+	// true true
+	// true
+}
+
+func ExampleFileInfo() {
+	index := squares(20)
+	defer index.Close()
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("gannet-example-%d", os.Getpid()))
+	defer os.Remove(path)
+	if err := index.Save(context.Background(), path, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	info, err := gannet.FileInfo(path)
+	fmt.Println(info.Rows, info.Dim, info.Element, info.Format, err)
+	// Output: 20 2 f32 1.0 <nil>
 }
 
 func ExampleToF16() {

@@ -22,6 +22,11 @@
 // 100 ms of its end; their error then wraps ctx.Err(). A few times GOMAXPROCS calls run at once and
 // the others wait, without a thread each; the context ends the waiting, too.
 //
+// # Files
+//
+// [Index.Save] replaces a file whole or not at all; [Open] gives the index back and refuses a file of
+// which a byte has changed. [Index.SaveTo] and [OpenFrom] do the same with streams.
+//
 // # Errors
 //
 // Errors of the library are of type *[Error] and match sentinels such as [ErrLimit] by errors.Is.

@@ -18,8 +18,8 @@ import (
 	"unsafe"
 )
 
-// Index finds the rows near a query. It is made by [New], filled once by [Index.Build] and may be
-// used by any number of goroutines at once, all its methods included.
+// Index finds the rows near a query. It is made by [New] and filled once by [Index.Build], or made
+// by [Open] from a file, and may be used by any number of goroutines at once, all its methods included.
 //
 // Its memory lies outside of Go's heap, where the garbage collector does not see its size: call
 // Close as soon as the index is of no more use. An index that is dropped without Close is freed
@@ -49,8 +49,13 @@ func New(params IndexParams) (*Index, error) {
 	var e C.ann_error
 	h := new(handle)
 	status := C.gn_create(dim, C.int32_t(params.Metric), C.int32_t(params.Element), &h.native, &e)
-	if status != C.ANN_OK {
-		return nil, failure(status, &e, nil)
+	return owner(h, failure(status, &e, nil))
+}
+
+// owner is the Index of a handle that a call has filled, unless the call failed.
+func owner(h *handle, err error) (*Index, error) {
+	if err != nil {
+		return nil, err
 	}
 	index := &Index{handle: h}
 	index.cleanup = runtime.AddCleanup(index, (*handle).close, h)
@@ -139,10 +144,11 @@ func (n *numbers) perRow(name string, length, rows, each int) {
 
 // Plan is what a build will need.
 type Plan struct {
-	Threads    int           // that the build would use
-	IndexBytes uint64        // held when built
-	PeakBytes  uint64        // held at most while building
-	Time       time.Duration // within a factor of about three on a current CPU
+	Threads     int           // that the build would use
+	IndexBytes  uint64        // held when built
+	PeakBytes   uint64        // held at most while building
+	Time        time.Duration // within a factor of about three on a current CPU
+	DeviceBytes uint64        // of a CUDA device, held at most while building on it; else 0
 }
 
 // Estimate plans a build of rows of an element type without doing it. params may be nil.
@@ -165,10 +171,11 @@ func Estimate(shape IndexParams, rows int, element ElementType, params *BuildPar
 		C.uint64_t(rows), C.int32_t(element), &given, words(params.KNNGraph), calibration,
 		bytesOf(params.Calibration), &plan, &e)
 	return Plan{
-		Threads:    int(plan.threads),
-		IndexBytes: uint64(plan.index_bytes),
-		PeakBytes:  uint64(plan.peak_bytes),
-		Time:       seconds(plan.seconds),
+		Threads:     int(plan.threads),
+		IndexBytes:  uint64(plan.index_bytes),
+		PeakBytes:   uint64(plan.peak_bytes),
+		Time:        seconds(plan.seconds),
+		DeviceBytes: uint64(plan.device_bytes),
 	}, failure(status, &e, nil)
 }
 
@@ -188,7 +195,7 @@ type Info struct {
 	CalibrateTime time.Duration
 	RecallMax     float32 // highest mean recall@10 seen while calibrating; 0: none was made
 	RepairedEdges int     // edges spent to make every row reachable
-	KNNIterations int     // rounds that NN-Descent ran; 0: another way or none
+	KNNIterations int     // rounds that NN-Descent ran or cells needed; 0: another way or none
 }
 
 // Info reads the state, built or not.

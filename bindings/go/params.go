@@ -74,6 +74,7 @@ const (
 	KNNNNDescent KNNMethod = C.ANN_KNN_NN_DESCENT
 	KNNExact     KNNMethod = C.ANN_KNN_EXACT // every pair
 	KNNGiven     KNNMethod = C.ANN_KNN_GIVEN // BuildParams.KNNGraph holds it
+	KNNCells     KNNMethod = C.ANN_KNN_CELLS // every row with the k-means cells around it
 )
 
 // Switch is on, off, or left to the library.
@@ -160,6 +161,49 @@ type KNNParams struct {
 	Convergence float32
 	Threads     int
 	Seed        uint64
+	Device      Device // the lists are the same from every device
+
+	// Progress is called as [BuildParams] says.
+	Progress func(Progress)
+}
+
+// OpenMode says how much of a file is checked, and when.
+type OpenMode int32
+
+// Modes of opening.
+const (
+	OpenAuto OpenMode = C.ANN_OPEN_AUTO
+	OpenFull OpenMode = C.ANN_OPEN_FULL // all is read into memory and checked before the call returns
+
+	// OpenLazy maps the file, which opens in milliseconds, and checks each megabyte when it is first
+	// read. A search that meets damage fails with [ErrCorrupt]. Nobody may cut the file or write to
+	// it while the index lives: the system then ends the process. Saving over it is fine, as a save
+	// makes a new file.
+	OpenLazy OpenMode = C.ANN_OPEN_LAZY
+
+	// OpenTrusted maps the file and checks nothing but how it is laid out. With a damaged or hostile
+	// file behaviour is undefined.
+	OpenTrusted OpenMode = C.ANN_OPEN_TRUSTED
+)
+
+// SaveParams steers [Index.Save]. In every field zero means "choose for me".
+type SaveParams struct {
+	Threads int    // that compute sums
+	Sync    Switch // wait until the disk has the file, so that it survives a power failure
+
+	// Progress is called as [BuildParams] says.
+	Progress func(Progress)
+}
+
+// OpenParams steers [Open] and its like. In every field zero means "choose for me".
+type OpenParams struct {
+	Mode    OpenMode
+	Threads int // that read and check
+
+	// What a file must be, or it is refused with [ErrInvalidArgument].
+	ExpectDim     int
+	ExpectMetric  Metric
+	ExpectElement ElementType
 
 	// Progress is called as [BuildParams] says.
 	Progress func(Progress)
@@ -210,6 +254,24 @@ func (p *KNNParams) native(n *numbers) C.ann_knn_params {
 		convergence: C.float(p.Convergence),
 		threads:     n.u32("threads", p.Threads),
 		seed:        C.uint64_t(p.Seed),
+		device:      C.int32_t(p.Device),
+	}
+}
+
+func (p *SaveParams) native(n *numbers) C.ann_save_params {
+	return C.ann_save_params{
+		threads: n.u32("threads", p.Threads),
+		sync:    C.int32_t(p.Sync),
+	}
+}
+
+func (p *OpenParams) native(n *numbers) C.ann_open_params {
+	return C.ann_open_params{
+		mode:           C.int32_t(p.Mode),
+		threads:        n.u32("threads", p.Threads),
+		expect_dim:     n.u32("expect_dim", p.ExpectDim),
+		expect_metric:  C.int32_t(p.ExpectMetric),
+		expect_element: C.int32_t(p.ExpectElement),
 	}
 }
 

@@ -3,9 +3,10 @@
  * Gannet finds, among n stored vectors ("rows"), the k that lie nearest to a query. It builds a
  * graph whose edges join near rows (CAGRA's: "CAGRA: Highly Parallel Graph Construction and
  * Approximate Nearest Neighbor Search for GPUs"), from a k-nearest-neighbour graph found by
- * NN-Descent as GNND does it ("Large-Scale Approximate k-NN Graph Construction on GPU"). A search
- * walks that graph. It reads a few hundred rows out of millions and still finds nearly all true
- * neighbours; how nearly is the one number that most callers set, `recall`.
+ * comparing blocks of rows, or by NN-Descent as GNND does it ("Large-Scale Approximate k-NN Graph
+ * Construction on GPU"). A search walks that graph. It reads a few hundred rows out of millions and
+ * still finds nearly all true neighbours; how nearly is the one number that most callers set,
+ * `recall`.
  *
  * A whole program:
  *
@@ -79,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000002u
+#define ANN_ABI_VERSION 0x00000003u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -215,7 +216,8 @@ typedef struct ann_matrix {
  * queries. */
 typedef struct ann_results {
   uint32_t struct_size;
-  uint32_t k;            /* neighbours wanted for each query, at least 1; no default */
+  uint32_t k;            /* neighbours wanted for each query, at least 1; no default. A search by graph
+                            finds at most ANN_BEAM_MAX; an exact one as many as there are rows. */
   uint64_t rows;         /* queries that the buffers hold; must equal the matrix's rows */
   uint64_t *ids;         /* [rows, k]; required if rows > 0 */
   float *distances;      /* [rows, k]; may be NULL */
@@ -259,7 +261,8 @@ ANN_API void ann_context_free(ann_context *context);
  * 6  Monitor: progress, cancelling and deadlines (optional)
  * ------------------------------------------------------------------------------------------ */
 
-/* One long call at a time reports to a monitor; other threads read and cancel it. All functions
+/* One long call at a time reports to a monitor (two at once do no harm and share its cancel and
+ * deadline, but mix their progress); other threads read and cancel it. All functions
  * but create and free may be called from any thread, cancel also from a signal handler. A monitor
  * must outlive the calls that use it. */
 typedef struct ann_monitor ann_monitor;
@@ -298,7 +301,12 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
 
 /* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU for every call that exists
  * in this version. The environment variable GANNET_BACKEND=cpu hides CUDA devices, =cuda makes AUTO
- * mean the first of them where the call has a CUDA procedure (now: exact search). */
+ * mean the first of them where the call has a CUDA procedure (now: builds, k-NN graphs and searches).
+ *
+ * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
+ * are not computed on codes alone, rows) and calibrates it for the device, which takes 0.05 to some
+ * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. The copy is kept until ann_index_evict or
+ * ann_index_free. Several devices may hold copies of one index. */
 enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
 
 typedef struct ann_device_info {
@@ -364,7 +372,8 @@ typedef struct ann_index_info {
   double calibrate_seconds;  /* of that, calibration */
   float recall_max;          /* the highest mean recall@10 seen while calibrating; 0: none was made */
   uint32_t repaired_edges;   /* edges spent to make every row reachable */
-  uint32_t knn_iterations;   /* rounds that NN-Descent ran; 0: another way or none */
+  uint32_t knn_iterations;   /* rounds that NN-Descent ran, or rounds of neighbours' neighbours that
+                                cells needed; 0: another way or none */
 } ann_index_info;
 #define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
@@ -408,6 +417,21 @@ typedef struct ann_graph_stats {
 ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats *out,
                                          ann_error *error);
 
+/* Copies a built index with a graph to a CUDA device (ANN_DEVICE_CUDA + i) and calibrates it there,
+ * now rather than at the first search; nothing where it has been copied already. It takes as much
+ * device memory as codes and edges, and as the rows where codes are lossy. Any thread; searches go on
+ * meanwhile. `monitor` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build,
+ * ANN_UNSUPPORTED without a graph, ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY,
+ * ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
+ * device then. */
+ANN_API ann_status ann_index_place(const ann_index *index, int32_t device, ann_monitor *monitor,
+                                   ann_error *error);
+
+/* Gives the memory of such a copy back once the searches that use it are done; nothing where there is
+ * none. A later search on the device copies the index again. Any thread. Errors: ANN_INVALID_ARGUMENT,
+ * ANN_STATE before the build. */
+ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_error *error);
+
 /* ---------------------------------------------------------------------------------------------
  * 9  Build
  * ------------------------------------------------------------------------------------------ */
@@ -421,11 +445,17 @@ enum {
 
 /* How the k-NN graph under it is found. */
 enum {
-  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows, NN-Descent above */
+  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows; above, cells on the CPU and NN-Descent on CUDA */
   ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1; with fewer than 4 rows for each place of a list every
                              pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
-  ANN_KNN_GIVEN = 3       /* `knn_graph` holds it */
+  ANN_KNN_GIVEN = 3,      /* `knn_graph` holds it */
+  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it. How many follows
+                             from a sample of rows whose true neighbours are known: about 0.97 of
+                             them are found. Where a sample of the result falls short, neighbours of
+                             neighbours follow, and NN-Descent where that does not help. Several
+                             times faster than NN-Descent. Sets that are too small for NN-Descent are
+                             compared pair by pair here too. */
 };
 
 /* Whose memory the rows live in. */
@@ -440,7 +470,9 @@ typedef struct ann_build_params {
   uint32_t struct_size;
   int32_t graph;       /* ANN_GRAPH_* */
   int32_t knn;         /* ANN_KNN_* */
-  int32_t device;      /* ANN_DEVICE_*; builds run on the CPU in this version */
+  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them. On a CUDA device the
+                          k-NN graph and the search graph are made in its memory; the rows are read
+                          and calibration's walks run on the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. */
@@ -452,7 +484,7 @@ typedef struct ann_build_params {
   float convergence;   /* NN-Descent ends when fewer than this share of all list entries are new, in
                           (0, 1); default 0.02 */
   uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
-                          index, whatever the threads and the CPU. */
+                          index, whatever the threads, the CPU and the device. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge; default on */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
@@ -477,7 +509,8 @@ typedef struct ann_build_params {
  * Cost: some seconds per 100,000 rows and core; memory as ann_estimate says. Searches running
  * meanwhile answer ANN_STATE, as before the build.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE, ANN_STATE (built
- * already), ANN_BUSY (another thread is building it), ANN_NO_MEMORY, ANN_CANCELLED, ANN_DEADLINE.
+ * already), ANN_BUSY (another thread is building it), ANN_NO_MEMORY, ANN_NO_DEVICE,
+ * ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE.
  * After any of them the index is as empty as before and can be built again. */
 ANN_API ann_status ann_build(ann_index *index, const ann_matrix *rows, const uint64_t *ids,
                              const ann_build_params *params, ann_monitor *monitor,
@@ -490,8 +523,9 @@ typedef struct ann_plan {
   uint64_t index_bytes;       /* held when built */
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
   double seconds;             /* wall time, within a factor of about three on a current CPU */
+  uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0 */
 } ann_plan;
-#define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0}
+#define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0, 0}
 
 /* Plans a build of `rows` rows of `element` without doing it; touches no data. Errors:
  * ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED. Any thread. */
@@ -502,33 +536,51 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  * 10  Search
  * ------------------------------------------------------------------------------------------ */
 
-/* How a search walks. */
+/* How a search walks.
+ *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device, while `beam` is
+ *               0, walks for up to 32 neighbours (16 where codes are lossy: floats, or another metric
+ *               than L2) keep two short lists instead: the nearest rows met, and the nearest of those
+ *               not yet expanded. They stop when the next row lies farther than (1 + slack) times the
+ *               k-th best distance, or after so many expansions; calibration on the device chooses
+ *               both for a recall.
+ *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
+ *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
+ *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
+ *               finds.
+ *   EXACT       compare with every row. */
 enum {
-  ANN_SEARCH_AUTO = 0,       /* BEST_FIRST on an index with a graph, EXACT without */
-  ANN_SEARCH_BEST_FIRST = 1, /* expand the nearest unexpanded row of the beam until none is left */
-  ANN_SEARCH_EXACT = 2       /* compare with every row */
+  ANN_SEARCH_AUTO = 0,
+  ANN_SEARCH_BEST_FIRST = 1,
+  ANN_SEARCH_EXACT = 2
 };
 
 typedef struct ann_search_params {
   uint32_t struct_size;
   int32_t procedure; /* ANN_SEARCH_* */
   int32_t device;    /* ANN_DEVICE_* */
-  uint32_t threads;  /* default: as many as the hardware has and the batch can use; one query always
-                        runs on the calling thread */
+  uint32_t threads;  /* of the CPU; default: as many as the hardware has and the batch can use; one
+                        query always runs on the calling thread */
   float recall;      /* wanted share of true neighbours found, mean over queries, in (0, 1]; default
                         0.95. The build's calibration turns it into a beam, for queries distributed
                         like the rows or like `calibration`. Targets above what calibration reached
                         use the longest beam it tried. Without calibration the beam is
-                        4 * k + 64, doubled for each halving of 1 - recall below 0.05. */
+                        4 * k + 64, doubled for each halving of 1 - recall below 0.05.
+                        On a CUDA device two lists have a calibration of their own, always with rows
+                        for queries; what it does not reach, and k beyond two lists, goes by the beam
+                        that the CPU would use. Where that is above 1,984, every row is compared
+                        (ANN_UNSUPPORTED if k is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
-                        recall, time grows in proportion. */
+                        recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
+                        and the procedure is BEST_FIRST. */
 } ann_search_params;
 #define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0}
 
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
- * element, for one of i8 or u8 the same element. Answers depend on the query, the index and the
- * parameters alone: not on the batch, the threads or the CPU. Any thread. `monitor` may be NULL;
- * a call that is cancelled has filled some rows.
+ * element, for one of i8 or u8 the same element. Answers depend on the query, the index, the
+ * parameters and the kind of device alone: not on the batch, the threads or the CPU. Reported
+ * distances are equal bit for bit on all devices. Any thread; on a CUDA device each of several calls
+ * at once has a stream of its own. Larger batches than the device has memory for are answered in
+ * parts. `monitor` may be NULL; a call that is cancelled has filled some rows.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE (not built), ANN_NO_DEVICE,
  * ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT (an index opened LAZY met damage
  * in its file; the rest of it goes on answering), ANN_CANCELLED, ANN_DEADLINE. */
@@ -555,20 +607,23 @@ ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float reca
 typedef struct ann_knn_params {
   uint32_t struct_size;
   int32_t metric;      /* default L2 */
-  int32_t method;      /* ANN_KNN_AUTO, ANN_KNN_NN_DESCENT or ANN_KNN_EXACT */
+  int32_t method;      /* ANN_KNN_AUTO, _NN_DESCENT, _EXACT or _CELLS */
   uint32_t k;          /* neighbours per row, 1 to ANN_DEGREE_MAX; no default */
   uint32_t samples;    /* the next four as in ann_build_params */
   uint32_t iterations;
   float convergence;
   uint32_t threads;
   uint64_t seed;
+  int32_t device;      /* ANN_DEVICE_*; the same lists come from all of them */
+  int32_t reserved;    /* zero */
 } ann_knn_params;
-#define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Finds the k nearest other rows of every row. `neighbors` is [rows, k] row numbers, nearest first,
  * ties by row number, UINT32_MAX where a row has fewer than k others; `distances` is [rows, k] or
- * NULL. `context` and `monitor` may be NULL. By NN-Descent the lists are approximate and their
- * distances still exact. Any thread.
+ * NULL. `context` and `monitor` may be NULL. By cells and NN-Descent the lists are approximate
+ * and their distances still exact. For the inner product, which is no metric, only _EXACT is offered,
+ * which _AUTO takes. Any thread.
  * Errors: as ann_build, but for ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */
 ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *rows,
                                  const ann_knn_params *params, uint32_t *neighbors,
@@ -708,7 +763,7 @@ ANN_API ann_status ann_file_info(const char *path, ann_file_description *out, an
  * 13  What has its place here and comes later
  *
  * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params), merging
- * of k-NN graphs (ann_knn_merge), range search and placement on devices (ann_index_place) append
+ * of k-NN graphs (ann_knn_merge) and range search append
  * functions and fields to this header. Nothing above changes when they come.
  * ------------------------------------------------------------------------------------------ */
 

@@ -70,8 +70,7 @@ uint32_t cuda_device_count(const char** reason) {
   return count;
 }
 
-void describe_device(int32_t device, ann_device_info* out) {
-  if (device == ANN_DEVICE_CPU) return describe_cpu(out);
+void check_cuda_device(int32_t device) {
   if (device < ANN_DEVICE_CUDA)
     fail(ANN_NO_DEVICE, "device is %d; %d is the CPU, %d the first CUDA device", device,
          int{ANN_DEVICE_CPU}, int{ANN_DEVICE_CUDA});
@@ -81,6 +80,18 @@ void describe_device(int32_t device, ann_device_info* out) {
   if (static_cast<uint32_t>(device - ANN_DEVICE_CUDA) >= count)
     fail(ANN_NO_DEVICE, "device is %d; CUDA devices are %d to %d", device, int{ANN_DEVICE_CUDA},
          static_cast<int>(ANN_DEVICE_CUDA + count - 1));
+}
+
+int32_t choose_device(int32_t device) {
+  if (device != ANN_DEVICE_AUTO) return device;
+  const char* backend = environment_backend();
+  return backend != nullptr && std::strcmp(backend, "cuda") == 0 ? int32_t{ANN_DEVICE_CUDA}
+                                                                 : int32_t{ANN_DEVICE_CPU};
+}
+
+void describe_device(int32_t device, ann_device_info* out) {
+  if (device == ANN_DEVICE_CPU) return describe_cpu(out);
+  check_cuda_device(device);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
   cuda::describe(device - ANN_DEVICE_CUDA, out);
   out->device = device;

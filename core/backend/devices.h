@@ -15,6 +15,13 @@ namespace gannet {
 /// GANNET_BACKEND=cpu is honoured at each call, and then the driver is not asked.
 uint32_t cuda_device_count(const char** reason);
 
+/// Refuses numbers that name no CUDA device that calls may use (ANN_NO_DEVICE), with the reason.
+void check_cuda_device(int32_t device);
+
+/// The device of a call that has a CUDA procedure: AUTO is the CPU, or the first CUDA device where
+/// GANNET_BACKEND=cuda says so.
+int32_t choose_device(int32_t device);
+
 /// Fills everything but `struct_size`. Refuses numbers that name no device (ANN_NO_DEVICE).
 void describe_device(int32_t device, ann_device_info* out);
 

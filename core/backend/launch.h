@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 
 #include "base/error.h"
 
@@ -111,5 +112,32 @@ void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
                 threads);
   raise(error, what);
 }
+
+/// Host memory that a device can copy from and to by itself. Not initialised.
+class PinnedBytes {
+ public:
+  explicit PinnedBytes(uint64_t bytes) {
+    if (bytes == 0) return;
+    void* memory = nullptr;
+    const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      fail(ANN_NO_MEMORY, "%llu bytes of pinned memory were refused by the driver",
+           static_cast<unsigned long long>(bytes));
+    }
+    check(error, "taking pinned memory");
+    data_ = static_cast<uint8_t*>(memory);
+  }
+  ~PinnedBytes() {
+    if (data_ != nullptr) cudaFreeHost(data_);
+  }
+  PinnedBytes(const PinnedBytes&) = delete;
+  PinnedBytes& operator=(const PinnedBytes&) = delete;
+
+  uint8_t* data() const { return data_; }
+
+ private:
+  uint8_t* data_ = nullptr;
+};
 
 }  // namespace gannet::cuda

@@ -6,6 +6,7 @@
 // negative numbers instead of through errno.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -48,6 +49,15 @@ class Files {
   virtual const void* map(int file, uint64_t bytes, int* error) = 0;
   virtual void unmap(const void* data, uint64_t bytes) = 0;
 };
+
+/// Makes a call again while signals interrupt it. One that never gets through is given up as -EINTR,
+/// so that nothing hangs; a thousand in a row do not happen where anything else still works.
+template <class Call>
+auto uninterrupted(const Call& call) {
+  auto result = call();
+  for (int again = 0; result == -EINTR && again < 1000; ++again) result = call();
+  return result;
+}
 
 /// The operating system's.
 Files& system_files();

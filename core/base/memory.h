@@ -19,6 +19,9 @@ namespace gannet {
 /// Rows and tables start on a cache line, so that no kernel reads one line more than it needs.
 inline constexpr size_t kAlignment = 64;
 
+/// Memory of the C library, which std::free takes back; null if it has none.
+void* take_from_system(size_t bytes);
+
 /// The allocation hook, copied by value into whatever outlives the context that it came from.
 struct Allocator {
   void* (*allocate)(void* user, size_t bytes, size_t alignment) = nullptr;
@@ -26,8 +29,8 @@ struct Allocator {
   void* user = nullptr;
 
   void* take(size_t bytes) const {
-    void* memory = allocate != nullptr ? allocate(user, bytes, kAlignment)
-                                       : std::aligned_alloc(kAlignment, bytes);
+    void* memory =
+        allocate != nullptr ? allocate(user, bytes, kAlignment) : take_from_system(bytes);
     if (memory == nullptr)
       fail(ANN_NO_MEMORY, "%zu bytes of memory were refused by the allocator", bytes);
     return memory;

@@ -13,7 +13,7 @@ constexpr uint32_t kSampleRows = 4096;
 constexpr uint32_t kStepsTried = 16;
 constexpr uint32_t kJudgedRows = 128;
 constexpr float kStepsApart = 16;
-constexpr uint32_t kTileMax = 128;  // rows of a tile's right side: twice GNND's largest p
+constexpr uint32_t kWidePiece = 128;  // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 
 /// Squared error of coding `deviations` with a clip at `clip` from the centre.
@@ -229,10 +229,14 @@ void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed
     kernels().code_tile(left, left_count, packed, right_count, stride_, out, out_stride);
     return;
   }
-  float line[kTileMax];
+  float line[kWidePiece];
   for (uint32_t i = 0; i < left_count; ++i) {
-    kernels().squared_l2[ANN_F32](left + i * stride_, wide_rows(packed), nullptr, right_count, line);
-    std::memcpy(out + i * out_stride, line, right_count * sizeof(float));
+    for (uint32_t first = 0; first < right_count; first += kWidePiece) {
+      const uint32_t count = std::min(kWidePiece, right_count - first);
+      kernels().squared_l2[ANN_F32](left + i * stride_, wide_rows(packed + first * stride_), nullptr,
+                                    count, line);
+      std::memcpy(out + i * out_stride + first, line, count * sizeof(float));
+    }
   }
 }
 

@@ -1,7 +1,8 @@
 // The distance loops, chosen at run time, equal bit for bit on every level.
 //
-// Two families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
-// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h).
+// Three families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
+// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h). LISTS selects: the
+// nearest of many distances, keys in order, detours.
 //
 // Why the levels agree. Integers are exact anyhow. Floats are summed in 64 fixed lanes: column i
 // goes to lane i mod 64, each product is rounded before it is added (no fused multiply-add), and the
@@ -35,6 +36,28 @@ struct RowsView {
     return static_cast<const uint8_t*>(data) + number * stride;
   }
 };
+
+/// A list that keeps the k nearest, and some more, of the distances that it is shown
+/// (nearest_list.h). Both arrays hold nearest_room(k) numbers.
+struct NearestList {
+  uint32_t* distances = nullptr;
+  uint32_t* places = nullptr;
+  uint32_t k = 0;
+  uint32_t size = 0;
+  uint32_t limit = UINT32_MAX;  // only what is nearer is taken
+};
+
+/// Distances are shown in pieces of this many.
+inline constexpr uint32_t kNearestPiece = 64;
+
+/// Entries that stay when such a list is thinned out, and its room: another piece, and whole vectors.
+constexpr uint32_t nearest_kept(uint32_t k) { return k + k / 8 + 16; }
+constexpr uint32_t nearest_room(uint32_t k) {
+  return (nearest_kept(k) + kNearestPiece + 31) / 16 * 16;
+}
+
+/// Detours are counted for this many ranks at once.
+inline constexpr uint32_t kDetourRanks = 16;
 
 struct Kernels {
   const char* name;
@@ -71,6 +94,26 @@ struct Kernels {
                           uint32_t* places);
   void (*nearest_in_columns)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
                              uint32_t* places);
+
+  // LISTS of near places (nearest_list.h, detours.h).
+
+  /// Shows a list the distances line[0..count) of the places first, first + 1, ...
+  void (*show_nearest)(NearestList& list, const uint32_t* line, uint32_t count, uint32_t first);
+
+  /// Drops entries that are not among the nearest k, but for some.
+  void (*thin_out)(NearestList& list);
+
+  /// A bound such that the weights of all line[j] <= bound add up to at most `budget` and, where one
+  /// more distance would not exceed it, to 15/16 of it. False if the nearest alone weigh more.
+  bool (*bound_within)(const uint32_t* line, const uint32_t* weights, uint32_t count,
+                       uint32_t budget, uint32_t* bound);
+
+  /// Sorts distinct keys; `from` and `to` do not overlap.
+  void (*sort_keys)(const uint64_t* from, uint32_t count, uint64_t* to);
+
+  /// detours[r] += 1 for every r with own[r] == theirs[p] for a p, and r > rank, r > p (detours.h).
+  void (*count_detours)(const uint32_t* own, uint32_t count, const uint32_t* theirs,
+                        uint32_t their_count, uint32_t rank, uint32_t* detours);
 };
 
 /// Bytes of a packed block.

@@ -7,8 +7,10 @@
 
 #include <cstring>
 
+#include "distance/detours.h"
 #include "distance/element.h"
 #include "distance/row_loops.h"
+#include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {
@@ -130,17 +132,79 @@ void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint
     out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
 }
 
+// A packed block: for each group of 16 rows, [stride / 2][16 rows][2 columns] of bytes; after all groups
+// one 32-bit |x|^2 a row. With bytes widened to 16 bits, vpmaddwd multiplies 2 columns of 8 or 16 rows by 2
+// broadcast columns of one left row, and |x - q|^2 = |x|^2 + |q|^2 - 2 x.q, modulo 2^32. That is 4
+// instructions for 32 products where the differences of code_distance take 9 and a fold a pair.
+
+uint32_t squared_norm(const uint8_t* x, size_t stride) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < stride; ++i) sum += uint32_t{x[i]} * x[i];
+  return sum;
+}
+
 void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed) {
-  std::memcpy(packed, block, count * stride);
+  const uint32_t groups = (count + kPackRows - 1) / kPackRows;
+  uint8_t* norms = packed + groups * kPackRows * stride;
+  std::memset(packed, 0, packed_bytes(count, stride));
+  for (uint32_t row = 0; row < count; ++row) {
+    const uint8_t* from = block + row * stride;
+    uint8_t* to = packed + row / kPackRows * (kPackRows * stride) + row % kPackRows * 2;
+    for (size_t column = 0; column < stride; column += 2)
+      std::memcpy(to + column * kPackRows, from + column, 2);
+    const uint32_t norm = squared_norm(from, stride);
+    std::memcpy(norms + row * sizeof norm, &norm, sizeof norm);
+  }
+}
+
+/// Left rows of a tile: two sums each, and three registers for what is multiplied.
+constexpr uint32_t kTileRows = 4;
+
+/// `kRows` left rows against all groups.
+template <uint32_t kRows>
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
+               uint32_t* out, size_t out_stride) {
+  const uint8_t* norms = packed + groups * kPackRows * stride;
+  uint32_t own[kRows];
+  for (uint32_t r = 0; r < kRows; ++r) own[r] = squared_norm(left + r * stride, stride);
+  for (uint32_t group = 0; group < groups; ++group) {
+    const uint8_t* rows = packed + group * (kPackRows * stride);
+    __m256i cross[kRows][2];
+    for (auto& sums : cross) sums[0] = sums[1] = _mm256_setzero_si256();
+    for (size_t column = 0; column < stride; column += 2) {
+      const __m256i right0 = widen16<false>(rows + column * kPackRows);
+      const __m256i right1 = widen16<false>(rows + column * kPackRows + 16);
+      for (uint32_t r = 0; r < kRows; ++r) {
+        int16_t two;
+        std::memcpy(&two, left + r * stride + column, 2);
+        const __m256i both = _mm256_cvtepu8_epi16(_mm_set1_epi16(two));
+        cross[r][0] = _mm256_add_epi32(cross[r][0], _mm256_madd_epi16(right0, both));
+        cross[r][1] = _mm256_add_epi32(cross[r][1], _mm256_madd_epi16(right1, both));
+      }
+    }
+    for (uint32_t r = 0; r < kRows; ++r) {
+      for (uint32_t half = 0; half < 2; ++half) {
+        const uint32_t first = group * kPackRows + half * 8;
+        const __m256i theirs =
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + first * 4));
+        const __m256i ends = _mm256_add_epi32(theirs, _mm256_set1_epi32(static_cast<int>(own[r])));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + r * out_stride + first),
+                            _mm256_sub_epi32(ends, _mm256_slli_epi32(cross[r][half], 1)));
+      }
+    }
+  }
 }
 
 void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
                uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
-  for (uint32_t i = 0; i < left_count; ++i) {
-    for (uint32_t j = 0; j < right_count; ++j)
-      out[i * out_stride + j] = code_distance(left + i * stride, packed + j * stride, stride,
-                                              _mm256_setzero_si256());
-  }
+  const uint32_t groups = (right_count + kPackRows - 1) / kPackRows;
+  uint32_t i = 0;
+  for (; i + kTileRows <= left_count; i += kTileRows)
+    tile_rows<kTileRows>(left + i * stride, packed, groups, stride, out + i * out_stride, out_stride);
+  for (; i + 2 <= left_count; i += 2)
+    tile_rows<2>(left + i * stride, packed, groups, stride, out + i * out_stride, out_stride);
+  if (i < left_count)
+    tile_rows<1>(left + i * stride, packed, groups, stride, out + i * out_stride, out_stride);
 }
 
 }  // namespace
@@ -162,6 +226,11 @@ constexpr Kernels kAvx2Kernels = {
     code_tile,
     nearest_in_rows,
     nearest_in_columns,
+    show_nearest,
+    thin_out,
+    bound_within,
+    sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

@@ -16,6 +16,8 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/detours.h"
+#include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 
 namespace gannet {
@@ -111,10 +113,10 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
   }
 }
 
-/// `kRows` left rows against one group of 16.
+/// `kRows` left rows against one group of 16; `fixed` holds what |x - q|^2 owes to each left row.
 template <uint32_t kRows>
-void tile_group(const uint8_t* left, const uint8_t* group, __m512i norms, size_t stride,
-                uint32_t* out, size_t out_stride) {
+void tile_group(const uint8_t* left, const uint32_t* fixed, const uint8_t* group, __m512i norms,
+                size_t stride, uint32_t* out, size_t out_stride) {
   __m512i cross[kRows];
   for (__m512i& sum : cross) sum = _mm512_setzero_si512();
   for (size_t column = 0; column < stride; column += 4) {
@@ -126,28 +128,49 @@ void tile_group(const uint8_t* left, const uint8_t* group, __m512i norms, size_t
     }
   }
   for (uint32_t r = 0; r < kRows; ++r) {
+    const __m512i ends = _mm512_add_epi32(norms, _mm512_set1_epi32(static_cast<int>(fixed[r])));
+    _mm512_storeu_si512(out + r * out_stride,
+                        _mm512_sub_epi32(ends, _mm512_slli_epi32(cross[r], 1)));
+  }
+}
+
+/// `kRows` left rows against all groups. Their own sums are made once for all of these: made for each
+/// group they took a third of the time at 128 columns.
+template <uint32_t kRows>
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
+               uint32_t* out, size_t out_stride) {
+  const uint8_t* norms = packed + groups * kPackRows * stride;
+  uint32_t fixed[kRows];
+  for (uint32_t r = 0; r < kRows; ++r) {
     uint32_t total;
     const uint32_t norm = squared_norm(left + r * stride, stride, &total);
-    const __m512i fixed = _mm512_set1_epi32(static_cast<int>(norm - 256 * total));
-    const __m512i distance = _mm512_sub_epi32(_mm512_add_epi32(norms, fixed),
-                                              _mm512_slli_epi32(cross[r], 1));
-    _mm512_storeu_si512(out + r * out_stride, distance);
+    fixed[r] = norm - 256 * total;
   }
+  for (uint32_t group = 0; group < groups; ++group)
+    tile_group<kRows>(left, fixed, packed + group * (kPackRows * stride),
+                      _mm512_loadu_si512(norms + group * kPackRows * 4), stride,
+                      out + group * kPackRows, out_stride);
 }
 
 void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
                uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
   const uint32_t groups = (right_count + kPackRows - 1) / kPackRows;
-  const uint8_t* norms = packed + groups * kPackRows * stride;
-  for (uint32_t group = 0; group < groups; ++group) {
-    const uint8_t* rows = packed + group * (kPackRows * stride);
-    const __m512i norm = _mm512_loadu_si512(norms + group * kPackRows * 4);
-    uint32_t* columns = out + group * kPackRows;
-    uint32_t i = 0;
-    for (; i + 8 <= left_count; i += 8)
-      tile_group<8>(left + i * stride, rows, norm, stride, columns + i * out_stride, out_stride);
-    for (; i < left_count; ++i)
-      tile_group<1>(left + i * stride, rows, norm, stride, columns + i * out_stride, out_stride);
+  const auto rows = [&]<uint32_t kRows>(uint32_t first) {
+    tile_rows<kRows>(left + first * stride, packed, groups, stride, out + first * out_stride,
+                     out_stride);
+  };
+  uint32_t i = 0;
+  for (; i + 8 <= left_count; i += 8) rows.operator()<8>(i);
+  // The rest at once: a row alone waits for each sum before the next.
+  switch (left_count - i) {
+    case 1: rows.operator()<1>(i); break;
+    case 2: rows.operator()<2>(i); break;
+    case 3: rows.operator()<3>(i); break;
+    case 4: rows.operator()<4>(i); break;
+    case 5: rows.operator()<5>(i); break;
+    case 6: rows.operator()<6>(i); break;
+    case 7: rows.operator()<7>(i); break;
+    default: break;
   }
 }
 
@@ -170,6 +193,11 @@ constexpr Kernels kAvx512VnniKernels = {
     code_tile,
     nearest_in_rows,
     nearest_in_columns,
+    show_nearest,
+    thin_out,
+    bound_within,
+    sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

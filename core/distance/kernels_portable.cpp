@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "distance/detours.h"
 #include "distance/element.h"
+#include "distance/nearest_list.h"
 #include "distance/row_loops.h"
 #include "distance/tile_minima.h"
 
@@ -109,6 +111,11 @@ constexpr Kernels kPortableKernels = {
     code_tile,
     nearest_in_rows,
     nearest_in_columns,
+    show_nearest,
+    thin_out,
+    bound_within,
+    sort_keys,
+    count_detours,
 };
 
 }  // namespace gannet

@@ -1,8 +1,8 @@
 // CAGRA's rank-based pruning (section III-B1).
 //
-// Operations a row: degree^2 entries of other lists looked up in a table of this row's ranks, an
-// open-addressed hash of 1,024 places that stays in the first cache (4 bytes for each row of the
-// data, directly addressed, would miss it at every lookup). It is at most a quarter full.
+// Operations a row: degree lists of degree entries, each compared with 16 ranks of this row's list at a
+// time (distance/detours.h). Bytes: degree lists, read from wherever they lie; all are requested before
+// the first is used.
 
 #include <algorithm>
 #include <vector>
@@ -12,67 +12,40 @@
 namespace gannet {
 namespace {
 
-/// The ranks of one list, by row.
-class RankTable {
- public:
-  explicit RankTable(const Allocator& memory) : places_(memory, kPlaces) { places_.fill(kEmpty); }
-
-  void enter(uint32_t row, uint32_t rank) { places_[place_of(row)] = uint64_t{row} << 32 | rank; }
-
-  /// The rank of a row, or 0, which no detour can lie below.
-  uint32_t rank(uint32_t row) const {
-    const uint64_t entry = places_[place_of(row)];
-    return entry == kEmpty ? 0 : static_cast<uint32_t>(entry);
-  }
-
-  void clear() { places_.fill(kEmpty); }
-
- private:
-  static constexpr uint32_t kPlacesLog2 = 10;
-  static constexpr uint32_t kPlaces = 1u << kPlacesLog2;
-  static constexpr uint64_t kEmpty = UINT64_MAX;
-  static_assert(ANN_DEGREE_MAX * 4 <= kPlaces);
-
-  /// Where the row stands, or the empty place where it would.
-  uint32_t place_of(uint32_t row) const {
-    uint32_t place = (row * 0x9e3779b1u) >> (32 - kPlacesLog2);
-    while (places_[place] != kEmpty && places_[place] >> 32 != row) place = (place + 1) % kPlaces;
-    return place;
-  }
-
-  Array<uint64_t> places_;  // row << 32 | rank
-};
-
 struct Workspace {
-  Workspace(uint32_t k, const Allocator& memory) : ranks(memory), detours(memory, k) {}
+  Workspace(uint32_t k, const Allocator& memory)
+      : own(memory, round_up(k, kDetourRanks)), detours(memory, round_up(k, kDetourRanks)),
+        order(memory, k), sorted(memory, k) {}
 
-  RankTable ranks;
-  Array<uint64_t> detours;  // [k] detours << 32 | rank
+  Array<uint32_t> own;      // [k rounded up] the row's list
+  Array<uint32_t> detours;  // [k rounded up]
+  Array<uint64_t> order;    // [k] detours << 32 | rank
+  Array<uint64_t> sorted;   // [k]
 };
 
 void prune_row(const KnnGraph& knn, uint32_t row, uint32_t degree, Workspace& space,
                uint32_t* kept) {
   const uint32_t* list = knn.list(row);
-  space.ranks.clear();
-  uint32_t length = 0;
-  for (; length < knn.k && list[length] != kNoRow; ++length) {
-    space.ranks.enter(list[length], length);
-    space.detours[length] = length;
-  }
+  const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
   const uint32_t looked_at = std::min(length, degree);
-  for (uint32_t rank_z = 0; rank_z < looked_at; ++rank_z) {
-    const uint32_t* list_z = knn.list(list[rank_z]);
-    if (rank_z + 2 < looked_at) __builtin_prefetch(knn.list(list[rank_z + 2]));
-    for (uint32_t rank_y = 0; rank_y < std::min(knn.k, degree); ++rank_y) {
-      const uint32_t y = list_z[rank_y];
-      if (y == kNoRow) break;
-      const uint32_t rank = space.ranks.rank(y);
-      if (rank > std::max(rank_z, rank_y)) space.detours[rank] += uint64_t{1} << 32;
-    }
+  for (uint32_t rank = 0; rank < looked_at; ++rank) {
+    const char* other = reinterpret_cast<const char*>(knn.list(list[rank]));
+    for (uint32_t byte = 0; byte < degree * 4; byte += 64) __builtin_prefetch(other + byte);
   }
-  std::sort(space.detours.data(), space.detours.data() + length);
+  std::fill(std::copy_n(list, length, space.own.begin()), space.own.end(), kNoRow);
+  space.detours.fill(0);
+  const uint32_t ranks = static_cast<uint32_t>(round_up(length, kDetourRanks));
+  for (uint32_t rank = 0; rank < looked_at; ++rank) {
+    const uint32_t* other = knn.list(list[rank]);
+    uint32_t entries = std::min(knn.k, degree);
+    while (entries > 0 && other[entries - 1] == kNoRow) --entries;
+    kernels().count_detours(space.own.data(), ranks, other, entries, rank, space.detours.data());
+  }
+  for (uint32_t rank = 0; rank < length; ++rank)
+    space.order[rank] = uint64_t{space.detours[rank]} << 32 | rank;
+  kernels().sort_keys(space.order.data(), length, space.sorted.data());
   for (uint32_t i = 0; i < degree; ++i)
-    kept[i] = i < length ? list[static_cast<uint32_t>(space.detours[i])] : kNoRow;
+    kept[i] = i < length ? list[static_cast<uint32_t>(space.sorted[i])] : kNoRow;
 }
 
 }  // namespace

@@ -14,20 +14,28 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kRowsPerTask = 1024;
+constexpr uint64_t kSortedAtOnce = 128;  // nearly all reverse lists; hubs have longer ones
 
 /// The first `degree` distinct rows of f0 r0 f1 r1 ..., `self` left out.
 void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count,
                const uint64_t* reverse, uint32_t reverse_count, uint32_t degree, uint32_t* merged) {
   uint32_t count = 0;
+  uint32_t taken[ANN_DEGREE_MAX];
+  std::fill(taken, taken + round_up(degree, 8), kNoRow);
   const auto add = [&](uint32_t row) {
-    if (count < degree && row != self && std::find(merged, merged + count, row) == merged + count)
-      merged[count++] = row;
+    if (count == degree || row == self) return;
+    // Whole groups without a way out in between: the compiler makes four compares one.
+    uint32_t there = 0;
+    for (uint32_t first = 0; first < count; first += 8) {
+      for (uint32_t i = 0; i < 8; ++i) there |= taken[first + i] == row ? 1 : 0;
+    }
+    if (there == 0) taken[count++] = row;
   };
   for (uint32_t i = 0; i < std::max(forward_count, reverse_count); ++i) {
     if (i < forward_count) add(forward[i]);
     if (i < reverse_count) add(static_cast<uint32_t>(reverse[i]));
   }
-  std::fill(merged + count, merged + degree, kNoRow);
+  std::copy_n(taken, degree, merged);
 }
 
 }  // namespace
@@ -67,7 +75,13 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree,
       uint64_t* reverse = sources.data() + begins[row];
       const uint64_t total = begins[row + 1] - begins[row];
       const uint64_t kept = std::min<uint64_t>(total, degree);
-      std::partial_sort(reverse, reverse + kept, reverse + total);
+      uint64_t sorted[kSortedAtOnce];
+      if (total <= kSortedAtOnce) {
+        kernels().sort_keys(reverse, static_cast<uint32_t>(total), sorted);
+        reverse = sorted;
+      } else {
+        std::partial_sort(reverse, reverse + kept, reverse + total);
+      }
       uint32_t* merged = edges.data() + row * degree;
       std::copy_n(merged, degree, forward);
       const uint32_t forward_count =

@@ -5,25 +5,38 @@
 #include <vector>
 
 #include "base/random.h"
-#include "search/exact.h"
+#include "search/exact_by_codes.h"
+#include "search/exact_device.h"
 
 namespace gannet {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
-constexpr uint32_t kSampleMax = 256;
-constexpr uint32_t kWideSampleMax = 64;  // for k of 1,000, whose answers average more neighbours
-constexpr uint32_t kKs[] = {1, 10, 100, 1000};
+constexpr uint32_t kKs[Calibration::kCurves] = {1, 10, 100, 1000};
+constexpr uint32_t kSampleMax[Calibration::kCurves] = {256, 256, 64, 24};
 constexpr uint32_t kBeamMin = 16;
 constexpr double kEnough = 0.9995;
-constexpr double kGrowth = 1.35;  // from one beam to the next
+constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
+constexpr double kGrowth = 1.35;      // from one beam to the next,
+constexpr double kWideGrowth = 1.6;   // and beyond kWideBeam, where one for ten answers is rarely left
+constexpr uint32_t kWideBeam = 300;
 
+/// The queries with their true neighbours: the first few to the full depth, all to kKs[2].
 struct Sample {
   const QueryBlock* queries;
-  const uint32_t* masked;      // [count] or null
+  const uint32_t* masked;   // [count] or null
   uint32_t count;
-  const float* truth;          // [count, truth_k] distances of the true neighbours
-  uint32_t truth_k;
+  uint32_t deep_count;
+  uint32_t depth;
+  uint32_t deep;
+  Array<float> truth;       // [count, depth] distances of the true neighbours
+  Array<float> deep_truth;  // [deep_count, deep]
+
+  /// The distance of the k-th true neighbour.
+  float farthest(uint32_t query, uint32_t k) const {
+    return k <= depth ? truth[size_t{query} * depth + k - 1]
+                      : deep_truth[size_t{query} * deep + k - 1];
+  }
 };
 
 /// Mean share of the true neighbours found, and the standard error of that mean.
@@ -32,30 +45,7 @@ struct Recall {
   double error;
 };
 
-/// A found row counts if it is no farther than the k-th true neighbour: of rows at equal distance
-/// any will do.
-double query_recall(const Neighbor* found, uint32_t count, const float* truth, uint32_t k) {
-  const float farthest = truth[k - 1];
-  uint32_t hits = 0;
-  for (uint32_t i = 0; i < count; ++i) hits += found[i].distance <= farthest ? 1 : 0;
-  return static_cast<double>(hits) / k;
-}
-
-Recall measure_recall(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                      const Sample& sample, uint32_t count, uint32_t k, uint32_t beam,
-                      std::vector<SearchSpace>& spaces, Array<double>& shares,
-                      const Execution& execution) {
-  parallel_for(execution, count, 8, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    SearchSpace& space = spaces[worker];
-    for (uint64_t query = begin; query < end; ++query) {
-      const uint32_t masked = sample.masked != nullptr ? sample.masked[query] : kNoRow;
-      SearchCounts counts;
-      const uint32_t found = search_best_first(dataset, codes, graph, (*sample.queries)[query],
-                                               masked, k, beam, space, &counts);
-      shares[query] = query_recall(space.neighbors.data(), found,
-                                   sample.truth + query * sample.truth_k, k);
-    }
-  });
+Recall mean_of(const double* shares, uint32_t count) {
   double sum = 0;
   for (uint32_t query = 0; query < count; ++query) sum += shares[query];
   const double mean = sum / count;
@@ -63,6 +53,40 @@ Recall measure_recall(const Dataset& dataset, const Codes& codes, const SearchGr
   for (uint32_t query = 0; query < count; ++query)
     variance += (shares[query] - mean) * (shares[query] - mean);
   return {mean, std::sqrt(variance / count / std::max(1u, count - 1))};
+}
+
+/// A found row counts if it is no farther than the k-th true neighbour: of rows at equal distance
+/// any will do. Of the `compared` rows a search for k would see only its own share again.
+double query_recall(const float* distances, uint32_t compared, uint32_t k, uint32_t beam,
+                    float farthest) {
+  const uint32_t seen = std::min(compared, rerank_count(k, beam));
+  uint32_t hits = 0;
+  for (uint32_t i = 0; i < seen; ++i) hits += distances[i] <= farthest ? 1 : 0;
+  return static_cast<double>(std::min(hits, k)) / k;
+}
+
+/// Walks with one beam; shares[c * kSampleMax[0] + query] are the recalls for kKs[c], c in [low, high).
+void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+              const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
+              std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
+  const uint32_t count = std::min(sample.count, kSampleMax[low]);
+  parallel_for(execution, count, 4, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    SearchSpace& space = spaces[worker];
+    for (uint32_t query = static_cast<uint32_t>(begin); query < end; ++query) {
+      const uint32_t masked = sample.masked != nullptr ? sample.masked[query] : kNoRow;
+      // The largest k that this query plays a part in.
+      uint32_t last = high;
+      while (last > low + 1 && query >= kSampleMax[last - 1]) --last;
+      SearchCounts counts;
+      const uint32_t compared =
+          compare_best_first(dataset, codes, graph, (*sample.queries)[query], masked, kKs[last - 1],
+                             beam, space, &counts);
+      for (uint32_t c = low; c < last; ++c)
+        shares[c * size_t{kSampleMax[0]} + query] =
+            query_recall(space.distances.data(), compared, kKs[c], beam,
+                         sample.farthest(query, kKs[c]));
+    }
+  });
 }
 
 uint32_t truth_depth(uint64_t rows) {
@@ -74,17 +98,46 @@ uint32_t truth_depth(uint64_t rows) {
   return depth;
 }
 
+/// Distances of the k true neighbours of the first `count` queries, [count, k].
+Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample,
+                     uint32_t count, uint32_t k, int32_t device, const Execution& execution) {
+  const uint32_t all = device >= ANN_DEVICE_CUDA ? sample.count : count;  // a device takes them whole
+  Array<float> distances(execution.memory, size_t{all} * k);
+  if (device >= ANN_DEVICE_CUDA) {
+    Array<uint64_t> ids(execution.memory, distances.size());
+    search_exact_on_device(dataset, *sample.queries, sample.masked, device,
+                           {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
+  } else {
+    nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
+                     execution);
+  }
+  return distances;
+}
+
+void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int32_t device,
+                const Execution& execution) {
+  sample.truth = nearest(dataset, codes, sample, sample.count, sample.depth, device,
+                         execution.span(0, 0.2));
+  execution.advance(0.2);
+  if (sample.deep == sample.depth) return;
+  sample.deep_truth = nearest(dataset, codes, sample, sample.deep_count, sample.deep, device,
+                              execution.span(0.2, 0.3));
+  execution.advance(0.3);
+}
+
 }  // namespace
 
 void Calibration::measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                          const MatrixView* given, uint64_t seed, const Execution& execution) {
-  const uint32_t depth = truth_depth(dataset.rows());
+                          const MatrixView* given, uint64_t seed, int32_t device,
+                          const Execution& execution) {
+  const uint32_t deep = truth_depth(dataset.rows());
   const uint32_t count = static_cast<uint32_t>(
-      std::min<uint64_t>(given != nullptr ? given->rows : dataset.rows() / 4, kSampleMax));
-  if (depth == 0 || count == 0) return;
+      std::min<uint64_t>(given != nullptr ? given->rows : dataset.rows() / 4, kSampleMax[0]));
+  if (deep == 0 || count == 0) return;
   const Allocator& memory = execution.memory;
 
-  // The queries: a sample of the rows in their own order, copied together, or the caller's.
+  // The queries: a sample of the rows, copied together, or the caller's. Rows are shuffled, so that
+  // the first of them are a fair sample too.
   Array<uint32_t> masked(memory, count);
   Array<uint8_t> copied(memory, given != nullptr ? 0 : checked_product(count, dataset.view().stride));
   MatrixView vectors{copied.data(), count, dataset.dim(), dataset.element(), dataset.view().stride};
@@ -93,43 +146,55 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     vectors.rows = count;
   } else {
     random_strata(dataset.rows(), count, seed, kSampleStream, masked.data());
+    for (uint32_t i = count; i > 1; --i)
+      std::swap(masked[i - 1], masked[random_below(i, seed, kSampleStream + 1, i)]);
     const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
     for (uint32_t i = 0; i < count; ++i)
       std::memcpy(copied.data() + i * dataset.view().stride, dataset.view().row(masked[i]), row_bytes);
   }
   const QueryBlock queries(dataset, vectors, memory);
-
-  Array<uint64_t> truth_ids(memory, size_t{count} * depth);
-  Array<float> truth(memory, size_t{count} * depth);
-  const uint32_t* excluded = given != nullptr ? nullptr : masked.data();
-  search_exact(dataset, queries, excluded,
-               {depth, truth_ids.data(), truth.data(), nullptr, nullptr}, execution.span(0, 0.5));
-  const Sample sample{&queries, excluded, count, truth.data(), depth};
+  Sample sample{&queries, given != nullptr ? nullptr : masked.data(), count,
+                std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}};
+  find_truth(dataset, codes, sample, device, execution);
 
   std::vector<SearchSpace> spaces;
   spaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     spaces.emplace_back(dataset, codes, graph, memory);
-  Array<double> shares(memory, count);
-  for (const uint32_t k : kKs) {
-    if (k > depth) break;
-    Curve& curve = curves_[curve_count_];
-    curve.k = k;
-    const uint32_t used = k == 1000 ? std::min(count, kWideSampleMax) : count;
-    double best = 0;
-    for (double length = k; curve.count < kPoints; length = std::ceil(length * kGrowth)) {
-      const uint32_t beam = static_cast<uint32_t>(length);
-      if (beam > ANN_BEAM_MAX) break;
-      const Recall recall = measure_recall(dataset, codes, graph, sample, used, k, beam, spaces,
-                                           shares, execution);
-      if (k == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
-      best = std::max(best, recall.mean - recall.error);
-      curve.points[curve.count++] = {beam, best};
-      if (recall.mean >= kEnough || beam >= dataset.rows()) break;
-    }
+  Array<double> shares(memory, size_t{kCurves} * kSampleMax[0]);
+  while (curve_count_ < kCurves && kKs[curve_count_] <= deep) {
+    curves_[curve_count_].k = kKs[curve_count_];
     ++curve_count_;
-    execution.advance(0.5 + 0.5 * curve_count_ / kCurves);
   }
+  bool done[kCurves] = {};
+  uint32_t open = 0;  // the first curve that is not done
+  for (double length = kBeamMin; open < curve_count_ && length <= ANN_BEAM_MAX;
+       length = std::ceil(length * (length < kWideBeam ? kGrowth : kWideGrowth))) {
+    const uint32_t beam = static_cast<uint32_t>(length);
+    uint32_t end = open;
+    while (end < curve_count_ && kKs[end] <= beam) ++end;
+    if (end == open) continue;
+    walk_all(dataset, codes, graph, sample, open, end, beam, spaces, shares, execution);
+    for (uint32_t c = open; c < end; ++c) {
+      const Recall recall = mean_of(shares.data() + c * size_t{kSampleMax[0]},
+                                    std::min(count, kSampleMax[c]));
+      if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
+      if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, recall.error);
+      done[c] = done[c] || beam >= dataset.rows();
+    }
+    while (open < curve_count_ && done[open]) ++open;
+    execution.advance(0.3 + 0.7 * open / kCurves);
+  }
+}
+
+/// A point whose recall, less its error, is at least that of the one before. A curve that does not grow
+/// goes on: where rows lie in islands it is level until a beam is longer than an island. True where
+/// this was the last point.
+bool Calibration::Curve::add(uint32_t beam, double mean, double error) {
+  const double before = count > 0 ? points[count - 1].recall : 0;
+  const double recall = std::max(before, mean - error);
+  points[count++] = {beam, recall};
+  return mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
 }
 
 /// The beam at which the curve reaches `recall`, between points in proportion.
@@ -171,13 +236,18 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
 }
 
-uint64_t calibration_bytes(uint32_t dim, uint64_t rows, uint64_t threads) {
-  const uint64_t depth = truth_depth(rows);
-  const uint64_t count = std::min<uint64_t>(kSampleMax, rows / 4 + 1);
+uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads) {
+  const uint32_t deep = truth_depth(rows);
+  const uint32_t depth = std::min(deep, kKs[2]);
+  const uint64_t count = std::min<uint64_t>(kSampleMax[0], rows / 4 + 1);
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
-  const uint64_t space = rows / 8 + 8192 * 4 + dim * 5ull + 4096 + beam * 32;
-  const uint64_t judge = 16 * depth * 16 + 2048;
-  return count * (depth * 12 + dim * 8ull + 128) + threads * (space + judge) + 64 * kAlignment;
+  const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
+  const uint32_t few = kSampleMax[Calibration::kCurves - 1];
+  const uint64_t judge =
+      std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
+               nearest_by_codes_bytes(stride, few, deep, threads));
+  return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
+         Calibration::kCurves * kSampleMax[0] * 8 + std::max(threads * space, judge) + 64 * kAlignment;
 }
 
 }  // namespace gannet

@@ -2,15 +2,17 @@
 //
 // A sample of rows plays the queries. A row that is in the graph is no query: its own edges lead to
 // its neighbours, and an effort that gives 0.89 on unseen queries gives 1.00 on such rows. So each is
-// masked while it plays: it is never expanded and never returned. Exact search judges.
+// masked while it plays: it is never expanded and never returned. The judge is search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
-// reaches 0.9995 or stops growing. A point's recall is the mean over the sample less its standard
+// reaches 0.9995 or the beam 1,000 k. A point's recall is the mean over the sample less its standard
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
-// target - 0.01) survives the luck of the sample.
+// target - 0.01) survives the luck of the sample. One walk serves all curves: what a search with this
+// beam would have answered for another k is a matter of counting.
 //
-// Cost: 256 exact searches and some 10 walks each. Twice as many took a fifth of the build of 30,000
-// rows of 960 floats and moved no beam by more than a step.
+// Cost: 256 true answers and some 10 walks each, up to a beam of about 300; beyond, where only curves
+// for 100 and 1,000 are left, 64 and 24 queries, each of which averages more neighbours. With 256 for
+// k of 100 as well, and a walk for each k, calibration took twice as long as the k-NN graph.
 #pragma once
 
 #include <algorithm>
@@ -32,6 +34,8 @@ class Calibration {
     uint32_t k = 0;
     uint32_t count = 0;
     Point points[kPoints] = {};
+
+    bool add(uint32_t beam, double mean, double error);
     double beam(double recall) const;
   };
 
@@ -42,9 +46,11 @@ class Calibration {
     std::copy(curves, curves + count, curves_);
   }
 
-  /// Measures on masked rows, or on `queries` of the caller if not null.
+  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges; the walks
+  /// are the CPU's.
   void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, const Execution& execution);
+               const MatrixView* queries, uint64_t seed, int32_t device,
+               const Execution& execution);
 
   uint32_t curve_count() const { return curve_count_; }
   const Curve& curve(uint32_t place) const { return curves_[place]; }
@@ -62,6 +68,6 @@ class Calibration {
 };
 
 /// Bytes that measuring takes at most.
-uint64_t calibration_bytes(uint32_t dim, uint64_t rows, uint64_t threads);
+uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads);
 
 }  // namespace gannet

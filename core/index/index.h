@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "index/calibration.h"
+#include "index/device_search.h"
 #include "index/parameters.h"
 
 namespace gannet {
@@ -52,6 +53,7 @@ struct Built {
   double build_seconds = 0;
   double calibrate_seconds = 0;
   mutable SearchSpaces spaces;
+  mutable Placements placements;  // copies on devices, which come and go
 
   bool has_graph() const { return graph_kind != ANN_GRAPH_NONE; }
   uint64_t bytes() const {

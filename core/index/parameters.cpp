@@ -1,11 +1,15 @@
 #include "index/parameters.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "backend/devices.h"
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "index/calibration.h"
+#include "knn/cells.h"
+#include "knn/exact_knn_launch.h"
 
 namespace gannet {
 namespace {
@@ -25,6 +29,37 @@ void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) 
 void check_choice(const char* name, int32_t value, int32_t high) {
   if (value < 0 || value > high)
     fail(ANN_INVALID_ARGUMENT, "%s is %d, allowed are 0 to %d", name, value, high);
+}
+
+/// Time of one thread to find neighbours among rows whose codes have so many bytes.
+double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
+  if (plan.knn == ANN_KNN_CELLS) {
+    // Pairs a row: products grow with about the root of the rows, settling with the rows; selection
+    // and order take as long as some thousand more.
+    const double pairs = 28 * std::sqrt(rows) + rows / 96 + 3000;
+    return rows * pairs * (1e-10 + 7e-12 * bytes);
+  }
+  const double samples = plan.nn_descent.samples / 16.0;
+  const double pairs = plan.knn == ANN_KNN_EXACT ? rows : 12 * 1536 * samples * samples;
+  return rows * pairs * (6e-9 + 3e-11 * bytes);
+}
+
+/// Memory that build_cuda.cu holds at most: of its phases, each with what it leaves to the next.
+uint64_t device_bytes(uint64_t rows, size_t stride, const BuildPlan& plan) {
+  if (plan.graph == ANN_GRAPH_NONE) return 0;
+  const uint64_t k = plan.nn_descent.k;
+  const uint64_t p = plan.nn_descent.samples;
+  const uint64_t codes = plan.knn == ANN_KNN_GIVEN ? 0 : rows * (stride + 4);
+  const uint64_t lists = rows * k * 4;
+  const uint64_t pruned = rows * plan.degree * 4;
+  const uint64_t descending = rows * (k * 8 + p * 20 + 284);
+  const uint64_t comparing =
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, false).list_bytes();
+  const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT ? descending
+                           : plan.knn == ANN_KNN_EXACT    ? comparing
+                                                          : 0;
+  const uint64_t sorting = std::min<uint64_t>(pruned * 4, uint64_t{2} << 30) + (8u << 20);
+  return std::max(pruned + lists + codes + finding, 2 * pruned + sorting) + (8u << 20);
 }
 
 }  // namespace
@@ -57,15 +92,12 @@ NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t itera
 
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
   check_choice("graph", params.graph, ANN_GRAPH_NONE);
-  check_choice("knn", params.knn, ANN_KNN_GIVEN);
+  check_choice("knn", params.knn, ANN_KNN_CELLS);
   check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
   check_choice("repair", params.repair, ANN_OFF);
   check_choice("calibrate", params.calibrate, ANN_OFF);
   if (params.device < 0)
     fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are 0 and more", params.device);
-  if (params.device > ANN_DEVICE_CPU)
-    fail(ANN_UNSUPPORTED, "device is %d, but builds run on the CPU (0 or 1) in this version",
-         params.device);
   if (params.reserved != 0)
     fail(ANN_INVALID_ARGUMENT, "reserved is %d, it must be 0", params.reserved);
   if (rows > ANN_ROWS_MAX)
@@ -74,9 +106,15 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
 
   BuildPlan plan;
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
+  plan.device = choose_device(params.device);
   plan.knn = params.knn;
   if (plan.knn == ANN_KNN_AUTO)
-    plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+    plan.knn = rows <= kExactKnnRows            ? ANN_KNN_EXACT
+               : plan.device >= ANN_DEVICE_CUDA ? ANN_KNN_NN_DESCENT
+                                                : ANN_KNN_CELLS;
+  if (plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA)
+    fail(ANN_UNSUPPORTED, "params.knn is CELLS, which builds on the CPU in this version; on a device "
+                          "use NN_DESCENT or EXACT");
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
   plan.repair = params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
@@ -119,21 +157,24 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t knn_list = rows * k * 4;
     const uint64_t pruned = rows * plan.degree * 4;
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
-    const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT
-                                 ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
-                                 : knn_list + threads * (64 * (3 * stride + 8 * k + 300));
-    const uint64_t pruning = knn_list + pruned + threads * (8192 + 8 * k + 256);
+    const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
+    const uint64_t finding =
+        plan.knn == ANN_KNN_NN_DESCENT
+            ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
+        : plan.knn == ANN_KNN_CELLS
+            ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
+            : comparing;
+    const uint64_t pruning = knn_list + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
     const uint64_t repairing = pruned + rows * (plan.degree + 5);
-    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, rows, threads) : 0;
+    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
     peak = std::max({coding, finding, pruning, reversing, repairing, judging});
-    const double work = plan.knn == ANN_KNN_EXACT
-                            ? static_cast<double>(rows) * static_cast<double>(rows)
-                            : static_cast<double>(rows) * 12 * 1536 *
-                                  (plan.nn_descent.samples / 16.0) * (plan.nn_descent.samples / 16.0);
-    seconds += work * (6e-9 + 3e-11 * static_cast<double>(stride)) / static_cast<double>(threads);
+    const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
+    seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
+               static_cast<double>(threads);
   }
+  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(rows, stride, plan) : 0;
   out->threads = plan.threads;
   out->index_bytes = index;
   out->peak_bytes = index + peak + slack;

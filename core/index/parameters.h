@@ -6,12 +6,12 @@
 
 namespace gannet {
 
-/// Sets up to this size get an exact k-NN graph: 4,096^2 code distances take about 0.1 s, as many as
-/// NN-Descent would need.
+/// Sets up to this size get an exact k-NN graph: 4,096^2 code distances take about 0.1 s, and cells
+/// would save little of it.
 inline constexpr uint32_t kExactKnnRows = 4096;
 
 /// NN-Descent needs rows that do not know each other from the start: with fewer than this many for
-/// each place of a list every pair is compared instead, which is also less work.
+/// each place of a list every pair is compared instead, which is also less work. So it is for cells.
 inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
 
 /// Rows where searches may start. Each costs one distance a query; 64 random rows lie near enough to
@@ -22,6 +22,7 @@ inline constexpr uint32_t kEntryPoints = 64;
 struct BuildPlan {
   int32_t graph = 0;
   int32_t knn = 0;
+  int32_t device = ANN_DEVICE_CPU;  // where lists and edges are found
   bool borrow = false;
   bool repair = true;
   bool calibrate = true;

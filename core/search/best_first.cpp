@@ -7,11 +7,6 @@ namespace {
 
 constexpr uint32_t kRerankMin = 16;
 
-/// Rows of the beam that are compared once more for k answers.
-uint32_t rerank_count(uint32_t k, uint32_t size) {
-  return std::min(size, k + std::max(kRerankMin, k / 2));
-}
-
 void prefetch_code(const Codes& codes, uint32_t row) {
   // The first lines; the hardware follows within a row.
   const uint8_t* code = codes.row(row);
@@ -87,9 +82,9 @@ class VisitedCleared {
   Visited& visited_;
 };
 
-/// The k best of the beam by reported distance, equal ones by id.
-uint32_t report(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-                const Beam& beam, uint32_t k, SearchSpace& space, SearchCounts& counts) {
+/// The reported distances of the beam's first rows.
+uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
+                       const Beam& beam, uint32_t k, SearchSpace& space, SearchCounts& counts) {
   const uint32_t count = rerank_count(k, beam.size());
   for (uint32_t i = 0; i < count; ++i) space.rows[i] = RowKey::row(beam.key(i));
   if (codes.exact()) {
@@ -99,19 +94,18 @@ uint32_t report(const Dataset& dataset, const Codes& codes, const PreparedQuery&
     counts.distances += count;
     dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
   }
-  for (uint32_t i = 0; i < count; ++i)
-    space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
-  const uint32_t found = std::min(k, count);
-  std::partial_sort(space.neighbors.data(), space.neighbors.data() + found,
-                    space.neighbors.data() + count);
-  return found;
+  return count;
 }
 
 }  // namespace
 
-uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                           const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
-                           SearchSpace& space, SearchCounts* counts) {
+uint32_t rerank_count(uint32_t k, uint32_t size) {
+  return std::min(size, k + std::max(kRerankMin, k / 2));
+}
+
+uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                            const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                            SearchSpace& space, SearchCounts* counts) {
   space.fit_beam(beam);
   codes.encode_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
@@ -119,9 +113,23 @@ uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const Sea
   Walk walk{codes, graph, space, Beam(space.keys.data(), beam)};
   walk.start();
   walk.run();
-  const uint32_t found = report(dataset, codes, query, walk.beam, k, space, walk.counts);
+  const uint32_t compared =
+      compare_again(dataset, codes, query, walk.beam, k, space, walk.counts);
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;
+  return compared;
+}
+
+uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                           const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                           SearchSpace& space, SearchCounts* counts) {
+  const uint32_t compared =
+      compare_best_first(dataset, codes, graph, query, masked, k, beam, space, counts);
+  for (uint32_t i = 0; i < compared; ++i)
+    space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
+  const uint32_t found = std::min(k, compared);
+  std::partial_sort(space.neighbors.data(), space.neighbors.data() + found,
+                    space.neighbors.data() + compared);
   return found;
 }
 

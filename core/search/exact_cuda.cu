@@ -14,20 +14,16 @@
 // about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists.
 // A last launch merges a query's lists, one a slice.
 //
-// Equal bits. The CPU sums floats in 64 lanes, column i in lane i mod 64, without fused multiply-add,
-// and folds the lanes in a fixed order (distance/kernels.h). Here thread t of a warp is lanes t and
-// t + 32 of 32 pairs at a time (8 queries x 4 rows). The fold turns these 32 x 64 sums round: at each
-// level a thread gives away half of its pairs and gets its partner's half of the others, so that five
-// levels end with one pair in each thread and cost 47 exchanges for 32 pairs. Order within a sum of
-// two does not matter to its bits. Integers are summed by dp4a; |x - q|^2 = x.x + q.q - 2 x.q holds
+// Equal bits. A warp sums 8 queries x 4 rows in the CPU's lanes (distance/lanes_cuda.h).
+// Integers are summed by dp4a; |x - q|^2 = x.x + q.q - 2 x.q holds
 // in 32 bits modulo 2^32, and the result is below 2^31 for every legal dimension.
 //
 // Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold
 // of 3 to 4 instructions a thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G
 // pairs/s at d = 960. An integer pair costs d / 4 dp4a, at half that rate: 460 G pairs/s at d = 128.
 // Measured on one NVIDIA H200, the kernel alone, 4,096 queries, k = 10: 30,000 x 960 f32 L2 takes
-// 25.3 ms (four launches), 4.9 G pairs/s, with 78 % of the instruction slots in use; 100,000 x 128 u8 L2 takes
-// 3.4 ms, 120 G pairs/s, with 49 % in use. A call with few queries waits for the rows' transfer.
+// 25.3 ms (four launches), 4.9 G pairs/s, with 78 % of the instruction slots in use; 100,000 x 128 u8
+// L2 takes 3.4 ms, 120 G pairs/s, with 49 % in use. A call with few queries waits for the rows' transfer.
 // Bytes. A tile of 32 x 16 floats takes 4 * 48 bytes a column from the cache for 512 pairs, 16 bytes
 // a cycle and multiprocessor at the full rate; rows come from device memory once for all queries
 // that run at a time. Neither binds: 2 % of the cache's rate was measured.
@@ -43,7 +39,9 @@
 #include "backend/devices.h"
 #include "backend/launch.h"
 #include "distance/element.h"
+#include "distance/lanes_cuda.h"
 #include "search/exact_cuda.h"
+#include "search/metric_cuda.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -72,14 +70,6 @@ constexpr uint32_t kMergeThreads = 256;
 constexpr uint32_t kSquareThreads = 256;
 constexpr size_t kRowAlign = 16;  // bytes; zeros fill a row up
 
-// Lengths outside this range are compared in double precision, as dataset.cpp does.
-constexpr float kNormMin = 1e-15f;
-constexpr float kNormMax = 1e15f;
-
-/// A candidate: its distance, made an integer of the same order, above its row number.
-using Key = uint64_t;
-constexpr Key kNoKey = ~Key{0};  // behind every candidate
-
 struct Args {
   const uint8_t* rows;          // [row_count, row_stride] bytes, of the part
   const uint8_t* queries;       // [query_count, query_stride] bytes
@@ -105,19 +95,6 @@ struct Args {
   uint32_t half;  // of a list: a power of two, at least k
   int32_t metric;
 };
-
-__device__ Key make_key(float distance, uint32_t row) {
-  const uint32_t bits = __float_as_uint(distance);
-  const uint32_t ordered = (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
-  return (Key{ordered} << 32) | row;
-}
-
-__device__ uint32_t row_of(Key key) { return static_cast<uint32_t>(key); }
-
-__device__ float distance_of(Key key) {
-  const uint32_t ordered = static_cast<uint32_t>(key >> 32);
-  return __uint_as_float((ordered & 0x80000000) != 0 ? ordered & 0x7fffffff : ~ordered);
-}
 
 /// The order of results: by distance, then by id.
 __device__ bool nearer(Key a, Key b, const uint64_t* ids) {
@@ -231,18 +208,6 @@ struct Candidates {
   }
 };
 
-__device__ float distance_of_cosine(double cosine) {
-  return static_cast<float>(__dsub_rn(1, fmin(fmax(cosine, -1.0), 1.0)));
-}
-
-/// From a sum to a distance, as Dataset::distances does it. Lengths count for cosine only.
-__device__ float to_distance(float sum, int32_t metric, double query_norm, float row_norm) {
-  if (metric == ANN_METRIC_L2) return sum;
-  if (metric == ANN_METRIC_INNER_PRODUCT) return isnan(sum) ? INFINITY : __fsub_rn(0, sum);
-  if (row_norm == 0 || query_norm == 0) return 1;
-  return distance_of_cosine(__ddiv_rn(sum, __dmul_rn(query_norm, row_norm)));
-}
-
 /// Where a block stands.
 template <Policy kPolicy>
 struct Slice {
@@ -295,10 +260,10 @@ struct FloatSearch {
   using Args = cuda::Args;
   static constexpr Policy kPolicy = kPolicyOfStep;
   static constexpr uint32_t kThreads = kPolicy.threads;
-  static constexpr uint32_t kLanes = 64;
-  static constexpr uint32_t kWarpQueries = 8;
-  static constexpr uint32_t kWarpRows = 4;
-  static constexpr uint32_t kPairs = 32;
+  static constexpr uint32_t kLanes = LaneSums::kLanes;
+  static constexpr uint32_t kWarpQueries = LaneSums::kLeft;
+  static constexpr uint32_t kWarpRows = LaneSums::kRight;
+  static constexpr uint32_t kPairs = LaneSums::kPairs;
   static constexpr uint32_t kItems = kPolicy.queries + kPolicy.rows;
   static constexpr uint32_t kQuads = kLanes / 4;  // of four columns, in a chunk of an item
   static constexpr uint32_t kFetches = (kItems * kQuads + kThreads - 1) / kThreads;
@@ -312,14 +277,13 @@ struct FloatSearch {
   const Args& args;
   Shared& shared;
   Candidates<kPolicy> candidates{args, shared.candidates};
-  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
+  Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
   uint32_t query_begin = blockIdx.x * kPolicy.queries;
   uint32_t warp_query = threadIdx.x / 32 % (kPolicy.queries / kWarpQueries) * kWarpQueries;
   uint32_t warp_row = threadIdx.x / 32 / (kPolicy.queries / kWarpQueries) * kWarpRows;
   const uint8_t* sources[kFetches];  // vectors that this thread reads of, or null
   float4 fetched[kFetches];
-  float low[kPairs] = {};   // lane t of each pair
-  float high[kPairs] = {};  // lane t + 32
+  LaneSums sums;
 
   __device__ void run() { for_each_tile<kPolicy>(args, *this, candidates); }
 
@@ -328,16 +292,9 @@ struct FloatSearch {
       return *reinterpret_cast<const float4*>(row + size_t{column} * 4);
     } else {
       const uint2 four = *reinterpret_cast<const uint2*>(row + size_t{column} * 2);
-      return {to_float(four.x & 0xffff), to_float(four.x >> 16), to_float(four.y & 0xffff),
-              to_float(four.y >> 16)};
+      return {float_of_bits<kElement>(four.x & 0xffff), float_of_bits<kElement>(four.x >> 16),
+              float_of_bits<kElement>(four.y & 0xffff), float_of_bits<kElement>(four.y >> 16)};
     }
-  }
-
-  static __device__ float to_float(uint32_t bits) {
-    if constexpr (kElement == ANN_BF16) return __uint_as_float(bits << 16);
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(bits)));
-    return value;
   }
 
   __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
@@ -380,108 +337,45 @@ struct FloatSearch {
     }
   }
 
-  static __device__ float product(float row, float query) {
-    const float difference = __fsub_rn(row, query);
-    return kDot ? __fmul_rn(row, query) : __fmul_rn(difference, difference);
-  }
-
   __device__ void accumulate(uint32_t buffer) {
-    add_lane(buffer, warp.thread_rank(), low);
-    add_lane(buffer, warp.thread_rank() + 32, high);
+    add_lane(buffer, warp.thread_rank(), sums.low);
+    add_lane(buffer, warp.thread_rank() + 32, sums.high);
   }
 
-  __device__ void add_lane(uint32_t buffer, uint32_t lane, float* sums) {
+  __device__ void add_lane(uint32_t buffer, uint32_t lane, float* lane_sums) {
     const auto value = [&](uint32_t item) {
       return reinterpret_cast<const float*>(shared.values[buffer][item])[lane];
     };
+    float queries[kWarpQueries];
     float rows[kWarpRows];
 #pragma unroll
+    for (uint32_t i = 0; i < kWarpQueries; ++i) queries[i] = value(warp_query + i);
+#pragma unroll
     for (uint32_t i = 0; i < kWarpRows; ++i) rows[i] = value(kPolicy.queries + warp_row + i);
-#pragma unroll
-    for (uint32_t q = 0; q < kWarpQueries; ++q) {
-      const float query = value(warp_query + q);
-#pragma unroll
-      for (uint32_t i = 0; i < kWarpRows; ++i) {
-        float& sum = sums[q * kWarpRows + i];
-        sum = __fadd_rn(sum, product(rows[i], query));
-      }
-    }
-  }
-
-  /// Adds to half of the pairs the partner's sums, and leaves the other half to the partner.
-  template <uint32_t kHalf>
-  __device__ void exchange(float* sums) {
-    const bool upper = (warp.thread_rank() & kHalf) != 0;
-#pragma unroll
-    for (uint32_t i = 0; i < kHalf; ++i) {
-      const float mine = upper ? sums[i + kHalf] : sums[i];
-      const float others = upper ? sums[i] : sums[i + kHalf];
-      sums[i] = __fadd_rn(mine, warp.shfl_xor(others, kHalf));
-    }
-  }
-
-  /// Folds 64 lanes into one; thread t ends with pair t.
-  __device__ float fold() {
-    exchange<16>(low);   // l + l+16
-    exchange<16>(high);  // l+32 + l+48
-#pragma unroll
-    for (uint32_t i = 0; i < 16; ++i) low[i] = __fadd_rn(low[i], high[i]);
-    exchange<8>(low);
-    exchange<4>(low);
-    exchange<2>(low);
-    exchange<1>(low);
-    return low[0];
+    LaneSums::add<kDot>(lane_sums, queries, rows);
   }
 
   __device__ void finish(uint32_t tile_row, uint32_t end) {
-    const float sum = fold();
+    const float sum = sums.fold(warp);
     const uint32_t pair = warp.thread_rank();
     const uint32_t query = warp_query + pair / kWarpRows;
     const uint32_t row = tile_row + warp_row + pair % kWarpRows;
     if (row < end && query_begin + query < args.query_count)
       candidates.consider(query, args.first_row + row, distance(sum, query_begin + query, row),
                           candidates.worst(query));
-#pragma unroll
-    for (uint32_t i = 0; i < kPairs; ++i) low[i] = high[i] = 0;
+    sums.clear();
   }
 
   __device__ float distance(float sum, uint32_t query, uint32_t row) const {
     if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
     const double query_norm = args.query_norms[query];
     const float norm = args.norms[row];
-    if ((norm < kNormMin || norm > kNormMax) && norm != 0 && query_norm != 0)
-      return distance_of_cosine(extreme_cosine(query, row));
-    return to_distance(sum, args.metric, query_norm, norm);
-  }
-
-  /// Dataset::extreme_cosine, column by column: rare, and slow.
-  __device__ __noinline__ double extreme_cosine(uint32_t query, uint32_t row) const {
-    const float* query_values =
-        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride);
-    const uint8_t* row_values = args.rows + uint64_t{row} * args.row_stride;
-    double dot = 0;
-    double square = 0;
-    for (uint32_t column = 0; column < args.dim; ++column) {
-      double value;
-      if constexpr (kElement == ANN_F32)
-        value = reinterpret_cast<const float*>(row_values)[column];
-      else
-        value = to_float(reinterpret_cast<const uint16_t*>(row_values)[column]);
-      dot = __dadd_rn(dot, __dmul_rn(query_values[column], value));
-      square = __dadd_rn(square, __dmul_rn(value, value));
-    }
-    return __ddiv_rn(dot, __dmul_rn(args.query_norms[query], __dsqrt_rn(square)));
+    if (!is_extreme(query_norm, norm)) return to_distance(sum, args.metric, query_norm, norm);
+    return distance_of_cosine(extreme_cosine<kElement>(
+        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride),
+        query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
   }
 };
-
-template <bool kSigned>
-__device__ uint32_t add_products(uint32_t a, uint32_t b, uint32_t sum) {
-  if constexpr (kSigned)
-    return static_cast<uint32_t>(
-        __dp4a(static_cast<int32_t>(a), static_cast<int32_t>(b), static_cast<int32_t>(sum)));
-  else
-    return __dp4a(a, b, sum);
-}
 
 /// Sums of integers, four columns at a time.
 template <bool kSigned, Policy kPolicyOfStep>
@@ -1002,13 +896,7 @@ class Search {
 }  // namespace
 
 void search_exact(const ExactRequest& request, const Execution& execution) {
-  require_live();
-  const char* reason = "";
-  const uint32_t devices = cuda_device_count(&reason);
-  if (devices == 0)
-    fail(ANN_NO_DEVICE, "CUDA device %d was asked for, but %s", request.device, reason);
-  if (request.device < 0 || static_cast<uint32_t>(request.device) >= devices)
-    fail(ANN_NO_DEVICE, "CUDA device %d was asked for; there are %u", request.device, devices);
+  check_cuda_device(ANN_DEVICE_CUDA + request.device);
   const uint32_t kept = std::min(request.k, request.row_count);
   if (kept > kExactMax)
     fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query",

@@ -16,9 +16,7 @@ class FileSource final : public Source {
  public:
   FileSource(const char* path, Files& files) : files_(files), path_(path) {
     if (*path == 0) fail(ANN_INVALID_ARGUMENT, "path is empty");
-    do {
-      file_ = files.open_to_read(path);
-    } while (file_ == -EINTR);
+    file_ = uninterrupted([&] { return files.open_to_read(path); });
     if (file_ < 0) fail_system(file_, "opening", path);
     FileFacts facts;
     const int result = files.facts(file_, &facts);
@@ -35,8 +33,8 @@ class FileSource final : public Source {
   void read(uint64_t offset, void* out, uint64_t count) override {
     uint8_t* to = static_cast<uint8_t*>(out);
     while (count > 0) {
-      const int64_t done = files_.read_at(file_, to, count, offset);
-      if (done == -EINTR) continue;
+      const int64_t done =
+          uninterrupted([&] { return files_.read_at(file_, to, count, offset); });
       if (done < 0) fail_system(done, "reading", path_);
       if (done == 0) fail_corrupt("the file became shorter while it was read");
       to += done;
@@ -81,8 +79,8 @@ class SequentialSource final : public Source {
     if (offset != at_) fail(ANN_INTERNAL, "a stream was to be read out of order");
     uint8_t* to = static_cast<uint8_t*>(out);
     while (count > 0) {
-      const int64_t done = stream_.read(stream_.user, to, count);
-      if (done == -EINTR) continue;
+      const int64_t done =
+          uninterrupted([&] { return stream_.read(stream_.user, to, count); });
       if (done < 0 || static_cast<uint64_t>(done) > count)
         fail_system(done < 0 && done > -4096 ? done : -EIO, "reading", "the caller's stream");
       if (done == 0) fail_corrupt("the stream ends at byte %llu of %llu",
@@ -100,6 +98,20 @@ class SequentialSource final : public Source {
 };
 
 // --- Everything at once ---------------------------------------------------------------------------
+
+/// Checks edges across the borders of chunks that were read into `out`, or are read again.
+void check_cuts(const FileMap& map, const Section& section, Source& source, const uint8_t* out) {
+  for (uint64_t chunk = 1; chunk < chunks_of(section.bytes); ++chunk) {
+    const uint64_t cut = chunk * kChunkBytes - sizeof(uint32_t);
+    uint8_t around[2 * sizeof(uint32_t)];
+    if (out != nullptr) {
+      std::memcpy(around, out + cut, sizeof around);
+    } else {
+      source.read(section.offset + cut, around, sizeof around);
+    }
+    map.check_cut(section, chunk, around);
+  }
+}
 
 /// Reads and checks a section into `out`, or through scratch where `out` is null.
 void read_section(const FileMap& map, const Section& section, Source& source, uint8_t* out,
@@ -120,6 +132,7 @@ void read_section(const FileMap& map, const Section& section, Source& source, ui
     execution.advance(static_cast<double>(section.offset + begin) /
                       static_cast<double>(map.header.file_bytes));
   });
+  if (section.type == kEdges) check_cuts(map, section, source, out);
   // Between sections, and before the tail.
   uint8_t padding[kPage];
   const uint64_t rest = round_to_page(section.bytes) - section.bytes;
@@ -273,7 +286,9 @@ class SectionTouch final : public FirstTouch {
 
  private:
   void check(uint64_t chunk) override {
-    map_.check_chunk(section_, chunk, data_ + chunk * kChunkBytes);
+    const uint8_t* start = data_ + chunk * kChunkBytes;
+    map_.check_chunk(section_, chunk, start);
+    if (chunk > 0) map_.check_cut(section_, chunk, start - sizeof(uint32_t));
   }
   const FileMap& map_;
   const Section& section_;

@@ -237,10 +237,10 @@ class Unfinished {
           attempt);
       if (length < 0 || static_cast<size_t>(length) >= sizeof path_)
         fail_system(-ENAMETOOLONG, "making a file beside the target", place.folder);
-      file_ = files.create(path_, mode);
+      file_ = uninterrupted([&] { return files.create(path_, mode); });
       // Left behind by a process that died, or in use by another thread: either way not this one's.
       const bool taken = file_ == -EEXIST && attempt < 10000;
-      if (file_ < 0 && file_ != -EINTR && !taken)
+      if (file_ < 0 && !taken)
         fail_system(file_, "making a file beside the target", path_);
     }
   }
@@ -256,8 +256,7 @@ class Unfinished {
   void put(const void* data, uint64_t bytes) {
     const uint8_t* from = static_cast<const uint8_t*>(data);
     while (bytes > 0) {
-      const int64_t done = files_.write(file_, from, bytes);
-      if (done == -EINTR) continue;
+      const int64_t done = uninterrupted([&] { return files_.write(file_, from, bytes); });
       if (done <= 0) fail_system(done < 0 ? done : -EIO, "writing", path_);
       from += done;
       bytes -= static_cast<uint64_t>(done);
@@ -306,10 +305,7 @@ struct Target {
 };
 
 void reserve(const Unfinished& file, uint64_t bytes, Files& files) {
-  int result;
-  do {
-    result = files.reserve(file.file(), bytes);
-  } while (result == -EINTR);
+  const int result = uninterrupted([&] { return files.reserve(file.file(), bytes); });
   // A full disk shows here, before anything is written; a file system that cannot reserve shows it
   // when it is written to.
   if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
@@ -324,8 +320,8 @@ void check_written(const Unfinished& file, const Header& header, Files& files) {
   const auto read_back = [&](void* out, size_t bytes, uint64_t offset) {
     uint8_t* to = static_cast<uint8_t*>(out);
     while (bytes > 0) {
-      const int64_t done = files.read_at(file.file(), to, bytes, offset);
-      if (done == -EINTR) continue;
+      const int64_t done =
+          uninterrupted([&] { return files.read_at(file.file(), to, bytes, offset); });
       if (done <= 0) fail_system(done < 0 ? done : -EIO, "reading back", file.path());
       to += done;
       offset += static_cast<uint64_t>(done);
@@ -381,8 +377,7 @@ void save_stream(const Built& built, const StreamSink& sink, const Execution& ex
   const auto put = [&](const void* data, uint64_t bytes) {
     const uint8_t* from = static_cast<const uint8_t*>(data);
     while (bytes > 0) {
-      const int64_t done = sink.write(sink.user, from, bytes);
-      if (done == -EINTR) continue;
+      const int64_t done = uninterrupted([&] { return sink.write(sink.user, from, bytes); });
       if (done <= 0 || static_cast<uint64_t>(done) > bytes)
         fail_system(done < 0 && done > -4096 ? done : -EIO, "writing to the stream",
                 "the caller's writer");

@@ -48,28 +48,30 @@
 //    112  u64     rows: at most 2,147,483,646
 //    120  u32     dim, columns of a row: 1 to 32,768
 //    124  u32     degree, edges of a row: 2 to 256; without a graph 0
-//    128  u32     entry points; without a graph 0
+//    128  u32     entry points: 1 to rows, 0 if there are no rows; without a graph 0
 //    132  u32     ids: 0 a row's id is its number, 1 sections 2 and 3 hold them; 0 if there are no rows
 //    136  u64     seed of the build
 //    144  u64     bytes from one row to the next in section 1 (see there)
 //    152  u64     bytes from one code to the next in section 6; 0 without that section
 //    160  u32     codes: 0 none (no graph), 1 the rows serve as codes, 2 bytes, 3 floats
-//    164  u32     rounds that the k-NN graph took; 0: another way or none. Without a graph 0
+//    164  u32     rounds that the k-NN graph took; 0: another way or none; without a graph 0
 //    168  u32     edges spent to make every row reachable; without a graph 0
-//    172  f32     the highest mean recall@10 seen while calibrating; 0: none. Without a graph 0
-//    176  f32     factor of codes 2 and 3: (value - centre) * factor is what is coded; else 0
+//    172  f32     the highest mean recall@10 seen while calibrating, 0 to 1; 0: none; without a graph 0
+//    176  f32     factor of codes 2 and 3, finite and not negative: (value - centre) * factor is what
+//                 is coded; else 0
 //    180  u32     0
-//    184  f64     the largest length of a row, for inner product with codes 2 or 3; else 0
+//    184  f64     the largest length of a row, finite and not negative, for inner product with codes 2
+//                 or 3; else 0
 //    192          zeros up to 4096
 //
 // 3  THE SECTION TABLE. An entry:
 //
-//      0  u32     type, see 4; ascending, so each occurs at most once
-//      4  u32     flags. Bit 0: a reader that does not know the type may skip the section. Other bits
-//                 are 0
+//      0  u32     type, see 4; at least 1 and ascending, so each occurs at most once
+//      4  u32     flags. Bit 0: a reader that does not know the type may skip the section; not set for
+//                 types 1 to 9. Other bits are 0
 //      8  u64     offset
 //     16  u64     bytes
-//     24  u32     bytes of an item
+//     24  u32     bytes of an item, at least 1. An item is one number where 4 says nothing else
 //     28  u32     0
 //     32  u64     items; items times bytes of an item is bytes
 //     40  u64     bytes of a chunk: 1,048,576
@@ -77,8 +79,8 @@
 //     56  u64     sum of those sums, as stored
 //
 // A section is cut into chunks of 1,048,576 bytes, the last one shorter; one of 0 bytes has none. The
-// sum of chunk i of a section of type t has the seed (t << 48) + i, so that no chunk can stand in for
-// another.
+// sum of chunk i of a section of type t has the seed (t << 48) + i, modulo 2^64, so that no chunk can
+// stand in for another.
 //
 // 4  THE SECTIONS. Which of them are there follows from the header: no other may be, but for unknown
 // ones.
@@ -98,9 +100,12 @@
 //                     which a row has no further edge. With a graph
 //      8  entries     [entry points] u32, row numbers, ascending, distinct. With a graph
 //      9  calibration curves of 392 bytes: u32 k, u32 points (1 to 24), then 24 times { u32 beam, u32
-//                     0, f64 recall }, zeros where a curve has fewer. k ascends from curve to curve,
-//                     beams ascend (1 to 65,536), recalls are in [0, 1] and do not fall. With a graph;
-//                     no curve if none was measured, at most 4
+//                     0, f64 recall }, zeros where a curve has fewer. k is at least 1 and ascends
+//                     from curve to curve, beams ascend (1 to 65,536), recalls are in [0, 1] and do
+//                     not fall. With a graph; no curve if none was measured, at most 4. Item: a curve
+//
+// A reader does not check what it could only by computing anew: that lengths and codes are those of the
+// rows, and that edges are in their order and distinct.
 //
 // Types 16 to 63 are kept for what comes: layers, occlusion factors, offsets of lists of varying
 // length, removed rows, shards.
@@ -122,9 +127,10 @@
 // taken that the file's own bytes do not back.
 //
 // 7  VERSIONS. A reader takes every minor version of its major version: later ones add sections with
-// flag 0 or features that may be ignored. A newer major version, or an unknown feature that must be
-// known, or an unknown section without the flag, is refused as ANN_VERSION. Every later release reads
-// what this one writes; tests/golden/files holds such files with the answers that they must give.
+// flag 0 or features that may be ignored; what is 0 above stays 0 in them. Another major version, or an
+// unknown feature that must be known, or an unknown section without the flag, is refused as ANN_VERSION,
+// anything else as ANN_CORRUPT. Every later release reads what this one writes; tests/golden/files holds
+// such files with the answers that they must give.
 //
 // 8  SAVING. To a new file in the same folder, ".NAME.PID-N.tmp", made so that it cannot be another's;
 // space is reserved first; written, synced, closed; renamed over NAME; the folder synced. Until the

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gannet against hnswlib on three sets: search rates at recall@10 of 0.95 and 0.99, build times, and
-# the recall that a target gives. One thread each, one process.
+# the recall that a target gives. One thread each, one process; BENCH_THREADS=2 builds both with two.
 #
 #   tests/bench/against_hnswlib.sh FOLDER [BUILD]
 #

@@ -88,7 +88,7 @@ static void parameters(void) {
   const int32_t odd[] = {-1, 4, 5, 17, 127, 128, 255, 256, 65536, INT32_MAX, INT32_MIN};
   for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
     BAD(p.graph = odd[i], invalid, invalid, "graph");
-    BAD(p.knn = odd[i], invalid, invalid, "knn");
+    if (odd[i] != ANN_KNN_CELLS) BAD(p.knn = odd[i], invalid, invalid, "knn");
     BAD(p.rows_mode = odd[i], invalid, invalid, "rows_mode");
     BAD(p.repair = odd[i], invalid, invalid, "repair");
     BAD(p.calibrate = odd[i], invalid, invalid, "calibrate");
@@ -99,7 +99,18 @@ static void parameters(void) {
   BAD(p.repair = 3, invalid, invalid, "repair 3");
   BAD(p.calibrate = 3, invalid, invalid, "calibrate 3");
   BAD(p.device = -1, invalid, invalid, "device -1");
-  BAD(p.device = ANN_DEVICE_CUDA, ANN_UNSUPPORTED, ANN_NO_DEVICE, "device");
+  /* A plan may be for a device of another machine. */
+  ann_build_params elsewhere = ANN_BUILD_PARAMS_INIT;
+  elsewhere.device = ANN_DEVICE_CUDA + 1000;
+  REFUSED(ann_build(index, &view, NULL, &elsewhere, NULL, &error), ANN_NO_DEVICE, "device 1002");
+  ann_index_params there = ANN_INDEX_PARAMS_INIT;
+  ann_plan far = ANN_PLAN_INIT;
+  there.dim = DIM;
+  CHECK_OK(ann_estimate(&there, N, ANN_F32, &elsewhere, &far, NULL));
+  CHECK(far.device_bytes > N * DIM);
+  elsewhere.device = ANN_DEVICE_CPU;
+  CHECK_OK(ann_estimate(&there, N, ANN_F32, &elsewhere, &far, NULL));
+  CHECK_EQUAL(far.device_bytes, 0);
   BAD(p.degree = 1, invalid, invalid, "degree 1 2 256");
   BAD(p.degree = 257, limit, limit, "degree 257 256");
   BAD(p.degree = UINT32_MAX, limit, limit, "degree");

@@ -39,8 +39,9 @@ static void check_form(const char *what, const answers *found, uint64_t n) {
 static void copies(void) {
   const int percents[] = {1, 2, 50, 100};
   for (int p = 0; p < 4; p++)
-    for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_EXACT; knn++)
+    for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_CELLS; knn++)
       for (int m = 0; m < METRICS; m++) {
+        if (knn == ANN_KNN_GIVEN) continue;
         char what[60];
         snprintf(what, sizeof what, "%d %% copies, knn %d, %s", percents[p], knn,
                  metric_name(all_metrics[m]));
@@ -149,7 +150,8 @@ static void magnitudes(void) {
       }
       vectors queries = rows;
       queries.rows = Q;
-      for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_EXACT; knn++) {
+      for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_CELLS; knn++) {
+        if (knn == ANN_KNN_GIVEN) continue;
         ann_build_params params = ANN_BUILD_PARAMS_INIT;
         params.degree = 8;
         params.knn = knn;

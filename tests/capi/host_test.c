@@ -33,6 +33,31 @@ static unsigned control_word(void) {
 }
 
 /* Calls every function of the header once or more; `mode` is what the control word must stay. */
+/* Saves an index and opens it in every mode; the answers stay what they are. */
+static void files(const ann_index *index, const ann_matrix *queries, answers *found) {
+  char path[] = "/tmp/gannet-host-XXXXXX";
+  const int descriptor = mkstemp(path);
+  if (!CHECK(descriptor >= 0)) return;
+  close(descriptor);
+  ann_results results = answers_view(found);
+  CHECK_OK(ann_search_batch(index, queries, NULL, &results, NULL, NULL));
+  const uint64_t wanted = answers_hash(HASH_START, found);
+  CHECK_OK(ann_save(index, path, NULL, NULL, NULL));
+  CHECK_OK(ann_verify(path, NULL, NULL, NULL));
+  ann_file_description description = ANN_FILE_DESCRIPTION_INIT;
+  CHECK_OK(ann_file_info(path, &description, NULL));
+  for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+    ann_open_params params = ANN_OPEN_PARAMS_INIT;
+    params.mode = mode;
+    ann_index *opened = NULL;
+    if (!CHECK(ann_open(NULL, path, &params, &opened, NULL, NULL) == ANN_OK)) continue;
+    CHECK_OK(ann_search_batch(opened, queries, NULL, &results, NULL, NULL));
+    CHECK(answers_hash(HASH_START, found) == wanted);
+    ann_index_free(opened);
+  }
+  unlink(path);
+}
+
 static void whole_interface(unsigned mode) {
 #define SAME_MODE() CHECK_SAY(control_word() == mode, "the control word became %x", control_word())
   (void)ann_version();
@@ -90,6 +115,8 @@ static void whole_interface(unsigned mode) {
   result = hash_bytes(hash, lists, N * K * sizeof *lists);
   SAME_MODE();
   free(lists);
+  files(index, &view, &found);
+  SAME_MODE();
   answers_free(&found);
   ann_index_free(index);
   ann_monitor_free(monitor);

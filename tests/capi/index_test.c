@@ -244,8 +244,29 @@ static void without_rows(void) {
   }
 }
 
+/* Copies on devices, as far as they go without one. */
+static void placement_arguments(void) {
+  ann_index *index = index_make(8, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
+  CHECK_STATUS(ann_index_place(NULL, ANN_DEVICE_CUDA, NULL, NULL), ANN_INVALID_ARGUMENT);
+  CHECK_STATUS(ann_index_evict(NULL, ANN_DEVICE_CUDA, NULL), ANN_INVALID_ARGUMENT);
+  for (int32_t device = -1; device <= ANN_DEVICE_CPU; device++) {
+    CHECK_STATUS(ann_index_place(index, device, NULL, NULL), ANN_INVALID_ARGUMENT);
+    CHECK_STATUS(ann_index_evict(index, device, NULL), ANN_INVALID_ARGUMENT);
+  }
+  CHECK_STATUS(ann_index_place(index, ANN_DEVICE_CUDA, NULL, NULL), ANN_STATE);
+  CHECK_STATUS(ann_index_evict(index, ANN_DEVICE_CUDA, NULL), ANN_STATE);
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 50, 8, 1);
+  const ann_matrix view = vectors_view(&rows);
+  CHECK_OK(ann_build(index, &view, NULL, NULL, NULL, NULL));
+  CHECK_STATUS(ann_index_place(index, ANN_DEVICE_CUDA + 1000, NULL, NULL), ANN_NO_DEVICE);
+  CHECK_OK(ann_index_evict(index, ANN_DEVICE_CUDA + 1000, NULL));
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 int main(void) {
   create_arguments();
+  placement_arguments();
   not_built();
   built();
   without_graph();

@@ -35,7 +35,7 @@ static void arguments(void) {
   BAD(p.k = 1u << 31, ANN_LIMIT, ANN_LIMIT, "k");
   BAD(p.metric = 4, invalid, invalid, "metric 4");
   BAD(p.metric = -1, invalid, invalid, "metric");
-  BAD(p.method = 4, invalid, invalid, "method 4");
+  BAD(p.method = 5, invalid, invalid, "method 5");
   BAD(p.method = -1, invalid, invalid, "method");
   BAD(p.method = ANN_KNN_GIVEN, invalid, invalid, "method");
   BAD(p.samples = 1, invalid, invalid, "samples 1");
@@ -45,6 +45,9 @@ static void arguments(void) {
   BAD(p.convergence = -1, invalid, invalid, "convergence");
   BAD(p.convergence = 1, invalid, invalid, "convergence");
   BAD(p.convergence = NAN, invalid, invalid, "convergence");
+  BAD(p.device = -1, invalid, invalid, "device -1");
+  BAD(p.device = ANN_DEVICE_CUDA + 1000, ANN_NO_DEVICE, ANN_NO_DEVICE, "device 1002");
+  BAD(p.reserved = 1, invalid, invalid, "reserved 1");
 #define BAD_ROWS(change, wanted_status, words)                                                   \
   do {                                                                                           \
     ann_matrix bad = view;                                                                       \
@@ -129,13 +132,15 @@ static void one_graph(int32_t method, int kind, int32_t element, int32_t metric,
   ann_error error = ANN_ERROR_INIT;
   const ann_status status = ann_knn_graph(NULL, &view, &params, lists, distances, NULL, &error);
   /* A way that is not offered is said so; the others work. */
-  if (metric == ANN_METRIC_INNER_PRODUCT && method == ANN_KNN_NN_DESCENT && status == ANN_UNSUPPORTED) {
+  if (metric == ANN_METRIC_INNER_PRODUCT && method != ANN_KNN_EXACT && status == ANN_UNSUPPORTED) {
     CHECK(mentions(error.message, "method"));
     floor = -1;
     goto done;
   }
   CHECK_OK(status);
-  const char *name = method == ANN_KNN_EXACT ? "exact" : "NN-Descent";
+  const char *name = method == ANN_KNN_EXACT   ? "exact"
+                     : method == ANN_KNN_CELLS ? "cells"
+                                               : "NN-Descent";
   const double recall = judge(name, metric, &rows, k, lists, distances);
   CHECK_SAY(recall >= floor, "%s: %s %s kind %d n %d dim %u k %u: recall %.4f, wanted %.4f", name,
             element_name(element), metric_name(metric), kind, (int)n, dim, k, recall, floor);
@@ -158,13 +163,19 @@ int main(void) {
        * are what defaults reach, less a little; they are there to notice a fall. */
       one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, element, metric, 900, 12, 20,
                 metric == ANN_METRIC_INNER_PRODUCT ? 0.8 : 0.9);
+      one_graph(ANN_KNN_CELLS, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
     }
   one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.88);
   one_graph(ANN_KNN_NN_DESCENT, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.86);
   one_graph(ANN_KNN_NN_DESCENT, DATA_EQUAL, ANN_F32, ANN_METRIC_L2, 500, 16, 10, 1);
+  one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
+  one_graph(ANN_KNN_CELLS, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
+  one_graph(ANN_KNN_CELLS, DATA_EQUAL, ANN_F32, ANN_METRIC_L2, 1000, 16, 10, 1);
+  one_graph(ANN_KNN_AUTO, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 5000, 1, 30, 0.95);
   for (uint64_t n = 1; n <= 40; n++) {
     one_graph(ANN_KNN_EXACT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 1);
     one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 0.8);
+    one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 1);
   }
   return finish("knn_graph");
 }

@@ -50,6 +50,17 @@ static int child(void) {
         vectors_free(&rows);
         vectors_free(&queries);
       }
+      /* Several cells, which take their own loops. */
+      vectors many = vectors_make(DATA_CLUSTERED, all_elements[e], 900, 33, 5);
+      ann_build_params cells = ANN_BUILD_PARAMS_INIT;
+      cells.knn = ANN_KNN_CELLS;
+      cells.calibrate = ANN_OFF;
+      ann_index *index = index_build(all_metrics[m], &many, &cells);
+      if (!index) return 1;
+      const uint64_t graph = index_hash(index);
+      graphs = hash_bytes(graphs, &graph, sizeof graph);
+      ann_index_free(index);
+      vectors_free(&many);
       printf("%s %s: graphs %016llx, answers %016llx\n", element_name(all_elements[e]),
              metric_name(all_metrics[m]), (unsigned long long)graphs, (unsigned long long)all);
     }

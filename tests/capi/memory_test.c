@@ -132,12 +132,20 @@ int main(void) {
           params.threads = threads;
           one("by parameters", ANN_METRIC_COSINE, ANN_F32, 0, 1200, 10, &params, 0);
         }
+  ann_build_params cells = plain;
+  cells.knn = ANN_KNN_CELLS;
+  for (int i = 0; i < 11; i++) one("cells", ANN_METRIC_L2, ANN_F32, 0, ns[i], 8, &cells, 0);
+  for (int e = 0; e < ELEMENTS; e++)
+    for (int m = 0; m < METRICS; m++)
+      one("cells", all_metrics[m], all_elements[e], 0, 1500, 70, &cells, 0);
   ann_build_params wide = plain;
   wide.degree = 128;
   wide.knn_degree = 256;
   wide.samples = 64;
   wide.knn = ANN_KNN_NN_DESCENT;
   one("wide", ANN_METRIC_L2, ANN_F32, 0, 1500, 8, &wide, 0);
+  wide.knn = ANN_KNN_CELLS;
+  one("wide cells", ANN_METRIC_L2, ANN_F32, 0, 1500, 8, &wide, 0);
   ann_build_params narrow = plain;
   narrow.degree = 2;
   narrow.knn_degree = 2;

@@ -17,9 +17,9 @@ static vectors rows;
 static ann_monitor *monitor;
 
 /* A long call, on its own thread. */
-typedef enum { BUILD_DESCENT, BUILD_EXACT, BUILD_WALK, SEARCH, SEARCH_EXACT, KNN, WORKS } work;
-static const char *const work_names[WORKS] = {"build, NN-Descent", "build, exact", "build, calibration",
-                                              "search", "exact search", "k-NN graph"};
+typedef enum { BUILD_DESCENT, BUILD_EXACT, BUILD_CELLS, BUILD_WALK, SEARCH, SEARCH_EXACT, KNN, WORKS } work;
+static const char *const work_names[WORKS] = {"build, NN-Descent", "build, exact", "build, cells",
+                                              "build, calibration", "search", "exact search", "k-NN graph"};
 
 typedef struct job {
   work kind;
@@ -37,7 +37,9 @@ static void run(job *task) {
   if (task->kind <= BUILD_WALK) {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.threads = task->threads;
-    params.knn = task->kind == BUILD_EXACT ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+    params.knn = task->kind == BUILD_EXACT   ? ANN_KNN_EXACT
+                 : task->kind == BUILD_CELLS ? ANN_KNN_CELLS
+                                             : ANN_KNN_NN_DESCENT;
     if (task->kind == BUILD_WALK) {
       params.iterations = 1;
       params.samples = 2;
@@ -243,12 +245,12 @@ static void progress(const ann_index *index) {
 }
 
 /* A build that was cancelled anywhere can be repeated, and is then like one that never was. */
-static void rebuild(void) {
+static void rebuild(int32_t knn) {
   vectors small = rows;
   small.rows = 1200;
   const ann_matrix view = vectors_view(&small);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
-  params.knn = ANN_KNN_NN_DESCENT;
+  params.knn = knn;
   ann_index *reference = index_build(ANN_METRIC_L2, &small, &params);
   const uint64_t wanted = index_hash(reference);
   ann_index_free(reference);
@@ -281,7 +283,8 @@ int main(void) {
   cancel_while_running(index);
   cancel_from_signal();
   progress(index);
-  rebuild();
+  rebuild(ANN_KNN_NN_DESCENT);
+  rebuild(ANN_KNN_CELLS);
   ann_index_free(index);
   ann_monitor_free(monitor);
   vectors_free(&rows);

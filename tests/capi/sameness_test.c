@@ -88,7 +88,7 @@ static void threads(int kind, int32_t metric, int32_t element, uint64_t n, int32
   }
   uint32_t *lists[2];
   float *distances[2];
-  /* NN-Descent is not offered for inner product here; knn_graph_test has that. */
+  /* NN-Descent and cells are not offered for inner product here; knn_graph_test has that. */
   if (metric == ANN_METRIC_INNER_PRODUCT) knn = ANN_KNN_EXACT;
   for (int i = 0; i < 2; i++) {
     lists[i] = malloc(n * K * 4);
@@ -167,6 +167,7 @@ int main(void) {
       if (test_scale() > 1 && (e + m) % 2) continue;
       threads(DATA_NORMAL, all_metrics[m], all_elements[e], 500, ANN_KNN_NN_DESCENT);
       threads(DATA_CLUSTERED, all_metrics[m], all_elements[e], 300, ANN_KNN_EXACT);
+      threads(DATA_CLUSTERED, all_metrics[m], all_elements[e], 900, ANN_KNN_CELLS);
     }
   threads(DATA_NORMAL, ANN_METRIC_L2, ANN_F32, (uint64_t)(5000 / test_scale()), ANN_KNN_AUTO);
   many_builds();

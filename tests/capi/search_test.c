@@ -94,7 +94,6 @@ static void refusals(searcher search, int exact) {
     BAD_PARAMS(p.beam = K - 1, invalid, invalid, "beam 4 5");
     BAD_PARAMS(p.beam = ANN_BEAM_MAX + 1, ANN_LIMIT, ANN_LIMIT, "beam 65537 65536");
     BAD_PARAMS(p.beam = UINT32_MAX, ANN_LIMIT, ANN_LIMIT, "beam");
-    BAD_PARAMS(p.device = ANN_DEVICE_CUDA, ANN_UNSUPPORTED, ANN_NO_DEVICE, "device");
   } else {
     /* Not used there, so not an error there. */
     ann_search_params ignored = ANN_SEARCH_PARAMS_INIT;

@@ -91,9 +91,11 @@ static void layout(void) {
   AT(ann_build_params, calibrate, 56);
   AT(ann_build_params, memory_limit, 64);
   AT(ann_build_params, calibration, 80);
-  CHECK_EQUAL(sizeof(ann_plan), 32);
+  CHECK_EQUAL(sizeof(ann_plan), 40);
+  AT(ann_plan, device_bytes, 32);
   CHECK_EQUAL(sizeof(ann_search_params), 24);
-  CHECK_EQUAL(sizeof(ann_knn_params), 40);
+  CHECK_EQUAL(sizeof(ann_knn_params), 48);
+  AT(ann_knn_params, device, 40);
 }
 
 int main(void) {

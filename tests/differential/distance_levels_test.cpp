@@ -1,6 +1,7 @@
 // Every instruction-set level that this machine has gives the bits of the portable one, which in
 // turn agrees with sums in double precision.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -174,6 +175,106 @@ TEST_CASE("code distances, tiles and their minima are equal on every level") {
               if (tile[i * width + j] < tile[nearest * width + j]) nearest = i;
             REQUIRE(column_places[j] == nearest);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("lists of near places keep the k nearest on every level, in the same order") {
+  for (const uint32_t k : {1u, 2u, 15u, 16u, 48u, 256u}) {
+    for (const uint32_t count : {1u, 15u, 64u, 65u, 129u, 1000u, 5000u}) {
+      for (const uint32_t values : {1u, 3u, 1000u, UINT32_MAX}) {  // many equal, few, none
+        std::vector<uint32_t> line(count);
+        for (uint32_t j = 0; j < count; ++j)
+          line[j] = static_cast<uint32_t>(random_below(values, k, count, j));
+        std::vector<std::pair<uint32_t, uint32_t>> sorted;
+        for (uint32_t j = 0; j < count; ++j) sorted.push_back({line[j], 7 + j});
+        std::sort(sorted.begin(), sorted.end());
+        std::vector<std::pair<uint32_t, uint32_t>> first;
+        for (const Kernels* level : levels_here()) {
+          std::vector<uint32_t> distances(nearest_room(k));
+          std::vector<uint32_t> places(nearest_room(k));
+          NearestList list{distances.data(), places.data(), k, 0, UINT32_MAX};
+          level->show_nearest(list, line.data(), count / 2, 7);
+          level->show_nearest(list, line.data() + count / 2, count - count / 2, 7 + count / 2);
+          level->thin_out(list);
+          INFO(level->name << " k " << k << " count " << count << " values " << values);
+          REQUIRE(list.size >= std::min(k, count));
+          REQUIRE(list.size <= nearest_kept(k));
+          std::vector<std::pair<uint32_t, uint32_t>> kept;
+          for (uint32_t i = 0; i < list.size; ++i) {
+            REQUIRE(line[places[i] - 7] == distances[i]);
+            kept.push_back({distances[i], places[i]});
+          }
+          if (first.empty()) first = kept;
+          REQUIRE(kept == first);
+          std::sort(kept.begin(), kept.end());
+          REQUIRE(std::adjacent_find(kept.begin(), kept.end()) == kept.end());
+          for (uint32_t i = 0; i < std::min(k, count); ++i) REQUIRE(kept[i].first == sorted[i].first);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("bounds keep to their budget and use it, on every level") {
+  for (const uint32_t count : {1u, 2u, 17u, 256u}) {
+    for (const uint32_t values : {1u, 5u, 1u << 20}) {
+      std::vector<uint32_t> line(count);
+      std::vector<uint32_t> weights(count);
+      for (uint32_t j = 0; j < count; ++j) {
+        line[j] = static_cast<uint32_t>(random_below(values, 1, count, j));
+        weights[j] = 1 + static_cast<uint32_t>(random_below(300, 2, count, j));
+      }
+      const auto weight = [&](uint64_t bound) {
+        uint32_t sum = 0;
+        for (uint32_t j = 0; j < count; ++j) sum += line[j] <= bound ? weights[j] : 0;
+        return sum;
+      };
+      for (const uint32_t budget : {1u, 300u, 5000u, 1u << 24}) {
+        const bool fits = weight(*std::min_element(line.begin(), line.end())) <= budget;
+        for (const Kernels* level : levels_here()) {
+          uint32_t bound = 0;
+          REQUIRE(level->bound_within(line.data(), weights.data(), count, budget, &bound) == fits);
+          if (!fits) continue;
+          REQUIRE(weight(bound) <= budget);
+          uint32_t next = UINT32_MAX;
+          for (const uint32_t distance : line)
+            if (distance > bound) next = std::min(next, distance);
+          const bool full = weight(bound) >= budget - budget / 16 || next == UINT32_MAX;
+          REQUIRE((full || weight(next) > budget));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("keys are sorted and detours counted alike on every level") {
+  for (const uint32_t count : {0u, 1u, 2u, 31u, 48u, 256u}) {
+    std::vector<uint64_t> keys(count);
+    for (uint32_t i = 0; i < count; ++i) keys[i] = mix(i + count) | (i % 2 ? 0 : uint64_t{1} << 63);
+    std::vector<uint64_t> expected = keys;
+    std::sort(expected.begin(), expected.end());
+    const uint32_t width = (count + kDetourRanks - 1) / kDetourRanks * kDetourRanks;
+    std::vector<uint32_t> own(width, UINT32_MAX);
+    for (uint32_t i = 0; i < count; ++i) own[i] = i * 3;
+    for (const Kernels* level : levels_here()) {
+      std::vector<uint64_t> sorted(count);
+      level->sort_keys(keys.data(), count, sorted.data());
+      REQUIRE(sorted == expected);
+      for (const uint32_t their_count : {0u, 1u, 16u, 40u}) {
+        std::vector<uint32_t> theirs(their_count);
+        for (uint32_t p = 0; p < their_count; ++p)
+          theirs[p] = 3 * static_cast<uint32_t>(random_below(count + 9, p, count, their_count));
+        for (uint32_t rank = 0; rank < count; rank += 1 + count / 9) {
+          std::vector<uint32_t> detours(width, 5);
+          std::vector<uint32_t> wanted(width, 5);
+          level->count_detours(own.data(), width, theirs.data(), their_count, rank, detours.data());
+          for (uint32_t p = 0; p < their_count; ++p)
+            for (uint32_t r = 0; r < count; ++r) wanted[r] += own[r] == theirs[p] && r > rank && r > p;
+          INFO(level->name << " count " << count << " theirs " << their_count << " rank " << rank);
+          REQUIRE(detours == wanted);
         }
       }
     }

@@ -10,13 +10,16 @@
  * Points run in child processes that are started again behind a point that kills them, so that one
  * crash is counted and the rest still tested. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,14 +134,98 @@ static ann_matrix rows_view, queries_view;
 static uint64_t ids[N];
 
 typedef enum {
-  CREATE, BUILD, BUILD_PLAIN, BUILD_IDS, BUILD_EXACT, BUILD_F16, BUILD_BORROW, SEARCH, SEARCH_ONE,
-  EXACT, KNN_DESCENT, KNN_EXACT, STATS, ESTIMATE, SCENARIOS
+  CREATE, BUILD, BUILD_PLAIN, BUILD_IDS, BUILD_EXACT, BUILD_F16, BUILD_CELLS, BUILD_BORROW, SEARCH,
+  SEARCH_ONE, EXACT, KNN_DESCENT, KNN_EXACT, KNN_CELLS, STATS, ESTIMATE, SAVE, SAVE_STREAM, SAVE_BORROWED, SAVE_LAZY,
+  OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED, OPEN_MEMORY, OPEN_MEMORY_LAZY, OPEN_STREAM, VERIFY, FILE_INFO,
+  SCENARIOS
 } scenario;
 static const char *const names[SCENARIOS] = {
     "create and free", "build, calibrated", "build, not calibrated", "build with ids",
-    "build by exact k-NN", "build stored as f16", "build on borrowed rows", "search",
-    "search, one query", "exact search", "k-NN by NN-Descent", "k-NN, exact", "graph statistics",
-    "estimate and device"};
+    "build by exact k-NN", "build stored as f16", "build by cells", "build on borrowed rows", "search",
+    "search, one query", "exact search", "k-NN by NN-Descent", "k-NN, exact", "k-NN by cells",
+    "graph statistics", "estimate and device", "save", "save to a stream", "save borrowed rows",
+    "save of a lazily opened index", "open FULL", "open LAZY", "open TRUSTED", "open memory FULL",
+    "open memory LAZY", "open a stream", "verify a file", "describe a file"};
+
+/* --- Files ----------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/gannet-allocation-XXXXXX";
+static char source_path[64], target_path[64]; /* a good file to open; a link to one to save over */
+static char real_path[64];
+static unsigned char *file_bytes;             /* the good file, on a multiple of 4,096 */
+static uint64_t file_count;
+
+/* Bytes that went to or came from a stream. */
+typedef struct stream {
+  uint64_t at;
+  uint64_t hash;
+} stream;
+
+static int64_t take(void *user, const void *data, uint64_t bytes) {
+  stream *s = user;
+  s->at += bytes;
+  s->hash = hash_bytes(s->hash, data, bytes);
+  return (int64_t)bytes;
+}
+
+static int64_t give(void *user, void *data, uint64_t bytes) {
+  stream *s = user;
+  if (bytes > file_count - s->at) bytes = file_count - s->at;
+  memcpy(data, file_bytes + s->at, bytes);
+  s->at += bytes;
+  return (int64_t)bytes;
+}
+
+/* Of a file; 0 if it is not there. */
+static uint64_t hash_file(const char *path) {
+  static unsigned char buffer[1 << 20];
+  uint64_t hash = HASH_START;
+  const int file = open(path, O_RDONLY);
+  if (file < 0) return 0;
+  for (ssize_t got; (got = read(file, buffer, sizeof buffer)) > 0;)
+    hash = hash_bytes(hash, buffer, (size_t)got);
+  close(file);
+  return hash;
+}
+
+static int temporary_files(void) {
+  int count = 0;
+  DIR *list = opendir(folder);
+  for (struct dirent *entry; list && (entry = readdir(list));)
+    count += strstr(entry->d_name, ".tmp") != NULL;
+  if (list) closedir(list);
+  return count;
+}
+
+static void make_files(void) {
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(source_path, sizeof source_path, "%s/source", folder);
+  snprintf(target_path, sizeof target_path, "%s/target", folder);
+  snprintf(real_path, sizeof real_path, "%s/real", folder);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  ann_index *index = index_make(DIM, ANN_METRIC_L2, 0);
+  params.degree = 12;
+  params.threads = 1;
+  CHECK_OK(ann_build(index, &rows_view, ids, &params, NULL, NULL));
+  CHECK_OK(ann_save(index, source_path, NULL, NULL, NULL));
+  CHECK_OK(ann_save(index, real_path, NULL, NULL, NULL));
+  CHECK(symlink("real", target_path) == 0);
+  ann_index_free(index);
+  struct stat facts;
+  CHECK(stat(source_path, &facts) == 0);
+  file_count = (uint64_t)facts.st_size;
+  file_bytes = aligned_alloc(4096, (file_count + 4095) / 4096 * 4096);
+  FILE *file = fopen(source_path, "rb");
+  CHECK(file && fread(file_bytes, 1, file_count, file) == file_count);
+  if (file) fclose(file);
+}
+
+static void remove_files(void) {
+  CHECK_EQUAL(temporary_files(), 0);
+  CHECK(unlink(source_path) == 0 && unlink(target_path) == 0 && unlink(real_path) == 0);
+  CHECK(rmdir(folder) == 0);
+  free(file_bytes);
+}
 
 /* What a scenario works on, made before anything fails. */
 typedef struct stage {
@@ -151,7 +238,9 @@ static ann_build_params build_params(scenario what, uint32_t threads) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.threads = threads;
   params.degree = 12;
-  params.knn = what == BUILD_EXACT ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+  params.knn = what == BUILD_EXACT   ? ANN_KNN_EXACT
+               : what == BUILD_CELLS ? ANN_KNN_CELLS
+                                     : ANN_KNN_NN_DESCENT;
   params.iterations = 4;
   params.calibrate = what == BUILD ? ANN_ON : ANN_OFF;
   params.rows_mode = what == BUILD_BORROW ? ANN_ROWS_BORROW : ANN_ROWS_COPY;
@@ -167,7 +256,11 @@ static ann_status make_index(const ann_context *context, scenario what, ann_inde
 }
 
 static int is_build(scenario what) { return what >= BUILD && what <= BUILD_BORROW; }
-static int needs_built(scenario what) { return (what >= SEARCH && what <= EXACT) || what == STATS; }
+static int is_save(scenario what) { return what >= SAVE && what <= SAVE_LAZY; }
+static int is_open(scenario what) { return what >= OPEN_FULL && what <= OPEN_STREAM; }
+static int needs_built(scenario what) {
+  return (what >= SEARCH && what <= EXACT) || what == STATS || is_save(what);
+}
 
 static stage set_up(scenario what, uint32_t threads, int with_hook) {
   stage s = {NULL, NULL, threads};
@@ -175,9 +268,16 @@ static stage set_up(scenario what, uint32_t threads, int with_hook) {
   hooks.allocate = with_hook ? hook_allocate : NULL;
   hooks.release = with_hook ? hook_release : NULL;
   CHECK_OK(ann_context_create(&hooks, &s.context, NULL));
-  if (what != CREATE) CHECK_OK(make_index(s.context, what, &s.index, NULL));
+  if (what == SAVE_LAZY) {
+    ann_open_params lazy = ANN_OPEN_PARAMS_INIT;
+    lazy.mode = ANN_OPEN_LAZY;
+    CHECK_OK(ann_open(s.context, source_path, &lazy, &s.index, NULL, NULL));
+    return s;
+  }
+  if (what != CREATE && what < OPEN_FULL) CHECK_OK(make_index(s.context, what, &s.index, NULL));
   if (needs_built(what)) {
-    const ann_build_params params = build_params(BUILD_PLAIN, 1);
+    const ann_build_params params =
+        build_params(what == SAVE_BORROWED ? BUILD_BORROW : BUILD_PLAIN, 1);
     CHECK_OK(ann_build(s.index, &rows_view, NULL, &params, NULL, NULL));
   }
   return s;
@@ -186,6 +286,45 @@ static stage set_up(scenario what, uint32_t threads, int with_hook) {
 static void tear_down(stage *s) {
   ann_index_free(s->index);
   ann_context_free(s->context);
+}
+
+static ann_status act_save(stage *s, scenario what, uint64_t *result, ann_error *error) {
+  ann_save_params params = ANN_SAVE_PARAMS_INIT;
+  params.threads = s->threads;
+  params.sync = ANN_OFF;
+  if (what != SAVE_STREAM) {
+    const uint64_t before = hash_file(target_path);
+    const ann_status status = ann_save(s->index, target_path, &params, NULL, error);
+    *result = hash_file(target_path);
+    if (status != ANN_OK) CHECK(*result == before);
+    return status;
+  }
+  stream to = {0, HASH_START};
+  ann_writer writer = ANN_WRITER_INIT;
+  writer.write = take;
+  writer.user = &to;
+  const ann_status status = ann_save_stream(s->index, &writer, &params, NULL, error);
+  *result = to.hash;
+  return status;
+}
+
+/* The opened index stays with the stage. */
+static ann_status act_open(stage *s, scenario what, ann_error *error) {
+  ann_open_params params = ANN_OPEN_PARAMS_INIT;
+  params.threads = s->threads;
+  params.mode = what == OPEN_LAZY || what == OPEN_MEMORY_LAZY ? ANN_OPEN_LAZY
+                : what == OPEN_TRUSTED                        ? ANN_OPEN_TRUSTED
+                                                              : ANN_OPEN_FULL;
+  if (what <= OPEN_TRUSTED)
+    return ann_open(s->context, source_path, &params, &s->index, NULL, error);
+  if (what <= OPEN_MEMORY_LAZY)
+    return ann_open_memory(s->context, file_bytes, file_count, &params, &s->index, NULL, error);
+  stream from = {0, 0};
+  ann_reader reader = ANN_READER_INIT;
+  reader.read = give;
+  reader.user = &from;
+  reader.bytes = file_count;
+  return ann_open_stream(s->context, &reader, &params, &s->index, NULL, error);
 }
 
 /* The call under test. `result` gets a hash of what it gave. */
@@ -224,13 +363,27 @@ static ann_status act(stage *s, scenario what, uint64_t *result, ann_error *erro
                            : ann_search_batch(s->index, &view, &params, &results, NULL, error);
     *result = hash_bytes(*result, found_ids, sizeof found_ids);
     *result = hash_bytes(*result, found_distances, sizeof found_distances);
-  } else if (what == KNN_DESCENT || what == KNN_EXACT) {
+  } else if (what >= KNN_DESCENT && what <= KNN_CELLS) {
     ann_knn_params params = ANN_KNN_PARAMS_INIT;
-    params.method = what == KNN_EXACT ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
+    params.method = what == KNN_EXACT   ? ANN_KNN_EXACT
+                    : what == KNN_CELLS ? ANN_KNN_CELLS
+                                        : ANN_KNN_NN_DESCENT;
     params.k = 10;
     params.threads = s->threads;
     status = ann_knn_graph(s->context, &rows_view, &params, lists, NULL, NULL, error);
     *result = hash_bytes(*result, lists, sizeof lists);
+  } else if (is_save(what)) {
+    status = act_save(s, what, result, error);
+  } else if (is_open(what)) {
+    status = act_open(s, what, error);
+  } else if (what == VERIFY) {
+    ann_open_params params = ANN_OPEN_PARAMS_INIT;
+    params.threads = s->threads;
+    status = ann_verify(source_path, &params, NULL, error);
+  } else if (what == FILE_INFO) {
+    ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
+    status = ann_file_info(source_path, &facts, error);
+    *result = hash_bytes(*result, facts.content_id, sizeof facts.content_id);
   } else if (what == STATS) {
     ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
     status = ann_index_graph_stats(s->index, &stats, error);
@@ -249,7 +402,7 @@ static ann_status act(stage *s, scenario what, uint64_t *result, ann_error *erro
 
 /* Adds what the act has left in the handle. */
 static uint64_t with_index(const stage *s, scenario what, uint64_t result) {
-  if (!is_build(what)) return result;
+  if (!is_build(what) && !is_open(what)) return result;
   answers found = answers_make(Q, K);
   CHECK_OK(index_search(s->index, &queries, ANN_SEARCH_AUTO, 0, &found));
   result = answers_hash(result ^ index_hash(s->index), &found);
@@ -306,6 +459,8 @@ static int one_point(scenario what, uint32_t threads, int by_hook, int forever, 
       CHECK_OK(ann_index_get_info(on.index, &info, NULL));
       CHECK(info.built == 0 && info.rows == 0);
     }
+    if (is_open(what)) CHECK(on.index == NULL);
+    if (is_save(what)) CHECK_EQUAL(temporary_files(), 0);
     /* The handle is as before: the same call works now. */
     CHECK_OK(act(&on, what, &result, &error));
   }
@@ -374,6 +529,7 @@ int main(int argc, char **argv) {
   rows_view = vectors_view(&rows);
   queries_view = vectors_view(&queries);
   for (uint64_t i = 0; i < N; i++) ids[i] = 5000 - 3 * i;
+  make_files();
   const int verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
   long long injected = 0, survived = 0, absorbed = 0;
   for (int by_hook = 1; by_hook >= 0; by_hook--) {
@@ -381,8 +537,11 @@ int main(int argc, char **argv) {
     for (int what = 0; what < SCENARIOS; what++)
       for (uint32_t threads = 1; threads <= 2; threads++)
         for (int forever = 0; forever < 2; forever++) {
-          if (threads == 2 && (what == CREATE || what == SEARCH_ONE || what == STATS || what == ESTIMATE))
+          if (threads == 2 && (what == CREATE || what == SEARCH_ONE || what == STATS ||
+                               what == ESTIMATE || what == FILE_INFO || what == OPEN_STREAM))
             continue;
+          /* No context reaches these: they take nothing from its hook. */
+          if (by_hook && (what == VERIFY || what == FILE_INFO)) continue;
           all_points((scenario)what, threads, by_hook, forever);
           injected += shared->injected;
           survived += shared->survived;
@@ -394,6 +553,7 @@ int main(int argc, char **argv) {
                    (long long)shared->absorbed);
         }
   }
+  remove_files();
   vectors_free(&rows);
   vectors_free(&queries);
   /* Nothing injected would prove nothing. */

@@ -39,6 +39,11 @@ source_dir=$(cd "$here/../.." && pwd)
 check "an installed file names the source or build folder" sh -c \
   '! grep -rlF -e "$2" -e "$3" -e "$4" "$1"' sh "$prefix" "$source_dir/" "$build" "$scratch/first"
 
+# The command-line tool, where it is built, finds the library from its own place.
+if [ -e "$prefix/bin/gannet" ]; then
+  check "the installed tool does not run" "$prefix/bin/gannet" --version
+fi
+
 version=$(sed -n 's/^#define ANN_VERSION_[A-Z]* //p' "$prefix/include/ann.h" | paste -sd. -)
 
 if command -v pkg-config > /dev/null; then

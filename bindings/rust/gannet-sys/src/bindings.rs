@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 2;
+pub const ANN_ABI_VERSION: u32 = 3;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -546,6 +546,21 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
+extern "C" {
+    pub fn ann_index_place(
+        index: *const ann_index,
+        device: i32,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_index_evict(
+        index: *const ann_index,
+        device: i32,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
 pub const ANN_GRAPH_AUTO: _bindgen_ty_6 = 0;
 pub const ANN_GRAPH_CAGRA: _bindgen_ty_6 = 1;
 pub const ANN_GRAPH_NONE: _bindgen_ty_6 = 2;
@@ -554,6 +569,7 @@ pub const ANN_KNN_AUTO: _bindgen_ty_7 = 0;
 pub const ANN_KNN_NN_DESCENT: _bindgen_ty_7 = 1;
 pub const ANN_KNN_EXACT: _bindgen_ty_7 = 2;
 pub const ANN_KNN_GIVEN: _bindgen_ty_7 = 3;
+pub const ANN_KNN_CELLS: _bindgen_ty_7 = 4;
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
 pub const ANN_ROWS_AUTO: _bindgen_ty_8 = 0;
 pub const ANN_ROWS_COPY: _bindgen_ty_8 = 1;
@@ -660,10 +676,11 @@ pub struct ann_plan {
     pub index_bytes: u64,
     pub peak_bytes: u64,
     pub seconds: f64,
+    pub device_bytes: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_plan"][::std::mem::size_of::<ann_plan>() - 32usize];
+    ["Size of ann_plan"][::std::mem::size_of::<ann_plan>() - 40usize];
     ["Alignment of ann_plan"][::std::mem::align_of::<ann_plan>() - 8usize];
     [
         "Offset of field: ann_plan::struct_size",
@@ -680,6 +697,9 @@ const _: () = {
     [
         "Offset of field: ann_plan::seconds",
     ][::std::mem::offset_of!(ann_plan, seconds) - 24usize];
+    [
+        "Offset of field: ann_plan::device_bytes",
+    ][::std::mem::offset_of!(ann_plan, device_bytes) - 32usize];
 };
 extern "C" {
     pub fn ann_estimate(
@@ -771,10 +791,12 @@ pub struct ann_knn_params {
     pub convergence: f32,
     pub threads: u32,
     pub seed: u64,
+    pub device: i32,
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_knn_params"][::std::mem::size_of::<ann_knn_params>() - 40usize];
+    ["Size of ann_knn_params"][::std::mem::size_of::<ann_knn_params>() - 48usize];
     ["Alignment of ann_knn_params"][::std::mem::align_of::<ann_knn_params>() - 8usize];
     [
         "Offset of field: ann_knn_params::struct_size",
@@ -803,6 +825,12 @@ const _: () = {
     [
         "Offset of field: ann_knn_params::seed",
     ][::std::mem::offset_of!(ann_knn_params, seed) - 32usize];
+    [
+        "Offset of field: ann_knn_params::device",
+    ][::std::mem::offset_of!(ann_knn_params, device) - 40usize];
+    [
+        "Offset of field: ann_knn_params::reserved",
+    ][::std::mem::offset_of!(ann_knn_params, reserved) - 44usize];
 };
 extern "C" {
     pub fn ann_knn_graph(

@@ -1,6 +1,8 @@
 //! Section 2 of the header.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
 use crate::sys;
 use crate::version::static_text;
@@ -63,6 +65,12 @@ statuses! {
     NoDevice = ANN_NO_DEVICE,
     /// A fault ended this process's use of CUDA; CPU indexes go on.
     DeviceLost = ANN_DEVICE_LOST,
+    /// The system, or a stream of the caller, refused to read or write; see [`Error::os_error`].
+    Io = ANN_IO,
+    /// The file is damaged, cut, or no file of an index.
+    Corrupt = ANN_CORRUPT,
+    /// The file is in order, but of a format that this library does not know.
+    Version = ANN_VERSION,
     /// The call was cancelled through its [`Monitor`](crate::Monitor).
     Cancelled = ANN_CANCELLED,
     /// The deadline of its [`Monitor`](crate::Monitor) passed.
@@ -110,13 +118,32 @@ pub struct Error {
     column: Option<u64>,
     os_error: Option<i32>,
     cuda_error: Option<i32>,
+    stream_error: Option<StreamError>,
 }
 
 impl Error {
     /// An error that this crate finds before it calls the library.
     pub(crate) fn new(status: Status, message: impl Into<String>) -> Self {
         let message = message.into();
-        Error { status, message, row: None, column: None, os_error: None, cuda_error: None }
+        Error {
+            status,
+            message,
+            row: None,
+            column: None,
+            os_error: None,
+            cuda_error: None,
+            stream_error: None,
+        }
+    }
+
+    /// The error of a call whose stream failed: what the stream said is what matters.
+    pub(crate) fn of_stream(self, error: io::Error) -> Self {
+        Error {
+            message: format!("the caller's stream: {error}"),
+            os_error: error.raw_os_error(),
+            stream_error: Some(StreamError(Arc::new(error))),
+            ..self
+        }
     }
 
     fn from_raw(status: sys::ann_status, raw: &sys::ann_error) -> Self {
@@ -129,6 +156,7 @@ impl Error {
             column: Some(raw.column).filter(|&column| column != u64::MAX),
             os_error: Some(raw.os_error).filter(|&number| number != 0),
             cuda_error: Some(raw.cuda_error).filter(|&number| number != 0),
+            stream_error: None,
         }
     }
 
@@ -169,7 +197,25 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+/// What a stream of the caller said. Equal if it is the same occurrence.
+#[derive(Debug, Clone)]
+struct StreamError(Arc<io::Error>);
+
+impl PartialEq for StreamError {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for StreamError {}
+
+/// The source is the [`io::Error`] of a stream that the caller gave.
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        let StreamError(error) = self.stream_error.as_ref()?;
+        Some(&**error)
+    }
+}
 
 /// Makes a call with a place for its error, and reads both.
 pub(crate) fn check(call: impl FnOnce(*mut sys::ann_error) -> sys::ann_status) -> Result<()> {

@@ -42,6 +42,19 @@ use crate::sys;
 /// }
 /// ```
 ///
+/// The same holds for the bytes of a file that [`open_borrowed`](Self::open_borrowed) uses in place:
+///
+/// ```compile_fail,E0597
+/// use gannet::{Index, OpenParams};
+///
+/// let index = {
+///     let file = vec![0u8; 10_000];
+///     Index::open_borrowed(&file, &OpenParams::new())?
+/// }; // `file` does not live long enough
+/// index.info()?;
+/// # Ok::<(), gannet::Error>(())
+/// ```
+///
 /// An index that copies its rows is an `Index<'static>` if one likes:
 ///
 /// ```
@@ -92,11 +105,23 @@ impl<'rows> Index<'rows> {
     }
 
     fn create(context: Option<&Context>, params: &IndexParams) -> Result<Self> {
-        let mut raw = null_mut();
         let context = Context::pointer(context);
         // SAFETY: everything lives through the call.
-        check(|error| unsafe { sys::ann_index_create(context, &params.raw, &mut raw, error) })?;
+        Self::made(|raw, error| unsafe { sys::ann_index_create(context, &params.raw, raw, error) })
+    }
+
+    /// The index that a call makes.
+    pub(crate) fn made(
+        call: impl FnOnce(*mut *mut sys::ann_index, *mut sys::ann_error) -> sys::ann_status,
+    ) -> Result<Self> {
+        let mut raw = null_mut();
+        check(|error| call(&mut raw, error))?;
         Ok(Index { raw: not_null(raw)?, rows: PhantomData })
+    }
+
+    /// The pointer for a call that leaves the index as it is.
+    pub(crate) fn pointer(&self) -> *const sys::ann_index {
+        self.raw.as_ptr()
     }
 
     /// Builds the index over a copy of `rows`, whose ids are 0, 1, 2, ... Once in its life; after
@@ -441,7 +466,8 @@ pub struct IndexInfo {
     pub recall_max: f32,
     /// Edges spent to make every row reachable.
     pub repaired_edges: u32,
-    /// Rounds that NN-Descent ran; 0: another way or none.
+    /// Rounds that NN-Descent ran, or that cells needed to look at neighbours of neighbours; 0:
+    /// another way or none.
     pub knn_iterations: u32,
 }
 
@@ -546,6 +572,8 @@ pub struct Plan {
     pub peak_bytes: u64,
     /// Wall time, within a factor of about three on a current CPU.
     pub seconds: f64,
+    /// Bytes of a CUDA device held at most while building on it; else 0.
+    pub device_bytes: u64,
 }
 
 /// Plans a build of `rows` rows of `element` without doing it.
@@ -575,5 +603,6 @@ pub fn estimate(
         index_bytes: raw.index_bytes,
         peak_bytes: raw.peak_bytes,
         seconds: raw.seconds,
+        device_bytes: raw.device_bytes,
     })
 }

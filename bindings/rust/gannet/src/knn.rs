@@ -3,6 +3,7 @@
 use std::ptr::null_mut;
 
 use crate::context::Context;
+use crate::device::Device;
 use crate::element::Element;
 use crate::error::{check, Result};
 use crate::matrix::{check_len, zeros, Matrix};
@@ -48,6 +49,8 @@ impl<'a> KnnParams<'a> {
         threads: u32;
         /// Seed of every random choice.
         seed: u64;
+        /// Where the lists are found; they are the same from every device.
+        device: Device;
     }
 
     /// Takes the bounds of a context.
@@ -100,8 +103,8 @@ pub(crate) fn used(numbers: &[u32], row: usize, columns: usize) -> &[u32] {
     places.split(|&number| number == ROW_NONE).next().unwrap_or_default()
 }
 
-/// Finds the k nearest other rows of every row. By NN-Descent the lists are approximate and their
-/// distances still exact.
+/// Finds the k nearest other rows of every row. By cells and by NN-Descent the lists are
+/// approximate and their distances still exact.
 ///
 /// ```
 /// use gannet::{knn_graph, KnnParams, Matrix};

@@ -22,12 +22,14 @@
 //!
 //! * **Threads.** Everything is `Send` and `Sync`. Any number of threads may search one
 //!   [`Index`] at once, and a [`Monitor`] cancels a call from another thread.
-//! * **Errors.** Nothing panics. A call that fails gives an [`Error`] with a [`Status`], a line of
+//! * **Errors.** Nothing panics but a stream of the caller, whose panic goes on where it began. A call that fails gives an [`Error`] with a [`Status`], a line of
 //!   text, and the row and column at fault where there is one.
 //! * **Memory.** Rows are copied by [`Index::build`] and borrowed by [`Index::build_borrowed`],
 //!   which the compiler then holds in place for as long as the index lives. Results are owned
 //!   ([`Index::search`]) or go into buffers of the caller ([`Index::search_into`]). Allocators of
 //!   one's own are left to `gannet-sys`, because no safe interface can vouch for them.
+//! * **Files.** [`Index::save`] replaces a file whole or not at all, [`Index::open`] checks every byte
+//!   of one. Streams, bytes in memory and mapped files are opened as well.
 //! * **Finding the library.** See `gannet-sys`: `GANNET_DIR`, pkg-config or the source tree when
 //!   building; `LD_LIBRARY_PATH`, an rpath or the system's folders when a program runs on its own.
 //!
@@ -45,18 +47,21 @@ mod context;
 mod device;
 mod element;
 mod error;
+mod files;
 mod index;
 mod knn;
 mod matrix;
 mod monitor;
 mod params;
 mod results;
+mod streams;
 mod version;
 
 pub use context::{Context, ContextParams};
 pub use device::{device_count, device_info, devices, Device, DeviceCount, DeviceInfo};
 pub use element::{Bf16, Element, ElementType, F16};
 pub use error::{Error, Result, Status};
+pub use files::{file_info, verify, FileInfo, OpenParams, SaveParams};
 pub use index::{estimate, Graph, GraphStats, Index, IndexInfo, Plan};
 pub use knn::{knn_graph, knn_graph_into, KnnGraph, KnnParams};
 pub use matrix::Matrix;

@@ -36,6 +36,9 @@ c_enum! {
         NnDescent = ANN_KNN_NN_DESCENT,
         /// Every pair: n^2 distances.
         Exact = ANN_KNN_EXACT,
+        /// Every row is compared with the k-means cells around it; approximate, the default above
+        /// 4,096 rows.
+        Cells = ANN_KNN_CELLS,
     }
 }
 

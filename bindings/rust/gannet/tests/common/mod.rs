@@ -1,6 +1,8 @@
 //! What the tests share.
 #![allow(dead_code)] // Each test file uses a part of it.
 
+pub mod folder;
+
 use gannet::{Bf16, BuildParams, Element, Index, IndexParams, Matrix, F16};
 
 /// SplitMix64: the same numbers everywhere.

@@ -1,0 +1,265 @@
+//! Section 4 of the specification: what the values of a section may be. A hostile file has good
+//! sums, so every value is looked at.
+
+use crate::header::{Codes, Element, Header};
+use crate::source::{f32_at, f64_at, u32_at, u64_at, zeros};
+use crate::table::{self, Section, CURVE};
+
+const PLACES: usize = 24;
+const BEAM_MAX: u32 = 65_536;
+
+/// What one section says and a later one needs.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub ids: Vec<u64>,
+    pub curves: u64,
+}
+
+type Outcome = Result<(), String>;
+
+/// What a number in a padded row may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Number {
+    Any,
+    F32,
+    F16,
+    Bf16,
+}
+
+/// The checks of one section, which gets its chunks in turn.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// Rows of `stride` bytes, of which the first `used` are numbers.
+    Padded {
+        stride: u64,
+        used: u64,
+        number: Number,
+        at: u64,
+    },
+    Ids,
+    Order {
+        rows: u64,
+        at: u64,
+        last: Option<u64>,
+    },
+    Floats {
+        may_be_negative: bool,
+        at: u64,
+    },
+    Edges {
+        rows: u32,
+        degree: u64,
+        at: u64,
+        ended: bool,
+    },
+    Entries {
+        rows: u32,
+        last: Option<u32>,
+    },
+    Curves {
+        bytes: Vec<u8>,
+    },
+    Unknown,
+}
+
+impl Values {
+    pub fn of(section: &Section, header: &Header) -> Self {
+        // At most ROWS_MAX, which the header's check has seen to.
+        let rows = header.rows as u32;
+        match section.kind {
+            table::ROWS => Values::Padded {
+                stride: header.row_stride,
+                used: u64::from(header.dim) * header.element.bytes(),
+                number: match header.element {
+                    Element::F32 => Number::F32,
+                    Element::F16 => Number::F16,
+                    Element::Bf16 => Number::Bf16,
+                    Element::I8 | Element::U8 => Number::Any,
+                },
+                at: 0,
+            },
+            table::IDS => Values::Ids,
+            table::ORDER => Values::Order { rows: header.rows, at: 0, last: None },
+            table::LENGTHS => Values::Floats { may_be_negative: false, at: 0 },
+            table::CENTRE => Values::Floats { may_be_negative: true, at: 0 },
+            table::CODES => Values::Padded {
+                stride: header.code_stride,
+                used: header.code_columns() * header.codes.bytes().unwrap_or(0),
+                number: if header.codes == Codes::Floats { Number::F32 } else { Number::Any },
+                at: 0,
+            },
+            table::EDGES => {
+                Values::Edges { rows, degree: header.degree.into(), at: 0, ended: false }
+            }
+            table::ENTRIES => Values::Entries { rows, last: None },
+            table::CALIBRATION => Values::Curves { bytes: Vec::new() },
+            _ => Values::Unknown,
+        }
+    }
+
+    pub fn take(&mut self, chunk: &[u8], known: &mut Known) -> Outcome {
+        match self {
+            Values::Padded { stride, used, number, at } => {
+                padded_rows(chunk, *stride, *used, *number, at)
+            }
+            Values::Ids => ids(chunk, &mut known.ids),
+            Values::Order { rows, at, last } => order(chunk, *rows, &known.ids, at, last),
+            Values::Floats { may_be_negative, at } => floats(chunk, *may_be_negative, at),
+            Values::Edges { rows, degree, at, ended } => edges(chunk, *rows, *degree, at, ended),
+            Values::Entries { rows, last } => entries(chunk, *rows, last),
+            Values::Curves { bytes } => {
+                bytes.extend_from_slice(chunk);
+                Ok(())
+            }
+            Values::Unknown => Ok(()),
+        }
+    }
+
+    pub fn finish(self, known: &mut Known) -> Outcome {
+        if let Values::Curves { bytes } = self {
+            known.curves = bytes.len() as u64 / CURVE;
+            return curves(&bytes);
+        }
+        Ok(())
+    }
+}
+
+fn words(chunk: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    chunk.chunks_exact(4).map(|word| u32_at(word, 0))
+}
+
+fn padded_rows(mut chunk: &[u8], stride: u64, used: u64, number: Number, at: &mut u64) -> Outcome {
+    while !chunk.is_empty() {
+        let (row, byte) = (*at / stride, *at % stride);
+        let end = if byte < used { used } else { stride };
+        let (part, rest) = chunk.split_at(chunk.len().min((end - byte) as usize));
+        if byte < used {
+            if let Some((column, what)) = first_not_finite(part, number, byte) {
+                return Err(format!("row {row}, column {column} is {what}"));
+            }
+        } else if !zeros(part) {
+            return Err(format!("row {row} is not filled up with zeros"));
+        }
+        *at += part.len() as u64;
+        chunk = rest;
+    }
+    Ok(())
+}
+
+/// The first NaN or infinity among numbers that start at byte `at` of their row, and its column.
+fn first_not_finite(part: &[u8], number: Number, at: u64) -> Option<(u64, &'static str)> {
+    // All bits of the exponent, in the upper bytes of a number.
+    let (bytes, exponent) = match number {
+        Number::Any => return None,
+        Number::F32 => (4, 0x7f80),
+        Number::F16 => (2, 0x7c00),
+        Number::Bf16 => (2, 0x7f80),
+    };
+    let is_finite = |value: &[u8]| {
+        let upper = u16::from_le_bytes([value[bytes - 2], value[bytes - 1]]);
+        upper & exponent != exponent
+    };
+    let place = part.chunks_exact(bytes).position(|value| !is_finite(value))?;
+    Some((at / bytes as u64 + place as u64, "not finite"))
+}
+
+fn ids(chunk: &[u8], ids: &mut Vec<u64>) -> Outcome {
+    let new = chunk.chunks_exact(8).map(|id| u64_at(id, 0));
+    ids.try_reserve(chunk.len() / 8).map_err(|_| "no memory for the ids".to_string())?;
+    for id in new {
+        if id == u64::MAX {
+            return Err(format!("row {} has the id that stands for none", ids.len()));
+        }
+        ids.push(id);
+    }
+    Ok(())
+}
+
+/// Ids that ascend along as many rows as there are make each row occur once and all ids distinct.
+fn order(chunk: &[u8], rows: u64, ids: &[u64], at: &mut u64, last: &mut Option<u64>) -> Outcome {
+    for row in words(chunk) {
+        let Some(&id) = ids.get(row as usize) else {
+            return Err(format!("place {at} names row {row} of {rows}"));
+        };
+        if last.is_some_and(|last| id <= last) {
+            return Err(format!("the id at place {at} is not above the one before"));
+        }
+        *last = Some(id);
+        *at += 1;
+    }
+    Ok(())
+}
+
+fn floats(chunk: &[u8], may_be_negative: bool, at: &mut u64) -> Outcome {
+    for value in chunk.chunks_exact(4).map(|value| f32_at(value, 0)) {
+        if !value.is_finite() || value < 0.0 && !may_be_negative {
+            return Err(format!("value {at} is {value}"));
+        }
+        *at += 1;
+    }
+    Ok(())
+}
+
+fn edges(chunk: &[u8], rows: u32, degree: u64, at: &mut u64, ended: &mut bool) -> Outcome {
+    for edge in words(chunk) {
+        let (row, place) = (*at / degree, *at % degree);
+        *ended = *ended && place != 0;
+        if edge == u32::MAX {
+            *ended = true;
+        } else if *ended {
+            return Err(format!("row {row} has an edge behind an unused place"));
+        } else if edge >= rows {
+            return Err(format!("edge {place} of row {row} leads to row {edge} of {rows}"));
+        }
+        *at += 1;
+    }
+    Ok(())
+}
+
+fn entries(chunk: &[u8], rows: u32, last: &mut Option<u32>) -> Outcome {
+    for entry in words(chunk) {
+        if entry >= rows || last.is_some_and(|last| entry <= last) {
+            return Err(format!("entry {entry} of {rows} rows, behind {last:?}"));
+        }
+        *last = Some(entry);
+    }
+    Ok(())
+}
+
+fn curves(bytes: &[u8]) -> Outcome {
+    let mut last_k = None;
+    for (number, curve) in bytes.chunks_exact(CURVE as usize).enumerate() {
+        let k = u32_at(curve, 0);
+        if k == 0 || last_k.is_some_and(|last| k <= last) {
+            return Err(format!("curve {number} has k {k}, behind {last_k:?}"));
+        }
+        last_k = Some(k);
+        points(curve).map_err(|what| format!("curve {number}: {what}"))?;
+    }
+    Ok(())
+}
+
+fn points(curve: &[u8]) -> Outcome {
+    let count = u32_at(curve, 4) as usize;
+    if !(1..=PLACES).contains(&count) {
+        return Err(format!("{count} points, not 1 to {PLACES}"));
+    }
+    let (used, unused) = curve[8..].split_at(16 * count);
+    let (mut last_beam, mut last_recall) = (0, 0.0);
+    for (place, point) in used.chunks_exact(16).enumerate() {
+        let (beam, recall) = (u32_at(point, 0), f64_at(point, 8));
+        if beam <= last_beam || beam > BEAM_MAX {
+            return Err(format!("point {place} has beam {beam}, behind {last_beam}"));
+        }
+        // False for NaN.
+        let rises = recall >= last_recall && recall <= 1.0;
+        if !rises || u32_at(point, 4) != 0 {
+            return Err(format!("point {place} has recall {recall}, behind {last_recall}"));
+        }
+        (last_beam, last_recall) = (beam, recall);
+    }
+    match zeros(unused) {
+        true => Ok(()),
+        false => Err("unused places are not zero".into()),
+    }
+}

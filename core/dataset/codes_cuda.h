@@ -1,0 +1,41 @@
+// Codes on a CUDA device: what every phase of a build on the device reads rows by.
+//
+// Bytes arrive unsigned whatever the rows are (i8 rows are flipped once, on the device), and the
+// square of each row's length stands beside them: |x - y|^2 = x.x + y.y - 2 x.y holds in 32 bits
+// modulo 2^32, so a distance costs one product. Wide codes are floats as on the CPU.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/launch.h"
+#include "base/execution.h"
+#include "dataset/codes.h"
+
+namespace gannet::cuda {
+
+/// What kernels take.
+struct CodesView {
+  const uint8_t* data;      // [rows, stride] bytes, zero beyond the last column
+  const uint32_t* squares;  // [rows] x.x of bytes; null for wide codes
+  uint32_t rows;
+  uint32_t stride;  // bytes, a multiple of kCodeAlign
+
+  __host__ __device__ bool wide() const { return squares == nullptr; }
+  __device__ const uint8_t* row(uint64_t number) const { return data + number * stride; }
+};
+
+/// Sends codes to the current device and keeps them there. The monitor is asked between pieces.
+class DeviceCodes {
+ public:
+  DeviceCodes(const Codes& codes, const Stream& stream, const Execution& execution);
+
+  CodesView view() const { return {data_.data(), squares_.data(), rows_, stride_}; }
+
+ private:
+  uint32_t rows_;
+  uint32_t stride_;
+  DeviceArray<uint8_t> data_;      // [rows, stride]
+  DeviceArray<uint32_t> squares_;  // [rows], or none
+};
+
+}  // namespace gannet::cuda

@@ -1,0 +1,23 @@
+// Builds on a CUDA device, in a library that was built without CUDA.
+
+#if !defined(GANNET_HAS_CUDA) || !GANNET_HAS_CUDA
+
+#include "backend/devices.h"
+#include "index/build_cuda.h"
+
+namespace gannet::cuda {
+
+KnnLists find_neighbors(const Codes&, bool, const NnDescentParams&, int32_t device,
+                        const Execution&) {
+  check_cuda_device(device);
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
+Edges build_edges(const Codes&, bool, const KnnGraph*, const BuildPlan& plan, const Execution&) {
+  check_cuda_device(plan.device);
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
+}  // namespace gannet::cuda
+
+#endif

@@ -1,0 +1,77 @@
+// Searches on CUDA devices: copies of an index there, the way from a caller's queries into a space of a
+// device, and back.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "index/device_calibration.h"
+#include "search/best_first.h"
+#include "search/device_index.h"
+#include "search/queries.h"
+
+namespace gannet {
+
+struct Built;
+
+/// A space of a device for the duration of a search.
+class BorrowedSpace {
+ public:
+  BorrowedSpace(DeviceIndex& index, uint64_t queries, uint32_t k)
+      : index_(index), space_(index.take_space(queries, k)) {}
+  ~BorrowedSpace() { index_.give_back(std::move(space_)); }
+  BorrowedSpace(const BorrowedSpace&) = delete;
+  DeviceSpace& operator*() { return *space_; }
+  DeviceSpace* operator->() { return space_.get(); }
+
+ private:
+  DeviceIndex& index_;
+  std::unique_ptr<DeviceSpace> space_;
+};
+
+/// An index on one device.
+struct Placement {
+  int32_t device = 0;  // CUDA ordinal
+  std::unique_ptr<DeviceIndex> index;
+  DeviceCalibration calibration;
+};
+
+/// The placements of one index. A search holds on to its own, so taking one away waits for nobody.
+class Placements {
+ public:
+  /// The placement on a CUDA ordinal; made and calibrated if there is none.
+  std::shared_ptr<const Placement> get(const Built& built, int32_t device,
+                                       const Execution& execution);
+  /// Takes a placement away, if there is one.
+  void drop(int32_t device);
+
+ private:
+  std::shared_ptr<const Placement> find(int32_t device) const;
+
+  std::mutex making_;  // one at a time, held while an index is sent
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<const Placement>> placed_;
+};
+
+/// How a device is to walk. At most one of the two ways is asked for: `beam` 0 lets `recall` decide, by
+/// two lists where they serve and `one_list` is not set.
+struct DeviceRequest {
+  int32_t device = 0;  // CUDA ordinal
+  uint32_t beam = 0;
+  float recall = 0;
+  bool one_list = false;
+};
+
+/// Answers queries by the graph on a device. False, and nothing done, where the recall needs a beam that
+/// devices do not have.
+bool search_on_device(const Built& built, const DeviceRequest& request, const MatrixView& queries,
+                      const ResultsView& results, const Execution& execution,
+                      SearchCounts* counts);
+
+/// Writes queries [first, first + count) as records of a space, and which of them are finite; the record
+/// of one that is not holds zeros.
+void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& queries,
+                uint64_t first, uint32_t count, DeviceSpace& space, const Execution& execution);
+
+}  // namespace gannet

@@ -1,0 +1,18 @@
+// NN-Descent on a CUDA device: the lists of nn_descent.h, bit for bit.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/launch.h"
+#include "dataset/codes_cuda.h"
+#include "knn/nn_descent.h"
+
+namespace gannet::cuda {
+
+/// Fills `neighbors`, [rows, k] on the device as KnnGraph has them, and `distances`, [rows, k] code
+/// distances, UINT32_MAX where there is no neighbour; that one may be null. Returns the rounds that it
+/// took. The monitor is asked between launches, which take some 20 ms on a large device.
+uint32_t nn_descent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
+                    uint32_t* distances, const Stream& stream, const Execution& execution);
+
+}  // namespace gannet::cuda

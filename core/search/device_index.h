@@ -1,0 +1,109 @@
+// DeviceIndex: the copy of an index on a CUDA device, and searches there.
+//
+// What is copied: codes, edges and entry points; where code distances are not the reported ones also
+// the rows as stored and, for cosine, their lengths. Ids stay on the host.
+//
+// A search runs in a DeviceSpace: a stream, device memory for a number of queries, and pinned host
+// memory of the same shape. Spaces are kept for the next search, so that searches of a shape that has
+// been seen allocate nothing, and each of many host threads has a stream of its own.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "base/execution.h"
+#include "dataset/codes.h"
+#include "graph/search_graph.h"
+
+namespace gannet {
+
+/// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows.
+struct WalkEffort {
+  float slack = 0;              // s: rows up to 1 + s times as far as the k-th best are expanded
+  uint32_t expansions_max = 0;  // of one query
+  uint32_t beam = 0;
+};
+
+/// Rows that two lists can hold, and the longest beam of one list (search/walk_cuda.cu).
+inline constexpr uint32_t kTwoListsMax = 32;
+inline constexpr uint32_t kDeviceBeamMax = 1984;
+
+/// Rows of a walk's list that are compared once more, k included, where codes are lossy.
+constexpr uint32_t rerank_count(uint32_t k) { return k + (k / 2 > 16 ? k / 2 : 16); }
+
+/// Whether k answers can be found with two lists.
+constexpr bool two_lists_serve(uint32_t k, bool exact_codes) {
+  return (exact_codes ? k : rerank_count(k)) <= kTwoListsMax;
+}
+
+/// Room for one search of up to capacity() queries.
+class DeviceSpace {
+ public:
+  virtual ~DeviceSpace() = default;
+
+  uint32_t capacity() const { return capacity_; }
+
+  // The queries, to be filled in by the caller before run(); pinned host memory.
+
+  /// [value_bytes()] of a query with zeros behind: where codes are exact its elements, as they are, else
+  /// its prepared values.
+  uint8_t* values(uint32_t query) { return records_ + query * record_bytes_; }
+  size_t value_bytes() const { return value_bytes_; }
+  /// The length of the prepared values, for cosine.
+  void set_norm(uint32_t query, double norm) {
+    std::memcpy(values(query) + value_bytes_, &norm, sizeof norm);
+  }
+
+  // Whether a query is finite, for the caller alone.
+  bool usable(uint32_t query) const { return usable_[query] != 0; }
+  void set_usable(uint32_t query, bool usable) { usable_[query] = usable ? 1 : 0; }
+
+  /// Answers the first `count` queries and waits for the answers. `masked`, unless null, is [count] a
+  /// row that each query neither expands nor returns. With `timed` the kernels are timed.
+  virtual void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked,
+                   bool timed) = 0;
+
+  // The answers, [count, k]: nearest first, equal distances by row; kNoRow and +infinity where there
+  // are no more.
+  const uint32_t* rows() const { return rows_; }
+  const float* distances() const { return distances_; }
+  uint64_t distance_count() const { return distance_count_; }
+  uint64_t expansion_count() const { return expansion_count_; }
+  double kernel_seconds() const { return kernel_seconds_; }
+
+ protected:
+  uint32_t capacity_ = 0;
+  size_t value_bytes_ = 0;
+  size_t record_bytes_ = 0;
+  Array<uint8_t> usable_;       // [capacity]
+  uint8_t* records_ = nullptr;  // [capacity, record_bytes] values and norm of a query
+  const uint32_t* rows_ = nullptr;
+  const float* distances_ = nullptr;
+  uint64_t distance_count_ = 0;
+  uint64_t expansion_count_ = 0;
+  double kernel_seconds_ = 0;
+};
+
+class DeviceIndex {
+ public:
+  virtual ~DeviceIndex() = default;
+
+  virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
+
+  /// Room for `queries` queries of k answers each, or for as many of them as one run takes.
+  virtual std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) = 0;
+  virtual void give_back(std::unique_ptr<DeviceSpace> space) noexcept = 0;
+};
+
+namespace cuda {
+
+/// Copies an index with a graph to a device (a CUDA ordinal, from 0). Everything of a mapped file has
+/// been touched before. Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
+/// ANN_DEADLINE; nothing is held then.
+std::unique_ptr<DeviceIndex> place_index(int32_t device, const Dataset& dataset,
+                                         const Codes& codes, const SearchGraph& graph,
+                                         const Execution& execution);
+
+}  // namespace cuda
+}  // namespace gannet

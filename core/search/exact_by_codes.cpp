@@ -1,0 +1,104 @@
+#include "search/exact_by_codes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "traverse/row_key.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kGroup = 128;    // queries that share a packed tile
+constexpr uint32_t kTileRows = 128;
+constexpr uint32_t kSlice = 8;      // queries of one call
+
+/// Rows by code among which the k nearest are looked for.
+constexpr uint32_t looked_at(uint32_t k) { return k + k / 2 + 64; }
+
+uint32_t group_size(uint32_t count, uint32_t threads) {
+  return std::clamp(count / std::max(1u, threads), 1u, kGroup);
+}
+
+struct Workspace {
+  Workspace(size_t stride, uint32_t group, uint32_t kept, const Allocator& memory)
+      : queries(memory, group * stride), rows(memory, kTileRows * stride),
+        packed(memory, packed_bytes(kTileRows, stride)),
+        tile(memory, size_t{kSlice} * kTileRows),
+        distances(memory, size_t{group} * nearest_room(kept)),
+        places(memory, size_t{group} * nearest_room(kept)), lists(memory, group),
+        exact(memory, nearest_room(kept)) {}
+
+  Array<uint8_t> queries;      // [group, stride] codes
+  Array<uint8_t> rows;         // [kTileRows, stride]
+  Array<uint8_t> packed;       // the same, packed
+  Array<uint32_t> tile;        // [kSlice, kTileRows]
+  Array<uint32_t> distances;   // [group, nearest_room(kept)]
+  Array<uint32_t> places;      // [group, nearest_room(kept)] row numbers
+  Array<NearestList> lists;    // [group]
+  Array<float> exact;          // [nearest_room(kept)]
+};
+
+void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries,
+               const uint32_t* excluded, Workspace& space) {
+  uint32_t numbers[kTileRows];
+  for (uint32_t i = 0; i < rows; ++i) numbers[i] = row + i;
+  codes.gather(numbers, rows, space.rows.data());
+  codes.pack(space.rows.data(), rows, space.packed.data());
+  for (uint32_t first = 0; first < queries; first += kSlice) {
+    const uint32_t slice = std::min(kSlice, queries - first);
+    codes.tile(space.queries.data() + first * codes.stride(), slice, space.packed.data(), rows,
+               space.tile.data(), kTileRows);
+    for (uint32_t i = 0; i < slice; ++i) {
+      uint32_t* line = space.tile.data() + i * size_t{kTileRows};
+      // Unsigned: rows before this tile wrap round.
+      if (excluded != nullptr && excluded[first + i] - row < rows)
+        line[excluded[first + i] - row] = UINT32_MAX;
+      kernels().show_nearest(space.lists[first + i], line, rows, row);
+    }
+  }
+}
+
+}  // namespace
+
+void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries,
+                      uint32_t first, uint32_t count, const uint32_t* excluded, uint32_t k,
+                      float* distances, const Execution& execution) {
+  const uint32_t kept = std::min(codes.rows(), looked_at(k));
+  const uint32_t group = group_size(count, execution.threads);
+  std::vector<Workspace> spaces;
+  spaces.reserve(execution.threads);
+  for (uint32_t worker = 0; worker < execution.threads; ++worker)
+    spaces.emplace_back(codes.stride(), group, kept, execution.memory);
+  parallel_for(execution, count, group, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    Workspace& space = spaces[worker];
+    const uint32_t size = static_cast<uint32_t>(end - begin);
+    const size_t room = nearest_room(kept);
+    for (uint32_t i = 0; i < size; ++i) {
+      codes.encode_query(queries[first + begin + i], space.queries.data() + i * codes.stride());
+      space.lists[i] = {space.distances.data() + i * room, space.places.data() + i * room, kept, 0,
+                        UINT32_MAX};
+    }
+    for (uint32_t row = 0; row < codes.rows(); row += kTileRows) {
+      execution.check();
+      show_rows(codes, row, std::min(kTileRows, codes.rows() - row), size,
+                excluded != nullptr ? excluded + first + begin : nullptr, space);
+    }
+    for (uint32_t i = 0; i < size; ++i) {
+      NearestList& list = space.lists[i];
+      kernels().thin_out(list);
+      dataset.distances(queries[first + begin + i], list.places, 0, list.size, space.exact.data());
+      std::partial_sort(space.exact.data(), space.exact.data() + k, space.exact.data() + list.size);
+      std::copy_n(space.exact.data(), k, distances + (begin + i) * k);
+    }
+  });
+}
+
+uint64_t nearest_by_codes_bytes(size_t stride, uint32_t count, uint32_t k, uint32_t threads) {
+  const uint64_t group = group_size(count, threads);
+  const uint64_t room = nearest_room(looked_at(k));
+  return threads * ((group + kTileRows) * stride + packed_bytes(kTileRows, stride) +
+                    kSlice * kTileRows * 4 + group * (room * 8 + sizeof(NearestList)) + room * 4 +
+                    8 * kAlignment);
+}
+
+}  // namespace gannet

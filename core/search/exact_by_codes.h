@@ -1,0 +1,26 @@
+// The nearest rows of many queries, by tiles of codes and a second look at the stored rows.
+//
+// Exact search reads every stored row for every 16 queries, 4 bytes a column for floats. Here rows are
+// packed once for some hundred queries and compared as codes, a byte a column and one instruction for
+// 64: 256 queries against 30,000 x 960 floats take 0.04 s instead of 0.8. The nearest k + k / 2 + 64
+// by code are then compared as stored. Where codes are the rows (u8 and i8 under L2) that is exact.
+// Elsewhere a true neighbour is missed if rounding moves it by half its rank and 64 more places, which
+// it did in 2 of 4,900 lists (k of 1 to 1,000 on words and gist); a judge may rely on it, an answer
+// does not.
+#pragma once
+
+#include "dataset/codes.h"
+#include "search/queries.h"
+
+namespace gannet {
+
+/// distances[q * k] onwards become the reported distances of the k nearest rows of query q, ascending.
+/// `excluded` is as for search_exact. There must be more than k rows, and every query be usable.
+void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries,
+                      uint32_t first, uint32_t count, const uint32_t* excluded, uint32_t k,
+                      float* distances, const Execution& execution);
+
+/// Bytes that it takes at most.
+uint64_t nearest_by_codes_bytes(size_t stride, uint32_t count, uint32_t k, uint32_t threads);
+
+}  // namespace gannet

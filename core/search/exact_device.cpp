@@ -1,0 +1,47 @@
+#include "search/exact_device.h"
+
+#include <algorithm>
+
+#include "search/exact_cuda.h"
+
+namespace gannet {
+
+void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
+                            const uint32_t* excluded, int32_t device, const ResultsView& results,
+                            const Execution& execution) {
+  dataset.touch_all();
+  const uint64_t count = queries.size();
+  if (count > UINT32_MAX)
+    fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
+         static_cast<unsigned long long>(count), UINT32_MAX);
+  // The kernel takes queries side by side, and none that is not finite.
+  const size_t bytes = dataset.query_bytes();
+  Array<uint8_t> packed = Array<uint8_t>::zeroed(execution.memory, checked_product(count, bytes));
+  for (uint64_t query = 0; query < count; ++query) {
+    if (queries.usable(query)) std::memcpy(packed.data() + query * bytes, queries[query].values, bytes);
+  }
+  // One more than asked for, so that an excluded row leaves enough of them.
+  const uint64_t wanted = results.k + (excluded != nullptr ? uint64_t{1} : 0);
+  const uint32_t kept = static_cast<uint32_t>(std::min<uint64_t>(wanted, dataset.rows()));
+  Array<uint32_t> rows(execution.memory, checked_product(count, kept));
+  Array<float> distances(execution.memory, checked_product(count, kept));
+  if (kept > 0)
+    cuda::search_exact({device - ANN_DEVICE_CUDA, dataset.view(), dataset.rows(), dataset.metric(),
+                        dataset.norms(), dataset.ids(), packed.data(), queries.norms(),
+                        static_cast<uint32_t>(count), kept, rows.data(), distances.data()},
+                       execution);
+  Array<Neighbor> answer(execution.memory, kept);
+  for (uint64_t query = 0; query < count; ++query) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < kept; ++i) {
+      const uint32_t row = rows[query * kept + i];
+      if (excluded == nullptr || row != excluded[query])
+        answer[found++] = {distances[query * kept + i], dataset.id(row)};
+    }
+    const bool usable = queries.usable(query);
+    write_answer(results, query, answer.data(), usable ? std::min(found, results.k) : 0,
+                 usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
+  }
+}
+
+}  // namespace gannet

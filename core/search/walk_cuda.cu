@@ -1,0 +1,574 @@
+// The default searches on the GPU: one warp walks the graph for one query, in one of two ways.
+//
+// TWO LISTS, for up to 32 answers:
+//
+//   best      the nearest rows met so far, sorted, one in each lane; d_k is the distance of the k-th
+//   queue     the nearest rows met and not yet expanded, sorted, one in each lane
+//   s         the slack: a row is worth expanding up to T = (1 + s)^2 d_k (distances are squared)
+//   start     all entry points of the index are compared, like the edges of a row
+//   step      take the head of the queue; read its edges; drop the rows that have been met; compare
+//             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
+//   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
+//
+// The stop rule is GGNN's (section IV: a slack on the bound of the k-th best, a bounded queue); the
+// graph is CAGRA's. Two short lists instead of one long beam need 22 % fewer distances at recall 0.95
+// and never grow with the recall. A row that was expanded must never be forgotten under this rule: a
+// table that forgets makes the walk run in circles (6 to 25 times the work at 0.99), therefore a Bloom
+// filter.
+//
+// ONE LIST, for more answers and wherever a caller names a beam: search/best_first.h step for step.
+// The list lies in shared memory in 32 segments, one a lane; each lane knows the farthest and the
+// nearest unexpanded row of its own. A row replaces the farthest of all, and only that segment is
+// looked through again. Answers are those of the CPU but for rows that the Bloom filter drops.
+//
+// Bytes of a step at 32 edges and rows of 128 bytes: 128 of edges, then some 20 new rows, 2.6 KB, of
+// which the filter has dropped 12. 25 steps a query at recall 0.95: 65 KB, so 3.4 TB/s serve 50 M
+// queries/s at most. Operations of a step, a warp: loads and products 80, filter 40, exchanges 30, and
+// some 10 for each of the 3 to 5 rows that enter the queue, 250 in all: 25 steps at 132 x 4 x 1.7 GHz
+// allow 140 M queries/s. Latency binds first: a step is two dependent trips to memory, so 28 warps
+// share a multiprocessor, and the edges of the likely next row are requested while this one's rows are
+// on their way (right in 60 to 90 % of the steps).
+//
+// Measured elsewhere on one NVIDIA H200 (1M SIFT rows, 64 edges, batch 10,000, k = 10):
+//   one by one into sorted lists instead of a sort of 32 and a merge     5 to 10 % less time
+//   persistent warps with a queue of queries instead of a grid of them   3 to 17 % less
+//   a cap on expansions of 1.4 times their mean and more slack           10 to 30 % less at 0.95: the
+//       longest queries start last and run alone
+//   lists without order, their ends found by reductions                  10 % more
+//   stopping after steps without improvement instead of a cap            10 % more than with a cap
+//
+// Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
+// CAGRA starts from random rows, hashed from the query's place in the batch; here from the entry points
+// that the index has, which reach every row, so that an answer depends on the query alone.
+
+#include <algorithm>
+
+#include "search/walk_cuda.h"
+
+namespace gannet::cuda {
+namespace {
+
+/// What is decided before compilation.
+struct Policy {
+  CodePolicy code;
+  uint32_t warps;       // of a block
+  uint32_t blocks;      // of a multiprocessor, which bounds registers
+  uint32_t met_words;   // of a warp's filter
+  uint32_t edge_words;  // edges that a lane holds at once
+  uint32_t beam_max;    // 0: two lists
+};
+
+// Two lists. M queries/s on one NVIDIA H100, 100,000 SIFT rows of 128 bytes, batch 10,000, k = 10, slack
+// 0.02, cap 32, with so many warps of a multiprocessor:        28    28    24    32
+//                                          query held         yes    no   yes    no
+//   32 edges a row                                           61.0  68.1     -  69.5
+//   64 edges a row                                           44.3  45.9  47.9  40.4
+// Rows of 64 bytes fit into 64 registers either way. Rows of several pieces have 24 warps, not measured
+// otherwise.
+constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words) {
+  const bool long_lists = edge_words > 1;
+  if (row_bytes == 128)
+    return {{kind, row_bytes, long_lists}, 4, long_lists ? 6u : 8u, 1024, edge_words, 0};
+  return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, 0};
+}
+
+// One list. Filter and list grow together: 1,000 answers meet more than ten times as many rows.
+constexpr Policy one_list(CodeKind kind, uint32_t beam_max) {
+  const uint32_t met_words = beam_max <= 256 ? 2048 : beam_max <= 768 ? 4096 : 8192;
+  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, beam_max};
+}
+constexpr uint32_t kSmallBeam = 256;
+constexpr uint32_t kMiddleBeam = 768;
+
+// Rows that enter a list one by one; more of them are sorted and merged.
+constexpr uint32_t kOneByOne = 8;
+
+/// What both ways have in common: queries one after the other, and the comparison of the rows that a
+/// list of edges names.
+template <Policy kPolicy>
+struct Walker {
+  static constexpr uint32_t kThreads = kPolicy.warps * kWarp;
+  static constexpr uint32_t kBlocks = kPolicy.blocks;
+  static constexpr uint32_t kSpan = kPolicy.edge_words * kWarp;  // edges taken at once
+
+  struct WarpShared {
+    alignas(16) uint32_t met[kPolicy.met_words];
+    uint32_t candidates[kSpan];
+    // What is seldom needed stands here: two lists leave no register free.
+    uint32_t query;
+    uint32_t distances;
+    uint32_t expansions;
+  };
+
+  const WalkArgs& args;
+  WarpShared& shared;
+  MetRows<kPolicy.met_words> met{shared.met};
+  RowComparison<kPolicy.code> codes{args.codes, args.stride};
+  uint32_t ahead_row = kNoRow;  // whose edges were read ahead
+  uint32_t ahead[kPolicy.edge_words];
+
+  __device__ Walker(const WalkArgs& walk_args, WarpShared& warp_shared)
+      : args(walk_args), shared(warp_shared) {
+    if (lane_number() == 0) shared.distances = shared.expansions = 0;
+  }
+
+  /// The first queries are dealt out over the blocks, so that a small batch keeps every
+  /// multiprocessor busy; the others go to whoever is free.
+  __device__ bool first_query() const {
+    return take(threadIdx.x / kWarp * gridDim.x + blockIdx.x);
+  }
+  __device__ bool next_query() const {
+    uint32_t taken = 0;
+    if (lane_number() == 0) taken = atomicAdd(&args.counters->queue, 1u);
+    return take(kPolicy.warps * gridDim.x + __shfl_sync(kAllLanes, taken, 0));
+  }
+  __device__ bool take(uint32_t query) const {
+    __syncwarp();  // all are done with the last one
+    if (lane_number() == 0) shared.query = query;
+    __syncwarp();
+    return query < args.count;
+  }
+
+  __device__ void begin() {
+    const uint32_t query = shared.query;
+    met.clear();
+    ahead_row = kNoRow;
+    codes.begin(args.queries + uint64_t{query} * args.query_stride);
+    if (args.masked != nullptr && lane_number() == 0 && args.masked[query] != kNoRow)
+      met.enter(args.masked[query]);
+    __syncwarp();
+  }
+
+  __device__ void report_counts() const {
+    if (lane_number() != 0) return;
+    atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+    atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(shared.expansions));
+  }
+
+  /// The pseudocode of the essay: the entry points like the edges of a row, then row after row.
+  template <class Lists>
+  __device__ void walk(Lists& lists, uint32_t expansions_max) {
+    uint32_t expanded = 0;
+    uint32_t row = kNoRow;
+    do {
+      visit(row, lists);
+      if (expanded == expansions_max) break;
+      row = lists.pop();
+      expanded += row != kNoRow ? 1 : 0;
+    } while (row != kNoRow);
+    if (lane_number() == 0) shared.expansions += expanded;
+  }
+
+  /// Compares the new ones of the rows that the edges of `row` lead to, or of the entry points where
+  /// there is no row; `lists` takes them in and says what to read ahead.
+  template <class Lists>
+  __device__ void visit(uint32_t row, Lists& lists) {
+    const uint32_t length = row == kNoRow ? args.entry_count : args.degree;
+    for (uint32_t first = 0; first < length; first += kSpan) {
+      const uint32_t* list =
+          row == kNoRow ? args.entries : args.edges + uint64_t{row} * args.degree;
+      const bool is_here = first == 0 && row != kNoRow && row == ahead_row;
+      uint32_t targets[kPolicy.edge_words];
+#pragma unroll
+      for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
+        targets[word] = is_here ? ahead[word] : target(list, first + word * kWarp, length);
+      compare(keep_new(targets), lists);
+    }
+  }
+
+  static __device__ uint32_t target(const uint32_t* list, uint32_t first, uint32_t length) {
+    const uint32_t place = first + lane_number();
+    return place < length ? __ldg(list + place) : kNoRow;
+  }
+
+  __device__ void read_ahead(uint32_t row) {
+    ahead_row = row;
+#pragma unroll
+    for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
+      ahead[word] = target(args.edges + uint64_t{row} * args.degree, word * kWarp, args.degree);
+  }
+
+  /// Shows `lists` the distances of the candidates.
+  template <class Lists>
+  __device__ void compare(uint32_t count, Lists& lists) {
+    if (lane_number() == 0) shared.distances += count;
+    for (uint32_t first = 0; first < count; first += kWarp) {
+      const uint32_t part = min(kWarp, count - first);
+      const bool last = first + kWarp >= count;
+      const uint32_t distance = codes.compare(shared.candidates + first, part, [&] {
+        const uint32_t row = last ? lists.likely_next() : kNoRow;
+        if (row != kNoRow && row != ahead_row) read_ahead(row);
+      });
+      const uint32_t row = codes.place() < part ? shared.candidates[first + codes.place()] : kNoRow;
+      lists.absorb({distance, row});
+    }
+    __syncwarp();  // all have read the candidates before they change
+  }
+
+  /// Leaves the rows that have not been met among the candidates; returns how many.
+  __device__ uint32_t keep_new(const uint32_t* targets) {
+    uint32_t count = 0;
+#pragma unroll
+    for (uint32_t word = 0; word < kPolicy.edge_words; ++word) {
+      const bool is_new = targets[word] != kNoRow && met.enter(targets[word]);
+      const uint32_t news = __ballot_sync(kAllLanes, is_new);
+      if (is_new) shared.candidates[count + __popc(news & lanes_before())] = targets[word];
+      count += __popc(news);
+    }
+    __syncwarp();
+    return count;
+  }
+};
+
+template <Policy kPolicy>
+struct TwoLists {
+  static constexpr uint32_t kThreads = Walker<kPolicy>::kThreads;
+  static constexpr uint32_t kBlocks = Walker<kPolicy>::kBlocks;
+  struct Shared {
+    typename Walker<kPolicy>::WarpShared warps[kPolicy.warps];
+  };
+
+  const WalkArgs& args;
+  Walker<kPolicy> walker;
+  Near best;
+  Near queue;
+  uint32_t farthest_kept;  // distance of the last row that is kept
+  uint32_t bound;          // T; kFarthest while there are fewer than k rows
+
+  __device__ TwoLists(const WalkArgs& walk_args, Shared& shared)
+      : args(walk_args), walker(walk_args, shared.warps[threadIdx.x / kWarp]) {}
+
+  __device__ void run() {
+    for (bool more = walker.first_query(); more; more = walker.next_query()) {
+      begin();
+      walker.walk(*this, args.expansions_max);
+      report();
+    }
+    walker.report_counts();
+  }
+
+  __device__ void begin() {
+    best = queue = {};
+    farthest_kept = bound = kFarthest;
+    walker.begin();
+  }
+
+  __device__ uint32_t pop() {
+    const uint32_t head = likely_next();
+    if (head == kNoRow) return kNoRow;
+    const Near next = {__shfl_down_sync(kAllLanes, queue.distance, 1),
+                       __shfl_down_sync(kAllLanes, queue.row, 1)};
+    queue = lane_number() == kWarp - 1 ? Near() : next;
+    return head;
+  }
+
+  /// The head of the queue if it is worth expanding.
+  __device__ uint32_t likely_next() const {
+    const Near head = shuffle(queue, 0);
+    return head.distance > bound ? kNoRow : head.row;  // of an empty queue the row is none
+  }
+
+  __device__ void absorb(const Near& item) {
+    const uint32_t tail = __shfl_sync(kAllLanes, queue.distance, kWarp - 1);
+    const uint32_t limit = max(farthest_kept, min(bound, tail));
+    const uint32_t survivors = __ballot_sync(kAllLanes, item.distance < limit);
+    if (survivors == 0) return;
+    if (__popc(survivors) <= kOneByOne)
+      insert_each(item, survivors);
+    else
+      merge_all(item, limit);
+  }
+
+  __device__ void insert_each(const Near& item, uint32_t survivors) {
+    for (; survivors != 0; survivors &= survivors - 1) {
+      const Near one = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
+      insert(queue, one);
+      if (one.distance >= farthest_kept) continue;
+      insert(best, one);
+      tighten();
+    }
+  }
+
+  __device__ void merge_all(const Near& item, uint32_t limit) {
+    Near sorted = item.distance < limit ? item : Near();
+    sort_lanes(sorted);
+    const Near descending = shuffle(sorted, kWarp - 1 - lane_number());
+    merge(queue, descending);
+    merge(best, descending);
+    tighten();
+  }
+
+  /// After the best list has changed.
+  __device__ void tighten() {
+    const uint32_t kth = __shfl_sync(kAllLanes, best.distance, args.k - 1);
+    farthest_kept = __shfl_sync(kAllLanes, best.distance, args.kept - 1);
+    bound = stretched(kth);
+  }
+
+  __device__ uint32_t stretched(uint32_t distance) const {
+    if (distance == kFarthest) return kFarthest;
+    if constexpr (kPolicy.code.kind == CodeKind::kFloat)
+      return __float_as_uint(__uint_as_float(distance) * args.stretch);
+    else
+      return __float2uint_rz(__uint2float_rn(distance) * args.stretch);  // the largest if beyond
+  }
+
+  __device__ void report() {
+    sort_lanes<true>(best);
+    if (lane_number() >= args.kept) return;
+    const uint64_t place = uint64_t{walker.shared.query} * args.kept + lane_number();
+    args.out_rows[place] = best.row;
+    if (args.out_distances == nullptr) return;
+    args.out_distances[place] = best.row == kNoRow ? INFINITY : __uint2float_rn(best.distance);
+  }
+};
+
+__device__ inline uint64_t warp_max(uint64_t value) {
+  const uint32_t upper = static_cast<uint32_t>(value >> 32);
+  const uint32_t top = __reduce_max_sync(kAllLanes, upper);
+  const uint32_t lower = upper == top ? static_cast<uint32_t>(value) : 0;
+  return uint64_t{top} << 32 | __reduce_max_sync(kAllLanes, lower);
+}
+
+__device__ inline uint64_t warp_min(uint64_t value) { return ~warp_max(~value); }
+
+/// The beam of RowKeys in 32 segments. Places beyond the beam's length hold a key that is nearer than
+/// every row and expanded, so that nothing ever replaces or expands it.
+struct SegmentedBeam {
+  static constexpr uint64_t kBlocked = RowKey::of(0, 0, true);
+
+  uint64_t* keys;       // [kWarp * segment] in shared memory
+  uint32_t segment;     // keys of a lane
+  uint64_t farthest;    // of all
+  uint32_t owner;       // the lane in whose segment that is
+  uint64_t own_farthest;
+  uint64_t own_nearest;  // unexpanded; kNone: there is none
+
+  __device__ void clear(uint32_t length) {
+    segment = (length + kWarp - 1) / kWarp;
+    for (uint32_t i = lane_number(); i < segment * kWarp; i += kWarp)
+      keys[i] = i < length ? RowKey::kNone : kBlocked;
+    __syncwarp();
+    own_farthest = lane_number() * segment < length ? RowKey::kNone : kBlocked;
+    own_nearest = RowKey::kNone;
+    find_farthest();
+  }
+
+  __device__ void insert(uint64_t key) {
+    if (key >= farthest) return;
+    replace(owner, farthest, key);
+    find_farthest();
+  }
+
+  __device__ uint64_t nearest() const { return warp_min(own_nearest); }
+
+  /// Marks the nearest unexpanded key.
+  __device__ void mark(uint64_t key) {
+    const uint32_t lane = first_lane(own_nearest == key);
+    replace(lane, key, key | RowKey::kFlag);
+    find_farthest();
+  }
+
+  static __device__ uint32_t first_lane(bool holds) {
+    return __ffs(static_cast<int32_t>(__ballot_sync(kAllLanes, holds))) - 1;
+  }
+
+  __device__ void find_farthest() {
+    farthest = warp_max(own_farthest);
+    owner = first_lane(own_farthest == farthest);
+  }
+
+  /// Replaces one key of a segment, and looks through it for what its lane has to know.
+  __device__ void replace(uint32_t lane, uint64_t old_key, uint64_t new_key) {
+    uint64_t* own = keys + lane * segment;
+    bool done = false;
+    uint64_t high = 0;
+    uint64_t low = RowKey::kNone;
+    for (uint32_t first = 0; first < segment; first += kWarp) {
+      const uint32_t i = first + lane_number();
+      uint64_t key = i < segment ? own[i] : kBlocked;
+      const uint32_t matches = __ballot_sync(kAllLanes, !done && key == old_key);
+      if (matches != 0 && lane_number() + 1 == __ffs(static_cast<int32_t>(matches)))
+        own[i] = key = new_key;
+      done |= matches != 0;
+      high = max(high, key);
+      if (!RowKey::flag(key)) low = min(low, key);
+    }
+    high = warp_max(high);
+    low = warp_min(low);
+    if (lane_number() == lane) {
+      own_farthest = high;
+      own_nearest = low;
+    }
+    __syncwarp();
+  }
+};
+
+template <Policy kPolicy>
+struct OneList {
+  static constexpr uint32_t kThreads = Walker<kPolicy>::kThreads;
+  static constexpr uint32_t kBlocks = Walker<kPolicy>::kBlocks;
+  static_assert(kPolicy.warps == 1 && kPolicy.beam_max % kWarp == 0);
+  struct Shared {
+    typename Walker<kPolicy>::WarpShared warp;
+    uint64_t keys[kPolicy.beam_max];
+  };
+  // The list is sorted where the filter was, in a power of two of places.
+  static_assert(kPolicy.met_words * sizeof(uint32_t) >= 2 * kPolicy.beam_max * sizeof(uint64_t));
+
+  const WalkArgs& args;
+  Shared& shared;
+  Walker<kPolicy> walker;
+  SegmentedBeam beam;
+
+  __device__ OneList(const WalkArgs& walk_args, Shared& block_shared)
+      : args(walk_args), shared(block_shared), walker(walk_args, block_shared.warp) {}
+
+  __device__ void run() {
+    for (bool more = walker.first_query(); more; more = walker.next_query()) {
+      begin();
+      walker.walk(*this, UINT32_MAX);
+      report();
+    }
+    walker.report_counts();
+  }
+
+  __device__ void begin() {
+    beam.keys = shared.keys;
+    beam.clear(args.beam);
+    walker.begin();
+  }
+
+  __device__ uint32_t pop() {
+    const uint64_t key = beam.nearest();
+    if (key == RowKey::kNone) return kNoRow;
+    beam.mark(key);
+    return RowKey::row(key);
+  }
+
+  __device__ uint32_t likely_next() const {
+    const uint64_t key = beam.nearest();
+    return key == RowKey::kNone ? kNoRow : RowKey::row(key);
+  }
+
+  __device__ void absorb(const Near& item) {
+    const uint64_t key =
+        item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
+    uint32_t survivors = __ballot_sync(kAllLanes, key < beam.farthest);
+    for (; survivors != 0; survivors &= survivors - 1)
+      beam.insert(__shfl_sync(kAllLanes, key, __ffs(static_cast<int32_t>(survivors)) - 1));
+  }
+
+  /// Sorts the list where the filter was, and writes its nearest rows.
+  __device__ void report() {
+    uint64_t* sorted = reinterpret_cast<uint64_t*>(shared.warp.met);
+    uint32_t size = kWarp;
+    while (size < beam.segment * kWarp) size *= 2;
+    for (uint32_t i = lane_number(); i < size; i += kWarp)
+      sorted[i] = i < args.beam ? shared.keys[i] : RowKey::kNone;
+    __syncwarp();
+    sort(sorted, size);
+    for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
+      const uint64_t key = sorted[i];
+      const uint64_t place = uint64_t{walker.shared.query} * args.kept + i;
+      args.out_rows[place] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
+      if (args.out_distances != nullptr)
+        args.out_distances[place] =
+            key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
+    }
+    __syncwarp();
+  }
+
+  static __device__ void sort(uint64_t* keys, uint32_t size) {
+    for (uint32_t run = 2; run <= size; run *= 2) {
+      for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
+        for (uint32_t i = lane_number(); i < size / 2; i += kWarp) {
+          const uint32_t place = 2 * i - (i & (stride - 1));
+          const uint64_t first = keys[place];
+          const uint64_t second = keys[place + stride];
+          if ((first > second) == ((place & run) == 0)) {
+            keys[place] = second;
+            keys[place + stride] = first;
+          }
+        }
+        __syncwarp();
+      }
+    }
+  }
+};
+
+template <class Walk>
+__global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
+    walk(const __grid_constant__ WalkArgs args) {
+  __shared__ typename Walk::Shared shared;
+  Walk(args, shared).run();
+}
+
+// --- Host ----------------------------------------------------------------------------------------
+
+struct Kernel {
+  void (*function)(WalkArgs);
+  uint32_t threads;
+};
+
+template <class Walk>
+Kernel kernel_of() {
+  return {walk<Walk>, Walk::kThreads};
+}
+
+template <CodeKind kKind, uint32_t kRowBytes>
+Kernel choose_edges(uint32_t degree) {
+  return degree <= kWarp ? kernel_of<TwoLists<two_lists(kKind, kRowBytes, 1)>>()
+                         : kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2)>>();
+}
+
+template <CodeKind kKind>
+Kernel choose_two_lists(uint32_t stride, uint32_t degree) {
+  if constexpr (kKind != CodeKind::kFloat) {
+    if (stride == 64) return choose_edges<kKind, 64>(degree);
+    if (stride == 128) return choose_edges<kKind, 128>(degree);
+  }
+  return choose_edges<kKind, 0>(degree);
+}
+
+template <CodeKind kKind>
+Kernel choose(uint32_t stride, uint32_t degree, const WalkEffort& effort) {
+  if (effort.beam == 0) return choose_two_lists<kKind>(stride, degree);
+  if (effort.beam <= kSmallBeam) return kernel_of<OneList<one_list(kKind, kSmallBeam)>>();
+  if (effort.beam <= kMiddleBeam) return kernel_of<OneList<one_list(kKind, kMiddleBeam)>>();
+  return kernel_of<OneList<one_list(kKind, kDeviceBeamMax)>>();
+}
+
+Kernel choose(CodeKind kind, uint32_t stride, uint32_t degree, const WalkEffort& effort) {
+  switch (kind) {
+    case CodeKind::kUnsigned:
+      return choose<CodeKind::kUnsigned>(stride, degree, effort);
+    case CodeKind::kSigned:
+      return choose<CodeKind::kSigned>(stride, degree, effort);
+    default:
+      return choose<CodeKind::kFloat>(stride, degree, effort);
+  }
+}
+
+}  // namespace
+
+WalkChoice choose_walk(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree,
+                       const WalkEffort& effort) {
+  const Kernel kernel = choose(kind, stride, degree, effort);
+  int multiprocessors = 0;
+  int blocks = 0;
+  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+        "asking for multiprocessors");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function,
+                                                      static_cast<int>(kernel.threads), 0),
+        "asking for blocks of a multiprocessor");
+  return {kernel.function, kernel.threads,
+          static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(std::max(blocks, 1))};
+}
+
+void start_walk(const WalkChoice& choice, const WalkArgs& args, const Stream& stream) {
+  launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream,
+         args);
+}
+
+}  // namespace gannet::cuda

@@ -1,0 +1,615 @@
+// gannet: indexes and searches files of vectors from the command line.
+//
+//   gannet build ROWS INDEX         builds an index over a file of vectors and saves it
+//   gannet search INDEX QUERIES     finds near rows for each query
+//   gannet info FILE                what an index, or a file of vectors, holds
+//   gannet verify INDEX             checks every byte of an index
+//   gannet exact ROWS QUERIES       true neighbours, without an index
+//   gannet convert IN OUT           vectors from one format to another, or a part of them
+//
+// Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy (see vector_file.h).
+// --json makes the answer one JSON object on stdout; progress goes to stderr. Exit status: 0, 1 for a
+// fault, 2 for wrong usage, 3 for a damaged index, 130 after Ctrl-C.
+//
+// In reading order: the options of each command, the commands, and main.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ann.h"
+#include "command_line.h"
+#include "exact_search.h"
+#include "handles.h"
+#include "names.h"
+#include "progress.h"
+#include "vector_file.h"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum ExitStatus { kDone = 0, kFault = 1, kUsage = 2, kDamaged = 3, kCancelled = 130 };
+
+struct Options {
+  bool json = false;
+  std::string in;
+  std::string queries;
+  std::string out;
+  std::string truth;
+  std::string calibration;
+  std::string device = "auto";
+  std::string part;  // FIRST:COUNT
+  int32_t metric = ANN_METRIC_L2;
+  int32_t element = ANN_ELEMENT_AUTO;
+  ann_build_params build = ANN_BUILD_PARAMS_INIT;
+  ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+  bool no_calibration = false;
+  bool plan_only = false;
+  uint64_t memory_mb = 0;
+  uint32_t k = 10;
+  uint64_t show = 10;
+  uint64_t block_mb = 1024;
+};
+
+// --- Options of the commands --------------------------------------------------------------------
+
+void add_shared(CLI::App* command, Options& options) {
+  command->add_flag("--json", options.json, "answer as one JSON object");
+}
+
+void add_threads(CLI::App* command, uint32_t& threads) {
+  command->add_option("--threads", threads, "threads to use at most (default: all)")
+      ->check(CLI::Range(1u, 4096u));
+}
+
+void add_metric(CLI::App* command, Options& options) {
+  command->add_option("--metric", options.metric, "l2 (default), ip or cosine")
+      ->transform(one_of(kMetrics))
+      ->type_name("NAME");
+}
+
+CLI::App* add_build(CLI::App& app, Options& options) {
+  CLI::App* command = app.add_subcommand("build", "build an index over a file of vectors");
+  ann_build_params& build = options.build;
+  command->add_option("rows", options.in, "vectors to index")->required();
+  command->add_option("index", options.out, "file to write");
+  add_metric(command, options);
+  command->add_option("--element", options.element, "as stored: f32, f16, bf16, i8 or u8 "
+                                                    "(default: as in the file)")
+      ->transform(one_of(kElements))
+      ->type_name("NAME");
+  command->add_option("--degree", build.degree, "edges a row (default: the library's choice)");
+  command->add_option("--knn-degree", build.knn_degree, "neighbours known before pruning");
+  command->add_option("--graph", build.graph, "auto, cagra or none (exact search only)")
+      ->transform(one_of(kGraphs))
+      ->type_name("NAME");
+  command->add_option("--knn", build.knn, "auto, cells, nn_descent or exact")
+      ->transform(one_of(kKnnMethods))
+      ->type_name("NAME");
+  command->add_option("--seed", build.seed, "seed (default 1)");
+  command->add_option("--calibration", options.calibration,
+                      "queries like those to come, to learn which effort gives which recall");
+  command->add_flag("--no-calibration", options.no_calibration, "do not learn it");
+  command->add_option("--memory-mb", options.memory_mb, "refuse a build that needs more, in MiB");
+  command->add_flag("--plan", options.plan_only, "only say what the build would need");
+  add_threads(command, build.threads);
+  add_shared(command, options);
+  return command;
+}
+
+CLI::App* add_search(CLI::App& app, Options& options) {
+  CLI::App* command = app.add_subcommand("search", "find near rows for each query");
+  command->add_option("index", options.in, "index")->required();
+  command->add_option("queries", options.queries, "queries")->required();
+  command->add_option("-k", options.k, "neighbours of each query")
+      ->check(CLI::Range(1u, ANN_BEAM_MAX))
+      ->capture_default_str();
+  command->add_option("--recall", options.search.recall,
+                      "wanted share of true neighbours (default 0.95)")
+      ->check(CLI::Range(0.001, 1.0));
+  command->add_option("--beam", options.search.beam, "rows kept while walking; overrides --recall")
+      ->check(CLI::Range(1u, ANN_BEAM_MAX));
+  command->add_option("--procedure", options.search.procedure, "auto, best_first or exact")
+      ->transform(one_of(kProcedures))
+      ->type_name("NAME");
+  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("-o,--out", options.out, "write the neighbours to this .ibin or .ivecs file");
+  command->add_option("--truth", options.truth, "true neighbours, to say how many were found");
+  command->add_option("--show", options.show, "queries to print")->capture_default_str();
+  add_threads(command, options.search.threads);
+  add_shared(command, options);
+  return command;
+}
+
+CLI::App* add_exact(CLI::App& app, Options& options) {
+  CLI::App* command = app.add_subcommand("exact", "true neighbours, without an index");
+  command->add_option("rows", options.in, "vectors; the file may be larger than memory")->required();
+  command->add_option("queries", options.queries, "queries")->required();
+  command->add_option("-k", options.k, "neighbours of each query")
+      ->check(CLI::Range(1u, ANN_BEAM_MAX))
+      ->capture_default_str();
+  add_metric(command, options);
+  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("-o,--out", options.out, "write the neighbours to this .ibin or .ivecs file");
+  command->add_option("--show", options.show, "queries to print")->capture_default_str();
+  command->add_option("--block-mb", options.block_mb, "rows in memory at once, in MiB")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  add_threads(command, options.search.threads);
+  add_shared(command, options);
+  return command;
+}
+
+CLI::App* add_convert(CLI::App& app, Options& options) {
+  CLI::App* command = app.add_subcommand("convert", "vectors from one format to another");
+  command->add_option("in", options.in, "file to read")->required();
+  command->add_option("out", options.out, "file to write; its ending says the format")->required();
+  command->add_option("--rows", options.part, "only these, as FIRST:COUNT");
+  command->add_option("--element", options.element, "for .npy: f32, f16, i8 or u8")
+      ->transform(one_of(kElements))
+      ->type_name("NAME");
+  add_shared(command, options);
+  return command;
+}
+
+// --- Steps that commands share ------------------------------------------------------------------
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Runs a long call with a bar on stderr if that is a terminal, else with a line for each phase if they
+// are wanted.
+template <typename Call>
+void with_progress(const ann_monitor* monitor, bool lines_wanted, const Call& call) {
+  std::optional<ProgressDisplay> display;
+  if (lines_wanted || isatty(STDERR_FILENO) != 0) display.emplace(monitor, stderr);
+  call();
+}
+
+bool is_vector_file(const std::string& path) {
+  try {
+    element_of_name(path);
+    return true;
+  } catch (const VectorFileError&) {
+    return false;
+  }
+}
+
+// Neighbours as files hold them: row numbers of 31 bits.
+GroundTruth as_file(const Neighbours& found) {
+  GroundTruth out = none_found(found.queries, found.k);
+  out.distances = found.distances;
+  for (size_t i = 0; i < found.ids.size(); ++i) {
+    if (found.ids[i] == ANN_ID_NONE) continue;
+    if (found.ids[i] > INT32_MAX) {
+      throw std::runtime_error("id " + std::to_string(found.ids[i]) +
+                               " does not fit files of neighbours, which have 31 bits");
+    }
+    out.ids[i] = static_cast<int32_t>(found.ids[i]);
+  }
+  return out;
+}
+
+// The first neighbours of some queries, for people or as JSON.
+void print_neighbours(const Options& options, const GroundTruth& found, Json& answer) {
+  const uint64_t shown = std::min(options.show, found.queries);
+  if (options.json) {
+    Json all = Json::array();
+    for (uint64_t q = 0; q < shown; ++q) {
+      Json one = Json::array();
+      for (uint32_t i = 0; i < found.k && found.ids[q * found.k + i] >= 0; ++i) {
+        one.push_back({{"id", found.ids[q * found.k + i]},
+                       {"distance", found.distances[q * found.k + i]}});
+      }
+      all.push_back(one);
+    }
+    answer["neighbours"] = all;
+    return;
+  }
+  for (uint64_t q = 0; q < shown; ++q) {
+    std::printf("query %llu:", static_cast<unsigned long long>(q));
+    for (uint32_t i = 0; i < found.k && found.ids[q * found.k + i] >= 0; ++i) {
+      std::printf("  %d (%.6g)", found.ids[q * found.k + i],
+                  static_cast<double>(found.distances[q * found.k + i]));
+    }
+    std::printf("\n");
+  }
+  if (shown < found.queries) {
+    std::printf("... and %s more (--show, --out)\n", with_commas(found.queries - shown).c_str());
+  }
+}
+
+// The share of the true neighbours found; of rows at equal distance any is right, if the file says
+// the distances.
+double recall_of(const GroundTruth& found, const GroundTruth& truth) {
+  uint64_t hits = 0;
+  uint64_t wanted = 0;
+  for (uint64_t q = 0; q < found.queries; ++q) {
+    const int32_t* true_ids = truth.ids.data() + q * truth.k;
+    uint32_t exist = 0;
+    while (exist < found.k && true_ids[exist] >= 0) ++exist;
+    for (uint32_t i = 0; i < found.k; ++i) {
+      const int32_t id = found.ids[q * found.k + i];
+      if (id < 0 || exist == 0) continue;
+      const bool named = std::find(true_ids, true_ids + exist, id) != true_ids + exist;
+      const bool as_near = !truth.distances.empty() && found.distances[q * found.k + i] <=
+                                                           truth.distances[q * truth.k + exist - 1];
+      hits += named || as_near;
+    }
+    wanted += exist;
+  }
+  return wanted == 0 ? 1.0 : static_cast<double>(std::min(hits, wanted)) / static_cast<double>(wanted);
+}
+
+// --- The commands -------------------------------------------------------------------------------
+
+int run_plan(const Options& options) {
+  const VectorReader rows(options.in);
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = rows.dim();
+  shape.metric = options.metric;
+  shape.element = options.element;
+  ann_plan plan = ANN_PLAN_INIT;
+  ann_error error = ANN_ERROR_INIT;
+  check(ann_estimate(&shape, rows.rows(), rows.element(), &options.build, &plan, &error), error,
+        "planning a build over " + options.in);
+  if (options.json) {
+    const Json answer = {{"rows", rows.rows()},           {"dim", rows.dim()},
+                         {"threads", plan.threads},       {"index_bytes", plan.index_bytes},
+                         {"peak_bytes", plan.peak_bytes}, {"seconds", plan.seconds}};
+    std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    std::printf("rows    %s x %u %s\nindex   %s\npeak    %s beside the rows that are read\n"
+                "time    about %.1f s on %u threads\n",
+                with_commas(rows.rows()).c_str(), rows.dim(), element_name(rows.element()),
+                bytes_text(plan.index_bytes).c_str(), bytes_text(plan.peak_bytes).c_str(),
+                plan.seconds, plan.threads);
+  }
+  return kDone;
+}
+
+int run_build(Options& options) {
+  options.build.memory_limit = options.memory_mb << 20;
+  if (options.no_calibration) options.build.calibrate = ANN_OFF;
+  if (options.plan_only) return run_plan(options);
+  if (options.out.empty()) throw CLI::RequiredError("index");
+  const Monitor monitor = make_monitor();
+  const CancelOnInterrupt on_interrupt(monitor.get());
+  const Vectors rows = read_vectors(options.in);
+  Vectors like_queries;
+  ann_matrix calibration = ANN_MATRIX_INIT;
+  if (!options.calibration.empty()) {
+    like_queries = read_vectors(options.calibration);
+    calibration = like_queries.view();
+    options.build.calibration = &calibration;
+  }
+  const Index index = make_index(rows.dim, options.metric, options.element);
+  const ann_matrix view = rows.view();
+  ann_error error = ANN_ERROR_INIT;
+  with_progress(monitor.get(), !options.json, [&] {
+    check(ann_build(index.get(), &view, nullptr, &options.build, monitor.get(), &error), error,
+          "building over " + options.in);
+  });
+  check(ann_save(index.get(), options.out.c_str(), nullptr, monitor.get(), &error), error,
+        "saving " + options.out);
+  const ann_index_info info = info_of(index.get());
+  const uint64_t file_bytes = std::filesystem::file_size(options.out);
+  if (options.json) {
+    const Json answer = {{"index", options.out},
+                         {"rows", info.rows},
+                         {"dim", info.dim},
+                         {"metric", name_of(kMetrics, info.metric)},
+                         {"element", element_name(info.element)},
+                         {"degree", info.degree},
+                         {"seconds", info.build_seconds},
+                         {"recall_max", info.recall_max},
+                         {"file_bytes", file_bytes}};
+    std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    std::printf("%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s\n",
+                options.out.c_str(), with_commas(info.rows).c_str(), info.dim,
+                element_name(info.element), info.degree, bytes_text(file_bytes).c_str(),
+                info.build_seconds);
+  }
+  return kDone;
+}
+
+int run_search(Options& options) {
+  const Monitor monitor = make_monitor();
+  const CancelOnInterrupt on_interrupt(monitor.get());
+  ann_error error = ANN_ERROR_INIT;
+  ann_index* opened = nullptr;
+  check(ann_open(nullptr, options.in.c_str(), nullptr, &opened, monitor.get(), &error), error,
+        "opening " + options.in);
+  const Index index(opened);
+  const Vectors queries = read_vectors(options.queries);
+  options.search.device = device_of(options.device);
+  Neighbours found(queries.rows, options.k);
+  ann_results results = found.view(0, queries.rows);
+  const ann_matrix view = queries.view();
+  const auto start = std::chrono::steady_clock::now();
+  with_progress(monitor.get(), false, [&] {
+    check(ann_search_batch(index.get(), &view, &options.search, &results, monitor.get(), &error),
+          error, "searching for " + options.queries);
+  });
+  const double seconds = seconds_since(start);
+  const GroundTruth answers = as_file(found);
+  if (!options.out.empty()) write_ground_truth(options.out, answers);
+
+  Json answer = {{"queries", queries.rows},
+                 {"k", options.k},
+                 {"seconds", seconds},
+                 {"queries_per_second", static_cast<double>(queries.rows) / seconds},
+                 {"distances_per_query", static_cast<double>(results.distance_count) /
+                                             static_cast<double>(queries.rows)}};
+  if (!options.truth.empty()) {
+    const GroundTruth truth = read_ground_truth(options.truth);
+    if (truth.k < options.k || truth.queries < queries.rows) {
+      throw VectorFileError(options.truth, "holds " + std::to_string(truth.k) + " neighbours of " +
+                                               std::to_string(truth.queries) +
+                                               " queries; expected at least " +
+                                               std::to_string(options.k) + " of " +
+                                               std::to_string(queries.rows));
+    }
+    answer["recall"] = recall_of(answers, truth);
+  }
+  print_neighbours(options, answers, answer);
+  if (options.json) {
+    std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    std::printf("%s queries in %.3f s, %s a second", with_commas(queries.rows).c_str(), seconds,
+                with_commas(static_cast<uint64_t>(answer["queries_per_second"])).c_str());
+    if (answer.contains("recall")) std::printf("; recall %.4f", answer["recall"].get<double>());
+    std::printf("\n");
+  }
+  return kDone;
+}
+
+int run_info(const Options& options) {
+  if (is_vector_file(options.in)) {
+    const VectorReader reader(options.in);
+    if (options.json) {
+      const Json answer = {{"file", options.in},
+                           {"kind", "vectors"},
+                           {"rows", reader.rows()},
+                           {"dim", reader.dim()},
+                           {"element", element_name(reader.element())}};
+      std::printf("%s\n", answer.dump(2).c_str());
+    } else {
+      std::printf("%s: %s rows of %u %s values\n", options.in.c_str(),
+                  with_commas(reader.rows()).c_str(), reader.dim(), element_name(reader.element()));
+    }
+    return kDone;
+  }
+  ann_file_description file = ANN_FILE_DESCRIPTION_INIT;
+  ann_error error = ANN_ERROR_INIT;
+  check(ann_file_info(options.in.c_str(), &file, &error), error, "reading " + options.in);
+  std::string content;
+  for (const uint8_t byte : file.content_id) {
+    std::array<char, 3> digits;
+    std::snprintf(digits.data(), digits.size(), "%02x", byte);
+    content += digits.data();
+  }
+  const auto dotted = [](uint32_t version, bool patch) {
+    const std::string text = patch ? std::to_string(version >> 16) + "." +
+                                         std::to_string(version >> 8 & 255) + "." +
+                                         std::to_string(version & 255)
+                                   : std::to_string(version >> 16) + "." +
+                                         std::to_string(version & 0xffff);
+    return text;
+  };
+  const Json answer = {{"file", options.in},
+                       {"kind", "index"},
+                       {"rows", file.rows},
+                       {"dim", file.dim},
+                       {"element", element_name(file.element)},
+                       {"metric", name_of(kMetrics, file.metric)},
+                       {"graph", name_of(kGraphs, file.graph)},
+                       {"degree", file.degree},
+                       {"entry_points", file.entry_points},
+                       {"own_ids", file.has_ids != 0},
+                       {"seed", file.seed},
+                       {"file_bytes", file.file_bytes},
+                       {"format", dotted(file.format, false)},
+                       {"written_by", dotted(file.writer, true)},
+                       {"content_id", content}};
+  if (options.json) {
+    std::printf("%s\n", answer.dump(2).c_str());
+    return kDone;
+  }
+  for (const auto& [name, value] : answer.items()) {
+    std::printf("%-13s %s\n", name.c_str(),
+                value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  }
+  return kDone;
+}
+
+int run_verify(const Options& options) {
+  const Monitor monitor = make_monitor();
+  const CancelOnInterrupt on_interrupt(monitor.get());
+  ann_error error = ANN_ERROR_INIT;
+  ann_open_params params = ANN_OPEN_PARAMS_INIT;
+  params.threads = options.search.threads;
+  with_progress(monitor.get(), false, [&] {
+    check(ann_verify(options.in.c_str(), &params, monitor.get(), &error), error,
+          "checking " + options.in);
+  });
+  const uint64_t bytes = std::filesystem::file_size(options.in);
+  if (options.json) {
+    const Json answer = {{"file", options.in}, {"whole", true}, {"bytes", bytes}};
+    std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    std::printf("%s: whole, %s checked\n", options.in.c_str(), bytes_text(bytes).c_str());
+  }
+  return kDone;
+}
+
+int run_exact(const Options& options) {
+  const Monitor monitor = make_monitor();
+  const CancelOnInterrupt on_interrupt(monitor.get());
+  VectorReader rows(options.in);
+  const Vectors queries = read_vectors(options.queries);
+  ExactParams params;
+  params.k = options.k;
+  params.metric = options.metric;
+  params.device = device_of(options.device);
+  params.threads = options.search.threads;
+  params.block_bytes = options.block_mb << 20;
+  params.monitor = monitor.get();
+  if (isatty(STDERR_FILENO) != 0) {
+    params.progress = [](double fraction) {
+      std::fprintf(stderr, "\r\033[K%s%s", bar_text(fraction, "exact search").c_str(),
+                   fraction < 1 ? "" : "\r\033[K");
+    };
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const GroundTruth found = exact_neighbours(rows, queries.view(), params);
+  const double seconds = seconds_since(start);
+  if (!options.out.empty()) write_ground_truth(options.out, found);
+  Json answer = {{"rows", rows.rows()}, {"queries", queries.rows}, {"k", options.k},
+                 {"seconds", seconds}};
+  print_neighbours(options, found, answer);
+  if (options.json) {
+    std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    std::printf("%s queries among %s rows in %.3f s\n", with_commas(queries.rows).c_str(),
+                with_commas(rows.rows()).c_str(), seconds);
+  }
+  return kDone;
+}
+
+// FIRST:COUNT as two numbers.
+std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t rows) {
+  if (text.empty()) return {0, rows};
+  uint64_t first = 0;
+  uint64_t count = 0;
+  char after = 0;
+  if (std::sscanf(text.c_str(), "%" SCNu64 ":%" SCNu64 "%c", &first, &count, &after) != 2 ||
+      text.find('-') != std::string::npos) {
+    throw CLI::ValidationError("--rows", "\"" + text + "\" is not FIRST:COUNT");
+  }
+  return {first, count};
+}
+
+// Values as another element: the library's own conversion, as an index that stores it would do it.
+Vectors converted(const Vectors& from, int32_t element) {
+  if (from.element == element) return from;
+  if (from.element == kElementI32 || element == kElementI32) {
+    throw std::runtime_error("row numbers and vectors are not converted into each other");
+  }
+  const Index index = make_index(from.dim, ANN_METRIC_L2, element);
+  ann_build_params build = ANN_BUILD_PARAMS_INIT;
+  build.graph = ANN_GRAPH_NONE;
+  const ann_matrix view = from.view();
+  ann_error error = ANN_ERROR_INIT;
+  check(ann_build(index.get(), &view, nullptr, &build, nullptr, &error), error, "converting");
+  Vectors out;
+  out.element = element;
+  out.rows = from.rows;
+  out.dim = from.dim;
+  out.data.resize(out.rows * out.row_bytes());
+  for (uint64_t row = 0; row < out.rows; ++row) {
+    int32_t found = 0;
+    check(ann_index_get(index.get(), row, out.data.data() + row * out.row_bytes(), out.row_bytes(),
+                        &found, &error),
+          error, "converting");
+  }
+  return out;
+}
+
+int run_convert(const Options& options) {
+  const Monitor monitor = make_monitor();
+  const CancelOnInterrupt on_interrupt(monitor.get());
+  VectorReader reader(options.in);
+  const auto [first, count] = part_of(options.part, reader.rows());
+  int32_t element = element_of_name(options.out);
+  if (element == 0) element = options.element == ANN_ELEMENT_AUTO ? reader.element() : options.element;
+  VectorWriter writer(options.out, element, reader.dim());
+  const uint64_t block = std::max<uint64_t>(1, (uint64_t{64} << 20) / reader.row_bytes());
+  for (uint64_t done = 0; done < count || done == 0; done += block) {
+    if (CancelOnInterrupt::happened()) throw Cancelled();
+    const Vectors part = reader.read(first + done, std::min(block, count - done));
+    const Vectors stored = converted(part, element);
+    writer.append(stored.data.data(), stored.rows);
+  }
+  writer.finish();
+  if (options.json) {
+    const Json answer = {{"file", options.out},
+                         {"rows", count},
+                         {"dim", reader.dim()},
+                         {"element", element_name(element)}};
+    std::printf("%s\n", answer.dump(2).c_str());
+  } else {
+    std::printf("%s: %s rows of %u %s values\n", options.out.c_str(), with_commas(count).c_str(),
+                reader.dim(), element_name(element));
+  }
+  return kDone;
+}
+
+// Says what went wrong where the user looks for it.
+int fail(const Options& options, int status, const std::string& text) {
+  if (options.json) {
+    std::printf("%s\n", Json({{"error", text}, {"exit_status", status}}).dump(2).c_str());
+  } else {
+    std::fprintf(stderr, "gannet: %s\n", text.c_str());
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Nearest neighbours of vectors in files.", "gannet");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(ann_build_info()));
+  app.footer("Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy. \"gannet COMMAND "
+             "--help\" says more.");
+  CLI::App* build = add_build(app, options);
+  CLI::App* search = add_search(app, options);
+  CLI::App* info = app.add_subcommand("info", "what an index, or a file of vectors, holds");
+  info->add_option("file", options.in, "index or vectors")->required();
+  add_shared(info, options);
+  CLI::App* verify = app.add_subcommand("verify", "check every byte of an index");
+  verify->add_option("index", options.in, "index")->required();
+  add_threads(verify, options.search.threads);
+  add_shared(verify, options);
+  CLI::App* exact = add_exact(app, options);
+  CLI::App* convert = add_convert(app, options);
+  try {
+    app.parse(argc, argv);
+    if (*build) return run_build(options);
+    if (*search) return run_search(options);
+    if (*info) return run_info(options);
+    if (*verify) return run_verify(options);
+    if (*exact) return run_exact(options);
+    if (*convert) return run_convert(options);
+    return kUsage;
+  } catch (const CLI::ParseError& fault) {
+    return app.exit(fault) == 0 ? kDone : kUsage;
+  } catch (const Cancelled&) {
+    return fail(options, kCancelled, "cancelled");
+  } catch (const AnnError& fault) {
+    const bool damaged = fault.status == ANN_CORRUPT || fault.status == ANN_VERSION;
+    return fail(options, damaged ? kDamaged : kFault, fault.what());
+  } catch (const std::bad_alloc&) {
+    return fail(options, kFault, "out of memory");
+  } catch (const std::exception& fault) {
+    return fail(options, kFault, fault.what());
+  }
+}

@@ -1,0 +1,34 @@
+// names.h: values of ann.h by the names that options and records give them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "ann.h"
+
+using Names = std::map<std::string, int32_t>;
+
+inline const Names kMetrics = {
+    {"l2", ANN_METRIC_L2}, {"ip", ANN_METRIC_INNER_PRODUCT}, {"cosine", ANN_METRIC_COSINE}};
+inline const Names kElements = {{"auto", ANN_ELEMENT_AUTO}, {"f32", ANN_F32}, {"f16", ANN_F16},
+                                {"bf16", ANN_BF16},         {"i8", ANN_I8},   {"u8", ANN_U8}};
+inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
+                                  {"best_first", ANN_SEARCH_BEST_FIRST},
+                                  {"exact", ANN_SEARCH_EXACT}};
+inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
+                                  {"cells", ANN_KNN_CELLS},
+                                  {"nn_descent", ANN_KNN_NN_DESCENT},
+                                  {"exact", ANN_KNN_EXACT}};
+inline const Names kGraphs = {
+    {"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}};
+
+inline std::string name_of(const Names& names, int32_t value) {
+  for (const auto& [name, named] : names) {
+    if (named == value) return name;
+  }
+  return "?";
+}
+
+// "auto", "cpu", "cuda" or "cuda:1" as ANN_DEVICE_*. Throws std::invalid_argument.
+int32_t device_of(const std::string& text);

@@ -1,0 +1,99 @@
+// made_rows.h: sets of vectors made from a seed.
+//
+//   clusters    Gaussian clusters, each of a given intrinsic dimension in a space of more
+//   uniform     evenly in the unit cube
+//   duplicates  rows of a few distinct vectors, some of them very often
+//   norms       for inner products: directions as in clusters, lengths from 0.1 to 10
+//   grown       a real set made larger: see GrownRows
+//
+// Queries are further rows of the same law, or, out of distribution, of clusters that share neither
+// centres nor directions with the rows. Every row is a function of (seed, row number) alone, so a set
+// of any size is made in parts, on any number of threads, and its first rows are those of a smaller
+// one. All arithmetic is IEEE's (no sine, no logarithm): equal bytes on every machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "vector_file.h"
+
+namespace bench {
+
+enum class Law { kClusters, kUniform, kDuplicates, kNorms };
+enum class Part { kRows, kQueries, kForeignQueries };
+
+struct MadeSet {
+  Law law = Law::kClusters;
+  uint32_t dim = 128;
+  uint32_t intrinsic_dim = 16;  // of each cluster; at most dim
+  uint32_t clusters = 100;
+  double distinct = 0.1;  // duplicates: distinct vectors as a share of the rows
+  uint64_t rows = 0;      // of the whole set
+  uint64_t seed = 1;
+};
+
+class MadeRows {
+ public:
+  explicit MadeRows(const MadeSet& set);
+
+  // Writes rows [first, first + count) of a part, as f32, to `out`. Any thread.
+  void make(Part part, uint64_t first, uint64_t count, float* out) const;
+
+ private:
+  void make_clustered(Part part, uint64_t row, float* out) const;
+
+  MadeSet set_;
+  std::vector<float> centres_;  // [2 * clusters, dim]: of the rows, of the foreign queries
+  std::vector<float> bases_;    // [2 * kBases, dim, intrinsic_dim]
+};
+
+// A real set grown to any size. The neighbourhood of a real row (the row and its nearest others) is
+// taken as a sample of the law around it; a made row is the mean of a neighbourhood plus its spread
+// in a random direction within it,
+//
+//     mean + h * sum_j z_j (x_j - mean) / sqrt(m),   z_j normal, j over the m rows of it,
+//
+// so it has the local covariance of the real rows. Every neighbourhood is the source of equally many
+// made rows. Each of them is the one of several draws that lies farthest from its siblings (rows of
+// the same source), because otherwise a row's true neighbours would be its siblings, and a graph
+// would find them too easily. `repair` draws again those that still have too many near siblings.
+class GrownRows {
+ public:
+  struct Shape {
+    uint32_t neighbours = 12;  // m - 1; more raises the intrinsic dimension
+    float spread = 1.2f;       // h
+    uint64_t seed = 1;
+  };
+
+  // `neighbours` is [real.rows, degree], nearest first: the k-NN graph of the real rows.
+  GrownRows(const Vectors& real, const std::vector<uint32_t>& neighbours, uint32_t degree,
+            const Shape& shape);
+
+  // `count` made rows, of the real rows' element. Row i's source is i % real.rows.
+  Vectors make(uint64_t count) const;
+  uint64_t source_of(uint64_t row) const { return row % real_.rows; }
+
+  // Draws rows again of whose 10 nearest others (ann_knn_graph) more than 2 share their source, with
+  // a wider spread each round. Returns the rows that were redrawn in the last round.
+  uint64_t repair(Vectors& made, int rounds) const;
+
+ private:
+  std::vector<float> neighbourhood_mean(uint64_t source) const;
+  void draw(uint64_t source, uint64_t row, uint32_t attempt, float spread,
+            const std::vector<float>& mean, float* out) const;
+  void place(Vectors& made, uint64_t source, uint64_t row, uint32_t attempt, float spread) const;
+
+  const Vectors& real_;
+  const std::vector<uint32_t>& neighbours_;
+  uint32_t degree_;
+  Shape shape_;
+  std::vector<float> floats_;  // the real rows
+};
+
+// Values of `element` (f32, f16, i8, u8) as floats, and floats as f32, or rounded to i8 or u8.
+std::vector<float> to_floats(const Vectors& vectors);
+float value_as_float(const std::byte* values, int32_t element, uint64_t index);
+void store_values(const float* values, uint64_t count, int32_t element, std::byte* out);
+
+}  // namespace bench

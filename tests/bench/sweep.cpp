@@ -1,0 +1,393 @@
+#include "sweep.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "handles.h"
+#include "names.h"
+#include "parallel.h"
+#include "progress.h"
+#include "recall.h"
+#include "timing.h"
+
+namespace bench {
+
+namespace {
+
+// One thing to measure on one index.
+struct Point {
+  int32_t procedure;
+  uint32_t k;
+  uint32_t batch;
+  uint32_t threads;
+  Mode mode;
+  uint32_t beam;  // 0: the library's choice for `recall`
+  double recall;  // 0: not asked for
+};
+
+std::vector<Point> points_of(const SweepParams& params) {
+  std::vector<Point> out;
+  for (const int32_t procedure : params.procedures) {
+    for (const uint32_t k : params.k) {
+      for (const uint32_t batch : params.batches) {
+        for (const uint32_t threads : params.threads) {
+          for (const Mode mode : params.modes) {
+            // One caller that may use one thread and one caller on one thread are the same.
+            if (mode == Mode::kThroughput && threads == 1 && params.modes.size() > 1) continue;
+            // A call with one query runs on its caller's thread.
+            if (mode == Mode::kLatency && batch == 1 && threads > 1 && params.threads.size() > 1) {
+              continue;
+            }
+            if (procedure == ANN_SEARCH_EXACT) {
+              out.push_back({procedure, k, batch, threads, mode, 0, 0});
+              continue;
+            }
+            for (const uint32_t beam : params.beams) {
+              if (beam >= k) out.push_back({procedure, k, batch, threads, mode, beam, 0});
+            }
+            for (const double recall : params.recalls) {
+              out.push_back({procedure, k, batch, threads, mode, 0, recall});
+            }
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// The queries, repeated at the end so that a batch may start at any of them.
+Vectors tiled(const Vectors& queries, uint32_t batch) {
+  Vectors out = queries;
+  const uint64_t wanted = queries.rows + batch;
+  out.data.reserve(wanted * queries.row_bytes());
+  while (out.rows < wanted) {
+    const uint64_t more = std::min(queries.rows, wanted - out.rows);
+    out.data.insert(out.data.end(), queries.data.begin(),
+                    queries.data.begin() + static_cast<std::ptrdiff_t>(more * queries.row_bytes()));
+    out.rows += more;
+  }
+  return out;
+}
+
+// Samples the memory in use on a CUDA device while it lives. 0 for the CPU.
+class DeviceMemoryPeak {
+ public:
+  explicit DeviceMemoryPeak(int32_t device) : device_(device) {
+    if (device < ANN_DEVICE_CUDA) return;
+    thread_ = std::thread([this] {
+      while (!done_) {
+        sample();
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    });
+  }
+  ~DeviceMemoryPeak() { stop(); }
+  DeviceMemoryPeak(const DeviceMemoryPeak&) = delete;
+  DeviceMemoryPeak& operator=(const DeviceMemoryPeak&) = delete;
+
+  uint64_t stop() {
+    done_ = true;
+    if (thread_.joinable()) thread_.join();
+    return peak_;
+  }
+
+ private:
+  void sample() {
+    ann_device_info info = ANN_DEVICE_INFO_INIT;
+    if (ann_device_get_info(device_, &info, nullptr) == ANN_OK) {
+      peak_ = std::max<uint64_t>(peak_, info.memory_total - info.memory_free);
+    }
+  }
+
+  int32_t device_;
+  uint64_t peak_ = 0;
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+class Sweep {
+ public:
+  Sweep(const Vectors& rows, const Vectors& queries, const GroundTruth& truth,
+        const SweepParams& params, ann_monitor* monitor, Records& records)
+      : rows_(rows),
+        queries_(queries),
+        truth_(truth),
+        params_(params),
+        monitor_(monitor),
+        records_(records),
+        distance_(rows, queries, params.metric),
+        points_(points_of(params)) {}
+
+  void run() {
+    steps_ = params_.degrees.size() * params_.knn_degrees.size() * params_.knn_methods.size() *
+             params_.seeds.size() * (points_.size() + 1);
+    for (const uint32_t degree : params_.degrees) {
+      for (const uint32_t knn_degree : params_.knn_degrees) {
+        for (const int32_t knn : params_.knn_methods) {
+          std::map<size_t, std::vector<Record>> of_point;
+          for (const uint64_t seed : params_.seeds) {
+            const Index index = build(degree, knn_degree, knn, seed);
+            for (size_t i = 0; i < points_.size(); ++i) {
+              of_point[i].push_back(measure(index.get(), points_[i]));
+            }
+          }
+          if (params_.seeds.size() > 1) add_spreads(of_point);
+        }
+      }
+    }
+  }
+
+ private:
+  Index build(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
+    Index index = make_index(rows_.dim, params_.metric, params_.element);
+    ann_build_params build = ANN_BUILD_PARAMS_INIT;
+    build.degree = degree;
+    build.knn_degree = knn_degree;
+    build.knn = knn;
+    build.seed = seed;
+    build.threads = params_.build_threads;
+    build.device = params_.device;
+    const ann_matrix stored = rows_.view();
+    ann_error error = ANN_ERROR_INIT;
+    step("building");
+    reset_peak_memory();
+    DeviceMemoryPeak device_peak(params_.device);
+    const double cpu_start = process_cpu_seconds();
+    const double start = now_seconds();
+    check(ann_build(index.get(), &stored, nullptr, &build, monitor_, &error), error, "building");
+    const double wall = now_seconds() - start;
+    const double cpu = process_cpu_seconds() - cpu_start;
+    const ann_index_info info = info_of(index.get());
+
+    build_ = Record();
+    build_["record"] = "build";
+    build_["algo_name"] = "gannet";
+    build_["index_name"] = "gannet.degree" + std::to_string(info.degree) + "." +
+                           name_of(kKnnMethods, knn) +
+                           (knn_degree == 0 ? "" : ".knn" + std::to_string(knn_degree));
+    build_["time"] = wall;
+    build_["threads"] = params_.build_threads == 0 ? hardware_threads() : params_.build_threads;
+    build_["cpu_time"] = cpu;
+    build_["GPU"] = params_.device >= ANN_DEVICE_CUDA ? 1 : 0;
+    build_["index_size"] = info.memory_bytes;
+    build_["peak_host_memory"] = peak_memory_bytes();
+    build_["peak_device_memory"] = device_peak.stop();
+    build_["calibrate_time"] = info.calibrate_seconds;
+    build_["first_call"] = first_call(index.get());
+    build_["seed"] = seed;
+    build_["degree"] = info.degree;
+    build_["knn"] = name_of(kKnnMethods, knn);
+    build_["recall_max"] = info.recall_max;
+    build_["repaired_edges"] = info.repaired_edges;
+    records_.add(build_);
+    say("%s, seed %llu: built in %.2f s (%.2f s of processor time), %s",
+        build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
+        wall, cpu, bytes_text(info.memory_bytes).c_str());
+    return index;
+  }
+
+  // What the first query of a fresh index costs: tables and threads are made, caches are cold.
+  double first_call(const ann_index* index) {
+    const uint32_t k = params_.k.front();
+    Neighbours found(1, k);
+    ann_results results = found.view(0, 1);
+    const ann_matrix query = queries_.view(0, 1);
+    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+    search.device = params_.device;
+    ann_error error = ANN_ERROR_INIT;
+    const double start = now_seconds();
+    check(ann_search_batch(index, &query, &search, &results, monitor_, &error), error,
+          "searching for the first time");
+    return now_seconds() - start;
+  }
+
+  ann_search_params search_params(const Point& point) const {
+    ann_search_params out = ANN_SEARCH_PARAMS_INIT;
+    out.procedure = point.procedure;
+    out.device = params_.device;
+    out.threads = point.mode == Mode::kThroughput ? 1 : point.threads;
+    out.beam = point.beam;
+    out.recall = static_cast<float>(point.recall);
+    return out;
+  }
+
+  // Searches for one batch of queries, from `first` on.
+  ann_results search_batch(const ann_index* index, const Point& point, const Vectors& batches,
+                           uint64_t first, Neighbours& found) const {
+    if (CancelOnInterrupt::happened()) throw Cancelled();
+    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+    search.procedure = point.procedure;
+    search.device = params_.device;
+    search.threads = point.mode == Mode::kThroughput ? 1 : point.threads;
+    search.beam = point.beam;
+    search.recall = static_cast<float>(point.recall);
+    const ann_matrix some = batches.view(first, point.batch);
+    ann_results results = found.view(0, point.batch);
+    ann_error error = ANN_ERROR_INIT;
+    check(ann_search_batch(index, &some, &search, &results, monitor_, &error), error, "searching");
+    return results;
+  }
+
+  Record measure(const ann_index* index, const Point& point) {
+    step(name_of(kProcedures, point.procedure).c_str());
+    const Vectors batches = tiled(queries_, point.batch);
+    const Answers answers = answer_all(index, point, batches);
+
+    reset_peak_memory();
+    TimingParams timing_params;
+    timing_params.callers = point.mode == Mode::kThroughput ? point.threads : 1;
+    timing_params.calls_min = (queries_.rows + point.batch - 1) / point.batch;
+    timing_params.seconds_min = params_.seconds_min;
+    std::vector<Neighbours> buffers(timing_params.callers, Neighbours(point.batch, point.k));
+    const Timing timing = time_calls(timing_params, [&](uint64_t call, uint32_t caller) {
+      search_batch(index, point, batches, call * point.batch % queries_.rows, buffers[caller]);
+    });
+
+    const Record record = record_of(index, point, answers, timing);
+    records_.add(record);
+    say("  %-10s k %-4u batch %-6u %s %u  beam %-5u recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
+        name_of(kProcedures, point.procedure).c_str(), point.k, point.batch,
+        point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
+        record["beam"].get<uint32_t>(), answers.recall.by_id,
+        with_commas(static_cast<uint64_t>(record["throughput"].get<double>())).c_str(),
+        1e3 * timing.latency_p50, 1e3 * timing.latency_p99);
+    return record;
+  }
+
+  // What one pass over all queries gives, which warms up too.
+  struct Answers {
+    Recall recall;
+    double distances = 0;  // a query
+    double expansions = 0;
+  };
+
+  Answers answer_all(const ann_index* index, const Point& point, const Vectors& batches) const {
+    Neighbours all(queries_.rows, point.k);
+    Neighbours some(point.batch, point.k);
+    uint64_t distances = 0;
+    uint64_t expansions = 0;
+    uint64_t asked = 0;
+    for (uint64_t first = 0; first < queries_.rows; first += point.batch) {
+      const ann_results results = search_batch(index, point, batches, first, some);
+      distances += results.distance_count;
+      expansions += results.expansion_count;
+      asked += point.batch;
+      // Queries behind the last are the first ones again: asked, but not counted for recall.
+      const uint64_t kept = std::min<uint64_t>(point.batch, queries_.rows - first);
+      std::copy_n(some.ids.begin(), kept * point.k,
+                  all.ids.begin() + static_cast<std::ptrdiff_t>(first * point.k));
+    }
+    return {recall_of(all.ids, queries_.rows, point.k, truth_, rows_.rows, distance_),
+            static_cast<double>(distances) / static_cast<double>(asked),
+            static_cast<double>(expansions) / static_cast<double>(asked)};
+  }
+
+  Record record_of(const ann_index* index, const Point& point, const Answers& answers,
+                   const Timing& timing) const {
+    uint32_t beam = point.beam;
+    if (beam == 0 && point.procedure != ANN_SEARCH_EXACT) {
+      ann_index_beam(index, point.k, static_cast<float>(point.recall), &beam, nullptr);
+    }
+    const double answered = static_cast<double>(timing.calls) * point.batch;
+    Record out;
+    out["record"] = "search";
+    out["algo_name"] = point.procedure == ANN_SEARCH_EXACT ? "gannet_exact" : "gannet";
+    out["index_name"] = build_["index_name"];
+    out["recall"] = answers.recall.by_id;
+    out["throughput"] = answered / timing.wall;
+    out["latency"] = timing.latency_mean;
+    out["end_to_end"] = timing.wall;
+    out["k"] = point.k;
+    out["n_queries"] = queries_.rows;
+    out["total_queries"] = static_cast<uint64_t>(answered);
+    out["threads"] = point.threads;
+    out["cpu_time"] = timing.cpu;
+    out["recall_by_distance"] = answers.recall.by_distance;
+    out["latency_p50"] = timing.latency_p50;
+    out["latency_p95"] = timing.latency_p95;
+    out["latency_p99"] = timing.latency_p99;
+    out["first_call"] = build_["first_call"];
+    out["batch"] = point.batch;
+    out["mode"] = point.mode == Mode::kThroughput ? "throughput" : "latency";
+    out["procedure"] = name_of(kProcedures, point.procedure);
+    out["buffers"] = "host";
+    out["beam"] = beam;
+    if (point.recall > 0) out["asked_recall"] = point.recall;
+    out["search_label"] = point.recall > 0 ? "recall=" + Record(point.recall).dump()
+                                           : "beam=" + std::to_string(beam);
+    out["distances_per_query"] = answers.distances;
+    out["expansions_per_query"] = answers.expansions;
+    out["seed"] = build_["seed"];
+    out["peak_host_memory"] = peak_memory_bytes();
+    out["index_size"] = build_["index_size"];
+    out["build time"] = build_["time"];
+    out["build threads"] = build_["threads"];
+    out["build cpu_time"] = build_["cpu_time"];
+    out["build GPU"] = build_["GPU"];
+    return out;
+  }
+
+  void add_spreads(const std::map<size_t, std::vector<Record>>& of_point) {
+    for (const auto& [point, records] : of_point) {
+      std::vector<const Record*> seeds;
+      for (const Record& record : records) seeds.push_back(&record);
+      const Record spread = spread_of(seeds);
+      records_.add(spread);
+      say("  over %zu seeds, k %u, %s: recall %.4f (%.4f to %.4f), %s /s (%s to %s)", seeds.size(),
+          spread["k"].get<uint32_t>(), spread["search_label"].get<std::string>().c_str(),
+          spread["recall"].get<double>(), spread["recall_min"].get<double>(),
+          spread["recall_max"].get<double>(),
+          with_commas(static_cast<uint64_t>(spread["throughput"].get<double>())).c_str(),
+          with_commas(static_cast<uint64_t>(spread["throughput_min"].get<double>())).c_str(),
+          with_commas(static_cast<uint64_t>(spread["throughput_max"].get<double>())).c_str());
+    }
+  }
+
+  // A bar on a terminal; without one the lines of say() are all.
+  void step(const char* what) {
+    if (terminal_) {
+      const double share = static_cast<double>(step_) / static_cast<double>(steps_);
+      std::fprintf(stderr, "\r\033[K%s", bar_text(share, what).c_str());
+      std::fflush(stderr);
+    }
+    ++step_;
+  }
+
+  template <typename... Values>
+  void say(const char* format, Values... values) {
+    if (terminal_) std::fprintf(stderr, "\r\033[K");
+    std::fprintf(stderr, format, values...);
+    std::fputc('\n', stderr);
+  }
+
+  const Vectors& rows_;
+  const Vectors& queries_;
+  const GroundTruth& truth_;
+  const SweepParams& params_;
+  ann_monitor* monitor_;
+  Records& records_;
+  PairDistance distance_;
+  std::vector<Point> points_;
+  Record build_;
+  size_t step_ = 0;
+  size_t steps_ = 0;
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+};
+
+}  // namespace
+
+void run_sweep(const Vectors& rows, const Vectors& queries, const GroundTruth& truth,
+               const SweepParams& params, ann_monitor* monitor, Records& records) {
+  Sweep(rows, queries, truth, params, monitor, records).run();
+}
+
+}  // namespace bench

@@ -1,0 +1,236 @@
+// Cells: the map's bookkeeping, and lists against exact ones on data that is easy, hard and degenerate.
+
+#include <algorithm>
+#include <set>
+
+#include "catch.h"
+#include "knn/cells.h"
+#include "knn/cells_map.h"
+#include "knn/exact_knn.h"
+#include "made_data.h"
+
+using namespace gannet;
+
+namespace {
+
+const Execution kPlain = {{}, 2, nullptr};
+
+/// Floats of some metric; rows near one of `islands` centres that lie far apart.
+struct FloatData {
+  FloatData(uint32_t rows, uint32_t dim, int32_t metric, uint32_t islands)
+      : values(made(rows, dim, islands)),
+        dataset({reinterpret_cast<const uint8_t*>(values.data()), rows, dim, ANN_F32, dim * 4ull},
+                nullptr, metric, 0, false, {}),
+        codes(dataset, 1, {}) {}
+
+  static std::vector<float> made(uint32_t rows, uint32_t dim, uint32_t islands) {
+    std::vector<float> values(size_t{rows} * dim);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const uint64_t island = (i / dim) % islands;
+      const auto uniform = [](uint64_t stream, uint64_t counter) {
+        return static_cast<float>(random_below(1 << 20, 9, stream, counter)) / (1 << 20);
+      };
+      values[i] = uniform(1, i) + 3 * uniform(2 + island, i % dim);
+    }
+    return values;
+  }
+
+  std::vector<float> values;
+  Dataset dataset;
+  Codes codes;
+};
+
+NnDescentParams params_of(uint32_t k) { return {k, std::min(k, 16u), 24, 0.02f, 1}; }
+
+uint32_t code_distance(const Codes& codes, uint32_t a, uint32_t b) {
+  std::vector<uint8_t> block(codes.stride());
+  uint32_t distance = 0;
+  codes.gather(&a, 1, block.data());
+  codes.distances(block.data(), &b, 1, &distance);
+  return distance;
+}
+
+/// Every list holds other rows, each once, by distance and then by row, holes at the end; as long as
+/// there are rows for it.
+void require_form(const Codes& codes, const KnnGraph& graph, bool full) {
+  REQUIRE(graph.rows == codes.rows());
+  for (uint32_t row = 0; row < graph.rows; row += 1 + graph.rows / 700) {
+    const uint32_t* list = graph.list(row);
+    const uint32_t size = static_cast<uint32_t>(std::find(list, list + graph.k, kNoRow) - list);
+    REQUIRE(std::all_of(list + size, list + graph.k, [](uint32_t r) { return r == kNoRow; }));
+    if (full) REQUIRE(size == std::min(graph.k, graph.rows - 1));
+    std::pair<uint32_t, uint32_t> before = {0, 0};
+    for (uint32_t i = 0; i < size; ++i) {
+      REQUIRE(list[i] < graph.rows);
+      REQUIRE(list[i] != row);
+      const std::pair<uint32_t, uint32_t> now = {code_distance(codes, row, list[i]), list[i]};
+      if (i > 0) REQUIRE(before < now);
+      before = now;
+    }
+  }
+}
+
+/// The share of places of the exact lists that hold nothing nearer than the list's own.
+double share_found(const Codes& codes, const KnnGraph& graph, const KnnGraph& exact) {
+  uint64_t found = 0;
+  uint64_t wanted = 0;
+  for (uint32_t row = 0; row < graph.rows; row += 1 + graph.rows / 700) {
+    const uint32_t* truth = exact.list(row);
+    const uint32_t depth = std::min(graph.k, graph.rows - 1);
+    const uint32_t farthest = code_distance(codes, row, truth[depth - 1]);
+    wanted += depth;
+    for (uint32_t i = 0; i < graph.k && graph.list(row)[i] != kNoRow; ++i)
+      found += code_distance(codes, row, graph.list(row)[i]) <= farthest ? 1 : 0;
+  }
+  return static_cast<double>(found) / static_cast<double>(wanted);
+}
+
+void require_share(const Codes& codes, uint32_t k, double least) {
+  const KnnGraph graph = cells_knn(codes, params_of(k), kPlain);
+  require_form(codes, graph, false);
+  const double share = share_found(codes, graph, exact_knn(codes, k, kPlain));
+  INFO("rows " << codes.rows() << " k " << k << " wide " << codes.wide() << " share " << share);
+  REQUIRE(share >= least);
+}
+
+bool equal(const KnnGraph& a, const KnnGraph& b) {
+  return a.iterations == b.iterations &&
+         std::equal(a.neighbors.begin(), a.neighbors.end(), b.neighbors.begin());
+}
+
+}  // namespace
+
+TEST_CASE("a map holds every row once, in the cell of a nearest centroid") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates, Shape::kAllEqual}) {
+    for (const uint32_t rows : {1u, 2u, 191u, 192u, 193u, 384u, 2500u}) {
+      const MadeData data(rows, 6, shape, 3);
+      const CellMap map(data.codes, 1, kPlain);
+      REQUIRE(map.cells() <= cells_at_most(rows));
+      REQUIRE(map.begin(0) == 0);
+      REQUIRE(map.begin(map.cells()) == rows);
+      std::set<uint32_t> members(map.members(), map.members() + rows);
+      REQUIRE(members.size() == rows);
+      CentroidSpace space(data.codes, map.cells(), {});
+      for (uint32_t cell = 0; cell < map.cells(); ++cell) {
+        REQUIRE(map.size(cell) >= 1);
+        REQUIRE(map.size(cell) <= cell_rows_max(rows));
+        REQUIRE(map.sizes()[cell] == map.size(cell));
+        const uint32_t* first = map.members() + map.begin(cell);
+        REQUIRE(std::is_sorted(first, first + map.size(cell)));
+        for (uint32_t i = 0; i < map.size(cell); i += 7) {
+          REQUIRE(map.home(first[i]) == cell);
+          map.centroid_distances(data.codes, first + i, 1, space);
+          const uint32_t* line = space.distances.data();
+          REQUIRE(line[cell] == *std::min_element(line, line + map.cells()));
+        }
+        const std::set<uint16_t> near(map.near(cell), map.near(cell) + map.near_count());
+        REQUIRE(near.size() == map.near_count());
+        REQUIRE(near.count(static_cast<uint16_t>(cell)) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("cells find nearly all neighbours around every edge of tiles and cells") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
+    for (const uint32_t rows : {2u, 3u, 15u, 16u, 17u, 63u, 65u, 191u, 192u, 193u, 383u, 384u, 385u,
+                                511u, 513u, 1025u}) {
+      const MadeData data(rows, 7, shape, rows);
+      for (const uint32_t k : {1u, 5u, 48u}) require_share(data.codes, k, 0.9);
+    }
+  }
+  const MadeData one(1, 7, Shape::kUniform, 1);
+  REQUIRE(cells_knn(one.codes, params_of(3), kPlain).list(0)[0] == kNoRow);
+}
+
+TEST_CASE("cells find nearly all neighbours in few and many dimensions") {
+  for (const uint32_t dim : {1u, 2u, 3u, 16u, 130u}) {
+    for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kIslands}) {
+      const MadeData data(4000, dim, shape, 11);
+      require_share(data.codes, 32, 0.95);
+    }
+  }
+}
+
+TEST_CASE("cells find nearly all neighbours under every metric, with byte and with wide codes") {
+  bool seen[2] = {};
+  for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_COSINE, ANN_METRIC_INNER_PRODUCT}) {
+    for (const uint32_t dim : {2u, 3u, 24u}) {
+      for (const uint32_t islands : {1u, 40u}) {
+        const FloatData data(3000, dim, metric, islands);
+        seen[data.codes.wide()] = true;
+        require_share(data.codes, 24, 0.95);
+      }
+    }
+  }
+  REQUIRE(seen[0]);
+  REQUIRE(seen[1]);
+}
+
+TEST_CASE("rows on a line find their neighbours") {
+  // NN-Descent ends here with a share of 0.92: random rows on a line are far apart and lead nowhere.
+  const FloatData data(20000, 1, ANN_METRIC_L2, 1);
+  REQUIRE(data.codes.wide());
+  require_share(data.codes, 48, 0.96);
+}
+
+TEST_CASE("rows that are all equal have full lists") {
+  for (const uint32_t rows : {200u, 700u, 5000u}) {
+    const MadeData data(rows, 20, Shape::kAllEqual, 1);
+    const KnnGraph graph = cells_knn(data.codes, params_of(48), kPlain);
+    require_form(data.codes, graph, true);
+    REQUIRE(graph.iterations == 0);
+  }
+}
+
+TEST_CASE("one cell that holds most rows is met in parts") {
+  // 3,000 copies of one row and 3,000 others.
+  const uint32_t dim = 12;
+  std::vector<uint8_t> bytes = made_bytes(6000, dim, Shape::kUniform, 5);
+  for (uint32_t row = 0; row < 3000; ++row) std::copy_n(bytes.data(), dim, bytes.data() + 2 * row * dim);
+  const Dataset dataset(view_of(bytes, dim), nullptr, ANN_METRIC_L2, 0, false, {});
+  const Codes codes(dataset, 1, {});
+  require_share(codes, 32, 0.95);
+}
+
+TEST_CASE("refinement finds what too few cells have missed, and NN-Descent what that has") {
+  const MadeData data(6000, 12, Shape::kUniform, 7);
+  const KnnGraph exact = exact_knn(data.codes, 40, kPlain);
+  double shares[3];
+  const CellShares kinds[] = {{0.3, 0, 0}, {0.3, 0.99, 0}, {0.3, 0, 1.1}};
+  for (int i = 0; i < 3; ++i) {
+    const KnnGraph graph = cells_knn(data.codes, params_of(40), kPlain, kinds[i]);
+    require_form(data.codes, graph, true);
+    REQUIRE((graph.iterations > 0) == (i > 0));
+    shares[i] = share_found(data.codes, graph, exact);
+  }
+  INFO(shares[0] << " " << shares[1] << " " << shares[2]);
+  REQUIRE(shares[0] < 0.6);
+  REQUIRE(shares[1] > shares[0] + 0.2);
+  REQUIRE(shares[2] > shares[0] + 0.2);
+}
+
+TEST_CASE("the better of cells and NN-Descent is kept") {
+  const MadeData data(3000, 3, Shape::kUniform, 7);
+  const KnnGraph good = cells_knn(data.codes, params_of(20), kPlain);
+  const KnnGraph doubted = cells_knn(data.codes, {20, 2, 1, 0.5f, 1}, kPlain, {0.97, 0, 1.1});
+  REQUIRE(equal(good, doubted));
+}
+
+TEST_CASE("lists do not depend on threads") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
+    const MadeData data(5000, 9, shape, 5);
+    for (const CellShares shares : {CellShares{}, CellShares{0.4, 0.99, 0}}) {
+      const KnnGraph one = cells_knn(data.codes, params_of(32), {{}, 1, nullptr}, shares);
+      for (const uint32_t threads : {2u, 3u, 8u})
+        REQUIRE(equal(one, cells_knn(data.codes, params_of(32), {{}, threads, nullptr}, shares)));
+    }
+  }
+}
+
+TEST_CASE("cells stop when the monitor says so") {
+  const MadeData data(2000, 16, Shape::kUniform, 7);
+  Monitor monitor;
+  monitor.cancel();
+  REQUIRE_THROWS_AS(cells_knn(data.codes, params_of(16), {{}, 2, &monitor}), Error);
+}

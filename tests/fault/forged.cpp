@@ -1,0 +1,254 @@
+#include "forged.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <set>
+
+#include "support.h"
+
+using namespace gannet::format;
+
+namespace fault {
+
+Header header_of(const Bytes& file) {
+  Header header = {};
+  std::memcpy(&header, file.data(), std::min<uint64_t>(sizeof header, file.size()));
+  return header;
+}
+
+std::vector<Section> table_of(const Bytes& file) {
+  const Header header = header_of(file);
+  std::vector<Section> table;
+  for (uint32_t i = 0; i < std::min(header.sections, kSectionsMax); ++i) {
+    const uint64_t at = kPage + i * sizeof(Section);
+    if (at + sizeof(Section) > file.size()) break;
+    Section section;
+    std::memcpy(&section, file.data() + at, sizeof section);
+    table.push_back(section);
+  }
+  return table;
+}
+
+// --- Mending --------------------------------------------------------------------------------------
+
+namespace {
+
+bool inside(const Bytes& file, uint64_t offset, uint64_t bytes) {
+  return offset <= file.size() && bytes <= file.size() - offset;
+}
+
+void mend_chunks(Bytes& file, Section& section) {
+  const uint64_t chunks = chunks_of(section.bytes);
+  if (!inside(file, section.offset, section.bytes) ||
+      !inside(file, section.sums_offset, chunks * sizeof(uint64_t)))
+    return;
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    const uint64_t begin = chunk * kChunkBytes;
+    const uint64_t sum = chunk_sum(section.type, chunk, file.data() + section.offset + begin,
+                                   std::min(kChunkBytes, section.bytes - begin));
+    std::memcpy(file.data() + section.sums_offset + chunk * sizeof sum, &sum, sizeof sum);
+  }
+  section.sums_sum = sum(file.data() + section.sums_offset, chunks * sizeof(uint64_t));
+}
+
+}  // namespace
+
+void mend(Bytes& file, Mending mending) {
+  Header header = header_of(file);
+  std::vector<Section> table = table_of(file);
+  if (mending == Mending::kAll) {
+    for (Section& section : table) mend_chunks(file, section);
+    if (!table.empty()) std::memcpy(file.data() + kPage, table.data(), table.size() * sizeof(Section));
+  }
+  uint64_t chunks = 0;
+  for (const Section& section : table) chunks += std::min(chunks_of(section.bytes), uint64_t{1} << 40);
+  const uint64_t end = round_to_page(kPage + header.sections * sizeof(Section) + chunks * 8);
+  if (inside(file, kPage, end - kPage)) header.table_sum = sum(file.data() + kPage, end - kPage);
+  if (mending == Mending::kAll && table.size() == header.sections)
+    content_id(header, table.data(), header.content_id);
+  header.header_sum = header_sum(header);
+  std::memcpy(file.data(), &header, sizeof header);
+  const Tail tail = tail_of(header);
+  std::memcpy(file.data() + file.size() - sizeof tail, &tail, sizeof tail);
+}
+
+Bytes with_section(const Bytes& file, uint32_t type, uint32_t flags, uint64_t bytes) {
+  Header header = header_of(file);
+  std::vector<Section> table = table_of(file);
+  const uint64_t offset = file.size() - sizeof(Tail);
+  Section added = {};
+  added.type = type;
+  added.flags = flags;
+  added.offset = offset;
+  added.bytes = bytes;
+  added.item_bytes = 1;
+  added.items = bytes;
+  added.chunk_bytes = kChunkBytes;
+  table.push_back(added);
+  // Sums lie behind the table, which has grown; mend() writes them anew.
+  uint64_t sums = kPage + table.size() * sizeof(Section);
+  for (Section& section : table) {
+    section.sums_offset = sums;
+    sums += chunks_of(section.bytes) * sizeof(uint64_t);
+  }
+  header.sections = static_cast<uint32_t>(table.size());
+  Bytes longer(offset + round_to_page(bytes) + sizeof(Tail));
+  std::memset(longer.data(), 0, longer.size());
+  std::memcpy(longer.data(), file.data(), offset);
+  std::memset(longer.data() + offset, 0x77, bytes);
+  header.file_bytes = longer.size();
+  std::memset(longer.data() + kPage, 0, table[0].offset - kPage);
+  std::memcpy(longer.data(), &header, sizeof header);
+  std::memcpy(longer.data() + kPage, table.data(), table.size() * sizeof(Section));
+  mend(longer, Mending::kAll);
+  return longer;
+}
+
+// --- What the specification demands of values -----------------------------------------------------
+
+namespace {
+
+/// A section's bytes as values.
+class Values {
+ public:
+  Values(const Bytes& file, uint32_t type) {
+    for (const Section& section : table_of(file)) {
+      if (section.type != type) continue;
+      data_ = file.data() + section.offset;
+      bytes_ = section.bytes;
+    }
+  }
+  uint64_t bytes() const { return bytes_; }
+  const uint8_t* data() const { return data_; }
+  template <class T>
+  T at(uint64_t place) const {
+    T value;
+    std::memcpy(&value, data_ + place * sizeof value, sizeof value);
+    return value;
+  }
+  template <class T>
+  uint64_t count() const {
+    return bytes_ / sizeof(T);
+  }
+
+ private:
+  const uint8_t* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+bool lawful_rows(const Header& header, const Values& rows) {
+  const int32_t element = static_cast<int32_t>(header.element);
+  const size_t size = element_size(element);
+  for (uint64_t row = 0; row < header.rows; ++row) {
+    const uint8_t* first = rows.data() + row * header.row_stride;
+    for (uint32_t column = 0; column < header.dim; ++column)
+      if (!std::isfinite(get_value(element, first + column * size))) return false;
+    for (uint64_t at = header.dim * size; at < header.row_stride; ++at)
+      if (first[at] != 0) return false;
+  }
+  return true;
+}
+
+bool lawful_ids(const Header& header, const Values& ids, const Values& order) {
+  if (header.has_ids == 0) return true;
+  std::set<uint64_t> distinct;
+  for (uint64_t row = 0; row < header.rows; ++row) {
+    if (ids.at<uint64_t>(row) == UINT64_MAX) return false;
+    distinct.insert(ids.at<uint64_t>(row));
+  }
+  if (distinct.size() != header.rows) return false;
+  auto next = distinct.begin();
+  for (uint64_t place = 0; place < header.rows; ++place, ++next) {
+    const uint32_t row = order.at<uint32_t>(place);
+    if (row >= header.rows || ids.at<uint64_t>(row) != *next) return false;
+  }
+  return true;
+}
+
+bool lawful_floats(const Values& values, bool negative) {
+  for (uint64_t i = 0; i < values.count<float>(); ++i) {
+    const float value = values.at<float>(i);
+    if (!std::isfinite(value) || (!negative && value < 0)) return false;
+  }
+  return true;
+}
+
+bool lawful_codes(const Header& header, const Values& codes) {
+  if (codes.bytes() == 0) return true;
+  if (header.codes == kCodesFloats && !lawful_floats(codes, true)) return false;
+  const uint64_t columns = header.dim + (header.metric == ANN_METRIC_INNER_PRODUCT ? 16 : 0);
+  const uint64_t used = columns * (header.codes == kCodesFloats ? 4 : 1);
+  for (uint64_t row = 0; row < header.rows; ++row)
+    for (uint64_t at = used; at < header.code_stride; ++at)
+      if (codes.data()[row * header.code_stride + at] != 0) return false;
+  return true;
+}
+
+bool lawful_edges(const Header& header, const Values& edges) {
+  for (uint64_t row = 0; row < header.rows; ++row) {
+    bool ended = false;
+    for (uint32_t place = 0; place < header.degree; ++place) {
+      const uint32_t target = edges.at<uint32_t>(row * header.degree + place);
+      if (target != UINT32_MAX && (ended || target >= header.rows)) return false;
+      if (target == UINT32_MAX) ended = true;
+    }
+  }
+  return true;
+}
+
+bool lawful_entries(const Header& header, const Values& entries) {
+  for (uint64_t i = 0; i < entries.count<uint32_t>(); ++i) {
+    if (entries.at<uint32_t>(i) >= header.rows) return false;
+    if (i > 0 && entries.at<uint32_t>(i - 1) >= entries.at<uint32_t>(i)) return false;
+  }
+  return true;
+}
+
+bool lawful_curve(const Curve& curve) {
+  if (curve.k == 0 || curve.count < 1 || curve.count > kPointsMax) return false;
+  for (uint32_t i = 0; i < kPointsMax; ++i) {
+    const Point& point = curve.points[i];
+    const Point nothing = {};
+    if (i >= curve.count) {
+      if (std::memcmp(&point, &nothing, sizeof point) != 0) return false;
+      continue;
+    }
+    if (point.zero != 0 || point.beam < 1 || point.beam > 65536) return false;
+    if (!(point.recall >= 0 && point.recall <= 1)) return false;
+    if (i > 0 && (point.beam <= curve.points[i - 1].beam || point.recall < curve.points[i - 1].recall))
+      return false;
+  }
+  return true;
+}
+
+bool lawful_calibration(const Values& values) {
+  for (uint64_t i = 0; i < values.count<Curve>(); ++i) {
+    if (!lawful_curve(values.at<Curve>(i))) return false;
+    if (i > 0 && values.at<Curve>(i - 1).k >= values.at<Curve>(i).k) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool lawful(const Bytes& file) {
+  const Header header = header_of(file);
+  const auto values = [&](uint32_t type) { return Values(file, type); };
+  return lawful_rows(header, values(kRows)) && lawful_ids(header, values(kIds), values(kOrder)) &&
+         lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
+         lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
+         lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration));
+}
+
+bool legal_id(const Bytes& file, uint64_t id) {
+  const Header header = header_of(file);
+  if (header.has_ids == 0) return id < header.rows;
+  const Values ids(file, kIds);
+  for (uint64_t row = 0; row < header.rows; ++row)
+    if (ids.at<uint64_t>(row) == id) return true;
+  return false;
+}
+
+}  // namespace fault

@@ -1,0 +1,145 @@
+// WatchedFiles: the system's file operations with a watcher before each.
+//
+// A save or an open makes every call to the system through gannet::Files. This table passes each on
+// to the system's, after asking before(); what a test does there is its own: count, refuse, end the
+// process, keep a log. What before() answers decides what becomes of the call.
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+
+namespace fault {
+
+enum class Op {
+  kOpenToRead, kCreate, kOpenFolder, kClose, kReadAt, kWrite, kReserve, kSetMode, kSync, kRename,
+  kUnlink, kFacts, kFactsOfPath, kResolve, kMap, kUnmap
+};
+
+inline const char* op_name(Op op) {
+  static constexpr const char* kNames[] = {
+      "open_to_read", "create", "open_folder", "close",  "read_at", "write",         "reserve", "set_mode",
+      "sync",         "rename", "unlink",      "facts",  "facts_of_path", "resolve", "map",     "unmap"};
+  return kNames[static_cast<int>(op)];
+}
+
+inline bool moves_bytes(Op op) { return op == Op::kReadAt || op == Op::kWrite; }
+
+/// A call as the watcher sees it. What does not apply is null or 0.
+struct FileCall {
+  Op op;
+  int file = -1;
+  const char* path = nullptr;
+  const char* to = nullptr;
+  const void* data = nullptr;
+  uint64_t bytes = 0;
+  uint64_t offset = 0;
+};
+
+/// What becomes of a call: 0, it is made; below 0, it answers this and is not made; above 0, it moves
+/// at most so many bytes; kMovesNothing, it is not made and answers 0 bytes.
+using Verdict = int64_t;
+inline constexpr Verdict kMovesNothing = INT64_MAX;
+
+class WatchedFiles : public gannet::Files {
+ public:
+  int open_to_read(const char* path) override {
+    return pass({Op::kOpenToRead, -1, path}, [&] { return system_.open_to_read(path); });
+  }
+  int create(const char* path, uint32_t mode) override {
+    return pass({Op::kCreate, -1, path}, [&] { return system_.create(path, mode); });
+  }
+  int open_folder(const char* path) override {
+    return pass({Op::kOpenFolder, -1, path}, [&] { return system_.open_folder(path); });
+  }
+  /// A close that fails has closed all the same, as on Linux.
+  int close(int file) override {
+    const Verdict verdict = before({Op::kClose, file});
+    const int result = system_.close(file);
+    const int answer = verdict < 0 ? static_cast<int>(verdict) : result;
+    after({Op::kClose, file}, answer);
+    return answer;
+  }
+
+  int64_t read_at(int file, void* data, size_t bytes, uint64_t offset) override {
+    return move({Op::kReadAt, file, nullptr, nullptr, data, bytes, offset}, bytes,
+                [&](size_t count) { return system_.read_at(file, data, count, offset); });
+  }
+  int64_t write(int file, const void* data, size_t bytes) override {
+    return move({Op::kWrite, file, nullptr, nullptr, data, bytes}, bytes,
+                [&](size_t count) { return system_.write(file, data, count); });
+  }
+
+  int reserve(int file, uint64_t bytes) override {
+    return pass({Op::kReserve, file, nullptr, nullptr, nullptr, bytes},
+                [&] { return system_.reserve(file, bytes); });
+  }
+  int set_mode(int file, uint32_t mode) override {
+    return pass({Op::kSetMode, file}, [&] { return system_.set_mode(file, mode); });
+  }
+  int sync(int file) override {
+    return pass({Op::kSync, file}, [&] { return system_.sync(file); });
+  }
+  int rename(const char* from, const char* to) override {
+    return pass({Op::kRename, -1, from, to}, [&] { return system_.rename(from, to); });
+  }
+  int unlink(const char* path) override {
+    return pass({Op::kUnlink, -1, path}, [&] { return system_.unlink(path); });
+  }
+  int facts(int file, gannet::FileFacts* out) override {
+    return pass({Op::kFacts, file}, [&] { return system_.facts(file, out); });
+  }
+  int facts_of_path(const char* path, bool follow, gannet::FileFacts* out) override {
+    return pass({Op::kFactsOfPath, -1, path},
+                [&] { return system_.facts_of_path(path, follow, out); });
+  }
+  int resolve(const char* path, char* out, size_t capacity) override {
+    return pass({Op::kResolve, -1, path}, [&] { return system_.resolve(path, out, capacity); });
+  }
+
+  const void* map(int file, uint64_t bytes, int* error) override {
+    const FileCall call{Op::kMap, file, nullptr, nullptr, nullptr, bytes};
+    const Verdict verdict = before(call);
+    if (verdict < 0) *error = static_cast<int>(verdict);
+    const void* data = verdict < 0 ? nullptr : system_.map(file, bytes, error);
+    after(call, *error);
+    return data;
+  }
+  /// Cannot fail: there is nobody to tell.
+  void unmap(const void* data, uint64_t bytes) override {
+    const FileCall call{Op::kUnmap, -1, nullptr, nullptr, data, bytes};
+    before(call);
+    system_.unmap(data, bytes);
+    after(call, 0);
+  }
+
+ protected:
+  virtual Verdict before(const FileCall& call) = 0;
+  virtual void after(const FileCall&, int64_t) {}
+
+ private:
+  template <class Call>
+  int pass(const FileCall& watched, const Call& call) {
+    const Verdict verdict = before(watched);
+    const int answer = verdict < 0 ? static_cast<int>(verdict) : call();
+    after(watched, answer);
+    return answer;
+  }
+  template <class Call>
+  int64_t move(const FileCall& watched, size_t bytes, const Call& call) {
+    const Verdict verdict = before(watched);
+    int64_t answer = verdict == kMovesNothing ? 0 : verdict;
+    if (verdict >= 0 && verdict != kMovesNothing) {
+      const size_t most = static_cast<size_t>(verdict);
+      answer = call(most > 0 && most < bytes ? most : bytes);
+    }
+    after(watched, answer);
+    return answer;
+  }
+
+  gannet::Files& system_ = gannet::system_files();
+};
+
+}  // namespace fault

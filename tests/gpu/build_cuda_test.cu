@@ -1,0 +1,404 @@
+// Claims about builds on a CUDA device, through the C header: the index and the k-NN lists are the
+// CPU's, refusals leave an index that can be built, and memory of the device is given back.
+//
+//   build_cuda_test          all claims
+//   build_cuda_test quick    fewer and smaller cases, for compute-sanitizer
+//   build_cuda_test time [FILE.u8bin [ROWS]]   times of whole builds; made rows without a file
+//
+// Ends with 77 where there is no CUDA device.
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "ann.h"
+#include "claims.h"
+
+namespace {
+
+using namespace gannet;
+using namespace gannet::test;
+
+bool quick = false;
+const char* data_file = nullptr;
+uint32_t data_rows = 1'000'000;
+
+ann_matrix matrix_of(const Rows& rows) {
+  ann_matrix matrix = ANN_MATRIX_INIT;
+  matrix.element = rows.element;
+  matrix.dim = rows.dim;
+  matrix.rows = rows.rows;
+  matrix.data = rows.bytes.data();
+  return matrix;
+}
+
+ann_build_params params_on(int32_t device) {
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.device = device;
+  return params;
+}
+
+/// An index, freed with it.
+struct Handle {
+  Handle(const Rows& rows, int32_t metric) {
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = rows.dim;
+    shape.metric = metric;
+    expect(ann_index_create(nullptr, &shape, &index, nullptr) == ANN_OK, "an index is created");
+  }
+  ~Handle() { ann_index_free(index); }
+
+  ann_status build(const Rows& rows, const ann_build_params& params, ann_monitor* monitor = nullptr) {
+    const ann_matrix matrix = matrix_of(rows);
+    error = ANN_ERROR_INIT;
+    return ann_build(index, &matrix, nullptr, &params, monitor, &error);
+  }
+  std::vector<uint32_t> graph() const {
+    ann_index_info info = ANN_INDEX_INFO_INIT;
+    ann_index_get_info(index, &info, nullptr);
+    std::vector<uint32_t> edges(info.rows * info.degree);
+    uint32_t degree = 0;
+    expect(ann_index_graph(index, edges.data(), edges.size(), &degree, nullptr) == ANN_OK,
+           "a graph is there");
+    return edges;
+  }
+  ann_index_info info() const {
+    ann_index_info info = ANN_INDEX_INFO_INIT;
+    ann_index_get_info(index, &info, nullptr);
+    return info;
+  }
+  uint32_t beam() const {
+    uint32_t beam = 0;
+    ann_index_beam(index, 10, 0.95f, &beam, nullptr);
+    return beam;
+  }
+
+  ann_index* index = nullptr;
+  ann_error error = ANN_ERROR_INIT;
+};
+
+void compare_builds(const Rows& rows, int32_t metric, ann_build_params params) {
+  Handle on_cpu(rows, metric);
+  Handle on_cuda(rows, metric);
+  params.device = ANN_DEVICE_CPU;
+  expect(on_cpu.build(rows, params) == ANN_OK, on_cpu.error.message);
+  params.device = ANN_DEVICE_CUDA;
+  expect(on_cuda.build(rows, params) == ANN_OK, on_cuda.error.message);
+  const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
+                           element_name(rows.element) + ", metric " + std::to_string(metric);
+  expect(on_cpu.graph() == on_cuda.graph(), "the graphs of " + name + " differ");
+  expect(on_cpu.info().knn_iterations == on_cuda.info().knn_iterations &&
+             on_cpu.info().repaired_edges == on_cuda.info().repaired_edges &&
+             on_cpu.info().recall_max == on_cuda.info().recall_max && on_cpu.beam() == on_cuda.beam(),
+         "the indexes of " + name + " differ");
+}
+
+void claim_builds() {
+  std::vector<uint32_t> sizes = {0, 1, 2, 40, 129, 1000, 6000};
+  if (quick) sizes = {0, 1, 130, 500};
+  for (const uint32_t n : sizes) {
+    for (const int32_t element : kElements) {
+      for (const int32_t metric : kMetrics)
+        compare_builds(Rows(element, n, 24, Values::kClusters, n), metric, params_on(0));
+    }
+  }
+  for (const Values values : {Values::kGrid, Values::kDuplicates, Values::kEqual}) {
+    ann_build_params params = params_on(0);
+    params.knn = ANN_KNN_NN_DESCENT;
+    params.degree = 16;
+    compare_builds(Rows(ANN_F32, quick ? 300 : 2000, 10, values, 3), ANN_METRIC_L2, params);
+  }
+  for (const uint32_t degree : {2u, 64u, 200u}) {
+    ann_build_params params = params_on(0);
+    params.degree = degree;
+    params.knn = ANN_KNN_EXACT;
+    compare_builds(Rows(ANN_U8, quick ? 300 : 2000, 30, Values::kNormal, 4), ANN_METRIC_L2, params);
+  }
+}
+
+void claim_given() {
+  const Rows rows(ANN_U8, 500, 16, Values::kClusters, 3);
+  std::vector<uint32_t> lists(500 * 12, UINT32_MAX);
+  for (uint32_t row = 0; row < 500; ++row) {
+    for (uint32_t i = 0; i < row % 13 && i < 12; ++i)
+      lists[row * 12 + i] = (row * 31 + i * i * 7) % 500;  // loops and repetitions among them
+  }
+  ann_build_params params = params_on(0);
+  params.knn = ANN_KNN_GIVEN;
+  params.knn_degree = 12;
+  params.degree = 16;
+  params.knn_graph = lists.data();
+  compare_builds(rows, ANN_METRIC_L2, params);
+}
+
+void compare_knn(const Rows& rows, int32_t metric, int32_t method, uint32_t k) {
+  const ann_matrix matrix = matrix_of(rows);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.metric = metric;
+  params.method = method;
+  params.k = k;
+  std::vector<uint32_t> lists[2];
+  std::vector<float> distances[2];
+  for (uint32_t i = 0; i < 2; ++i) {
+    params.device = i == 0 ? ANN_DEVICE_CPU : ANN_DEVICE_CUDA;
+    lists[i].assign(uint64_t{rows.rows} * k, 7);
+    distances[i].assign(uint64_t{rows.rows} * k, -7);
+    ann_error error = ANN_ERROR_INIT;
+    expect(ann_knn_graph(nullptr, &matrix, &params, lists[i].data(), distances[i].data(), nullptr,
+                         &error) == ANN_OK,
+           error.message);
+  }
+  const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
+                           element_name(rows.element) + ", metric " + std::to_string(metric) +
+                           ", method " + std::to_string(method) + ", k " + std::to_string(k);
+  expect(lists[0] == lists[1], "the lists of " + name + " differ");
+  expect(std::memcmp(distances[0].data(), distances[1].data(), distances[0].size() * 4) == 0,
+         "the distances of " + name + " differ");
+}
+
+void claim_knn() {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : kMetrics) {
+      for (const uint32_t n : quick ? std::vector{0u, 3u, 300u} : std::vector{0u, 1u, 3u, 300u, 5000u}) {
+        const Rows rows(element, n, 20, Values::kClusters, n);
+        if (n < 1000) compare_knn(rows, metric, ANN_KNN_EXACT, 10);
+        if (metric != ANN_METRIC_INNER_PRODUCT) compare_knn(rows, metric, ANN_KNN_NN_DESCENT, 12);
+      }
+    }
+  }
+  // More equal rows than a list has places: none is its own neighbour.
+  for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}}) {
+    for (const Values values : {Values::kDuplicates, Values::kEqual})
+      compare_knn(Rows(element, 200, 6, values, 1), ANN_METRIC_L2, ANN_KNN_EXACT, 10);
+  }
+  // Squares beyond 2^24 become equal as floats.
+  Rows wide(ANN_U8, 300, 3000, Values::kNormal, 9);
+  std::mt19937 random(1);
+  for (uint8_t& byte : wide.bytes) byte = random() % 2 != 0 ? 255 : 0;
+  compare_knn(wide, ANN_METRIC_L2, ANN_KNN_EXACT, 200);
+}
+
+void claim_threads() {
+  const Rows rows(ANN_U8, quick ? 600 : 8000, 32, Values::kClusters, 3);
+  Handle first(rows, ANN_METRIC_L2);
+  expect(first.build(rows, params_on(ANN_DEVICE_CUDA)) == ANN_OK, first.error.message);
+  std::atomic<uint32_t> differ = 0;
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      for (uint32_t run = 0; run < 3; ++run) {
+        Handle again(rows, ANN_METRIC_L2);
+        if (again.build(rows, params_on(ANN_DEVICE_CUDA)) != ANN_OK || again.graph() != first.graph())
+          ++differ;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect(differ == 0, "builds in two threads give the same index");
+}
+
+/// Calls that end early, and the index after them.
+void claim_ends() {
+  const Rows rows(ANN_U8, quick ? 2000 : 400'000, 128, Values::kClusters, 3);
+  ann_monitor* monitor = nullptr;
+  expect(ann_monitor_create(&monitor, nullptr) == ANN_OK, "a monitor");
+  Handle index(rows, ANN_METRIC_L2);
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.calibrate = ANN_OFF;
+  params.knn = ANN_KNN_NN_DESCENT;
+  params.knn_degree = 128;
+  params.samples = 64;
+  params.convergence = 1e-6f;
+
+  ann_monitor_cancel(monitor);
+  expect(index.build(rows, params, monitor) == ANN_CANCELLED, "a cancelled build");
+  ann_monitor_reset(monitor);
+  if (!quick) {
+    double latest = 0;
+    for (const double after_ms : {60.0, 110.0, 160.0, 230.0, 310.0}) {
+      std::thread canceller([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(after_ms));
+        ann_monitor_cancel(monitor);
+      });
+      ann_status status = ANN_OK;
+      const double took = milliseconds_of([&] { status = index.build(rows, params, monitor); });
+      canceller.join();
+      ann_monitor_reset(monitor);
+      expect(status == ANN_CANCELLED, "a build is cancelled on its way");
+      latest = std::max(latest, took - after_ms);
+    }
+    std::printf("       cancelled builds end at most %.1f ms late\n", latest);
+    expect(latest < 50, "a cancelled build ends within 50 ms");
+    ann_monitor_set_deadline(monitor, 100'000'000);
+    expect(index.build(rows, params, monitor) == ANN_DEADLINE, "a build that is late");
+    ann_monitor_reset(monitor);
+  }
+  params.samples = 16;
+  params.knn_degree = 32;
+  params.convergence = 0.1f;
+  expect(index.build(rows, params, monitor) == ANN_OK, "a build after those");
+  ann_monitor_free(monitor);
+}
+
+/// Bytes that the pool of the device holds for allocations that live.
+uint64_t used_bytes(cudaMemPoolAttr attribute) {
+  cudaMemPool_t pool = nullptr;
+  cudaDeviceGetDefaultMemPool(&pool, 0);
+  uint64_t bytes = 0;
+  cudaMemPoolGetAttribute(pool, attribute, &bytes);
+  return bytes;
+}
+
+void forget_peak() {
+  cudaMemPool_t pool = nullptr;
+  cudaDeviceGetDefaultMemPool(&pool, 0);
+  uint64_t zero = 0;
+  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero);
+}
+
+/// What a build holds at most, against what ann_estimate says.
+void claim_estimates() {
+  for (const int32_t knn : {int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}}) {
+    for (const uint32_t degree : {32u, 64u}) {
+      const Rows rows(ANN_U8, quick ? 2000 : 300'000, 128, Values::kClusters, 3);
+      ann_build_params params = params_on(ANN_DEVICE_CUDA);
+      params.knn = knn;
+      params.degree = degree;
+      params.calibrate = ANN_OFF;
+      params.repair = ANN_OFF;
+      params.iterations = 3;
+      ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+      shape.dim = rows.dim;
+      ann_plan plan = ANN_PLAN_INIT;
+      expect(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, nullptr) == ANN_OK,
+             "an estimate");
+      forget_peak();
+      Handle index(rows, ANN_METRIC_L2);
+      expect(index.build(rows, params) == ANN_OK, index.error.message);
+      const double peak = static_cast<double>(used_bytes(cudaMemPoolAttrUsedMemHigh));
+      const double ratio = static_cast<double>(plan.device_bytes) / peak;
+      std::printf("       knn %d, degree %u: peak %.1f MB of the device, estimate %.3f of it\n", knn,
+                  degree, peak / 1e6, ratio);
+      expect(ratio >= 1 && (quick || ratio < 1.1), "the estimate is above the peak, within 10 %");
+      expect(used_bytes(cudaMemPoolAttrUsedMemCurrent) == 0, "no memory is kept");
+    }
+  }
+}
+
+/// The device full but for some memory, which ends at one allocation or another.
+void claim_no_memory() {
+  const Rows rows(ANN_U8, 200'000, 128, Values::kNormal, 3);
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.calibrate = ANN_OFF;
+  params.repair = ANN_OFF;
+  params.iterations = 2;
+  Handle index(rows, ANN_METRIC_L2);
+  uint32_t refused = 0;
+  for (const uint64_t left_mb : {8, 24, 40, 56, 72, 104, 136, 168, 200, 248, 296}) {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    cudaMemGetInfo(&free_bytes, &total_bytes);
+    void* filler = nullptr;
+    expect(cudaMalloc(&filler, free_bytes - (left_mb << 20)) == cudaSuccess, "the device is filled");
+    const ann_status status = index.build(rows, params);
+    cudaFree(filler);
+    expect(used_bytes(cudaMemPoolAttrUsedMemCurrent) == 0, "no memory is kept");
+    if (status == ANN_OK) break;
+    expect(status == ANN_DEVICE_NO_MEMORY, index.error.message);
+    ++refused;
+  }
+  std::printf("       %u builds were refused\n", refused);
+  expect(refused >= 3, "a full device refuses builds");
+  if (index.info().built == 0)
+    expect(index.build(rows, params) == ANN_OK, "a build when there is memory again");
+  compare_builds(Rows(ANN_U8, 500, 16, Values::kClusters, 1), ANN_METRIC_L2, params_on(0));
+}
+
+void claim_refusals() {
+  const Rows rows(ANN_F32, 300, 8, Values::kNormal, 3);
+  Handle index(rows, ANN_METRIC_L2);
+  expect(index.build(rows, params_on(ANN_DEVICE_CUDA + 99)) == ANN_NO_DEVICE, "device 101");
+  setenv("GANNET_BACKEND", "cpu", 1);
+  expect(index.build(rows, params_on(ANN_DEVICE_CUDA)) == ANN_NO_DEVICE, "hidden devices");
+  expect(index.error.message[0] != 0, "a reason");
+  setenv("GANNET_BACKEND", "cuda", 1);
+  forget_peak();
+  expect(index.build(rows, params_on(ANN_DEVICE_AUTO)) == ANN_OK, index.error.message);
+  expect(used_bytes(cudaMemPoolAttrUsedMemHigh) > 0, "AUTO is the device when GANNET_BACKEND says so");
+  unsetenv("GANNET_BACKEND");
+  int device = -1;
+  cudaGetDevice(&device);
+  expect(device == 0, "the current device stays");
+}
+
+// --- Times ---------------------------------------------------------------------------------------
+
+void time_build(const Rows& rows, uint32_t degree, int32_t calibrate) {
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.degree = degree;
+  params.calibrate = calibrate;
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  const double ms = median_ms([&] {
+    Handle index(rows, ANN_METRIC_L2);
+    expect(index.build(rows, params) == ANN_OK, index.error.message);
+    info = index.info();
+  });
+  std::printf("time ann_build %u x %u u8, degree %u, calibration %s: %.0f ms, of that calibration "
+              "%.0f ms, %u rounds, %u edges of repair, recall_max %.4f\n",
+              rows.rows, rows.dim, degree, calibrate == ANN_OFF ? "off" : "on", ms,
+              1e3 * info.calibrate_seconds, info.knn_iterations, info.repaired_edges,
+              static_cast<double>(info.recall_max));
+}
+
+void time_knn(const Rows& rows, int32_t method, uint32_t k) {
+  const ann_matrix matrix = matrix_of(rows);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.method = method;
+  params.k = k;
+  params.device = ANN_DEVICE_CUDA;
+  std::vector<uint32_t> lists(uint64_t{rows.rows} * k);
+  const double ms = median_ms([&] {
+    expect(ann_knn_graph(nullptr, &matrix, &params, lists.data(), nullptr, nullptr, nullptr) == ANN_OK,
+           "lists");
+  });
+  std::printf("time ann_knn_graph %u x %u u8, method %d, k %u: %.0f ms\n", rows.rows, rows.dim,
+              method, k, ms);
+}
+
+void claim_times() {
+  const Rows rows = data_file != nullptr
+                        ? read_u8bin(data_file, data_rows)
+                        : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
+  time_build(rows, 32, ANN_OFF);
+  time_build(rows, 64, ANN_OFF);
+  time_build(rows, 32, ANN_ON);
+  time_knn(rows, ANN_KNN_NN_DESCENT, 64);
+  time_knn(rows, ANN_KNN_EXACT, 64);
+}
+
+constexpr Claim kClaims[] = {
+    {"indexes are the CPU's, of every element, metric and size", claim_builds},
+    {"a given k-NN graph", claim_given},
+    {"k-NN lists are the CPU's", claim_knn},
+    {"two builds in two threads", claim_threads},
+    {"refusals", claim_refusals},
+    {"cancelled and late builds", claim_ends},
+    {"estimates of device memory", claim_estimates},
+};
+constexpr Claim kFullDevice[] = {{"a device without memory", claim_no_memory}};
+constexpr Claim kTimes[] = {{"times", claim_times}};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string mode = count > 1 ? arguments[1] : "";
+  quick = mode == "quick";
+  if (count > 2) data_file = arguments[2];
+  if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
+  if (mode == "time") return run_claims(kTimes);
+  const int status = run_claims(kClaims);
+  // Filling the device under a sanitizer takes minutes and finds nothing that the rest does not.
+  return status == 0 && !quick ? run_claims(kFullDevice) : status;
+}

@@ -1,0 +1,147 @@
+// Claims of the GPU tests: named checks that hold or fail, with the time that they took, and the data
+// sets that they are made on.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/devices.h"
+#include "dataset/dataset.h"
+
+namespace gannet::test {
+
+inline constexpr int32_t kElements[] = {ANN_F32, ANN_F16, ANN_BF16, ANN_I8, ANN_U8};
+inline constexpr int32_t kMetrics[] = {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE};
+
+struct Failure {
+  std::string what;
+};
+
+inline void expect(bool holds, const std::string& what) {
+  if (!holds) throw Failure{what};
+}
+
+template <class Work>
+double milliseconds_of(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The median of five, after one to warm up.
+template <class Work>
+double median_ms(const Work& work) {
+  std::vector<double> times;
+  for (uint32_t run = 0; run < 6; ++run) {
+    const double time = milliseconds_of(work);
+    if (run > 0) times.push_back(time);
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+enum class Values { kNormal, kClusters, kGrid, kDuplicates, kEqual };
+
+/// A matrix of any element, from a seed.
+struct Rows {
+  Rows(int32_t element_, uint32_t rows_, uint32_t dim_, Values values, uint32_t seed)
+      : element(element_), rows(rows_), dim(dim_),
+        bytes(uint64_t{rows_} * dim_ * element_bytes(element_) + 1) {
+    std::mt19937 random(seed);
+    const size_t stride = size_t{dim} * element_bytes(element);
+    std::normal_distribution<float> normal;
+    std::vector<float> centres(size_t{16} * dim);
+    for (float& centre : centres) centre = 3 * normal(random);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const uint32_t group = random() % 16;
+      for (uint32_t column = 0; column < dim; ++column) {
+        float value = normal(random);
+        if (values == Values::kClusters) value = value * 0.7f + centres[group * dim + column];
+        if (values == Values::kGrid) value = static_cast<float>(random() % 3);
+        if (values == Values::kDuplicates) value = centres[row % 7 % 16 * dim + column];
+        if (values == Values::kEqual) value = centres[column];
+        put(row * stride, column, value);
+      }
+    }
+  }
+
+  void put(size_t at, uint32_t column, float value) {
+    if (is_float_element(element)) {
+      float_to_element(value, bytes.data() + at, element, column);
+    } else {
+      const float scaled = std::min(127.0f, std::max(-128.0f, value * 16));
+      const int32_t whole = static_cast<int32_t>(scaled);
+      bytes[at + column] = static_cast<uint8_t>(element == ANN_I8 ? whole : whole + 128);
+    }
+  }
+
+  MatrixView view() const {
+    return {bytes.data(), rows, dim, element, uint64_t{dim} * element_bytes(element)};
+  }
+  Dataset dataset(int32_t metric) const {
+    return Dataset(view(), nullptr, metric, element, false, Execution());
+  }
+
+  int32_t element;
+  uint32_t rows;
+  uint32_t dim;
+  std::vector<uint8_t> bytes;
+};
+
+/// The first rows of a .u8bin file.
+inline Rows read_u8bin(const std::string& path, uint32_t rows_max) {
+  std::ifstream file(path, std::ios::binary);
+  uint32_t shape[2] = {};
+  file.read(reinterpret_cast<char*>(shape), sizeof shape);
+  expect(file.good(), "no data in " + path);
+  Rows rows(ANN_U8, 0, shape[1], Values::kEqual, 1);
+  rows.rows = std::min(shape[0], rows_max);
+  rows.bytes.resize(uint64_t{rows.rows} * rows.dim);
+  file.read(reinterpret_cast<char*>(rows.bytes.data()),
+            static_cast<std::streamsize>(rows.bytes.size()));
+  expect(file.good(), path + " is too short");
+  return rows;
+}
+
+struct Claim {
+  const char* text;
+  void (*check)();
+};
+
+/// The exit status of a test of these claims, or of those whose text has `only` in it; 77 without a
+/// device.
+template <size_t kCount>
+int run_claims(const Claim (&claims)[kCount], const std::string& only = "") {
+  const char* reason = "";
+  if (cuda_device_count(&reason) == 0) {
+    std::printf("skipped: %s\n", reason);
+    return 77;
+  }
+  int failures = 0;
+  for (const Claim& claim : claims) {
+    if (std::string(claim.text).find(only) == std::string::npos) continue;
+    std::string what;
+    const double time = milliseconds_of([&] {
+      try {
+        claim.check();
+      } catch (const Failure& failure) {
+        what = failure.what;
+      } catch (const Error& error) {
+        what = error.message;
+      }
+    });
+    std::printf("%s  %s (%.1f s)%s%s\n", what.empty() ? "holds" : "FAILS", claim.text, time / 1e3,
+                what.empty() ? "" : ": ", what.c_str());
+    std::fflush(stdout);
+    failures += what.empty() ? 0 : 1;
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+}  // namespace gannet::test

@@ -1,0 +1,701 @@
+// Claims about searches by the graph on a CUDA device, made through the C interface: the walk with one
+// list is that of the CPU, the walk with two lists keeps the recall that was asked for, reported
+// distances are exact, and an answer depends on the query alone.
+//
+//   walk_cuda_test                 all claims
+//   walk_cuda_test quick           fewer and smaller cases, for compute-sanitizer
+//   walk_cuda_test race            a handful, for its racecheck, which is slow
+//
+// Ends with 77 where there is no CUDA device.
+
+#include <ann.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "capi/boundary.h"
+#include "index/device_search.h"
+
+namespace {
+
+using namespace gannet;
+
+constexpr int32_t kElements[] = {ANN_F32, ANN_F16, ANN_BF16, ANN_I8, ANN_U8};
+constexpr int32_t kMetrics[] = {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE};
+
+bool quick = false;
+uint64_t answers_compared = 0;
+uint64_t answers_equal = 0;
+
+struct Failure {
+  std::string what;
+};
+
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw Failure{what};
+}
+
+void expect_ok(ann_status status, const ann_error& error, const std::string& what) {
+  expect(status == ANN_OK, what + ": " + error.message);
+}
+
+enum class Values {
+  kClusters,   // rows and queries around common centres
+  kDuplicates, // every row stands there eight times
+  kEqual,      // all rows are one row
+  kGrid,       // few values: many equal distances
+};
+
+struct Case {
+  int32_t element = ANN_F32;
+  int32_t metric = ANN_METRIC_L2;
+  uint32_t rows = 2000;
+  uint32_t queries = 40;
+  uint32_t dim = 32;
+  uint32_t k = 10;
+  uint32_t degree = 0;
+  Values values = Values::kClusters;
+  bool ids = false;
+  bool borrow = false;
+  int32_t calibrate = ANN_SWITCH_AUTO;
+
+  std::string name() const {
+    static const char* kMetricNames[] = {"", "L2", "IP", "cosine"};
+    return std::string(element_name(element)) + " " + kMetricNames[metric] + ", " +
+           std::to_string(rows) + " rows x " + std::to_string(dim) + ", " +
+           std::to_string(queries) + " queries, k " + std::to_string(k) + ", degree " +
+           std::to_string(degree) + ", values " + std::to_string(static_cast<int>(values)) +
+           (ids ? ", ids" : "") + (borrow ? ", borrowed" : "");
+  }
+};
+
+/// One vector of a case as its element.
+void write_vector(const Case& c, const std::vector<float>& values, uint8_t* out) {
+  for (uint32_t column = 0; column < c.dim; ++column) {
+    if (is_float_element(c.element)) {
+      float_to_element(values[column], out, c.element, column);
+    } else {
+      const float scaled = std::clamp(values[column] * 20 + 128, 0.0f, 255.0f);
+      out[column] = static_cast<uint8_t>(static_cast<int32_t>(scaled) - (c.element == ANN_I8 ? 128 : 0));
+    }
+  }
+}
+
+size_t vector_bytes(const Case& c) { return size_t{c.dim} * element_bytes(c.element); }
+
+/// Rows and, from the same centres, queries.
+std::vector<uint8_t> make_vectors(const Case& c, uint32_t count, uint32_t seed) {
+  std::mt19937 centre_random(c.dim);
+  std::normal_distribution<float> normal;
+  const uint32_t centres = 20;
+  std::vector<float> centre(size_t{centres} * c.dim);
+  for (float& value : centre) value = normal(centre_random);
+  std::mt19937 random(seed);
+  std::vector<uint8_t> bytes(count * vector_bytes(c));
+  std::vector<float> vector(c.dim);
+  for (uint32_t row = 0; row < count; ++row) {
+    const uint32_t near = random() % centres;
+    for (uint32_t column = 0; column < c.dim; ++column) {
+      const float noise = normal(random);
+      vector[column] = c.values == Values::kGrid ? static_cast<float>(random() % 3)
+                                                 : centre[near * c.dim + column] + noise;
+    }
+    uint8_t* out = bytes.data() + row * vector_bytes(c);
+    write_vector(c, vector, out);
+    const bool repeat = (c.values == Values::kDuplicates && row % 8 != 0) ||
+                        (c.values == Values::kEqual && row != 0);
+    if (repeat) std::memcpy(out, out - vector_bytes(c), vector_bytes(c));
+  }
+  return bytes;
+}
+
+/// A built index with its queries.
+struct Prepared {
+  Case c;
+  std::vector<uint8_t> rows;
+  std::vector<uint8_t> queries;
+  std::vector<uint64_t> ids;
+  ann_index* index = nullptr;
+
+  explicit Prepared(const Case& given) : c(given) {
+    rows = make_vectors(c, c.rows, 1);
+    Case query_case = c;
+    if (c.values == Values::kDuplicates || c.values == Values::kEqual)
+      query_case.values = Values::kClusters;
+    queries = make_vectors(query_case, c.queries, 2);
+    if (c.ids) {
+      for (uint64_t i = 0; i < c.rows; ++i) ids.push_back((i * 7919 + 13) << 31);
+      std::shuffle(ids.begin(), ids.end(), std::mt19937(5));
+    }
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = c.dim;
+    shape.metric = c.metric;
+    ann_error error = ANN_ERROR_INIT;
+    expect_ok(ann_index_create(nullptr, &shape, &index, &error), error, c.name());
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.degree = c.degree;
+    params.calibrate = c.calibrate;
+    if (c.borrow) params.rows_mode = ANN_ROWS_BORROW;
+    const ann_matrix matrix = view(rows, c.rows);
+    expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error),
+              error, c.name());
+  }
+  ~Prepared() { ann_index_free(index); }
+  Prepared(const Prepared&) = delete;
+
+  ann_matrix view(const std::vector<uint8_t>& vectors, uint64_t count, uint64_t first = 0) const {
+    ann_matrix matrix = ANN_MATRIX_INIT;
+    matrix.element = c.element;
+    matrix.data = vectors.data() + first * vector_bytes(c);
+    matrix.rows = count;
+    matrix.dim = c.dim;
+    return matrix;
+  }
+};
+
+struct Answers {
+  std::vector<uint64_t> ids;
+  std::vector<float> distances;
+  std::vector<uint32_t> counts;
+  std::vector<ann_status> status;
+  uint64_t distance_count = 0;
+  uint64_t expansion_count = 0;
+
+  bool same(const Answers& other, uint64_t place, uint64_t other_place) const {
+    return ids[place] == other.ids[other_place] &&
+           std::memcmp(&distances[place], &other.distances[other_place], sizeof(float)) == 0;
+  }
+};
+
+ann_search_params on_device() {
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.device = ANN_DEVICE_CUDA;
+  return params;
+}
+
+Answers search(const Prepared& data, uint32_t k, const ann_search_params& params, uint64_t first = 0,
+               uint64_t count = UINT64_MAX, bool exact = false) {
+  count = std::min<uint64_t>(count, data.c.queries - first);
+  Answers answers;
+  answers.ids.resize(count * k);
+  answers.distances.resize(count * k);
+  answers.counts.resize(count);
+  answers.status.resize(count);
+  ann_results results = ANN_RESULTS_INIT;
+  results.k = k;
+  results.rows = count;
+  results.ids = answers.ids.data();
+  results.distances = answers.distances.data();
+  results.counts = answers.counts.data();
+  results.status = answers.status.data();
+  const ann_matrix queries = data.view(data.queries, count, first);
+  ann_error error = ANN_ERROR_INIT;
+  const auto call = exact ? ann_search_exact : ann_search_batch;
+  expect_ok(call(data.index, &queries, &params, &results, nullptr, &error), error, data.c.name());
+  answers.distance_count = results.distance_count;
+  answers.expansion_count = results.expansion_count;
+  return answers;
+}
+
+/// Distances of all rows to all queries, by id, as the CPU reports them.
+struct Truth {
+  std::vector<std::map<uint64_t, float>> of_query;
+  Answers sorted;
+
+  explicit Truth(const Prepared& data) : of_query(data.c.queries) {
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.device = ANN_DEVICE_CPU;
+    const uint32_t n = std::max(1u, data.c.rows);
+    sorted = search(data, n, params, 0, UINT64_MAX, true);
+    for (uint64_t q = 0; q < data.c.queries; ++q) {
+      for (uint64_t i = 0; i < data.c.rows; ++i)
+        of_query[q][sorted.ids[q * n + i]] = sorted.distances[q * n + i];
+    }
+  }
+};
+
+/// Ids are legal and distinct, distances exact, the order right, the rest padded. Returns the recall.
+double check_answers(const Prepared& data, const Truth& truth, const Answers& answers, uint32_t k,
+                     const std::string& name) {
+  const uint32_t n = data.c.rows;
+  uint64_t hits = 0;
+  for (uint64_t q = 0; q < data.c.queries; ++q) {
+    const uint32_t found = answers.counts[q];
+    expect(answers.status[q] == ANN_OK && found <= std::min(k, n), name + ": count and status");
+    std::map<uint64_t, float> seen;
+    for (uint32_t i = 0; i < k; ++i) {
+      const uint64_t id = answers.ids[q * k + i];
+      const float distance = answers.distances[q * k + i];
+      const std::string where = name + ", query " + std::to_string(q) + ", place " + std::to_string(i);
+      if (i >= found) {
+        expect(id == ANN_ID_NONE && distance == INFINITY, where + ": padding");
+        continue;
+      }
+      const auto known = truth.of_query[q].find(id);
+      expect(known != truth.of_query[q].end(), where + ": id " + std::to_string(id));
+      expect(seen.emplace(id, distance).second, where + ": an id twice");
+      expect(std::memcmp(&known->second, &distance, sizeof distance) == 0,
+             where + ": distance " + std::to_string(distance) + ", exact " + std::to_string(known->second));
+      if (i > 0)
+        expect(std::pair(answers.distances[q * k + i - 1], answers.ids[q * k + i - 1]) <
+                   std::pair(distance, id),
+               where + ": order");
+      hits += distance <= truth.sorted.distances[q * n + std::min(k, n) - 1] ? 1 : 0;
+    }
+  }
+  if (n == 0 || data.c.queries == 0) return 1;
+  return static_cast<double>(hits) / (double{1} * data.c.queries * std::min(k, n));
+}
+
+/// Answers, padding included, that both give to the same query at the same distance. A row that is
+/// dropped moves the others by one place, and of rows at equal distance any will do.
+uint64_t count_common(const Answers& a, const Answers& b, uint64_t queries, uint32_t k) {
+  uint64_t common = 0;
+  for (uint64_t q = 0; q < queries; ++q) {
+    std::multiset<float> left(a.distances.begin() + q * k, a.distances.begin() + (q + 1) * k);
+    for (uint64_t i = q * k; i < (q + 1) * k; ++i) {
+      const auto found = left.find(b.distances[i]);
+      if (found == left.end()) continue;
+      left.erase(found);
+      ++common;
+    }
+  }
+  return common;
+}
+
+/// The walk with one list against the CPU's, whose steps it takes but for rows that its filter drops.
+void compare_one_list(const Prepared& data, const Truth& truth, uint32_t k, uint32_t beam) {
+  ann_search_params params = on_device();
+  params.beam = beam;
+  const std::string name = data.c.name() + ", beam " + std::to_string(beam);
+  const Answers device = search(data, k, params);
+  const double recall = check_answers(data, truth, device, k, name);
+  params.device = ANN_DEVICE_CPU;
+  const Answers cpu = search(data, k, params);
+  const double cpu_recall = check_answers(data, truth, cpu, k, name + " on the CPU");
+  const uint64_t common = count_common(cpu, device, data.c.queries, k);
+  answers_compared += cpu.ids.size();
+  answers_equal += common;
+  const double share = static_cast<double>(common) / static_cast<double>(std::max<size_t>(1, cpu.ids.size()));
+  // Of float codes the sums are not the CPU's, so near ties may fall the other way.
+  const bool as_on_cpu = cpu.ids.empty() || share >= 0.97;
+  expect(as_on_cpu && recall >= cpu_recall - 0.01,
+         name + ": " + std::to_string(share) + " of the answers are the CPU's, recall " +
+             std::to_string(recall) + " against " + std::to_string(cpu_recall));
+}
+
+void compare_recall(const Prepared& data, const Truth& truth, uint32_t k, float recall,
+                    double margin = 0.03) {
+  ann_search_params params = on_device();
+  params.recall = recall;
+  const Answers answers = search(data, k, params);
+  const double got = check_answers(data, truth, answers, k, data.c.name());
+  expect(got >= recall - margin, data.c.name() + ": recall " + std::to_string(got) + ", asked " +
+                                     std::to_string(recall));
+}
+
+/// The walk with two lists at an effort of its own, whatever calibration says: recall is that of the
+/// CPU with a beam that takes about as long.
+void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, float slack,
+                       uint32_t expansions_max) {
+  const Index::Call call(data.index->index);
+  const Built& built = *call.built;
+  const uint32_t found_max = std::min(k, data.c.rows);
+  if (!two_lists_serve(k, built.codes.exact()) || found_max == 0 || data.c.queries == 0) return;
+  Execution execution;
+  const auto placement = built.placements.get(built, 0, execution);
+  BorrowedSpace space(*placement->index, data.c.queries, found_max);
+  const ann_matrix queries = data.view(data.queries, data.c.queries);
+  fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
+             execution);
+  WalkEffort effort;
+  effort.slack = slack;
+  effort.expansions_max = expansions_max;
+  space->run(data.c.queries, effort, nullptr, false);
+  Answers answers;
+  for (uint64_t i = 0; i < uint64_t{data.c.queries} * found_max; ++i) {
+    const uint32_t row = space->rows()[i];
+    answers.ids.push_back(row == UINT32_MAX ? ANN_ID_NONE : built.dataset.id(row));
+    answers.distances.push_back(space->distances()[i]);
+  }
+  for (uint64_t q = 0; q < data.c.queries; ++q) {
+    const auto begin = answers.ids.begin() + static_cast<int64_t>(q * found_max);
+    answers.counts.push_back(static_cast<uint32_t>(
+        found_max - std::count(begin, begin + found_max, uint64_t{ANN_ID_NONE})));
+    answers.status.push_back(ANN_OK);
+  }
+  const std::string name = data.c.name() + ", slack " + std::to_string(slack);
+  const double recall = check_answers(data, truth, answers, found_max, name);
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.beam = std::max(k, 32u);
+  const double cpu = check_answers(data, truth, search(data, k, params), k, name + " on the CPU");
+  expect(slack < 0.2f || data.c.queries < 20 || recall >= cpu - 0.05,
+         name + ": recall " + std::to_string(recall) + ", on the CPU " + std::to_string(cpu));
+}
+
+void compare(const Case& c) {
+  const Prepared data(c);
+  const Truth truth(data);
+  const uint32_t n = std::max(1u, c.rows);
+  // With so few queries luck moves a recall by this much.
+  const double luck = c.queries < 40 ? 0.35 : 0.06;
+  compare_recall(data, truth, c.k, 0.9f, luck);
+  compare_recall(data, truth, c.k, 0.99f, luck);
+  compare_two_lists(data, truth, c.k, 0.3f, 1000);
+  if (!c.ids) compare_two_lists(data, truth, c.k, 0.02f, 10);
+  const uint32_t beam = std::max(64u, c.k);
+  compare_one_list(data, truth, c.k, std::max(c.k, std::min(beam, std::max(n, c.k))));
+}
+
+void every_element_and_metric(Case c) {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : kMetrics) {
+      c.element = element;
+      c.metric = metric;
+      compare(c);
+    }
+  }
+}
+
+void claim_elements() {
+  every_element_and_metric({.rows = quick ? 300u : 2000u, .queries = quick ? 9u : 100u});
+}
+
+void claim_dims() {
+  std::vector<uint32_t> dims;
+  for (uint32_t dim = 1; dim < 300; dim += dim < 20 ? 1 : 13) dims.push_back(dim);
+  for (const uint32_t dim : {63u, 64u, 65u, 127u, 128u, 129u, 192u, 256u, 384u, 768u, 960u, 1536u, 4096u})
+    dims.push_back(dim);
+  if (quick) dims = {1, 64, 67, 128, 131, 200};
+  uint32_t turn = 0;
+  for (const uint32_t dim : dims) {
+    Case c{.rows = quick ? 200u : 600u, .queries = quick ? 5u : 40u, .dim = dim};
+    c.metric = kMetrics[turn++ % 3];
+    for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_I8}, int32_t{ANN_U8}}) {
+      c.element = element;
+      compare(c);
+      if (c.metric == ANN_METRIC_L2 || quick || element == ANN_F32) continue;
+      Case flat = c;
+      flat.metric = ANN_METRIC_L2;
+      compare(flat);
+    }
+  }
+}
+
+void claim_sizes() {
+  std::vector<uint32_t> rows = {0, 1, 2, 9, 10, 11, 31, 32, 33, 63, 64, 65, 100, 129, 500};
+  if (quick) rows = {0, 1, 9, 33, 100};
+  for (const uint32_t n : rows) {
+    for (const uint32_t k : {1u, 10u, 32u}) {
+      for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}})
+        compare({.element = element, .rows = n, .queries = 7, .dim = 20, .k = k});
+    }
+  }
+  compare({.element = ANN_U8, .rows = 100, .queries = 0, .dim = 20});
+}
+
+void claim_k() {
+  std::vector<uint32_t> ks = {1, 2, 9, 16, 17, 31, 32, 33, 64, 100, 128, 200, 500, 1000};
+  if (quick) ks = {1, 32, 40, 100};
+  const uint32_t n = quick ? 500 : 4000;
+  for (const int32_t element : {int32_t{ANN_F16}, int32_t{ANN_U8}, int32_t{ANN_I8}}) {
+    const Prepared data({.element = element, .rows = n, .queries = quick ? 5u : 30u, .dim = 24});
+    const Truth truth(data);
+    for (const uint32_t k : ks) {
+      compare_recall(data, truth, k, 0.95f, 0.05);
+      compare_one_list(data, truth, k, std::max(k, 48u));
+      if (k + 100 <= n) compare_one_list(data, truth, k, std::max(k + 77, 48u));
+    }
+    if (!quick) compare_one_list(data, truth, 1024, 1984);
+    if (!quick) compare_one_list(data, truth, 10, 769);
+  }
+}
+
+void claim_degrees() {
+  std::vector<uint32_t> degrees = {2, 3, 8, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 256};
+  if (quick) degrees = {2, 32, 33, 65, 130};
+  for (const uint32_t degree : degrees) {
+    // Two edges a row lead nowhere: only the distances are judged.
+    const Case c{.element = ANN_U8, .rows = quick ? 400u : 1500u, .queries = 20, .dim = 16, .degree = degree};
+    const Prepared data(c);
+    const Truth truth(data);
+    if (degree >= 8) compare_recall(data, truth, 10, 0.95f, 0.06);
+    compare_one_list(data, truth, 10, 64);
+    compare_two_lists(data, truth, 10, degree >= 8 ? 0.3f : 0, 1000);
+  }
+}
+
+void claim_values() {
+  for (const Values values : {Values::kDuplicates, Values::kEqual, Values::kGrid}) {
+    for (const bool ids : {false, true}) {
+      for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}, int32_t{ANN_I8}}) {
+        for (const int32_t metric : kMetrics) {
+          const Case c{.element = element, .metric = metric, .rows = quick ? 200u : 1000u, .queries = 12,
+                       .dim = 30, .values = values, .ids = ids};
+          const Prepared data(c);
+          const Truth truth(data);
+          // Queries are not like these rows, and calibration promises nothing: only the rest is judged.
+          compare_recall(data, truth, 10, 0.95f, 0.5);
+          ann_search_params params = on_device();
+          params.beam = 64;
+          check_answers(data, truth, search(data, 10, params), 10, c.name());
+        }
+      }
+    }
+  }
+  Case borrowed{.element = ANN_I8, .rows = 700, .dim = 50, .ids = true, .borrow = true};
+  compare(borrowed);
+  borrowed.element = ANN_F32;
+  compare(borrowed);
+}
+
+/// The answer to a query is the same in any batch and at any place.
+void claim_batches() {
+  const uint32_t most = quick ? 200 : 10'000;
+  for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}}) {
+    const Prepared data({.element = element, .rows = quick ? 500u : 20'000u, .queries = most, .dim = 48});
+    for (const uint32_t beam : {0u, 50u}) {
+      ann_search_params params = on_device();
+      params.beam = beam;
+      const Answers all = search(data, 10, params);
+      for (const uint64_t size : {1ull, 7ull, 100ull, 1000ull}) {
+        if (size > most) continue;
+        for (const uint64_t first : {uint64_t{0}, uint64_t{most / 3}, uint64_t{most - size}}) {
+          const Answers part = search(data, 10, params, first, size);
+          for (uint64_t i = 0; i < part.ids.size(); ++i)
+            expect(part.same(all, i, first * 10 + i),
+                   "a batch of " + std::to_string(size) + " from " + std::to_string(first));
+        }
+      }
+      const Answers again = search(data, 10, params);
+      expect(again.ids == all.ids, "a second search of the whole batch");
+    }
+  }
+}
+
+void claim_not_finite() {
+  for (const int32_t metric : kMetrics) {
+    Prepared data({.metric = metric, .rows = 500, .queries = 60, .dim = 10});
+    const Answers before = search(data, 10, on_device());
+    float* values = reinterpret_cast<float*>(data.queries.data());
+    values[7 * 10 + 3] = NAN;
+    values[59 * 10] = INFINITY;
+    const Answers after = search(data, 10, on_device());
+    for (uint64_t q = 0; q < 60; ++q) {
+      const bool bad = q == 7 || q == 59;
+      expect(after.status[q] == (bad ? ANN_NOT_FINITE : ANN_OK), "status of a query");
+      expect(after.counts[q] == (bad ? 0u : 10u), "count of a query");
+      for (uint64_t i = q * 10; i < q * 10 + 10; ++i)
+        expect(bad ? after.ids[i] == ANN_ID_NONE && after.distances[i] == INFINITY
+                   : after.same(before, i, i),
+               "answer of a query");
+    }
+  }
+}
+
+void claim_threads() {
+  const Prepared data({.element = ANN_U8, .rows = quick ? 500u : 10'000u, .queries = 300, .dim = 40});
+  const Answers expected = search(data, 10, on_device());
+  std::atomic<uint32_t> failures = 0;
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < (quick ? 4u : 32u); ++t) {
+    threads.emplace_back([&, t] {
+      try {
+        for (uint32_t i = 0; i < (quick ? 2u : 20u); ++i) {
+          const uint64_t first = (t * 31 + i * 7) % 200;
+          const Answers part = search(data, 10, on_device(), first, 1 + (t + i) % 100);
+          for (uint64_t place = 0; place < part.ids.size(); ++place)
+            failures += part.same(expected, place, first * 10 + place) ? 0 : 1;
+        }
+      } catch (const Failure& failure) {
+        std::printf("  %s\n", failure.what.c_str());
+        ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect(failures == 0, "answers on many threads");
+
+  // The first search on a device places the index; several may be the first.
+  const Prepared fresh({.element = ANN_F32, .rows = 2000, .queries = 50, .dim = 40});
+  std::vector<Answers> first(8);
+  threads.clear();
+  for (uint32_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] { first[t] = search(fresh, 10, on_device()); });
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t t = 1; t < 8; ++t) expect(first[t].ids == first[0].ids, "first searches at once");
+}
+
+ann_status status_of(const Prepared& data, uint32_t k, const ann_search_params& params,
+                     ann_monitor* monitor = nullptr) {
+  std::vector<uint64_t> ids(size_t{data.c.queries} * k);
+  ann_results results = ANN_RESULTS_INIT;
+  results.k = k;
+  results.rows = data.c.queries;
+  results.ids = ids.data();
+  const ann_matrix queries = data.view(data.queries, data.c.queries);
+  return ann_search_batch(data.index, &queries, &params, &results, monitor, nullptr);
+}
+
+void claim_refusals() {
+  const Prepared data({.rows = 3000, .queries = 20, .dim = 16});
+  ann_search_params params = on_device();
+  params.device = ANN_DEVICE_CUDA + 99;
+  expect(status_of(data, 10, params) == ANN_NO_DEVICE, "a device that does not exist");
+  params = on_device();
+  params.beam = 1985;
+  expect(status_of(data, 10, params) == ANN_LIMIT, "a beam that is too long");
+  params.beam = 9;
+  expect(status_of(data, 10, params) == ANN_INVALID_ARGUMENT, "a beam shorter than k");
+  params.beam = 0;
+  expect(status_of(data, 2000, params) == ANN_UNSUPPORTED, "more answers than a device finds");
+  ann_monitor* monitor = nullptr;
+  expect(ann_monitor_create(&monitor, nullptr) == ANN_OK, "a monitor");
+  ann_monitor_cancel(monitor);
+  expect(status_of(data, 10, params, monitor) == ANN_CANCELLED, "a cancelled search");
+  ann_monitor_reset(monitor);
+  ann_monitor_set_deadline(monitor, 1);
+  expect(status_of(data, 10, params, monitor) == ANN_DEADLINE, "a late search");
+  ann_monitor_reset(monitor);
+  expect(status_of(data, 10, params, monitor) == ANN_OK, "a search after that");
+  ann_monitor_free(monitor);
+  setenv("GANNET_BACKEND", "cuda", 1);
+  params.device = ANN_DEVICE_AUTO;
+  expect(status_of(data, 10, params) == ANN_OK, "GANNET_BACKEND=cuda");
+  unsetenv("GANNET_BACKEND");
+}
+
+/// Copies come and go; searches that run keep theirs.
+void claim_placement() {
+  const Prepared data({.element = ANN_F32, .metric = ANN_METRIC_COSINE, .rows = 2000, .queries = 30, .dim = 20});
+  ann_error error = ANN_ERROR_INIT;
+  expect_ok(ann_index_place(data.index, ANN_DEVICE_CUDA, nullptr, &error), error, "placement");
+  expect_ok(ann_index_place(data.index, ANN_DEVICE_CUDA, nullptr, &error), error, "a second one");
+  const Answers before = search(data, 10, on_device());
+  expect_ok(ann_index_evict(data.index, ANN_DEVICE_CUDA, &error), error, "eviction");
+  expect_ok(ann_index_evict(data.index, ANN_DEVICE_CUDA, &error), error, "a second one");
+  expect(search(data, 10, on_device()).ids == before.ids, "answers of a second copy");
+  expect(ann_index_place(data.index, ANN_DEVICE_CUDA + 99, nullptr, nullptr) == ANN_NO_DEVICE,
+         "a device that does not exist");
+  std::atomic<bool> stop = false;
+  std::thread evicting([&] {
+    while (!stop) ann_index_evict(data.index, ANN_DEVICE_CUDA, nullptr);
+  });
+  bool same = true;
+  for (uint32_t i = 0; i < (quick ? 3u : 20u); ++i) same &= search(data, 10, on_device()).ids == before.ids;
+  stop = true;
+  evicting.join();
+  expect(same, "answers while copies go");
+}
+
+/// The promise: recall on queries that the calibration has not seen is at most 0.01 below the target.
+void claim_promise() {
+  for (const int32_t metric : kMetrics) {
+    for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}}) {
+      const Prepared data({.element = element, .metric = metric, .rows = 20'000, .queries = 1000, .dim = 24});
+      for (const uint32_t k : {1u, 10u, 24u}) {
+        ann_search_params params = on_device();
+        const Answers exact = search(data, k, params, 0, UINT64_MAX, true);
+        for (const float target : {0.9f, 0.95f, 0.99f}) {
+          params.recall = target;
+          const Answers found = search(data, k, params);
+          uint64_t hits = 0;
+          for (uint64_t i = 0; i < found.ids.size(); ++i)
+            hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
+          const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
+          std::printf("  %s, k %u: asked %.2f, got %.4f, %.0f distances, %.1f expansions a query\n",
+                      data.c.name().c_str(), k, double{target}, got,
+                      static_cast<double>(found.distance_count) / data.c.queries,
+                      static_cast<double>(found.expansion_count) / data.c.queries);
+          expect(got >= double{target} - 0.01, data.c.name() + ": recall");
+        }
+      }
+    }
+  }
+}
+
+/// Each kernel at least once.
+void claim_handful() {
+  for (const uint32_t dim : {40u, 100u, 200u}) {
+    for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_I8}, int32_t{ANN_U8}}) {
+      for (const uint32_t degree : {16u, 40u})
+        compare({.element = element, .rows = 150, .queries = 5, .dim = dim, .degree = degree});
+    }
+  }
+  const Prepared data({.element = ANN_U8, .rows = 900, .queries = 3, .dim = 20});
+  const Truth truth(data);
+  for (const uint32_t beam : {100u, 300u, 800u}) compare_one_list(data, truth, 10, beam);
+}
+
+struct Claim {
+  const char* text;
+  void (*check)();
+  bool long_running = false;
+};
+
+constexpr Claim kClaims[] = {
+    {"every element and metric", claim_elements},
+    {"every dimension", claim_dims},
+    {"every number of rows", claim_sizes},
+    {"every k", claim_k},
+    {"every degree", claim_degrees},
+    {"duplicates, equal rows, equal distances", claim_values},
+    {"batches of any size", claim_batches},
+    {"queries that are not finite", claim_not_finite},
+    {"many threads at once", claim_threads},
+    {"refusals", claim_refusals},
+    {"copies that come and go", claim_placement},
+    {"the recall that was asked for", claim_promise, true},
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string mode = count > 1 ? arguments[1] : "";
+  quick = mode == "quick";
+  uint32_t devices = 0;
+  const char* reason = "";
+  if (ann_device_count(&devices, &reason, nullptr) != ANN_OK || devices < 2) {
+    std::printf("skipped: %s\n", reason);
+    return 77;
+  }
+  int failures = 0;
+  const auto run = [&](const Claim& claim) {
+    const auto start = std::chrono::steady_clock::now();
+    std::string what;
+    try {
+      claim.check();
+    } catch (const Failure& failure) {
+      what = failure.what;
+      ++failures;
+    }
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    std::printf("%s  %s (%.1f s)%s%s\n", what.empty() ? "holds" : "FAILS", claim.text, time.count(),
+                what.empty() ? "" : ": ", what.c_str());
+    std::fflush(stdout);
+  };
+  if (mode == "race") {
+    run({"each kernel", claim_handful});
+  } else {
+    for (const Claim& claim : kClaims) {
+      const bool wanted = count > 2 ? std::strstr(claim.text, arguments[2]) != nullptr
+                                    : !quick || !claim.long_running;
+      if (wanted) run(claim);
+    }
+  }
+  std::printf("%llu of %llu answers with one list are those of the CPU; claims that fail: %d\n",
+              static_cast<unsigned long long>(answers_equal),
+              static_cast<unsigned long long>(answers_compared), failures);
+  return failures == 0 ? 0 : 1;
+}
