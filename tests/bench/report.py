@@ -234,7 +234,7 @@ def draw_build(points, k, folder, unit):
     axis.set_ylabel(f"{unit}seconds to build, all threads")
     axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.margins(y=0.18)
+    axis.margins(y=0.3)  # room for the legend
     axis.legend(fontsize=8, ncols=3, loc="upper center")
     axis.set_title("Build time by recall band; lower is better", fontsize=10)
     figure.tight_layout()
@@ -266,7 +266,7 @@ def draw_scale(points, k, folder, unit):
         axis.set_xticks(counts, [f"{n:,}" for n in counts], fontsize=8)
         axis.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
         axis.set_xlabel("rows")
-        axis.set_ylabel(label)
+        axis.set_ylabel(label, fontsize=9)
         axis.grid(True, color="#dddddd", linewidth=0.6)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize=8)
