@@ -578,7 +578,7 @@ void claim_refusals() {
 
 /// Copies come and go; searches that run keep theirs.
 void claim_placement() {
-  const Prepared data({.element = ANN_F32, .metric = ANN_METRIC_COSINE, .rows = 2000, .queries = 30, .dim = 20});
+  const Prepared data({.metric = ANN_METRIC_COSINE, .rows = 2000, .queries = 30, .dim = 20});
   ann_error error = ANN_ERROR_INIT;
   expect_ok(ann_index_place(data.index, ANN_DEVICE_CUDA, nullptr, &error), error, "placement");
   expect_ok(ann_index_place(data.index, ANN_DEVICE_CUDA, nullptr, &error), error, "a second one");
