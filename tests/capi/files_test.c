@@ -33,6 +33,7 @@ static int64_t take(void *user, const void *data, uint64_t count) {
   bytes *b = user;
   if (b->piece < 0) return b->piece;
   if ((uint64_t)b->piece < count) count = (uint64_t)b->piece;
+  if (count == 0) return 0;
   if (b->count + count > b->capacity) {
     b->capacity = (b->count + count) * 2;
     unsigned char *grown = aligned_alloc(4096, (b->capacity + 4095) / 4096 * 4096);
