@@ -23,6 +23,14 @@ if [ ! -f "$build/CMakeCache.txt" ]; then
   # A newer compiler may warn of more than ours does; that is no reason to stop here.
   first_time=(-DGANNET_WERROR=OFF)
   if command -v ninja > /dev/null; then first_time+=(-G Ninja); fi
+  # GPU code takes minutes to compile: for the GPU that is here, or not at all.
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null |
+    head -n 1 | tr -cd 0-9 || true)
+  if [ -n "$architecture" ]; then
+    first_time+=(-DGANNET_CUDA_ARCHITECTURES="$architecture")
+  else
+    first_time+=(-DGANNET_CUDA=off)
+  fi
 fi
 
 step() {
