@@ -36,7 +36,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test \
-  device_memory_fault_test seam_test >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -59,6 +59,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "memory of the device" "$build/gpu/device_pointers_test"
   run "device memory that is refused" "$build/gpu/device_memory_fault_test"
   run "calls at once, and calls that stop" "$build/gpu/seam_test"
+  run "fork and exit" "$build/gpu/process_test"
   run "device lost" "$build/gpu/device_lost_test"
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
