@@ -213,8 +213,10 @@ Stop stop_build(const Rows& rows, int32_t method, double after_ms, bool deadline
   std::atomic<double> told = after_ms;
   const auto now = [&] { return std::chrono::duration<double, std::milli>(Clock::now() - begin).count(); };
   if (deadline) ann_monitor_set_deadline(monitor, static_cast<uint64_t>(after_ms * 1e6));
+  std::atomic<bool> returned = false;
   std::thread teller([&] {
-    std::this_thread::sleep_until(begin + std::chrono::duration<double, std::milli>(after_ms));
+    while (now() < after_ms && !returned) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (returned) return;
     ann_progress progress = ANN_PROGRESS_INIT;
     ann_monitor_progress(monitor, &progress, nullptr);
     stop.phase = progress.phase;
@@ -224,6 +226,7 @@ Stop stop_build(const Rows& rows, int32_t method, double after_ms, bool deadline
   });
   stop.status = ann_build(index, &matrix, nullptr, &params, monitor, nullptr);
   stop.whole_ms = now();
+  returned = true;
   teller.join();
   stop.ms = stop.whole_ms - told;
   ann_index_free(index);
