@@ -31,7 +31,7 @@ COLUMNS = [
     "latency_p99", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
     "search_label", "distances_per_query", "expansions_per_query", "seed", "peak_host_memory",
     "index_size", "build time", "build threads", "build cpu_time", "build GPU", "data", "rows", "dim",
-    "element", "metric", "device", "machine", "cores", "compiler", "version", "commit", "date",
+    "element", "metric", "device", "gpu", "machine", "cores", "compiler", "version", "commit", "date",
     "command"]
 BANDS = [(0.80, 0.90, "0.80 to 0.90"), (0.90, 0.95, "0.90 to 0.95"), (0.95, 0.99, "0.95 to 0.99"),
          (0.99, 1.01, "0.99 and more")]

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "handles.h"
@@ -78,15 +79,23 @@ Vectors tiled(const Vectors& queries, uint32_t batch) {
   return out;
 }
 
-// Samples the memory in use on a CUDA device while it lives. 0 for the CPU.
+// Bytes in use on a CUDA device, by whomever; 0 for the CPU.
+uint64_t device_bytes_in_use(int32_t device) {
+  if (device < ANN_DEVICE_CUDA) return 0;
+  ann_device_info info = ANN_DEVICE_INFO_INIT;
+  if (ann_device_get_info(device, &info, nullptr) != ANN_OK) return 0;
+  return info.memory_total - info.memory_free;
+}
+
+// Samples the memory in use on a CUDA device while it lives.
 class DeviceMemoryPeak {
  public:
   explicit DeviceMemoryPeak(int32_t device) : device_(device) {
     if (device < ANN_DEVICE_CUDA) return;
     thread_ = std::thread([this] {
       while (!done_) {
-        sample();
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        peak_ = std::max(peak_, device_bytes_in_use(device_));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     });
   }
@@ -101,13 +110,6 @@ class DeviceMemoryPeak {
   }
 
  private:
-  void sample() {
-    ann_device_info info = ANN_DEVICE_INFO_INIT;
-    if (ann_device_get_info(device_, &info, nullptr) == ANN_OK) {
-      peak_ = std::max<uint64_t>(peak_, info.memory_total - info.memory_free);
-    }
-  }
-
   int32_t device_;
   uint64_t peak_ = 0;
   std::atomic<bool> done_{false};
@@ -125,7 +127,8 @@ class Sweep {
         monitor_(monitor),
         records_(records),
         distance_(rows, queries, params.metric),
-        points_(points_of(params)) {}
+        points_(points_of(params)),
+        device_bytes_before_(device_bytes_in_use(params.device)) {}
 
   void run() {
     steps_ = params_.degrees.size() * params_.knn_degrees.size() * params_.knn_methods.size() *
@@ -137,7 +140,7 @@ class Sweep {
           for (const uint64_t seed : params_.seeds) {
             const Index index = build(degree, knn_degree, knn, seed);
             for (size_t i = 0; i < points_.size(); ++i) {
-              of_point[i].push_back(measure(index.get(), points_[i]));
+              if (const auto record = measured(index.get(), points_[i])) of_point[i].push_back(*record);
             }
           }
           if (params_.seeds.size() > 1) add_spreads(of_point);
@@ -180,7 +183,7 @@ class Sweep {
     build_["GPU"] = params_.device >= ANN_DEVICE_CUDA ? 1 : 0;
     build_["index_size"] = info.memory_bytes;
     build_["peak_host_memory"] = peak_memory_bytes();
-    build_["peak_device_memory"] = device_peak.stop();
+    build_["peak_device_memory"] = less_than_before(device_peak.stop());
     build_["calibrate_time"] = info.calibrate_seconds;
     build_["first_call"] = first_call(index.get());
     build_["seed"] = seed;
@@ -193,6 +196,15 @@ class Sweep {
         build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
         wall, cpu, bytes_text(info.memory_bytes).c_str());
     return index;
+  }
+
+  // Bytes of the device that were not in use before the first build: the library's, on a device that
+  // nobody else uses.
+  uint64_t less_than_before(uint64_t bytes) const {
+    return bytes - std::min(bytes, device_bytes_before_);
+  }
+  uint64_t device_memory_in_use() const {
+    return less_than_before(device_bytes_in_use(params_.device));
   }
 
   // What the first query of a fresh index costs: tables and threads are made, caches are cold.
@@ -224,17 +236,42 @@ class Sweep {
   ann_results search_batch(const ann_index* index, const Point& point, const Vectors& batches,
                            uint64_t first, Neighbours& found) const {
     if (CancelOnInterrupt::happened()) throw Cancelled();
-    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
-    search.procedure = point.procedure;
-    search.device = params_.device;
-    search.threads = point.mode == Mode::kThroughput ? 1 : point.threads;
-    search.beam = point.beam;
-    search.recall = static_cast<float>(point.recall);
+    const ann_search_params search = search_params(point);
     const ann_matrix some = batches.view(first, point.batch);
     ann_results results = found.view(0, point.batch);
     ann_error error = ANN_ERROR_INIT;
     check(ann_search_batch(index, &some, &search, &results, monitor_, &error), error, "searching");
     return results;
+  }
+
+  // Nothing where the library says that it does not do this: a procedure of another device, a beam that
+  // a device has no room for. The reason is a record of its own.
+  std::optional<Record> measured(const ann_index* index, const Point& point) {
+    try {
+      return measure(index, point);
+    } catch (const AnnError& fault) {
+      if (fault.status != ANN_UNSUPPORTED && fault.status != ANN_LIMIT) throw;
+      Record skipped;
+      skipped["record"] = "skipped";
+      skipped["index_name"] = build_["index_name"];
+      skipped["procedure"] = name_of(kProcedures, point.procedure);
+      skipped["k"] = point.k;
+      skipped["batch"] = point.batch;
+      skipped["beam"] = point.beam;
+      skipped["reason"] = fault.what();
+      records_.add(skipped);
+      say("  %-10s k %-4u batch %-6u beam %-5u left out: %s",
+          name_of(kProcedures, point.procedure).c_str(), point.k, point.batch, point.beam,
+          fault.what());
+      return std::nullopt;
+    }
+  }
+
+  // The queries that a point is measured with.
+  uint64_t queries_of(const Point& point) const {
+    return point.batch == 1 && params_.single_queries > 0
+               ? std::min<uint64_t>(params_.single_queries, queries_.rows)
+               : queries_.rows;
   }
 
   Record measure(const ann_index* index, const Point& point) {
@@ -245,11 +282,11 @@ class Sweep {
     reset_peak_memory();
     TimingParams timing_params;
     timing_params.callers = point.mode == Mode::kThroughput ? point.threads : 1;
-    timing_params.calls_min = (queries_.rows + point.batch - 1) / point.batch;
+    timing_params.calls_min = (queries_of(point) + point.batch - 1) / point.batch;
     timing_params.seconds_min = params_.seconds_min;
     std::vector<Neighbours> buffers(timing_params.callers, Neighbours(point.batch, point.k));
     const Timing timing = time_calls(timing_params, [&](uint64_t call, uint32_t caller) {
-      search_batch(index, point, batches, call * point.batch % queries_.rows, buffers[caller]);
+      search_batch(index, point, batches, call * point.batch % queries_of(point), buffers[caller]);
     });
 
     const Record record = record_of(index, point, answers, timing);
@@ -271,22 +308,23 @@ class Sweep {
   };
 
   Answers answer_all(const ann_index* index, const Point& point, const Vectors& batches) const {
-    Neighbours all(queries_.rows, point.k);
+    const uint64_t queries = queries_of(point);
+    Neighbours all(queries, point.k);
     Neighbours some(point.batch, point.k);
     uint64_t distances = 0;
     uint64_t expansions = 0;
     uint64_t asked = 0;
-    for (uint64_t first = 0; first < queries_.rows; first += point.batch) {
+    for (uint64_t first = 0; first < queries; first += point.batch) {
       const ann_results results = search_batch(index, point, batches, first, some);
       distances += results.distance_count;
       expansions += results.expansion_count;
       asked += point.batch;
       // Queries behind the last are the first ones again: asked, but not counted for recall.
-      const uint64_t kept = std::min<uint64_t>(point.batch, queries_.rows - first);
+      const uint64_t kept = std::min<uint64_t>(point.batch, queries - first);
       std::copy_n(some.ids.begin(), kept * point.k,
                   all.ids.begin() + static_cast<std::ptrdiff_t>(first * point.k));
     }
-    return {recall_of(all.ids, queries_.rows, point.k, truth_, rows_.rows, distance_),
+    return {recall_of(all.ids, queries, point.k, truth_, rows_.rows, distance_),
             static_cast<double>(distances) / static_cast<double>(asked),
             static_cast<double>(expansions) / static_cast<double>(asked)};
   }
@@ -307,7 +345,7 @@ class Sweep {
     out["latency"] = timing.latency_mean;
     out["end_to_end"] = timing.wall;
     out["k"] = point.k;
-    out["n_queries"] = queries_.rows;
+    out["n_queries"] = queries_of(point);
     out["total_queries"] = static_cast<uint64_t>(answered);
     out["threads"] = point.threads;
     out["cpu_time"] = timing.cpu;
@@ -328,6 +366,7 @@ class Sweep {
     out["expansions_per_query"] = answers.expansions;
     out["seed"] = build_["seed"];
     out["peak_host_memory"] = peak_memory_bytes();
+    out["device_memory"] = device_memory_in_use();
     out["index_size"] = build_["index_size"];
     out["build time"] = build_["time"];
     out["build threads"] = build_["threads"];
@@ -338,6 +377,7 @@ class Sweep {
 
   void add_spreads(const std::map<size_t, std::vector<Record>>& of_point) {
     for (const auto& [point, records] : of_point) {
+      if (records.empty()) continue;
       std::vector<const Record*> seeds;
       for (const Record& record : records) seeds.push_back(&record);
       const Record spread = spread_of(seeds);
@@ -377,6 +417,7 @@ class Sweep {
   Records& records_;
   PairDistance distance_;
   std::vector<Point> points_;
+  uint64_t device_bytes_before_;
   Record build_;
   size_t step_ = 0;
   size_t steps_ = 0;

@@ -51,10 +51,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 COLUMNS = ["date", "commit", "library", "version", "fault", "cases", "outcome", "count"]
 DAMAGE = ["refused", "unchanged", "different", "crashed", "hung"]
 SAVES = ["old", "new", "lost", "wrong", "unsaid"]
-SECONDS = 10        # for one case
+SECONDS = 3         # for one case; a whole file takes a few hundredths of that
 MEMORY = 4 << 30    # beyond what the process has at first
 # Cases of a full run (scale 1); a scale of 10 does a tenth.
-CASES = {"bits": 4000, "lengths": 400, "full disk": 250, "kill": 250}
+CASES = {"bits": 2000, "lengths": 400, "full disk": 250, "kill": 250}
 
 
 # --- One case in a process of its own -------------------------------------------------------------
