@@ -70,6 +70,8 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"uniform", static_cast<int32_t>(Law::kUniform)},
                      {"duplicates", static_cast<int32_t>(Law::kDuplicates)},
                      {"norms", static_cast<int32_t>(Law::kNorms)}};
+const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
+                        {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},
                       {"throughput", static_cast<int32_t>(Mode::kThroughput)}};
 
@@ -186,6 +188,9 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--mode", sweep.modes,
        "latency: one caller, whose calls may use the threads; throughput: as many callers as threads")
       ->transform(one_of(kModes))
+      ->type_name("NAME");
+  list("--buffers", sweep.buffers, "where queries and results lie: host, device (of a GPU)")
+      ->transform(one_of(kBuffers))
       ->type_name("NAME");
   list("--beam", sweep.beams, "beams (default: 10 to 512, unless --recall is given)")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
@@ -432,6 +437,11 @@ int run_sweep_command(Options& options, const std::string& command) {
   }
   SweepParams& sweep = options.sweep;
   sweep.device = device_of(options.device);
+  for (const Buffers buffers : sweep.buffers) {
+    if (buffers == Buffers::kDevice && sweep.device < ANN_DEVICE_CUDA) {
+      throw std::invalid_argument("--buffers device needs --device cuda");
+    }
+  }
   if (sweep.beams.empty() && sweep.recalls.empty()) {
     sweep.beams = {10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512};
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "device_memory.h"
 #include "handles.h"
 #include "names.h"
 #include "parallel.h"
@@ -30,9 +31,16 @@ struct Point {
   uint32_t batch;
   uint32_t threads;
   Mode mode;
+  Buffers buffers;
   uint32_t beam;  // 0: the library's choice for `recall`
   double recall;  // 0: not asked for
 };
+
+Point with_effort(Point point, uint32_t beam, double recall) {
+  point.beam = beam;
+  point.recall = recall;
+  return point;
+}
 
 std::vector<Point> points_of(const SweepParams& params) {
   std::vector<Point> out;
@@ -47,15 +55,18 @@ std::vector<Point> points_of(const SweepParams& params) {
             if (mode == Mode::kLatency && batch == 1 && threads > 1 && params.threads.size() > 1) {
               continue;
             }
-            if (procedure == ANN_SEARCH_EXACT) {
-              out.push_back({procedure, k, batch, threads, mode, 0, 0});
-              continue;
-            }
-            for (const uint32_t beam : params.beams) {
-              if (beam >= k) out.push_back({procedure, k, batch, threads, mode, beam, 0});
-            }
-            for (const double recall : params.recalls) {
-              out.push_back({procedure, k, batch, threads, mode, 0, recall});
+            for (const Buffers buffers : params.buffers) {
+              const Point point{procedure, k, batch, threads, mode, buffers, 0, 0};
+              if (procedure == ANN_SEARCH_EXACT) {
+                out.push_back(point);
+                continue;
+              }
+              for (const uint32_t beam : params.beams) {
+                if (beam >= k) out.push_back(with_effort(point, beam, 0));
+              }
+              for (const double recall : params.recalls) {
+                out.push_back(with_effort(point, 0, recall));
+              }
             }
           }
         }
@@ -114,6 +125,38 @@ class DeviceMemoryPeak {
   uint64_t peak_ = 0;
   std::atomic<bool> done_{false};
   std::thread thread_;
+};
+
+// The tiled queries in a device's memory.
+DeviceBuffer on_device(int32_t device, const Vectors& queries) {
+  DeviceBuffer out(device, queries.data.size());
+  out.fill(queries.data.data(), queries.data.size());
+  return out;
+}
+
+// One caller's results in a device's memory, and its stream.
+struct DeviceCaller {
+  DeviceCaller(int32_t device, const Point& point)
+      : device(device),
+        count(uint64_t{point.batch} * point.k),
+        ids(device, count * sizeof(uint64_t)),
+        distances(device, count * sizeof(float)),
+        stream(device) {}
+
+  int32_t device;
+  uint64_t count;
+  DeviceBuffer ids;
+  DeviceBuffer distances;
+  DeviceStream stream;
+};
+
+// What the queries of a sweep are asked from, and who asks. Of `host` and `device_queries` the point's
+// buffers say which.
+struct Asking {
+  Vectors host;
+  std::optional<DeviceBuffer> device_queries;
+  std::vector<Neighbours> host_callers;
+  std::vector<DeviceCaller> device_callers;
 };
 
 class Sweep {
@@ -176,6 +219,7 @@ class Sweep {
     build_["algo_name"] = "gannet";
     build_["index_name"] = "gannet.degree" + std::to_string(info.degree) + "." +
                            name_of(kKnnMethods, knn) +
+                           (params_.device >= ANN_DEVICE_CUDA ? ".cuda" : "") +
                            (knn_degree == 0 ? "" : ".knn" + std::to_string(knn_degree));
     build_["time"] = wall;
     build_["threads"] = params_.build_threads == 0 ? hardware_threads() : params_.build_threads;
@@ -232,13 +276,43 @@ class Sweep {
     return out;
   }
 
-  // Searches for one batch of queries, from `first` on.
-  ann_results search_batch(const ann_index* index, const Point& point, const Vectors& batches,
-                           uint64_t first, Neighbours& found) const {
+  Asking asking_of(const Point& point) const {
+    Asking out;
+    out.host = tiled(queries_, point.batch);
+    const uint32_t callers = callers_of(point);
+    if (point.buffers == Buffers::kHost) {
+      out.host_callers.assign(callers, Neighbours(point.batch, point.k));
+      return out;
+    }
+    out.device_queries.emplace(on_device(params_.device, out.host));
+    for (uint32_t i = 0; i < callers; ++i) out.device_callers.emplace_back(params_.device, point);
+    return out;
+  }
+
+  static uint32_t callers_of(const Point& point) {
+    return point.mode == Mode::kThroughput ? point.threads : 1;
+  }
+
+  // Searches for one batch of queries, from `first` on. With a stream the answers are there when it has
+  // been waited for.
+  ann_results search_batch(const ann_index* index, const Point& point, Asking& asking,
+                           uint64_t first, uint32_t caller, const DeviceStream* stream) const {
     if (CancelOnInterrupt::happened()) throw Cancelled();
-    const ann_search_params search = search_params(point);
-    const ann_matrix some = batches.view(first, point.batch);
-    ann_results results = found.view(0, point.batch);
+    ann_search_params search = search_params(point);
+    ann_matrix some = asking.host.view(first, point.batch);
+    ann_results results = ANN_RESULTS_INIT;
+    if (point.buffers == Buffers::kHost) {
+      results = asking.host_callers[caller].view(0, point.batch);
+    } else {
+      const DeviceCaller& buffers = asking.device_callers[caller];
+      some.data = asking.device_queries->at(first * queries_.row_bytes());
+      some.space = results.space = params_.device;
+      results.k = point.k;
+      results.rows = point.batch;
+      results.ids = static_cast<uint64_t*>(buffers.ids.at(0));
+      results.distances = static_cast<float*>(buffers.distances.at(0));
+      if (stream != nullptr) search.stream = stream->stream();
+    }
     ann_error error = ANN_ERROR_INIT;
     check(ann_search_batch(index, &some, &search, &results, monitor_, &error), error, "searching");
     return results;
@@ -276,28 +350,53 @@ class Sweep {
 
   Record measure(const ann_index* index, const Point& point) {
     step(name_of(kProcedures, point.procedure).c_str());
-    const Vectors batches = tiled(queries_, point.batch);
-    const Answers answers = answer_all(index, point, batches);
+    Asking asking = asking_of(point);
+    const Answers answers = answer_all(index, point, asking);
 
     reset_peak_memory();
     TimingParams timing_params;
-    timing_params.callers = point.mode == Mode::kThroughput ? point.threads : 1;
+    timing_params.callers = callers_of(point);
     timing_params.calls_min = (queries_of(point) + point.batch - 1) / point.batch;
     timing_params.seconds_min = params_.seconds_min;
-    std::vector<Neighbours> buffers(timing_params.callers, Neighbours(point.batch, point.k));
+    const auto first_of = [&](uint64_t call) { return call * point.batch % queries_of(point); };
     const Timing timing = time_calls(timing_params, [&](uint64_t call, uint32_t caller) {
-      search_batch(index, point, batches, call * point.batch % queries_of(point), buffers[caller]);
+      const DeviceStream* stream =
+          point.buffers == Buffers::kHost ? nullptr : &asking.device_callers[caller].stream;
+      search_batch(index, point, asking, first_of(call), caller, stream);
+      if (stream != nullptr) stream->wait();
     });
 
-    const Record record = record_of(index, point, answers, timing);
+    Record record = record_of(index, point, answers, timing);
+    if (point.buffers == Buffers::kDevice) add_events(index, point, asking, record);
     records_.add(record);
-    say("  %-10s k %-4u batch %-6u %s %u  beam %-5u recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
+    say("  %-10s k %-4u batch %-6u %s %s %u  %-12s recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
         name_of(kProcedures, point.procedure).c_str(), point.k, point.batch,
-        point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
-        record["beam"].get<uint32_t>(), answers.recall.by_id,
+        point.buffers == Buffers::kHost ? "host  " : "device", point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
+        record["search_label"].get<std::string>().c_str(), answers.recall.by_id,
         with_commas(static_cast<uint64_t>(record["throughput"].get<double>())).c_str(),
         1e3 * timing.latency_p50, 1e3 * timing.latency_p99);
     return record;
+  }
+
+  // What the device itself needed for a call, by events around it in its stream, as the middle of many
+  // calls; and the rate at which calls are done that are queued without waiting for each.
+  void add_events(const ann_index* index, const Point& point, Asking& asking, Record& record) const {
+    const DeviceStream& stream = asking.device_callers[0].stream;
+    constexpr int calls = 21;
+    std::vector<double> seconds;
+    for (int call = 0; call < calls; ++call) {
+      stream.note_start();
+      search_batch(index, point, asking, 0, 0, &stream);
+      stream.note_end();
+      stream.wait();
+      seconds.push_back(stream.seconds_between());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    record["event_p50"] = percentile(seconds, 0.5);
+    const double start = now_seconds();
+    for (int call = 0; call < calls; ++call) search_batch(index, point, asking, 0, 0, &stream);
+    stream.wait();
+    record["queued_throughput"] = calls * static_cast<double>(point.batch) / (now_seconds() - start);
   }
 
   // What one pass over all queries gives, which warms up too.
@@ -307,21 +406,26 @@ class Sweep {
     double expansions = 0;
   };
 
-  Answers answer_all(const ann_index* index, const Point& point, const Vectors& batches) const {
+  Answers answer_all(const ann_index* index, const Point& point, Asking& asking) const {
     const uint64_t queries = queries_of(point);
     Neighbours all(queries, point.k);
-    Neighbours some(point.batch, point.k);
+    std::vector<uint64_t> some(uint64_t{point.batch} * point.k);
     uint64_t distances = 0;
     uint64_t expansions = 0;
     uint64_t asked = 0;
     for (uint64_t first = 0; first < queries; first += point.batch) {
-      const ann_results results = search_batch(index, point, batches, first, some);
+      const ann_results results = search_batch(index, point, asking, first, 0, nullptr);
       distances += results.distance_count;
       expansions += results.expansion_count;
       asked += point.batch;
+      if (point.buffers == Buffers::kHost) {
+        some = asking.host_callers[0].ids;
+      } else {
+        asking.device_callers[0].ids.read(some.data(), some.size() * sizeof(uint64_t));
+      }
       // Queries behind the last are the first ones again: asked, but not counted for recall.
       const uint64_t kept = std::min<uint64_t>(point.batch, queries - first);
-      std::copy_n(some.ids.begin(), kept * point.k,
+      std::copy_n(some.begin(), kept * point.k,
                   all.ids.begin() + static_cast<std::ptrdiff_t>(first * point.k));
     }
     return {recall_of(all.ids, queries, point.k, truth_, rows_.rows, distance_),
@@ -338,7 +442,9 @@ class Sweep {
     const double answered = static_cast<double>(timing.calls) * point.batch;
     Record out;
     out["record"] = "search";
-    out["algo_name"] = point.procedure == ANN_SEARCH_EXACT ? "gannet_exact" : "gannet";
+    out["algo_name"] = point.procedure == ANN_SEARCH_AUTO
+                           ? "gannet"
+                           : "gannet_" + name_of(kProcedures, point.procedure);
     out["index_name"] = build_["index_name"];
     out["recall"] = answers.recall.by_id;
     out["throughput"] = answered / timing.wall;
@@ -357,7 +463,7 @@ class Sweep {
     out["batch"] = point.batch;
     out["mode"] = point.mode == Mode::kThroughput ? "throughput" : "latency";
     out["procedure"] = name_of(kProcedures, point.procedure);
-    out["buffers"] = "host";
+    out["buffers"] = point.buffers == Buffers::kHost ? "host" : "device";
     out["beam"] = beam;
     if (point.recall > 0) out["asked_recall"] = point.recall;
     out["search_label"] = point.recall > 0 ? "recall=" + Record(point.recall).dump()

@@ -16,6 +16,12 @@ enum class Mode {
   kThroughput  // `threads` callers, each call on its caller's thread
 };
 
+// Where queries and results lie.
+enum class Buffers {
+  kHost,
+  kDevice  // and each caller has a stream: a call is queued, and waited for
+};
+
 struct SweepParams {
   int32_t metric = ANN_METRIC_L2;
   int32_t element = ANN_ELEMENT_AUTO;  // as stored
@@ -31,6 +37,7 @@ struct SweepParams {
   std::vector<uint32_t> batches = {1};
   std::vector<uint32_t> threads = {1};
   std::vector<Mode> modes = {Mode::kLatency};
+  std::vector<Buffers> buffers = {Buffers::kHost};
   std::vector<uint32_t> beams;   // those below k are left out
   std::vector<double> recalls;   // targets for the library, as further points
   double seconds_min = 1.0;      // of each measurement
