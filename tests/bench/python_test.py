@@ -186,7 +186,7 @@ class Report(unittest.TestCase):
                   "--queries", "100", "--out", ".")
             bench("truth", "base.fbin", "query.fbin", "gt.ibin", "-k", "10")
             bench("run", "base.fbin", "query.fbin", "gt.ibin", "--out", "gannet", "--seconds", "0",
-                  "--seeds", "1,2", "--batch", "1,100", "--procedure", "best_first,exact")
+                  "--seeds", "1,2", "--batch", "1,100", "--procedure", "auto,best_first,exact")
             bench("run", "base.fbin", "query.fbin", "gt.ibin", "--out", "more", "--seconds", "0",
                   "--beam", "32")
             with open(os.path.join(folder, "gannet.jsonl")) as file:

@@ -111,6 +111,7 @@ if [ "$device" = cpu ]; then
   sweep=(--procedure "${procedures:-auto,exact}" --batch 1,$batch --threads "$threads")
   sweep_k100=(--batch $batch --threads "$threads")
   sweep_scale=(--batch $batch)
+  sweep_peers=(-k 10 --batches 1,$batch)
 else
   threads=1
   batch=10000
@@ -118,6 +119,7 @@ else
   sweep=(--procedure "$procedures" --batch 1,10,100,1000,$batch --buffers host,device --single-queries 1000)
   sweep_k100=(--batch $batch --buffers host,device)
   sweep_scale=(--batch $batch)
+  sweep_peers=(-k 10,100 --batches 1,10,100,1000,$batch --single-queries 1000)
 fi
 beams=10,16,24,32,48,64,96,128,192,256,512
 
@@ -133,7 +135,7 @@ if wanted peers; then
   heading "peers"
   rm -f "$out/peers.jsonl"
   "$python" "$root/tests/bench/peers/run_peers.py" "$rows" "$queries" "$truth" \
-    --out "$out/peers.jsonl" --metric "$metric" --peers "$peers" --batches 1,$batch \
+    --out "$out/peers.jsonl" --metric "$metric" --peers "$peers" "${sweep_peers[@]}" \
     --threads "$threads" --seconds "$seconds" || echo "report: a peer failed; the others are in the report"
 fi
 if wanted scale; then
