@@ -136,7 +136,8 @@ CLI::App* add_truth(CLI::App& app, Options& options) {
       ->type_name("NAME");
   truth->add_option("--rows-max", options.rows_max, "only the first of the rows");
   truth->add_option("--queries-max", options.queries_max, "only the first of the queries");
-  truth->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  truth->add_option("--device", options.device, "auto (a GPU if there is one), cpu, cuda or cuda:N")
+      ->capture_default_str();
   truth->add_option("--threads", options.exact.threads, "threads (default: all)");
   truth->add_option("--block-mb", options.block_mb, "rows in memory at once, in MiB")
       ->check(CLI::Range(1, 1 << 20))
@@ -152,6 +153,7 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   run->add_option("truth", options.truth_file, "true neighbours")->required();
   run->add_option("--out", options.out, "prefix of the files to write")->required();
   run->add_option("--data", options.data_name, "name of the data (default: the file's)");
+  run->add_option("--name", sweep.name, "what records call the library")->capture_default_str();
   run->add_option("--rows-max", options.rows_max, "only the first of the rows");
   run->add_option("--queries-max", options.queries_max, "only the first of the queries");
   run->add_option("--metric", sweep.metric, "l2, ip or cosine")
@@ -393,6 +395,12 @@ void show_share(double fraction, const char* what) {
   std::fprintf(stderr, "\r\033[K%s%s", bar_text(fraction, what).c_str(), fraction < 1 ? "" : "\n");
 }
 
+int32_t a_gpu_or_the_cpu() {
+  uint32_t count = 0;
+  return ann_device_count(&count, nullptr, nullptr) == ANN_OK && count > 1 ? ANN_DEVICE_CUDA
+                                                                          : ANN_DEVICE_CPU;
+}
+
 int run_truth(Options& options) {
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
@@ -400,7 +408,7 @@ int run_truth(Options& options) {
   VectorReader query_reader(options.queries_file);
   const Vectors queries =
       query_reader.read(0, limited(query_reader.rows(), options.queries_max));
-  options.exact.device = device_of(options.device);
+  options.exact.device = options.device == "auto" ? a_gpu_or_the_cpu() : device_of(options.device);
   options.exact.block_bytes = options.block_mb << 20;
   options.exact.rows_max = options.rows_max;
   options.exact.monitor = monitor.get();

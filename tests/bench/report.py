@@ -42,7 +42,7 @@ EXACT_RECALL = 0.99995  # where a recall of 1 is drawn: the axis grows without e
 # Gannet first and strongest; the peers in colours that the colour-blind can tell apart.
 STYLES = {"gannet": ("#c1272d", "o"), "gannet_best_first": ("#e8735a", "o"),
           "gannet_cagra_single_cta": ("#8c564b", "p"), "gannet_cagra_multi_cta": ("#c49c94", "d"),
-          "gannet_exact": ("#7a7a7a", "s"), "hnswlib": ("#0072b2", "^"),
+          "gannet_exact": ("#7a7a7a", "s"), "gannet_cpu": ("#f2a6a0", "o"), "hnswlib": ("#0072b2", "^"),
           "faiss_hnsw": ("#009e73", "v"), "faiss_ivf_pq": ("#e69f00", "D"),
           "faiss_flat": ("#b0b0b0", "P"), "usearch": ("#56b4e9", "<"), "cuvs_cagra": ("#cc79a7", ">"),
           "cuvs_brute_force": ("#444444", "X"), "faiss_gpu_flat": ("#888888", "*")}
@@ -170,16 +170,27 @@ def plain(value, _=None):
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
+def at_their_largest(points):
+    """Of each algorithm the points with its largest batches and most threads: beside a GPU, libraries of
+    the CPU have all of its threads, and batches that fill them."""
+    kept = []
+    for members in by_algorithm(points).values():
+        batch = max(p["batch"] for p in members)
+        threads = max(p["threads"] for p in members if p["batch"] == batch)
+        kept += [p for p in members if (p["batch"], p["threads"]) == (batch, threads)]
+    return kept
+
+
 def panels(points):
     """[(title, points)]: for one thread and for all; on a GPU by where queries and results lie."""
+    points = [p for p in points if p.get("mode") != "throughput"]
+    if any(p.get("buffers") == "device" for p in points):
+        places = {"device": "from and to the GPU's memory", "host": "from and to the host's memory"}
+        return [(text, [p for p in at_their_largest(points) if p.get("buffers") == name])
+                for name, text in places.items()]
     largest = max((p["batch"] for p in points), default=1)
     points = [p for p in points if p["batch"] == largest]
-    buffers = sorted({p.get("buffers", "host") for p in points})
     threads = sorted({p["threads"] for p in points}) or [1]
-    if "device" in buffers:
-        places = {"device": "the GPU's memory", "host": "the host's memory"}
-        return [(f"from and to {places[name]}", [p for p in points if p.get("buffers") == name])
-                for name in buffers]
     shown = threads if len(threads) == 1 else [threads[0], threads[-1]]
     return [(f"{count} thread{'s' * (count > 1)}", [p for p in points if p["threads"] == count])
             for count in shown]
@@ -211,7 +222,7 @@ def legend_below(axis, *handles):
 
 def draw_latency(points, k, folder):
     points = [p for p in points if p["k"] == k and p["batch"] == 1 and p["threads"] == 1
-              and p.get("buffers", "host") == "host"]
+              and p.get("buffers", "host") == "host" and p.get("mode") != "throughput"]
     figure, axis = plt.subplots(figsize=(WIDTH, 4.7))
     draw_front(axis, points, "latency_p50", min, 1e3)
     handles = axis.get_legend_handles_labels()
@@ -330,13 +341,17 @@ def table(head, rows):
 def best_rates(points, k):
     """Highest throughput at each target recall: one thread, large batches; a table for each place that
     queries and results lie in."""
-    some = [p for p in points if p["k"] == k and p["threads"] == 1 and p["batch"] > 1]
-    largest = max((p["batch"] for p in some), default=1)
+    some = [p for p in points if p["k"] == k and p["batch"] > 1 and p.get("mode") != "throughput"]
+    if any(p.get("buffers") == "device" for p in some):
+        some = at_their_largest(some)
+    else:
+        largest = max((p["batch"] for p in some), default=1)
+        some = [p for p in some if p["threads"] == 1 and p["batch"] == largest]
     places = sorted({p.get("buffers", "host") for p in some})
     out = ""
     for place in places:
         rows = []
-        for name, members in by_algorithm(some, batch=largest).items():
+        for name, members in by_algorithm(some).items():
             members = [p for p in members if p.get("buffers", "host") == place]
             row = [name]
             for target in TARGETS:
@@ -351,7 +366,7 @@ def best_rates(points, k):
 
 def by_batch(points, k, target=0.95):
     """Throughput and median latency at a recall of at least `target`, for every size of batch."""
-    some = [p for p in points if p["k"] == k and p["threads"] == 1
+    some = [p for p in points if p["k"] == k and p["threads"] == 1 and p.get("mode") != "throughput"
             and p.get("buffers", "host") == "host" and p["recall"] >= target]
     batches = sorted({p["batch"] for p in some})
     if len(batches) < 3:
@@ -366,6 +381,18 @@ def by_batch(points, k, target=0.95):
                        else f"{best['throughput']:,.0f} ({plain(1e3 * best['latency_p50'])} ms)")
         rows.append(row)
     return table(["", *(f"batch {batch:,}" for batch in batches)], rows)
+
+
+def callers(points, k):
+    """Throughput of several callers at once."""
+    some = [p for p in points if p["k"] == k and p.get("mode") == "throughput"]
+    counts = sorted({p["threads"] for p in some})
+    rows = [[f"{name}, batches of {batch:,}"] + [
+        f"{max((p['throughput'] for p in members if (p['batch'], p['threads']) == (batch, count)), default=0):,.0f}"
+        for count in counts]
+        for name, members in by_algorithm(some).items() for batch in sorted({p["batch"] for p in members})]
+    return table(["queries/s", *(f"{count} caller{'s' * (count > 1)}" for count in counts)], rows) \
+        if rows else ""
 
 
 def builds(records):
@@ -451,6 +478,7 @@ def write_page(run, records, points, k, folder, with_scale, with_k100, unit):
                 "<p><small>The peers are called through Python, which adds some microseconds to each "
                 "call; gannet-bench calls from C++. In large batches, as above, this does not "
                 "count.</small></p>"),
+        section("Several callers at once", several) if (several := callers(points, k)) else "",
         section("Build time", picture("build"), builds(records)),
     ]
     if with_scale:

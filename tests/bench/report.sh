@@ -11,7 +11,7 @@
 #   --metric M          l2 (default), ip or cosine
 #   --device D          cpu (default), or cuda: then Gannet and those that can run on the GPU
 #   --peers LIST        default: hnswlib,faiss,usearch,cuvs; what cannot be installed is listed as such
-#   --procedures LIST   of Gannet's searches (default: auto,exact on a CPU; all there are on a GPU)
+#   --procedures LIST   of Gannet's searches (default: auto,exact on a CPU; on a GPU all, beside auto)
 #   --seeds LIST        of Gannet's builds (default: 1,2,3,4,5)
 #   --seconds S         for each measurement, at least (default: 0.3)
 #   --clock C           wall (default), or processor on a machine with other work: then throughput and
@@ -100,67 +100,100 @@ else
   fi
 fi
 
-# --- What is measured where -----------------------------------------------------------------------
-# On a CPU: one thread and all of them. On a GPU: one caller; batches from one query to all of them, from
-# and to the host's memory and the device's; then several callers at once.
-shared=(--metric "$metric" --device "$device" --seconds "$seconds" --commit "$commit" --data "$data_name")
-if [ "$device" = cpu ]; then
-  threads=1,$(nproc)
-  if [ "$(nproc)" = 1 ]; then threads=1; fi
-  batch=1000
-  sweep=(--procedure "${procedures:-auto,exact}" --batch 1,$batch --threads "$threads")
-  sweep_k100=(--batch $batch --threads "$threads")
-  sweep_scale=(--batch $batch)
-  sweep_peers=(-k 10 --batches 1,$batch)
-else
-  threads=1
-  batch=10000
-  : "${procedures:=$("$bench" run --help 2> /dev/null | sed -n 's/.*procedures: *//p')}"
-  sweep=(--procedure "$procedures" --batch 1,10,100,1000,$batch --buffers host,device --single-queries 1000)
-  sweep_k100=(--batch $batch --buffers host,device)
-  sweep_scale=(--batch $batch)
-  sweep_peers=(-k 10,100 --batches 1,10,100,1000,$batch --single-queries 1000)
-fi
-beams=10,16,24,32,48,64,96,128,192,256,512
-
 # --- Measuring ------------------------------------------------------------------------------------
+shared=(--metric "$metric" --seconds "$seconds" --commit "$commit" --data "$data_name")
+beams=10,16,24,32,48,64,96,128,192,256,512
+threads=1,$(nproc)
+if [ "$(nproc)" = 1 ]; then threads=1; fi
+
+# gannet NAME OPTION...: one run, whose records are NAME.jsonl; one that fails leaves the others.
+gannet() {
+  local name=$1
+  shift
+  "$bench" run "$rows" "$queries" "$truth" --out "$out/$name" "${shared[@]}" "$@" || {
+    [ $? != 130 ] || exit 130
+    echo "report: $name failed; the others are in the report"
+  }
+}
+# peers FILE LIBRARIES OPTION...
+peers() {
+  local file=$1 libraries=$2
+  shift 2
+  [ -n "$libraries" ] || return 0
+  "$python" "$root/tests/bench/peers/run_peers.py" "$rows" "$queries" "$truth" --out "$out/$file.jsonl" \
+    --metric "$metric" --seconds "$seconds" --peers "$libraries" "$@" ||
+    echo "report: a peer failed; the others are in the report"
+}
+
+# On a CPU: one thread and all of them.
+gannet_on_cpu() {
+  gannet gannet --device cpu --seeds "$seeds" --procedure "${procedures:-auto,exact}" --batch 1,1000 \
+    --threads "$threads" --recall 0.9,0.95,0.99 --beam $beams
+  gannet gannet_k100 --device cpu -k 100 --batch 1000 --threads "$threads" --beam 100,128,192,256,512
+}
+peers_on_cpu() { peers peers "$peers" --batches 1,1000 --threads "$threads"; }
+
+# On a GPU: from and to the host's memory and the device's; every procedure and every way to the k-NN
+# graph; one query to all of them; several callers.
+gannet_on_gpu() {
+  local names knn
+  names=$("$bench" run --help | sed -n 's/^procedures: auto,//p')
+  knn=$("$bench" run --help | sed -n 's/^knn: auto,//p')
+  local auto=(--device "$device" --buffers host,device --recall 0.8,0.9,0.95,0.98,0.99,0.995)
+  gannet gannet "${auto[@]}" --seeds "$seeds" --batch 10000
+  gannet gannet_batches "${auto[@]}" --batch 1,10,100,1000 --single-queries 1000
+  gannet gannet_k100 "${auto[@]}" -k 100 --batch 10000
+  gannet gannet_procedures --device "$device" --procedure "${procedures:-$names}" --batch 1,10000 \
+    --buffers host,device --single-queries 500 --beam 16,24,32,48,64,96,128,192,256,512
+  gannet gannet_callers --device "$device" --mode throughput --threads 1,4,16 --batch 1,100,10000 \
+    --single-queries 1000 --recall 0.95
+  gannet gannet_knn --device "$device" --knn "$knn" --batch 10000 --buffers device --recall 0.95
+  gannet gannet_cpu --device cpu --name gannet_cpu --batch 1,1000 --threads "$threads" \
+    --queries-max 2000 --single-queries 500 --beam 16,32,64,128,256
+}
+peers_on_gpu() {
+  case ,$peers, in
+    *,cuvs,*)
+      peers peers_cuvs cuvs --threads 1 -k 10,100 --batches 1,10,100,1000,10000 --single-queries 500 ;;
+  esac
+  # Libraries of the CPU beside it: fewer queries and efforts, because a GPU is waiting.
+  peers peers "$(echo ",$peers," | sed 's/,cuvs,/,/; s/^,//; s/,$//')" --batches 1,1000 \
+    --threads "$threads" --queries-max 2000 --single-queries 500 --efforts 1,3,5,7,9
+}
+
+where=cpu
+case $device in cuda*) where=gpu ;; esac
 if wanted gannet; then
   heading "Gannet"
-  "$bench" run "$rows" "$queries" "$truth" --out "$out/gannet" "${shared[@]}" --seeds "$seeds" \
-    "${sweep[@]}" --recall 0.9,0.95,0.98,0.99,0.995 --beam $beams
-  "$bench" run "$rows" "$queries" "$truth" --out "$out/gannet_k100" "${shared[@]}" -k 100 \
-    "${sweep_k100[@]}" --recall 0.95,0.98,0.99 --beam 100,128,192,256,512
+  gannet_on_$where
 fi
 if wanted peers; then
   heading "peers"
-  rm -f "$out/peers.jsonl"
-  "$python" "$root/tests/bench/peers/run_peers.py" "$rows" "$queries" "$truth" \
-    --out "$out/peers.jsonl" --metric "$metric" --peers "$peers" "${sweep_peers[@]}" \
-    --threads "$threads" --seconds "$seconds" || echo "report: a peer failed; the others are in the report"
+  rm -f "$out/peers.jsonl" "$out/peers_cuvs.jsonl"
+  peers_on_$where
 fi
 if wanted scale; then
   heading "cost against the number of rows"
   total=$("$bench" inspect --head "$rows" | sed -n 's/^rows //p')
+  whole=$truth
+  truth=$out/part.ibin
+  batch=1000 peer=hnswlib index=hnswlib.M16
+  if [ $where = gpu ]; then batch=10000 peer=cuvs index=cuvs_cagra.ivf_pq; fi
   for part in 10 4 2; do
     count=$((total / part))
-    "$bench" truth "$rows" "$queries" "$out/part.ibin" -k 10 --metric "$metric" --device "$device" \
+    "$bench" truth "$rows" "$queries" "$truth" -k 10 --metric "$metric" --device "$device" \
       --rows-max $count
-    "$bench" run "$rows" "$queries" "$out/part.ibin" --out "$out/gannet_rows$count" "${shared[@]}" \
-      --rows-max $count "${sweep_scale[@]}" --beam 10,16,24,32,48,64,96,128
-    rm -f "$out/peers_rows$count.jsonl"
-    case ,$peers, in *,cuvs,*) peer=cuvs index=cuvs_cagra.ivf_pq ;; *) peer= ;; esac
-    if [ "$device" = cpu ]; then
-      case ,$peers, in *,hnswlib,*) peer=hnswlib index=hnswlib.M16 ;; *) peer= ;; esac
-    fi
-    if [ -n "$peer" ]; then
-      # A run record of its own carries the number of rows to the peers' points.
-      head -n 1 "$out/gannet_rows$count.jsonl" > "$out/peers_rows$count.jsonl"
-      "$python" "$root/tests/bench/peers/run_peers.py" "$rows" "$queries" "$out/part.ibin" \
-        --rows-max $count --out "$out/peers_rows$count.jsonl" --metric "$metric" --peers $peer \
-        --index $index --batches $batch --threads "$threads" --seconds "$seconds" || true
-    fi
+    gannet gannet_rows$count --device "$device" --rows-max $count --batch $batch --recall 0.9,0.95,0.98
+    case ,$peers, in
+      *,$peer,*)
+        # A run record of its own carries the number of rows to the peers' points.
+        head -n 1 "$out/gannet_rows$count.jsonl" > "$out/peers_rows$count.jsonl"
+        peers peers_rows$count $peer --rows-max $count --index $index --batches $batch \
+          --threads "$threads" ;;
+    esac
   done
-  rm -f "$out/part.ibin"
+  rm -f "$truth"
+  truth=$whole
 fi
 
 # --- Drawing --------------------------------------------------------------------------------------
@@ -169,8 +202,7 @@ if [ "$steps" != measure ]; then
   scale=()
   for file in "$out"/*_rows*.jsonl; do if [ -f "$file" ]; then scale+=(--scale "$file"); fi; done
   found=()
-  for file in "$out/gannet.jsonl" "$out/gannet_k100.jsonl" "$out"/gannet_cpu*.jsonl "$out"/peers.jsonl \
-    "$out"/peers_*.jsonl; do
+  for file in "$out/gannet.jsonl" "$out"/gannet_*.jsonl "$out"/peers*.jsonl; do
     case $file in *_rows*) ;; *) if [ -f "$file" ]; then found+=("$file"); fi ;; esac
   done
   "$python" "$root/tests/bench/report.py" --out "$out" --clock "$clock" "${found[@]}" "${scale[@]}"

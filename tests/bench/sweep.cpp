@@ -181,7 +181,8 @@ class Sweep {
         for (const int32_t knn : params_.knn_methods) {
           std::map<size_t, std::vector<Record>> of_point;
           for (const uint64_t seed : params_.seeds) {
-            const Index index = build(degree, knn_degree, knn, seed);
+            const Index index = built(degree, knn_degree, knn, seed);
+            if (!index) continue;
             for (size_t i = 0; i < points_.size(); ++i) {
               if (const auto record = measured(index.get(), points_[i])) of_point[i].push_back(*record);
             }
@@ -193,12 +194,28 @@ class Sweep {
   }
 
  private:
+  // No index where the library, or the device, builds none in this way.
+  Index built(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
+    try {
+      return build(degree, knn_degree, knn, seed);
+    } catch (const AnnError& fault) {
+      if (fault.status != ANN_UNSUPPORTED) throw;
+      Record skipped;
+      skipped["record"] = "skipped";
+      skipped["knn"] = name_of(kKnnMethods, knn);
+      skipped["reason"] = fault.what();
+      records_.add(skipped);
+      say("  by %s: left out: %s", name_of(kKnnMethods, knn).c_str(), fault.what());
+      return nullptr;
+    }
+  }
+
   Index build(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
     Index index = make_index(rows_.dim, params_.metric, params_.element);
     ann_build_params build = ANN_BUILD_PARAMS_INIT;
     build.degree = degree;
     build.knn_degree = knn_degree;
-    build.knn = knn;
+    build.knn = knn_ = knn;
     build.seed = seed;
     build.threads = params_.build_threads;
     build.device = params_.device;
@@ -216,8 +233,8 @@ class Sweep {
 
     build_ = Record();
     build_["record"] = "build";
-    build_["algo_name"] = "gannet";
-    build_["index_name"] = "gannet.degree" + std::to_string(info.degree) + "." +
+    build_["algo_name"] = algorithm_name(ANN_SEARCH_AUTO, knn);
+    build_["index_name"] = params_.name + ".degree" + std::to_string(info.degree) + "." +
                            name_of(kKnnMethods, knn) +
                            (params_.device >= ANN_DEVICE_CUDA ? ".cuda" : "") +
                            (knn_degree == 0 ? "" : ".knn" + std::to_string(knn_degree));
@@ -240,6 +257,12 @@ class Sweep {
         build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
         wall, cpu, bytes_text(info.memory_bytes).c_str());
     return index;
+  }
+
+  // What is not the default has a line of its own in pictures.
+  std::string algorithm_name(int32_t procedure, int32_t knn) const {
+    return params_.name + (knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, knn)) +
+           (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure));
   }
 
   // Bytes of the device that were not in use before the first build: the library's, on a device that
@@ -442,9 +465,7 @@ class Sweep {
     const double answered = static_cast<double>(timing.calls) * point.batch;
     Record out;
     out["record"] = "search";
-    out["algo_name"] = point.procedure == ANN_SEARCH_AUTO
-                           ? "gannet"
-                           : "gannet_" + name_of(kProcedures, point.procedure);
+    out["algo_name"] = algorithm_name(point.procedure, knn_);
     out["index_name"] = build_["index_name"];
     out["recall"] = answers.recall.by_id;
     out["throughput"] = answered / timing.wall;
@@ -525,6 +546,7 @@ class Sweep {
   std::vector<Point> points_;
   uint64_t device_bytes_before_;
   Record build_;
+  int32_t knn_ = ANN_KNN_AUTO;
   size_t step_ = 0;
   size_t steps_ = 0;
   const bool terminal_ = isatty(STDERR_FILENO) != 0;

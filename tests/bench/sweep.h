@@ -23,6 +23,7 @@ enum class Buffers {
 };
 
 struct SweepParams {
+  std::string name = "gannet";  // in records
   int32_t metric = ANN_METRIC_L2;
   int32_t element = ANN_ELEMENT_AUTO;  // as stored
   int32_t device = ANN_DEVICE_AUTO;

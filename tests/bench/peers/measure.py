@@ -45,17 +45,20 @@ def pair_distances(rows, queries, ids, metric):
     """Distances of each query from its rows `ids` [queries, k]: Euclidean, negated product or
     1 - cosine; infinity where an id is no row."""
     out = np.full(ids.shape, np.inf)
-    for q in range(len(ids)):
-        valid = (ids[q] >= 0) & (ids[q] < len(rows))
-        x = rows[ids[q][valid]].astype(np.float64)
-        y = queries[q].astype(np.float64)
+    part = max(1, 2_000_000 // (ids.shape[1] * rows.shape[1]))
+    for first in range(0, len(ids), part):
+        some = ids[first:first + part]
+        valid = (some >= 0) & (some < len(rows))
+        x = rows[np.where(valid, some, 0)].astype(np.float64)
+        y = queries[first:first + part, None, :].astype(np.float64)
         if metric == "l2":
-            out[q, valid] = np.sqrt(((x - y) ** 2).sum(1))
-        elif metric == "ip":
-            out[q, valid] = -(x @ y)
+            found = np.sqrt(((x - y) ** 2).sum(2))
         else:
-            lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y)
-            out[q, valid] = 1 - np.divide(x @ y, lengths, out=np.zeros(len(x)), where=lengths > 0)
+            found = -(x * y).sum(2)
+        if metric == "cosine":
+            lengths = np.linalg.norm(x, axis=2) * np.linalg.norm(y, axis=2)
+            found = 1 + np.divide(found, lengths, out=np.zeros(found.shape), where=lengths > 0)
+        out[first:first + part][valid] = found[valid]
     return out
 
 
@@ -65,14 +68,18 @@ def recall(found, truth, rows, queries, k, metric):
     wanted = np.asarray(truth[:len(found), :k], np.int64)
     limit = np.max(np.where(wanted >= 0, pair_distances(rows, queries, wanted, metric), -np.inf),
                    axis=1) + TIE_MARGIN
-    distances = pair_distances(rows, queries, found, metric)
-    by_id = by_distance = all_wanted = 0
-    for q in range(len(found)):
-        true = set(wanted[q][wanted[q] >= 0].tolist())
-        _, first = np.unique(found[q], return_index=True)
-        by_id += len(true & set(found[q].tolist()))
-        by_distance += min(int((distances[q][first] <= limit[q]).sum()), len(true))
-        all_wanted += len(true)
+    near = pair_distances(rows, queries, found, metric) <= limit[:, None]
+    true = wanted >= 0
+    part = max(1, 10_000_000 // wanted.shape[1] ** 2)
+    by_id = sum(int(((wanted[i:i + part, :, None] == found[i:i + part, None, :]).any(2)
+                     & true[i:i + part]).sum()) for i in range(0, len(found), part))
+    order = np.argsort(found, axis=1, kind="stable")
+    ascending = np.take_along_axis(found, order, 1)
+    first = np.ones(found.shape, bool)
+    first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]  # what comes twice counts once
+    hits = (np.take_along_axis(near, order, 1) & first).sum(1)
+    by_distance = int(np.minimum(hits, true.sum(1)).sum())
+    all_wanted = int(true.sum())
     return (by_id / all_wanted, by_distance / all_wanted) if all_wanted else (1.0, 1.0)
 
 

@@ -3,6 +3,7 @@
 
     fault_peers.py --library LIBGANNET.SO [--subjects gannet,hnswlib,...] [--out results.csv]
                    [--scale 1] [--commit TEXT]
+    fault_peers.py --table results.csv      the table of README.md
 
 Each library builds two small indexes, an old one and a new one, and saves them. Then
 
@@ -295,6 +296,14 @@ class Trial:
 
 # --- The table ------------------------------------------------------------------------------------
 
+def read_rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if rows[0] != COLUMNS:
+        raise ValueError(f"{path}: the columns are {rows[0]}; expected {COLUMNS}")
+    return rows[1:]
+
+
 def table(rows):
     """Markdown, a line for each library."""
     share = collections.defaultdict(dict)
@@ -305,13 +314,13 @@ def table(rows):
         count = sum(found.get((fault, outcome), (0, 0))[0] for outcome in outcomes)
         cases = next((cases for (name, _), (_, cases) in found.items() if name == fault), 0)
         return f"{count:,} of {cases:,}" if count else "0"
-    lines = ["| library | bit flipped: other answers | bit flipped: crash or hang | cut: other answers, "
-             "crash or hang | disk full: old file lost | disk full and no error | killed: both lost |",
+    lines = ["| library | bit flipped: other answers, no error | bit flipped: crash or hang | file cut: "
+             "not refused | disk full: old index lost | disk full: no error | killed: old and new lost |",
              "|---|---|---|---|---|---|---|"]
     for (library, version), found in share.items():
         lines.append(f"| {library} {version} | " + " | ".join([
             cell(found, "bits", "different"), cell(found, "bits", "crashed", "hung"),
-            cell(found, "lengths", "different", "crashed", "hung"),
+            cell(found, "lengths", "unchanged", "different", "crashed", "hung"),
             cell(found, "full disk", "lost", "wrong"), cell(found, "full disk", "unsaid"),
             cell(found, "kill", "lost", "wrong")]) + " |")
     return "\n".join(lines)
@@ -339,13 +348,19 @@ def run_one(options):
 def main():
     import subjects
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", required=True, help="libgannet.so")
+    parser.add_argument("--library", help="libgannet.so")
+    parser.add_argument("--table", metavar="FILE", help="only print the table of such a file")
     parser.add_argument("--subjects", default=",".join(subjects.NAMES))
     parser.add_argument("--out", default="fault_peers.csv")
     parser.add_argument("--scale", type=float, default=1.0, help="divides the cases")
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--only", help=argparse.SUPPRESS)  # in the process of one library
     options = parser.parse_args()
+    if options.table:
+        print(table(read_rows(options.table)))
+        return 0
+    if not options.library:
+        parser.error("--library is required")
     if options.only:
         run_one(options)
         return 0
@@ -356,8 +371,7 @@ def main():
     failed = [name for name in options.subjects.split(",")
               if subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", name],
                                 env=one_thread, check=False).returncode != 0]
-    with open(options.out, newline="", encoding="utf-8") as file:
-        print(table(list(csv.reader(file))[1:]))
+    print(table(read_rows(options.out)))
     if failed:
         print(f"fault_peers: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

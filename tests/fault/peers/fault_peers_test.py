@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import io
 import os
+import pathlib
 import signal
 import sys
 import tempfile
@@ -181,6 +182,23 @@ class KnownFailures(unittest.TestCase):
         line = fault_peers.table(rows).splitlines()[-1]
         self.assertTrue(line.startswith("| careful 1 | "))
         self.assertIn(f"{trial.counts['bits']['different']} of {trial.cases['bits']}", line)
+
+
+class Kept(unittest.TestCase):
+    """What was measured last, and what README.md says of it."""
+
+    def test_readme(self):
+        here = pathlib.Path(__file__).resolve().parent
+        rows = fault_peers.read_rows(here / "results.csv")
+        cases = {(row[2], row[4]): [0, int(row[5])] for row in rows}
+        for row in rows:
+            if row[6] != "unsaid":
+                cases[row[2], row[4]][0] += int(row[7])
+        for key, (counted, said) in cases.items():
+            self.assertEqual(counted, said, key)
+        readme = (here / "../../../README.md").read_text(encoding="utf-8")
+        for line in fault_peers.table(rows).splitlines():
+            self.assertTrue(line in readme, f"README.md lacks: {line}")
 
 
 class GannetItself(unittest.TestCase):
