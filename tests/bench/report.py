@@ -466,7 +466,8 @@ def write_page(run, records, points, k, folder, with_scale, with_k100, unit):
     body = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(data)}. Recall is by row number, against exact "
         f"search; k = {k}. Each line joins the points of a library that none of its others "
-        "beats. Gannet stores the values as they are in the file, the others as f32.</p>",
+        "beats. Gannet and CAGRA of cuVS store the values as they are in the file, the others as "
+        "f32.</p>",
         section("Recall and throughput", picture("throughput"), best_rates(points, k),
                 f"<p><small>Queries per {unit}second, one caller, the best point of at least the "
                 "recall.</small></p>"),

@@ -115,7 +115,7 @@ gannet() {
     echo "report: $name failed; the others are in the report"
   }
 }
-# peers FILE LIBRARIES OPTION...
+# peers FILE LIBRARIES OPTION...: added to what FILE.jsonl holds.
 peers() {
   local file=$1 libraries=$2
   shift 2
@@ -131,7 +131,10 @@ gannet_on_cpu() {
     --threads "$threads" --recall 0.9,0.95,0.99 --beam $beams
   gannet gannet_k100 --device cpu -k 100 --batch 1000 --threads "$threads" --beam 100,128,192,256,512
 }
-peers_on_cpu() { peers peers "$peers" --batches 1,1000 --threads "$threads"; }
+peers_on_cpu() {
+  rm -f "$out/peers.jsonl"
+  peers peers "$peers" --batches 1,1000 --threads "$threads"
+}
 
 # On a GPU: from and to the host's memory and the device's; every procedure and every way to the k-NN
 # graph; one query to all of them; several callers.
@@ -154,10 +157,14 @@ gannet_on_gpu() {
 peers_on_gpu() {
   case ,$peers, in
     *,cuvs,*)
+      rm -f "$out/peers_cuvs.jsonl"
       peers peers_cuvs cuvs --threads 1 -k 10,100 --batches 1,10,100,1000,10000 --single-queries 500 ;;
   esac
   # Libraries of the CPU beside it: fewer queries and efforts, because a GPU is waiting.
-  peers peers "$(echo ",$peers," | sed 's/,cuvs,/,/; s/^,//; s/,$//')" --batches 1,1000 \
+  local others
+  others=$(echo ",$peers," | sed 's/,cuvs,/,/; s/^,//; s/,$//')
+  if [ -n "$others" ]; then rm -f "$out/peers.jsonl"; fi
+  peers peers "$others" --batches 1,1000 \
     --threads "$threads" --queries-max 2000 --single-queries 500 --efforts 1,3,5,7,9
 }
 
@@ -169,7 +176,6 @@ if wanted gannet; then
 fi
 if wanted peers; then
   heading "peers"
-  rm -f "$out/peers.jsonl" "$out/peers_cuvs.jsonl"
   peers_on_$where
 fi
 if wanted scale; then

@@ -52,6 +52,9 @@ class Cagra(OnDevice):
         self.efforts = [(f"itopk={itopk},width={width}", (itopk, width))
                         for itopk in (16, 32, 48, 64, 96, 128, 192, 256, 512) for width in (1, 4)]
 
+    def takes(self, element):
+        return self.metric == METRICS["l2"] and element in (np.float16, np.int8, np.uint8)
+
     def build(self, rows, threads):
         params = cagra.IndexParams(metric=self.metric, graph_degree=self.degree,
                                    intermediate_graph_degree=2 * self.degree,

@@ -122,6 +122,10 @@ class Peer:
     gpu = False
     buffers = ("host",)  # where queries and results may lie; with "device" placed() is asked too
 
+    def takes(self, element):
+        """Whether values of this kind are taken as they are, rather than as f32."""
+        return False
+
     def build(self, rows, threads):
         raise NotImplementedError
 

@@ -57,10 +57,11 @@ def run_one(options):
         records.add(record="peer", name=options.only, state=kind, reason=reason[:300])
         print(f"{options.only}: {kind}: {reason[:200]}", flush=True)
         return
-    rows = np.ascontiguousarray(read_vectors(options.rows, options.rows_max), np.float32)
-    queries = np.ascontiguousarray(read_vectors(options.queries), np.float32)
+    rows = np.ascontiguousarray(read_vectors(options.rows, options.rows_max))
+    queries = np.ascontiguousarray(read_vectors(options.queries))
     truth = read_vectors(options.truth)
     queries = queries[:min(len(truth), options.queries_max or len(truth))]
+    floats = rows.astype(np.float32), queries.astype(np.float32)
     records.add(record="peer", name=options.only, state="measured", version=module.VERSION)
     for peer in module.peers(options.metric, rows):
         wanted = options.index.split(",") if options.index else [""]
@@ -68,7 +69,7 @@ def run_one(options):
             continue
         if options.efforts:
             peer.efforts = [effort for i, effort in enumerate(peer.efforts) if i in options.efforts]
-        run_peer(peer, rows, queries, truth, options, records)
+        run_peer(peer, *((rows, queries) if peer.takes(rows.dtype) else floats), truth, options, records)
 
 
 def main():
