@@ -30,5 +30,12 @@ inline std::string name_of(const Names& names, int32_t value) {
   return "?";
 }
 
+// All names, as "a,b,c".
+inline std::string names_of(const Names& names) {
+  std::string out;
+  for (const auto& [name, value] : names) out += (out.empty() ? "" : ",") + name;
+  return out;
+}
+
 // "auto", "cpu", "cuda" or "cuda:1" as ANN_DEVICE_*. Throws std::invalid_argument.
 int32_t device_of(const std::string& text);
