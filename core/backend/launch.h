@@ -98,19 +98,35 @@ class DeviceArray {
   cudaStream_t stream_;
 };
 
-/// The one way to start a kernel. Errors that others left behind are cleared first.
-template <class Args>
-void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
-            const Stream& stream, Args args) {
-  void* kernel_args[] = {&args};
-  cudaGetLastError();
-  const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
-                                             dim3(threads), kernel_args, 0, stream);
-  if (error == cudaSuccess) return;
+[[noreturn]] inline void raise_launch(cudaError_t error, const char* name, dim3 grid, uint32_t threads) {
   char what[128];
   std::snprintf(what, sizeof what, "starting %s on %u x %u blocks of %u", name, grid.x, grid.y,
                 threads);
   raise(error, what);
+}
+
+/// The way to start a kernel. Errors that others left behind are cleared first.
+template <class Args>
+void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
+            const Stream& stream, Args args, size_t shared_bytes = 0) {
+  void* kernel_args[] = {&args};
+  cudaGetLastError();
+  const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
+                                             dim3(threads), kernel_args, shared_bytes, stream);
+  if (error != cudaSuccess) raise_launch(error, name, grid, threads);
+}
+
+/// The same for a kernel whose blocks wait for each other: they all run at the same time, or the launch is
+/// refused.
+template <class Args>
+void launch_together(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
+                     const Stream& stream, Args args, size_t shared_bytes = 0) {
+  void* kernel_args[] = {&args};
+  cudaGetLastError();
+  const cudaError_t error =
+      cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(kernel), grid, dim3(threads),
+                                  kernel_args, shared_bytes, stream);
+  if (error != cudaSuccess) raise_launch(error, name, grid, threads);
 }
 
 /// Host memory that a device can copy from and to by itself. Not initialised.

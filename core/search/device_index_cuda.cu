@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/devices.h"
+#include "search/cagra_cuda.h"
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
 #include "search/rerank_cuda.h"
@@ -89,7 +90,7 @@ class Staging {
   }
   uint64_t bytes() const { return bytes_; }
   uint8_t* host() const { return host_->data(); }
-  uint8_t* device() const { return device_->data(); }
+  uint8_t* device() const { return device_ == nullptr ? nullptr : device_->data(); }
 
  private:
   uint64_t bytes_ = 0;
@@ -131,8 +132,11 @@ class Space final : public DeviceSpace {
           "clearing device memory");
     if (timed) begin_.record(stream_);
     if (!placed_.exact()) encode(count);
-    start_walk(choose_walk(device_, placed_.kind, placed_.code_stride, placed_.degree, effort), args,
-               stream_);
+    if (effort.cagra.lists != 0)
+      search_as_cagra(args, effort.cagra);
+    else
+      start_walk(choose_walk(device_, placed_.kind, placed_.code_stride, placed_.degree, effort), args,
+                 stream_);
     if (!placed_.exact()) rerank(args);
     if (timed) end_.record(stream_);
     check(cudaMemcpyAsync(answers_.host(), answers_.device(), answer_bytes(count, k_),
@@ -170,6 +174,7 @@ class Space final : public DeviceSpace {
     args.kept = placed_.exact() ? k_ : rerank_count(k_);
     args.beam = effort.beam;
     if (effort.beam != 0) args.kept = std::min(args.kept, std::max(k_, effort.beam));
+    if (effort.cagra.lists != 0) args.kept = effort.cagra.kept;
     args.expansions_max = effort.expansions_max;
     args.stretch = (1 + effort.slack) * (1 + effort.slack);
     if (placed_.exact()) {
@@ -187,6 +192,37 @@ class Space final : public DeviceSpace {
       args.masked = reinterpret_cast<const uint32_t*>(masked_.device());
     }
     return args;
+  }
+
+  RowKind row_kind(const CagraPlan& plan) const {
+    if (!plan.stored) return placed_.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
+    if (placed_.element == ANN_F32) return RowKind::kF32;
+    return placed_.element == ANN_F16 ? RowKind::kF16 : RowKind::kBf16;
+  }
+
+  void search_as_cagra(const WalkArgs& walk, const CagraPlan& plan) {
+    CagraArgs args = {};
+    args.rows = plan.stored ? placed_.rows : walk.codes;
+    args.norms = placed_.norms;
+    args.edges = walk.edges;
+    args.queries = plan.stored ? queries_.device() : walk.queries;
+    args.out_rows = walk.out_rows;
+    args.out_distances = walk.out_distances;
+    args.counters = walk.counters;
+    args.row_count = placed_.row_count;
+    args.stride = plan.stored ? placed_.row_stride : placed_.code_stride;
+    args.columns = plan.stored ? placed_.dim : placed_.code_stride / sizeof(float);
+    args.query_stride = plan.stored ? static_cast<uint32_t>(record_bytes_) : walk.query_stride;
+    args.query_words = plan.stored ? placed_.dim : placed_.code_stride / sizeof(uint32_t);
+    args.value_bytes = placed_.value_bytes;
+    args.flip = !plan.stored && placed_.kind == CodeKind::kSigned ? 0x80808080 : 0;
+    args.degree = placed_.degree;
+    args.count = walk.count;
+    args.kept = walk.kept;
+    args.metric = plan.stored ? placed_.metric : int32_t{ANN_METRIC_L2};
+    const CagraLaunch choice = choose_cagra(device_, row_kind(plan), plan, placed_.degree, walk.count);
+    tables_.fit(choice.scratch_bytes(), false, stream_);
+    start_cagra(choice, plan, args, tables_.device(), stream_);
   }
 
   void encode(uint32_t count) {
@@ -246,6 +282,7 @@ class Space final : public DeviceSpace {
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
+  Staging tables_;      // of CAGRA's searches
 };
 
 class Copy final : public DeviceIndex {
@@ -257,6 +294,10 @@ class Copy final : public DeviceIndex {
     describe(dataset, codes, graph);
     check_memory(dataset, codes, graph);
     stream_ = std::make_unique<Stream>();
+    int multiprocessors = 0;
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "asking for multiprocessors");
+    multiprocessors_ = static_cast<uint32_t>(multiprocessors);
     const auto upload = [&](const void* from, size_t from_stride, uint64_t count, size_t bytes,
                             size_t to_stride) {
       return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, execution);
@@ -294,6 +335,7 @@ class Copy final : public DeviceIndex {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  uint32_t multiprocessors() const override { return multiprocessors_; }
 
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
     const uint64_t staged = std::max<uint64_t>(
@@ -401,6 +443,7 @@ class Copy final : public DeviceIndex {
   Allocator memory_;
   Placed placed_;
   uint64_t bytes_ = 0;
+  uint32_t multiprocessors_ = 0;
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   std::mutex mutex_;
