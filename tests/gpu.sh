@@ -35,7 +35,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time >> "$build.log" 2>&1 \
+  build_cuda_test walk_cuda_test cagra_cuda_test walk_cuda_time cagra_figures >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -55,6 +55,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "phases of a build" "$build/gpu/phases_test"
   run "builds" "$build/gpu/build_cuda_test"
   run "search by the graph" "$build/gpu/walk_cuda_test"
+  run "CAGRA's searches" "$build/gpu/cagra_cuda_test"
   run "device lost" "$build/gpu/device_lost_test"
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
@@ -63,10 +64,12 @@ if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
   run "times of searches by the graph" "$build/gpu/walk_cuda_time" \
     "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "${DEGREE:-32}"
+  run "figures of CAGRA's searches" "$build/gpu/cagra_figures" \
+    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}"
 fi
 if [ "$what" = all ] || [ "$what" = sanitize ]; then
   if command -v compute-sanitizer > /dev/null; then
-    for test in phases_test exact_cuda_test walk_cuda_test; do
+    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test; do
       for tool in memcheck racecheck initcheck synccheck; do
         cases=quick
         if [ $tool = racecheck ]; then cases=race; fi

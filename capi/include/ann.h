@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000003u
+#define ANN_ABI_VERSION 0x00000004u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)

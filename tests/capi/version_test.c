@@ -93,7 +93,9 @@ static void layout(void) {
   AT(ann_build_params, calibration, 80);
   CHECK_EQUAL(sizeof(ann_plan), 40);
   AT(ann_plan, device_bytes, 32);
-  CHECK_EQUAL(sizeof(ann_search_params), 24);
+  CHECK_EQUAL(sizeof(ann_search_params), 60);
+  AT(ann_search_params, search_width, 24);
+  AT(ann_search_params, compare, 56);
   CHECK_EQUAL(sizeof(ann_knn_params), 48);
   AT(ann_knn_params, device, 40);
 }
