@@ -25,6 +25,13 @@ void check_team(uint32_t team) {
     fail(ANN_INVALID_ARGUMENT, "params.team_size is %u, allowed are 2, 4, 8, 16 and 32", team);
 }
 
+/// Measured on one NVIDIA H200 (tests/gpu/cagra_figures.cpp).
+uint32_t choose_team(uint32_t bytes, bool stored) {
+  if (bytes <= 64) return 4;
+  if (bytes <= 512) return 8;
+  return stored ? 32 : 16;
+}
+
 /// M over all lists.
 uint32_t choose_list(const Built& built, const ann_search_params& params, uint32_t k, float recall) {
   if (k > kCagraListMax)
@@ -148,7 +155,7 @@ CagraPlan plan_cagra(const Built& built, const ann_search_params& params, uint64
   check_team(params.team_size);
   const uint32_t bytes = plan.stored ? built.dataset.dim() * element_bytes(built.dataset.element())
                                      : static_cast<uint32_t>(built.codes.stride());
-  plan.team = params.team_size != 0 ? params.team_size : bytes <= 64 ? 4 : bytes <= 512 ? 8 : 32;
+  plan.team = params.team_size != 0 ? params.team_size : choose_team(bytes, plan.stored);
   choose_table(params, candidates, &plan);
   const uint32_t found = std::min(k, built.dataset.rows());
   const bool again = !built.codes.exact() && !plan.stored;

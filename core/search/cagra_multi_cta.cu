@@ -174,6 +174,7 @@ struct MultiCta {
 
   /// Step (2).
   __device__ void expand(uint32_t iteration) {
+    if (threadIdx.x == 0) ++shared.expansions;
     for (uint32_t i = threadIdx.x; i < args.degree; i += blockDim.x)
       meet(__ldg(args.edges + uint64_t{shared.parent} * args.degree + i),
            ((iteration + 1) * args.lists + rank) * args.degree + i);

@@ -10,7 +10,7 @@
 //
 // Step (1) has two ways (IV-B2). With up to 512 candidates and a list of up to 512 one warp sorts and
 // merges in its registers. Else a radix selection over list and candidates by the whole block, four times
-// as many threads, finds the M-th key; the list is then in no order, and parents are selected likewise.
+// as many threads, finds the M-th key; the list is then in no order, and its nearest row is looked for.
 //
 // Bytes of an iteration at p = 1, d = 32 and rows of 128 bytes: 128 of edges, some 20 new rows, 2.6 KB.
 // M = 64 takes some 75 iterations: 200 KB a query, and a fifth more where the table forgets. Operations of
@@ -56,6 +56,7 @@ struct Layout {
 struct Shared {
   CagraQuery query;
   uint64_t farthest;  // key of the last place of the list, or a number up to the next one met
+  unsigned long long nearest;  // of those that have not been parents
   unsigned long long any;  // of the bits of keys
   unsigned long long all;
   uint32_t histogram[kDigits];
@@ -189,7 +190,7 @@ struct SingleCta {
   /// The p nearest rows that have not been parents; false where there is none.
   __device__ bool choose_parents() {
     if (by_radix()) {
-      select_parents();
+      find_parents();
     } else if (threadIdx.x < kWarp) {
       __syncwarp();  // thread 0 has written the scalars
       const uint32_t taken = take_parents(list, args.list, args.width, parents);
@@ -250,25 +251,30 @@ struct SingleCta {
     __syncthreads();
   }
 
-  __device__ void select_parents() {
-    __syncthreads();  // the scalars are written
-    const auto each = [&](const auto& show) {
+  /// One parent after the other: the nearest of a list without order.
+  __device__ void find_parents() {
+    uint32_t taken = 0;
+    for (; taken < args.width; ++taken) {
+      if (threadIdx.x == 0) shared.nearest = RowKey::kNone;
+      __syncthreads();
+      uint64_t nearest = RowKey::kNone;
       for (uint32_t i = threadIdx.x; i < args.list; i += blockDim.x) {
-        if (!RowKey::flag(list[i])) show(list[i]);  // kNone has the flag
+        if (!RowKey::flag(list[i])) nearest = min(nearest, list[i]);  // kNone has the flag
       }
-    };
-    if (threadIdx.x == 0) shared.parents = shared.holes = 0;
-    __syncthreads();
-    each([&](uint64_t) { atomicAdd(&shared.holes, 1u); });
-    __syncthreads();
-    const uint32_t wanted = min(shared.holes, args.width);
-    if (wanted == 0) return;
-    const uint64_t last = select(wanted, each);
-    for (uint32_t i = threadIdx.x; i < args.list; i += blockDim.x) {
-      if (RowKey::flag(list[i]) || list[i] > last) continue;
-      parents[atomicAdd(&shared.parents, 1u)] = RowKey::row(list[i]);
-      list[i] |= RowKey::kFlag;
+#pragma unroll
+      for (uint32_t half = kWarp / 2; half != 0; half /= 2)
+        nearest = min(nearest, __shfl_xor_sync(kAllLanes, nearest, half));
+      if (lane_number() == 0 && nearest != RowKey::kNone) atomicMin(&shared.nearest, nearest);
+      __syncthreads();
+      const uint64_t parent = shared.nearest;
+      if (parent == RowKey::kNone) break;
+      for (uint32_t i = threadIdx.x; i < args.list; i += blockDim.x) {
+        if (list[i] == parent) list[i] |= RowKey::kFlag;
+      }
+      if (threadIdx.x == 0) parents[taken] = RowKey::row(parent);
+      __syncthreads();
     }
+    if (threadIdx.x == 0) shared.parents = taken;
   }
 
   /// The key of a rank (1: the smallest) among those that each() shows, or a number between it and the

@@ -114,7 +114,7 @@ struct Team<kKind, kTeam> {
   static constexpr uint32_t kPiece = 16 / kBytes < kLanes / kTeam ? 16 / kBytes : kLanes / kTeam;
   static constexpr uint32_t kPieces = kLanes / (kTeam * kPiece);  // of a thread
   static constexpr uint32_t kSums = kPieces * kPiece;
-  static constexpr uint32_t kRounds = kTeam > 8 ? kTeam / 8 : 1;  // rows that a team has at a time
+  static constexpr uint32_t kRounds = kSums < 16 ? 16 / kSums : 1;  // rows that a team has at a time
 
   const CagraArgs& args;
   const CagraQuery& query;
