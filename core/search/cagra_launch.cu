@@ -12,6 +12,9 @@ namespace gannet::cuda {
 namespace {
 
 constexpr uint64_t kAlign = 256;
+// Beside what the kernels declare. The first is always allowed, the second what any plan may need.
+constexpr size_t kSharedUsual = 40 << 10;
+constexpr size_t kSharedMax = 80 << 10;
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -23,20 +26,9 @@ uint32_t list_size_of(uint32_t list) {
 
 /// Blocks that the device holds at once.
 uint32_t blocks_of(int32_t device, const CagraLaunch& choice) {
-  constexpr uint32_t kAlwaysAllowed = 48 << 10;
-  const auto* function = reinterpret_cast<const void*>(choice.function);
-  if (choice.shared_bytes > kAlwaysAllowed)
-    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(choice.shared_bytes)),
-          "asking for shared memory");
-  int multiprocessors = 0;
-  int blocks = 0;
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "asking for multiprocessors");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-            &blocks, function, static_cast<int>(choice.threads), choice.shared_bytes),
-        "asking for blocks of a multiprocessor");
-  return static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(std::max(blocks, 1));
+  // Always the most, so that searches on other threads do not take it away again.
+  if (choice.shared_bytes > kSharedUsual) allow_shared(choice.function, kSharedMax);
+  return blocks_at_once(device, choice.function, choice.threads, choice.shared_bytes);
 }
 
 }  // namespace
@@ -87,9 +79,9 @@ void start_cagra(const CagraLaunch& choice, const CagraPlan& plan, CagraArgs arg
   args.claims = reinterpret_cast<uint64_t*>(scratch);
   args.found = reinterpret_cast<uint64_t*>(scratch + choice.table_bytes);
   args.progress = reinterpret_cast<uint32_t*>(scratch + choice.table_bytes + choice.found_bytes);
-  check(cudaMemsetAsync(args.progress, 0, choice.progress_bytes, stream), "clearing device memory");
-  launch_together("multi_cta", choice.function, choice.blocks, choice.threads, stream, args,
-                  choice.shared_bytes);
+  fill(args.progress, 0, choice.progress_bytes, stream, "clearing device memory");
+  launch("multi_cta", choice.function, choice.blocks, choice.threads, stream, args, choice.shared_bytes,
+         true);
 }
 
 }  // namespace gannet::cuda
