@@ -632,8 +632,8 @@ typedef struct ann_search_params {
                                 of the beam, 1 to 4,096; default up to 4, as `hash_bits` allows. ANN_NONE:
                                 never, and the table lies in device memory with room for all iterations.
                                 Answers are the same; forgetting costs repeated distances. */
-  uint32_t team_size;        /* threads that compare a row: 2, 4, 8, 16 or 32; default 4 up to 64 bytes a
-                                row, 8 up to 512, else 16, or 32 for rows as stored. Answers are the same. */
+  uint32_t team_size;        /* threads that compare a row: 2, 4, 8, 16 or 32; default 4 to 32 by the bytes
+                                of a row, as measured. Answers are the same. */
   uint32_t ctas_per_query;   /* MULTI_CTA: blocks of a query, 1 to 64; default one for each 32 rows of the
                                 beam. More: shorter beams and fewer iterations, more distances. */
   uint32_t batch_threshold;  /* CAGRA: b_T in queries; default the number of multiprocessors of the
