@@ -5,7 +5,8 @@
 //   phases_test quick    fewer and smaller cases, for compute-sanitizer
 //   phases_test race     a handful, for its racecheck, which is slow
 //   phases_test time [FILE.u8bin [ROWS]]   times of each phase; made rows without a file
-//   phases_test time_cells [FILE.u8bin [ROWS]]   of cells and what makes a search graph of their lists
+//   phases_test time_cells [FILE.u8bin [ROWS [EFFORTS]]]   of cells and what makes a search graph of
+//       their lists, or of cells with other efforts: probes,fine,rounds,expanded,reverse,slice ...
 //
 // Ends with 77 where there is no CUDA device.
 
@@ -580,7 +581,8 @@ void time_all_cells(const Rows& rows, const BothCodes& both) {
   time_cell_stages(rows, both, 64);
 }
 
-/// "probes,fine,rounds,expanded,reverse,slice ..." as variants to time.
+const char* cell_variants = nullptr;  // "probes,fine,rounds,expanded,reverse,slice ..."
+
 void time_variants(const Rows& rows, const BothCodes& both, const char* words) {
   cuda::CellsEffort effort;
   unsigned long long slice = 0;
@@ -599,7 +601,7 @@ void claim_cell_times() {
                         ? read_u8bin(data_file, data_rows)
                         : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
   const BothCodes both(rows, ANN_METRIC_L2);
-  if (const char* words = std::getenv("CELLS_VARIANTS")) return time_variants(rows, both, words);
+  if (cell_variants != nullptr) return time_variants(rows, both, cell_variants);
   time_all_cells(rows, both);
   time_optimise(both, 64, 64);
 }
@@ -648,6 +650,7 @@ int main(int count, char** arguments) {
   quick = mode == "quick";
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
+  if (count > 4) cell_variants = arguments[4];
   if (mode == "time") return run_claims(kTimes);
   if (mode == "time_cells") return run_claims(kCellTimes);
   return run_claims(kClaims, count > 2 ? arguments[2] : "");
