@@ -291,6 +291,22 @@ TEST_CASE("a grown set is like the real one") {
       repaired.intrinsic_dim / measure_set(real, 1000, 1, {}).intrinsic_dim;
   CHECK(ratio > 0.9);
   CHECK(ratio < 1.1);
+
+  // Queries lie among the rows as rows do, and are none of them.
+  const Vectors asked = maker.queries(300);
+  REQUIRE(asked.rows == 300);
+  ExactParams nearest;
+  nearest.k = 21;
+  const auto mean_distance = [&](const Vectors& from, uint32_t place) {
+    const GroundTruth truth = exact_neighbours(grown, from.view(0, 300), nearest);
+    double sum = 0;
+    for (uint64_t q = 0; q < 300; ++q) sum += std::sqrt(double{truth.distances[q * 21 + place]});
+    return sum / 300;
+  };
+  CHECK(mean_distance(asked, 0) > 0);
+  const double compared = mean_distance(asked, 19) / mean_distance(grown, 20);  // rows find themselves
+  CHECK(compared > 0.9);
+  CHECK(compared < 1.1);
 }
 
 TEST_CASE("exact search in blocks and whole") {

@@ -101,13 +101,15 @@ CLI::App* add_make(CLI::App& app, Options& options) {
 CLI::App* add_grow(CLI::App& app, Options& options) {
   CLI::App* grow = app.add_subcommand("grow", "make a real set larger");
   grow->add_option("file", options.rows_file, "the real set")->required();
-  grow->add_option("--out", options.out, "folder for base.*")->required();
+  grow->add_option("--out", options.out, "folder for base.* and query.*")->required();
   grow->add_option("--rows", options.rows, "rows of the grown set")->required();
   grow->add_option("--seed", options.grown.seed, "seed")->capture_default_str();
   grow->add_option("--neighbours", options.grown.neighbours,
                    "real rows mixed in each made one, less one; more raises the intrinsic "
                    "dimension (default: found by trial)");
   grow->add_option("--spread", options.grown.spread, "how far made rows lie from their source")
+      ->capture_default_str();
+  grow->add_option("--queries", options.queries_made, "queries of the same law")
       ->capture_default_str();
   grow->add_option("--repair", options.repair_rounds,
                    "rounds that redraw rows with too many near siblings")
@@ -376,11 +378,15 @@ int run_grow(Options& options) {
   std::filesystem::create_directories(options.out);
   const std::string ending =
       made.element == ANN_F32 ? ".fbin" : std::string(".") + element_name(made.element) + "bin";
-  const std::string path = (std::filesystem::path(options.out) / ("base" + ending)).string();
-  VectorWriter writer(path, made.element, made.dim);
-  writer.append(made.data.data(), made.rows);
-  writer.finish();
-  std::printf("%s: %s rows\n", path.c_str(), with_commas(made.rows).c_str());
+  const auto write = [&](const std::string& name, const Vectors& vectors) {
+    const std::string path = (std::filesystem::path(options.out) / (name + ending)).string();
+    VectorWriter writer(path, vectors.element, vectors.dim);
+    writer.append(vectors.data.data(), vectors.rows);
+    writer.finish();
+    std::printf("%s: %s rows\n", path.c_str(), with_commas(vectors.rows).c_str());
+  };
+  write("base", made);
+  if (options.queries_made > 0) write("query", maker.queries(options.queries_made));
   if (std::abs(ratio - 1) > 0.10 || measures.siblings_max > 2) {
     std::fprintf(stderr, "gannet-bench: the grown set is not like the real one: expected a ratio "
                          "from 0.90 to 1.10 and at most 2 siblings\n");

@@ -290,6 +290,25 @@ Vectors GrownRows::make(uint64_t count) const {
   return made;
 }
 
+Vectors GrownRows::queries(uint64_t count) const {
+  constexpr uint64_t far = uint64_t{1} << 40;  // numbers that no row has
+  count = std::min(count, real_.rows);
+  std::vector<uint32_t> sources(count);
+  gannet::random_strata(real_.rows, count, shape_.seed, kQueriesOf, sources.data());
+  Vectors out = empty_family(0, 0);
+  out.rows = count;
+  out.data.resize(count * out.row_bytes());
+  parallel_parts(count, 64, [&](uint64_t first, uint64_t some) {
+    std::vector<float> values(real_.dim);
+    for (uint64_t i = first; i < first + some; ++i) {
+      const Neighbourhood around = neighbourhood_of(sources[i], shape_.neighbours);
+      draw(around, far + i, 0, shape_.spread, values.data());
+      store_values(values.data(), real_.dim, out.element, out.data.data() + i * out.row_bytes());
+    }
+  });
+  return out;
+}
+
 Vectors GrownRows::family_of(const Vectors& made, uint64_t source) const {
   Vectors family = empty_family(source, made.rows);
   for (uint64_t member = 0; member < family.rows; ++member) {

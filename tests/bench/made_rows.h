@@ -76,6 +76,10 @@ class GrownRows {
   Vectors make(uint64_t count) const;
   uint64_t source_of(uint64_t row) const { return row % real_.rows; }
 
+  // `count` queries of the same law as the rows, each from a source of its own, spread over the real
+  // rows: the real set's queries are not distributed like made rows.
+  Vectors queries(uint64_t count) const;
+
   // Draws rows again, with another spread each round, that are not surely uncrowded. Of the 10 nearest
   // others of an uncrowded row at most 2 share its source: 8 rows of its source's neighbourhood lie
   // nearer than its third-nearest sibling, which settles it whatever the rest of the set is. Returns
