@@ -123,7 +123,8 @@ def recall_axis(axis, lowest):
         lambda x: -np.log10(np.maximum(1 - np.asarray(x, float), 1e-9)),
         lambda y: 1 - 10.0 ** -np.asarray(y, float)))
     ticks = [t for t in (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999) if t >= lowest]
-    axis.set_xticks(ticks + [EXACT_RECALL], [f"{t:g}" for t in ticks] + ["1"], fontsize=8)
+    names = [f"{t:g}" if t != 0.995 else "" for t in ticks]  # which has no room between its neighbours
+    axis.set_xticks(ticks + [EXACT_RECALL], names + ["1"], fontsize=8)
     axis.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
     axis.set_xlim(lowest, 0.99997)
     axis.set_xlabel("recall@k")
@@ -215,9 +216,10 @@ def draw_throughput(points, k, folder, unit, name="throughput"):
 
 def legend_below(axis, *handles):
     """Under the axis, where it hides no line."""
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend(*handles, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3,
-                    frameon=False)
+    names = axis.get_legend_handles_labels()[1]
+    if names:
+        axis.legend(*handles, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False,
+                    ncols=3 if max(map(len, names)) < 16 else 2)
 
 
 def draw_latency(points, k, folder):
@@ -269,7 +271,7 @@ def draw_build(points, k, folder, unit):
     axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
     axis.margins(y=0.08)
-    axis.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False)
+    legend_below(axis)
     axis.set_title("Build time by recall band; lower is better", fontsize=10)
     figure.tight_layout()
     save(figure, folder, "build")
