@@ -25,15 +25,17 @@
 // makes blocks meet at lists, with locks, for what is not the bottleneck of small sets.
 
 #include <cooperative_groups.h>
+#include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
 
 #include "ann.h"
-#include "dataset/code_tiles_cuda.h"
+#include "dataset/code_fragments_cuda.h"
 #include "distance/lanes_cuda.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/exact_knn_launch.h"
 #include "traverse/row_key.h"
+#include "traverse/warp_sort_cuda.h"
 
 namespace gannet::cuda {
 namespace {
@@ -48,11 +50,8 @@ struct Policy {
   uint32_t warp_left;
   uint32_t warp_right;
 };
-constexpr Policy kBytes{.threads = 256, .left = 128, .right = 128, .warp_left = 32, .warp_right = 64};
+constexpr Policy kBytes{.threads = 256, .left = 128, .right = 64, .warp_left = 32, .warp_right = 32};
 constexpr Policy kWide{.threads = 256, .left = 32, .right = 8, .warp_left = 8, .warp_right = 4};
-
-constexpr uint32_t kSortKeys = 2048;  // that a block sorts at once
-static_assert(kSortKeys >= 4 * ANN_DEGREE_MAX);
 
 struct Args {
   CodesView codes;
@@ -61,11 +60,10 @@ struct Args {
   uint32_t* distances;  // [rows, k], or null
   uint32_t first_row;   // of the launch
   uint32_t k;
-  uint32_t capacity;  // of a list: a power of two, at least k and a tile's right rows
 };
 
-/// The lists of a block's left rows.
-template <Policy kPolicy>
+/// The lists of a block's left rows, of kCapacity keys each: at least k and a tile's right rows.
+template <Policy kPolicy, uint32_t kCapacity>
 struct Lists {
   struct Shared {
     uint64_t worst[kPolicy.left];  // k-th key so far, or kNone; 0 for rows that do not exist
@@ -74,12 +72,12 @@ struct Lists {
 
   const Args& args;
   Shared& shared;
-  uint64_t* keys;  // [kSortKeys] in shared memory, lent while lists are sorted
   uint32_t left_begin = args.first_row + blockIdx.x * kPolicy.left;
   cg::thread_block block = cg::this_thread_block();
+  Warp warp = cg::tiled_partition<32>(block);
 
   __device__ uint64_t* list(uint32_t left) const {
-    return args.lists + (uint64_t{blockIdx.x} * kPolicy.left + left) * args.capacity;
+    return args.lists + (uint64_t{blockIdx.x} * kPolicy.left + left) * kCapacity;
   }
   __device__ bool exists(uint32_t left) const { return left_begin + left < args.codes.rows; }
 
@@ -97,58 +95,51 @@ struct Lists {
     list(left)[atomicAdd(&shared.counts[left], 1)] = key;
   }
 
-  /// Sorts lists of more than `most` keys and cuts them to k. All threads; nothing is being appended.
+  /// Whether a list of one of the warp's rows has no room for another tile. Asked after appending, so
+  /// that the last warp to append to a list sees all of it.
+  __device__ bool is_full(uint32_t warp_left) const {
+    const uint32_t lane = warp.thread_rank();
+    return lane < kPolicy.warp_left && shared.counts[warp_left + lane] > kCapacity - kPolicy.right;
+  }
+
+  /// Every thread says whether it saw a full list. Where one did, lists that are past half of their
+  /// room are cut with it, so that the block stops for this seldom. Waits for all threads. Returns
+  /// whether it cut.
+  __device__ bool make_room(bool full) {
+    if (!__syncthreads_or(full)) return false;
+    cut((args.k + kCapacity - kPolicy.right) / 2);
+    return true;
+  }
+
+  /// Sorts lists of more than `most` keys and cuts them to k, a warp each. Nothing is being appended.
   __device__ void cut(uint32_t most) {
-    const uint32_t teams = min(kSortKeys / args.capacity, kPolicy.left);
-    const uint32_t lanes = kPolicy.threads / teams;
-    const uint32_t lane = threadIdx.x % lanes;
-    uint64_t* sorted = keys + threadIdx.x / lanes * args.capacity;
-    for (uint32_t first = 0; first < kPolicy.left; first += teams) {
-      const uint32_t left = first + threadIdx.x / lanes;
+    for (uint32_t left = threadIdx.x / 32; left < kPolicy.left; left += kPolicy.threads / 32) {
       const uint32_t count = shared.counts[left];
-      if (!__syncthreads_or(count > most)) continue;
-      for (uint32_t i = lane; i < args.capacity; i += lanes)
-        sorted[i] = i < count ? list(left)[i] : RowKey::kNone;
-      block.sync();
-      sort(sorted, lane, lanes);
-      const uint32_t kept = min(count, args.k);
-      for (uint32_t i = lane; i < kept; i += lanes) list(left)[i] = sorted[i];
-      if (lane == 0 && exists(left)) {
-        shared.counts[left] = kept;
-        shared.worst[left] = kept == args.k ? sorted[kept - 1] : RowKey::kNone;
-      }
-      block.sync();
+      if (count > most && exists(left)) cut_one(left, count);
     }
-  }
-
-  /// A bitonic sort by a team; all teams of the block keep step.
-  __device__ void sort(uint64_t* sorted, uint32_t lane, uint32_t lanes) {
-    for (uint32_t run = 2; run <= args.capacity; run *= 2) {
-      for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-        for (uint32_t i = lane; i < args.capacity / 2; i += lanes) {
-          const uint32_t place = 2 * i - (i & (stride - 1));
-          const uint64_t first = sorted[place];
-          const uint64_t second = sorted[place + stride];
-          const bool ascending = (place & run) == 0;
-          if (ascending == (second < first)) {
-            sorted[place] = second;
-            sorted[place + stride] = first;
-          }
-        }
-        block.sync();
-      }
-    }
-  }
-
-  /// All threads have appended what they had before anyone looks whether there is room.
-  __device__ void make_room() {
     block.sync();
-    const uint32_t most = args.capacity - kPolicy.right;
-    const bool full = threadIdx.x < kPolicy.left && shared.counts[threadIdx.x] > most;
-    if (__syncthreads_or(full)) cut(most);
+  }
+
+  __device__ void cut_one(uint32_t left, uint32_t count) {
+    uint64_t keys[kCapacity / 32];
+    const uint32_t kept = min(count, args.k);
+#pragma unroll
+    for (uint32_t r = 0; r < kCapacity / 32; ++r) {
+      const uint32_t i = 32 * r + warp.thread_rank();
+      keys[r] = i < count ? list(left)[i] : RowKey::kNone;
+    }
+    sort_ascending(keys, warp);
+#pragma unroll
+    for (uint32_t r = 0; r < kCapacity / 32; ++r) {
+      const uint32_t i = 32 * r + warp.thread_rank();
+      if (i < kept) list(left)[i] = keys[r];
+      if (i == args.k - 1) shared.worst[left] = keys[r];
+    }
+    if (warp.thread_rank() == 0) shared.counts[left] = kept;
   }
 
   __device__ void store() {
+    block.sync();
     cut(0);
     for (uint32_t i = threadIdx.x; i < kPolicy.left * args.k; i += kPolicy.threads) {
       const uint32_t left = i / args.k;
@@ -162,114 +153,181 @@ struct Lists {
   }
 };
 
-/// Bytes: a warp holds the sums of 32 x 64 pairs.
+/// Bytes: a warp holds its 32 left rows, and the sums of their pairs with 32 right ones.
+template <uint32_t kCapacity>
 struct CompareBytes {
   static constexpr Policy kPolicy = kBytes;
   static constexpr uint32_t kThreads = kPolicy.threads;
-  static constexpr uint32_t kDown = kPolicy.warp_left / 16;
+  static constexpr uint32_t kBlocks = 2;  // on a multiprocessor
   static constexpr uint32_t kAcross = kPolicy.warp_right / 8;
-  static_assert(kPolicy.left == kPolicy.right && kPolicy.left == ExactKnnLaunch::kTile);
+  static_assert(kPolicy.warp_left == 32 && kPolicy.left == ExactKnnLaunch::kTile);
 
+  /// A chunk of the right rows. Odd rows have their halves swapped: then the 8 lanes that are served
+  /// together, of two rows, find their 16 bytes in 32 different banks.
+  struct Chunk {
+    alignas(16) uint8_t bytes[kPolicy.right][kTileColumns];
+    uint32_t squares[kPolicy.right];
+  };
   struct Shared {
-    alignas(16) uint8_t left[kPolicy.left][kTilePitch];
-    union {
-      alignas(16) uint8_t right[kPolicy.right][kTilePitch];
-      uint64_t keys[kSortKeys];
-    };
-    uint32_t right_squares[kPolicy.right];
-    Lists<kPolicy>::Shared lists;
+    Chunk chunks[2];
+    typename Lists<kPolicy, kCapacity>::Shared lists;
   };
 
   const Args& args;
   Shared& shared;
-  Lists<kPolicy> lists{args, shared.lists, shared.keys};
-  cg::thread_block block = cg::this_thread_block();
+  Lists<kPolicy, kCapacity> lists{args, shared.lists};
   uint32_t lane = threadIdx.x % 32;
   uint32_t warp_left = threadIdx.x / 32 % (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_left;
   uint32_t warp_right =
       threadIdx.x / 32 / (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_right;
-  uint32_t left_squares[kDown][2];
-  int32_t sums[kDown][kAcross][4] = {};
+  CodeFragment left;
+  uint32_t left_squares[4];
+  int32_t sums[2][kAcross][4];
 
+  /// While a chunk is multiplied, the next one is on its way.
   __device__ void run() {
     lists.clear();
-    for (uint32_t down = 0; down < kDown; ++down) {
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t left = left_place(down, half);
-        left_squares[down][half] =
-            lists.exists(left) ? args.codes.squares[lists.left_begin + left] : 0;
-      }
+#pragma unroll
+    for (uint32_t eight = 0; eight < 4; ++eight) {
+      const uint32_t row = left_place(eight);
+      left_squares[eight] = lists.exists(row) ? args.codes.squares[lists.left_begin + row] : 0;
     }
-    const bool one_chunk = args.codes.stride <= kTileColumns;
-    if (one_chunk) fetch(shared.left, lists.left_begin, 0);
+    bool full = false;
+    uint32_t stage = 0;
+    send_for(shared.chunks[0], 0, 0);
     for (uint64_t right = 0; right < args.codes.rows; right += kPolicy.right) {
-      for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns) {
-        if (!one_chunk) fetch(shared.left, lists.left_begin, column);
-        fetch(shared.right, right, column);
-        if (column == 0 && threadIdx.x < kPolicy.right)
-          shared.right_squares[threadIdx.x] =
-              right + threadIdx.x < args.codes.rows ? args.codes.squares[right + threadIdx.x] : 0;
-        block.sync();
-        multiply_tile<kDown, kAcross>(sums, &shared.left[warp_left], &shared.right[warp_right],
-                                      min(kTileColumns, args.codes.stride - column), lane);
-        block.sync();
+      for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns, stage ^= 1) {
+        __pipeline_wait_prior(0);
+        const bool has_cut = lists.make_room(full);
+        full = false;
+        const bool is_last = column + kTileColumns >= args.codes.stride;
+        send_for(shared.chunks[stage ^ 1], is_last ? right + kPolicy.right : right,
+                 is_last ? 0 : column + kTileColumns);
+        // Registers that sorting took are filled again.
+        if (right == 0 || has_cut || args.codes.stride > kTileColumns) fetch_left(column);
+        if (column == 0) clear_sums();
+        multiply(shared.chunks[stage]);
       }
-      select(right);
-      lists.make_room();
+      select(right, shared.chunks[stage ^ 1].squares);
+      full = lists.is_full(warp_left);
     }
     lists.store();
   }
 
-  __device__ uint32_t left_place(uint32_t down, uint32_t half) const {
-    return warp_left + 16 * down + 8 * half + lane / 4;
-  }
+  __device__ uint32_t left_place(uint32_t eight) const { return warp_left + 8 * eight + lane / 4; }
 
-  __device__ void fetch(TileRow* tile, uint64_t first, uint32_t column) {
-    fetch_tile<kPolicy.right, kThreads>(tile, args.codes, column, [&](uint32_t i) {
-      return first + i < args.codes.rows ? static_cast<uint32_t>(first + i) : kNoRow;
+  __device__ void fetch_left(uint32_t column) {
+    left.fetch(args.codes, column, lane, [&](uint32_t i) {
+      return lists.exists(warp_left + i) ? lists.left_begin + warp_left + i : kNoRow;
     });
   }
 
-  /// One comparison refuses nearly all pairs: a distance behind that of the k-th key.
-  __device__ void select(uint64_t right_begin) {
+  /// Zeros stand in for what does not exist.
+  __device__ void send_for(Chunk& chunk, uint64_t first, uint32_t column) {
+    constexpr uint32_t kPieces = kTileColumns / 16;
 #pragma unroll
-    for (uint32_t down = 0; down < kDown; ++down) {
+    for (uint32_t i = 0; i < kPolicy.right * kPieces / kThreads; ++i) {
+      const uint32_t item = threadIdx.x + i * kThreads;
+      const uint32_t row = item / kPieces;
+      const uint32_t piece = item % kPieces;
+      const uint32_t byte = column + 16 * piece;
+      const bool there = first + row < args.codes.rows && byte < args.codes.stride;
+      __pipeline_memcpy_async(&chunk.bytes[row][(piece ^ row % 2 * 4) * 16],
+                              there ? args.codes.row(first + row) + byte : args.codes.data, 16,
+                              there ? 0 : 16);
+    }
+    if (threadIdx.x < kPolicy.right) {
+      const uint64_t row = first + threadIdx.x;
+      const bool there = row < args.codes.rows;
+      __pipeline_memcpy_async(&chunk.squares[threadIdx.x], args.codes.squares + (there ? row : 0), 4,
+                              there ? 0 : 4);
+    }
+    __pipeline_commit();
+  }
+
+  __device__ void clear_sums() {
 #pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t left = left_place(down, half);
-        const uint32_t farthest = RowKey::distance(lists.shared.worst[left]);
+    for (uint32_t strip = 0; strip < 2; ++strip) {
 #pragma unroll
-        for (uint32_t across = 0; across < kAcross; ++across) {
+      for (uint32_t across = 0; across < kAcross; ++across) {
 #pragma unroll
-          for (uint32_t side = 0; side < 2; ++side) {
-            const uint32_t right = warp_right + 8 * across + lane % 4 * 2 + side;
-            int32_t& sum = sums[down][across][2 * half + side];
-            const uint32_t distance = left_squares[down][half] + shared.right_squares[right] -
-                                      2 * static_cast<uint32_t>(sum);
-            if (distance <= farthest && right_begin + right < args.codes.rows)
-              lists.consider(left, static_cast<uint32_t>(right_begin + right), distance);
-            sum = 0;
-          }
-        }
+        for (uint32_t i = 0; i < 4; ++i) sums[strip][across][i] = 0;
+      }
+    }
+  }
+
+  __device__ void multiply(const Chunk& chunk) {
+#pragma unroll
+    for (uint32_t across = 0; across < kAcross; ++across) {
+      const uint32_t row = warp_right + 8 * across + lane / 4;
+      const uint32_t first = (lane % 4 ^ lane / 4 % 2 * 4) * 16;
+      const uint4 others[2] = {*reinterpret_cast<const uint4*>(&chunk.bytes[row][first]),
+                               *reinterpret_cast<const uint4*>(&chunk.bytes[row][first ^ 64])};
+#pragma unroll
+      for (uint32_t strip = 0; strip < 2; ++strip)
+        left.multiply(sums[strip][across], strip, others);
+    }
+  }
+
+  /// y.y - 2 x.y decides among the pairs of a left row x. Of 16 pairs the greatest x.y - y.y / 2, one
+  /// instruction each, tells whether any may be near enough; the half is rounded down, so none is lost.
+  __device__ void select(uint64_t right_begin, const uint32_t* squares) {
+    int32_t greatest[4] = {INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN};
+#pragma unroll
+    for (uint32_t across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (uint32_t side = 0; side < 2; ++side) {
+        const int32_t half = static_cast<int32_t>(squares[right_place(across, side)] / 2);
+#pragma unroll
+        for (uint32_t eight = 0; eight < 4; ++eight)
+          greatest[eight] = __viaddmax_s32(sums[eight / 2][across][eight % 2 * 2 + side], -half,
+                                           greatest[eight]);
+      }
+    }
+#pragma unroll
+    for (uint32_t eight = 0; eight < 4; ++eight) {
+      const uint32_t farthest =
+          min(RowKey::distance(lists.shared.worst[left_place(eight)]), uint32_t{INT32_MAX});
+      const int32_t room = static_cast<int32_t>(farthest - left_squares[eight]);
+      if (greatest[eight] >= -(room >> 1)) consider(right_begin, squares, eight, farthest);
+    }
+  }
+
+  __device__ uint32_t right_place(uint32_t across, uint32_t side) const {
+    return warp_right + 8 * across + lane % 4 * 2 + side;
+  }
+
+  __device__ void consider(uint64_t right_begin, const uint32_t* squares, uint32_t eight,
+                           uint32_t farthest) {
+#pragma unroll
+    for (uint32_t across = 0; across < kAcross; ++across) {
+#pragma unroll
+      for (uint32_t side = 0; side < 2; ++side) {
+        const uint32_t right = right_place(across, side);
+        const uint32_t sum = static_cast<uint32_t>(sums[eight / 2][across][eight % 2 * 2 + side]);
+        const uint32_t distance = left_squares[eight] + squares[right] - 2 * sum;
+        if (distance <= farthest && right_begin + right < args.codes.rows)
+          lists.consider(left_place(eight), static_cast<uint32_t>(right_begin + right), distance);
       }
     }
   }
 };
 
 /// Wide codes: a warp compares 8 x 4 pairs.
+template <uint32_t kCapacity>
 struct CompareWide {
   static constexpr Policy kPolicy = kWide;
   static constexpr uint32_t kThreads = kPolicy.threads;
+  static constexpr uint32_t kBlocks = 1;
   static_assert(kPolicy.warp_left == LaneSums::kLeft && kPolicy.warp_right == LaneSums::kRight);
 
   struct Shared {
-    uint64_t keys[kSortKeys];
-    Lists<kPolicy>::Shared lists;
+    typename Lists<kPolicy, kCapacity>::Shared lists;
   };
 
   const Args& args;
   Shared& shared;
-  Lists<kPolicy> lists{args, shared.lists, shared.keys};
+  Lists<kPolicy, kCapacity> lists{args, shared.lists};
   Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
   uint32_t warp_left = threadIdx.x / 32 % (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_left;
   uint32_t warp_right =
@@ -279,7 +337,7 @@ struct CompareWide {
     lists.clear();
     for (uint64_t right = 0; right < args.codes.rows; right += kPolicy.right) {
       compare(right);
-      lists.make_room();
+      lists.make_room(lists.is_full(warp_left));
     }
     lists.store();
   }
@@ -307,7 +365,7 @@ struct CompareWide {
 };
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
@@ -336,11 +394,13 @@ void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t
   if (codes.rows == 0) return;
   const ExactKnnLaunch cut = ExactKnnLaunch::of(codes.rows, codes.stride, k, codes.wide());
   const DeviceArray<uint64_t> lists(cut.rows * cut.capacity, stream);
-  const Args args = {codes, lists.data(), neighbors, distances, 0, k, cut.capacity};
-  if (codes.wide())
-    run_phase<CompareWide>(args, cut.rows, stream, execution);
-  else
-    run_phase<CompareBytes>(args, cut.rows, stream, execution);
+  const Args args = {codes, lists.data(), neighbors, distances, 0, k};
+  static_assert(ANN_DEGREE_MAX + ExactKnnLaunch::kTile <= 512);
+  const auto run = cut.capacity == 256 ? codes.wide() ? run_phase<CompareWide<256>>
+                                                      : run_phase<CompareBytes<256>>
+                   : codes.wide()      ? run_phase<CompareWide<512>>
+                                       : run_phase<CompareBytes<512>>;
+  run(args, cut.rows, stream, execution);
 }
 
 }  // namespace gannet::cuda
