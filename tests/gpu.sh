@@ -35,7 +35,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time >> "$build.log" 2>&1 \
+  build_cuda_test walk_cuda_test walk_cuda_time gnnd_figures >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -60,6 +60,9 @@ fi
 if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of exact search" "$build/gpu/exact_cuda_test" time
   run "times of phases" "$build/gpu/phases_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
+  if [ -n "${DATA:-}" ]; then
+    run "figures of GNND" "$build/gpu/gnnd_figures" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
+  fi
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
   run "times of searches by the graph" "$build/gpu/walk_cuda_time" \
     "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "${DEGREE:-32}"

@@ -25,6 +25,7 @@
 // makes blocks meet at lists, with locks, for what is not the bottleneck of small sets.
 
 #include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
 #include <cuda_pipeline_primitives.h>
 
 #include <algorithm>
@@ -63,10 +64,16 @@ struct Args {
 };
 
 /// The lists of a block's left rows, of kCapacity keys each: at least k and a tile's right rows.
+///
+/// Right rows come in ascending order. So once k keys of a list are no farther than some distance, a
+/// row at that distance comes too late: ties go to the smaller row.
 template <Policy kPolicy, uint32_t kCapacity>
 struct Lists {
+  static constexpr uint32_t kKeys = kCapacity / 32;  // of a lane, where a warp holds a list
+  static constexpr uint32_t kRoom = kCapacity - kPolicy.right;  // keys before there is no room
+
   struct Shared {
-    uint64_t worst[kPolicy.left];  // k-th key so far, or kNone; 0 for rows that do not exist
+    uint32_t bounds[kPolicy.left];  // only what is nearer is news; 0 for rows that do not exist
     uint32_t counts[kPolicy.left];
   };
 
@@ -83,72 +90,126 @@ struct Lists {
 
   __device__ void clear() {
     for (uint32_t left = threadIdx.x; left < kPolicy.left; left += kPolicy.threads) {
-      shared.worst[left] = exists(left) ? RowKey::kNone : 0;
+      shared.bounds[left] = exists(left) ? UINT32_MAX : 0;
       shared.counts[left] = 0;
     }
     block.sync();
   }
 
-  __device__ void consider(uint32_t left, uint32_t right_row, uint32_t distance) {
-    const uint64_t key = RowKey::of(distance, right_row, false);
-    if (key >= shared.worst[left] || right_row == left_begin + left) return;
-    list(left)[atomicAdd(&shared.counts[left], 1)] = key;
+  /// The places of `count` keys, which the caller writes.
+  __device__ uint64_t* append(uint32_t left, uint32_t count) {
+    return list(left) + atomicAdd(&shared.counts[left], count);
   }
 
   /// Whether a list of one of the warp's rows has no room for another tile. Asked after appending, so
   /// that the last warp to append to a list sees all of it.
   __device__ bool is_full(uint32_t warp_left) const {
     const uint32_t lane = warp.thread_rank();
-    return lane < kPolicy.warp_left && shared.counts[warp_left + lane] > kCapacity - kPolicy.right;
+    return lane < kPolicy.warp_left && shared.counts[warp_left + lane] > kRoom;
   }
 
   /// Every thread says whether it saw a full list. Where one did, lists that are past half of their
-  /// room are cut with it, so that the block stops for this seldom. Waits for all threads. Returns
-  /// whether it cut.
+  /// room are thinned with it, a warp each, so that the block stops for this seldom. Waits for all
+  /// threads. Returns whether it thinned; nothing is being appended.
   __device__ bool make_room(bool full) {
     if (!__syncthreads_or(full)) return false;
-    cut((args.k + kCapacity - kPolicy.right) / 2);
+    for (uint32_t left = threadIdx.x / 32; left < kPolicy.left; left += kPolicy.threads / 32) {
+      const uint32_t count = shared.counts[left];
+      if (count <= (args.k + kRoom) / 2) continue;
+      uint64_t keys[kKeys];
+      load(keys, left, count);
+      thin(keys, left);
+    }
+    block.sync();
     return true;
   }
 
-  /// Sorts lists of more than `most` keys and cuts them to k, a warp each. Nothing is being appended.
-  __device__ void cut(uint32_t most) {
-    for (uint32_t left = threadIdx.x / 32; left < kPolicy.left; left += kPolicy.threads / 32) {
-      const uint32_t count = shared.counts[left];
-      if (count > most && exists(left)) cut_one(left, count);
-    }
-    block.sync();
-  }
-
-  __device__ void cut_one(uint32_t left, uint32_t count) {
-    uint64_t keys[kCapacity / 32];
-    const uint32_t kept = min(count, args.k);
+  __device__ void load(uint64_t (&keys)[kKeys], uint32_t left, uint32_t count) const {
 #pragma unroll
-    for (uint32_t r = 0; r < kCapacity / 32; ++r) {
+    for (uint32_t r = 0; r < kKeys; ++r) {
       const uint32_t i = 32 * r + warp.thread_rank();
       keys[r] = i < count ? list(left)[i] : RowKey::kNone;
     }
+  }
+
+  /// Halves an interval of distances until few more than k keys are left below its end, and keeps
+  /// those. Where too many are equally far, sorts and keeps k.
+  __device__ void thin(uint64_t (&keys)[kKeys], uint32_t left) {
+    uint32_t low = UINT32_MAX;
+    uint32_t high = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < kKeys; ++r) {
+      low = min(low, RowKey::distance(keys[r]));
+      high = max(high, keys[r] == RowKey::kNone ? 0 : RowKey::distance(keys[r]));
+    }
+    low = cg::reduce(warp, low, cg::less<uint32_t>());
+    high = cg::reduce(warp, high, cg::greater<uint32_t>());
+    const uint32_t enough = args.k + (kRoom - args.k) / 8;
+    while (low < high) {
+      const uint32_t middle = low + (high - low) / 2;
+      const uint32_t count = count_to(keys, middle);
+      if (count < args.k) {
+        low = middle + 1;
+      } else {
+        high = middle;
+        if (count <= enough) break;
+      }
+    }
+    if (count_to(keys, high) > (args.k + kRoom) / 2) return cut(keys, left);
+    keep_to(keys, left, high);
+  }
+
+  __device__ uint32_t count_to(const uint64_t (&keys)[kKeys], uint32_t farthest) const {
+    uint32_t count = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < kKeys; ++r) count += RowKey::distance(keys[r]) <= farthest ? 1 : 0;
+    return cg::reduce(warp, count, cg::plus<uint32_t>());
+  }
+
+  __device__ void keep_to(const uint64_t (&keys)[kKeys], uint32_t left, uint32_t farthest) {
+    uint32_t kept = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < kKeys; ++r) {
+      const bool stays = RowKey::distance(keys[r]) <= farthest;
+      const uint32_t staying = warp.ballot(stays);
+      if (stays) list(left)[kept + __popc(staying & ((1u << warp.thread_rank()) - 1))] = keys[r];
+      kept += __popc(staying);
+    }
+    if (warp.thread_rank() == 0) {
+      shared.counts[left] = kept;
+      shared.bounds[left] = farthest;
+    }
+  }
+
+  /// The k smallest, sorted.
+  __device__ void cut(uint64_t (&keys)[kKeys], uint32_t left) {
     sort_ascending(keys, warp);
 #pragma unroll
-    for (uint32_t r = 0; r < kCapacity / 32; ++r) {
+    for (uint32_t r = 0; r < kKeys; ++r) {
       const uint32_t i = 32 * r + warp.thread_rank();
-      if (i < kept) list(left)[i] = keys[r];
-      if (i == args.k - 1) shared.worst[left] = keys[r];
+      if (i < args.k) list(left)[i] = keys[r];
+      if (i == args.k - 1) {
+        shared.counts[left] = args.k;
+        shared.bounds[left] = RowKey::distance(keys[r]);
+      }
     }
-    if (warp.thread_rank() == 0) shared.counts[left] = kept;
   }
 
   __device__ void store() {
     block.sync();
-    cut(0);
-    for (uint32_t i = threadIdx.x; i < kPolicy.left * args.k; i += kPolicy.threads) {
-      const uint32_t left = i / args.k;
+    for (uint32_t left = threadIdx.x / 32; left < kPolicy.left; left += kPolicy.threads / 32) {
       if (!exists(left)) return;
-      const bool there = i % args.k < shared.counts[left];
-      const uint64_t key = there ? list(left)[i % args.k] : RowKey::kNone;
-      const uint64_t place = uint64_t{left_begin} * args.k + i;
-      args.neighbors[place] = there ? RowKey::row(key) : kNoRow;
-      if (args.distances != nullptr) args.distances[place] = RowKey::distance(key);
+      uint64_t keys[kKeys];
+      load(keys, left, shared.counts[left]);
+      sort_ascending(keys, warp);
+      const uint64_t first = uint64_t{left_begin + left} * args.k;
+#pragma unroll
+      for (uint32_t r = 0; r < kKeys; ++r) {
+        const uint32_t i = 32 * r + warp.thread_rank();
+        if (i >= args.k) break;
+        args.neighbors[first + i] = keys[r] == RowKey::kNone ? kNoRow : RowKey::row(keys[r]);
+        if (args.distances != nullptr) args.distances[first + i] = RowKey::distance(keys[r]);
+      }
     }
   }
 };
@@ -286,10 +347,9 @@ struct CompareBytes {
     }
 #pragma unroll
     for (uint32_t eight = 0; eight < 4; ++eight) {
-      const uint32_t farthest =
-          min(RowKey::distance(lists.shared.worst[left_place(eight)]), uint32_t{INT32_MAX});
-      const int32_t room = static_cast<int32_t>(farthest - left_squares[eight]);
-      if (greatest[eight] >= -(room >> 1)) consider(right_begin, squares, eight, farthest);
+      const uint32_t bound = min(lists.shared.bounds[left_place(eight)], uint32_t{INT32_MAX});
+      const int32_t room = static_cast<int32_t>(bound - 1 - left_squares[eight]);
+      if (greatest[eight] >= -(room >> 1)) append(right_begin, squares, eight, bound);
     }
   }
 
@@ -297,18 +357,28 @@ struct CompareBytes {
     return warp_right + 8 * across + lane % 4 * 2 + side;
   }
 
-  __device__ void consider(uint64_t right_begin, const uint32_t* squares, uint32_t eight,
-                           uint32_t farthest) {
+  __device__ void append(uint64_t right_begin, const uint32_t* squares, uint32_t eight,
+                         uint32_t bound) {
+    const uint32_t self = static_cast<uint32_t>(lists.left_begin + left_place(eight) - right_begin);
+    const uint32_t end =
+        static_cast<uint32_t>(min(args.codes.rows - right_begin, uint64_t{kPolicy.right}));
+    const auto distance = [&](uint32_t i) {
+      return left_squares[eight] + squares[right_place(i / 2, i % 2)] -
+             2 * static_cast<uint32_t>(sums[eight / 2][i / 2][eight % 2 * 2 + i % 2]);
+    };
+    uint32_t near = 0;
 #pragma unroll
-    for (uint32_t across = 0; across < kAcross; ++across) {
+    for (uint32_t i = 0; i < 2 * kAcross; ++i) {
+      const uint32_t right = right_place(i / 2, i % 2);
+      if (distance(i) < bound && right < end && right != self) near |= 1u << i;
+    }
+    if (near == 0) return;
+    uint64_t* place = lists.append(left_place(eight), __popc(near));
 #pragma unroll
-      for (uint32_t side = 0; side < 2; ++side) {
-        const uint32_t right = right_place(across, side);
-        const uint32_t sum = static_cast<uint32_t>(sums[eight / 2][across][eight % 2 * 2 + side]);
-        const uint32_t distance = left_squares[eight] + squares[right] - 2 * sum;
-        if (distance <= farthest && right_begin + right < args.codes.rows)
-          lists.consider(left_place(eight), static_cast<uint32_t>(right_begin + right), distance);
-      }
+    for (uint32_t i = 0; i < 2 * kAcross; ++i) {
+      if ((near & 1u << i) != 0)
+        *place++ = RowKey::of(distance(i), static_cast<uint32_t>(right_begin) +
+                                               right_place(i / 2, i % 2), false);
     }
   }
 };
@@ -357,10 +427,12 @@ struct CompareWide {
       right[i] = values_of(right_begin + warp_right + i);
     const float distance = wide_distances(left, right, args.codes.stride / 4, warp);
     const uint32_t pair = warp.thread_rank();
+    const uint32_t place = warp_left + pair / LaneSums::kRight;
     const uint64_t row = right_begin + warp_right + pair % LaneSums::kRight;
-    if (row < args.codes.rows)
-      lists.consider(warp_left + pair / LaneSums::kRight, static_cast<uint32_t>(row),
-                     __float_as_uint(distance));
+    if (row < args.codes.rows && row != lists.left_begin + place &&
+        __float_as_uint(distance) < lists.shared.bounds[place])
+      *lists.append(place, 1) =
+          RowKey::of(__float_as_uint(distance), static_cast<uint32_t>(row), false);
   }
 };
 

@@ -15,7 +15,7 @@ struct ExactKnnLaunch {
 
   static constexpr uint32_t kTile = 128;                        // rows of a block
   static constexpr uint64_t kListBytes = uint64_t{512} << 20;   // of all lists of a launch
-  static constexpr uint64_t kByteWork = uint64_t{1} << 42;      // pairs x bytes of a row: some 20 ms
+  static constexpr uint64_t kByteWork = uint64_t{1} << 43;      // pairs x bytes of a row: some 40 ms
   static constexpr uint64_t kWideWork = uint64_t{1} << 37;
   static constexpr uint64_t kTilesMin = 132;                    // fewer leave a large device idle
 
@@ -25,7 +25,9 @@ struct ExactKnnLaunch {
     if (rows == 0) return launch;
     const uint64_t by_time = (wide ? kWideWork : kByteWork) / (rows * stride);
     const uint64_t by_memory = kListBytes / (launch.capacity * sizeof(uint64_t));
-    const uint64_t wanted = std::max(std::min(by_time, by_memory), kTilesMin * kTile);
+    // Whole waves of blocks, so that a launch does not end with most of the device idle.
+    const uint64_t wave = kTilesMin * kTile;
+    const uint64_t wanted = std::max(std::min(by_time, by_memory) / wave, uint64_t{1}) * wave;
     launch.rows = std::min<uint64_t>(round_up(wanted, kTile), round_up(rows, kTile));
     return launch;
   }

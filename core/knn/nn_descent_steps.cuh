@@ -383,7 +383,6 @@ struct MergeIntoList {
   template <uint32_t kListMost>
   struct Memory {
     uint64_t list[kListMost];
-    uint64_t offers[32];
   };
 
   const Args& args;
@@ -392,24 +391,25 @@ struct MergeIntoList {
 
   template <uint32_t kListMost>
   __device__ void merge(uint64_t row, uint64_t unsorted, Memory<kListMost>& memory) {
-    for (uint32_t i = lane; i < args.k; i += 32) memory.list[i] = read_key(args.keys + row * args.k + i);
+    uint64_t* list = args.keys + row * args.k;
+    for (uint32_t i = lane; i < args.k; i += 32) memory.list[i] = read_key(list + i);
     uint64_t keys[1] = {unsorted};
     sort_ascending(keys, warp);
     const uint64_t key = keys[0];
-    memory.offers[lane] = key;
     const uint64_t before = warp.shfl_up(key, 1);
     warp.sync();
 
     // An equal key, flag aside, is a repetition; and so is a key like the one before it.
-    const uint32_t place = count_below(memory.list, args.k, key & ~RowKey::kFlag);
+    const uint32_t place = count_below(memory.list, key & ~RowKey::kFlag);
     const bool enters = key != RowKey::kNone && (lane == 0 || key != before) && place < args.k &&
                         (memory.list[place] | RowKey::kFlag) != key;
     const uint32_t entering = warp.ballot(enters);
+    if (entering == 0) return;
     if (enters) write(row, place + __popc(entering & below(lane)), key);
-    for (uint32_t i = lane; i < args.k; i += 32) {
-      const uint32_t smaller = count_below(memory.offers, 32, memory.list[i]);
-      const uint32_t moves = __popc(entering & below(smaller));
-      if (moves != 0) write(row, i + moves, memory.list[i]);
+    for (uint32_t first = 0; first < args.k; first += 32) {
+      const uint32_t moves = __popc(entering & below(count_places_to(place, first + lane)));
+      if (moves != 0 && first + lane < args.k)
+        write(row, first + lane + moves, memory.list[first + lane]);
     }
   }
 
@@ -421,16 +421,22 @@ struct MergeIntoList {
 
   static __device__ uint32_t below(uint32_t bit) { return bit >= 32 ? ~0u : (1u << bit) - 1; }
 
-  /// Keys of an ascending list that are smaller than `bound`.
-  static __device__ uint32_t count_below(const uint64_t* keys, uint32_t count, uint64_t bound) {
-    uint32_t first = 0;
-    while (count > 0) {
-      const uint32_t half = count / 2;
-      const bool right = keys[first + half] < bound;
-      first = right ? first + half + 1 : first;
-      count = right ? count - half - 1 : half;
+  /// Keys of the list that are smaller than `bound`.
+  __device__ uint32_t count_below(const uint64_t* keys, uint64_t bound) const {
+    uint32_t count = 0;
+    for (uint32_t step = 1u << (31 - __clz(args.k)); step != 0; step /= 2) {
+      if (count + step <= args.k && keys[count + step - 1] < bound) count += step;
     }
-    return first;
+    return count;
+  }
+
+  /// Lanes whose place, which ascends with them, is at most `most`.
+  __device__ uint32_t count_places_to(uint32_t place, uint32_t most) const {
+    uint32_t count = 0;
+#pragma unroll
+    for (uint32_t step = 16; step != 0; step /= 2)
+      count += warp.shfl(place, count + step - 1) <= most ? step : 0;
+    return count + (warp.shfl(place, count) <= most ? 1 : 0);
   }
 };
 
@@ -513,7 +519,7 @@ struct Held {
 template <class Update, uint32_t kSide, class Key, bool kWide>
 struct CrossMatch {
   static constexpr uint32_t kThreads = 128;
-  static constexpr uint32_t kBlocks = sizeof(Key) == 4 ? 4 : 1;  // 128 registers a lane
+  static constexpr uint32_t kBlocks = sizeof(Key) != 4 ? 1 : kSide == 32 ? 4 : 3;
   static constexpr uint32_t kItems = 2 * kSide;  // NEW samples, then from kSide on OLD ones
   static constexpr uint32_t kPlaceBits = kWide ? 32 : kSide == 32 ? 5 : kSide == 64 ? 6 : 7;
   static constexpr Key kNothing = static_cast<Key>(~(Key{1} << (8 * sizeof(Key) - 1)));
@@ -617,8 +623,8 @@ struct CrossMatch {
     hold(others, kSide, 0);
     look_up();
     for (uint32_t right = 0; right < new_count; right += 32) {
-      for (uint32_t left = 0; left < new_count; left += 32) meet(left, right, fresh, others);
       for (uint32_t left = 0; left < old_count; left += 32) meet(kSide + left, right, fresh, others);
+      for (uint32_t left = 0; left < new_count; left += 32) meet(left, right, fresh, others);
     }
   }
 

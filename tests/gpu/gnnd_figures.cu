@@ -253,13 +253,14 @@ template <class Update>
 void measure(Bench& bench, const char* figure, const char* variant, uint32_t k, uint32_t p,
              Print print) {
   const NnDescentParams params{k, p, 24, 0.02f, 1};
+  const Execution execution;
   const cuda::DeviceArray<uint32_t> neighbors(uint64_t{bench.rows.rows} * k, bench.stream);
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
   std::string line;
   double spent = 0;
   descent::NnDescent<Update> rounds(bench.sent.view(), params, neighbors.data(), nullptr, bench.stream,
-                                    Execution());
+                                    execution);
   bench.stream.wait();
   Clock::time_point resumed = Clock::now();
   rounds.run([&](uint32_t round, const descent::Args& args, const cuda::Stream& stream) {
