@@ -103,24 +103,18 @@ class NnDescent {
 
  private:
   void clear() {
-    check(cudaMemsetAsync(keys_.data(), 0xff, uint64_t{rows_} * params_.k * sizeof(uint64_t),
-                          stream_),
-          "clearing lists");
-    check(cudaMemsetAsync(worst_.data(), 0xff, rows_ * sizeof(uint64_t), stream_),
-          "clearing lists");
-    check(cudaMemsetAsync(locks_.data(), 0, rows_ * sizeof(uint32_t), stream_), "clearing locks");
-    check(cudaMemsetAsync(offered_.data(), 0, rows_ * sizeof(uint32_t), stream_), "clearing counts");
-    check(cudaMemsetAsync(counts_.data(), 0, (lists_ + 1) * sizeof(uint32_t), stream_),
-          "clearing counts");
+    fill(keys_.data(), 0xff, uint64_t{rows_} * params_.k * sizeof(uint64_t), stream_, "clearing lists");
+    fill(worst_.data(), 0xff, rows_ * sizeof(uint64_t), stream_, "clearing lists");
+    fill(locks_.data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing locks");
+    fill(offered_.data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing counts");
+    fill(counts_.data(), 0, (lists_ + 1) * sizeof(uint32_t), stream_, "clearing counts");
   }
 
   uint64_t sample_own() {
-    check(cudaMemsetAsync(fresh_total_.data(), 0, sizeof(uint64_t), stream_), "clearing a count");
+    fill(fresh_total_.data(), 0, sizeof(uint64_t), stream_, "clearing a count");
     launch_warps<SampleOwn>("sample_own", rows_);
     unsigned long long fresh = 0;
-    check(cudaMemcpyAsync(&fresh, fresh_total_.data(), sizeof fresh, cudaMemcpyDeviceToHost,
-                          stream_),
-          "fetching a count");
+    copy_to_host(&fresh, fresh_total_.data(), sizeof fresh, stream_, "fetching a count");
     stream_.wait();
     return fresh;
   }
