@@ -54,7 +54,8 @@ uint64_t device_bytes(uint64_t rows, size_t stride, const BuildPlan& plan) {
   const uint64_t pruned = rows * plan.degree * 4;
   const uint64_t descending = rows * (k * 8 + p * 24 + 296);
   const uint64_t comparing =
-      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, false).list_bytes();
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(false))
+          .list_bytes();
   const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT ? descending
                            : plan.knn == ANN_KNN_EXACT    ? comparing
                                                           : 0;

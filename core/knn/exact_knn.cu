@@ -5,24 +5,29 @@
 //             tile       left x right rows that a block compares at once
 //             chunk      128 bytes of each row of a tile, in shared memory
 //             list       of a left row: the nearest found so far, as keys, in no order
-//             worst      the k-th key of a list when it was last sorted: what is behind it is no news
+//             bound      a distance that at least k keys of a list do not exceed: farther is no news
 //
-// The idea. A block goes through all rows, tile by tile. The products of a tile stay in the registers
-// of its warps; a key that is below `worst` is appended to its list, and a list that might overflow
-// is sorted and cut to k. For rows in random order about k * ln(n / k) keys pass, so sorting costs
-// little. No matrix of n x n distances exists.
+// The idea. A block goes through all rows, tile by tile; while a tile is multiplied, the next one comes
+// by asynchronous copies. Left rows stay in registers as operands of tensor cores, and so do the sums of
+// a tile. What is nearer than `bound` is appended to its list. A list that might overflow is thinned by
+// a warp: distances are halved until few more than k keys are below, which are kept. For rows in random
+// order about k * ln(n / k) keys pass, so this costs little. No matrix of n x n distances exists.
 //
 // Operations a pair of 128 bytes: 128 multiply-adds on tensor cores, 1/32 of an instruction of a warp
-// on 16 x 8 pairs; 24 loads from shared memory feed 16 of them, which binds first, at two thirds of
-// their peak; one multiply-add and one comparison a pair for the selection. 1M rows of 128 bytes:
-// 10^12 pairs, on paper 0.5 s. Bytes: a tile reads 16 KB for 16,384 pairs, from the second cache.
-// Measured on one NVIDIA H100: 100,000 x 128, k 64, in 23 ms, 430 G pairs/s.
+// on 16 x 8 pairs; 2 loads of 16 bytes from shared memory feed 8 of them; one instruction (an addition
+// and a maximum in one on compute capability 9.0) to tell whether any of 8 pairs of a row may be near,
+// and a closer look where one is. 1M rows of 128 bytes: 10^12 pairs, on paper 0.31 s at the 806 T
+// operations/s that were seen on one NVIDIA H200. Bytes: a tile reads 8 KB for 8,192 pairs, from the
+// second cache.
+// Measured on one NVIDIA H200, 1M x 128, k 64: 0.90 s, 1.1 T pairs/s; launches of 33,792 rows take some
+// 30 ms. Of the time before (2.46 s) operands from registers and fewer barriers took 0.74 s, thinning
+// instead of sorting 0.82 s.
 //
 // Distances of bytes are exact integers, so no order of summing can tell. Wide codes are summed in
 // the CPU's lanes (distance/lanes_cuda.h), by the same walk with smaller tiles.
 //
 // Rejected: the upper triangle alone, each pair entered into both lists. It halves the products, and
-// makes blocks meet at lists, with locks, for what is not the bottleneck of small sets.
+// makes blocks meet at lists, with locks. Warps of 32 x 64 pairs instead of 32 x 32: registers spill.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -57,10 +62,14 @@ constexpr Policy kWide{.threads = 256, .left = 32, .right = 8, .warp_left = 8, .
 struct Args {
   CodesView codes;
   uint64_t* lists;      // [left rows of a launch, capacity] keys
+  uint32_t* bounds;     // [left rows of a launch] between launches
+  uint32_t* counts;     // likewise
   uint32_t* neighbors;  // [rows, k]
   uint32_t* distances;  // [rows, k], or null
   uint32_t first_row;   // of the launch
   uint32_t k;
+  uint64_t right_begin;  // the rows that it looks at, in tiles
+  uint64_t right_end;
 };
 
 /// The lists of a block's left rows, of kCapacity keys each: at least k and a tile's right rows.
@@ -88,12 +97,24 @@ struct Lists {
   }
   __device__ bool exists(uint32_t left) const { return left_begin + left < args.codes.rows; }
 
-  __device__ void clear() {
+  __device__ void begin() {
     for (uint32_t left = threadIdx.x; left < kPolicy.left; left += kPolicy.threads) {
-      shared.bounds[left] = exists(left) ? UINT32_MAX : 0;
-      shared.counts[left] = 0;
+      const bool goes_on = args.right_begin != 0;
+      const uint32_t place = blockIdx.x * kPolicy.left + left;
+      shared.bounds[left] = !exists(left) ? 0 : goes_on ? args.bounds[place] : UINT32_MAX;
+      shared.counts[left] = exists(left) && goes_on ? args.counts[place] : 0;
     }
     block.sync();
+  }
+
+  /// To the next launch, or to the caller.
+  __device__ void end() {
+    block.sync();
+    if (args.right_end >= args.codes.rows) return store();
+    for (uint32_t left = threadIdx.x; left < kPolicy.left; left += kPolicy.threads) {
+      args.bounds[blockIdx.x * kPolicy.left + left] = shared.bounds[left];
+      args.counts[blockIdx.x * kPolicy.left + left] = shared.counts[left];
+    }
   }
 
   /// The places of `count` keys, which the caller writes.
@@ -196,7 +217,6 @@ struct Lists {
   }
 
   __device__ void store() {
-    block.sync();
     for (uint32_t left = threadIdx.x / 32; left < kPolicy.left; left += kPolicy.threads / 32) {
       if (!exists(left)) return;
       uint64_t keys[kKeys];
@@ -247,32 +267,32 @@ struct CompareBytes {
 
   /// While a chunk is multiplied, the next one is on its way.
   __device__ void run() {
-    lists.clear();
+    lists.begin();
 #pragma unroll
     for (uint32_t eight = 0; eight < 4; ++eight) {
       const uint32_t row = left_place(eight);
       left_squares[eight] = lists.exists(row) ? args.codes.squares[lists.left_begin + row] : 0;
     }
-    bool full = false;
+    bool full = lists.is_full(warp_left);  // from the launch before
     uint32_t stage = 0;
-    send_for(shared.chunks[0], 0, 0);
-    for (uint64_t right = 0; right < args.codes.rows; right += kPolicy.right) {
+    send_for(shared.chunks[0], args.right_begin, 0);
+    for (uint64_t right = args.right_begin; right < args.right_end; right += kPolicy.right) {
       for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns, stage ^= 1) {
         __pipeline_wait_prior(0);
-        const bool has_cut = lists.make_room(full);
+        const bool has_thinned = lists.make_room(full);
         full = false;
         const bool is_last = column + kTileColumns >= args.codes.stride;
         send_for(shared.chunks[stage ^ 1], is_last ? right + kPolicy.right : right,
                  is_last ? 0 : column + kTileColumns);
         // Registers that sorting took are filled again.
-        if (right == 0 || has_cut || args.codes.stride > kTileColumns) fetch_left(column);
+        if (right == args.right_begin || has_thinned || args.codes.stride > kTileColumns) fetch_left(column);
         if (column == 0) clear_sums();
         multiply(shared.chunks[stage]);
       }
       select(right, shared.chunks[stage ^ 1].squares);
       full = lists.is_full(warp_left);
     }
-    lists.store();
+    lists.end();
   }
 
   __device__ uint32_t left_place(uint32_t eight) const { return warp_left + 8 * eight + lane / 4; }
@@ -404,12 +424,12 @@ struct CompareWide {
       threadIdx.x / 32 / (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_right;
 
   __device__ void run() {
-    lists.clear();
-    for (uint64_t right = 0; right < args.codes.rows; right += kPolicy.right) {
+    lists.begin();
+    for (uint64_t right = args.right_begin; right < args.right_end; right += kPolicy.right) {
       compare(right);
       lists.make_room(lists.is_full(warp_left));
     }
-    lists.store();
+    lists.end();
   }
 
   __device__ const float* values_of(uint64_t row) const {
@@ -445,34 +465,51 @@ __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) kernel(const __
 // --- Host ----------------------------------------------------------------------------------------
 
 template <class Step>
-void run_phase(Args args, uint64_t launch_rows, const Stream& stream, const Execution& execution) {
+void run_phase(Args args, const ExactKnnLaunch& cut, const Stream& stream,
+               const Execution& execution) {
   constexpr uint32_t kTile = Step::kPolicy.left;
   const uint64_t rows = args.codes.rows;
-  for (uint64_t first = 0; first < rows; first += launch_rows) {
-    execution.check();
+  for (uint64_t first = 0; first < rows; first += cut.rows) {
     args.first_row = static_cast<uint32_t>(first);
-    const uint64_t left = std::min(launch_rows, rows - first);
-    launch("exact_knn", kernel<Step>, static_cast<uint32_t>((left + kTile - 1) / kTile),
-           Step::kThreads, stream, args);
-    stream.wait();
-    execution.advance(static_cast<double>(first + left) / static_cast<double>(rows));
+    const uint64_t left = std::min(cut.rows, rows - first);
+    for (args.right_begin = 0; args.right_begin < rows; args.right_begin += cut.right) {
+      execution.check();
+      args.right_end = std::min(args.right_begin + cut.right, rows);
+      launch("exact_knn", kernel<Step>, static_cast<uint32_t>((left + kTile - 1) / kTile),
+             Step::kThreads, stream, args);
+      stream.wait();
+      const double done = static_cast<double>(args.right_end) / static_cast<double>(rows);
+      execution.advance((static_cast<double>(first) + done * static_cast<double>(left)) /
+                        static_cast<double>(rows));
+    }
   }
 }
 
 }  // namespace
 
 void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t* distances,
-               const Stream& stream, const Execution& execution) {
+               const Stream& stream, const Execution& execution, uint64_t launch_work) {
   if (codes.rows == 0) return;
-  const ExactKnnLaunch cut = ExactKnnLaunch::of(codes.rows, codes.stride, k, codes.wide());
+  const ExactKnnLaunch cut = ExactKnnLaunch::of(
+      codes.rows, codes.stride, k,
+      launch_work != 0 ? launch_work : ExactKnnLaunch::default_work(codes.wide()));
   const DeviceArray<uint64_t> lists(cut.rows * cut.capacity, stream);
-  const Args args = {codes, lists.data(), neighbors, distances, 0, k};
+  const DeviceArray<uint32_t> bounds(cut.rows, stream);
+  const DeviceArray<uint32_t> counts(cut.rows, stream);
+  Args args = {};
+  args.codes = codes;
+  args.lists = lists.data();
+  args.bounds = bounds.data();
+  args.counts = counts.data();
+  args.neighbors = neighbors;
+  args.distances = distances;
+  args.k = k;
   static_assert(ANN_DEGREE_MAX + ExactKnnLaunch::kTile <= 512);
   const auto run = cut.capacity == 256 ? codes.wide() ? run_phase<CompareWide<256>>
                                                       : run_phase<CompareBytes<256>>
                    : codes.wide()      ? run_phase<CompareWide<512>>
                                        : run_phase<CompareBytes<512>>;
-  run(args, cut.rows, stream, execution);
+  run(args, cut, stream, execution);
 }
 
 }  // namespace gannet::cuda

@@ -1,50 +1,58 @@
 // GNND on the GPU: "Large-Scale Approximate k-NN Graph Construction on GPU", Algorithm 1, section 4.
 // What it computes is said in nn_descent.h; the CPU's version is nn_descent.cpp, and both give equal
-// lists, since nothing in either depends on who comes first.
+// lists, since nothing in either depends on who comes first. The kernels are in nn_descent_steps.cuh,
+// the order in which they are started in nn_descent_rounds.cuh.
 //
 //   paper                       here
 //   S, s, u, v                  codes, row, and rows that meet at it
 //   G[s]                        keys: distance, row and NEW or OLD in 64 bits, ascending (RowKey)
-//   G_new, G_old                own and reverse samples of a kind (kNew, kOld)
+//   G_new, G_old                samples of a kind (kNew, kOld), 2 p places a row
 //   p, k, MaxIter               p, k, iterations
 //   D                           sums of a warp in registers; only what is nearest leaves them
 //   GetNearestObject            nearest_in_rows, nearest_in_columns
-//   InsertIntoNNList            offer_all, MergeOffers, InsertIntoList
+//   InsertIntoNNList            OfferAndMerge::give, MergeOffers, InsertIntoList
 //   phi(G)                      the sum of the distances returned
 //
-// Kernels of a round: SampleOwn (line 8) - CountReverse, a scan, ScatterReverse, SelectReverse for
-// each kind (section 4.1, reverse) - CrossMatch (lines 9 to 33, a block for each row) and MergeOffers
-// (a warp for each row), in turn for some slices of the rows.
+// Kernels of a round: SampleOwn (line 8, counts who is sampled by how many) - a scan - ScatterReverse -
+// GatherSamples (section 4.1: reverse samples appended up to 2 p, sorted by a warp, repetitions
+// removed) - CrossMatch (lines 9 to 33, a warp for each row) and MergeOffers (a warp for each row), in
+// turn for some slices of the rows.
 //
-// Bytes and operations of a round and row, at p = 16, k = 64, 128 columns of bytes:
-//   SampleOwn      512 bytes of keys read, 128 of samples written, flags written back
-//   reverse        2 x 16 edges counted and scattered by atomics: some 300 bytes
-//   CrossMatch     64 codes gathered, 8 KB; 16 products of 16 x 8 x 32 x 4 columns, 64 instructions
-//                  on tensor cores; 96 offers, each a look at 8 bytes of `worst`; those that pass take
-//                  a place by an atomic and write 8 bytes
-//   MergeOffers    512 bytes of list and 256 of offers read, 512 written, once a slice
-// At 3 TB/s that is on paper 3 ms for the gathering of 1M rows, as much for offers in the first round,
-// when nearly all pass, and 0.5 ms a merge. Measured on one NVIDIA H100, 100k rows, k 48, p 16, a later
-// round: CrossMatch 1.3 ms, the merges 0.19, all sampling 0.4. CrossMatch moves 28 KB a row through the
-// second cache, at 2 TB/s, with two fifths of the warps resident.
-//
-// Tensor cores multiply bytes exactly, so distances are the CPU's integers. Wide codes (rare) are
-// summed in the CPU's lanes (distance/lanes_cuda.h), some fifty times slower.
-//
-// Departures from the paper.
+// Point by point. As in the paper: the first p NEW and p OLD entries of a list are sampled; a list
+// starts with p random entries; only what was sampled turns OLD; reverse samples fill up to 2 p places;
+// NEW meets NEW, and NEW meets OLD; a NEW sample is told its nearest NEW and its nearest OLD one, an OLD
+// sample its nearest NEW one. Departures, with what they bring (SIFT 1M x 128 bytes, k 64, p 16, one
+// NVIDIA H200, all 11 rounds; tests/gpu/gnnd_figures.cu builds the paper's ways from the same steps):
+//   - No locks in the usual case. Offers that beat a list's last entry go to a row's kOffers places,
+//     taken by an atomic, and a warp merges them when the slice is done; only what finds no place (hubs)
+//     is inserted at once under the row's lock, as in the paper. @LOCKS@
 //   - No segments: the k smallest of all that was offered do not depend on the order of offers, those
 //     of segments do on the segment a row falls into, and a segment keeps 32 entries however near the
-//     others' are. Offers that beat the list's last entry go to a row's kOffers places, taken by an
-//     atomic, and a warp merges them when the slice is done. Where the places do not suffice (hubs),
-//     the offer is inserted at once under the row's lock, as in the paper. With locks for all of them
-//     SIFT 100k at k 64, p 16 took 34.4 ms instead of 14.7 (one NVIDIA H100): an insertion is five
-//     dependent trips to memory, and a warp makes one at a time.
+//     others' are.
 //   - The reverse samples of a row are those with the smallest hash of both ends and the round, not
-//     those that come first.
-//   - 16 x 8 x 32 tiles of the tensor cores instead of 16 x 16 of threads, for NEW-NEW too: the
-//     triangle that is not needed costs less than the square root in the paper's equation 1.
-// Not taken: packed 64-bit atomics into unsorted lists, whose maximum would have to be searched for
-// each offer.
+//     those that come first: 1.4 ms a round.
+//   - A warp for each row, not a block. Codes of 32 samples come in 8 loads of 16 bytes a lane and are
+//     operands of tensor cores as they are (dataset/code_fragments_cuda.h), so there is neither shared
+//     memory for vectors nor a barrier, and equation 1 is not needed. With a block of 128 threads, tiles
+//     in shared memory and keys of 64 bits the whole took 175 ms at p 16 and 309 ms at p 32, with warps
+//     @TIMES@. The triangle of NEW-NEW that is not needed costs less than the square root.
+//   - The end is classic NN-Descent's rule (nn_descent.h).
+//
+// Bytes and operations of a round and row, at p = 16, k = 64, 128 columns of bytes:
+//   SampleOwn      512 bytes of keys read, 128 of samples written, an atomic for each, flags written
+//   reverse        32 edges scattered by atomics; 128 + 128 bytes of samples read, 256 written
+//   CrossMatch     64 codes gathered, 8 KB, and 64 times 32 bytes for lengths and as many for last keys;
+//                  64 products of 16 x 8 x 32 columns; a key of 32 bits of each of 1,536 pairs takes two
+//                  instructions; 96 offers, those that pass take a place by an atomic and write 8 bytes
+//   MergeOffers    512 bytes of list and 256 of offers read, 512 written, once a slice
+// At 4.3 TB/s that is 3 ms for the gathering of 1M rows. Measured: @KERNELS@
+//
+// Wide codes (rare) are summed in the CPU's lanes (distance/lanes_cuda.h), some fifty times slower.
+//
+// Rejected. Two slices of equal size: in rounds 2 to 6 so many offers found no place that the first
+// slice took 16 ms instead of 4. Packed 64-bit atomics into unsorted lists: the maximum would have to be
+// searched for each offer. At most p reverse samples instead of up to 2 p in all: recall@10 .9853 for
+// .9861.
 
 #include "knn/nn_descent_cuda.h"
 #include "knn/nn_descent_rounds.cuh"

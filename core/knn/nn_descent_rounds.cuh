@@ -157,8 +157,8 @@ class NnDescent {
     const uint64_t summed = args_.codes.wide() ? gathered * side / 8 : 0;
     const uint64_t offered = 3 * side * 64;
     const uint64_t by_time = std::max<uint64_t>(kLaunchWork / (gathered + summed + offered), 1024);
-    const uint64_t by_places =
-        std::max<uint64_t>(static_cast<uint64_t>(rows_ * (kOffers / 2) / expected_), 1024);
+    const uint64_t by_places = std::max<uint64_t>(
+        static_cast<uint64_t>(rows_ * double{Update::kOffersAtFirst} / expected_), 1024);
     const bool is_long = by_time / 2 < rows_;
     for (uint64_t first = 0; first < rows_; first += args_.launch_rows) {
       execution_.check();

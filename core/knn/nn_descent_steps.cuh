@@ -469,6 +469,8 @@ struct MergeOffers {
 struct OfferAndMerge {
   static constexpr bool kAllPairs = false;
   static constexpr uint32_t kSamplesMost = 64;
+  static constexpr uint32_t kBlocks = 4;             // of CrossMatch on a multiprocessor
+  static constexpr uint32_t kOffersAtFirst = 16;     // to a row in a first slice, were all accepted
   struct Memory {};
   using Before = void;
   using After = MergeOffers;
@@ -519,7 +521,7 @@ struct Held {
 template <class Update, uint32_t kSide, class Key, bool kWide>
 struct CrossMatch {
   static constexpr uint32_t kThreads = 128;
-  static constexpr uint32_t kBlocks = sizeof(Key) != 4 ? 1 : kSide == 32 ? 4 : 3;
+  static constexpr uint32_t kBlocks = sizeof(Key) == 4 ? Update::kBlocks : 1;
   static constexpr uint32_t kItems = 2 * kSide;  // NEW samples, then from kSide on OLD ones
   static constexpr uint32_t kPlaceBits = kWide ? 32 : kSide == 32 ? 5 : kSide == 64 ? 6 : 7;
   static constexpr Key kNothing = static_cast<Key>(~(Key{1} << (8 * sizeof(Key) - 1)));

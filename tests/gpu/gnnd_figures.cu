@@ -26,6 +26,8 @@ namespace gannet::cuda::descent {
 struct UnderLocks {
   static constexpr bool kAllPairs = false;
   static constexpr uint32_t kSamplesMost = 32;
+  static constexpr uint32_t kBlocks = 4;
+  static constexpr uint32_t kOffersAtFirst = 1u << 30;  // no places, no slices
   struct Memory {};
   using Before = void;
   using After = void;

@@ -192,12 +192,13 @@ Rows extreme_rows(uint32_t rows, uint32_t dim) {
   return made;
 }
 
-void compare_exact(const Rows& rows, int32_t metric, uint32_t k) {
+void compare_exact(const Rows& rows, int32_t metric, uint32_t k, uint64_t launch_work = 0) {
   const BothCodes both(rows, metric);
   const KnnGraph expected = exact_knn(both.codes, k, all_threads());
   const OnDevice<uint32_t> neighbors(expected.neighbors.size(), both.stream);
   const OnDevice<uint32_t> distances(expected.neighbors.size(), both.stream);
-  cuda::exact_knn(both.sent.view(), k, neighbors.data(), distances.data(), both.stream, Execution());
+  cuda::exact_knn(both.sent.view(), k, neighbors.data(), distances.data(), both.stream, Execution(),
+                  launch_work);
   compare_lists(both, expected, neighbors.fetch(), distances.fetch(), "exact lists of");
 }
 
@@ -224,6 +225,11 @@ void claim_exact() {
   for (const Values values : {Values::kClusters, Values::kGrid, Values::kDuplicates, Values::kEqual}) {
     for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_I8}})
       compare_exact(Rows(element, quick ? 200 : 3000, 12, values, 5), ANN_METRIC_L2, 40);
+  }
+  // Lists that go on from launch to launch.
+  for (const uint32_t k : {10u, 128u, 129u, 256u}) {
+    compare_exact(Rows(ANN_U8, quick ? 400 : 1500, 20, Values::kNormal, k), ANN_METRIC_L2, k, 1);
+    compare_exact(Rows(ANN_F32, quick ? 400 : 1500, 2, Values::kNormal, k), ANN_METRIC_L2, k, 1);
   }
   for (const uint32_t dim : {64u, 130u, 1000u})
     compare_exact(extreme_rows(quick ? 150 : 700, dim), ANN_METRIC_L2, 20);
