@@ -9,7 +9,6 @@
 
 #include "dataset/codes_cuda.h"
 #include "distance/tensor_cuda.h"
-#include "traverse/row_key.h"
 
 namespace gannet::cuda {
 
@@ -23,7 +22,7 @@ __device__ inline uint32_t word_of(const uint4& piece, uint32_t number) {
 struct CodeFragment {
   uint4 pieces[4][2];
 
-  /// Zeros where there is nothing; row_of(i) is the number of row i, or kNoRow.
+  /// Zeros where there is nothing; row_of(i) is the number of row i, or UINT32_MAX.
   template <class RowOf>
   __device__ void fetch(const CodesView& codes, uint32_t column, uint32_t lane, const RowOf& row_of) {
 #pragma unroll
@@ -33,7 +32,7 @@ struct CodeFragment {
       for (uint32_t half = 0; half < 2; ++half) {
         const uint32_t byte = column + 64 * half + 16 * (lane % 4);
         pieces[i][half] = {0, 0, 0, 0};
-        if (row != kNoRow && byte < codes.stride)
+        if (row != UINT32_MAX && byte < codes.stride)
           pieces[i][half] = __ldg(reinterpret_cast<const uint4*>(codes.row(row) + byte));
       }
     }

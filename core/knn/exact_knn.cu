@@ -285,7 +285,8 @@ struct CompareBytes {
         send_for(shared.chunks[stage ^ 1], is_last ? right + kPolicy.right : right,
                  is_last ? 0 : column + kTileColumns);
         // Registers that sorting took are filled again.
-        if (right == args.right_begin || has_thinned || args.codes.stride > kTileColumns) fetch_left(column);
+        if (right == args.right_begin || has_thinned || args.codes.stride > kTileColumns)
+          fetch_left(column);
         if (column == 0) clear_sums();
         multiply(shared.chunks[stage]);
       }
@@ -457,7 +458,8 @@ struct CompareWide {
 };
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+    kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }

@@ -805,13 +805,15 @@ struct CrossMatch {
     for (uint32_t i = 0; i < 32 && shared.rows[left + i] != kNoRow; ++i) {
       const uint32_t row = shared.rows[left + i];
       Update::give_many(args, warp, row,
-                        key_for(row, shared.rows[right + lane], shared.distances[i][lane]), shared.memory);
+                        key_for(row, shared.rows[right + lane], shared.distances[i][lane]),
+                        shared.memory);
     }
     if (left < kSide) return;
     for (uint32_t i = 0; i < 32 && shared.rows[right + i] != kNoRow; ++i) {
       const uint32_t row = shared.rows[right + i];
       Update::give_many(args, warp, row,
-                        key_for(row, shared.rows[left + lane], shared.distances[lane][i]), shared.memory);
+                        key_for(row, shared.rows[left + lane], shared.distances[lane][i]),
+                        shared.memory);
     }
   }
 };
@@ -842,7 +844,8 @@ constexpr uint32_t blocks_of() {
 }
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads, blocks_of<Step>()) kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(Step::kThreads, blocks_of<Step>())
+    kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }

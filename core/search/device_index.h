@@ -22,6 +22,9 @@
 #include "search/queries.h"
 
 namespace gannet {
+namespace cuda {
+struct ExactRequest;
+}
 
 /// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows.
 struct WalkEffort {
@@ -119,6 +122,9 @@ class DeviceIndex {
   virtual void search(const DeviceBatch& batch, const WalkEffort& effort, const Execution& execution,
                       DeviceCounts* counts) = 0;
   virtual void search_exact(const DeviceBatch& batch, const Execution& execution) = 0;
+
+  /// Makes an exact search of host memory compare with the rows that stand here.
+  virtual void lend_rows(cuda::ExactRequest* request) const = 0;
 };
 
 namespace cuda {
