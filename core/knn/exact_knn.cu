@@ -19,7 +19,7 @@
 // and a closer look where one is. 1M rows of 128 bytes: 10^12 pairs, on paper 0.31 s at the 806 T
 // operations/s that were seen on one NVIDIA H200. Bytes: a tile reads 8 KB for 8,192 pairs, from the
 // second cache.
-// Measured on one NVIDIA H200, 1M x 128, k 64: 0.90 s, 1.1 T pairs/s; launches of 33,792 rows take some
+// Measured on one NVIDIA H200, 1M x 128, k 64: 0.92 s, 1.1 T pairs/s; launches of 33,792 rows take some
 // 30 ms. Of the time before (2.46 s) operands from registers and fewer barriers took 0.74 s, thinning
 // instead of sorting 0.82 s.
 //
