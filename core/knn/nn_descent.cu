@@ -55,9 +55,9 @@
 //
 // Rejected. Two slices of equal size: in rounds 2 to 6 so many offers found no place that a first half
 // took up to 16 ms, the second 5. First slices for 26 offers to a row instead of 16: 149 ms. Registers
-// for 3 or for 5 blocks of CrossMatch instead of 4: 151 ms both. Packed 64-bit atomics into unsorted lists: the maximum would have to be
-// searched for each offer. At most p reverse samples instead of up to 2 p in all: recall@10 .9853 for
-// .9861.
+// for 3 or for 5 blocks of CrossMatch instead of 4: 151 ms both. Packed 64-bit atomics into unsorted
+// lists: the maximum would have to be searched for each offer. At most p reverse samples instead of up
+// to 2 p in all: recall@10 .9853 for .9861.
 
 #include "knn/nn_descent_cuda.h"
 #include "knn/nn_descent_rounds.cuh"

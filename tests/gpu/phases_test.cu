@@ -558,7 +558,8 @@ void claim_times() {
               }));
   for (const NnDescentParams& params :
        {NnDescentParams{48, 16, 24, 0.02f, 1}, NnDescentParams{64, 16, 24, 0.02f, 1},
-        NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
+        NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 18, 24, 0.02f, 1},
+        NnDescentParams{64, 20, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
         NnDescentParams{64, 32, 24, 0.02f, 1}, NnDescentParams{64, 32, 24, 0.002f, 1}})
     time_descent(rows, both, params);
   time_cells(rows, both, 48);
