@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000004u
+#define ANN_ABI_VERSION 0x00000005u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -458,17 +458,18 @@ enum {
 
 /* How the k-NN graph under it is found. */
 enum {
-  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows; above, cells on the CPU and NN-Descent on CUDA */
+  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows; above, cells */
   ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1; with fewer than 4 rows for each place of a list every
                              pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
   ANN_KNN_GIVEN = 3,      /* `knn_graph` holds it */
-  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it. How many follows
-                             from a sample of rows whose true neighbours are known: about 0.97 of
-                             them are found. Where a sample of the result falls short, neighbours of
-                             neighbours follow, and NN-Descent where that does not help. Several
-                             times faster than NN-Descent. Sets that are too small for NN-Descent are
-                             compared pair by pair here too. */
+  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it, so that about
+                             0.97 of its true neighbours are found. A sample of rows is compared with
+                             all: where it falls short, neighbours of neighbours follow, and
+                             NN-Descent where that does not help. Several times faster than
+                             NN-Descent. The CPU and CUDA devices go about it differently: their
+                             lists are as good, but not the same. Sets that are too small for
+                             NN-Descent are compared pair by pair here too. */
 };
 
 /* Whose memory the rows live in. */
@@ -483,21 +484,25 @@ typedef struct ann_build_params {
   uint32_t struct_size;
   int32_t graph;       /* ANN_GRAPH_* */
   int32_t knn;         /* ANN_KNN_* */
-  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them. On a CUDA device the
-                          k-NN graph and the search graph are made in its memory; the rows are read
-                          and calibration's walks run on the CPU. */
+  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them, except by cells, whose
+                          graphs on the CPU and on CUDA devices are as good, but not the same. On a
+                          CUDA device the k-NN graph and the search graph are made in its memory;
+                          the rows are read and calibration's walks run on the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to ANN_DEGREE_MAX; default
-                          1.5 times the degree. More: better graph, build time grows. */
+                          1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64.
+                          More: better graph, build time grows, by cells on a device above 64
+                          several times. */
   uint32_t samples;    /* GNND's p: new and old neighbours of a row that meet in one round, 2 to 64,
                           at most knn_degree; default 16 */
   uint32_t iterations; /* rounds of NN-Descent at most, 1 to 1,000; default 24 */
   float convergence;   /* NN-Descent ends when fewer than this share of all list entries are new, in
                           (0, 1); default 0.02 */
   uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
-                          index, whatever the threads, the CPU and the device. */
+                          index, whatever the threads and the CPU; and the device, but for what is
+                          said there. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge; default on */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
@@ -560,11 +565,37 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
  *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
  *               finds.
- *   EXACT       compare with every row. */
+ *   EXACT       compare with every row.
+ *   CAGRA       one of the next two, by the rule of the paper's figure 7: MULTI_CTA for fewer queries
+ *               than `batch_threshold` or a beam above `beam_threshold`, else SINGLE_CTA. Answers may
+ *               differ between the two; name one of them where batches of all sizes must agree.
+ *   CAGRA_SINGLE_CTA  CAGRA's search for batches (its section IV-C1): a beam of M rows, `search_width`
+ *               of them expanded in each iteration, starting from random rows that the query's content
+ *               chooses. One block of a CUDA device answers one query.
+ *   CAGRA_MULTI_CTA  CAGRA's search for few queries (section IV-C2): `ctas_per_query` blocks answer one
+ *               query, each with a beam of its own of which it expands one row in each iteration, and a
+ *               common table of the rows met. The beams are merged at the end.
+ * CAGRA's procedures run on every graph, whoever built it. From random rows clusters that few edges lead
+ * to may not be reached; the other procedures start from entry points that reach every row. A device and
+ * the CPU give equal answers, bit for bit, and equal counts. */
 enum {
   ANN_SEARCH_AUTO = 0,
   ANN_SEARCH_BEST_FIRST = 1,
-  ANN_SEARCH_EXACT = 2
+  ANN_SEARCH_EXACT = 2,
+  ANN_SEARCH_CAGRA = 3,
+  ANN_SEARCH_CAGRA_SINGLE_CTA = 4,
+  ANN_SEARCH_CAGRA_MULTI_CTA = 5
+};
+
+/* What CAGRA's procedures compare queries with on their way. Reported distances are exact either way.
+ *   CODES   one byte a column as a rule (four where bytes cannot tell rows apart), the k best and some
+ *           more compared again as stored
+ *   STORED  rows as stored: f32, f16 (the paper's FP16 option: an index whose `element` is F16) or bf16,
+ *           four or two bytes a column. Rows of i8 and u8 are compared by their codes all the same. */
+enum {
+  ANN_COMPARE_AUTO = 0, /* CODES */
+  ANN_COMPARE_CODES = 1,
+  ANN_COMPARE_STORED = 2
 };
 
 typedef struct ann_search_params {
@@ -584,12 +615,39 @@ typedef struct ann_search_params {
                         (ANN_UNSUPPORTED if k is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
-                        and the procedure is BEST_FIRST. */
+                        and the procedure is BEST_FIRST. For CAGRA's procedures this is M ("internal
+                        top-M"), k to 1,984, default the beam that `recall` stands for, rounded up to a
+                        multiple of 32 and at most 1,984. MULTI_CTA shares M out: each beam has
+                        M / ctas_per_query places, 32 to 512. */
   void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
                         a stream of the library, which is waited for. CUDA's own default streams have
                         names that are not NULL: cudaStreamLegacy, cudaStreamPerThread. */
+
+  /* The rest is for CAGRA's procedures and not read by others. */
+  uint32_t search_width;     /* p: rows expanded in each iteration, 1 to 64, p times the degree at most
+                                2,048; default 1. More: fewer iterations, more distances. MULTI_CTA
+                                always expands one a block. */
+  uint32_t iterations_max;   /* at most so many iterations expand rows, 1 to 4,096; default 24 and 1.25
+                                times the beam over p, which few queries need. Fewer: less time at worst,
+                                lower recall. Tables in device memory are sized by it. */
+  uint32_t hash_bits;        /* SINGLE_CTA: log2 of the places of the forgettable table of rows met, 8 to
+                                13; default as few as hold the beam and the candidates of 4 iterations
+                                half full. A smaller table leaves room for more queries at once. */
+  int32_t hash_reset;        /* SINGLE_CTA: iterations after which that table is emptied but for the rows
+                                of the beam, 1 to 4,096; default up to 4, as `hash_bits` allows. ANN_NONE:
+                                never, and the table lies in device memory with room for all iterations.
+                                Answers are the same; forgetting costs repeated distances. */
+  uint32_t team_size;        /* threads that compare a row: 2, 4, 8, 16 or 32; default 4 to 32 by the bytes
+                                of a row, as measured. Answers are the same. */
+  uint32_t ctas_per_query;   /* MULTI_CTA: blocks of a query, 1 to 64; default one for each 32 rows of the
+                                beam. More: shorter beams and fewer iterations, more distances. */
+  uint32_t batch_threshold;  /* CAGRA: b_T in queries; default the number of multiprocessors of the
+                                device, 0 on the CPU */
+  uint32_t beam_threshold;   /* CAGRA: M_T in rows; default 512 */
+  int32_t compare;           /* ANN_COMPARE_* */
+  int32_t reserved;          /* zero */
 } ann_search_params;
-#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0, 0}
+#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *
@@ -648,7 +706,7 @@ typedef struct ann_knn_params {
   float convergence;
   uint32_t threads;
   uint64_t seed;
-  int32_t device;      /* ANN_DEVICE_*; the same lists come from all of them */
+  int32_t device;      /* ANN_DEVICE_*; the same lists come from all of them, except by cells */
   int32_t reserved;    /* zero */
 } ann_knn_params;
 #define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}

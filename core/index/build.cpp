@@ -59,7 +59,8 @@ void make_edges_on_device(const BuildPlan& plan, Built& built, const Execution& 
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given)
     copied = copy_knn(plan.knn_graph, built.codes.rows(), plan.nn_descent.k, execution);
-  cuda::Edges made = cuda::build_edges(built.codes, compares_all(built.codes, plan),
+  const int32_t method = compares_all(built.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+  cuda::Edges made = cuda::build_edges(built.codes, method,
                                        given ? &copied : nullptr, plan, execution);
   built.graph.edges = std::move(made.edges);
   built.knn_iterations = made.iterations;

@@ -8,6 +8,7 @@
 #include "dataset/codes_cuda.h"
 #include "graph/search_graph_cuda.h"
 #include "index/build_cuda.h"
+#include "knn/cells_cuda.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
 
@@ -20,12 +21,19 @@ DeviceGuard guard_of(int32_t device) {
   return DeviceGuard(device - ANN_DEVICE_CUDA);
 }
 
-uint32_t find(const CodesView& codes, bool exact, const NnDescentParams& params,
-              uint32_t* neighbors, uint32_t* distances, const Stream& stream,
-              const Execution& execution) {
-  if (!exact) return nn_descent(codes, params, neighbors, distances, stream, execution);
-  exact_knn(codes, params.k, neighbors, distances, stream, execution);
-  return 0;
+/// Returns the rounds of NN-Descent, or those of neighbours' neighbours that cells took.
+uint32_t find(const CodesView& codes, int32_t method, const NnDescentParams& params,
+              const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
+              const Stream& stream, const Execution& execution) {
+  if (method == ANN_KNN_EXACT) {
+    exact_knn(codes, params.k, neighbors, distances, stream, execution);
+    return 0;
+  }
+  if (method != ANN_KNN_CELLS)
+    return nn_descent(codes, params, neighbors, distances, stream, execution);
+  const CellsReport report =
+      cells_knn(codes, params, effort, neighbors, distances, stream, execution);
+  return report.iterations != 0 ? report.iterations : report.rounds;
 }
 
 /// Device memory in whole, with the monitor asked first.
@@ -38,7 +46,7 @@ void fetch(const uint32_t* from, Array<uint32_t>& to, const Stream& stream,
 
 }  // namespace
 
-KnnLists find_neighbors(const Codes& codes, bool exact, const NnDescentParams& params,
+KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
                         int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);
   const size_t places = checked_product(codes.rows(), params.k);
@@ -49,14 +57,14 @@ KnnLists find_neighbors(const Codes& codes, bool exact, const NnDescentParams& p
   const DeviceCodes sent(codes, stream, execution);
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  lists.graph.iterations = find(sent.view(), exact, params, neighbors.data(), distances.data(),
-                                stream, execution);
+  lists.graph.iterations = find(sent.view(), method, params, kListEffort, neighbors.data(),
+                                distances.data(), stream, execution);
   fetch(neighbors.data(), lists.graph.neighbors, stream, execution);
   fetch(distances.data(), lists.distances, stream, execution);
   return lists;
 }
 
-Edges build_edges(const Codes& codes, bool exact, const KnnGraph* given, const BuildPlan& plan,
+Edges build_edges(const Codes& codes, int32_t method, const KnnGraph* given, const BuildPlan& plan,
                   const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
   const uint32_t rows = codes.rows();
@@ -74,8 +82,8 @@ Edges build_edges(const Codes& codes, bool exact, const KnnGraph* given, const B
                      stream, "sending a k-NN graph to the device");
     } else {
       const DeviceCodes sent(codes, stream, execution);
-      result.iterations = find(sent.view(), exact, plan.nn_descent, knn.data(), nullptr, stream,
-                               execution.span(0, 0.85));
+      result.iterations = find(sent.view(), method, plan.nn_descent, kGraphEffort, knn.data(),
+                               nullptr, stream, execution.span(0, 0.85));
     }
     execution.span(0.85, 0.95).enter("prune");
     prune_by_rank(knn.data(), rows, k, plan.degree, pruned.data(), stream, execution);
