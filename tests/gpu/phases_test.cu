@@ -4,7 +4,7 @@
 //   phases_test [all [WORDS]]   all claims, or those with these words in their text
 //   phases_test quick    fewer and smaller cases, for compute-sanitizer
 //   phases_test race     a handful, for its racecheck, which is slow
-//   phases_test time [FILE.u8bin [ROWS]]   times of each phase; made rows without a file
+//   phases_test time [FILE.u8bin [ROWS [WORDS]]]   times of each phase; made rows without a file
 //
 // Ends with 77 where there is no CUDA device.
 
@@ -517,10 +517,13 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
               degree, prune, reverse);
 }
 
-void claim_times() {
-  const Rows rows = data_file != nullptr
-                        ? read_u8bin(data_file, data_rows)
-                        : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
+Rows timed_rows() {
+  return data_file != nullptr ? read_u8bin(data_file, data_rows)
+                              : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
+}
+
+void claim_descent_times() {
+  const Rows rows = timed_rows();
   const BothCodes both(rows, ANN_METRIC_L2);
   std::printf("time sending codes %u x %u: %.2f ms\n", rows.rows, rows.dim, median_ms([&] {
                 const cuda::DeviceCodes again(both.codes, both.stream, Execution());
@@ -531,10 +534,25 @@ void claim_times() {
         NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
         NnDescentParams{64, 32, 24, 0.02f, 1}, NnDescentParams{64, 32, 24, 0.002f, 1}})
     time_descent(rows, both, params);
+}
+
+void claim_cell_times() {
+  const Rows rows = timed_rows();
+  const BothCodes both(rows, ANN_METRIC_L2);
   time_cells(rows, both, 48);
   time_cells(rows, both, 64);
+}
+
+void claim_optimise_times() {
+  const BothCodes both(timed_rows(), ANN_METRIC_L2);
   time_optimise(both, 48, 32);
   time_optimise(both, 64, 64);
+  time_optimise(both, 96, 64);
+}
+
+void claim_exact_times() {
+  const Rows rows = timed_rows();
+  const BothCodes both(rows, ANN_METRIC_L2);
   const OnDevice<uint32_t> lists(uint64_t{rows.rows} * 64, both.stream);
   std::printf("time exact_knn %u x %u, k 64: %.1f ms\n", rows.rows, rows.dim, milliseconds_of([&] {
                 cuda::exact_knn(both.sent.view(), 64, lists.data(), nullptr, both.stream,
@@ -551,7 +569,10 @@ constexpr Claim kClaims[] = {
     {"each step of cells gives the same twice", claim_same},
     {"cells find what the judge says, the same twice", claim_cells},
 };
-constexpr Claim kTimes[] = {{"times", claim_times}};
+constexpr Claim kTimes[] = {{"times of NN-Descent", claim_descent_times},
+                            {"times of cells", claim_cell_times},
+                            {"times of the optimisation", claim_optimise_times},
+                            {"times of exact lists", claim_exact_times}};
 
 }  // namespace
 
@@ -561,5 +582,6 @@ int main(int count, char** arguments) {
   quick = mode == "quick";
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
-  return mode == "time" ? run_claims(kTimes) : run_claims(kClaims, count > 2 ? arguments[2] : "");
+  if (mode == "time") return run_claims(kTimes, count > 4 ? arguments[4] : "");
+  return run_claims(kClaims, count > 2 ? arguments[2] : "");
 }
