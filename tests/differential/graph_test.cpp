@@ -149,6 +149,103 @@ TEST_CASE("repair reaches every row of islands and keeps what was reached") {
   }
 }
 
+namespace {
+
+/// Repair read aloud: in each pass every lost row is asked, in order; where a pass hangs none, the first
+/// lost row is hung below the first row of the tree that has a place.
+struct RepairByDefinition {
+  explicit RepairByDefinition(SearchGraph& given) : graph(given) {
+    for (const uint32_t entry : graph.entries) reach(entry);
+    grow();
+  }
+
+  void reach(uint32_t row) {
+    if (std::find(order.begin(), order.end(), row) == order.end()) order.push_back(row);
+  }
+  bool reached(uint32_t row) const { return std::find(order.begin(), order.end(), row) != order.end(); }
+  void grow() {
+    for (; grown < order.size(); ++grown) {
+      for (uint32_t i = 0; i < graph.degree; ++i) {
+        const uint32_t target = graph.row(order[grown])[i];
+        if (target == kNoRow || reached(target)) continue;
+        tree.insert({order[grown], i});
+        reach(target);
+      }
+    }
+  }
+  bool attach(uint32_t parent, uint32_t lost) {
+    uint32_t place = kNoRow;
+    for (uint32_t i = 0; i < graph.degree; ++i) {
+      if (graph.row(parent)[i] == kNoRow) {
+        place = i;
+        break;
+      }
+      if (!tree.contains({parent, i})) place = i;
+    }
+    if (place == kNoRow) return false;
+    graph.row(parent)[place] = lost;
+    tree.insert({parent, place});
+    reach(lost);
+    grow();
+    return true;
+  }
+  bool hang(uint32_t row) {
+    for (uint32_t i = 0; i < graph.degree && graph.row(row)[i] != kNoRow; ++i)
+      if (reached(graph.row(row)[i]) && attach(graph.row(row)[i], row)) return true;
+    return false;
+  }
+  uint32_t run() {
+    uint32_t spent = 0;
+    while (order.size() < graph.rows) {
+      const size_t before = order.size();
+      for (uint32_t row = 0; row < graph.rows; ++row)
+        if (!reached(row) && hang(row)) ++spent;
+      if (order.size() != before) continue;
+      uint32_t lost = 0;
+      while (reached(lost)) ++lost;
+      uint32_t donor = 0;
+      while (!attach(order[donor], lost)) ++donor;
+      ++spent;
+    }
+    return spent;
+  }
+
+  SearchGraph& graph;
+  std::vector<uint32_t> order;
+  std::set<std::pair<uint32_t, uint32_t>> tree;  // row, place in its list
+  size_t grown = 0;
+};
+
+}  // namespace
+
+TEST_CASE("repair hangs every row where its definition does") {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const auto below = [&](uint64_t bound, uint64_t stream, uint64_t counter) {
+      return static_cast<uint32_t>(random_below(bound, seed, stream, counter));
+    };
+    const uint32_t degree = 1 + below(5, 1, 0);
+    const uint32_t rows = 2 + below(seed % 2 == 0 ? 30 : 300, 1, 1);
+    // Most edges lead to rows nearby or to lower numbers, so that islands and lost rows are many.
+    std::vector<std::vector<uint32_t>> lists(rows);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const uint32_t length = below(degree + 1, 2, row);
+      for (uint32_t i = 0; i < length; ++i) {
+        const uint64_t at = uint64_t{row} * 8 + i;
+        const uint32_t near = row / 4 * 4 + below(4, 3, at);
+        const uint32_t target = std::min(rows - 1, below(3, 4, at) == 0 ? below(row + 1, 5, at) : near);
+        if (target != row && std::find(lists[row].begin(), lists[row].end(), target) == lists[row].end())
+          lists[row].push_back(target);
+      }
+    }
+    const std::vector<uint32_t> entries = {below(rows, 6, 0)};
+    SearchGraph graph = graph_of(lists, degree, entries);
+    SearchGraph expected = graph_of(lists, degree, entries);
+    REQUIRE(repair_reachability(graph, {}) == RepairByDefinition(expected).run());
+    REQUIRE(std::equal(graph.edges.begin(), graph.edges.end(), expected.edges.begin()));
+    REQUIRE(count_unreachable(graph, {}) == 0);
+  }
+}
+
 TEST_CASE("repair spends nothing where all is reached") {
   SearchGraph graph = graph_of({{1, 2}, {2, 0}, {0, 1}}, 2, {1});
   REQUIRE(repair_reachability(graph, {}) == 0);
