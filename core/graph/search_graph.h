@@ -70,6 +70,10 @@ uint32_t repair_reachability(SearchGraph& graph, const Execution& execution);
 /// Rows that no path from an entry point reaches.
 uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory);
 
+/// Rows whose two-hop count is taken, drawn by random_strata.
+inline constexpr uint32_t kTwoHopSample = 1000;
+inline constexpr uint64_t kTwoHopStream = 0x74776f;  // "two"
+
 /// Fills all members but struct_size.
 void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory,
                    ann_graph_stats* out);

@@ -140,6 +140,144 @@ void claim_reverse() {
   }
 }
 
+enum class Shape { kLoose, kShy, kRings, kAlone };
+
+/// A graph with lost rows. Loose: edges to a few rows nearby and to lower numbers. Shy: one row in 97 is
+/// known to the next such rows only, all others know each other at random. Rings: islands. Alone: shy, and
+/// half the shy rows neither know nor are known.
+SearchGraph made_graph(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed) {
+  SearchGraph graph;
+  graph.rows = rows;
+  graph.degree = degree;
+  graph.edges = Array<uint32_t>({}, uint64_t{rows} * degree);
+  graph.edges.fill(kNoRow);
+  const auto below = [&](uint64_t bound, uint64_t stream, uint64_t counter) {
+    return static_cast<uint32_t>(random_below(bound, seed, stream, counter));
+  };
+  const bool has_shy = shape == Shape::kShy || shape == Shape::kAlone;
+  const auto shy = [&](uint32_t row) { return has_shy && row % 97 == 5; };
+  for (uint32_t row = 0; row < rows; ++row) {
+    uint32_t* list = graph.row(row);
+    uint32_t count = 0;
+    const auto add = [&](uint32_t target) {
+      if (target < rows && target != row && count < degree &&
+          std::find(list, list + count, target) == list + count)
+        list[count++] = target;
+    };
+    if (shape == Shape::kRings) {
+      add(row / 40 * 40 + (row + 1) % 40);
+      continue;
+    }
+    const bool alone = shape == Shape::kAlone && row % 194 == 5;
+    const uint32_t tries = alone ? 0 : below(degree + 2, 1, row);
+    for (uint32_t i = 0; i < tries; ++i) {
+      const uint64_t at = uint64_t{row} * 300 + i;
+      uint32_t target = below(rows, 2, at);
+      if (shape == Shape::kLoose)
+        target = below(3, 3, at) == 0 ? below(row + 1, 4, at) : row / 4 * 4 + below(4, 5, at);
+      if (!shy(target)) add(target);
+    }
+    if (shy(row) && !alone && shape == Shape::kShy) add(row + 97);
+    if (shy(row) && !alone && row % 3 == 0) add(row + 2 * 97);
+  }
+  graph.entries = choose_entries(rows, shape == Shape::kLoose ? 1 : 64, seed, {});
+  return graph;
+}
+
+/// The graph on the device.
+struct SentGraph {
+  SentGraph(const SearchGraph& graph, const cuda::Stream& stream)
+      : edges(graph.edges.data(), graph.edges.size(), stream),
+        entries(graph.entries.data(), graph.entries.size(), stream),
+        view{edges.data(), entries.data(), graph.rows, graph.degree,
+             static_cast<uint32_t>(graph.entries.size())} {}
+  OnDevice<uint32_t> edges;
+  OnDevice<uint32_t> entries;
+  cuda::GraphView view;
+};
+
+struct Repairs {
+  uint32_t done = 0;
+  uint32_t left = 0;  // to the CPU
+};
+
+void compare_repair(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed, Repairs* repairs) {
+  SearchGraph graph = made_graph(shape, rows, degree, seed);
+  const std::string name = "shape " + std::to_string(static_cast<int>(shape)) + ", " +
+                           std::to_string(rows) + " x " + std::to_string(degree) + ", seed " +
+                           std::to_string(seed);
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const SentGraph sent(graph, stream);
+  const uint64_t lost = count_unreachable(graph, {});
+  expect(cuda::count_unreachable(sent.view, stream, Execution()) == lost, "lost rows of " + name);
+  const cuda::Reach reach = cuda::repair_reachability(sent.view, stream, Execution());
+  const std::vector<uint32_t> found = sent.edges.fetch();
+  if (lost > cuda::kRepairMax) {
+    expect(reach.lost == lost && reach.spent == 0, "what is left to the CPU of " + name);
+    ++repairs->left;
+  } else {
+    expect(reach.lost == 0, "rows are left over of " + name);
+    expect(repair_reachability(graph, {}) == reach.spent, "edges spent on " + name);
+    repairs->done += lost != 0 ? 1 : 0;
+  }
+  for (uint64_t i = 0; i < found.size(); ++i)
+    expect(found[i] == graph.edges[i], "repair of " + name + ", place " + std::to_string(i));
+}
+
+void claim_repair() {
+  std::vector<uint32_t> sizes = {1, 2, 31, 32, 33, 97, 1000, 1023, 1024, 1025, 4000, 70'000};
+  std::vector<uint32_t> degrees = {1, 2, 5, 31, 32, 33, 64, 256};
+  if (quick) sizes = {1, 33, 1500}, degrees = {1, 3, 40};
+  if (race) sizes = {300}, degrees = {3, 40};
+  Repairs repairs;
+  for (const Shape shape : {Shape::kLoose, Shape::kShy, Shape::kRings, Shape::kAlone}) {
+    for (const uint32_t rows : sizes) {
+      for (const uint32_t degree : degrees) {
+        if (uint64_t{rows} * degree > 5'000'000) continue;
+        for (uint64_t seed = 0; seed < (rows < 5000 && !race ? 3 : 1); ++seed)
+          compare_repair(shape, rows, degree, seed, &repairs);
+      }
+    }
+  }
+  std::printf("       %u graphs were repaired, %u left to the CPU\n", repairs.done, repairs.left);
+  expect(quick || race || (repairs.done > 50 && repairs.left > 3), "graphs that need repair");
+}
+
+void compare_measures(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed) {
+  const SearchGraph graph = made_graph(shape, rows, degree, seed);
+  ann_graph_stats expected = ANN_GRAPH_STATS_INIT;
+  measure_graph(graph, seed, {}, &expected);
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const SentGraph sent(graph, stream);
+  ann_graph_stats found = ANN_GRAPH_STATS_INIT;
+  cuda::measure_graph(sent.view, seed, stream, Execution(), &found);
+  expect(std::memcmp(&expected, &found, sizeof found) == 0,
+         "measures of shape " + std::to_string(static_cast<int>(shape)) + ", " +
+             std::to_string(rows) + " x " + std::to_string(degree) + ": strong components " +
+             std::to_string(found.strong_components) + ", not " +
+             std::to_string(expected.strong_components) + ", largest " +
+             std::to_string(found.largest_strong) + ", not " +
+             std::to_string(expected.largest_strong) + ", weak " +
+             std::to_string(found.weak_components) + ", not " +
+             std::to_string(expected.weak_components));
+}
+
+void claim_measures() {
+  std::vector<uint32_t> sizes = {0, 1, 2, 31, 33, 300, 2000, 70'000};
+  std::vector<uint32_t> degrees = {1, 2, 5, 33, 256};
+  if (quick) sizes = {0, 1, 33, 300}, degrees = {1, 3, 40};
+  if (race) sizes = {200}, degrees = {3};
+  for (const Shape shape : {Shape::kLoose, Shape::kShy, Shape::kRings, Shape::kAlone}) {
+    for (const uint32_t rows : sizes) {
+      for (const uint32_t degree : degrees) {
+        if (uint64_t{rows} * degree <= 5'000'000) compare_measures(shape, rows, degree, rows + degree);
+      }
+    }
+  }
+}
+
 /// Codes on both sides, with the stream that holds the device's.
 struct BothCodes {
   BothCodes(const Rows& rows, int32_t metric)
@@ -515,6 +653,23 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   });
   std::printf("time optimise %u rows, %u -> %u: prune %.2f ms, reverse edges %.2f ms\n", rows, k,
               degree, prune, reverse);
+
+  const Array<uint32_t> entry_rows = choose_entries(rows, 64, 1, {});
+  const OnDevice<uint32_t> entries(entry_rows.data(), entry_rows.size(), both.stream);
+  const cuda::GraphView graph = {merged.data(), entries.data(), rows, degree,
+                                 static_cast<uint32_t>(entry_rows.size())};
+  const double reach = median_ms([&] { cuda::count_unreachable(graph, both.stream, Execution()); });
+  const uint32_t lost = cuda::count_unreachable(graph, both.stream, Execution());
+  cuda::Reach repair;
+  const double repairing = milliseconds_of(
+      [&] { repair = cuda::repair_reachability(graph, both.stream, Execution()); });
+  ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+  const double measuring = milliseconds_of(
+      [&] { cuda::measure_graph(graph, 1, both.stream, Execution(), &stats); });
+  std::printf("     tree %.2f ms, repair with it %.2f ms, %u lost rows, %u edges spent; measures %.1f ms: "
+              "%llu strong components, %.1f rows within two edges\n",
+              reach, repairing, lost, repair.spent, measuring,
+              static_cast<unsigned long long>(stats.strong_components), stats.two_hop_mean);
 }
 
 Rows timed_rows() {
@@ -563,6 +718,8 @@ void claim_exact_times() {
 constexpr Claim kClaims[] = {
     {"pruning keeps what the CPU keeps", claim_prune},
     {"reverse edges are merged as on the CPU, in slices of any size", claim_reverse},
+    {"lost rows are hung where the CPU hangs them", claim_repair},
+    {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"products with all cells are exact lists", claim_products},
