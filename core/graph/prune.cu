@@ -17,6 +17,9 @@
 //
 // Departures from the paper: only the first `degree` entries of each list are looked at as z and in z
 // (search_graph.h says why). A rank table of all rows, directly addressed, does not fit on chip.
+//
+// With distances, as equation 3 has them, everything stays but the comparison, which needs the distances of
+// z's list too: twice the bytes.
 
 #include <cooperative_groups.h>
 
@@ -46,8 +49,9 @@ static_assert(kWide.k_max == ANN_DEGREE_MAX);
 constexpr uint64_t kLaunchRows = uint64_t{1} << 22;  // a launch stays below some 20 ms
 
 struct Args {
-  const uint32_t* knn;  // [rows, k]
-  uint32_t* kept;       // [rows, degree]
+  const uint32_t* knn;        // [rows, k]
+  const uint32_t* distances;  // [rows, k] or null: ranks decide
+  uint32_t* kept;             // [rows, degree]
   uint32_t first_row;   // of this launch
   uint32_t rows;
   uint32_t k;
@@ -55,7 +59,7 @@ struct Args {
 };
 
 /// A row's ranks and detours. One warp.
-template <Policy kPolicy>
+template <Policy kPolicy, bool kByDistance>
 struct PruneRow {
   static constexpr uint32_t kThreads = kPolicy.warps * 32;
   static constexpr uint32_t kAhead = 4;  // lists requested before the first is used
@@ -65,6 +69,7 @@ struct PruneRow {
     uint32_t list[kPolicy.k_max];
     uint32_t order[kPolicy.k_max];  // detours << 16 | rank; there are at most k_max detours
     uint8_t ranks[kPolicy.places];
+    uint32_t distances[kByDistance ? kPolicy.k_max : 1];  // of the list
   };
   struct Shared {
     RowShared rows[kPolicy.warps];
@@ -83,7 +88,7 @@ struct PruneRow {
     const uint64_t row =
         args.first_row + uint64_t{blockIdx.x} * kPolicy.warps + threadIdx.x / 32;
     if (row >= args.rows) return;
-    const uint32_t length = enter(args.knn + row * args.k);
+    const uint32_t length = enter(row * args.k);
     count_detours(min(length, args.degree));
     keep(length, args.kept + row * args.degree);
   }
@@ -93,13 +98,13 @@ struct PruneRow {
   }
 
   /// Reads the list and hashes it; returns its length.
-  __device__ uint32_t enter(const uint32_t* list) {
+  __device__ uint32_t enter(uint64_t begin) {
     for (uint32_t i = lane; i < kPolicy.places; i += 32) shared.hashed[i] = kNoRow;
     warp.sync();
     uint32_t length = 0;
     for (uint32_t first = 0; first < args.k; first += 32) {
       const uint32_t rank = first + lane;
-      const uint32_t row = rank < args.k ? list[rank] : kNoRow;
+      const uint32_t row = rank < args.k ? args.knn[begin + rank] : kNoRow;
       if (row != kNoRow) {
         uint32_t place = first_place(row);
         while (atomicCAS(&shared.hashed[place], kNoRow, row) != kNoRow)
@@ -107,6 +112,7 @@ struct PruneRow {
         shared.ranks[place] = static_cast<uint8_t>(rank);
         shared.list[rank] = row;
         shared.order[rank] = rank;
+        if constexpr (kByDistance) shared.distances[rank] = args.distances[begin + rank];
       }
       length += __popc(warp.ballot(row != kNoRow));
     }
@@ -125,21 +131,27 @@ struct PruneRow {
     }
   }
 
-  /// Equation 3: X -> Z -> Y stands in for X -> Y if both its edges have better ranks.
+  /// Equation 3: X -> Z -> Y stands in for X -> Y if both its edges are shorter, or have better ranks.
   __device__ void count_detours(uint32_t looked_at) {
     const uint32_t looked_into = min(args.k, args.degree);
     for (uint32_t first = 0; first < looked_at; first += kAhead) {
       for (uint32_t rank_y = lane; rank_y < looked_into; rank_y += 32) {
         uint32_t y[kAhead];
+        uint32_t distances[kAhead];  // of z and y
 #pragma unroll
-        for (uint32_t i = 0; i < kAhead; ++i)
-          y[i] = first + i < looked_at
-                     ? args.knn[uint64_t{shared.list[first + i]} * args.k + rank_y]
-                     : kNoRow;
+        for (uint32_t i = 0; i < kAhead; ++i) {
+          const bool there = first + i < looked_at;
+          const uint64_t at = there ? uint64_t{shared.list[first + i]} * args.k + rank_y : 0;
+          y[i] = there ? args.knn[at] : kNoRow;
+          if constexpr (kByDistance) distances[i] = args.distances[at];
+        }
 #pragma unroll
         for (uint32_t i = 0; i < kAhead; ++i) {
           const uint32_t rank = y[i] != kNoRow ? rank_of(y[i]) : 0;
-          if (rank > max(first + i, rank_y)) atomicAdd(&shared.order[rank], 1u << 16);
+          bool shorter = rank > max(first + i, rank_y);
+          if constexpr (kByDistance)
+            shorter = max(shared.distances[first + i], distances[i]) < shared.distances[rank];
+          if (rank != 0 && shorter) atomicAdd(&shared.order[rank], 1u << 16);
         }
       }
     }
@@ -164,13 +176,13 @@ __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__
   Step(args, shared).run();
 }
 
-template <Policy kPolicy>
+template <Policy kPolicy, bool kByDistance>
 void run_phase(Args args, const Stream& stream, const Execution& execution) {
   for (uint64_t first = 0; first < args.rows; first += kLaunchRows) {
     execution.check();
     const uint64_t rows = std::min(kLaunchRows, args.rows - first);
     args.first_row = static_cast<uint32_t>(first);
-    launch("prune_by_rank", kernel<PruneRow<kPolicy>>,
+    launch("prune", kernel<PruneRow<kPolicy, kByDistance>>,
            static_cast<uint32_t>((rows - 1) / kPolicy.warps + 1), kPolicy.warps * 32, stream, args);
     if (rows < args.rows) stream.wait();
   }
@@ -180,11 +192,21 @@ void run_phase(Args args, const Stream& stream, const Execution& execution) {
 
 void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degree, uint32_t* kept,
                    const Stream& stream, const Execution& execution) {
-  const Args args = {knn, kept, 0, rows, k, degree};
+  const Args args = {knn, nullptr, kept, 0, rows, k, degree};
   if (k <= kNarrow.k_max)
-    run_phase<kNarrow>(args, stream, execution);
+    run_phase<kNarrow, false>(args, stream, execution);
   else
-    run_phase<kWide>(args, stream, execution);
+    run_phase<kWide, false>(args, stream, execution);
+}
+
+void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
+                       uint32_t degree, uint32_t* kept, const Stream& stream,
+                       const Execution& execution) {
+  const Args args = {knn, distances, kept, 0, rows, k, degree};
+  if (k <= kNarrow.k_max)
+    run_phase<kNarrow, true>(args, stream, execution);
+  else
+    run_phase<kWide, true>(args, stream, execution);
 }
 
 }  // namespace gannet::cuda

@@ -17,6 +17,11 @@ namespace gannet::cuda {
 void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degree, uint32_t* kept,
                    const Stream& stream, const Execution& execution);
 
+/// The same by distances, [rows, k], for comparison: see search_graph.h.
+void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
+                       uint32_t degree, uint32_t* kept, const Stream& stream,
+                       const Execution& execution);
+
 /// The second: `forward` is [rows, degree] as prune_by_rank leaves it; `merged` gets [rows, degree].
 /// `workspace_bytes_max` bounds the memory that it takes, 0: 2 GiB; less makes it slower.
 void add_reverse_edges(const uint32_t* forward, uint32_t rows, uint32_t degree, uint32_t* merged,

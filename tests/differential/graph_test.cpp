@@ -16,7 +16,12 @@ namespace {
 const Execution kTwoThreads{{}, 2, nullptr};
 
 /// Equation 3 read aloud: y is kept by how few z lie before it on both legs of a detour.
-std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, uint32_t degree) {
+/// With `distances` of the lists those decide instead of ranks.
+std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, uint32_t degree,
+                                           const Array<uint32_t>* distances = nullptr) {
+  const auto weight = [&](uint32_t list_of, uint32_t rank) {
+    return distances != nullptr ? (*distances)[size_t{list_of} * knn.k + rank] : rank;
+  };
   const auto rank_in = [&](uint32_t list_of, uint32_t wanted, uint32_t looked_at) {
     for (uint32_t i = 0; i < std::min(looked_at, knn.k); ++i)
       if (knn.list(list_of)[i] == wanted) return i;
@@ -29,7 +34,8 @@ std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, ui
       const uint32_t z = knn.list(row)[rank_z];
       if (z == kNoRow) break;
       const uint32_t rank_y = rank_in(z, knn.list(row)[rank], degree);
-      if (rank_y != kNoRow && std::max(rank_z, rank_y) < rank) ++detours;
+      if (rank_y != kNoRow && std::max(weight(row, rank_z), weight(z, rank_y)) < weight(row, rank))
+        ++detours;
     }
     order.push_back({detours, rank});
   }
@@ -38,6 +44,20 @@ std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, ui
   for (uint32_t i = 0; i < std::min<size_t>(degree, order.size()); ++i)
     kept[i] = knn.list(row)[order[i].second];
   return kept;
+}
+
+/// The code distances of lists, [rows, k].
+Array<uint32_t> distances_of(const KnnGraph& knn, const Codes& codes) {
+  Array<uint32_t> distances({}, knn.neighbors.size());
+  distances.fill(UINT32_MAX);
+  std::vector<uint8_t> code(codes.stride());
+  for (uint32_t row = 0; row < knn.rows; ++row) {
+    const uint32_t* list = knn.list(row);
+    const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
+    codes.gather(&row, 1, code.data());
+    codes.distances(code.data(), list, length, distances.data() + size_t{row} * knn.k);
+  }
+  return distances;
 }
 
 std::vector<uint32_t> merged_by_definition(const std::vector<uint32_t>& edges, uint32_t rows,
@@ -83,11 +103,15 @@ TEST_CASE("pruning keeps the edges that its definition keeps") {
       const MadeData data(rows, 6, shape, 9);
       for (const uint32_t k : {3u, 12u, 24u}) {
         const KnnGraph knn = exact_knn(data.codes, k, kTwoThreads);
+        const Array<uint32_t> distances = distances_of(knn, data.codes);
         for (const uint32_t degree : {2u, 8u, 12u}) {
           const Array<uint32_t> kept = prune_by_rank(knn, degree, kTwoThreads);
+          const Array<uint32_t> by_distance = prune_by_distance(knn, distances, degree, kTwoThreads);
           for (uint32_t row = 0; row < rows; ++row) {
             const auto expected = pruned_by_definition(knn, row, degree);
             REQUIRE(std::equal(expected.begin(), expected.end(), kept.data() + row * degree));
+            const auto shortest = pruned_by_definition(knn, row, degree, &distances);
+            REQUIRE(std::equal(shortest.begin(), shortest.end(), by_distance.data() + row * degree));
           }
         }
       }

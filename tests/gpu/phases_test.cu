@@ -97,6 +97,43 @@ void compare_prune(uint32_t rows, uint32_t k, uint32_t degree) {
                                         std::to_string(i));
 }
 
+/// Distances that rise along each list, often equal ones.
+Array<uint32_t> made_distances(const KnnGraph& knn, uint64_t seed) {
+  Array<uint32_t> distances({}, knn.neighbors.size());
+  for (uint64_t i = 0; i < distances.size(); ++i) {
+    const uint32_t step = static_cast<uint32_t>(random_below(4, seed, 7, i));
+    distances[i] = knn.neighbors[i] == kNoRow ? UINT32_MAX : step + (i % knn.k != 0 ? distances[i - 1] : 0);
+  }
+  return distances;
+}
+
+void compare_prune_by_distance(uint32_t rows, uint32_t k, uint32_t degree) {
+  const KnnGraph knn = made_lists(rows, k, rows + k);
+  const Array<uint32_t> distances = made_distances(knn, k);
+  const Array<uint32_t> expected = prune_by_distance(knn, distances, degree, all_threads());
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const OnDevice<uint32_t> lists(knn.neighbors.data(), knn.neighbors.size(), stream);
+  const OnDevice<uint32_t> lengths(distances.data(), distances.size(), stream);
+  const OnDevice<uint32_t> kept(expected.size(), stream);
+  cuda::prune_by_distance(lists.data(), lengths.data(), rows, k, degree, kept.data(), stream,
+                          Execution());
+  const std::vector<uint32_t> found = kept.fetch();
+  for (uint64_t i = 0; i < found.size(); ++i)
+    expect(found[i] == expected[i], "pruning by distance " + std::to_string(rows) + " x " +
+                                        std::to_string(k) + " to " + std::to_string(degree) +
+                                        ", place " + std::to_string(i));
+}
+
+void claim_prune_by_distance() {
+  for (const uint32_t rows : quick || race ? std::vector{90u} : std::vector{2u, 33u, 300u, 2000u}) {
+    for (const uint32_t k : race ? std::vector{40u} : std::vector{1u, 31u, 64u, 65u, 256u}) {
+      for (const uint32_t degree : race ? std::vector{32u} : std::vector{2u, 32u, 64u, 100u})
+        compare_prune_by_distance(rows, k, degree);
+    }
+  }
+}
+
 void claim_prune() {
   std::vector<uint32_t> sizes = {2, 3, 31, 33, 300, 3000};
   std::vector<uint32_t> ks = {1, 2, 31, 32, 33, 48, 63, 64, 65, 128, 255, 256};
@@ -717,6 +754,7 @@ void claim_exact_times() {
 
 constexpr Claim kClaims[] = {
     {"pruning keeps what the CPU keeps", claim_prune},
+    {"pruning by distances keeps what the CPU keeps", claim_prune_by_distance},
     {"reverse edges are merged as on the CPU, in slices of any size", claim_reverse},
     {"lost rows are hung where the CPU hangs them", claim_repair},
     {"measures of graphs are the CPU's", claim_measures},
