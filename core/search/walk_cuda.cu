@@ -555,15 +555,7 @@ Kernel choose(CodeKind kind, uint32_t stride, uint32_t degree, const WalkEffort&
 WalkChoice choose_walk(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree,
                        const WalkEffort& effort) {
   const Kernel kernel = choose(kind, stride, degree, effort);
-  int multiprocessors = 0;
-  int blocks = 0;
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "asking for multiprocessors");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function,
-                                                      static_cast<int>(kernel.threads), 0),
-        "asking for blocks of a multiprocessor");
-  return {kernel.function, kernel.threads,
-          static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(std::max(blocks, 1))};
+  return {kernel.function, kernel.threads, blocks_at_once(device, kernel.function, kernel.threads)};
 }
 
 void start_walk(const WalkChoice& choice, const WalkArgs& args, const Stream& stream) {
