@@ -106,7 +106,7 @@ void answer_exactly(const Built& built, const MatrixView& queries, int32_t devic
   if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
   const QueryBlock block(built.dataset, queries, execution.memory);
   if (device >= ANN_DEVICE_CUDA)
-    search_exact_on_device(built.dataset, block, nullptr, device, results, execution);
+    search_exact_on_device(built.dataset, block, nullptr, device, nullptr, results, execution);
   else
     search_exact(built.dataset, block, nullptr, results, execution);
 }

@@ -13,9 +13,9 @@
 namespace gannet::cuda {
 
 /// The first phase: `knn` is [rows, k], kNoRow in unused places at the end of a list; `kept` gets
-/// [rows, degree]. `wide_words` makes it work as it does for more than 16 million rows, for tests.
+/// [rows, degree].
 void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degree, uint32_t* kept,
-                   const Stream& stream, const Execution& execution, bool wide_words = false);
+                   const Stream& stream, const Execution& execution);
 
 /// The same by distances, [rows, k], for comparison: see search_graph.h.
 void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,

@@ -13,7 +13,8 @@ KnnLists find_neighbors(const Codes&, bool, const NnDescentParams&, int32_t devi
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-Edges build_edges(const Codes&, bool, const KnnGraph*, const BuildPlan& plan, const Execution&) {
+std::unique_ptr<GraphOnDevice> build_graph(const Codes&, bool, const KnnGraph*, const BuildPlan& plan,
+                                           const Array<uint32_t>&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }

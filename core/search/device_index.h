@@ -103,11 +103,18 @@ struct DeviceCounts {
   uint64_t expansions = 0;
 };
 
+/// The stored rows of an index on its device.
+struct DeviceRows {
+  RowsView rows;
+  const float* norms;  // [rows] lengths, for cosine; else null
+};
+
 class DeviceIndex {
  public:
   virtual ~DeviceIndex() = default;
 
   virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
+  virtual DeviceRows rows() const = 0;
 
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.
   virtual std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) = 0;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "ann.h"
+#include "backend/launch.h"
 #include "claims.h"
 
 namespace {
@@ -245,48 +246,46 @@ void claim_ends() {
   ann_monitor_free(monitor);
 }
 
-/// Bytes that the pool of the device holds for allocations that live.
-uint64_t used_bytes(cudaMemPoolAttr attribute) {
-  cudaMemPool_t pool = nullptr;
-  cudaDeviceGetDefaultMemPool(&pool, 0);
-  uint64_t bytes = 0;
-  cudaMemPoolGetAttribute(pool, attribute, &bytes);
-  return bytes;
-}
-
-void forget_peak() {
-  cudaMemPool_t pool = nullptr;
-  cudaDeviceGetDefaultMemPool(&pool, 0);
-  uint64_t zero = 0;
-  cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh, &zero);
+/// The library's memory on the first device.
+cuda::DevicePool& pool() {
+  const cuda::DeviceGuard guard(0);
+  return cuda::DevicePool::of(0);
 }
 
 /// What a build holds at most, against what ann_estimate says.
+void compare_estimate(const Rows& rows, int32_t knn, uint32_t degree, int32_t calibrate) {
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.knn = knn;
+  params.degree = degree;
+  params.iterations = 3;
+  params.calibrate = calibrate;
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = rows.dim;
+  ann_plan plan = ANN_PLAN_INIT;
+  expect(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, nullptr) == ANN_OK,
+         "an estimate");
+  pool().forget_peak();
+  Handle index(rows, ANN_METRIC_L2);
+  expect(index.build(rows, params) == ANN_OK, index.error.message);
+  const double peak = static_cast<double>(pool().peak_bytes());
+  const double ratio = static_cast<double>(plan.device_bytes) / peak;
+  const double kept = static_cast<double>(pool().used_bytes());
+  std::printf("       %s, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f of it, kept %.1f MB\n",
+              element_name(rows.element), knn, degree, peak / 1e6, ratio, kept / 1e6);
+  // Of floats the estimate assumes wide codes, of a calibration large lists.
+  const bool close = !quick && rows.element == ANN_U8 && calibrate == ANN_OFF;
+  expect(ratio >= 1 && (!close || ratio < 1.1), "the estimate is above the peak, within 10 %");
+  expect(ann_index_evict(index.index, ANN_DEVICE_CUDA, nullptr) == ANN_OK, "the copy goes");
+  expect(pool().used_bytes() == 0, "no memory is kept but the index's copy");
+}
+
 void claim_estimates() {
-  for (const int32_t knn : {int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}}) {
-    for (const uint32_t degree : {32u, 64u}) {
-      const Rows rows(ANN_U8, quick ? 2000 : 300'000, 128, Values::kClusters, 3);
-      ann_build_params params = params_on(ANN_DEVICE_CUDA);
-      params.knn = knn;
-      params.degree = degree;
-      params.calibrate = ANN_OFF;
-      params.repair = ANN_OFF;
-      params.iterations = 3;
-      ann_index_params shape = ANN_INDEX_PARAMS_INIT;
-      shape.dim = rows.dim;
-      ann_plan plan = ANN_PLAN_INIT;
-      expect(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, nullptr) == ANN_OK,
-             "an estimate");
-      forget_peak();
-      Handle index(rows, ANN_METRIC_L2);
-      expect(index.build(rows, params) == ANN_OK, index.error.message);
-      const double peak = static_cast<double>(used_bytes(cudaMemPoolAttrUsedMemHigh));
-      const double ratio = static_cast<double>(plan.device_bytes) / peak;
-      std::printf("       knn %d, degree %u: peak %.1f MB of the device, estimate %.3f of it\n", knn,
-                  degree, peak / 1e6, ratio);
-      expect(ratio >= 1 && (quick || ratio < 1.1), "the estimate is above the peak, within 10 %");
-      expect(used_bytes(cudaMemPoolAttrUsedMemCurrent) == 0, "no memory is kept");
+  for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_F32}}) {
+    const Rows rows(element, quick ? 2000 : 300'000, 128, Values::kClusters, 3);
+    for (const int32_t knn : {int32_t{ANN_KNN_AUTO}, int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}}) {
+      for (const uint32_t degree : {32u, 64u}) compare_estimate(rows, knn, degree, ANN_OFF);
     }
+    compare_estimate(rows, ANN_KNN_AUTO, 32, ANN_ON);
   }
 }
 
@@ -307,8 +306,8 @@ void claim_no_memory() {
     expect(cudaMalloc(&filler, free_bytes - (left_mb << 20)) == cudaSuccess, "the device is filled");
     const ann_status status = index.build(rows, params);
     cudaFree(filler);
-    expect(used_bytes(cudaMemPoolAttrUsedMemCurrent) == 0, "no memory is kept");
     if (status == ANN_OK) break;
+    expect(pool().used_bytes() == 0, "no memory is kept");
     expect(status == ANN_DEVICE_NO_MEMORY, index.error.message);
     ++refused;
   }
@@ -327,9 +326,9 @@ void claim_refusals() {
   expect(index.build(rows, params_on(ANN_DEVICE_CUDA)) == ANN_NO_DEVICE, "hidden devices");
   expect(index.error.message[0] != 0, "a reason");
   setenv("GANNET_BACKEND", "cuda", 1);
-  forget_peak();
+  pool().forget_peak();
   expect(index.build(rows, params_on(ANN_DEVICE_AUTO)) == ANN_OK, index.error.message);
-  expect(used_bytes(cudaMemPoolAttrUsedMemHigh) > 0, "AUTO is the device when GANNET_BACKEND says so");
+  expect(pool().peak_bytes() > 0, "AUTO is the device when GANNET_BACKEND says so");
   unsetenv("GANNET_BACKEND");
   int device = -1;
   cudaGetDevice(&device);

@@ -89,14 +89,12 @@ void compare_prune(uint32_t rows, uint32_t k, uint32_t degree) {
   const cuda::Stream stream;
   const OnDevice<uint32_t> lists(knn.neighbors.data(), knn.neighbors.size(), stream);
   const OnDevice<uint32_t> kept(expected.size(), stream);
-  for (const bool wide_words : {false, true}) {
-    cuda::prune_by_rank(lists.data(), rows, k, degree, kept.data(), stream, Execution(), wide_words);
-    const std::vector<uint32_t> found = kept.fetch();
-    for (uint64_t i = 0; i < found.size(); ++i)
-      expect(found[i] == expected[i], "pruning " + std::to_string(rows) + " x " + std::to_string(k) +
-                                          " to " + std::to_string(degree) + ", place " +
-                                          std::to_string(i) + (wide_words ? ", wide words" : ""));
-  }
+  cuda::prune_by_rank(lists.data(), rows, k, degree, kept.data(), stream, Execution());
+  const std::vector<uint32_t> found = kept.fetch();
+  for (uint64_t i = 0; i < found.size(); ++i)
+    expect(found[i] == expected[i], "pruning " + std::to_string(rows) + " x " + std::to_string(k) +
+                                        " to " + std::to_string(degree) + ", place " +
+                                        std::to_string(i));
 }
 
 /// Distances that rise along each list, often equal ones.
