@@ -31,6 +31,7 @@
 #include <cooperative_groups/reduce.h>
 
 #include <algorithm>
+#include <cstring>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
@@ -376,8 +377,7 @@ class Tree {
         progress_(1, stream),
         scratch_bytes_(scratch_bytes(graph.rows)),
         scratch_(scratch_bytes_, stream) {
-    check(cudaMemsetAsync(claims_.data(), 0xff, graph.rows * sizeof(Claim), stream),
-          "clearing device memory");
+    fill(claims_.data(), 0xff, graph.rows * sizeof(Claim), stream, "clearing device memory");
     Args args = this->args();
     args.tail = graph.entry_count;
     launch("begin_tree", begin, 1, kThreads, stream, BeginArgs{args, graph.entries});
@@ -462,10 +462,13 @@ class Tree {
     launch("append_won", kernel<AppendWon>, blocks, kThreads, stream_, args);
   }
 
+  /// Asks where the device has got to. A step that changes nothing would be repeated for ever.
   void fetch_progress() {
-    check(cudaMemcpyAsync(&at_, progress_.data(), sizeof at_, cudaMemcpyDeviceToHost, stream_),
-          "fetching the state of a tree");
+    const Progress before = at_;
+    copy_to_host(&at_, progress_.data(), sizeof at_, stream_, "fetching the state of a tree");
     stream_.wait();
+    if (std::memcmp(&before, &at_, sizeof at_) == 0 || at_.tail > graph_.rows)
+      fail(ANN_INTERNAL, "the device grows no tree of a graph");
   }
 
   const GraphView& graph_;

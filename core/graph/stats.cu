@@ -347,16 +347,14 @@ class Measures {
     launch(name, kernel<OneStep>, (rows_ - 1) / kThreads + 1, kThreads, stream_, args_);
   }
   void set(void* memory, int value, uint64_t bytes) {
-    check(cudaMemsetAsync(memory, value, bytes, stream_), "clearing device memory");
+    fill(memory, static_cast<uint8_t>(value), bytes, stream_, "clearing device memory");
   }
   void send_counts() {
-    check(cudaMemcpyAsync(counts_.data(), &now_, sizeof now_, cudaMemcpyHostToDevice, stream_),
-          "sending counts");
+    copy_to_device(counts_.data(), &now_, sizeof now_, stream_, "sending counts");
   }
   void fetch_counts() {
     execution_.check();
-    check(cudaMemcpyAsync(&now_, counts_.data(), sizeof now_, cudaMemcpyDeviceToHost, stream_),
-          "fetching counts");
+    copy_to_host(&now_, counts_.data(), sizeof now_, stream_, "fetching counts");
     stream_.wait();
   }
 
@@ -395,9 +393,7 @@ class Measures {
     Array<uint32_t> sample(execution_.memory, count);
     random_strata(rows_, count, seed, kTwoHopStream, sample.data());
     const DeviceArray<uint32_t> samples(count, stream_);
-    check(cudaMemcpyAsync(samples.data(), sample.data(), count * sizeof(uint32_t),
-                          cudaMemcpyHostToDevice, stream_),
-          "sending a sample");
+    copy_to_device(samples.data(), sample.data(), count * sizeof(uint32_t), stream_, "sending a sample");
     args_.words = rows_ / 32 + 1;
     const uint64_t bytes = uint64_t{args_.words} * sizeof(uint32_t);
     const uint64_t blocks =
