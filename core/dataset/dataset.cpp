@@ -115,8 +115,14 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
   view_.data = stored_.data();
   const size_t row_bytes = size_t{rows.dim} * element_bytes(rows.element);
   const size_t stored_bytes = size_t{rows.dim} * element_bytes(view_.element);
+  const bool as_they_lie = rows.element == view_.element && rows.stride == view_.stride &&
+                           stored_bytes == view_.stride;
   std::atomic<uint64_t> overflow = kNoPlace;
   parallel_for(execution, rows.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    if (as_they_lie) {
+      std::memcpy(stored_.data() + begin * view_.stride, rows.row(begin), (end - begin) * view_.stride);
+      return;
+    }
     for (uint64_t row = begin; row < end; ++row) {
       uint8_t* target = stored_.data() + row * view_.stride;
       if (rows.element == view_.element) {
