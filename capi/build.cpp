@@ -55,7 +55,7 @@ void exact_lists(const Dataset& dataset, const MatrixView& rows, uint32_t k, int
                                           static_cast<double>(first + piece.rows) / total);
     const ResultsView results{k, ids.data(), out, nullptr, nullptr};
     if (on_cuda)
-      search_exact_on_device(dataset, queries, self.data(), device, nullptr, results, part);
+      search_exact_on_device(dataset, queries, self.data(), device, results, part);
     else
       search_exact(dataset, queries, self.data(), results, part);
     for (uint64_t i = 0; i < piece.rows * k; ++i)

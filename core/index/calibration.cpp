@@ -106,8 +106,8 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
   Array<float> distances(execution.memory, size_t{all} * k);
   if (device >= ANN_DEVICE_CUDA) {
     Array<uint64_t> ids(execution.memory, distances.size());
-    search_exact_on_device(dataset, *sample.queries, sample.masked, device, placed,
-                           {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
+    search_exact_on_device(dataset, *sample.queries, sample.masked, device,
+                           {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
                      execution);

@@ -22,6 +22,9 @@
 #include "search/queries.h"
 
 namespace gannet {
+namespace cuda {
+struct ExactRequest;
+}
 
 /// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows.
 struct WalkEffort {
@@ -103,18 +106,11 @@ struct DeviceCounts {
   uint64_t expansions = 0;
 };
 
-/// The stored rows of an index on its device.
-struct DeviceRows {
-  RowsView rows;
-  const float* norms;  // [rows] lengths, for cosine; else null
-};
-
 class DeviceIndex {
  public:
   virtual ~DeviceIndex() = default;
 
   virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
-  virtual DeviceRows rows() const = 0;
 
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.
   virtual std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) = 0;
@@ -126,6 +122,9 @@ class DeviceIndex {
   virtual void search(const DeviceBatch& batch, const WalkEffort& effort, const Execution& execution,
                       DeviceCounts* counts) = 0;
   virtual void search_exact(const DeviceBatch& batch, const Execution& execution) = 0;
+
+  /// Makes an exact search of host memory compare with the rows that stand here.
+  virtual void lend_rows(cuda::ExactRequest* request) const = 0;
 };
 
 namespace cuda {

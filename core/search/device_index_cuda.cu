@@ -396,12 +396,6 @@ class Copy final : public DeviceIndex {
 
   uint64_t bytes() const override { return bytes_; }
 
-  DeviceRows rows() const override {
-    const uint8_t* data = placed_.exact() ? placed_.codes : placed_.rows;
-    const uint32_t stride = placed_.exact() ? placed_.code_stride : placed_.row_stride;
-    return {{data, stride, placed_.dim, placed_.element}, placed_.norms};
-  }
-
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
     const uint64_t staged = std::max<uint64_t>(
         1, std::min(kStagingBytes / placed_.record_bytes(), kStagingBytes / (uint64_t{k} * 8)));
@@ -440,6 +434,15 @@ class Copy final : public DeviceIndex {
       counts->distances += count_distances(placed_, counted, piece.count, effort, piece.k);
       counts->expansions += counted.expansions;
     });
+  }
+
+  void lend_rows(ExactRequest* request) const override {
+    request->rows = {placed_.exact() ? placed_.codes : placed_.rows,
+                     placed_.exact() ? placed_.code_stride : placed_.row_stride, placed_.dim,
+                     placed_.element};
+    request->norms = placed_.norms;
+    request->ids = placed_.ids;
+    request->rows_are_there = true;
   }
 
   void search_exact(const DeviceBatch& batch, const Execution& execution) override {
@@ -610,11 +613,9 @@ class Copy final : public DeviceIndex {
   void compare_all(const Piece& piece, const Stream& stream, const Execution& execution) const {
     ExactRequest request;
     request.device = device_;
-    request.rows = rows().rows;
     request.row_count = placed_.row_count;
     request.metric = placed_.metric;
-    request.norms = placed_.norms;
-    request.ids = placed_.ids;
+    lend_rows(&request);
     request.queries = piece.queries;
     request.query_stride = piece.query_stride;
     request.query_norms = piece.norms;

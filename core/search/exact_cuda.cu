@@ -683,7 +683,7 @@ class Search {
         execution_(execution),
         stream_(stream),
         on_device_(resident),
-        rows_there_(resident || request.rows_on_device),
+        rows_there_(resident || request.rows_are_there),
         kept_(kept),
         choice_(choose(request.rows.element, request.metric, are_few(request.query_count))),
         is_integer_(!is_float_element(request.rows.element)),
@@ -701,7 +701,7 @@ class Search {
         queries_(resident ? 0 : batch_ * query_stride_, stream),
         query_norms_(cosine_ && !resident ? batch_ : 0, stream),
         query_squares_(squared_ ? batch_ : 0, stream),
-        ids_(request.ids != nullptr && !resident ? request.row_count : 0, stream),
+        ids_(request.ids != nullptr && !rows_there_ ? request.row_count : 0, stream),
         lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
         counts_(uint64_t{slices_} * batch_, stream),
         out_rows_(resident ? 0 : uint64_t{batch_} * kept, stream),
@@ -713,7 +713,7 @@ class Search {
 
   void run() {
     execution_.enter("exact search");
-    if (request_.ids != nullptr && !on_device_)
+    if (request_.ids != nullptr && !rows_there_)
       send_items(request_.ids, request_.row_count, ids_.data(), stream_, execution_);
     for (uint64_t first = 0; first < request_.query_count; first += batch_) {
       const uint64_t left = request_.query_count - first;
@@ -795,7 +795,7 @@ class Search {
                  execution_);
     args->queries = queries_.data();
     args->query_norms = query_norms_.data();
-    args->ids = ids_.data();
+    args->ids = rows_there_ ? request_.ids : ids_.data();
     args->out_rows = out_rows_.data();
     args->out_distances = out_distances_.data();
   }
@@ -877,8 +877,8 @@ class Search {
   const ExactRequest& request_;
   const Execution& execution_;
   const Stream& stream_;
-  bool on_device_;  // everything: nothing is sent, fetched or waited for
-  bool rows_there_;  // the rows and their lengths
+  bool on_device_;   // everything: nothing is sent, fetched or waited for
+  bool rows_there_;  // rows, lengths and ids
   uint32_t kept_;  // results of a query that exist
   Choice choice_;
   bool is_integer_;
