@@ -87,25 +87,26 @@ struct PruneRow {
   static_assert(kPolicy.k_max <= kRanks && 2 * kRanks <= kPolicy.places);
 
   struct RowShared {
-    uint32_t table[kPolicy.places];
     alignas(16) uint32_t order[kPolicy.k_max];  // detours << 16 | rank; there are at most k_max detours
     alignas(16) uint32_t list[kPolicy.k_max];
     uint32_t left_out[kPolicy.k_max];  // ranks of entries that are not in the table
     uint32_t distances[kByDistance ? kPolicy.k_max : 1];  // of the list
   };
   struct Shared {
+    alignas(16) uint32_t tables[kPolicy.warps][kPolicy.places];
     RowShared rows[kPolicy.warps];
   };
 
   const Args& args;
   RowShared& shared;
+  uint32_t* table;  // [places]
   cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
   uint32_t lane = threadIdx.x % 32;
   uint32_t multiplier = 0x9e3779b1u;
   uint32_t left_out_count = 0;
 
   __device__ PruneRow(const Args& args, Shared& shared)
-      : args(args), shared(shared.rows[threadIdx.x / 32]) {}
+      : args(args), shared(shared.rows[threadIdx.x / 32]), table(shared.tables[threadIdx.x / 32]) {}
 
   __device__ void run() {
     const uint64_t row =
@@ -133,7 +134,8 @@ struct PruneRow {
       }
       length += __popc(warp.ballot(row != kNoRow));
     }
-    for (uint32_t i = lane; i < kPolicy.places; i += 32) shared.table[i] = kEmpty;
+    for (uint32_t i = lane; i < kPolicy.places / 4; i += 32)
+      reinterpret_cast<uint4*>(table)[i] = {kEmpty, kEmpty, kEmpty, kEmpty};
     warp.sync();
     return length;
   }
@@ -151,7 +153,7 @@ struct PruneRow {
         const uint32_t rank = 32 * i + lane;
         const uint32_t product = shared.list[rank] * multiplier;
         places[i] = place_of(product);
-        entered[i] = rank < length && atomicCAS(&shared.table[places[i]], kEmpty,
+        entered[i] = rank < length && atomicCAS(table + places[i], kEmpty,
                                                 product << kPlaceBits | rank) == kEmpty;
         const uint32_t lanes = warp.ballot(rank < length && !entered[i]);
         if (attempt == kPolicy.tries && rank < length && !entered[i])
@@ -162,7 +164,7 @@ struct PruneRow {
       if (left_out_count == 0 || attempt == kPolicy.tries) return;
 #pragma unroll
       for (uint32_t i = 0; i < kOfLane; ++i) {
-        if (entered[i]) shared.table[places[i]] = kEmpty;
+        if (entered[i]) table[places[i]] = kEmpty;
       }
       warp.sync();
       multiplier = multiplier * 0x2c1b3c6du + 2;  // stays odd
@@ -173,7 +175,7 @@ struct PruneRow {
   template <bool kLeftOut>
   __device__ uint32_t rank_of(uint32_t row) const {
     const uint32_t product = row * multiplier;
-    uint32_t rank = shared.table[place_of(product)] ^ product << kPlaceBits;
+    uint32_t rank = table[place_of(product)] ^ product << kPlaceBits;
     if constexpr (kLeftOut) {
       for (uint32_t i = 0; i < left_out_count; ++i) {
         const uint32_t other = shared.left_out[i];
@@ -187,7 +189,11 @@ struct PruneRow {
   template <bool kLeftOut>
   __device__ void count_detours(uint32_t looked_at) {
     const uint32_t looked_into = min(args.k, args.degree);
-    for (uint32_t first = 0; first < looked_at; first += kAhead) {
+    uint32_t first = 0;
+    if (!kByDistance && !kLeftOut && looked_into % 32 == 0) {
+      for (; first + kAhead <= looked_at; first += kAhead) count_of_lists(first, looked_into);
+    }
+    for (; first < looked_at; first += kAhead) {
       const uint4 z = *reinterpret_cast<const uint4*>(shared.list + first);
       const uint32_t* lists[kAhead] = {list_of(z.x), list_of(z.y), list_of(z.z), list_of(z.w)};
       for (uint32_t rank_y = lane; rank_y < looked_into; rank_y += 32) {
@@ -214,6 +220,51 @@ struct PruneRow {
       }
     }
     warp.sync();
+  }
+  /// The same for kAhead whole lists, in as few instructions as it takes.
+  __device__ void count_of_lists(uint32_t first, uint32_t looked_into) {
+    const uint4 z = *reinterpret_cast<const uint4*>(shared.list + first);
+    const uint32_t* lists[kAhead] = {list_of(z.x) + lane, list_of(z.y) + lane, list_of(z.z) + lane,
+                                     list_of(z.w) + lane};
+    const uint32_t table_begin = static_cast<uint32_t>(__cvta_generic_to_shared(table));
+    const uint32_t order_begin = static_cast<uint32_t>(__cvta_generic_to_shared(shared.order));
+    uint32_t y[kOfLane][kAhead];
+#pragma unroll
+    for (uint32_t part = 0; part < kOfLane; ++part) {
+      if (32 * part >= looked_into) break;
+#pragma unroll
+      for (uint32_t i = 0; i < kAhead; ++i) y[part][i] = lists[i][32 * part];
+    }
+#pragma unroll
+    for (uint32_t part = 0; part < kOfLane; ++part) {
+      if (32 * part >= looked_into) break;
+      uint32_t ranks[kAhead];
+#pragma unroll
+      for (uint32_t i = 0; i < kAhead; ++i) {
+        const uint32_t product = y[part][i] * multiplier;
+        const uint32_t offset = product >> (30 - kPlaceBits) & (kPolicy.places - 1) * 4;
+        ranks[i] = load_shared(table_begin + offset) ^ product << kPlaceBits;
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kAhead; ++i)
+        add_detour(order_begin + ranks[i] * 4, ranks[i], max(first + i, 32 * part + lane));
+    }
+  }
+  static __device__ uint32_t load_shared(uint32_t address) {
+    uint32_t word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+    return word;
+  }
+  /// One detour more where above < rank < kRanks; without a branch.
+  static __device__ void add_detour(uint32_t address, uint32_t rank, uint32_t above) {
+    asm volatile(
+        "{ .reg .pred p;\n"
+        "  setp.lt.u32 p, %1, %3;\n"
+        "  setp.gt.and.u32 p, %1, %2, p;\n"
+        "  @p red.shared.add.u32 [%0], %4; }"
+        :
+        : "r"(address), "r"(rank), "r"(above), "n"(kRanks), "r"(1u << 16)
+        : "memory");
   }
   __device__ const uint32_t* list_of(uint32_t row) const {
     return args.knn + uint64_t{row} * args.k;
