@@ -123,7 +123,7 @@ void find_lists(const Dataset& dataset, const MatrixView& rows, int32_t method,
   const Codes codes(dataset, params.seed, execution);
   cuda::KnnLists lists;
   if (on_cuda)
-    lists = cuda::find_neighbors(codes, exact, params, device, finding);
+    lists = cuda::find_neighbors(codes, method, params, device, finding);
   else
     lists.graph = method == ANN_KNN_CELLS ? cells_knn(codes, params, finding)
                                           : nn_descent(codes, params, finding);
@@ -135,7 +135,7 @@ void find_lists(const Dataset& dataset, const MatrixView& rows, int32_t method,
 }
 
 /// The method, after defaults and the metric's limits.
-int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, int32_t device) {
+int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
   if (params.method < 0 || params.method > ANN_KNN_CELLS || params.method == ANN_KNN_GIVEN)
     fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d and %d", params.method,
          ANN_KNN_EXACT, ANN_KNN_CELLS);
@@ -145,14 +145,9 @@ int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, 
            params.method == ANN_KNN_CELLS ? "CELLS" : "NN_DESCENT");
     return ANN_KNN_EXACT;
   }
-  const bool on_cuda = device >= ANN_DEVICE_CUDA;
-  if (params.method == ANN_KNN_CELLS && on_cuda)
-    fail(ANN_UNSUPPORTED, "params.method is CELLS, which runs on the CPU in this version; on a device "
-                          "use NN_DESCENT or EXACT");
-  const int32_t fallback = on_cuda ? ANN_KNN_NN_DESCENT : ANN_KNN_CELLS;
   const int32_t method = params.method != ANN_KNN_AUTO ? params.method
                          : rows <= kExactKnnRows       ? int32_t{ANN_KNN_EXACT}
-                                                       : fallback;
+                                                       : int32_t{ANN_KNN_CELLS};
   // NN-Descent needs rows that do not know each other.
   return rows <= kDescentRowsPerNeighbor * params.k ? int32_t{ANN_KNN_EXACT} : method;
 }
@@ -238,7 +233,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     if (given.reserved != 0)
       fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
     const int32_t device = choose_device(given.device);
-    const int32_t method = knn_method(given, shape.metric, given_rows.rows, device);
+    const int32_t method = knn_method(given, shape.metric, given_rows.rows);
     const NnDescentParams descent = complete_nn_descent(given.k, given.samples, given.iterations,
                                                         given.convergence, given.seed);
     if (given_rows.rows > 0) check_given(neighbors, "neighbors");

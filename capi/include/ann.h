@@ -459,17 +459,18 @@ enum {
 
 /* How the k-NN graph under it is found. */
 enum {
-  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows; above, cells on the CPU and NN-Descent on CUDA */
+  ANN_KNN_AUTO = 0,       /* exact up to 4,096 rows; above, cells */
   ANN_KNN_NN_DESCENT = 1, /* GNND, Algorithm 1; with fewer than 4 rows for each place of a list every
                              pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
   ANN_KNN_GIVEN = 3,      /* `knn_graph` holds it */
-  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it. How many follows
-                             from a sample of rows whose true neighbours are known: about 0.97 of
-                             them are found. Where a sample of the result falls short, neighbours of
-                             neighbours follow, and NN-Descent where that does not help. Several
-                             times faster than NN-Descent. Sets that are too small for NN-Descent are
-                             compared pair by pair here too. */
+  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it, so that about
+                             0.97 of its true neighbours are found. A sample of rows is compared with
+                             all: where it falls short, neighbours of neighbours follow, and
+                             NN-Descent where that does not help. Several times faster than
+                             NN-Descent. The CPU and CUDA devices go about it differently: their
+                             lists are as good, but not the same. Sets that are too small for
+                             NN-Descent are compared pair by pair here too. */
 };
 
 /* Whose memory the rows live in. */
@@ -484,21 +485,25 @@ typedef struct ann_build_params {
   uint32_t struct_size;
   int32_t graph;       /* ANN_GRAPH_* */
   int32_t knn;         /* ANN_KNN_* */
-  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them. On a CUDA device the
-                          k-NN graph and the search graph are made in its memory; the rows are read
-                          and calibration's walks run on the CPU. */
+  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them, except by cells, whose
+                          graphs on the CPU and on CUDA devices are as good, but not the same. On a
+                          CUDA device the k-NN graph and the search graph are made in its memory;
+                          the rows are read and calibration's walks run on the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to ANN_DEGREE_MAX; default
-                          1.5 times the degree. More: better graph, build time grows. */
+                          1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64.
+                          More: better graph, build time grows, by cells on a device above 64
+                          several times. */
   uint32_t samples;    /* GNND's p: new and old neighbours of a row that meet in one round, 2 to 64,
                           at most knn_degree; default 16 */
   uint32_t iterations; /* rounds of NN-Descent at most, 1 to 1,000; default 24 */
   float convergence;   /* NN-Descent ends when fewer than this share of all list entries are new, in
                           (0, 1); default 0.02 */
   uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
-                          index, whatever the threads, the CPU and the device. */
+                          index, whatever the threads and the CPU; and the device, but for what is
+                          said there. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge; default on */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
@@ -649,7 +654,7 @@ typedef struct ann_knn_params {
   float convergence;
   uint32_t threads;
   uint64_t seed;
-  int32_t device;      /* ANN_DEVICE_*; the same lists come from all of them */
+  int32_t device;      /* ANN_DEVICE_*; the same lists come from all of them, except by cells */
   int32_t reserved;    /* zero */
 } ann_knn_params;
 #define ANN_KNN_PARAMS_INIT {sizeof(ann_knn_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}

@@ -99,9 +99,9 @@ void build_on_device(const BuildPlan& plan, const MatrixView* queries, Built& bu
   KnnGraph copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
-  const auto made =
-      cuda::build_graph(built.codes, compares_all(built.codes, plan), given ? &copied : nullptr, plan,
-                        graph.entries, execution.span(0, 0.85));
+  const int32_t method = compares_all(built.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+  const auto made = cuda::build_graph(built.codes, method, given ? &copied : nullptr, plan,
+                                      graph.entries, execution.span(0, 0.85));
   built.knn_iterations = made->iterations;
   graph.repaired_edges = made->repaired_edges;
   graph.edges = Array<uint32_t>(execution.memory, checked_product(graph.rows, graph.degree));

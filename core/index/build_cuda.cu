@@ -12,6 +12,7 @@
 #include "dataset/codes_cuda.h"
 #include "graph/search_graph_cuda.h"
 #include "index/build_cuda.h"
+#include "knn/cells_cuda.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
 #include "search/resident.h"
@@ -25,12 +26,19 @@ DeviceGuard guard_of(int32_t device) {
   return DeviceGuard(device - ANN_DEVICE_CUDA);
 }
 
-uint32_t find(const CodesView& codes, bool exact, const NnDescentParams& params,
-              uint32_t* neighbors, uint32_t* distances, const Stream& stream,
-              const Execution& execution) {
-  if (!exact) return nn_descent(codes, params, neighbors, distances, stream, execution);
-  exact_knn(codes, params.k, neighbors, distances, stream, execution);
-  return 0;
+/// Returns the rounds of NN-Descent, or those of neighbours' neighbours that cells took.
+uint32_t find(const CodesView& codes, int32_t method, const NnDescentParams& params,
+              const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
+              const Stream& stream, const Execution& execution) {
+  if (method == ANN_KNN_EXACT) {
+    exact_knn(codes, params.k, neighbors, distances, stream, execution);
+    return 0;
+  }
+  if (method != ANN_KNN_CELLS)
+    return nn_descent(codes, params, neighbors, distances, stream, execution);
+  const CellsReport report =
+      cells_knn(codes, params, effort, neighbors, distances, stream, execution);
+  return report.iterations != 0 ? report.iterations : report.rounds;
 }
 
 class Graph final : public GraphOnDevice {
@@ -52,13 +60,13 @@ class Graph final : public GraphOnDevice {
     if (reachable) runtime().choose_device(previous);
   }
 
-  void make(const Codes& codes, bool exact, const KnnGraph* given, const BuildPlan& plan,
+  void make(const Codes& codes, int32_t method, const KnnGraph* given, const BuildPlan& plan,
             const Array<uint32_t>& entries, const Execution& execution) {
     rows_ = codes.rows();
     degree_ = plan.degree;
     const size_t places = checked_product(rows_, degree_);
     codes_ = std::make_unique<DeviceCodes>(codes, stream(), transfers_);
-    const auto pruned = prune(exact, given, plan, execution.span(0, 0.9));
+    const auto pruned = prune(method, given, plan, execution.span(0, 0.9));
 
     execution.span(0.9, 0.95).enter("reverse edges");
     left_.edges = std::make_unique<DeviceArray<uint8_t>>(places * sizeof(uint32_t), stream());
@@ -94,16 +102,16 @@ class Graph final : public GraphOnDevice {
   const Stream& stream() const { return *left_.stream; }
 
   /// From codes, or given lists, to pruned lists.
-  std::unique_ptr<DeviceArray<uint32_t>> prune(bool exact, const KnnGraph* given, const BuildPlan& plan,
-                                               const Execution& execution) {
+  std::unique_ptr<DeviceArray<uint32_t>> prune(int32_t method, const KnnGraph* given,
+                                               const BuildPlan& plan, const Execution& execution) {
     const uint32_t k = plan.nn_descent.k;
     const DeviceArray<uint32_t> knn(checked_product(rows_, k), stream());
     if (given != nullptr)
       transfers_.send(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
                       stream());
     else
-      iterations = find(codes_->view(), exact, plan.nn_descent, knn.data(), nullptr, stream(),
-                        execution.span(0, 0.95));
+      iterations = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr,
+                        stream(), execution.span(0, 0.95));
     execution.span(0.95, 1).enter("prune");
     auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
     prune_by_rank(knn.data(), rows_, k, degree_, pruned->data(), stream(), execution);
@@ -133,7 +141,7 @@ class Graph final : public GraphOnDevice {
 
 }  // namespace
 
-KnnLists find_neighbors(const Codes& codes, bool exact, const NnDescentParams& params,
+KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
                         int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);
   const size_t places = checked_product(codes.rows(), params.k);
@@ -145,20 +153,20 @@ KnnLists find_neighbors(const Codes& codes, bool exact, const NnDescentParams& p
   const DeviceCodes sent(codes, stream, transfers);
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  lists.graph.iterations = find(sent.view(), exact, params, neighbors.data(), distances.data(),
-                                stream, execution);
+  lists.graph.iterations = find(sent.view(), method, params, kListEffort, neighbors.data(),
+                                distances.data(), stream, execution);
   execution.check();
   transfers.fetch(lists.graph.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   transfers.fetch(lists.distances.data(), distances.data(), places * sizeof(uint32_t), stream);
   return lists;
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, bool exact, const KnnGraph* given,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, int32_t method, const KnnGraph* given,
                                            const BuildPlan& plan, const Array<uint32_t>& entries,
                                            const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
   auto graph = std::make_unique<Graph>(plan.device - ANN_DEVICE_CUDA, execution);
-  graph->make(codes, exact, given, plan, entries, execution);
+  graph->make(codes, method, given, plan, entries, execution);
   return graph;
 }
 

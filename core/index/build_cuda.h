@@ -1,8 +1,9 @@
 // The part of a build that runs on a CUDA device: from codes to k-NN lists, or on to a search graph with
 // every row reached. Nothing leaves the device in between, and the graph stays there as the index's copy.
 //
-// Results equal those of the CPU bit for bit: distances of codes are exact, or summed in the same
-// lanes, and no phase depends on who comes first.
+// Results equal those of the CPU by the same method bit for bit, except for cells, whose lists are of
+// the same quality: distances of codes are exact, or summed in the same lanes, and no phase depends on
+// who comes first.
 #pragma once
 
 #include <memory>
@@ -20,11 +21,11 @@ struct KnnLists {
   Array<uint32_t> distances;  // [rows, k], UINT32_MAX where there is no neighbour
 };
 
-/// k-NN lists by NN-Descent, or of every pair if `exact`. `device` is an ANN_DEVICE_CUDA + i.
+/// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 ///
 /// Errors of all here: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
 /// ANN_DEADLINE. The device's memory is given back on every path.
-KnnLists find_neighbors(const Codes& codes, bool exact, const NnDescentParams& params,
+KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
                         int32_t device, const Execution& execution);
 
 /// A search graph on the device that made it.
@@ -46,9 +47,9 @@ class GraphOnDevice {
                                              const SearchGraph& graph, const Execution& execution) = 0;
 };
 
-/// Finds k-NN lists, or takes `given` if not null, prunes them, adds reverse edges, and repairs the graph
+/// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs the graph
 /// from `entries` on if the plan says so.
-std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, bool exact, const KnnGraph* given,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, int32_t method, const KnnGraph* given,
                                            const BuildPlan& plan, const Array<uint32_t>& entries,
                                            const Execution& execution);
 

@@ -7,13 +7,13 @@
 
 namespace gannet::cuda {
 
-KnnLists find_neighbors(const Codes&, bool, const NnDescentParams&, int32_t device,
+KnnLists find_neighbors(const Codes&, int32_t, const NnDescentParams&, int32_t device,
                         const Execution&) {
   check_cuda_device(device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes&, bool, const KnnGraph*, const BuildPlan& plan,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes&, int32_t, const KnnGraph*, const BuildPlan& plan,
                                            const Array<uint32_t>&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");

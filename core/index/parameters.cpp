@@ -9,6 +9,7 @@
 #include "graph/search_graph.h"
 #include "index/calibration.h"
 #include "knn/cells.h"
+#include "knn/cells_effort.h"
 #include "knn/exact_knn_launch.h"
 
 namespace gannet {
@@ -56,15 +57,27 @@ uint64_t device_bytes(uint64_t rows, size_t stride, uint64_t row, const BuildPla
   const uint64_t descending = rows * (k * 8 + p * 20 + 284);
   const uint64_t comparing =
       ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, false).list_bytes();
-  const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT ? descending
-                           : plan.knn == ANN_KNN_EXACT    ? comparing
-                                                          : 0;
+  const uint64_t finding =
+      plan.knn == ANN_KNN_NN_DESCENT ? descending
+      : plan.knn == ANN_KNN_EXACT    ? comparing
+      : plan.knn == ANN_KNN_CELLS
+          ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort)
+          : 0;
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 21;
   const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
   return std::max({codes + lists + std::max(finding, edges), codes + edges + edges + sorting,
                    codes + edges + repairing, codes + edges + rows * row + judging}) +
          (8u << 20);
+}
+
+/// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
+/// or long.
+uint32_t knn_degree_default(const BuildPlan& plan) {
+  const uint32_t k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
+  const bool short_lists = plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA &&
+                           plan.degree <= cuda::kShortList;
+  return short_lists ? std::min(k, cuda::kShortList) : k;
 }
 
 }  // namespace
@@ -113,13 +126,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
   plan.device = choose_device(params.device);
   plan.knn = params.knn;
-  if (plan.knn == ANN_KNN_AUTO)
-    plan.knn = rows <= kExactKnnRows            ? ANN_KNN_EXACT
-               : plan.device >= ANN_DEVICE_CUDA ? ANN_KNN_NN_DESCENT
-                                                : ANN_KNN_CELLS;
-  if (plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA)
-    fail(ANN_UNSUPPORTED, "params.knn is CELLS, which builds on the CPU in this version; on a device "
-                          "use NN_DESCENT or EXACT");
+  if (plan.knn == ANN_KNN_AUTO) plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
   plan.repair = params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
@@ -132,7 +139,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
     fail(ANN_INVALID_ARGUMENT, "knn_graph is given, but knn is %d; it must be ANN_KNN_GIVEN (%d)",
          params.knn, ANN_KNN_GIVEN);
   uint32_t k = params.knn_degree;
-  if (k == 0 && !given) k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
+  if (k == 0 && !given) k = knn_degree_default(plan);
   check_range("knn_degree", k, given ? 1 : plan.degree, ANN_DEGREE_MAX);
   plan.nn_descent = complete_nn_descent(k, params.samples, params.iterations, params.convergence,
                                         params.seed);

@@ -1,46 +1,92 @@
 // Cells: the phase on one screen. What it does is said in cells_cuda.h.
+//
+// Device memory, beside the codes and the result, of a row of s bytes and lists of L = 64 (k up to 64)
+// or 256 entries: s + 8 for codes, squares and numbers by place; 4 L three times for lists, two of places
+// in turn and one of distances; 128 for reverse lists. Of 131,072 rows at most, 3,156 bytes for
+// candidates and pairs, while there are no reverse lists yet.
 
 #include "knn/cells_cuda.h"
+
+#include <algorithm>
+#include <optional>
+
 #include "knn/nn_descent_cuda.h"
 
 namespace gannet::cuda {
 namespace {
 
-// Shares of the true neighbours: aimed at by the products, and too few to keep; as on the CPU.
-constexpr double kWantedShare = 0.97;
-constexpr double kLeastShare = 0.90;
+constexpr uint32_t kRoundsMax = 6;
+constexpr double kLeastGain = 0.1;  // of what is missing, by a round, or it is the last
+
+/// Lists in turn: rounds read one and write the other.
+struct Turns {
+  DeviceArray<uint32_t> near[2];
+  DeviceArray<uint32_t> distances;
+  uint32_t length;
+  uint32_t turn = 0;
+
+  Turns(uint32_t rows, uint32_t length, const Stream& stream)
+      : near{{uint64_t{rows} * length, stream}, {uint64_t{rows} * length, stream}},
+        distances(uint64_t{rows} * length, stream), length(length) {}
+  PlaceLists now() const { return {near[turn].data(), distances.data(), length}; }
+  PlaceLists other() const { return {near[1 - turn].data(), distances.data(), length}; }
+};
+
+/// Rounds of neighbours' neighbours, at first as many as are meant, then while the judge asks for more
+/// and they help.
+void refine(const CellsView& map, const CellsEffort& effort, const Judge& judge, uint32_t k,
+            Turns& turns, CellsReport& report, const Stream& stream, const Execution& execution) {
+  const DeviceArray<uint32_t> reverse(uint64_t{map.codes.rows} * effort.reverse, stream);
+  const auto round = [&] {
+    refine_lists(map, turns.now(), turns.other(), effort, report.rounds > 0, reverse.data(), stream,
+                 execution.span(0.3 + 0.1 * report.rounds, 0.4 + 0.1 * report.rounds));
+    turns.turn = 1 - turns.turn;
+    ++report.rounds;
+  };
+  while (report.rounds < std::max(effort.rounds, 1u)) round();
+  report.share = judge.share(turns.distances.data(), turns.length, k, false);
+  while (report.share < effort.enough && report.rounds < kRoundsMax) {
+    const double before = report.share;
+    round();
+    report.share = judge.share(turns.distances.data(), turns.length, k, false);
+    if (report.share - before < kLeastGain * (1 - before)) break;
+  }
+}
 
 }  // namespace
 
-CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
-                      uint32_t* distances, const Stream& stream, const Execution& execution) {
+CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
+                      const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
+                      const Stream& stream, const Execution& execution) {
   CellsReport report;
-  if (codes.rows == 0) return report;
+  const uint64_t places = uint64_t{codes.rows} * params.k;
+  if (places == 0) return report;
   if (codes.wide()) {
     report.iterations = nn_descent(codes, params, neighbors, distances, stream, execution);
     return report;
   }
-  const CellMap map(codes, params.seed, stream, execution);
-  Judge judge(codes, map, params.k, params.seed, stream);
-  report.cells = map.cells();
-  report.budget = judge.budget(map, kWantedShare);
-  compare_with_cells(codes, map, params.k, report.budget, neighbors, distances, stream,
-                     execution.span(0.1, 0.8));
-  report.share = judge.share(neighbors, params.k);
-  if (report.share >= kLeastShare || codes.rows <= params.k) return report;
+  std::optional<Turns> turns(std::in_place, codes.rows, list_length(params.k), stream);
+  const CellMap map(codes, params.seed, slice_rows(codes.rows, codes.stride, effort),
+                    turns->other().near, stream, execution.span(0, 0.1));
+  const CellsView view = map.view();
+  const Judge judge(view, params.seed, stream);
+  report.cells = view.cells;
+  compare_with_cells(map, effort, turns->now(), stream, execution.span(0.1, 0.3));
+  refine(view, effort, judge, params.k, *turns, report, stream, execution);
+  write_lists(view, turns->now(), params.k, neighbors, distances, stream);
+  turns.reset();
+  if (report.share >= effort.least || codes.rows <= params.k) return report;
 
-  const uint64_t places = uint64_t{codes.rows} * params.k;
   const DeviceArray<uint32_t> others(places, stream);
-  const DeviceArray<uint32_t> other_distances(distances != nullptr ? places : 0, stream);
+  const DeviceArray<uint32_t> other_distances(places, stream);
   const uint32_t rounds = nn_descent(codes, params, others.data(), other_distances.data(), stream,
-                                     execution.span(0.8, 1));
-  const double share = judge.share(others.data(), params.k);
+                                     execution.span(0.9, 1));
+  const double share = judge.share(other_distances.data(), params.k, params.k, true);
   if (share <= report.share) return report;
   report.share = share;
   report.iterations = rounds;
   const auto take = [&](uint32_t* to, const uint32_t* from) {
-    check(cudaMemcpyAsync(to, from, places * sizeof(uint32_t), cudaMemcpyDeviceToDevice, stream),
-          "copying lists");
+    copy_on_device(to, from, places * sizeof(uint32_t), stream, "copying lists");
   };
   take(neighbors, others.data());
   if (distances != nullptr) take(distances, other_distances.data());

@@ -1,20 +1,29 @@
-// The k-NN graph by cells on a CUDA device: every row is compared with the k-means cells around it.
+// The k-NN graph by cells on a CUDA device: the rows of each k-means cell are compared, as products on
+// tensor cores, with all rows that have the cell among their nearest.
 //
-//   map        k-means on a sample; every row lives in the cell of its nearest centroid; the cells
-//              near each cell                                                      (cells_map.cu)
-//   judge      the true neighbours of 256 sampled rows, and how many rows around it a row must be
-//              compared with for a share of 0.97 to be among them                  (cells_judge.cu)
-//   products   every row with the nearest cells that hold so many rows             (cells_products.cu)
-//   fall back  where less than 0.90 is found: NN-Descent, and the better of both lists  (cells.cu)
+//   map        k-means on a sample; the 64 cells nearest to every row; rows in the order of their
+//              cells, and cells in an order where neighbours are near          (cells_map.cu)
+//   products   which rows probe which chunk of a cell; the chunk in shared memory times those rows;
+//              of each row and chunk a few candidates                          (cells_products.cu)
+//   lists      the nearest of a row's candidates, then rounds of neighbours' neighbours; at last lists
+//              by row number                                                   (cells_lists.cu)
+//   judge      256 rows against all others: the share of true neighbours that lists hold
+//                                                                              (cells_judge.cu)
+//   more       where the judge finds too little, more rounds as long as they help; where even then
+//              less than 0.90 is there, NN-Descent, and the better of both     (cells.cu)
 //
-// The same result every time: sums are of integers, lists keep the k smallest keys of a set, and a
-// sampled or chosen row is a function of the seed. Wide codes go to NN-Descent at once.
+// The same result every time: sums are of integers, lists keep the smallest keys of a set, what atomics
+// decide is never seen, and a sampled row is a function of the seed. It is not the CPU's result, whose
+// cells (cells.h) are compared exactly and in another order; both find the same share.
+//
+// Wide codes, which bytes cannot tell apart, go to NN-Descent at once.
 #pragma once
 
 #include <cstdint>
 
 #include "backend/launch.h"
 #include "dataset/codes_cuda.h"
+#include "knn/cells_effort.h"
 #include "knn/nn_descent.h"
 
 namespace gannet::cuda {
@@ -22,89 +31,128 @@ namespace gannet::cuda {
 /// What it has found out, for tests and times.
 struct CellsReport {
   uint32_t cells = 0;
-  uint32_t budget = 0;   // rows that each row was compared with beside its own cell, at most
-  double share = 0;      // of the true neighbours of the sample, in the end
-  uint32_t iterations = 0;  // rounds of NN-Descent where it took over
+  double share = 0;       // of the true neighbours of the judged rows, in the end
+  uint32_t rounds = 0;    // of neighbours' neighbours
+  uint32_t iterations = 0;  // of NN-Descent where it took over
 };
 
 /// Fills `neighbors`, [rows, k] on the device as KnnGraph has them, and `distances`, [rows, k] code
 /// distances, UINT32_MAX where there is no neighbour; that one may be null. k and seed are those of
 /// `params`, the rest of it serves the fall back. The monitor is asked between launches, which take
-/// some 20 ms on a large device.
-CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
-                      uint32_t* distances, const Stream& stream, const Execution& execution);
+/// some 20 ms at most on a large device.
+CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
+                      const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
+                      const Stream& stream, const Execution& execution);
 
 // --- Between the files of the phase ---------------------------------------------------------------
+//
+// A place is a row's number in the order of cells. Everything between map and the last step is told
+// in places; lists hold them with a flag: place << 1 | whether the last round found it.
 
-/// Cells that a row may choose from, and the words of a bit for each.
-inline constexpr uint32_t kNearCells = 256;
-inline constexpr uint32_t kWantedWords = kNearCells / 32;
-inline constexpr uint16_t kNoCell = 0xffff;
+inline constexpr uint32_t kNone = UINT32_MAX;
+
+/// Whether the work takes so long that the host waits for each part of it, to look at the monitor.
+inline bool waits_between(const CodesView& codes) {
+  return uint64_t{codes.rows} * codes.stride > 1 << 29;
+}
+
+/// Consecutive places, all of one cell.
+struct Chunk {
+  uint32_t first;
+  uint32_t count;
+};
 
 /// What kernels take of a map.
 struct CellsView {
-  CodesView centroids;      // [cells] as codes
-  const uint32_t* homes;    // [rows] cell
-  const uint32_t* members;  // [rows] rows by cell, ascending in each; a place is a position
-  const uint32_t* begins;   // [cells + 1] positions
-  const uint16_t* near;     // [cells, kNearCells] nearest first, kNoCell behind the last
+  CodesView codes;               // by place
+  const uint32_t* members;       // [rows] row at a place
+  const uint32_t* near;          // [rows, kNearCells] by row: cells, nearest first, kNone behind
+  const uint32_t* begins;        // [cells + 1] places
+  const uint32_t* chunk_begins;  // [cells + 1] chunks
+  const Chunk* chunks;           // [chunk_begins[cells]]
+  uint32_t cells;
 };
 
 class CellMap {
  public:
-  CellMap(const CodesView& codes, uint64_t seed, const Stream& stream, const Execution& execution);
+  /// `near` is memory for [rows, kNearCells], needed until the products are done.
+  CellMap(const CodesView& codes, uint64_t seed, uint64_t slice, uint32_t* near,
+          const Stream& stream, const Execution& execution);
 
-  uint32_t cells() const { return cells_; }
   CellsView view() const {
-    return {{centroids_.data(), squares_.data(), cells_, stride_}, homes_.data(), members_.data(),
-            begins_.data(), near_.data()};
+    return {{sorted_.data(), squares_.data(), rows_, stride_}, members_.data(), near_,
+            begins_.data(), chunk_begins_.data(), chunks_.data(), cells_};
   }
+  uint32_t chunks_max() const { return cell_chunks_max(rows_); }
 
  private:
-  uint32_t cells_;
+  uint32_t rows_;
   uint32_t stride_;
-  DeviceArray<uint8_t> centroids_;  // [cells, stride]
-  DeviceArray<uint32_t> squares_;   // [cells]
-  DeviceArray<uint32_t> homes_;     // [rows]
-  DeviceArray<uint32_t> members_;   // [rows]
-  DeviceArray<uint32_t> begins_;    // [cells + 1]
-  DeviceArray<uint16_t> near_;      // [cells, kNearCells]
+  uint32_t cells_;
+  const uint32_t* near_;
+  DeviceArray<uint8_t> sorted_;         // [rows, stride] codes by place
+  DeviceArray<uint32_t> squares_;       // [rows] by place
+  DeviceArray<uint32_t> members_;       // [rows]
+  DeviceArray<uint32_t> begins_;        // [cells + 1]
+  DeviceArray<uint32_t> chunk_begins_;  // [cells + 1]
+  DeviceArray<Chunk> chunks_;           // [chunks_max]
 };
 
-/// The nearest `depth` <= 32 of each of 256 rows (those beyond `count` do not exist) in each of
-/// `slices` parts of all rows: keys [slices, 256, 32], ascending, RowKey::kNone behind the last.
+/// Lists of places while they are made: 32 entries a register and lane.
+struct PlaceLists {
+  uint32_t* near;       // [rows, length] place << 1 | new, nearest first, kNone behind the last
+  uint32_t* distances;  // [rows, length]
+  uint32_t length;      // kShortList or kLongList
+};
+
+/// Candidates of a slice of places.
+struct Candidates {
+  const uint32_t* keys;   // [rows, width]
+  const uint32_t* slots;  // [rows, probes] chunk, kNone behind the last
+  uint32_t first;         // place
+  uint32_t rows;
+  uint32_t width;
+  uint32_t probes;
+};
+
+/// Fills lists of all rows with the nearest of their candidates, nearly in order, without distances.
+void compare_with_cells(const CellMap& map, const CellsEffort& effort, const PlaceLists& lists,
+                        const Stream& stream, const Execution& execution);
+
+/// The same for the rows of a slice whose candidates are there.
+void keep_nearest(const CellsView& map, const Candidates& candidates, const PlaceLists& lists,
+                  const Stream& stream);
+
+/// A round of neighbours' neighbours: from `lists` and `reverse`, [rows, effort.reverse] memory, to
+/// `next`, which shares its distances with `lists`. The first round measures those: `measured` is false.
+void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceLists& next,
+                  const CellsEffort& effort, bool measured, uint32_t* reverse, const Stream& stream,
+                  const Execution& execution);
+
+/// Lists by row number, of the first k.
+void write_lists(const CellsView& map, const PlaceLists& lists, uint32_t k, uint32_t* neighbors,
+                 uint32_t* distances, const Stream& stream);
+
+/// Rows whose true neighbours are counted.
 inline constexpr uint32_t kJudgedRows = 256;
 inline constexpr uint32_t kJudgedDepth = 32;
-void compare_with_all(const CodesView& codes, const CellsView& map, const uint32_t* rows,
-                      uint32_t count, uint32_t depth, uint32_t slices, uint64_t* keys,
-                      const Stream& stream);
-
-/// The lists of all rows after a comparison with the cells nearest to each that together hold at most
-/// `budget` rows, and its own.
-void compare_with_cells(const CodesView& codes, const CellMap& map, uint32_t k, uint32_t budget,
-                        uint32_t* neighbors, uint32_t* distances, const Stream& stream,
-                        const Execution& execution);
 
 class Judge {
  public:
-  Judge(const CodesView& codes, const CellMap& map, uint32_t k, uint64_t seed,
-        const Stream& stream);
+  Judge(const CellsView& map, uint64_t seed, const Stream& stream);
 
-  /// How many rows each must be compared with, nearest cells first, for `share` of the true
-  /// neighbours to be among them.
-  uint32_t budget(const CellMap& map, double share);
-
-  /// The share of true neighbours in lists [rows, k]; of rows at equal distance any will do.
-  double share(const uint32_t* neighbors, uint32_t k);
+  /// The share of the true min(k, 32) neighbours of the judged rows that lists hold, of rows at equal
+  /// distance any. `distances` is [rows, length], by place or by row number. Waits for the stream.
+  double share(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const;
 
  private:
-  const CodesView codes_;
+  CellsView map_;
   const Stream& stream_;
   uint32_t count_;
-  uint32_t depth_;
-  DeviceArray<uint32_t> sample_;   // [count]
-  DeviceArray<uint64_t> truth_;    // [count, kJudgedDepth] keys
-  DeviceArray<uint32_t> numbers_;  // [count, kJudgedDepth] what a question is answered with
+  DeviceArray<uint32_t> places_;  // [count]
+  DeviceArray<uint8_t> codes_;    // [kJudgedRows, stride]
+  DeviceArray<uint32_t> squares_; // [kJudgedRows]
+  DeviceArray<uint32_t> found_;   // entries, rows nearer than each, and the last entries
 };
 
 }  // namespace gannet::cuda

@@ -1,223 +1,278 @@
-// Cells: the judge. The true neighbours of 256 sampled rows, how much work they ask for, and what
-// share of them lists hold.
+// Cells: the judge. What share of their true neighbours the lists of 256 sampled rows hold.
 //
-//   here      truth     keys of a judged row's nearest, ascending
-//             depth     how many rows live in cells no farther from a judged row than the home of one
-//                       of its true neighbours: what it would have to be compared with to find it
+//   here      depth    min(k, 32, rows - 1) true neighbours of a row are looked at
+//             found    the distances of the first 32 entries of a judged row's list, ascending
+//             nearer   of an entry: how many of all rows are nearer to the judged row
 //
-// Cost: 256 n pairs, of which 1M rows of 128 bytes take some 0.3 ms, and 256 x cells distances. The
-// share has a standard error of about 0.004.
-
-#include <cooperative_groups.h>
-#include <cooperative_groups/reduce.h>
+// An entry is one of the `depth` true neighbours, or as near as one, if fewer than `depth` rows are nearer
+// than it. So nobody has to find the true neighbours: all rows are multiplied with the judged ones, and
+// the few that are nearer than the last entry are counted, in whatever order.
+//
+// Operations: 256 n pairs, of which 1M rows of 128 bytes take some 0.2 ms. The share has a standard error
+// of about 0.004.
 
 #include <algorithm>
 #include <vector>
 
 #include "base/random.h"
-#include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
-#include "traverse/row_key.h"
+#include "knn/cells_tiles_cuda.h"
 
 namespace gannet::cuda {
 namespace {
 
-namespace cg = cooperative_groups;
-
 constexpr uint64_t kJudgeStream = 0x6a75646765;  // "judge"
-constexpr uint32_t kSlices = 264;                // twice the multiprocessors of a large device
-constexpr uint32_t kCellsMax = 8192;             // as in cells_map.cu
 
 struct Args {
-  CodesView codes;
   CellsView map;
-  const uint32_t* sample;     // [count]
-  const uint64_t* parts;      // [kSlices, kJudgedRows, kJudgedDepth]
-  uint64_t* truth;            // [count, kJudgedDepth]
-  uint32_t* numbers;          // [count, kJudgedDepth] depths; or in the first column hits
-  const uint32_t* neighbors;  // [rows, k]
-  uint32_t k;
+  uint32_t* places;            // [count] judged
+  uint32_t count;              // of them
+  CodesView judged;            // [count]
+  uint8_t* judged_codes;       // the same, to be written
+  uint32_t* judged_squares;    // likewise
+  const uint32_t* distances;   // [rows, length]
+  uint32_t length;
   uint32_t depth;
+  bool by_row;                 // `distances` has them by row number, not by place
+  uint32_t* found;             // [kJudgedRows, kJudgedDepth]
+  uint32_t* nearer;            // [kJudgedRows, kJudgedDepth]
+  uint32_t* last;              // [kJudgedRows] of what was found; 0 where that is nothing
+  uint64_t seed;
 };
 
-/// Of two ascending runs, one taken backwards, the lesser at each place are the nearest of both, and
-/// half a bitonic sort puts them in order. A warp for each judged row.
-struct MergeTruth {
-  static constexpr uint32_t kThreads = 32;
+/// Draws a judged row from its stratum and copies its code. A warp for each.
+struct DrawJudged {
+  static constexpr uint32_t kThreads = 256;
   struct Shared {};
   const Args& args;
   Shared& shared;
-  Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
 
   __device__ void run() {
-    uint64_t nearest = RowKey::kNone;
-    for (uint32_t slice = 0; slice < kSlices; ++slice) {
-      const uint64_t first = (uint64_t{slice} * kJudgedRows + blockIdx.x) * kJudgedDepth;
-      nearest = min(nearest, args.parts[first + kJudgedDepth - 1 - warp.thread_rank()]);
-      for (uint32_t stride = 16; stride != 0; stride /= 2) {
-        const uint64_t other = warp.shfl_xor(nearest, stride);
-        nearest = (warp.thread_rank() & stride) == 0 ? min(nearest, other) : max(nearest, other);
-      }
-    }
-    args.truth[blockIdx.x * kJudgedDepth + warp.thread_rank()] = nearest;
+    const uint64_t i = (uint64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
+    if (i >= args.count) return;
+    const CodesView& codes = args.map.codes;
+    const uint64_t begin = codes.rows * i / args.count;
+    const uint64_t end = codes.rows * (i + 1) / args.count;
+    const uint32_t place =
+        static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kJudgeStream, i));
+    const uint4* from = reinterpret_cast<const uint4*>(codes.row(place));
+    uint4* to = reinterpret_cast<uint4*>(args.judged_codes + i * codes.stride);
+    for (uint32_t piece = threadIdx.x % 32; piece < codes.stride / 16; piece += 32)
+      to[piece] = from[piece];
+    if (threadIdx.x % 32 != 0) return;
+    args.places[i] = place;
+    args.judged_squares[i] = codes.squares[place];
   }
 };
 
-/// A block for each judged row: its distances to all centroids, then the depth of each neighbour.
-struct MeasureDepths {
+struct TakeFound {
   static constexpr uint32_t kThreads = 256;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) / kJudgedDepth;
+    const uint32_t entry = threadIdx.x % kJudgedDepth;
+    const uint32_t place = i < args.count ? args.places[i] : 0;
+    const uint64_t row = args.by_row ? args.map.members[place] : place;
+    const uint32_t distance =
+        i < args.count && entry < args.depth ? args.distances[row * args.length + entry] : UINT32_MAX;
+    args.found[i * kJudgedDepth + entry] = distance;
+    args.nearer[i * kJudgedDepth + entry] = 0;
+    const uint32_t last = __reduce_max_sync(~0u, distance != UINT32_MAX ? distance : 0);
+    if (entry == 0) args.last[i] = last;
+  }
+};
+static_assert(kJudgedDepth == 32);  // a warp has the entries of a row
+
+/// What is shared of 128 judged rows, and what is done with sums.
+struct Thresholds {
+  uint32_t last[kTileRows];  // entry found; 0 where there is none, which nothing is nearer than
+  uint32_t places[kTileRows];
+  uint32_t squares[kTileRows];
+
+  __device__ void fetch(const Args& args, uint32_t first) {
+    if (threadIdx.x >= kTileRows) return;
+    const uint32_t i = first + threadIdx.x;
+    last[threadIdx.x] = args.last[i];
+    places[threadIdx.x] = i < args.count ? args.places[i] : kNone;
+    squares[threadIdx.x] = i < args.count ? args.judged.squares[i] : 0;
+  }
+
+  /// Sums are x.y + halves of the judged row y, those of narrow tiles, or x.y without them.
+  __device__ void count(const Args& args, const UnitSums& sums, uint32_t first, uint32_t unit,
+                        const uint32_t (&rows)[4], const uint32_t (&row_squares)[4], bool halved,
+                        uint32_t lane) const {
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) {
+#pragma unroll
+      for (uint32_t side = 0; side < 2; ++side) {
+        const uint32_t column = unit * kUnitRows + 8 * j + lane % 4 * 2 + side;
+        const uint32_t square = halved ? squares[column] & 1 : squares[column];
+        const uint32_t bound = last[column];
+#pragma unroll
+        for (uint32_t r = 0; r < 4; ++r) {
+          const uint32_t product = static_cast<uint32_t>(sums[j][r / 2][r % 2 * 2 + side]);
+          const uint32_t distance = row_squares[r] + square - 2 * product;
+          if (distance < bound && rows[r] != kNone && rows[r] != places[column])
+            add(args, first + column, distance);
+        }
+      }
+    }
+  }
+
+  static __device__ void add(const Args& args, uint32_t judged, uint32_t distance) {
+    for (uint32_t entry = 0; entry < args.depth; ++entry) {
+      const uint64_t at = uint64_t{judged} * kJudgedDepth + entry;
+      if (distance < args.found[at] && args.found[at] != UINT32_MAX) atomicAdd(&args.nearer[at], 1);
+    }
+  }
+};
+
+/// Four rows of a lane among those of a warp.
+struct LeftRows {
+  uint32_t rows[4];     // to be read; beyond the last the last
+  uint32_t counted[4];  // kNone beyond the last
+  uint32_t squares[4];
+
+  __device__ LeftRows(const CodesView& codes, uint32_t first) {
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) {
+      const uint32_t row = first + 8 * r + threadIdx.x % 32 / 4;
+      rows[r] = min(row, codes.rows - 1);
+      counted[r] = row < codes.rows ? row : kNone;
+      squares[r] = codes.squares[rows[r]];
+    }
+  }
+};
+
+template <uint32_t kPanels>
+struct CountNearer {
+  static constexpr uint32_t kThreads = 256;
+  static constexpr uint32_t kRows = 256;
   struct Shared {
-    uint32_t distances[kCellsMax];
+    RightTile<kPanels> tile;
+    Thresholds thresholds;
   };
   const Args& args;
   Shared& shared;
-  cg::thread_block block = cg::this_thread_block();
-  Warp warp = cg::tiled_partition<32>(block);
 
   __device__ void run() {
-    for (uint32_t cell = threadIdx.x; cell < args.map.centroids.rows; cell += kThreads)
-      shared.distances[cell] = distance_to(cell);
-    block.sync();
-    for (uint32_t i = threadIdx.x / 32; i < args.depth; i += kThreads / 32) {
-      const uint64_t key = args.truth[blockIdx.x * kJudgedDepth + i];
-      const uint32_t bound = shared.distances[args.map.homes[RowKey::row(key)]];
-      uint32_t rows = 0;
-      for (uint32_t cell = warp.thread_rank(); cell < args.map.centroids.rows; cell += 32) {
-        if (shared.distances[cell] <= bound) rows += args.map.begins[cell + 1] - args.map.begins[cell];
+    const uint32_t lane = threadIdx.x % 32;
+    const LeftRows mine(args.map.codes, blockIdx.x * kRows + threadIdx.x / 32 * 32);
+    LeftWords left[kPanels];
+    read_left(left, args.map.codes, mine.rows, lane);
+    for (uint32_t first = 0; first < args.count; first += kTileRows) {
+      __syncthreads();
+      shared.tile.template fetch<kThreads>(args.judged, first, min(kTileRows, args.count - first));
+      commit_copies();
+      shared.thresholds.fetch(args, first);
+      wait_copies<0>();
+      __syncthreads();
+#pragma unroll 1
+      for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
+        UnitSums sums;
+        shared.tile.multiply(sums, left, unit, lane);
+        shared.thresholds.count(args, sums, first, unit, mine.counted, mine.squares, true, lane);
       }
-      rows = cg::reduce(warp, rows, cg::plus<uint32_t>());
-      if (warp.thread_rank() == 0) args.numbers[blockIdx.x * kJudgedDepth + i] = rows;
     }
-  }
-
-  __device__ uint32_t distance_to(uint32_t cell) const {
-    const uint32_t row = args.sample[blockIdx.x];
-    const uint4* left = reinterpret_cast<const uint4*>(args.codes.row(row));
-    const uint4* right = reinterpret_cast<const uint4*>(args.map.centroids.row(cell));
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < args.codes.stride / 16; ++i) {
-      const uint4 a = left[i];
-      const uint4 b = right[i];
-      sum = __dp4a(a.x, b.x, __dp4a(a.y, b.y, __dp4a(a.z, b.z, __dp4a(a.w, b.w, sum))));
-    }
-    return args.codes.squares[row] + args.map.centroids.squares[cell] - 2 * sum;
   }
 };
 
-/// Entries of a judged row's list that are no farther than its last true neighbour. A warp each.
-struct CountHits {
-  static constexpr uint32_t kThreads = 32;
-  struct Shared {};
+struct CountWideNearer {
+  static constexpr uint32_t kThreads = 128;
+  static constexpr uint32_t kRows = 128;
+  struct Shared {
+    WideStages<kThreads> stages;
+    Thresholds thresholds;
+  };
   const Args& args;
   Shared& shared;
-  Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
 
   __device__ void run() {
-    const uint32_t row = args.sample[blockIdx.x];
-    const uint32_t farthest =
-        RowKey::distance(args.truth[blockIdx.x * kJudgedDepth + args.depth - 1]);
-    uint32_t hits = 0;
-    for (uint32_t i = 0; i < args.k; ++i) {
-      const uint32_t other = args.neighbors[uint64_t{row} * args.k + i];
-      if (other == kNoRow) break;
-      hits += distance(row, other) <= farthest ? 1 : 0;
+    const uint32_t lane = threadIdx.x % 32;
+    const LeftRows mine(args.map.codes, blockIdx.x * kRows + threadIdx.x / 32 * 32);
+    for (uint32_t first = 0; first < args.count; first += kTileRows) {
+      __syncthreads();
+      shared.thresholds.fetch(args, first);
+      UnitSums sums[kTileUnits];
+      shared.stages.multiply(sums, args.map.codes, mine.rows, args.judged, first,
+                                       min(kTileRows, args.count - first), lane);
+#pragma unroll
+      for (uint32_t unit = 0; unit < kTileUnits; ++unit)
+        shared.thresholds.count(args, sums[unit], first, unit, mine.counted, mine.squares, false,
+                                lane);
     }
-    if (warp.thread_rank() == 0) args.numbers[blockIdx.x * kJudgedDepth] = min(hits, args.depth);
-  }
-
-  __device__ uint32_t distance(uint32_t a, uint32_t b) const {
-    const uint32_t* left = reinterpret_cast<const uint32_t*>(args.codes.row(a));
-    const uint32_t* right = reinterpret_cast<const uint32_t*>(args.codes.row(b));
-    uint32_t sum = 0;
-    for (uint32_t i = warp.thread_rank(); i < args.codes.stride / 4; i += 32)
-      sum = __dp4a(left[i], right[i], sum);
-    return args.codes.squares[a] + args.codes.squares[b] -
-           2 * cg::reduce(warp, sum, cg::plus<uint32_t>());
   }
 };
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(Step::kThreads, 1) kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
 
-/// A question writes a part of the numbers; the rest is zero.
-void clear(uint32_t* numbers, size_t count, const Stream& stream) {
-  check(cudaMemsetAsync(numbers, 0, count * sizeof(uint32_t), stream), "clearing numbers");
-}
+// --- Host ----------------------------------------------------------------------------------------
 
-std::vector<uint32_t> fetch(const uint32_t* from, size_t count, const Stream& stream) {
-  std::vector<uint32_t> items(count);
-  check(cudaMemcpyAsync(items.data(), from, count * sizeof(uint32_t), cudaMemcpyDeviceToHost, stream),
-        "fetching what the judge found");
-  stream.wait();
-  return items;
+template <class Step>
+void launch_count(const Args& args, const Stream& stream) {
+  launch("count_nearer", kernel<Step>, (args.map.codes.rows + Step::kRows - 1) / Step::kRows,
+         Step::kThreads, stream, args);
 }
 
 }  // namespace
 
-Judge::Judge(const CodesView& codes, const CellMap& map, uint32_t k, uint64_t seed,
-             const Stream& stream)
-    : codes_(codes),
+Judge::Judge(const CellsView& map, uint64_t seed, const Stream& stream)
+    : map_(map),
       stream_(stream),
-      count_(std::min(codes.rows, kJudgedRows)),
-      depth_(std::min({codes.rows - 1, k, kJudgedDepth})),
-      sample_(count_, stream),
-      truth_(uint64_t{count_} * kJudgedDepth, stream),
-      numbers_(uint64_t{count_} * kJudgedDepth, stream) {
-  uint32_t sample[kJudgedRows];
-  random_strata(codes.rows, count_, seed, kJudgeStream, sample);
-  check(cudaMemcpyAsync(sample_.data(), sample, count_ * sizeof(uint32_t), cudaMemcpyHostToDevice,
-                        stream),
-        "sending the judged rows");
-  const DeviceArray<uint64_t> parts(uint64_t{kSlices} * kJudgedRows * kJudgedDepth, stream);
-  compare_with_all(codes, map.view(), sample_.data(), count_, std::max(depth_, 1u), kSlices,
-                   parts.data(), stream);
+      count_(std::min(map.codes.rows, kJudgedRows)),
+      places_(count_, stream),
+      codes_(uint64_t{count_} * map.codes.stride, stream),
+      squares_(count_, stream),
+      found_(uint64_t{kJudgedRows} * (kJudgedDepth * 2 + 1), stream) {
   Args args = {};
-  args.parts = parts.data();
-  args.truth = truth_.data();
-  launch("merge_truth", kernel<MergeTruth>, count_, MergeTruth::kThreads, stream, args);
-  stream.wait();  // the sample on the stack has been sent
+  args.map = map_;
+  args.places = places_.data();
+  args.count = count_;
+  args.judged_codes = codes_.data();
+  args.judged_squares = squares_.data();
+  args.seed = seed;
+  launch("draw_judged", kernel<DrawJudged>, (count_ * 32 + DrawJudged::kThreads - 1) / DrawJudged::kThreads,
+         DrawJudged::kThreads, stream, args);
 }
 
-uint32_t Judge::budget(const CellMap& map, double share) {
-  if (depth_ == 0) return 0;
+double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const {
+  constexpr uint32_t kEntries = kJudgedRows * kJudgedDepth;
   Args args = {};
-  args.codes = codes_;
-  args.map = map.view();
-  args.sample = sample_.data();
-  args.truth = truth_.data();
-  args.numbers = numbers_.data();
-  args.depth = depth_;
-  clear(numbers_.data(), size_t{count_} * kJudgedDepth, stream_);
-  launch("measure_depths", kernel<MeasureDepths>, count_, MeasureDepths::kThreads, stream_, args);
-  const std::vector<uint32_t> numbers = fetch(numbers_.data(), size_t{count_} * kJudgedDepth, stream_);
-  std::vector<uint32_t> depths;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (i % kJudgedDepth < depth_) depths.push_back(numbers[i]);
-  }
-  const size_t place = static_cast<size_t>(share * static_cast<double>(depths.size() - 1));
-  std::nth_element(depths.begin(), depths.begin() + static_cast<ptrdiff_t>(place), depths.end());
-  return depths[place];
-}
-
-double Judge::share(const uint32_t* neighbors, uint32_t k) {
-  if (depth_ == 0) return 1;
-  Args args = {};
-  args.codes = codes_;
-  args.sample = sample_.data();
-  args.truth = truth_.data();
-  args.numbers = numbers_.data();
-  args.neighbors = neighbors;
-  args.k = k;
-  args.depth = depth_;
-  clear(numbers_.data(), size_t{count_} * kJudgedDepth, stream_);
-  launch("count_hits", kernel<CountHits>, count_, CountHits::kThreads, stream_, args);
-  const std::vector<uint32_t> numbers = fetch(numbers_.data(), size_t{count_} * kJudgedDepth, stream_);
+  args.map = map_;
+  args.places = places_.data();
+  args.count = count_;
+  args.judged = {codes_.data(), squares_.data(), count_, map_.codes.stride};
+  args.distances = distances;
+  args.length = length;
+  args.depth = std::min({map_.codes.rows - 1, k, kJudgedDepth});
+  args.by_row = by_row;
+  args.found = found_.data();
+  args.nearer = found_.data() + kEntries;
+  args.last = found_.data() + 2 * kEntries;
+  if (args.depth == 0) return 1;
+  launch("take_found", kernel<TakeFound>, kEntries / TakeFound::kThreads, TakeFound::kThreads, stream_,
+         args);
+  if (map_.codes.stride == kPanelBytes)
+    launch_count<CountNearer<1>>(args, stream_);
+  else if (map_.codes.stride == 2 * kPanelBytes)
+    launch_count<CountNearer<2>>(args, stream_);
+  else
+    launch_count<CountWideNearer>(args, stream_);
+  std::vector<uint32_t> numbers(2 * kEntries);
+  copy_to_host(numbers.data(), found_.data(), numbers.size() * sizeof(uint32_t), stream_,
+               "fetching what the judge found");
+  stream_.wait();
   uint64_t hits = 0;
-  for (size_t i = 0; i < count_; ++i) hits += numbers[i * kJudgedDepth];
-  return static_cast<double>(hits) / static_cast<double>(uint64_t{count_} * depth_);
+  for (uint32_t i = 0; i < kEntries; ++i)
+    hits += numbers[i] != UINT32_MAX && numbers[kEntries + i] < args.depth ? 1 : 0;
+  return static_cast<double>(hits) / static_cast<double>(uint64_t{count_} * args.depth);
 }
 
 }  // namespace gannet::cuda

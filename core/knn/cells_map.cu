@@ -1,22 +1,31 @@
-// Cells: the map. k-means on a sample, homes, members and near cells, all on the device.
+// Cells: the map. Which cells are near each row, and the rows in the order of their cells.
 //
 //   here      cell, centroid   a k-means cell and its mean, which is a code itself
-//             home             the cell of a row's nearest centroid
-//             position         place of a row in `members`
+//             near             the 64 cells nearest to a row; the first is its home
+//             place            a row's number in the order of cells
+//             segment          up to 1,024 centroids, of which a row keeps the best of 8 classes
+//             super            every 32nd centroid, by which cells are put in order
 //
-// Steps: DrawSample - StartCentroids - kLloydRounds times Settle, SumMembers, WriteMeans - Settle all
-// rows - a stable sort by home - FindBegins - FindNear.
+// Steps: DrawSample - StartCentroids - once MatchCells, TakeHomes, SumMembers, WriteMeans - MeasureSupers,
+// ChainSupers, a sort, OrderCentroids - for each slice of rows MatchCells, TakeNear - a stable sort by
+// home - FindBegins, CutChunks - GatherCodes.
 //
-// Operations: 1M rows x 5,208 cells to settle, 5.2 G pairs of 128 columns, as many as exact_knn.cu
-// compares in 10 ms; a sample of 32 rows a cell thrice, a sixth of that each. Bytes are small: the
-// centroids stay in the second cache.
+// Cells hold 244 rows on average, from the sample's 64 each. One round of Lloyd's is enough: two or
+// three find as many neighbours. Cells of equal shape do not matter, that few rows live far from their
+// centroid does.
 //
-// Sums of bytes are exact in 32 bits (up to 16 million rows a cell), so the means do not depend on the
-// order of the atomics, and round as on the CPU.
+// MatchCells compares every row with all centroids, 1M rows with 4,096: 4 G pairs, half a PB of
+// multiply-adds on tensor cores and two instructions of a lane for each pair. Of each of 8 classes in
+// each of 32 segments the nearest stays, 256 candidates of 4 bytes a row; TakeNear leaves 64 of them,
+// sorted. Rows times cells grow with the square of the rows until there are 32,768 cells, from 8M rows
+// on; then cells grow.
 //
-// Departure from the CPU's map: cells that hold far less than their share stay where they are, which
-// saves a trip to the host a round; and nothing orders the cells along a chain, because a block's
-// neighbours on the device do not share its cache.
+// The order of cells decides what the second cache holds: rows that are worked on together have their
+// neighbours in the same cells if those are near each other. Supers are chained, each followed by the
+// nearest that is left, and cells follow their super.
+//
+// Sums of bytes are exact in 32 bits (up to 16 million rows a cell), so means do not depend on the
+// order of the atomics. An empty cell keeps its centroid, and holds no chunk.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -26,44 +35,76 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "base/random.h"
-#include "dataset/code_tiles_cuda.h"
-#include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
+#include "knn/cells_tiles_cuda.h"
 
 namespace gannet::cuda {
 namespace {
 
 namespace cg = cooperative_groups;
+using Warp = cg::thread_block_tile<32>;
 
-constexpr uint32_t kRowsPerCell = 192;
-constexpr uint32_t kCellsMax = 8192;
-constexpr uint32_t kSamplePerCell = 32;
-constexpr uint32_t kLloydRounds = 3;
+static_assert(kCellsMax == 1u << kPlaceBits);
+constexpr uint32_t kSamplePerCell = 64;
+constexpr uint32_t kSegmentsMax = 32;
+constexpr uint32_t kIndexBits = 7;  // of 8 centroids in a segment
+constexpr uint32_t kCellsPerSuper = 32;
+constexpr uint32_t kSupersMax = kCellsMax / kCellsPerSuper;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
 constexpr uint32_t kItemThreads = 256;
-constexpr uint64_t kLaunchWork = uint64_t{1} << 42;  // pairs x bytes of a row: some 20 ms
 
 struct Args {
   CodesView codes;
   CodesView centroids;         // [cells]
   uint8_t* centroid_codes;     // the same, to be written
   uint32_t* centroid_squares;  // likewise
-  uint32_t* sample;            // [sampled] rows
+  CodesView ordered;           // [cells] centroids in the order of cells
+  uint8_t* ordered_codes;
+  uint32_t* ordered_squares;
+  uint32_t* sample;  // [sampled] rows
   uint32_t sampled;
-  const uint32_t* items;  // [item_count] rows to settle, or null: all
+  const uint32_t* items;  // [item_count] rows to match, or null: all
   uint32_t first_item;    // of this launch
-  uint32_t item_count;
-  uint32_t* homes;               // [item_count]
+  uint32_t item_count;    // of this launch
+  uint32_t* candidates;   // [item_count, segments, 8] keys
+  uint32_t segments;
+  uint32_t segment_units;
+  uint32_t* homes;               // [items] cell
+  uint32_t* near;                // [rows, kNearCells]
   uint32_t* sums;                // [cells, stride]
   uint32_t* counts;              // [cells]
-  uint32_t* numbers;             // [rows] 0, 1, 2, ...
+  uint32_t* super_distances;     // [supers, supers]
+  uint32_t* cell_supers;         // [cells]
+  uint32_t* super_ranks;         // [supers]
+  uint32_t* numbers;             // 0, 1, 2, ...
+  uint32_t number_count;
+  const uint32_t* order;         // [cells] cell at each number of the order
   const uint32_t* sorted_homes;  // [rows]
   uint32_t* begins;              // [cells + 1]
-  uint16_t* near;                // [cells, kNearCells]
+  uint32_t* chunk_begins;        // [cells + 1]
+  Chunk* chunks;
+  const uint32_t* members;  // [rows]
+  uint8_t* sorted;          // [rows, stride]
+  uint32_t* squares;        // [rows] by place
+  uint32_t supers;
   uint64_t seed;
 };
 
 __device__ uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+__device__ uint32_t distance_of(const CodesView& codes, uint32_t a, uint32_t b) {
+  const uint4* left = reinterpret_cast<const uint4*>(codes.row(a));
+  const uint4* right = reinterpret_cast<const uint4*>(codes.row(b));
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < codes.stride / 16; ++i) {
+    const uint4 x = left[i];
+    const uint4 y = right[i];
+    sum = __dp4a(x.x, y.x, __dp4a(x.y, y.y, __dp4a(x.z, y.z, __dp4a(x.w, y.w, sum))));
+  }
+  return codes.squares[a] + codes.squares[b] - 2 * sum;
+}
+
+// --- k-means -------------------------------------------------------------------------------------
 
 /// Row i of the sample is drawn from the i-th of `sampled` equal strata, as random_strata does it.
 struct DrawSample {
@@ -75,8 +116,9 @@ struct DrawSample {
   __device__ void run() {
     const uint64_t i = global_thread();
     if (i >= args.sampled) return;
-    const uint64_t begin = args.codes.rows * i / args.sampled;
-    const uint64_t end = args.codes.rows * (i + 1) / args.sampled;
+    const uint64_t rows = args.codes.rows;
+    const uint64_t begin = rows * i / args.sampled;
+    const uint64_t end = rows * (i + 1) / args.sampled;
     args.sample[i] =
         static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kSampleStream, i));
   }
@@ -102,114 +144,199 @@ struct StartCentroids {
   }
 };
 
-/// The nearest centroid of 128 rows, of equally near ones the first.
-struct Settle {
-  static constexpr uint32_t kThreads = 256;
-  static constexpr uint32_t kTile = 128;
-  static constexpr uint32_t kDown = 2;    // of 16 rows, a warp's
-  static constexpr uint32_t kAcross = 8;  // of 8 centroids
-  struct Shared {
-    alignas(16) TileRow left[kTile];
-    alignas(16) TileRow right[kTile];
-    uint32_t rows[kTile];
-    uint32_t right_squares[kTile];
-    unsigned long long nearest[kTile];  // distance << 32 | cell
-  };
-
+/// What both ways to match share: the rows of a warp and what is kept of their sums.
+struct Matching {
   const Args& args;
-  Shared& shared;
-  cg::thread_block block = cg::this_thread_block();
   uint32_t lane = threadIdx.x % 32;
-  uint32_t warp_left = threadIdx.x / 32 % 4 * 32;
-  uint32_t warp_right = threadIdx.x / 32 / 4 * 64;
-  // The square of the row is the same for all centroids, so it is left out until the end; what is
-  // compared is then between -2^31 and 2^31.
-  int32_t least[kDown][2];
-  uint32_t cell[kDown][2] = {};
-  int32_t sums[kDown][kAcross][4] = {};
+  uint32_t items[4];  // g, g + 8, g + 16, g + 24 of the launch
+  uint32_t rows[4];
+  uint32_t squares[4];
+  ClassBest<kIndexBits> best;
+  uint32_t segment = 0;
+  uint32_t unit_in_segment = 0;
 
-  __device__ void run() {
-    const uint64_t first = args.first_item + uint64_t{blockIdx.x} * kTile;
-    if (threadIdx.x < kTile) {
-      const uint64_t item = first + threadIdx.x;
-      shared.rows[threadIdx.x] = item >= args.item_count   ? kNoRow
-                                 : args.items != nullptr ? args.items[item]
-                                                         : static_cast<uint32_t>(item);
-      shared.nearest[threadIdx.x] = ~0ull;
-    }
-    for (uint32_t down = 0; down < kDown; ++down) least[down][0] = least[down][1] = INT32_MAX;
-    block.sync();
-    const bool one_chunk = args.codes.stride <= kTileColumns;
-    if (one_chunk) fetch_left(0);
-    for (uint32_t right = 0; right < args.centroids.rows; right += kTile) {
-      for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns) {
-        if (!one_chunk) fetch_left(column);
-        fetch_right(right, column);
-        block.sync();
-        multiply_tile<kDown, kAcross>(sums, &shared.left[warp_left], &shared.right[warp_right],
-                                      min(kTileColumns, args.codes.stride - column), lane);
-        block.sync();
-      }
-      keep_nearest(right);
-      block.sync();
-    }
-    write(first);
-  }
-
-  __device__ void fetch_left(uint32_t column) {
-    fetch_tile<kTile, kThreads>(shared.left, args.codes, column,
-                                [&](uint32_t i) { return shared.rows[i]; });
-  }
-
-  __device__ void fetch_right(uint32_t right, uint32_t column) {
-    fetch_tile<kTile, kThreads>(shared.right, args.centroids, column, [&](uint32_t i) {
-      return right + i < args.centroids.rows ? right + i : kNoRow;
-    });
-    if (column == 0 && threadIdx.x < kTile)
-      shared.right_squares[threadIdx.x] =
-          right + threadIdx.x < args.centroids.rows ? args.centroids.squares[right + threadIdx.x] : 0;
-  }
-
-  __device__ void keep_nearest(uint32_t right) {
+  __device__ Matching(const Args& args, uint32_t first) : args(args) {
 #pragma unroll
-    for (uint32_t across = 0; across < kAcross; ++across) {
+    for (uint32_t r = 0; r < 4; ++r) {
+      items[r] = first + 8 * r + lane / 4;
+      const uint32_t item = args.first_item + min(items[r], args.item_count - 1);
+      rows[r] = args.items != nullptr ? args.items[item] : item;
+      squares[r] = args.codes.squares[rows[r]];
+    }
+    best.clear();
+  }
+
+  /// Takes the next unit's sums.
+  __device__ void keep(const UnitSums& sums, uint32_t unit, uint32_t units, uint32_t shift) {
+    best.keep(sums, unit_in_segment * 4);
+    if (++unit_in_segment < args.segment_units && unit + 1 < units) return;
+    unit_in_segment = 0;
+    write(shift);
+    best.clear();
+    ++segment;
+  }
+
+  __device__ void write(uint32_t shift) const {
+    const uint32_t first = segment * args.segment_units * kUnitRows + lane % 4 * 2;
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) {
+      uint32_t keys[2];
 #pragma unroll
       for (uint32_t side = 0; side < 2; ++side) {
-        const uint32_t place = warp_right + 8 * across + lane % 4 * 2 + side;
-        const bool there = right + place < args.centroids.rows;
-        const uint32_t square = shared.right_squares[place];
-#pragma unroll
-        for (uint32_t down = 0; down < kDown; ++down) {
-#pragma unroll
-          for (uint32_t half = 0; half < 2; ++half) {
-            int32_t& sum = sums[down][across][2 * half + side];
-            const int32_t value = static_cast<int32_t>(square - 2 * static_cast<uint32_t>(sum));
-            if (there && value < least[down][half]) {
-              least[down][half] = value;
-              cell[down][half] = right + place;
-            }
-            sum = 0;
-          }
-        }
+        const int32_t sum = best.sum(r, side);
+        keys[side] = sum <= kHoleSum
+                         ? kNoCandidate
+                         : candidate_key(squares[r], sum << shift,
+                                         first + best.index(r, side) * 8 + side);
       }
+      if (items[r] < args.item_count)
+        reinterpret_cast<uint2*>(args.candidates)[(uint64_t{items[r]} * args.segments + segment) * 4 +
+                                                  lane % 4] = make_uint2(keys[0], keys[1]);
+    }
+  }
+};
+
+/// Narrow rows: 256 of them in registers, and all centroids through shared memory.
+template <uint32_t kPanels>
+struct MatchCells {
+  static constexpr uint32_t kThreads = 256;
+  static constexpr uint32_t kBlocks = 2;
+  static constexpr uint32_t kRows = 256;
+  struct Shared {
+    RightTile<kPanels> tiles[2];
+  };
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    Matching matching(args, blockIdx.x * kRows + threadIdx.x / 32 * 32);
+    LeftWords left[kPanels];
+    read_left(left, args.codes, matching.rows, matching.lane);
+    const uint32_t cells = args.ordered.rows;
+    const uint32_t units = (cells + kUnitRows - 1) / kUnitRows;
+    fetch(0);
+    for (uint32_t first = 0; first < cells; first += kTileRows) {
+      const uint32_t tile = first / kTileRows;
+      if (first + kTileRows < cells) {
+        fetch(tile + 1);
+        wait_copies<1>();
+      } else {
+        wait_copies<0>();
+      }
+      __syncthreads();
+#pragma unroll 1
+      for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
+        if (tile * kTileUnits + unit >= units) break;
+        UnitSums sums;
+        shared.tiles[tile % 2].multiply(sums, left, unit, matching.lane);
+        matching.keep(sums, tile * kTileUnits + unit, units, 0);
+      }
+      __syncthreads();
     }
   }
 
-  __device__ void write(uint64_t first) {
+  __device__ void fetch(uint32_t tile) {
+    shared.tiles[tile % 2].template fetch<kThreads>(
+        args.ordered, tile * kTileRows, min(kTileRows, args.ordered.rows - tile * kTileRows));
+    commit_copies();
+  }
+};
+
+/// Rows of any width, 128 a block.
+struct MatchWideCells {
+  static constexpr uint32_t kThreads = 128;
+  static constexpr uint32_t kBlocks = 2;
+  static constexpr uint32_t kRows = 128;
+  struct Shared {
+    WideStages<kThreads> stages;
+    int32_t halves[kTileRows];
+  };
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    Matching matching(args, blockIdx.x * kRows + threadIdx.x / 32 * 32);
+    const uint32_t cells = args.ordered.rows;
+    const uint32_t units = (cells + kUnitRows - 1) / kUnitRows;
+    const uint32_t shift = sum_shift(args.codes.stride);
+    for (uint32_t first = 0; first < cells; first += kTileRows) {
+      const uint32_t count = min(kTileRows, cells - first);
+      __syncthreads();
+      shared.halves[threadIdx.x] =
+          threadIdx.x < count ? static_cast<int32_t>(args.ordered.squares[first + threadIdx.x] / 2)
+                              : -1;
+      UnitSums sums[kTileUnits];
+      shared.stages.multiply(sums, args.codes, matching.rows, args.ordered, first, count,
+                                       matching.lane);
 #pragma unroll
-    for (uint32_t down = 0; down < kDown; ++down) {
-#pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t left = warp_left + 16 * down + 8 * half + lane / 4;
-        const uint32_t row = shared.rows[left];
-        if (row == kNoRow) continue;
-        const uint32_t distance = args.codes.squares[row] + static_cast<uint32_t>(least[down][half]);
-        atomicMin(&shared.nearest[left], uint64_t{distance} << 32 | cell[down][half]);
+      for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
+        if (first / kUnitRows + unit >= units) break;
+        shift_sums(sums[unit], shared.halves, unit, shift, matching.lane);
+        matching.keep(sums[unit], first / kUnitRows + unit, units, shift);
       }
     }
-    block.sync();
-    if (threadIdx.x < kTile && first + threadIdx.x < args.item_count)
-      args.homes[first + threadIdx.x] = static_cast<uint32_t>(shared.nearest[threadIdx.x]);
+  }
+};
+
+/// The nearest cell of each item. A warp for each.
+struct TakeHomes {
+  static constexpr uint32_t kThreads = kItemThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t item = global_thread() / 32;
+    if (item >= args.item_count) return;
+    const uint32_t width = args.segments * 8;
+    const uint32_t* keys = args.candidates + item * width;
+    uint32_t least = kNoCandidate;
+    for (uint32_t i = threadIdx.x % 32; i < width; i += 32) least = min(least, keys[i]);
+    least = __reduce_min_sync(~0u, least);
+    if (threadIdx.x % 32 == 0)
+      args.homes[args.first_item + item] = least & ((1u << kPlaceBits) - 1);
+  }
+};
+
+/// The kNearCells nearest cells of each row, nearest first. A warp for each.
+struct TakeNear {
+  static constexpr uint32_t kThreads = kItemThreads;
+  static constexpr uint32_t kRegisters = kSegmentsMax * 8 / 32;
+  static constexpr uint32_t kEnough = kNearCells + 32;
+  struct Shared {
+    uint32_t keys[kThreads / 32][kEnough];
+  };
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t item = global_thread() / 32;
+    const uint32_t lane = threadIdx.x % 32;
+    if (item >= args.item_count) return;
+    const uint32_t width = args.segments * 8;
+    uint32_t keys[kRegisters];
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r)
+      keys[r] = 32 * r + lane < width ? args.candidates[item * width + 32 * r + lane] : kNoCandidate;
+    const uint32_t cut = find_cut(keys, kNearCells, kEnough);
+    uint32_t* kept = shared.keys[threadIdx.x / 32];
+    uint32_t count = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const bool mine = keys[r] <= cut;
+      const uint32_t lanes = __ballot_sync(~0u, mine);
+      if (mine) kept[count + __popc(lanes & ((1u << lane) - 1))] = keys[r];
+      count += __popc(lanes);
+    }
+    __syncwarp();
+    uint32_t list[kNearCells / 32] = {kNoCandidate, kNoCandidate};
+    for (uint32_t first = 0; first < count; first += 32)
+      merge_keys(list, sort_keys(first + lane < count ? kept[first + lane] : kNoCandidate));
+    uint32_t* near = args.near + (args.first_item + item) * kNearCells;
+#pragma unroll
+    for (uint32_t r = 0; r < kNearCells / 32; ++r)
+      near[32 * r + lane] = list[r] == kNoCandidate ? kNone : list[r] & ((1u << kPlaceBits) - 1);
+    if (lane == 0) args.homes[args.first_item + item] = list[0] & ((1u << kPlaceBits) - 1);
   }
 };
 
@@ -263,6 +390,109 @@ struct WriteMeans {
   }
 };
 
+// --- The order of cells --------------------------------------------------------------------------
+
+/// The nearest super of a cell, of equally near ones the first; a super's distances to all. A block
+/// for each cell.
+struct MeasureSupers {
+  static constexpr uint32_t kThreads = 128;
+  struct Shared {
+    unsigned long long nearest;
+  };
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint32_t cell = blockIdx.x;
+    if (threadIdx.x == 0) shared.nearest = ~0ull;
+    __syncthreads();
+    uint64_t nearest = ~uint64_t{0};
+    for (uint32_t super = threadIdx.x; super < args.supers; super += kThreads) {
+      const uint32_t distance = distance_of(args.centroids, cell, super * kCellsPerSuper);
+      nearest = min(nearest, uint64_t{distance} << 32 | super);
+      if (cell % kCellsPerSuper == 0 && cell / kCellsPerSuper < args.supers)
+        args.super_distances[cell / kCellsPerSuper * args.supers + super] = distance;
+    }
+    atomicMin(&shared.nearest, nearest);
+    __syncthreads();
+    if (threadIdx.x == 0) args.cell_supers[cell] = static_cast<uint32_t>(shared.nearest);
+  }
+};
+
+/// Supers in a chain from the first on: the nearest of those that are left comes next. One block.
+struct ChainSupers {
+  static constexpr uint32_t kThreads = kSupersMax;
+  struct Shared {
+    uint64_t nearest[kThreads / 32];
+    uint32_t current;
+  };
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    bool left = threadIdx.x < args.supers;
+    uint32_t current = 0;
+    for (uint32_t rank = 0; rank < args.supers; ++rank) {
+      if (threadIdx.x == current) {
+        args.super_ranks[current] = rank;
+        left = false;
+      }
+      uint64_t nearest =
+          left ? uint64_t{args.super_distances[current * args.supers + threadIdx.x]} << 32 | threadIdx.x
+               : ~uint64_t{0};
+#pragma unroll
+      for (uint32_t stride = 16; stride != 0; stride /= 2)
+        nearest = min(nearest, __shfl_xor_sync(~0u, nearest, stride));
+      if (threadIdx.x % 32 == 0) shared.nearest[threadIdx.x / 32] = nearest;
+      __syncthreads();
+      if (threadIdx.x < 32) {
+        nearest = shared.nearest[threadIdx.x];
+#pragma unroll
+        for (uint32_t stride = 16; stride != 0; stride /= 2)
+          nearest = min(nearest, __shfl_xor_sync(~0u, nearest, stride));
+        if (threadIdx.x == 0) shared.current = static_cast<uint32_t>(nearest);
+      }
+      __syncthreads();
+      current = shared.current;
+    }
+  }
+};
+static_assert(ChainSupers::kThreads == 1024);
+
+/// From the super of each cell to its rank, which cells are sorted by.
+struct RankCells {
+  static constexpr uint32_t kThreads = kItemThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t cell = global_thread();
+    if (cell >= args.centroids.rows) return;
+    args.cell_supers[cell] = args.super_ranks[args.cell_supers[cell]];
+  }
+};
+
+/// Centroids in the order of cells. A warp for each.
+struct OrderCentroids {
+  static constexpr uint32_t kThreads = kItemThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t number = global_thread() / 32;
+    if (number >= args.ordered.rows) return;
+    const uint32_t cell = args.order[number];
+    const uint4* from = reinterpret_cast<const uint4*>(args.centroids.row(cell));
+    uint4* to = reinterpret_cast<uint4*>(args.ordered_codes + number * args.codes.stride);
+    for (uint32_t i = threadIdx.x % 32; i < args.codes.stride / 16; i += 32) to[i] = from[i];
+    if (threadIdx.x % 32 == 0) args.ordered_squares[number] = args.centroids.squares[cell];
+  }
+};
+
+// --- The order of rows ---------------------------------------------------------------------------
+
 struct CountUp {
   static constexpr uint32_t kThreads = kItemThreads;
   struct Shared {};
@@ -270,8 +500,8 @@ struct CountUp {
   Shared& shared;
 
   __device__ void run() {
-    const uint64_t row = global_thread();
-    if (row < args.codes.rows) args.numbers[row] = static_cast<uint32_t>(row);
+    const uint64_t number = global_thread();
+    if (number < args.number_count) args.numbers[number] = static_cast<uint32_t>(number);
   }
 };
 
@@ -284,7 +514,7 @@ struct FindBegins {
 
   __device__ void run() {
     const uint64_t cell = global_thread();
-    if (cell > args.centroids.rows) return;
+    if (cell > args.ordered.rows) return;
     uint32_t first = 0;
     uint32_t count = args.codes.rows;
     while (count > 0) {
@@ -297,103 +527,71 @@ struct FindBegins {
   }
 };
 
-/// The kNearCells cells whose centroids are nearest to that of a cell, nearest first, of equally near
-/// ones the first. Empty cells are near to none. A block for each.
-struct FindNear {
-  static constexpr uint32_t kThreads = 256;
-  static_assert(kThreads == kNearCells);
+/// Cells in chunks of at most kTileRows rows, alike in size. One block; a thread has consecutive cells.
+struct CutChunks {
+  static constexpr uint32_t kThreads = 1024;
   struct Shared {
-    uint32_t distances[kCellsMax];  // UINT32_MAX for the cell itself and empty ones
-    uint64_t keys[kNearCells];      // distance << 16 | cell
-    uint32_t count;
+    uint32_t totals[32];
   };
   const Args& args;
   Shared& shared;
-  cg::thread_block block = cg::this_thread_block();
-  Warp warp = cg::tiled_partition<32>(block);
+
+  __device__ uint32_t chunks_of(uint32_t cell) const {
+    return (args.begins[cell + 1] - args.begins[cell] + kTileRows - 1) / kTileRows;
+  }
 
   __device__ void run() {
-    for (uint32_t other = threadIdx.x; other < args.centroids.rows; other += kThreads)
-      shared.distances[other] = distance_to(other);
-    block.sync();
-    const uint32_t bound = find_bound();
-    const uint32_t below = count_below(bound);
-    if (threadIdx.x < 32) collect(bound, kNearCells - below);
-    block.sync();
-    sort();
-    args.near[uint64_t{blockIdx.x} * kNearCells + threadIdx.x] =
-        static_cast<uint16_t>(shared.keys[threadIdx.x]);
-  }
-
-  __device__ uint32_t distance_to(uint32_t other) const {
-    if (other == blockIdx.x || args.begins[other] == args.begins[other + 1]) return UINT32_MAX;
-    const uint4* left = reinterpret_cast<const uint4*>(args.centroids.row(blockIdx.x));
-    const uint4* right = reinterpret_cast<const uint4*>(args.centroids.row(other));
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < args.centroids.stride / 16; ++i) {
-      const uint4 a = left[i];
-      const uint4 b = right[i];
-      sum = __dp4a(a.x, b.x, __dp4a(a.y, b.y, __dp4a(a.z, b.z, __dp4a(a.w, b.w, sum))));
-    }
-    return args.centroids.squares[blockIdx.x] + args.centroids.squares[other] - 2 * sum;
-  }
-
-  __device__ uint32_t count_below(uint32_t bound) {
-    block.sync();
-    if (threadIdx.x == 0) shared.count = 0;
-    block.sync();
-    uint32_t mine = 0;
-    for (uint32_t other = threadIdx.x; other < args.centroids.rows; other += kThreads)
-      mine += shared.distances[other] < bound ? 1 : 0;
-    atomicAdd(&shared.count, mine);
-    block.sync();
-    return shared.count;
-  }
-
-  /// The largest bound with at most kNearCells distances below it, bit by bit.
-  __device__ uint32_t find_bound() {
-    uint32_t bound = 0;
-    for (uint32_t bit = 1u << 31; bit != 0; bit /= 2) {
-      if (count_below(bound | bit) <= kNearCells) bound |= bit;
-    }
-    return bound;
-  }
-
-  /// By the first warp: what is below the bound, and `ties` cells at it.
-  __device__ void collect(uint32_t bound, uint32_t ties) {
-    const uint32_t lanes_before = (1u << warp.thread_rank()) - 1;
-    uint32_t size = 0;
-    for (uint32_t first = 0; first < args.centroids.rows; first += 32) {
-      const uint32_t other = first + warp.thread_rank();
-      const uint32_t distance = other < args.centroids.rows ? shared.distances[other] : UINT32_MAX;
-      const uint32_t tied = warp.ballot(distance == bound && distance != UINT32_MAX);
-      const bool taken = distance < bound || (distance == bound && distance != UINT32_MAX &&
-                                              __popc(tied & lanes_before) < ties);
-      const uint32_t takers = warp.ballot(taken);
-      if (taken)
-        shared.keys[size + __popc(takers & lanes_before)] = uint64_t{distance} << 16 | other;
-      size += __popc(takers);
-      ties -= min(ties, static_cast<uint32_t>(__popc(tied)));
-    }
-    for (uint32_t i = size + warp.thread_rank(); i < kNearCells; i += 32)
-      shared.keys[i] = ~uint64_t{0};  // sorts behind every cell and ends in kNoCell
-  }
-
-  __device__ void sort() {
-    for (uint32_t run = 2; run <= kNearCells; run *= 2) {
-      for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-        const uint32_t at = 2 * threadIdx.x - (threadIdx.x & (stride - 1));
-        if (threadIdx.x < kNearCells / 2) {
-          const uint64_t first = shared.keys[at];
-          const uint64_t second = shared.keys[at + stride];
-          if (((at & run) == 0) == (second < first)) {
-            shared.keys[at] = second;
-            shared.keys[at + stride] = first;
-          }
-        }
-        block.sync();
+    const uint32_t cells = args.ordered.rows;
+    const uint32_t each = (cells + kThreads - 1) / kThreads;
+    const uint32_t begin = min(cells, threadIdx.x * each);
+    const uint32_t end = min(cells, begin + each);
+    uint32_t total = 0;
+    for (uint32_t cell = begin; cell < end; ++cell) total += chunks_of(cell);
+    uint32_t chunk = exclusive_sum(total);
+    for (uint32_t cell = begin; cell < end; ++cell) {
+      args.chunk_begins[cell] = chunk;
+      const uint32_t first = args.begins[cell];
+      const uint32_t size = args.begins[cell + 1] - first;
+      const uint32_t count = chunks_of(cell);
+      const uint32_t rows = count == 0 ? 0 : (size + count - 1) / count;
+      for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t from = min(size, i * rows);
+        args.chunks[chunk++] = {first + from, min(rows, size - from)};
       }
     }
+    if (threadIdx.x == kThreads - 1) args.chunk_begins[cells] = chunk;
+  }
+
+  __device__ uint32_t exclusive_sum(uint32_t mine) {
+    uint32_t sum = mine;
+    for (uint32_t stride = 1; stride < 32; stride *= 2) {
+      const uint32_t other = __shfl_up_sync(~0u, sum, stride);
+      if (threadIdx.x % 32 >= stride) sum += other;
+    }
+    if (threadIdx.x % 32 == 31) shared.totals[threadIdx.x / 32] = sum;
+    __syncthreads();
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < threadIdx.x / 32; ++i) before += shared.totals[i];
+    return before + sum - mine;
+  }
+};
+
+/// Codes and squares by place. A thread for each 16 bytes.
+struct GatherCodes {
+  static constexpr uint32_t kThreads = kItemThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint32_t pieces = args.codes.stride / 16;
+    const uint64_t place = global_thread() / pieces;
+    const uint32_t piece = static_cast<uint32_t>(global_thread() % pieces);
+    if (place >= args.codes.rows) return;
+    const uint32_t row = args.members[place];
+    reinterpret_cast<uint4*>(args.sorted)[place * pieces + piece] =
+        reinterpret_cast<const uint4*>(args.codes.row(row))[piece];
+    if (piece == 0) args.squares[place] = args.codes.squares[row];
   }
 };
 
@@ -403,11 +601,14 @@ __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__
   Step{args, shared}.run();
 }
 
-// --- Host ----------------------------------------------------------------------------------------
-
-uint32_t cell_count(uint64_t rows) {
-  return static_cast<uint32_t>(std::clamp<uint64_t>(rows / kRowsPerCell, 1, kCellsMax));
+template <class Step>
+__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+    match_kernel(const __grid_constant__ Args args) {
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
 }
+
+// --- Host ----------------------------------------------------------------------------------------
 
 template <class Step>
 void launch_items(const char* name, uint64_t items, const Args& args, const Stream& stream) {
@@ -415,94 +616,156 @@ void launch_items(const char* name, uint64_t items, const Args& args, const Stre
   launch(name, kernel<Step>, static_cast<uint32_t>(blocks), Step::kThreads, stream, args);
 }
 
-void settle(Args args, const uint32_t* items, uint32_t count, uint32_t* homes, const Stream& stream,
-            const Execution& execution) {
-  args.items = items;
-  args.item_count = count;
-  args.homes = homes;
-  const uint64_t by_time = kLaunchWork / (uint64_t{args.centroids.rows} * args.codes.stride);
-  const uint64_t step = std::max<uint64_t>(by_time, Settle::kTile * 132) / Settle::kTile * Settle::kTile;
-  for (uint64_t first = 0; first < count; first += step) {
-    execution.check();
-    args.first_item = static_cast<uint32_t>(first);
-    const uint64_t items_left = std::min(step, count - first);
-    launch("settle", kernel<Settle>,
-           static_cast<uint32_t>((items_left + Settle::kTile - 1) / Settle::kTile),
-           Settle::kThreads, stream, args);
-    if (step < count) stream.wait();
-  }
+template <class Step>
+void launch_match(const Args& args, const Stream& stream) {
+  launch("match_cells", match_kernel<Step>, (args.item_count + Step::kRows - 1) / Step::kRows,
+         Step::kThreads, stream, args);
 }
 
-void train(Args args, const Stream& stream, const Execution& execution) {
+/// Candidates of `count` items from `first` on.
+void match(Args& args, uint64_t first, uint64_t count, const Stream& stream) {
+  args.first_item = static_cast<uint32_t>(first);
+  args.item_count = static_cast<uint32_t>(count);
+  if (args.codes.stride == kPanelBytes)
+    launch_match<MatchCells<1>>(args, stream);
+  else if (args.codes.stride == 2 * kPanelBytes)
+    launch_match<MatchCells<2>>(args, stream);
+  else
+    launch_match<MatchWideCells>(args, stream);
+}
+
+void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* values,
+                uint32_t* sorted_values, uint32_t count, uint32_t key_max, const Stream& stream) {
+  const int end_bit = std::max<int>(1, std::bit_width(key_max));
+  size_t scratch_bytes = 0;
+  const auto sort = [&](void* scratch) {
+    check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, values,
+                                          sorted_values, count, 0, end_bit, stream),
+          "sorting by cell");
+  };
+  sort(nullptr);
+  const DeviceArray<uint8_t> scratch(scratch_bytes, stream);
+  sort(scratch.data());
+}
+
+/// Centroids from a sample, in args.centroids.
+void train(Args args, uint64_t slice, const Stream& stream) {
   const uint64_t sum_bytes = uint64_t{args.centroids.rows} * args.codes.stride * sizeof(uint32_t);
   const DeviceArray<uint32_t> sample(args.sampled, stream);
   const DeviceArray<uint32_t> homes(args.sampled, stream);
   const DeviceArray<uint32_t> sums(sum_bytes / sizeof(uint32_t), stream);
   const DeviceArray<uint32_t> counts(args.centroids.rows, stream);
   args.sample = sample.data();
+  args.items = sample.data();
+  args.homes = homes.data();
   args.sums = sums.data();
   args.counts = counts.data();
+  args.ordered = args.centroids;
   launch_items<DrawSample>("draw_sample", args.sampled, args, stream);
   launch_items<StartCentroids>("start_centroids", uint64_t{args.centroids.rows} * 32, args, stream);
-  for (uint32_t round = 0; round < kLloydRounds; ++round) {
-    settle(args, sample.data(), args.sampled, homes.data(), stream, execution);
-    args.homes = homes.data();
-    check(cudaMemsetAsync(sums.data(), 0, sum_bytes, stream), "clearing sums");
-    check(cudaMemsetAsync(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream),
-          "clearing counts");
-    launch_items<SumMembers>("sum_members", uint64_t{args.sampled} * (args.codes.stride / 4), args,
-                             stream);
-    launch_items<WriteMeans>("write_means", uint64_t{args.centroids.rows} * 32, args, stream);
+  for (uint64_t first = 0; first < args.sampled; first += slice) {
+    match(args, first, std::min<uint64_t>(slice, args.sampled - first), stream);
+    launch_items<TakeHomes>("take_homes", uint64_t{args.item_count} * 32, args, stream);
   }
+  fill(sums.data(), 0, sum_bytes, stream, "clearing sums");
+  fill(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream, "clearing counts");
+  launch_items<SumMembers>("sum_members", uint64_t{args.sampled} * (args.codes.stride / 4), args,
+                           stream);
+  launch_items<WriteMeans>("write_means", uint64_t{args.centroids.rows} * 32, args, stream);
+}
+
+/// From args.centroids to args.ordered.
+void order_centroids(Args args, const Stream& stream) {
+  const uint32_t cells = args.centroids.rows;
+  args.supers = std::max(1u, cells / kCellsPerSuper);
+  const DeviceArray<uint32_t> distances(uint64_t{args.supers} * args.supers, stream);
+  const DeviceArray<uint32_t> ranks(args.supers, stream);
+  const DeviceArray<uint32_t> supers(cells, stream);
+  const DeviceArray<uint32_t> sorted(cells, stream);
+  const DeviceArray<uint32_t> numbers(cells, stream);
+  const DeviceArray<uint32_t> order(cells, stream);
+  args.super_distances = distances.data();
+  args.super_ranks = ranks.data();
+  args.cell_supers = supers.data();
+  args.numbers = numbers.data();
+  args.number_count = cells;
+  args.order = order.data();
+  launch("measure_supers", kernel<MeasureSupers>, cells, MeasureSupers::kThreads, stream, args);
+  launch("chain_supers", kernel<ChainSupers>, 1, ChainSupers::kThreads, stream, args);
+  launch_items<RankCells>("rank_cells", cells, args, stream);
+  launch_items<CountUp>("count_up", cells, args, stream);
+  sort_pairs(supers.data(), sorted.data(), numbers.data(), order.data(), cells, args.supers, stream);
+  launch_items<OrderCentroids>("order_centroids", uint64_t{cells} * 32, args, stream);
 }
 
 /// Rows by home, stably, so that each cell's ascend.
-void sort_by_home(Args args, const uint32_t* homes, uint32_t* members, const Stream& stream) {
+void sort_rows(Args args, uint32_t* members, const Stream& stream) {
   const uint32_t rows = args.codes.rows;
   const DeviceArray<uint32_t> numbers(rows, stream);
   const DeviceArray<uint32_t> sorted(rows, stream);
   args.numbers = numbers.data();
+  args.number_count = rows;
   args.sorted_homes = sorted.data();
   launch_items<CountUp>("count_up", rows, args, stream);
-  const int end_bit = std::bit_width(args.centroids.rows);
-  size_t scratch_bytes = 0;
-  const auto sort = [&](void* scratch) {
-    check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, homes, sorted.data(),
-                                          numbers.data(), members, rows, 0, end_bit, stream),
-          "sorting rows by cell");
-  };
-  sort(nullptr);
-  const DeviceArray<uint8_t> scratch(scratch_bytes, stream);
-  sort(scratch.data());
-  launch_items<FindBegins>("find_begins", uint64_t{args.centroids.rows} + 1, args, stream);
+  sort_pairs(args.homes, sorted.data(), numbers.data(), members, rows, args.ordered.rows, stream);
+  launch_items<FindBegins>("find_begins", uint64_t{args.ordered.rows} + 1, args, stream);
 }
 
 }  // namespace
 
-CellMap::CellMap(const CodesView& codes, uint64_t seed, const Stream& stream,
-                 const Execution& execution)
-    : cells_(cell_count(codes.rows)),
+CellMap::CellMap(const CodesView& codes, uint64_t seed, uint64_t slice, uint32_t* near,
+                 const Stream& stream, const Execution& execution)
+    : rows_(codes.rows),
       stride_(codes.stride),
-      centroids_(uint64_t{cells_} * codes.stride, stream),
-      squares_(cells_, stream),
-      homes_(codes.rows, stream),
+      cells_(cell_count(codes.rows)),
+      near_(near),
+      sorted_(uint64_t{codes.rows} * codes.stride, stream),
+      squares_(codes.rows, stream),
       members_(codes.rows, stream),
       begins_(uint64_t{cells_} + 1, stream),
-      near_(uint64_t{cells_} * kNearCells, stream) {
+      chunk_begins_(uint64_t{cells_} + 1, stream),
+      chunks_(chunks_max(), stream) {
+  const DeviceArray<uint8_t> centroids(uint64_t{cells_} * stride_, stream);
+  const DeviceArray<uint8_t> ordered(uint64_t{cells_} * stride_, stream);
+  const DeviceArray<uint32_t> centroid_squares(cells_, stream);
+  const DeviceArray<uint32_t> ordered_squares(cells_, stream);
+  const DeviceArray<uint32_t> homes(rows_, stream);
+  const uint32_t units = (cells_ + kUnitRows - 1) / kUnitRows;
   Args args = {};
-  args.codes = codes;
-  args.centroids = view().centroids;
-  args.centroid_codes = centroids_.data();
-  args.centroid_squares = squares_.data();
-  args.begins = begins_.data();
-  args.near = near_.data();
-  args.seed = seed;
+  args.segment_units = (units + kSegmentsMax - 1) / kSegmentsMax;
+  args.segments = (units + args.segment_units - 1) / args.segment_units;
   args.sampled = static_cast<uint32_t>(
-      std::min<uint64_t>(codes.rows, uint64_t{cells_} * kSamplePerCell));
-  train(args, stream, execution);
-  settle(args, nullptr, codes.rows, homes_.data(), stream, execution);
-  sort_by_home(args, homes_.data(), members_.data(), stream);
-  launch("find_near", kernel<FindNear>, cells_, FindNear::kThreads, stream, args);
+      std::min<uint64_t>(rows_, uint64_t{cells_} * kSamplePerCell));
+  const DeviceArray<uint32_t> candidates(
+      std::min<uint64_t>(slice, rows_) * args.segments * 8, stream);
+  args.codes = codes;
+  args.candidates = candidates.data();
+  args.centroids = {centroids.data(), centroid_squares.data(), cells_, stride_};
+  args.centroid_codes = centroids.data();
+  args.centroid_squares = centroid_squares.data();
+  args.ordered = {ordered.data(), ordered_squares.data(), cells_, stride_};
+  args.ordered_codes = ordered.data();
+  args.ordered_squares = ordered_squares.data();
+  args.homes = homes.data();
+  args.near = near;
+  args.begins = begins_.data();
+  args.chunk_begins = chunk_begins_.data();
+  args.chunks = chunks_.data();
+  args.members = members_.data();
+  args.sorted = sorted_.data();
+  args.squares = squares_.data();
+  args.seed = seed;
+  train(args, slice, stream);
+  order_centroids(args, stream);
+  for (uint64_t first = 0; first < rows_; first += slice) {
+    execution.check();
+    match(args, first, std::min<uint64_t>(slice, rows_ - first), stream);
+    launch_items<TakeNear>("take_near", uint64_t{args.item_count} * 32, args, stream);
+    if (waits_between(codes)) stream.wait();
+  }
+  sort_rows(args, members_.data(), stream);
+  launch("cut_chunks", kernel<CutChunks>, 1, CutChunks::kThreads, stream, args);
+  launch_items<GatherCodes>("gather_codes", uint64_t{rows_} * (stride_ / 16), args, stream);
 }
 
 }  // namespace gannet::cuda

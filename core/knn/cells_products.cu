@@ -1,620 +1,525 @@
-// Cells: the products. Every row is compared with the cells that it wants, and keeps its k nearest.
+// Cells: the products. Every row is compared with the chunks of the cells nearest to it.
 //
-//   here      unit      up to 256 rows of one cell, a block's
-//             wish      a bit for each row and each cell near its own: whether it is compared with it
-//             list      of a row: the nearest found so far, as keys, in no order
-//             worst     the k-th key of a list when it was last cut: what is behind it is no news
+//   here      probe       a chunk that a row is compared with; its slot is its number for the row, the
+//                         nearest cell's chunks first
+//             pair        row << 8 | slot, listed under its chunk
+//             part        up to 1,024 pairs of one chunk, a block's work
+//             segment     right rows of which a row keeps the best of 8 classes: each 32 rows of a
+//                         fine (near) chunk, and all 128 of another
+//             candidate   a key of 32 bits, distance and place: slot << 7 | number in the chunk
 //
-// The idea. All rows of a unit have the same cells near them. ChooseCells compares the rows with those
-// 256 centroids and grants each the nearest cells that together hold `budget` rows. CompareCells goes
-// through the near cells: the rows of the unit that want one are gathered, 64 at a time, beside 128
-// rows of the cell, and their products stay in registers. A key below `worst` is appended to the row's
-// list; a list that might overflow is cut to its k smallest keys, which are found bit by bit. Cells
-// share few rows of a unit only at the rim, so that of 64 gathered rows some 50 are there.
+// The idea. Each row has its own nearest cells, but work is grouped by chunk: a chunk stands in shared
+// memory, the rows that probe it are gathered 32 at a time by each warp. Of all 63 x 100 rows that a row
+// is compared with it keeps 600 without a branch: two instructions a pair for the best of each class,
+// some for each segment. Some 12 % of a list are lost to better rows of the same class; the rounds of
+// neighbours' neighbours bring them back (cells_lists.cu).
 //
-// Operations a row, budget B: B pairs of 128 multiply-adds on tensor cores, 6 instructions of a lane
-// for each to select, and some ten cuts of 700 instructions of a warp. Bytes: 24 KB for 8,192 pairs
-// from the second cache. 1M rows and B = 10,000: 10^10 pairs, on paper 12 ms.
+// Steps, for each slice of rows: FillSlots - ScanChunks - PlacePairs - CompareChunks - keep_nearest.
 //
-// The k smallest keys of all that a row was compared with do not depend on the order of comparing.
+// Inverted lists. A block takes 128 neighbouring rows, which probe some 300 chunks among 8,064 probes,
+// and counts them in a hash in shared memory, so that one global atomic serves all rows of the block
+// that probe a chunk. Where the hash is full, a probe counts by itself. Fine pairs come first, so that
+// few warps have both kinds. Within a kind the order of pairs under a chunk depends on the atomics; what
+// becomes of a pair does not.
 //
-// A home cell of far more rows than the rest (duplicates) is not compared in whole: a row sees those
-// within kHomeRows positions of its unit. Cells above the budget are granted to nobody.
+// A cell of more than 16 chunks (duplicates) gives 16 of them: those from a row's own on if it is its
+// home, from a hashed one on otherwise, so that it neither uses up all probes nor sends all to one chunk.
 //
-// Measured on one NVIDIA H100, SIFT 100k, k 64, B = 8,963: 9 ms, with 2.0 G instructions of warps, which
-// the device could issue in 2.2: 609 units are one and a half waves of blocks, and warps wait for each
-// other. That was before cells came nearest first.
+// Bytes and operations a row, at 128 columns: 6,300 pairs, 26 PB of multiply-adds for 1M rows; 63 times
+// its code from the second cache, 8 KB; 600 candidates written and read, 4.8 KB, and 0.8 KB of slots and
+// pairs written and read twice.
 //
-// Rejected: sorting lists in shared memory to cut them, as exact_knn.cu does, on paper 3,600 instead of
-// 700 instructions. Not tried: candidates kept by column class without a branch, which is faster, loses
-// a tenth of the list, and needs rounds of refinement.
-
-#include <cooperative_groups.h>
-#include <cooperative_groups/reduce.h>
+// Rejected, measured in an experiment on one NVIDIA H200, 1M x 128 bytes: one probe list for each 128
+// rows instead of one for each (eight times the pairs for the same recall); exact running lists with
+// survivors in shared memory (25.6 ms where this took 7.4); two candidates a class.
 
 #include <algorithm>
-#include <vector>
 
-#include "ann.h"
-#include "dataset/code_tiles_cuda.h"
-#include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
+#include "knn/cells_tiles_cuda.h"
 
 namespace gannet::cuda {
 namespace {
 
-namespace cg = cooperative_groups;
+constexpr uint32_t kItemThreads = 256;
+constexpr uint32_t kPartPairs = 1024;
+constexpr uint32_t kChunksOfCell = 16;
+constexpr uint32_t kIndexBits = 4;  // of 8 rows in a chunk
+static_assert(kFineSegments == kTileUnits);
 
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kUnitRows = 256;
-constexpr uint32_t kLeft = 64;    // rows of a tile
-constexpr uint32_t kRight = 128;
-constexpr uint32_t kHomeRows = 2048;
-constexpr uint32_t kChooseRows = 32;
-constexpr uint32_t kLaunchUnits = 792;  // whole waves of a device with 132 multiprocessors
-
-/// Keys of a list while it is made: room for k, for a tile, and for as much again before the next cut.
-constexpr uint32_t list_capacity(uint32_t k) { return (k + 2 * kRight + 31) / 32 * 32; }
-constexpr uint32_t kCapacityMax = list_capacity(ANN_DEGREE_MAX);
-
-/// Consecutive positions of one cell.
-struct Unit {
-  uint32_t first;
-  uint32_t count;
-  uint32_t cell;
+struct Part {
+  uint32_t chunk;
+  uint32_t first;  // pair
 };
 
 struct Args {
-  CodesView codes;
   CellsView map;
-  const Unit* units;    // [units]
-  uint32_t* wishes;     // [rows, kWantedWords] by position
-  uint64_t* lists;      // [units of a launch, kUnitRows, capacity]
-  uint32_t* neighbors;  // [rows, k]
-  uint32_t* distances;  // [rows, k], or null
-  const uint32_t* judged;  // [judged_count] rows, for CompareWithAll
-  uint64_t* judged_keys;   // [slices, kJudgedRows, kJudgedDepth]
-  uint32_t judged_count;
-  uint32_t first_unit;  // of this launch
-  uint32_t budget;
-  uint32_t k;
-  uint32_t capacity;
+  uint32_t first;          // place of this slice
+  uint32_t rows;           // of this slice
+  uint32_t probes;         // of a row
+  uint32_t fine;           // probes of a row that give kFineSegments segments
+  uint32_t segments;       // of a row
+  uint32_t* slots;         // [rows, probes] chunk, kNone behind the last
+  uint32_t* ranks;         // [rows, probes] number of the pair under its chunk
+  uint32_t* counts;        // [chunks, 2] fine pairs and others
+  uint32_t* begins;        // [chunks + 1] first pair; the fine ones come first
+  uint32_t* pairs;         // [rows * probes]
+  Part* parts;             // [parts_max]
+  uint32_t* part_count;
+  uint32_t* candidates;    // [rows, segments, 8] keys
 };
 
-/// Grants rows their cells. A block for each unit, 32 rows at a time.
-struct ChooseCells {
-  static constexpr uint32_t kThreads = cuda::kThreads;
-  static constexpr uint32_t kBlocks = 3;
-  static constexpr uint32_t kAcross = 4;  // of 8 centroids, a warp's in each half of them
-  struct Tiles {
-    alignas(16) TileRow left[kChooseRows];
-    alignas(16) TileRow right[kRight];
-  };
+__device__ uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+
+/// The probes of 128 rows, and how many of each chunk. A warp for each row.
+struct FillSlots {
+  static constexpr uint32_t kThreads = kItemThreads;
+  static constexpr uint32_t kRows = 128;
+  static constexpr uint32_t kHashed = 4096;
+  static constexpr uint32_t kTries = 32;
+  static constexpr uint32_t kCounted = 1u << 31;  // a rank that is final
   struct Shared {
-    union {
-      Tiles tiles;
-      uint32_t lines[kChooseRows][kNearCells];  // distances
-    };
-    uint32_t near[kNearCells];  // cells, kNoRow behind the last
-    uint32_t squares[kNearCells];
-    uint32_t weights[kNearCells];  // rows of each
-    uint32_t rows[kChooseRows];
+    uint32_t lists[kHashed];  // chunk << 1 | whether the pair is not fine
+    uint32_t counts[kHashed];
   };
-
   const Args& args;
   Shared& shared;
-  cg::thread_block block = cg::this_thread_block();
-  Warp warp = cg::tiled_partition<32>(block);
   uint32_t lane = threadIdx.x % 32;
-  Unit unit = args.units[args.first_unit + blockIdx.x];
 
   __device__ void run() {
-    const uint16_t cell = args.map.near[uint64_t{unit.cell} * kNearCells + threadIdx.x];
-    static_assert(kThreads == kNearCells);
-    shared.near[threadIdx.x] = cell != kNoCell ? cell : kNoRow;
-    shared.squares[threadIdx.x] = cell != kNoCell ? args.map.centroids.squares[cell] : 0;
-    shared.weights[threadIdx.x] =
-        cell != kNoCell ? args.map.begins[cell + 1] - args.map.begins[cell] : 0;
-    for (uint32_t first = 0; first < unit.count; first += kChooseRows) {
-      block.sync();
-      if (threadIdx.x < kChooseRows)
-        shared.rows[threadIdx.x] = first + threadIdx.x < unit.count
-                                       ? args.map.members[unit.first + first + threadIdx.x]
-                                       : kNoRow;
-      measure();
-      block.sync();
-      for (uint32_t i = threadIdx.x / 32; i < kChooseRows && first + i < unit.count;
-           i += kThreads / 32)
-        grant(i, args.wishes + uint64_t{unit.first + first + i} * kWantedWords);
+    for (uint32_t i = threadIdx.x; i < kHashed; i += kThreads) {
+      shared.lists[i] = kNone;
+      shared.counts[i] = 0;
+    }
+    __syncthreads();
+    const uint32_t begin = blockIdx.x * kRows;
+    const uint32_t end = min(args.rows, begin + kRows);
+    for (uint32_t row = begin + threadIdx.x / 32; row < end; row += kThreads / 32) fill(row);
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < kHashed; i += kThreads) {
+      if (shared.counts[i] != 0)
+        shared.counts[i] = atomicAdd(&args.counts[shared.lists[i]], shared.counts[i]);
+    }
+    __syncthreads();
+    const uint64_t last = uint64_t{end} * args.probes;
+    for (uint64_t i = uint64_t{begin} * args.probes + threadIdx.x; i < last; i += kThreads) {
+      const uint32_t chunk = args.slots[i];
+      if (chunk == kNone) continue;
+      const uint32_t rank = args.ranks[i];
+      args.ranks[i] = (rank & kCounted) != 0
+                          ? rank & ~kCounted
+                          : rank + shared.counts[find(list_of(chunk, i % args.probes))];
     }
   }
 
-  /// Distances of the rows to the near centroids, into `lines`.
-  __device__ void measure() {
-    constexpr uint32_t kHalves = kNearCells / kRight;
-    int32_t sums[kHalves][1][kAcross][4] = {};
-    const uint32_t warp_left = threadIdx.x / 32 % 2 * 16;
-    const uint32_t warp_right = threadIdx.x / 64 * 32;
-    for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns) {
-#pragma unroll
-      for (uint32_t half = 0; half < kHalves; ++half) {
-        block.sync();
-        if (half == 0)
-          fetch_tile<kChooseRows, kThreads>(shared.tiles.left, args.codes, column,
-                                            [&](uint32_t i) { return shared.rows[i]; });
-        fetch_tile<kRight, kThreads>(shared.tiles.right, args.map.centroids, column,
-                                     [&](uint32_t i) { return shared.near[half * kRight + i]; });
-        block.sync();
-        multiply_tile<1, kAcross>(sums[half], &shared.tiles.left[warp_left],
-                                  &shared.tiles.right[warp_right],
-                                  min(kTileColumns, args.codes.stride - column), lane);
-      }
-    }
-    block.sync();  // the tiles make way for the lines
-#pragma unroll
-    for (uint32_t half = 0; half < kHalves; ++half) {
-#pragma unroll
-      for (uint32_t across = 0; across < kAcross; ++across) {
-#pragma unroll
-        for (uint32_t i = 0; i < 4; ++i) {
-          const uint32_t left = warp_left + lane / 4 + i / 2 * 8;
-          const uint32_t right = half * kRight + warp_right + 8 * across + lane % 4 * 2 + i % 2;
-          // The square of the row is the same for all; half of 2^32 keeps the order of what may be
-          // below zero.
-          shared.lines[left][right] = shared.squares[right] -
-                                      2 * static_cast<uint32_t>(sums[half][0][across][i]) + (1u << 31);
-        }
-      }
-    }
+  __device__ uint32_t list_of(uint32_t chunk, uint32_t slot) const {
+    return chunk << 1 | (slot < args.fine ? 0 : 1);
   }
 
-  /// The largest bound such that the cells nearer than it hold at most `budget` rows, bit by bit.
-  __device__ void grant(uint32_t i, uint32_t* wishes) {
-    uint32_t distances[kWantedWords];
-    uint32_t weights[kWantedWords];
-#pragma unroll
-    for (uint32_t word = 0; word < kWantedWords; ++word) {
-      const bool there = shared.near[32 * word + lane] != kNoRow;
-      distances[word] = there ? shared.lines[i][32 * word + lane] : UINT32_MAX;
-      weights[word] = shared.weights[32 * word + lane];
+  static __device__ uint32_t hash(uint32_t list) { return list * 0x9e3779b1u >> 20; }
+  static_assert(kHashed == 1u << 12);
+
+  /// Where a list is that is there.
+  __device__ uint32_t find(uint32_t list) const {
+    uint32_t at = hash(list);
+    while (shared.lists[at] != list) at = (at + 1) % kHashed;
+    return at;
+  }
+
+  __device__ uint32_t count(uint32_t list) {
+    uint32_t at = hash(list);
+    for (uint32_t i = 0; i < kTries; ++i, at = (at + 1) % kHashed) {
+      const uint32_t other = atomicCAS(&shared.lists[at], kNone, list);
+      if (other == kNone || other == list) return atomicAdd(&shared.counts[at], 1);
     }
-    uint32_t bound = 0;
-    for (uint32_t bit = 1u << 31; bit != 0; bit /= 2) {
-      uint32_t held = 0;
+    return atomicAdd(&args.counts[list], 1) | kCounted;
+  }
+
+  __device__ void fill(uint32_t row) {
+    const uint32_t place = args.first + row;
+    const uint32_t* near = args.map.near + uint64_t{args.map.members[place]} * kNearCells;
+    const uint64_t slots = uint64_t{row} * args.probes;
+    uint32_t filled = 0;
+    for (uint32_t first = 0; first < kNearCells && filled < args.probes; first += 32) {
+      const uint32_t cell = near[first + lane];
+      uint32_t chunk = 0;
+      uint32_t all = 0;
+      uint32_t start = 0;
+      if (cell != kNone) {
+        chunk = args.map.chunk_begins[cell];
+        all = args.map.chunk_begins[cell + 1] - chunk;
+        if (first + lane == 0)
+          start = (place - args.map.begins[cell]) / max(args.map.chunks[chunk].count, 1u);
+        else if (all > kChunksOfCell)
+          start = place * 0x9e3779b1u % all;
+      }
+      const uint32_t used = min(all, kChunksOfCell);
+      uint32_t behind = used;
 #pragma unroll
-      for (uint32_t word = 0; word < kWantedWords; ++word)
-        held += distances[word] < (bound | bit) ? weights[word] : 0;
-      if (cg::reduce(warp, held, cg::plus<uint32_t>()) <= args.budget) bound |= bit;
+      for (uint32_t stride = 1; stride < 32; stride *= 2) {
+        const uint32_t other = __shfl_up_sync(~0u, behind, stride);
+        if (lane >= stride) behind += other;
+      }
+      const uint32_t slot = filled + behind - used;
+      for (uint32_t i = 0; i < used && slot + i < args.probes; ++i) {
+        const uint32_t number = start + i < all ? start + i : start + i - all;
+        args.slots[slots + slot + i] = chunk + number;
+        args.ranks[slots + slot + i] = count(list_of(chunk + number, slot + i));
+      }
+      filled += __shfl_sync(~0u, behind, 31);
     }
-#pragma unroll
-    for (uint32_t word = 0; word < kWantedWords; ++word) {
-      const uint32_t lanes = warp.ballot(distances[word] < bound);
-      if (lane == word) wishes[word] = lanes;
-    }
+    for (uint32_t slot = filled; slot < args.probes; ++slot) empty(row, slot);
+  }
+
+  /// A slot without a chunk has no candidates.
+  __device__ void empty(uint32_t row, uint32_t slot) {
+    if (lane == 0) args.slots[uint64_t{row} * args.probes + slot] = kNone;
+    const uint32_t segment =
+        slot < args.fine ? slot * kFineSegments : slot + args.fine * (kFineSegments - 1);
+    const uint32_t keys = slot < args.fine ? kFineSegments * 8 : 8;
+    if (lane < keys)
+      args.candidates[(uint64_t{row} * args.segments + segment) * 8 + lane] = kNoCandidate;
   }
 };
 
-/// The wanted-th smallest of a warp's values, bit by bit.
-template <uint32_t kRegisters>
-__device__ uint32_t find_smallest(const uint32_t (&values)[kRegisters], uint32_t wanted,
-                                  uint32_t first_bit) {
-  uint32_t value = 0;
-  for (uint32_t bit = first_bit; bit != 0; bit /= 2) {
-    uint32_t below = 0;
-#pragma unroll
-    for (uint32_t r = 0; r < kRegisters; ++r) below += values[r] < (value | bit) ? 1 : 0;
-    if (__reduce_add_sync(~0u, below) < wanted) value |= bit;
-  }
-  return value;
-}
-
-/// Leaves a list of more than k keys, at most 32 a register, with its k smallest, and returns a key
-/// such that none behind it is among them. By a warp: lane l holds keys l, l + 32, ...
-///
-/// Not inlined: with its registers in the loop over cells a block takes 128 of them and spills.
-template <uint32_t kRegisters>
-__device__ __noinline__ uint64_t cut_list(uint64_t* list, uint32_t count, uint32_t k) {
-  const uint32_t lane = threadIdx.x % 32;
-  const uint32_t lanes_before = (1u << lane) - 1;
-  uint32_t distances[kRegisters];
-  uint32_t rows[kRegisters];
-  uint32_t farthest = 0;
-#pragma unroll
-  for (uint32_t r = 0; r < kRegisters; ++r) {
-    const uint32_t i = 32 * r + lane;
-    const uint64_t key = i < count ? list[i] : RowKey::kNone;
-    distances[r] = static_cast<uint32_t>(key >> 32);
-    rows[r] = static_cast<uint32_t>(key);
-    if (i < count) farthest = max(farthest, distances[r]);
-  }
-  farthest = __reduce_max_sync(~0u, farthest);
-  const uint32_t first_bit = farthest == 0 ? 0 : 1u << (31 - __clz(farthest));
-  const uint32_t distance = find_smallest(distances, k, first_bit);
-  uint32_t nearer = 0;
-  uint32_t tied = 0;
-#pragma unroll
-  for (uint32_t r = 0; r < kRegisters; ++r) {
-    nearer += distances[r] < distance ? 1 : 0;
-    tied += distances[r] == distance ? 1 : 0;
-  }
-  nearer = __reduce_add_sync(~0u, nearer);
-  tied = __reduce_add_sync(~0u, tied);
-  uint32_t last_row = UINT32_MAX;  // keys at the last distance but of a smaller row may still come
-  if (nearer + tied > k) {
-    uint32_t tied_rows[kRegisters];
-#pragma unroll
-    for (uint32_t r = 0; r < kRegisters; ++r)
-      tied_rows[r] = distances[r] == distance ? rows[r] : UINT32_MAX;
-    last_row = find_smallest(tied_rows, k - nearer, 1u << 31);
-  }
-  __syncwarp();
-  uint32_t size = 0;
-#pragma unroll
-  for (uint32_t r = 0; r < kRegisters; ++r) {
-    const bool kept = distances[r] < distance || (distances[r] == distance && rows[r] <= last_row);
-    const uint32_t lanes = __ballot_sync(~0u, kept);
-    if (kept) list[size + __popc(lanes & lanes_before)] = uint64_t{distances[r]} << 32 | rows[r];
-    size += __popc(lanes);
-  }
-  __syncwarp();
-  return uint64_t{distance} << 32 | last_row;
-}
-
-/// What a block shares while it compares the rows of a unit.
-struct UnitShared {
-  union {
-    struct {
-      alignas(16) TileRow left[kLeft];
-      alignas(16) TileRow right[kRight];
-    } tiles;
-    uint64_t keys[kThreads / 32][ANN_DEGREE_MAX];  // of lists while they are sorted
+/// Where the pairs of each chunk begin, and the parts. One block; a thread has consecutive chunks.
+struct ScanChunks {
+  static constexpr uint32_t kThreads = 1024;
+  struct Shared {
+    uint32_t pairs[32];
+    uint32_t parts[32];
   };
-  uint32_t rows[kUnitRows];     // of the unit
-  uint32_t squares[kUnitRows];  // their x.x
-  uint32_t right_rows[kRight];
-  uint32_t right_squares[kRight];
-  uint16_t wanting[kUnitRows];  // places in the unit of the rows that want the cell, ascending
-  uint32_t wanting_in_warp[kThreads / 32];
-  uint64_t worst[kUnitRows];  // k-th key so far, or kNone
-  uint32_t counts[kUnitRows];
-};
+  const Args& args;
+  Shared& shared;
 
-/// The rows of a unit, their lists, and what they are compared with.
-struct UnitLists {
-  static constexpr uint32_t kDown = 2;    // of 16 rows, a warp's
-  static constexpr uint32_t kAcross = 4;  // of 8 rows
-
-  const CodesView& codes;
-  const uint32_t* members;
-  UnitShared& shared;
-  uint64_t* lists;  // [kUnitRows, capacity]
-  uint32_t k;
-  uint32_t capacity;
-  cg::thread_block block = cg::this_thread_block();
-  Warp warp = cg::tiled_partition<32>(block);
-  uint32_t lane = threadIdx.x % 32;
-  uint32_t warp_left = threadIdx.x / 32 % 2 * 32;
-  uint32_t warp_right = threadIdx.x / 64 * 32;
-
-  /// This thread's row of the unit, or kNoRow.
-  __device__ void open(uint32_t row) {
-    shared.rows[threadIdx.x] = row;
-    shared.squares[threadIdx.x] = row != kNoRow ? codes.squares[row] : 0;
-    shared.worst[threadIdx.x] = RowKey::kNone;
-    shared.counts[threadIdx.x] = 0;
-    block.sync();
+  __device__ void run() {
+    const uint32_t chunks = args.map.chunk_begins[args.map.cells];
+    const uint32_t each = (chunks + kThreads - 1) / kThreads;
+    const uint32_t begin = min(chunks, threadIdx.x * each);
+    const uint32_t end = min(chunks, begin + each);
+    uint32_t pairs = 0;
+    uint32_t parts = 0;
+    for (uint32_t chunk = begin; chunk < end; ++chunk) {
+      pairs += pairs_of(chunk);
+      parts += (pairs_of(chunk) + kPartPairs - 1) / kPartPairs;
+    }
+    uint32_t pair = exclusive_sum(shared.pairs, pairs);
+    uint32_t part = exclusive_sum(shared.parts, parts);
+    for (uint32_t chunk = begin; chunk < end; ++chunk) {
+      const uint32_t count = pairs_of(chunk);
+      args.begins[chunk] = pair;
+      for (uint32_t first = 0; first < count; first += kPartPairs)
+        args.parts[part++] = {chunk, pair + first};
+      pair += count;
+    }
+    if (threadIdx.x == kThreads - 1) {
+      args.begins[chunks] = pair;
+      *args.part_count = part;
+    }
   }
 
-  /// Writes down the rows whose threads want something; how many.
-  __device__ uint32_t gather(bool wants) {
-    const uint32_t lanes = warp.ballot(wants);
-    block.sync();  // nobody reads the last list any more
-    if (lane == 0) shared.wanting_in_warp[threadIdx.x / 32] = __popc(lanes);
-    block.sync();
+  __device__ uint32_t pairs_of(uint32_t chunk) const {
+    return args.counts[2 * chunk] + args.counts[2 * chunk + 1];
+  }
+
+  __device__ uint32_t exclusive_sum(uint32_t* totals, uint32_t mine) {
+    uint32_t sum = mine;
+    for (uint32_t stride = 1; stride < 32; stride *= 2) {
+      const uint32_t other = __shfl_up_sync(~0u, sum, stride);
+      if (threadIdx.x % 32 >= stride) sum += other;
+    }
+    if (threadIdx.x % 32 == 31) totals[threadIdx.x / 32] = sum;
+    __syncthreads();
     uint32_t before = 0;
-    uint32_t total = 0;
-    for (uint32_t i = 0; i < kThreads / 32; ++i) {
-      before += i < threadIdx.x / 32 ? shared.wanting_in_warp[i] : 0;
-      total += shared.wanting_in_warp[i];
-    }
-    if (wants)
-      shared.wanting[before + __popc(lanes & ((1u << lane) - 1))] =
-          static_cast<uint16_t>(threadIdx.x);
-    block.sync();
-    return total;
-  }
-
-  /// Compares the `wanting` rows that were written down with those at some positions.
-  __device__ void compare(uint32_t wanting, uint32_t begin, uint32_t end) {
-    const bool one_chunk = codes.stride <= kTileColumns;
-    for (uint32_t first = begin; first < end; first += kRight) {
-      if (threadIdx.x < kRight) {
-        const bool there = first + threadIdx.x < end;
-        const uint32_t row = there ? members[first + threadIdx.x] : kNoRow;
-        shared.right_rows[threadIdx.x] = row;
-        shared.right_squares[threadIdx.x] = there ? codes.squares[row] : 0;
-      }
-      block.sync();
-      for (uint32_t left = 0; left < wanting; left += kLeft) {
-        int32_t sums[kDown][kAcross][4] = {};
-        for (uint32_t column = 0; column < codes.stride; column += kTileColumns) {
-          fetch_tile<kLeft, kThreads>(shared.tiles.left, codes, column, [&](uint32_t i) {
-            return left + i < wanting ? shared.rows[shared.wanting[left + i]] : kNoRow;
-          });
-          if (!one_chunk || left == 0)
-            fetch_tile<kRight, kThreads>(shared.tiles.right, codes, column,
-                                         [&](uint32_t i) { return shared.right_rows[i]; });
-          block.sync();
-          if (left + warp_left < wanting)
-            multiply_tile<kDown, kAcross>(sums, &shared.tiles.left[warp_left],
-                                          &shared.tiles.right[warp_right],
-                                          min(kTileColumns, codes.stride - column), lane);
-          block.sync();
-        }
-        if (left + warp_left < wanting) select(left, wanting, sums);
-      }
-      make_room();
-    }
-  }
-
-  /// One comparison refuses nearly all pairs: a distance behind that of the k-th key.
-  __device__ void select(uint32_t left_begin, uint32_t wanting,
-                         const int32_t (&sums)[kDown][kAcross][4]) {
-#pragma unroll
-    for (uint32_t down = 0; down < kDown; ++down) {
-#pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t left = left_begin + warp_left + 16 * down + 8 * half + lane / 4;
-        const bool there = left < wanting;
-        const uint32_t place = there ? shared.wanting[left] : 0;
-        const uint32_t farthest = RowKey::distance(shared.worst[place]);
-        const uint32_t square = shared.squares[place];
-#pragma unroll
-        for (uint32_t across = 0; across < kAcross; ++across) {
-#pragma unroll
-          for (uint32_t side = 0; side < 2; ++side) {
-            const uint32_t right = warp_right + 8 * across + lane % 4 * 2 + side;
-            const uint32_t product = static_cast<uint32_t>(sums[down][across][2 * half + side]);
-            const uint32_t distance = square + shared.right_squares[right] - 2 * product;
-            if (there && distance <= farthest) consider(place, shared.right_rows[right], distance);
-          }
-        }
-      }
-    }
-  }
-
-  __device__ void consider(uint32_t place, uint32_t row, uint32_t distance) {
-    const uint64_t key = RowKey::of(distance, row, false);
-    if (row == kNoRow || row == shared.rows[place] || key >= shared.worst[place]) return;
-    lists[uint64_t{place} * capacity + atomicAdd(&shared.counts[place], 1)] = key;
-  }
-
-  /// Cuts lists that another tile might overflow, a warp each. All threads have appended what they had
-  /// before anyone looks.
-  __device__ void make_room() {
-    block.sync();
-    const uint32_t most = capacity - kRight;
-    if (!__syncthreads_or(shared.counts[threadIdx.x] > most)) return;
-    for (uint32_t place = threadIdx.x / 32; place < kUnitRows; place += kThreads / 32) {
-      if (shared.counts[place] > most) cut(place);
-    }
-    block.sync();
-  }
-
-  __device__ void cut(uint32_t place) {
-    uint64_t* list = lists + uint64_t{place} * capacity;
-    const uint32_t count = shared.counts[place];
-    const uint64_t last = capacity <= 320 ? cut_list<10>(list, count, k)
-                                          : cut_list<kCapacityMax / 32>(list, count, k);
-    if (lane == 0) {
-      shared.counts[place] = k;
-      shared.worst[place] = last;
-    }
-    warp.sync();
-  }
-
-  /// The list of a place, at most k keys ascending, in shared memory of this warp; how many.
-  __device__ uint32_t sorted(uint32_t place, uint64_t*& keys) {
-    if (shared.counts[place] > k) cut(place);
-    const uint32_t count = shared.counts[place];
-    keys = shared.keys[threadIdx.x / 32];
-    uint32_t size = 32;
-    while (size < count) size *= 2;
-    for (uint32_t i = lane; i < size; i += 32)
-      keys[i] = i < count ? lists[uint64_t{place} * capacity + i] : RowKey::kNone;
-    warp.sync();
-    for (uint32_t run = 2; run <= size; run *= 2) {
-      for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-        for (uint32_t i = lane; i < size / 2; i += 32) {
-          const uint32_t at = 2 * i - (i & (stride - 1));
-          const uint64_t first = keys[at];
-          const uint64_t second = keys[at + stride];
-          if (((at & run) == 0) == (second < first)) {
-            keys[at] = second;
-            keys[at + stride] = first;
-          }
-        }
-        warp.sync();
-      }
-    }
-    return count;
+    for (uint32_t i = 0; i < threadIdx.x / 32; ++i) before += totals[i];
+    return before + sum - mine;
   }
 };
 
-/// A unit and the cells that its rows want.
-struct CompareCells {
-  static constexpr uint32_t kThreads = cuda::kThreads;
-  static constexpr uint32_t kBlocks = 3;
-  struct Shared : UnitShared {
-    uint32_t wishes[kWantedWords][kUnitRows];
+/// Pairs under their chunks. A thread for each.
+struct PlacePairs {
+  static constexpr uint32_t kThreads = kItemThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t i = global_thread();
+    if (i >= uint64_t{args.rows} * args.probes) return;
+    const uint32_t chunk = args.slots[i];
+    if (chunk == kNone) return;
+    const uint32_t row = static_cast<uint32_t>(i / args.probes);
+    const uint32_t slot = static_cast<uint32_t>(i % args.probes);
+    const uint32_t before = slot < args.fine ? 0 : args.counts[2 * chunk];
+    args.pairs[args.begins[chunk] + before + args.ranks[i]] = row << 8 | slot;
+  }
+};
+
+/// A part's chunk, and up to 32 of its pairs as a warp works on them.
+struct Comparing {
+  const Args& args;
+  const Part part;
+  const Chunk chunk;
+  const uint32_t end;  // of the part's pairs
+  uint32_t lane = threadIdx.x % 32;
+  uint32_t places[4];  // of left rows g, g + 8, g + 16, g + 24
+  uint32_t pairs[4];   // kNone where there is none
+  uint32_t squares[4];
+  bool any_fine;  // of the warp's pairs
+  ClassBest<kIndexBits> best;
+
+  __device__ explicit Comparing(const Args& args)
+      : args(args), part(args.parts[blockIdx.x]), chunk(args.map.chunks[part.chunk]),
+        end(min(args.begins[part.chunk + 1], part.first + kPartPairs)) {}
+
+  __device__ uint32_t place_of(uint32_t pair) const { return args.first + (pair >> 8); }
+
+  /// Takes the pairs from `first` on, of which this lane brings one and its row's square.
+  __device__ void open(uint32_t first, uint32_t pair, uint32_t square) {
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) {
+      const uint32_t from = 8 * r + lane / 4;
+      pairs[r] = __shfl_sync(~0u, pair, from);
+      squares[r] = __shfl_sync(~0u, square, from);
+      places[r] = place_of(pairs[r]);
+      if (first + from >= end) pairs[r] = kNone;
+    }
+    any_fine = __any_sync(~0u, (pair & 0xff) < args.fine);
+    best.clear();
+  }
+
+  __device__ bool fine(uint32_t r) const { return (pairs[r] & 0xff) < args.fine; }
+
+  /// Takes a unit's sums, without those of rows with themselves.
+  __device__ void keep(UnitSums& sums, uint32_t unit, uint32_t shift) {
+    const uint32_t first = chunk.first + unit * kUnitRows;
+    bool itself = false;
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) itself |= places[r] - first < kUnitRows;
+    if (__any_sync(~0u, itself)) {
+      asm volatile("" ::: "memory");  // a branch, not 32 selections for every unit
+#pragma unroll
+      for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t r = i / 4 % 2 * 2 + i % 4 / 2;
+        if (places[r] - first == i / 8 * 8 + lane % 4 * 2 + i % 2)
+          sums[i / 8][i / 4 % 2][i % 4] = kHoleSum;
+      }
+    }
+    best.keep(sums, unit * 4);
+    if (!any_fine) return;
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) {
+      if (fine(r)) write(r, (pairs[r] & 0xff) * kFineSegments + unit, shift);
+    }
+  }
+
+  /// Writes what is left to write after `units` units.
+  __device__ void close(uint32_t units, uint32_t shift) {
+#pragma unroll
+    for (uint32_t r = 0; r < 4; ++r) {
+      if (pairs[r] == kNone) continue;
+      if (!fine(r)) {
+        write(r, (pairs[r] & 0xff) + args.fine * (kFineSegments - 1), shift);
+      } else {
+        for (uint32_t unit = units; unit < kFineSegments; ++unit)
+          write(r, (pairs[r] & 0xff) * kFineSegments + unit, shift);
+      }
+    }
+  }
+
+  __device__ void write(uint32_t r, uint32_t segment, uint32_t shift) {
+    const uint32_t slot = pairs[r] & 0xff;
+    uint32_t keys[2];
+#pragma unroll
+    for (uint32_t side = 0; side < 2; ++side) {
+      const int32_t sum = best.sum(r, side);
+      const uint32_t number = best.index(r, side) * 8 + lane % 4 * 2 + side;
+      keys[side] = sum <= kHoleSum
+                       ? kNoCandidate
+                       : candidate_key(squares[r], sum << shift, slot << 7 | number);
+      best.best[r][side] = INT32_MIN;
+    }
+    reinterpret_cast<uint2*>(
+        args.candidates)[(uint64_t{pairs[r] >> 8} * args.segments + segment) * 4 + lane % 4] =
+        make_uint2(keys[0], keys[1]);
+  }
+};
+
+/// Narrow rows: the chunk in shared memory, left rows in registers while the next are fetched.
+template <uint32_t kPanels>
+struct CompareChunk {
+  static constexpr uint32_t kThreads = 128;
+  static constexpr uint32_t kBlocks = 4;
+  using LeftTile = PanelRows<kUnitRows>[kPanels];
+  struct Shared {
+    RightTile<kPanels> right;
+    LeftTile left[kThreads / 32];
   };
-  static_assert(kThreads == kUnitRows);
-
   const Args& args;
   Shared& shared;
-  Unit unit = args.units[args.first_unit + blockIdx.x];
-  UnitLists lists{args.codes, args.map.members, shared,
-                  args.lists + uint64_t{blockIdx.x} * kUnitRows * args.capacity, args.k,
-                  args.capacity};
 
   __device__ void run() {
-    const bool there = threadIdx.x < unit.count;
-    const uint32_t position = unit.first + threadIdx.x;
-    lists.open(there ? args.map.members[position] : kNoRow);
+    if (blockIdx.x >= *args.part_count) return;
+    Comparing comparing(args);
+    const uint32_t lane = comparing.lane;
+    LeftTile& tile = shared.left[threadIdx.x / 32];
+    uint32_t first = comparing.part.first + threadIdx.x / 32 * kUnitRows;
+    uint32_t pair = 0;
+    uint32_t square = 0;
+    const auto fetch = [&](uint32_t from) {
+      pair = args.pairs[min(from + lane, comparing.end - 1)];
+      square = args.map.codes.squares[comparing.place_of(pair)];
+      constexpr uint32_t kOfRow = kPanels * kPieces;
 #pragma unroll
-    for (uint32_t word = 0; word < kWantedWords; ++word)
-      shared.wishes[word][threadIdx.x] =
-          there ? args.wishes[uint64_t{position} * kWantedWords + word] : 0;
-    // Its own cell comes first and the others nearest first, which brings the lists' last keys down
-    // before most distances come. One loop for both: the comparison is long, and with nine copies of
-    // it (a loop unrolled over words) and lists cut in place the kernel took 15 ms instead of 9.
-    for (uint32_t turn = 0; turn <= kNearCells; ++turn) {
-      const uint32_t near = turn - 1;
-      const bool wants =
-          turn == 0 ? there : (shared.wishes[near / 32][threadIdx.x] >> (near % 32) & 1) != 0;
-      if (!__syncthreads_or(wants)) continue;
-      uint32_t begin;
-      uint32_t end;
-      if (turn == 0)
-        find_home(begin, end);
-      else
-        find_cell(args.map.near[uint64_t{unit.cell} * kNearCells + near], begin, end);
-      lists.compare(lists.gather(wants), begin, end);
-    }
-    store();
-  }
-
-  /// Its own cell, or of a giant one the part around the unit.
-  __device__ void find_home(uint32_t& begin, uint32_t& end) const {
-    find_cell(unit.cell, begin, end);
-    begin = unit.first - min(unit.first - begin, kHomeRows);
-    end = min(unit.first + unit.count + kHomeRows, end);
-  }
-
-  __device__ void find_cell(uint32_t cell, uint32_t& begin, uint32_t& end) const {
-    begin = args.map.begins[cell];
-    end = args.map.begins[cell + 1];
-  }
-
-  __device__ void store() {
-    cg::this_thread_block().sync();
-    for (uint32_t place = threadIdx.x / 32; place < unit.count; place += kThreads / 32) {
-      uint64_t* keys;
-      const uint32_t count = lists.sorted(place, keys);
-      const uint64_t first = uint64_t{shared.rows[place]} * args.k;
-      for (uint32_t i = threadIdx.x % 32; i < args.k; i += 32) {
-        args.neighbors[first + i] = i < count ? RowKey::row(keys[i]) : kNoRow;
-        if (args.distances != nullptr)
-          args.distances[first + i] = i < count ? RowKey::distance(keys[i]) : UINT32_MAX;
+      for (uint32_t i = lane; i < kUnitRows * kOfRow; i += 32) {
+        const uint32_t row = i / kOfRow;
+        const uint32_t place = comparing.place_of(__shfl_sync(~0u, pair, row));
+        copy_piece(tile[i % kOfRow / kPieces].at(row, i % kPieces),
+                   args.map.codes.row(place) + i % kOfRow * 16);
       }
-      lists.warp.sync();
+    };
+    if (first < comparing.end) fetch(first);
+    shared.right.template fetch<kThreads>(args.map.codes, comparing.chunk.first,
+                                          comparing.chunk.count);
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+    const uint32_t units = (comparing.chunk.count + kUnitRows - 1) / kUnitRows;
+    while (first < comparing.end) {
+      LeftWords left[kPanels];
+#pragma unroll
+      for (uint32_t panel = 0; panel < kPanels; ++panel) tile[panel].load_left(left[panel], lane);
+      comparing.open(first, pair, square);
+      first += kThreads;
+      __syncwarp();  // the tile is free
+      if (first < comparing.end) fetch(first);
+      commit_copies();
+#pragma unroll 1
+      for (uint32_t unit = 0; unit < units; ++unit) {
+        UnitSums sums;
+        shared.right.multiply(sums, left, unit, lane);
+        comparing.keep(sums, unit, 0);
+      }
+      comparing.close(units, 0);
+      wait_copies<0>();
+      __syncwarp();
     }
   }
 };
 
-/// The judged rows and a slice of all rows.
-struct CompareWithAll {
-  static constexpr uint32_t kThreads = cuda::kThreads;
-  static constexpr uint32_t kBlocks = 3;
-  using Shared = UnitShared;
-  static_assert(kThreads == kJudgedRows);
-
+/// Rows of any width: both sides panel by panel.
+struct CompareWideChunk {
+  static constexpr uint32_t kThreads = 128;
+  static constexpr uint32_t kBlocks = 2;
+  struct Shared {
+    WideStages<kThreads> stages;
+    int32_t halves[kTileRows];
+  };
   const Args& args;
   Shared& shared;
-  UnitLists lists{args.codes, args.map.members, shared,
-                  args.lists + uint64_t{blockIdx.x} * kUnitRows * args.capacity, args.k,
-                  args.capacity};
 
   __device__ void run() {
-    const bool there = threadIdx.x < args.judged_count;
-    lists.open(there ? args.judged[threadIdx.x] : kNoRow);
-    const uint64_t rows = args.codes.rows;
-    const uint32_t wanting = lists.gather(there);
-    lists.compare(wanting, static_cast<uint32_t>(rows * blockIdx.x / gridDim.x),
-                  static_cast<uint32_t>(rows * (blockIdx.x + 1) / gridDim.x));
-    cg::this_thread_block().sync();
-    for (uint32_t place = threadIdx.x / 32; place < kJudgedRows; place += kThreads / 32) {
-      uint64_t* keys;
-      const uint32_t count = lists.sorted(place, keys);
-      const uint32_t i = threadIdx.x % 32;
-      args.judged_keys[(uint64_t{blockIdx.x} * kJudgedRows + place) * kJudgedDepth + i] =
-          i < count ? keys[i] : RowKey::kNone;
-      lists.warp.sync();
+    if (blockIdx.x >= *args.part_count) return;
+    Comparing comparing(args);
+    const Chunk chunk = comparing.chunk;
+    const uint32_t units = (chunk.count + kUnitRows - 1) / kUnitRows;
+    const uint32_t shift = sum_shift(args.map.codes.stride);
+    shared.halves[threadIdx.x] =
+        threadIdx.x < chunk.count
+            ? static_cast<int32_t>(args.map.codes.squares[chunk.first + threadIdx.x] / 2)
+            : -1;
+    for (uint32_t begin = comparing.part.first; begin < comparing.end; begin += kThreads) {
+      const uint32_t first = begin + threadIdx.x / 32 * kUnitRows;
+      const uint32_t pair = args.pairs[min(first + comparing.lane, comparing.end - 1)];
+      comparing.open(first, pair, args.map.codes.squares[comparing.place_of(pair)]);
+      UnitSums sums[kTileUnits];
+      shared.stages.multiply(sums, args.map.codes, comparing.places, args.map.codes,
+                                       chunk.first, chunk.count, comparing.lane);
+#pragma unroll
+      for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
+        if (unit >= units) break;
+        shift_sums(sums[unit], shared.halves, unit, shift, comparing.lane);
+        comparing.keep(sums[unit], unit, shift);
+      }
+      comparing.close(units, shift);
     }
   }
 };
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-    kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
 
-// --- Host ----------------------------------------------------------------------------------------
+template <class Step>
+__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+    compare_kernel(const __grid_constant__ Args args) {
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
+}
 
-/// The rows of each cell in parts of at most kUnitRows.
-std::vector<Unit> cut_units(const CellMap& map, const Stream& stream) {
-  std::vector<uint32_t> begins(map.cells() + size_t{1});
-  check(cudaMemcpyAsync(begins.data(), map.view().begins, begins.size() * sizeof(uint32_t),
-                        cudaMemcpyDeviceToHost, stream),
-        "fetching the sizes of cells");
-  stream.wait();
-  std::vector<Unit> units;
-  for (uint32_t cell = 0; cell < map.cells(); ++cell) {
-    const uint64_t size = begins[cell + 1] - begins[cell];
-    const uint64_t parts = (size + kUnitRows - 1) / kUnitRows;
-    for (uint64_t part = 0; part < parts; ++part) {
-      const uint32_t first = begins[cell] + static_cast<uint32_t>(size * part / parts);
-      const uint32_t end = begins[cell] + static_cast<uint32_t>(size * (part + 1) / parts);
-      units.push_back({first, end - first, cell});
-    }
-  }
-  return units;
+template <class Step>
+void launch_compare(const Args& args, uint32_t parts_max, const Stream& stream) {
+  launch("compare_chunks", compare_kernel<Step>, parts_max, Step::kThreads, stream, args);
 }
 
 }  // namespace
 
-void compare_with_all(const CodesView& codes, const CellsView& map, const uint32_t* rows,
-                      uint32_t count, uint32_t depth, uint32_t slices, uint64_t* keys,
-                      const Stream& stream) {
+void compare_with_cells(const CellMap& map, const CellsEffort& effort, const PlaceLists& lists,
+                        const Stream& stream, const Execution& execution) {
   Args args = {};
-  args.codes = codes;
-  args.map = map;
-  args.judged = rows;
-  args.judged_count = count;
-  args.judged_keys = keys;
-  args.k = depth;
-  args.capacity = list_capacity(depth);
-  const DeviceArray<uint64_t> lists(uint64_t{slices} * kUnitRows * args.capacity, stream);
-  args.lists = lists.data();
-  launch("compare_with_all", kernel<CompareWithAll>, slices, kThreads, stream, args);
-}
-
-void compare_with_cells(const CodesView& codes, const CellMap& map, uint32_t k, uint32_t budget,
-                        uint32_t* neighbors, uint32_t* distances, const Stream& stream,
-                        const Execution& execution) {
-  const std::vector<Unit> units = cut_units(map, stream);
-  const uint32_t count = static_cast<uint32_t>(units.size());
-  const uint32_t step = std::min(count, kLaunchUnits);
-  const DeviceArray<Unit> sent(count, stream);
-  const DeviceArray<uint32_t> wishes(uint64_t{codes.rows} * kWantedWords, stream);
-  const DeviceArray<uint64_t> lists(uint64_t{step} * kUnitRows * list_capacity(k), stream);
-  check(cudaMemcpyAsync(sent.data(), units.data(), count * sizeof(Unit), cudaMemcpyHostToDevice,
-                        stream),
-        "sending units");
-  const Args args = {codes,     map.view(), sent.data(), wishes.data(), lists.data(), neighbors,
-                     distances, nullptr,    nullptr,     0,             0,            budget,
-                     k,         list_capacity(k)};
-  launch("choose_cells", kernel<ChooseCells>, count, kThreads, stream, args);
-  for (uint32_t first = 0; first < count; first += step) {
+  args.map = map.view();
+  const uint32_t rows = args.map.codes.rows;
+  const uint32_t slice =
+      static_cast<uint32_t>(slice_rows(rows, args.map.codes.stride, effort));
+  const uint32_t chunks = map.chunks_max();
+  args.probes = std::min(effort.probes, kProbesMax);
+  args.fine = std::min({effort.fine, kFineMax, args.probes});
+  args.segments = segments_of(args.probes, args.fine);
+  const uint64_t probes = uint64_t{slice} * args.probes;
+  const uint32_t parts_max = static_cast<uint32_t>(probes / kPartPairs) + chunks;
+  const DeviceArray<uint32_t> slots(probes, stream);
+  const DeviceArray<uint32_t> ranks(probes, stream);
+  const DeviceArray<uint32_t> pairs(probes, stream);
+  const DeviceArray<uint32_t> counts(uint64_t{chunks} * 2 + 1, stream);  // the last: of parts
+  const DeviceArray<uint32_t> begins(uint64_t{chunks} + 1, stream);
+  const DeviceArray<Part> parts(parts_max, stream);
+  const DeviceArray<uint32_t> candidates(uint64_t{slice} * args.segments * 8, stream);
+  args.slots = slots.data();
+  args.ranks = ranks.data();
+  args.pairs = pairs.data();
+  args.counts = counts.data();
+  args.part_count = counts.data() + uint64_t{chunks} * 2;
+  args.begins = begins.data();
+  args.parts = parts.data();
+  args.candidates = candidates.data();
+  for (uint64_t first = 0; first < rows; first += slice) {
     execution.check();
-    Args part = args;
-    part.first_unit = first;
-    const uint32_t part_units = std::min(step, count - first);
-    launch("compare_cells", kernel<CompareCells>, part_units, kThreads, stream, part);
-    stream.wait();
-    execution.advance(static_cast<double>(first + part_units) / count);
+    args.first = static_cast<uint32_t>(first);
+    args.rows = static_cast<uint32_t>(std::min<uint64_t>(slice, rows - first));
+    cuda::fill(counts.data(), 0, (uint64_t{chunks} * 2 + 1) * sizeof(uint32_t), stream,
+               "clearing counts");
+    launch("fill_slots", kernel<FillSlots>, (args.rows + FillSlots::kRows - 1) / FillSlots::kRows,
+           FillSlots::kThreads, stream, args);
+    launch("scan_chunks", kernel<ScanChunks>, 1, ScanChunks::kThreads, stream, args);
+    launch("place_pairs", kernel<PlacePairs>,
+           static_cast<uint32_t>((uint64_t{args.rows} * args.probes + kItemThreads - 1) / kItemThreads),
+           kItemThreads, stream, args);
+    const uint32_t grid =
+        static_cast<uint32_t>(uint64_t{args.rows} * args.probes / kPartPairs) + chunks;
+    if (args.map.codes.stride == kPanelBytes)
+      launch_compare<CompareChunk<1>>(args, grid, stream);
+    else if (args.map.codes.stride == 2 * kPanelBytes)
+      launch_compare<CompareChunk<2>>(args, grid, stream);
+    else
+      launch_compare<CompareWideChunk>(args, grid, stream);
+    keep_nearest(args.map,
+                 {candidates.data(), slots.data(), args.first, args.rows, args.segments * 8,
+                  args.probes},
+                 lists, stream);
+    if (waits_between(args.map.codes)) stream.wait();
+    execution.advance(static_cast<double>(first + args.rows) / rows);
   }
 }
 

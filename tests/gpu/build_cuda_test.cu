@@ -98,7 +98,7 @@ void compare_builds(const Rows& rows, int32_t metric, ann_build_params params) {
 void claim_builds() {
   std::vector<uint32_t> sizes = {0, 1, 2, 40, 129, 1000, 6000};
   if (quick) sizes = {0, 1, 130, 500};
-  // Left to itself the CPU builds large sets by cells and a device by NN-Descent.
+  // By cells, which large sets are built by, graphs of the CPU and of a device differ.
   ann_build_params by_descent = params_on(0);
   by_descent.knn = ANN_KNN_NN_DESCENT;
   for (const uint32_t n : sizes) {
@@ -182,6 +182,58 @@ void claim_knn() {
   std::mt19937 random(1);
   for (uint8_t& byte : wide.bytes) byte = random() % 2 != 0 ? 255 : 0;
   compare_knn(wide, ANN_METRIC_L2, ANN_KNN_EXACT, 200);
+}
+
+/// By cells, as AUTO does for large sets: lists that hold the true neighbours, the same every time.
+void compare_cells(const Rows& rows, int32_t metric) {
+  constexpr uint32_t k = 20;
+  const ann_matrix matrix = matrix_of(rows);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.metric = metric;
+  params.k = k;
+  params.device = ANN_DEVICE_CUDA;
+  std::vector<uint32_t> neighbors[3];
+  std::vector<float> distances[3];
+  for (uint32_t i = 0; i < 3; ++i) {
+    params.method = i == 0 ? ANN_KNN_EXACT : i == 1 ? ANN_KNN_CELLS : ANN_KNN_AUTO;
+    neighbors[i].resize(uint64_t{rows.rows} * k);
+    distances[i].resize(neighbors[i].size());
+    ann_error error = ANN_ERROR_INIT;
+    expect(ann_knn_graph(nullptr, &matrix, &params, neighbors[i].data(), distances[i].data(), nullptr,
+                         &error) == ANN_OK,
+           error.message);
+  }
+  const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
+                           element_name(rows.element) + ", metric " + std::to_string(metric);
+  if (rows.rows > 4096) expect(neighbors[1] == neighbors[2], "AUTO takes cells for " + name);
+  uint64_t hits = 0;
+  for (uint64_t i = 0; i < neighbors[0].size(); ++i) {
+    const uint64_t row = i / k;
+    hits += distances[1][i] <= distances[0][row * k + k - 1] ? 1 : 0;
+    expect(neighbors[1][i] < rows.rows && neighbors[1][i] != row, "another row in " + name);
+    expect(i % k == 0 || distances[1][i - 1] <= distances[1][i], "nearest first in " + name);
+  }
+  const double share = static_cast<double>(hits) / static_cast<double>(neighbors[0].size());
+  // Rows are compared by their codes, which round those of floats.
+  const double least = is_float_element(rows.element) ? 0.9 : 0.97;
+  expect(share > least, "lists of " + name + " hold " + std::to_string(share));
+
+  ann_build_params build = params_on(ANN_DEVICE_CUDA);
+  Handle first(rows, metric), second(rows, metric);
+  expect(first.build(rows, build) == ANN_OK, first.error.message);
+  build.knn = ANN_KNN_CELLS;
+  expect(second.build(rows, build) == ANN_OK, second.error.message);
+  if (rows.rows > 4096) expect(first.graph() == second.graph(), "the graphs of " + name + " differ");
+  expect(first.info().recall_max > 0.98f, "the recall of " + name);
+}
+
+void claim_cells() {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_COSINE}) {
+      const uint32_t dim = element == ANN_F16 ? 200 : 40;
+      compare_cells(Rows(element, quick ? 500 : 6000, dim, Values::kClusters, 3), metric);
+    }
+  }
 }
 
 void claim_threads() {
@@ -282,8 +334,10 @@ void compare_estimate(const Rows& rows, int32_t knn, uint32_t degree, int32_t ca
 void claim_estimates() {
   for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_F32}}) {
     const Rows rows(element, quick ? 2000 : 300'000, 128, Values::kClusters, 3);
-    for (const int32_t knn : {int32_t{ANN_KNN_AUTO}, int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}}) {
-      for (const uint32_t degree : {32u, 64u}) compare_estimate(rows, knn, degree, ANN_OFF);
+    for (const int32_t knn : {int32_t{ANN_KNN_CELLS}, int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}}) {
+      for (const uint32_t degree : {32u, 64u, 100u}) {
+        if (degree != 100 || knn == ANN_KNN_CELLS) compare_estimate(rows, knn, degree, ANN_OFF);
+      }
     }
     compare_estimate(rows, ANN_KNN_AUTO, 32, ANN_ON);
   }
@@ -455,6 +509,7 @@ void claim_build_times() {
 
 void claim_knn_times() {
   const Rows rows = timed_rows();
+  time_knn(rows, ANN_KNN_CELLS, 64);
   time_knn(rows, ANN_KNN_NN_DESCENT, 64);
   time_knn(rows, ANN_KNN_EXACT, 64);
 }
@@ -463,6 +518,7 @@ constexpr Claim kClaims[] = {
     {"indexes are the CPU's, of every element, metric and size", claim_builds},
     {"a given k-NN graph", claim_given},
     {"k-NN lists are the CPU's", claim_knn},
+    {"lists and graphs by cells", claim_cells},
     {"two builds in two threads", claim_threads},
     {"refusals", claim_refusals},
     {"cancelled and late builds", claim_ends},

@@ -465,121 +465,131 @@ void check_lists(const BothCodes& both, uint32_t k, const std::vector<uint32_t>&
   }
 }
 
-/// With all rows in the budget and all cells in sight, lists are exact.
-void compare_products(const Rows& rows, int32_t metric, uint32_t k) {
+/// Lists of the device with their distances.
+struct FoundLists {
+  FoundLists(const BothCodes& both, uint32_t k_)
+      : k(k_), neighbors(uint64_t{both.codes.rows()} * k_, both.stream),
+        distances(uint64_t{both.codes.rows()} * k_, both.stream) {}
+  uint32_t k;
+  OnDevice<uint32_t> neighbors;
+  OnDevice<uint32_t> distances;
+};
+
+/// The share of the first `depth` of exact lists that lists hold, of rows at equal distance any.
+double share_of(const std::vector<uint32_t>& exact, const std::vector<uint32_t>& found, uint32_t k,
+                uint32_t depth) {
+  uint64_t hits = 0;
+  uint64_t wanted = 0;
+  for (size_t row = 0; row < exact.size() / k; ++row) {
+    const uint32_t* truth = exact.data() + row * k;
+    const uint32_t* list = found.data() + row * k;
+    uint32_t count = 0;
+    while (count < depth && truth[count] != UINT32_MAX) ++count;
+    for (uint32_t i = 0; i < count; ++i) hits += list[i] <= truth[count - 1] ? 1 : 0;
+    wanted += count;
+  }
+  return wanted == 0 ? 1 : static_cast<double>(hits) / static_cast<double>(wanted);
+}
+
+constexpr cuda::CellsEffort kSmallSlices{.slice = 1000};
+
+/// By cells twice, and once in small slices: the same lists, of different rows in order, and as many
+/// true neighbours in them as the judge says and `least`.
+void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least) {
   const BothCodes both(rows, metric);
-  if (both.codes.wide()) return;
-  const KnnGraph expected = exact_knn(both.codes, k, all_threads());
-  const cuda::CellMap map(both.sent.view(), 1, both.stream, Execution());
-  const OnDevice<uint32_t> neighbors(expected.neighbors.size(), both.stream);
-  const OnDevice<uint32_t> distances(expected.neighbors.size(), both.stream);
-  cuda::compare_with_cells(both.sent.view(), map, k, rows.rows, neighbors.data(), distances.data(),
-                           both.stream, Execution());
-  compare_lists(both, expected, neighbors.fetch(), distances.fetch(), "all cells of");
-  cuda::Judge judge(both.sent.view(), map, k, 1, both.stream);
-  expect(judge.share(neighbors.data(), k) == 1, "the judge finds exact lists complete");
-  const uint32_t budget = judge.budget(map, 1);
-  expect(budget <= rows.rows && (rows.rows < 2 || budget > 0), "a budget within the rows");
-}
-
-void claim_products() {
-  std::vector<uint32_t> sizes = {2, 33, 191, 192, 384, 1000, 3000, 12'000};
-  std::vector<uint32_t> ks = {1, 10, 31, 32, 33, 64, 100, 256};
-  std::vector<uint32_t> dims = {8, 63, 64, 65, 128, 129, 200, 384, 960};
-  if (quick) sizes = {2, 500}, ks = {10, 100}, dims = {64, 200};
-  if (race) sizes = {400}, ks = {20}, dims = {130};
-  for (const uint32_t n : sizes) {
-    for (const uint32_t k : ks)
-      compare_products(Rows(ANN_U8, n, 20, Values::kNormal, n), ANN_METRIC_L2, k);
-  }
-  for (const uint32_t dim : dims) {
-    for (const int32_t element : kElements) {
-      if (race && element != ANN_F32) continue;
-      for (const int32_t metric : kMetrics)
-        compare_products(Rows(element, quick || race ? 400 : 1500, dim, Values::kClusters, dim),
-                         metric, 24);
-    }
-  }
-  // Ties at the last place of many lists.
-  if (!race) compare_products(Rows(ANN_U8, quick ? 400 : 2500, 6, Values::kGrid, 3), ANN_METRIC_L2, 40);
-}
-
-/// What two runs of each step give, on enough blocks to fill a device.
-void claim_same() {
-  const uint32_t n = race ? 300 : quick ? 2000 : 100'000;
-  const Rows rows(ANN_U8, n, 128, Values::kClusters, 2);
-  const BothCodes both(rows, ANN_METRIC_L2);
-  const cuda::CellMap first(both.sent.view(), 1, both.stream, Execution());
-  const cuda::CellMap second(both.sent.view(), 1, both.stream, Execution());
-  const auto same = [&](const auto* a, const auto* b, uint64_t count, const std::string& what) {
-    using Item = std::remove_cv_t<std::remove_pointer_t<decltype(a)>>;
-    std::vector<Item> left(count), right(count);
-    cudaMemcpyAsync(left.data(), a, count * sizeof(Item), cudaMemcpyDeviceToHost, both.stream);
-    cudaMemcpyAsync(right.data(), b, count * sizeof(Item), cudaMemcpyDeviceToHost, both.stream);
-    both.stream.wait();
-    expect(left == right, what + " are the same twice");
-  };
-  const uint32_t cells = first.cells();
-  same(first.view().centroids.data, second.view().centroids.data,
-       uint64_t{cells} * both.sent.view().stride, "centroids");
-  same(first.view().homes, second.view().homes, n, "homes");
-  same(first.view().members, second.view().members, n, "members");
-  same(first.view().begins, second.view().begins, cells + 1, "begins");
-  same(first.view().near, second.view().near, uint64_t{cells} * cuda::kNearCells, "near cells");
-  const OnDevice<uint32_t> lists(uint64_t{n} * 64, both.stream);
-  const OnDevice<uint32_t> again(uint64_t{n} * 64, both.stream);
-  for (const uint32_t budget : {n / 20, n / 10, n / 5}) {
-    cuda::compare_with_cells(both.sent.view(), first, 64, budget, lists.data(), nullptr, both.stream,
-                             Execution());
-    cuda::compare_with_cells(both.sent.view(), first, 64, budget, again.data(), nullptr, both.stream,
-                             Execution());
-    same(lists.data(), again.data(), uint64_t{n} * 64, "lists");
-    const OnDevice<uint32_t> fewer(uint64_t{n} * 40, both.stream);
-    cuda::compare_with_cells(both.sent.view(), first, 40, budget, fewer.data(), nullptr, both.stream,
-                             Execution());
-    const std::vector<uint32_t> longer = lists.fetch(), shorter = fewer.fetch();
-    for (uint64_t i = 0; i < shorter.size(); ++i)
-      expect(shorter[i] == longer[i / 40 * 64 + i % 40], "a shorter list is the head of a longer one");
-  }
+  if (both.codes.wide() && rows.rows > 3000) return;  // NN-Descent, which has its claims
+  const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
+                           element_name(rows.element) + ", metric " + std::to_string(metric) +
+                           ", k " + std::to_string(k);
+  const NnDescentParams params{k, std::min(12u, k), 12, 0.02f, 5};
+  const FoundLists lists(both, k);
+  const cuda::CellsReport report =
+      cuda::cells_knn(both.sent.view(), params, cuda::kGraphEffort, lists.neighbors.data(),
+                      lists.distances.data(), both.stream, Execution());
+  const std::vector<uint32_t> found = lists.neighbors.fetch();
+  const std::vector<uint32_t> at = lists.distances.fetch();
+  check_lists(both, k, found, at);
+  cuda::cells_knn(both.sent.view(), params, cuda::kGraphEffort, lists.neighbors.data(), nullptr,
+                  both.stream, Execution());
+  expect(found == lists.neighbors.fetch(), name + ": the same lists twice");
+  cuda::cells_knn(both.sent.view(), params, kSmallSlices, lists.neighbors.data(), nullptr,
+                  both.stream, Execution());
+  expect(found == lists.neighbors.fetch(), name + ": the same lists in small slices");
+  cuda::exact_knn(both.sent.view(), k, lists.neighbors.data(), lists.distances.data(), both.stream,
+                  Execution());
+  const double share = share_of(lists.distances.fetch(), at, k, std::min(k, 32u));
+  if (!quick && !race && rows.rows >= 5000)
+    std::printf("       %s: %u cells, %u + %u rounds, share %.4f, %.4f by the judge\n", name.c_str(),
+                report.cells, report.rounds, report.iterations, share, report.share);
+  expect(share >= least, name + ": a share of " + std::to_string(share));
+  expect(report.cells == 0 || std::abs(share - report.share) < (rows.rows > 300 ? 0.05 : 0.005),
+         name + ": the judge says " + std::to_string(report.share) + ", it is " +
+             std::to_string(share));
 }
 
 void claim_cells() {
-  const uint32_t n = race ? 500 : quick ? 1000 : 30'000;
-  for (const Values values : {Values::kClusters, Values::kGrid, Values::kDuplicates, Values::kEqual}) {
-    if (race && values != Values::kClusters) continue;
-    const Rows rows(ANN_U8, n, 32, values, 2);
+  std::vector<uint32_t> sizes = {2, 3, 31, 33, 127, 129, 257, 1000, 5000, 20'000};
+  std::vector<uint32_t> ks = {1, 10, 31, 32, 33, 64, 65, 100, 256};
+  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960,
+                                1536};
+  if (quick) sizes = {2, 130, 700}, ks = {10, 100}, dims = {64, 128, 200};
+  if (race) sizes = {300}, ks = {20}, dims = {130};
+  for (const uint32_t n : sizes) {
+    for (const uint32_t k : ks)
+      compare_cells(Rows(ANN_U8, n, 24, Values::kClusters, n), ANN_METRIC_L2, k, 0.93);
+  }
+  for (const uint32_t dim : dims) {
+    for (const int32_t element : kElements) {
+      if (race && element != ANN_U8) continue;
+      for (const int32_t metric : kMetrics)
+        compare_cells(Rows(element, race ? 300 : quick ? 400 : 3000, dim, Values::kNormal, dim), metric,
+                      24, 0.9);
+    }
+  }
+  if (race || quick) return;
+  for (const uint32_t dim : {128u, 300u})
+    compare_cells(Rows(ANN_U8, 30'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 64, 0.9);
+}
+
+/// Rows of which many are the same, so that cells are empty or hold most of them.
+void claim_giant_cells() {
+  const uint32_t n = race ? 300 : quick ? 1000 : 30'000;
+  compare_cells(Rows(ANN_U8, n, 24, Values::kGrid, 2), ANN_METRIC_L2, 24, 0.9);
+  if (race) return;
+  for (const Values values : {Values::kDuplicates, Values::kEqual}) {
+    for (const uint32_t dim : {32u, 128u, 200u})
+      compare_cells(Rows(ANN_U8, n, dim, values, 2), ANN_METRIC_L2, 24, 1);
+  }
+  for (const uint32_t dim : {100u, 150u}) {
+    Rows rows(ANN_U8, n, dim, Values::kNormal, 3);
+    for (uint32_t row = 1; row < n / 2; ++row)
+      std::copy_n(rows.bytes.begin(), dim, rows.bytes.begin() + uint64_t{row} * dim);
+    compare_cells(rows, ANN_METRIC_L2, 40, 0.9);
+  }
+}
+
+/// Of lists that are known to be complete, or to lack one, the judge says so.
+void claim_judge() {
+  const uint32_t n = race ? 300 : quick ? 700 : 20'000;
+  for (const uint32_t dim : {40u, 128u, 300u}) {
+    const Rows rows(ANN_U8, n, dim, Values::kClusters, dim);
     const BothCodes both(rows, ANN_METRIC_L2);
-    const NnDescentParams params{24, 12, 12, 0.02f, 5};
-    const OnDevice<uint32_t> neighbors(uint64_t{n} * 24, both.stream);
-    const OnDevice<uint32_t> distances(uint64_t{n} * 24, both.stream);
-    std::vector<uint32_t> first;
-    cuda::CellsReport report;
-    for (uint32_t run = 0; run < 2; ++run) {
-      report = cuda::cells_knn(both.sent.view(), params, neighbors.data(), distances.data(),
-                               both.stream, Execution());
-      if (run == 0) first = neighbors.fetch();
-    }
-    const std::vector<uint32_t> again = neighbors.fetch();
-    expect(first == again, "two runs give the same lists");
-    check_lists(both, 24, again, distances.fetch());
-    const KnnGraph exact = exact_knn(both.codes, 24, all_threads());
-    const std::vector<uint32_t> at = distances.fetch();
-    std::vector<uint8_t> code(both.codes.stride());
-    uint64_t hits = 0;
+    const FoundLists lists(both, 48);
+    cuda::exact_knn(both.sent.view(), 48, lists.neighbors.data(), lists.distances.data(), both.stream,
+                    Execution());
+    const OnDevice<uint32_t> near(uint64_t{n} * cuda::kNearCells, both.stream);
+    const cuda::CellMap map(both.sent.view(), 1, 1 << 17, near.data(), both.stream, Execution());
+    const cuda::Judge judge(map.view(), 1, both.stream);
+    expect(judge.share(lists.distances.data(), 48, 48, true) == 1, "complete lists");
+    std::vector<uint32_t> cut = lists.distances.fetch();
     for (uint32_t row = 0; row < n; ++row) {
-      const uint32_t last = exact.list(row)[23];
-      uint32_t farthest = 0;
-      both.codes.gather(&row, 1, code.data());
-      both.codes.distances(code.data(), &last, 1, &farthest);
-      for (uint32_t i = 0; i < 24; ++i) hits += at[uint64_t{row} * 24 + i] <= farthest ? 1 : 0;
+      uint32_t* list = cut.data() + uint64_t{row} * 48;
+      std::copy(list + 4, list + 48, list);
+      std::fill(list + 44, list + 48, UINT32_MAX);
     }
-    const double recall = static_cast<double>(hits) / (uint64_t{n} * 24);
-    if (!quick && !race)
-      std::printf("       values %d: %u cells, budget %u, share %.4f by the judge, %.4f in truth, "
-                  "%u rounds of NN-Descent\n",
-                  static_cast<int>(values), report.cells, report.budget, report.share, recall,
-                  report.iterations);
-    expect(recall > 0.9 && std::abs(recall - report.share) < 0.04, "the share that the judge names");
+    const OnDevice<uint32_t> sent(cut.data(), cut.size(), both.stream);
+    const double share = judge.share(sent.data(), 48, 48, true);
+    expect(share >= 28 / 32.0 && share < 28.5 / 32, "lists without four: " + std::to_string(share));
   }
 }
 
@@ -644,33 +654,77 @@ void time_descent(const Rows& rows, const BothCodes& both, const NnDescentParams
               recall(rows, lists, params.k, std::min(32u, params.k)), quality(distances.fetch()));
 }
 
-void time_cells(const Rows& rows, const BothCodes& both, uint32_t k) {
+/// Milliseconds of work on a stream, the median of five after one to warm up.
+template <class Work>
+double device_ms(const cuda::Stream& stream, const Work& work) {
+  cudaEvent_t begin, end;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  std::vector<float> times;
+  for (uint32_t run = 0; run < 6; ++run) {
+    cudaEventRecord(begin, stream);
+    work();
+    cudaEventRecord(end, stream);
+    cudaEventSynchronize(end);
+    float ms = 0;
+    cudaEventElapsedTime(&ms, begin, end);
+    if (run > 0) times.push_back(ms);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+void time_cells(const Rows& rows, const BothCodes& both, uint32_t k, const cuda::CellsEffort& effort) {
   const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
   cuda::CellsReport report;
-  const double ms = median_ms([&] {
-    report = cuda::cells_knn(both.sent.view(), {k, 16, 24, 0.02f, 1}, neighbors.data(), nullptr,
+  const double ms = device_ms(both.stream, [&] {
+    report = cuda::cells_knn(both.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
                              both.stream, Execution());
-    both.stream.wait();
   });
   const std::vector<uint32_t> lists = neighbors.fetch();
-  std::printf("time cells %u x %u, k %u: %.1f ms, %u cells, budget %u, share %.4f, %u rounds of "
-              "NN-Descent, recall@10 %.4f, @32 %.4f\n",
-              rows.rows, rows.dim, k, ms, report.cells, report.budget, report.share,
-              report.iterations, recall(rows, lists, k, 10), recall(rows, lists, k, std::min(32u, k)));
-  std::printf("time cells, the map: %.1f ms\n", median_ms([&] {
-                const cuda::CellMap map(both.sent.view(), 1, both.stream, Execution());
-                both.stream.wait();
-              }));
-  const cuda::CellMap map(both.sent.view(), 1, both.stream, Execution());
-  std::printf("time cells, the judge: %.1f ms\n", median_ms([&] {
-                cuda::Judge judge(both.sent.view(), map, k, 1, both.stream);
-                judge.budget(map, 0.97);
-              }));
-  std::printf("time cells, products: %.1f ms\n", median_ms([&] {
-                cuda::compare_with_cells(both.sent.view(), map, k, report.budget, neighbors.data(),
-                                         nullptr, both.stream, Execution());
-                both.stream.wait();
-              }));
+  std::printf("time cells %u x %u, k %u, %u probes, %u rounds of %u (%u fine, %u reverse, slices of %llu): %.2f ms, %u cells, share %.4f, %u + %u "
+              "rounds, recall@10 %.4f, @32 %.4f, @64 %.4f\n",
+              rows.rows, rows.dim, k, effort.probes, effort.rounds, effort.expanded, effort.fine,
+              effort.reverse, static_cast<unsigned long long>(effort.slice), ms, report.cells,
+              report.share, report.rounds, report.iterations, recall(rows, lists, k, 10),
+              recall(rows, lists, k, std::min(32u, k)), recall(rows, lists, k, std::min(64u, k)));
+}
+
+void time_cell_stages(const Rows& rows, const BothCodes& both, uint32_t k) {
+  const uint64_t places = uint64_t{rows.rows} * cuda::list_length(k);
+  const OnDevice<uint32_t> first(places, both.stream);
+  const OnDevice<uint32_t> second(places, both.stream);
+  const OnDevice<uint32_t> distances(places, both.stream);
+  const cuda::CellsEffort effort;
+  const OnDevice<uint32_t> reverse(uint64_t{rows.rows} * effort.reverse, both.stream);
+  const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
+  const cuda::PlaceLists lists{first.data(), distances.data(), cuda::list_length(k)};
+  const cuda::PlaceLists next{second.data(), distances.data(), cuda::list_length(k)};
+  const double mapping = device_ms(both.stream, [&] {
+    const cuda::CellMap map(both.sent.view(), 1, effort.slice, next.near, both.stream, Execution());
+  });
+  const cuda::CellMap map(both.sent.view(), 1, effort.slice, next.near, both.stream, Execution());
+  const double comparing = device_ms(both.stream, [&] {
+    cuda::compare_with_cells(map, effort, lists, both.stream, Execution());
+  });
+  const double refining = device_ms(both.stream, [&] {
+    cuda::refine_lists(map.view(), lists, next, effort, false, reverse.data(), both.stream, Execution());
+  });
+  // Once is enough for the next, whose distances would be others the second time.
+  const double again = milliseconds_of([&] {
+    cuda::refine_lists(map.view(), next, lists, effort, true, reverse.data(), both.stream, Execution());
+    both.stream.wait();
+  });
+  const double writing = device_ms(both.stream, [&] {
+    cuda::write_lists(map.view(), lists, k, neighbors.data(), nullptr, both.stream);
+  });
+  const cuda::Judge judge(map.view(), 1, both.stream);
+  const double judging = device_ms(both.stream, [&] { judge.share(distances.data(), lists.length, k, false); });
+  std::printf("time cells %u x %u, k %u, stages: map %.2f ms, products %.2f, rounds %.2f and %.2f, judge "
+              "%.2f, writing %.2f\n",
+              rows.rows, rows.dim, k, mapping, comparing, refining, again, judging, writing);
 }
 
 void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
@@ -714,6 +768,36 @@ Rows timed_rows() {
                               : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
 }
 
+Rows timed_rows() {
+  return data_file != nullptr ? read_u8bin(data_file, data_rows)
+                              : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
+}
+
+/// "probes,fine,rounds,expanded,reverse,slice ..." as variants to time.
+void time_variants(const Rows& rows, const BothCodes& both, const char* words) {
+  cuda::CellsEffort effort;
+  unsigned long long slice = 0;
+  int read = 0;
+  while (std::sscanf(words, " %u,%u,%u,%u,%u,%llu%n", &effort.probes, &effort.fine, &effort.rounds,
+                     &effort.expanded, &effort.reverse, &slice, &read) == 6) {
+    words += read;
+    effort.slice = slice;
+    effort.enough = 0;
+    time_cells(rows, both, 64, effort);
+  }
+}
+
+void claim_cell_times() {
+  const Rows rows = timed_rows();
+  const BothCodes both(rows, ANN_METRIC_L2);
+  if (const char* words = std::getenv("CELLS_VARIANTS")) return time_variants(rows, both, words);
+  time_cells(rows, both, 64, cuda::kGraphEffort);
+  time_cells(rows, both, 64, cuda::kListEffort);
+  time_cells(rows, both, 48, cuda::kGraphEffort);
+  time_cells(rows, both, 96, cuda::kGraphEffort);
+  time_cell_stages(rows, both, 64);
+}
+
 void claim_descent_times() {
   const Rows rows = timed_rows();
   const BothCodes both(rows, ANN_METRIC_L2);
@@ -726,13 +810,6 @@ void claim_descent_times() {
         NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
         NnDescentParams{64, 32, 24, 0.02f, 1}, NnDescentParams{64, 32, 24, 0.002f, 1}})
     time_descent(rows, both, params);
-}
-
-void claim_cell_times() {
-  const Rows rows = timed_rows();
-  const BothCodes both(rows, ANN_METRIC_L2);
-  time_cells(rows, both, 48);
-  time_cells(rows, both, 64);
 }
 
 void claim_optimise_times() {
@@ -760,9 +837,9 @@ constexpr Claim kClaims[] = {
     {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},
     {"NN-Descent makes the CPU's lists", claim_descent},
-    {"products with all cells are exact lists", claim_products},
-    {"each step of cells gives the same twice", claim_same},
-    {"cells find what the judge says, the same twice", claim_cells},
+    {"the judge of cells", claim_judge},
+    {"lists by cells hold what the judge says, the same twice", claim_cells},
+    {"giant and empty cells", claim_giant_cells},
 };
 constexpr Claim kTimes[] = {{"times of NN-Descent", claim_descent_times},
                             {"times of cells", claim_cell_times},

@@ -1,0 +1,75 @@
+// How much work cells on a CUDA device do, and what memory that takes: for them and for estimates.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gannet::cuda {
+
+/// How much is done before the judge is asked, and what it is asked for.
+struct CellsEffort {
+  uint32_t probes = 63;      // chunks of cells that a row is compared with, at most kProbesMax
+  uint32_t fine = 4;         // of them, the nearest give more candidates, at most kFineMax
+  uint32_t rounds = 2;       // of neighbours' neighbours, at least one
+  uint32_t expanded = 48;    // neighbours of a row whose lists are read in a round, at most 64
+  uint32_t reverse = 32;     // places of a reverse list, a multiple of 32
+  double enough = 0.955;     // share of true neighbours below which more rounds follow
+  double least = 0.90;       // below which NN-Descent does
+  uint64_t slice = 1 << 17;  // rows whose candidates are held at once
+};
+/// For search graphs, whose quality hardly rises with that of the lists, and for lists themselves.
+inline constexpr CellsEffort kGraphEffort{};
+inline constexpr CellsEffort kListEffort{.rounds = 3, .expanded = 64, .enough = 0.975};
+
+inline constexpr uint32_t kNearCells = 64;  // of each row
+inline constexpr uint32_t kProbesMax = 63;
+inline constexpr uint32_t kFineMax = 16;
+inline constexpr uint32_t kFineSegments = 4;  // of a fine chunk; others are one
+
+// Lists while they are made: long ones take several times as long.
+inline constexpr uint32_t kShortList = 64;
+inline constexpr uint32_t kLongList = 256;
+constexpr uint32_t list_length(uint32_t k) { return k <= kShortList ? kShortList : kLongList; }
+
+inline constexpr uint32_t kRowsPerCell = 244;
+inline constexpr uint32_t kCellsMax = 1u << 15;
+constexpr uint32_t cell_count(uint64_t rows) {
+  const uint64_t cells = std::clamp<uint64_t>(rows / kRowsPerCell, 1, kCellsMax);
+  return static_cast<uint32_t>(cells < 64 ? cells : cells / 32 * 32);  // whole units of a tile
+}
+/// Chunks of up to 128 rows of a cell each, at most.
+constexpr uint32_t cell_chunks_max(uint64_t rows) {
+  return cell_count(rows) + static_cast<uint32_t>(rows / 128);
+}
+
+/// Segments of a row, each with eight candidates.
+constexpr uint32_t segments_of(uint32_t probes, uint32_t fine) {
+  return probes + fine * (kFineSegments - 1);
+}
+inline constexpr uint32_t kKeysMax = 896;  // candidates of a row, a multiple of 32
+static_assert(segments_of(kProbesMax, kFineMax) * 8 <= kKeysMax);
+
+/// Rows of a slice: of wide rows fewer, so that a launch stays below some 20 ms.
+constexpr uint64_t slice_rows(uint64_t rows, uint64_t stride, const CellsEffort& effort) {
+  const uint64_t by_time = std::max<uint64_t>((1 << 27) / stride, 1024);
+  return std::min({rows, effort.slice, by_time});
+}
+
+/// Device memory that cells_knn takes at most, beside codes and result, unless NN-Descent follows.
+constexpr uint64_t cells_bytes(uint64_t rows, uint64_t stride, uint32_t k, const CellsEffort& effort) {
+  const uint64_t cells = cell_count(rows);
+  const uint64_t chunks = cell_chunks_max(rows);
+  const uint64_t slice = slice_rows(rows, stride, effort);
+  const uint64_t lists = rows * list_length(k) * 12;
+  const uint64_t map = rows * (stride + 8) + 8 * (cells + chunks);
+  const uint64_t matching = 2 * cells * (stride + 4) + rows * 4 + slice * 1024 +
+                            cells * (stride * 4 + 64 * 8);
+  const uint64_t sorting = 2 * cells * (stride + 4) + rows * 20 + slice * 1024;
+  const uint64_t comparing =
+      slice * (effort.probes * 12 + segments_of(effort.probes, effort.fine) * 32) + chunks * 16 +
+      slice * effort.probes / 128;
+  const uint64_t refining = rows * effort.reverse * 4;
+  return lists + map + std::max({matching, sorting, comparing, refining});
+}
+
+}  // namespace gannet::cuda

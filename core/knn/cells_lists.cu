@@ -1,0 +1,665 @@
+// Cells: the lists. The nearest of a row's candidates, rounds of neighbours' neighbours, and the lists as
+// others read them.
+//
+//   here      candidate   a row (by its place) that a list may want
+//             pending     candidates that wait until there are 32 of them to be compared at once
+//             found       candidates that are nearer than the list's last entry; 32 are merged at once
+//             new         found by the last round
+//             reverse     of a row: rows that found it in the last round, up to 32
+//             seen        a Bloom filter of 512 words, two bits of one for each row that was in the list or
+//                         offered
+//
+// A warp owns a row. Its list stays sorted in registers, 32 keys each: of 32 bits, distance and a slot
+// where place and flag stand, for rows of 128 bytes, which halves the work of sorting; of 64 bits for others.
+// Distances are exact: teams of four lanes read 64 bytes of a row each, dp4a sums them. A list is the
+// smallest keys of what was offered, so that the order of offers does not matter; that a filter takes
+// one candidate for another (0.7 %) follows from their order in the lists, which is fixed.
+//
+//   KeepNearest    of a row's 600 candidates finds by bisection a key that 64 to 96 are below, sorts
+//                  these and keeps 64, whose distances the first round measures
+//   ListReverse    tells each row whose list is new near its head; a source goes to the place of its
+//                  hash, where the smallest number stays
+//   RefineRow      offers the reverse list, and the first 32 entries of the lists of the first 48
+//                  entries; a pair is looked at only if one of its two edges is new
+//   WriteRow       lists by row number; of rows at equal distance the smaller number comes first
+//
+// Bytes of a round and row, 128 columns: 48 lists of 128 bytes and some 350 codes of 128: 50 KB, nearly
+// all from the second cache, which is the limit.
+//
+// Looked into by experiment on one NVIDIA H200, 1M x 128 bytes: without reverse lists recall@32 loses two
+// points; leaving out pairs of rows whose chunks were compared loses five, since classes hide neighbours
+// there; candidates that must be met twice lose seven; a filter of 4 KB leaves less of the first cache
+// and takes 15 % longer than one of 2.
+
+#include <algorithm>
+#include <type_traits>
+
+#include "ann.h"
+#include "knn/cells_cuda.h"
+#include "knn/cells_tiles_cuda.h"
+#include "traverse/row_key.h"
+
+namespace gannet::cuda {
+namespace {
+
+constexpr uint32_t kWarps = 4;  // of a block, each with a row
+constexpr uint32_t kThreads = kWarps * 32;
+constexpr uint32_t kReverseRanks = 16;  // entries of a list that are told their source
+constexpr uint32_t kExpandedEntries = 32;
+constexpr uint32_t kExpandedMax = 64;
+constexpr uint32_t kSeenWords = 512;
+constexpr uint64_t kLaunchBytes = 1 << 28;  // of rows that a round refines at once, some 15 ms
+
+struct Args {
+  CellsView map;
+  Candidates candidates;
+  PlaceLists lists;
+  PlaceLists next;
+  uint32_t* reverse;  // [rows, kReverse] places, kNone in empty ones
+  uint32_t reverse_places;  // of a row
+  uint32_t expanded;
+  bool measured;   // whether `lists` have distances
+  uint32_t first;  // place of this launch
+  uint32_t end;
+  uint32_t k;
+  uint32_t* neighbors;  // [rows, k]
+  uint32_t* distances;  // [rows, k], or null
+};
+
+__device__ uint32_t warp_place(const Args& args) {
+  return args.first + blockIdx.x * kWarps + threadIdx.x / 32;
+}
+
+/// A list while it is made.
+template <uint32_t kRegisters, bool kNarrow>
+struct RowList {
+  static constexpr uint32_t kTeam = 4;
+  static constexpr uint32_t kRounds = 4;  // of eight teams
+  using Pieces = uint4[kRounds];
+  static constexpr uint32_t kLength = 32 * kRegisters;
+  // A narrow row's distance is below 2^23. Its key has a slot below, of kLength for the list and 64 for
+  // what was found; that of a wide row has distance and entry.
+  using Key = std::conditional_t<kNarrow, uint32_t, uint64_t>;
+  static constexpr Key kNoKey = static_cast<Key>(RowKey::kNone);
+  static constexpr uint32_t kSlotBits = 9;
+  static_assert(kLength + 64 <= 1u << kSlotBits);
+  static constexpr uint32_t kSlots = kNarrow ? kLength + 64 : 1;
+  struct Shared {
+    Key found[64];
+    uint32_t pending[64];      // entries: place << 1 | new
+    uint32_t entries[kSlots];  // of slots
+  };
+
+  const CodesView& codes;
+  Shared& shared;
+  uint32_t place;
+  uint32_t lane = threadIdx.x % 32;
+  Key keys[kRegisters];
+  Key worst = kNoKey;
+  uint32_t found_count = 0;
+  uint32_t pending_count = 0;
+  uint32_t square;
+  uint32_t own[kNarrowPanels][2];
+
+  __device__ RowList(const CodesView& codes, Shared& shared, uint32_t place)
+      : codes(codes), shared(shared), place(place), square(codes.squares[place]) {
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) keys[r] = kNoKey;
+    shared.pending[lane] = place << 1;  // so that what stands there is always a row
+    shared.pending[32 + lane] = place << 1;
+    if (kNarrow) {
+#pragma unroll
+      for (uint32_t panel = 0; panel < kNarrowPanels; ++panel) read_own(own[panel], panel);
+    }
+  }
+
+  __device__ uint4 piece(uint32_t other, uint32_t panel) const {
+    return reinterpret_cast<const uint4*>(codes.row(other))[panel * kPieces + lane % kTeam];
+  }
+
+  static __device__ uint32_t dot(const uint4& a, const uint4& b, uint32_t sum) {
+    return __dp4a(a.x, b.x, __dp4a(a.y, b.y, __dp4a(a.z, b.z, __dp4a(a.w, b.w, sum))));
+  }
+
+  /// Adds the products of a lane's 16 bytes of four rows with this row's, and their squares. An
+  /// instruction of tensor cores takes the four words of one row as those of two, of which it multiplies
+  /// one pair with the first and third word of this row in even columns, and the other with the second
+  /// and fourth in odd ones; no register has to move for it.
+  static __device__ __forceinline__ void add_panel(int32_t (&products)[kRounds][4],
+                                                   uint32_t (&squares)[kRounds],
+                                                   const Pieces& pieces,
+                                                   const uint32_t (&mine)[2]) {
+#pragma unroll
+    for (uint32_t r = 0; r < kRounds; ++r) {
+      const uint32_t words[4] = {pieces[r].x, pieces[r].y, pieces[r].z, pieces[r].w};
+      multiply_bytes(products[r], words, mine);
+      squares[r] = dot(pieces[r], pieces[r], squares[r]);
+    }
+  }
+
+  /// What a lane brings of this row to add_panel.
+  __device__ void read_own(uint32_t (&words)[2], uint32_t panel) const {
+    const uint4 all = piece(place, panel);
+    const bool odd = (lane / kTeam & 1) != 0;
+    words[0] = odd ? all.y : all.x;
+    words[1] = odd ? all.w : all.z;
+  }
+
+  /// Puts candidates, place << 1 | new, into the queue. Compares when there are 32, and what is left in
+  /// the end if these are the last.
+  __device__ void offer(uint32_t other, bool there, bool last) {
+    const uint32_t lanes = __ballot_sync(~0u, there);
+    if (there) shared.pending[pending_count + __popc(lanes & ((1u << lane) - 1))] = other;
+    pending_count += __popc(lanes);
+    __syncwarp();
+    while (pending_count >= 32 || last) {
+      const bool comparing = pending_count != 0;
+      if (comparing) compare(min(pending_count, 32u));
+      if (found_count >= 32 || (found_count != 0 && !comparing))
+        merge();
+      else if (!comparing)
+        break;
+    }
+  }
+
+  /// Compares the first `count` pending rows and takes them out of the queue. What is behind them in it
+  /// are rows too, which costs nothing.
+  __device__ void compare(uint32_t count) {
+    const uint32_t team = lane / kTeam;
+    int32_t products[kRounds][4] = {};
+    uint32_t sums[kRounds] = {};
+    if (kNarrow) {
+      Pieces pieces[kNarrowPanels];
+#pragma unroll
+      for (uint32_t r = 0; r < kRounds; ++r) {
+        const uint32_t other = shared.pending[8 * r + team] >> 1;
+#pragma unroll
+        for (uint32_t panel = 0; panel < kNarrowPanels; ++panel) pieces[panel][r] = piece(other, panel);
+      }
+#pragma unroll
+      for (uint32_t panel = 0; panel < kNarrowPanels; ++panel)
+        add_panel(products, sums, pieces[panel], own[panel]);
+    } else {
+      const uint4* others[kRounds];
+#pragma unroll
+      for (uint32_t r = 0; r < kRounds; ++r)
+        others[r] = reinterpret_cast<const uint4*>(codes.row(shared.pending[8 * r + team] >> 1)) +
+                    lane % kTeam;
+#pragma unroll 2
+      for (uint32_t panel = 0; panel < codes.stride / kPanelBytes; ++panel) {
+        Pieces pieces;
+        uint32_t mine[2];
+#pragma unroll
+        for (uint32_t r = 0; r < kRounds; ++r) pieces[r] = others[r][panel * kPieces];
+        read_own(mine, panel);
+        add_panel(products, sums, pieces, mine);
+      }
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < kRounds; ++r) {
+      // All four lanes of the team have the product; one of them counts it.
+      const uint32_t product = static_cast<uint32_t>(products[r][0] + products[r][3]);
+      sums[r] -= lane % kTeam == 0 ? 2 * product : 0;
+    }
+    // Half of the sums change lanes, twice, so that lane t of a team ends with that of round t.
+#pragma unroll
+    for (uint32_t half = 2; half != 0; half /= 2) {
+      const bool upper = (lane & half) != 0;
+#pragma unroll
+      for (uint32_t r = 0; r < half; ++r) {
+        const uint32_t kept = upper ? sums[r + half] : sums[r];
+        const uint32_t given = upper ? sums[r] : sums[r + half];
+        sums[r] = kept + __shfl_xor_sync(~0u, given, half);
+      }
+    }
+    const uint32_t mine = lane % kTeam * 8 + team;
+    const uint32_t distance = sums[0] + square;
+    const uint32_t entry = shared.pending[mine];
+    const bool near = mine < count && is_near(distance, entry);
+    const uint32_t lanes = __ballot_sync(~0u, near);
+    if (near) push(found_count + __popc(lanes & ((1u << lane) - 1)), distance, entry);
+    found_count += __popc(lanes);
+    const uint32_t left = shared.pending[32 + lane];
+    __syncwarp();
+    shared.pending[lane] = left;
+    pending_count -= count;
+    __syncwarp();
+  }
+
+  __device__ bool is_near(uint32_t distance, uint32_t entry) const {
+    if constexpr (kNarrow)
+      return distance < worst >> kSlotBits;
+    else
+      return (uint64_t{distance} << 32 | entry) < worst;
+  }
+
+  __device__ void push(uint32_t at, uint32_t distance, uint32_t entry) {
+    if constexpr (kNarrow) {
+      shared.found[at] = distance << kSlotBits | (kLength + at);
+      shared.entries[kLength + at] = entry;
+    } else {
+      shared.found[at] = uint64_t{distance} << 32 | entry;
+    }
+  }
+
+  /// An entry of the last round's list.
+  __device__ void take(uint32_t r, uint32_t distance, uint32_t entry) {
+    if constexpr (kNarrow) {
+      keys[r] = distance << kSlotBits | (32 * r + lane);
+      shared.entries[32 * r + lane] = entry;
+    } else {
+      keys[r] = uint64_t{distance} << 32 | entry;
+    }
+  }
+
+  /// Takes the first 32 of what was found into the list.
+  __device__ void merge() {
+    merge_keys(keys, sort_keys(lane < found_count ? shared.found[lane] : kNoKey));
+    Key left = shared.found[32 + lane];
+    if constexpr (kNarrow) {
+      // Slots follow the new order.
+      constexpr uint32_t kMask = (1u << kSlotBits) - 1;
+      const uint32_t left_entry = shared.entries[kLength + 32 + lane];
+      left -= 32;
+      uint32_t entries[kRegisters];
+#pragma unroll
+      for (uint32_t r = 0; r < kRegisters; ++r)
+        entries[r] = keys[r] == kNoKey ? kNone : shared.entries[keys[r] & kMask];
+      __syncwarp();
+#pragma unroll
+      for (uint32_t r = 0; r < kRegisters; ++r) {
+        shared.entries[32 * r + lane] = entries[r];
+        if (keys[r] != kNoKey) keys[r] = (keys[r] & ~kMask) | (32 * r + lane);
+      }
+      shared.entries[kLength + lane] = left_entry;
+    }
+    worst = __shfl_sync(~0u, keys[kRegisters - 1], 31);
+    __syncwarp();
+    shared.found[lane] = left;
+    found_count = found_count > 32 ? found_count - 32 : 0;
+    __syncwarp();
+  }
+
+  __device__ void write(const PlaceLists& lists) const {
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const uint64_t at = uint64_t{place} * lists.length + 32 * r + lane;
+      uint32_t entry = static_cast<uint32_t>(keys[r]);
+      uint32_t distance = RowKey::distance(keys[r]);
+      if constexpr (kNarrow) {
+        entry = keys[r] == kNoKey ? kNone : shared.entries[32 * r + lane];
+        distance = keys[r] == kNoKey ? UINT32_MAX : keys[r] >> kSlotBits;
+      }
+      lists.near[at] = entry;
+      lists.distances[at] = distance;
+    }
+  }
+};
+
+/// The list of a row from its candidates, in the order of their keys.
+template <uint32_t kRegisters, uint32_t kKeyRegisters>
+struct KeepNearest {
+  static constexpr uint32_t kBlocks = 8;
+  static constexpr uint32_t kWanted = 32 * kRegisters;
+  static constexpr uint32_t kEnough = kWanted + 32;
+  struct Shared {
+    uint32_t kept[kWarps][kEnough];
+  };
+  const Args& args;
+  Shared& shared;
+  uint32_t lane = threadIdx.x % 32;
+
+  __device__ void run() {
+    const uint32_t row = blockIdx.x * kWarps + threadIdx.x / 32;
+    if (row >= args.candidates.rows) return;
+    uint32_t* kept = shared.kept[threadIdx.x / 32];
+    const uint32_t count = cut(row, kept);
+    uint32_t list[kRegisters];
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) list[r] = kNoCandidate;
+    for (uint32_t first = 0; first < count; first += 32)
+      merge_keys(list, sort_keys(first + lane < count ? kept[first + lane] : kNoCandidate));
+    const uint64_t to = uint64_t{args.candidates.first + row} * args.lists.length;
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r)
+      args.lists.near[to + 32 * r + lane] =
+          list[r] == kNoCandidate ? kNone : place_of(row, list[r]) << 1 | 1;
+  }
+
+  /// Writes down the best candidates; how many.
+  __device__ uint32_t cut(uint32_t row, uint32_t* kept) const {
+    uint32_t keys[kKeyRegisters];
+    const uint32_t* from = args.candidates.keys + uint64_t{row} * args.candidates.width;
+#pragma unroll
+    for (uint32_t r = 0; r < kKeyRegisters; ++r)
+      keys[r] = 32 * r + lane < args.candidates.width ? from[32 * r + lane] : kNoCandidate;
+    const uint32_t bound = find_cut(keys, kWanted, kEnough);
+    uint32_t count = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < kKeyRegisters; ++r) {
+      const bool mine = keys[r] <= bound;
+      const uint32_t lanes = __ballot_sync(~0u, mine);
+      if (mine) kept[count + __popc(lanes & ((1u << lane) - 1))] = keys[r];
+      count += __popc(lanes);
+    }
+    __syncwarp();
+    return count;
+  }
+
+  __device__ uint32_t place_of(uint32_t row, uint32_t key) const {
+    const uint32_t slot = key >> 7 & 0xff;
+    const uint32_t chunk = args.candidates.slots[uint64_t{row} * args.candidates.probes + slot];
+    return args.map.chunks[chunk].first + (key & 0x7f);
+  }
+};
+
+/// A thread for each of the first entries of a list.
+struct ListReverse {
+  static constexpr uint32_t kThreads = 256;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t item = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+    const uint32_t place = static_cast<uint32_t>(item / kReverseRanks);
+    if (place >= args.map.codes.rows) return;
+    const uint32_t entry =
+        args.lists.near[uint64_t{place} * args.lists.length + item % kReverseRanks];
+    if (entry == kNone || (entry & 1) == 0) return;
+    const uint32_t slot = __umulhi(place * 0x9e3779b1u, args.reverse_places);
+    atomicMin(&args.reverse[uint64_t{entry >> 1} * args.reverse_places + slot], place);
+  }
+};
+
+/// What was offered to a row already, but for few errors: two bits of one word for each.
+struct Seen {
+  uint32_t* words;  // [kSeenWords]
+
+  struct Bits {
+    uint32_t word, bits;
+  };
+  static __device__ Bits bits(uint32_t place) {
+    uint32_t hash = place * 0x9e3779b1u;
+    hash = (hash ^ hash >> 15) * 0x85ebca6bu;
+    return {hash >> 23, 1u << (hash >> 18 & 31) | 1u << (hash >> 13 & 31)};
+  }
+  __device__ bool has(const Bits& bits) const {
+    return (words[bits.word] & bits.bits) == bits.bits;
+  }
+  __device__ void add(const Bits& bits) { atomicOr(&words[bits.word], bits.bits); }
+};
+static_assert(kSeenWords == 1u << 9);
+
+template <uint32_t kRegisters, bool kNarrow>
+struct RefineRow {
+  using List = RowList<kRegisters, kNarrow>;
+  static constexpr uint32_t kBlocks = kRegisters > 2 ? 4 : kNarrow ? 7 : 6;
+  static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
+  struct RowShared {
+    alignas(16) uint32_t entries[2][kStep][kExpandedEntries];
+    alignas(16) uint32_t seen[kSeenWords];
+    typename List::Shared list;
+  };
+  struct Shared {
+    RowShared rows[kWarps];
+  };
+  const Args& args;
+  Shared& all;
+  uint32_t lane = threadIdx.x % 32;
+
+  __device__ void run() {
+    const uint32_t place = warp_place(args);
+    if (place >= args.end) return;
+    RowShared& shared = all.rows[threadIdx.x / 32];
+    for (uint32_t i = lane; i < kSeenWords / 4; i += 32)
+      reinterpret_cast<uint4*>(shared.seen)[i] = make_uint4(0, 0, 0, 0);
+    Seen seen{shared.seen};
+    List list(args.map.codes, shared.list, place);
+    __syncwarp();
+    if (lane == 0) seen.add(Seen::bits(place));
+    const uint32_t* near = args.lists.near + uint64_t{place} * args.lists.length;
+    if (args.measured) load(list, seen, near);
+    const uint32_t first_entries[2] = {near[lane], near[32 + lane]};
+    const auto entry_of = [&](uint32_t i) {
+      const uint32_t low = __shfl_sync(~0u, first_entries[0], i % 32);
+      const uint32_t high = __shfl_sync(~0u, first_entries[1], i % 32);
+      return i < 32 ? low : high;
+    };
+    const auto fetch = [&](uint32_t step) {
+      const uint32_t i = step * kStep + lane / 8;
+      const uint32_t entry = entry_of(i);
+      uint4* to = reinterpret_cast<uint4*>(shared.entries[step % 2][lane / 8]) + lane % 8;
+      if (i < args.expanded && entry != kNone)
+        copy_piece(to, args.lists.near + uint64_t{entry >> 1} * args.lists.length + lane % 8 * 4);
+      else
+        *to = make_uint4(kNone, kNone, kNone, kNone);
+      commit_copies();
+    };
+
+    // Its own list if that was not measured yet, then the reverse one, then those of neighbours.
+    const uint32_t steps = (args.expanded + kStep - 1) / kStep;
+    const uint32_t reverse_begin = args.measured ? 0 : kRegisters;
+    const uint32_t lists_begin = reverse_begin + args.reverse_places / 32;
+    fetch(0);
+#pragma unroll 1
+    for (uint32_t batch = 0; batch <= lists_begin + steps * kStep; ++batch) {
+      const bool last = batch == lists_begin + steps * kStep;
+      uint32_t offered = kNone;  // place << 1 | new
+      if (batch < reverse_begin) {
+        offered = near[32 * batch + lane];
+        if (offered != kNone) offered &= ~1u;
+      } else if (batch < lists_begin) {
+        const uint32_t i = 32 * (batch - reverse_begin) + lane;
+        const uint32_t source = args.reverse[uint64_t{place} * args.reverse_places + i];
+        if (source != kNone) offered = source << 1 | 1;
+      } else if (!last) {
+        const uint32_t i = batch - lists_begin;
+        const uint32_t step = i / kStep;
+        if (i % kStep == 0) {
+          __syncwarp();  // the other half is free
+          if (step + 1 < steps) {
+            fetch(step + 1);
+            wait_copies<1>();
+          } else {
+            wait_copies<0>();
+          }
+          __syncwarp();
+        }
+        const uint32_t entry = shared.entries[step % 2][i % kStep][lane];
+        const bool fresh = ((entry_of(i) | entry) & 1) != 0;
+        if (entry != kNone && fresh) offered = entry | 1;
+      }
+      const Seen::Bits bits = Seen::bits(offered >> 1);
+      const bool there = offered != kNone && !seen.has(bits);
+      __syncwarp();  // all have looked before any adds, so that lanes do not race
+      if (there) seen.add(bits);
+      __syncwarp();
+      list.offer(offered, there, last);
+    }
+    list.write(args.next);
+  }
+
+  /// The list as the last round left it.
+  __device__ void load(List& list, Seen& seen, const uint32_t* near) const {
+    const uint32_t* distances = args.lists.distances + uint64_t{list.place} * args.lists.length;
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const uint32_t entry = near[32 * r + lane];
+      if (entry == kNone) continue;
+      list.take(r, distances[32 * r + lane], entry & ~1u);
+      seen.add(Seen::bits(entry >> 1));
+    }
+    list.worst = __shfl_sync(~0u, list.keys[kRegisters - 1], 31);
+    __syncwarp();
+  }
+};
+
+/// A list by row number.
+template <uint32_t kRegisters>
+struct WriteRow {
+  static constexpr uint32_t kBlocks = 8;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+  uint32_t lane = threadIdx.x % 32;
+
+  __device__ void run() {
+    const uint32_t place = warp_place(args);
+    if (place >= args.end) return;
+    uint64_t keys[kRegisters];
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const uint64_t at = uint64_t{place} * args.lists.length + 32 * r + lane;
+      const uint32_t entry = args.lists.near[at];
+      keys[r] = entry == kNone ? RowKey::kNone
+                               : uint64_t{args.lists.distances[at]} << 32 |
+                                     args.map.members[entry >> 1];
+    }
+    // Distances ascend already; rows at equal ones change places with their neighbours until all do.
+    bool changed = true;
+    while (changed) {
+      changed = exchange_even(keys);
+      changed |= exchange_odd(keys);
+      changed = __any_sync(~0u, changed);
+    }
+    const uint64_t to = uint64_t{args.map.members[place]} * args.k;
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const uint32_t i = 32 * r + lane;
+      if (i >= args.k) break;
+      args.neighbors[to + i] = static_cast<uint32_t>(keys[r]);
+      if (args.distances != nullptr) args.distances[to + i] = static_cast<uint32_t>(keys[r] >> 32);
+    }
+  }
+
+  /// Lanes 2 i and 2 i + 1.
+  __device__ bool exchange_even(uint64_t (&keys)[kRegisters]) const {
+    bool changed = false;
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const uint64_t other = __shfl_xor_sync(~0u, keys[r], 1);
+      if (lane % 2 == 0 ? other < keys[r] : keys[r] < other) {
+        keys[r] = other;
+        changed = true;
+      }
+    }
+    return changed;
+  }
+
+  /// Lanes 2 i + 1 and 2 i + 2, the latter of lane 31 being lane 0 of the next register.
+  __device__ bool exchange_odd(uint64_t (&keys)[kRegisters]) const {
+    bool changed = false;
+    uint64_t others[kRegisters];
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      const uint64_t above = r + 1 < kRegisters ? keys[r + 1] : RowKey::kNone;
+      const uint64_t below = r > 0 ? keys[r - 1] : 0;
+      const uint64_t given = lane == 0 ? above : lane == 31 ? below : keys[r];
+      others[r] = __shfl_sync(~0u, given, (lane % 2 == 0 ? lane + 31 : lane + 1) % 32);
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      if (lane % 2 == 0 ? keys[r] < others[r] : others[r] < keys[r]) {
+        keys[r] = others[r];
+        changed = true;
+      }
+    }
+    return changed;
+  }
+};
+
+template <class Step>
+__global__ void __launch_bounds__(kThreads, Step::kBlocks)
+    row_kernel(const __grid_constant__ Args args) {
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
+}
+
+template <class Step>
+__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
+  __shared__ typename Step::Shared shared;
+  Step{args, shared}.run();
+}
+
+// --- Host ----------------------------------------------------------------------------------------
+
+template <class Step>
+void launch_rows(const char* name, uint32_t rows, const Args& args, const Stream& stream) {
+  launch(name, row_kernel<Step>, (rows + kWarps - 1) / kWarps, kThreads, stream, args);
+}
+
+/// The variant of a step for a length of lists and a width of rows.
+template <template <uint32_t, bool> class Step>
+void launch_step(const char* name, uint32_t rows, const Args& args, const Stream& stream) {
+  const bool narrow = args.map.codes.stride == kNarrowBytes;
+  const bool is_short = args.lists.length == kShortList;
+  if (is_short && narrow) return launch_rows<Step<kShortList / 32, true>>(name, rows, args, stream);
+  if (is_short) return launch_rows<Step<kShortList / 32, false>>(name, rows, args, stream);
+  if (narrow) return launch_rows<Step<kLongList / 32, true>>(name, rows, args, stream);
+  launch_rows<Step<kLongList / 32, false>>(name, rows, args, stream);
+}
+
+}  // namespace
+
+void keep_nearest(const CellsView& map, const Candidates& candidates, const PlaceLists& lists,
+                  const Stream& stream) {
+  Args args = {};
+  args.map = map;
+  args.candidates = candidates;
+  args.lists = lists;
+  constexpr uint32_t kFew = 19;
+  static_assert(kKeysMax % 32 == 0 && kKeysMax / 32 > kFew);
+  if (lists.length == kLongList)
+    launch_rows<KeepNearest<kLongList / 32, kKeysMax / 32>>("keep_nearest", candidates.rows, args, stream);
+  else if (candidates.width > 32 * kFew)
+    launch_rows<KeepNearest<kShortList / 32, kKeysMax / 32>>("keep_nearest", candidates.rows, args, stream);
+  else
+    launch_rows<KeepNearest<kShortList / 32, kFew>>("keep_nearest", candidates.rows, args, stream);
+}
+
+void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceLists& next,
+                  const CellsEffort& effort, bool measured, uint32_t* reverse, const Stream& stream,
+                  const Execution& execution) {
+  const uint32_t rows = map.codes.rows;
+  Args args = {};
+  args.map = map;
+  args.lists = lists;
+  args.next = next;
+  args.expanded = std::min(effort.expanded, kExpandedMax);
+  args.measured = measured;
+  args.reverse = reverse;
+  args.reverse_places = effort.reverse;
+  fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
+       "clearing reverse lists");
+  const uint64_t items = uint64_t{rows} * kReverseRanks;
+  launch("list_reverse", kernel<ListReverse>,
+         static_cast<uint32_t>((items + ListReverse::kThreads - 1) / ListReverse::kThreads),
+         ListReverse::kThreads, stream, args);
+  const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.codes.stride, 1);
+  for (uint64_t first = 0; first < rows; first += step) {
+    execution.check();
+    args.first = static_cast<uint32_t>(first);
+    args.end = static_cast<uint32_t>(std::min<uint64_t>(rows, first + step));
+    launch_step<RefineRow>("refine_row", args.end - args.first, args, stream);
+    if (waits_between(map.codes)) stream.wait();
+    execution.advance(static_cast<double>(args.end) / rows);
+  }
+}
+
+void write_lists(const CellsView& map, const PlaceLists& lists, uint32_t k, uint32_t* neighbors,
+                 uint32_t* distances, const Stream& stream) {
+  Args args = {};
+  args.map = map;
+  args.lists = lists;
+  args.k = k;
+  args.neighbors = neighbors;
+  args.distances = distances;
+  args.end = map.codes.rows;
+  if (lists.length == kShortList)
+    launch_rows<WriteRow<kShortList / 32>>("write_row", args.end, args, stream);
+  else
+    launch_rows<WriteRow<kLongList / 32>>("write_row", args.end, args, stream);
+}
+
+}  // namespace gannet::cuda
