@@ -56,18 +56,20 @@ GroundTruth none_found(uint64_t queries, uint32_t k) {
 
 GroundTruth exact_neighbours(VectorReader& rows, const ann_matrix& queries,
                              const ExactParams& params) {
-  if (rows.rows() > INT32_MAX) {
+  const uint64_t count =
+      params.rows_max == 0 ? rows.rows() : std::min(rows.rows(), params.rows_max);
+  if (count > INT32_MAX) {
     throw VectorFileError(rows.path(), "has " + std::to_string(rows.rows()) +
                                            " rows; row numbers in files of true neighbours have "
                                            "31 bits");
   }
   GroundTruth out = none_found(queries.rows, params.k);
   const uint64_t block = std::max<uint64_t>(1, params.block_bytes / rows.row_bytes());
-  for (uint64_t first = 0; first < rows.rows(); first += block) {
-    const Vectors part = rows.read(first, std::min(block, rows.rows() - first));
+  for (uint64_t first = 0; first < count; first += block) {
+    const Vectors part = rows.read(first, std::min(block, count - first));
     search_block(part.view(), first, queries, params, out);
     if (params.progress) {
-      params.progress(static_cast<double>(first + part.rows) / static_cast<double>(rows.rows()));
+      params.progress(static_cast<double>(first + part.rows) / static_cast<double>(count));
     }
   }
   return out;

@@ -12,6 +12,7 @@ struct ExactParams {
   int32_t metric = ANN_METRIC_L2;
   int32_t device = ANN_DEVICE_AUTO;
   uint32_t threads = 0;
+  uint64_t rows_max = 0;  // only the first of a file's rows; 0: all
   uint64_t block_bytes = uint64_t{1} << 30;  // rows in memory at once
   ann_monitor* monitor = nullptr;
   std::function<void(double fraction)> progress;  // after each block; may be empty

@@ -77,6 +77,8 @@ constexpr Runtime kReal = {
     .ask_event = cudaEventQuery,
     .milliseconds = cudaEventElapsedTime,
     .launch = cudaLaunchKernel,
+    .launch_together = cudaLaunchCooperativeKernel,
+    .set_kernel = cudaFuncSetAttribute,
     .blocks_at_once = cudaOccupancyMaxActiveBlocksPerMultiprocessor,
 };
 

@@ -47,8 +47,8 @@ class GraphOnDevice {
                                              const SearchGraph& graph, const Execution& execution) = 0;
 };
 
-/// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs the graph
-/// from `entries` on if the plan says so.
+/// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs
+/// the graph from `entries` on if the plan says so.
 std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, int32_t method, const KnnGraph* given,
                                            const BuildPlan& plan, const Array<uint32_t>& entries,
                                            const Execution& execution);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "index/cagra_search.h"
 #include "index/index.h"
 
 namespace gannet {
@@ -84,8 +85,13 @@ void write_plain(const uint32_t* rows, const float* distances, uint32_t k, uint6
 }
 
 WalkEffort choose_effort(const Built& built, const Placement& placement,
-                         const DeviceRequest& request, uint32_t k) {
+                         const DeviceRequest& request, uint64_t queries, uint32_t k) {
   WalkEffort effort;
+  if (request.cagra != nullptr) {
+    effort.cagra = plan_cagra(built, *request.cagra, queries, k, request.recall,
+                              placement.index->multiprocessors());
+    return effort;
+  }
   const bool two_lists = request.beam == 0 && !request.one_list &&
                          two_lists_serve(k, built.codes.exact()) &&
                          placement.calibration.find(k, request.recall, &effort);
@@ -169,7 +175,7 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
     }
     return true;
   }
-  const WalkEffort effort = choose_effort(built, *placement, request, k);
+  const WalkEffort effort = choose_effort(built, *placement, request, queries.rows, k);
   if (effort.beam > kDeviceBeamMax) return false;
   if (queries.rows == 0) return true;
 
@@ -209,7 +215,7 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const De
   const auto placement = built.placements.get(built, request.device, execution);
   const uint32_t k = std::min(batch.results.k, built.dataset.rows());
   WalkEffort effort;
-  if (k > 0) effort = choose_effort(built, *placement, request, k);
+  if (k > 0) effort = choose_effort(built, *placement, request, batch.queries.rows, k);
   if (effort.beam > kDeviceBeamMax) return false;
   DeviceCounts counted;
   placement->index->search(batch, effort, execution, &counted);

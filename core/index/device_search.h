@@ -63,6 +63,7 @@ struct DeviceRequest {
   uint32_t beam = 0;
   float recall = 0;
   bool one_list = false;
+  const ann_search_params* cagra = nullptr;  // of a search of CAGRA's, else null
 };
 
 /// Answers queries by the graph on a device. False, and nothing done, where the recall needs a beam that

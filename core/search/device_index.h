@@ -19,6 +19,7 @@
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "search/cagra.h"
 #include "search/queries.h"
 
 namespace gannet {
@@ -26,11 +27,13 @@ namespace cuda {
 struct ExactRequest;
 }
 
-/// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows.
+/// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows; or as
+/// CAGRA, where its plan has lists.
 struct WalkEffort {
   float slack = 0;              // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;  // of one query
   uint32_t beam = 0;
+  CagraPlan cagra;
 };
 
 /// Rows that two lists can hold, and the longest beam of one list (search/walk_cuda.cu).
@@ -111,6 +114,7 @@ class DeviceIndex {
   virtual ~DeviceIndex() = default;
 
   virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
+  virtual uint32_t multiprocessors() const = 0;
 
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.
   virtual std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) = 0;

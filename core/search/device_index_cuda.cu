@@ -20,6 +20,7 @@
 #include "backend/devices.h"
 #include "backend/transfers.h"
 #include "search/answers_cuda.h"
+#include "search/cagra_cuda.h"
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
 #include "search/exact_cuda.h"
@@ -86,6 +87,7 @@ struct Run {
 
 /// Rows of a walk's list that are compared once more, or k where none is.
 uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
+  if (effort.cagra.lists != 0) return effort.cagra.kept;
   const uint32_t kept = placed.exact() ? k : rerank_count(k);
   return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
 }
@@ -130,6 +132,41 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   start_walk(choose_walk(device, placed.kind, placed.code_stride, placed.degree, effort), args, stream);
 }
 
+RowKind row_kind(const Placed& placed, const CagraPlan& plan) {
+  if (!plan.stored) return placed.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
+  if (placed.element == ANN_F32) return RowKind::kF32;
+  return placed.element == ANN_F16 ? RowKind::kF16 : RowKind::kBf16;
+}
+
+/// The walk as CAGRA, by codes or by rows as stored.
+void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const CagraPlan& plan,
+                   const Stream& stream) {
+  const bool by_records = plan.stored || placed.exact();
+  CagraArgs args = {};
+  args.rows = plan.stored ? placed.rows : placed.codes;
+  args.norms = placed.norms;
+  args.edges = placed.edges;
+  args.queries = by_records ? run.queries : run.codes;
+  args.query_stride = by_records ? run.query_stride : placed.code_stride;
+  args.out_rows = placed.exact() ? run.rows : run.candidates;
+  args.out_distances = placed.exact() ? run.distances : nullptr;
+  args.counters = run.counters;
+  args.row_count = placed.row_count;
+  args.stride = plan.stored ? placed.row_stride : placed.code_stride;
+  args.columns = plan.stored ? placed.dim : placed.code_stride / sizeof(float);
+  args.query_words = plan.stored ? placed.dim : placed.code_stride / sizeof(uint32_t);
+  args.value_bytes = placed.value_bytes;
+  args.flip = !plan.stored && placed.kind == CodeKind::kSigned ? 0x80808080 : 0;
+  args.degree = placed.degree;
+  args.count = run.count;
+  args.kept = plan.kept;
+  args.metric = plan.stored ? placed.metric : int32_t{ANN_METRIC_L2};
+  const CagraLaunch choice =
+      choose_cagra(device, row_kind(placed, plan), plan, placed.degree, run.count);
+  const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+  start_cagra(choice, plan, args, tables.data(), stream);
+}
+
 void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, const Stream& stream) {
   RerankArgs args = {};
   args.rows = placed.rows;
@@ -154,7 +191,10 @@ void start(int32_t device, const Placed& placed, const Run& run, const WalkEffor
            const Stream& stream) {
   fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
   if (!placed.exact()) encode(placed, run, stream);
-  walk(device, placed, run, effort, stream);
+  if (effort.cagra.lists != 0)
+    walk_as_cagra(device, placed, run, effort.cagra, stream);
+  else
+    walk(device, placed, run, effort, stream);
   if (!placed.exact()) rerank(placed, run, effort, stream);
 }
 
@@ -351,6 +391,10 @@ class Copy final : public DeviceIndex {
     describe(dataset, codes, graph);
     check_memory(dataset, codes, graph, resident != nullptr);
     stream_ = std::make_unique<Stream>();
+    int multiprocessors = 0;
+    check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "asking for multiprocessors");
+    multiprocessors_ = static_cast<uint32_t>(multiprocessors);
     Transfers transfers(execution);
     const auto upload = [&](const void* from, size_t from_stride, uint64_t count, size_t bytes,
                             size_t to_stride) {
@@ -395,6 +439,7 @@ class Copy final : public DeviceIndex {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  uint32_t multiprocessors() const override { return multiprocessors_; }
 
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
     const uint64_t staged = std::max<uint64_t>(
@@ -719,6 +764,7 @@ class Copy final : public DeviceIndex {
   Allocator memory_;
   Placed placed_;
   uint64_t bytes_ = 0;
+  uint32_t multiprocessors_ = 0;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> made_on_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -375,6 +376,47 @@ TEST_CASE("a sweep measures every point, on lines and in tables") {
   }
   CHECK(lines == 3 * (3 + 2) * (3 + 1));
   CHECK(text_of(prefix + ".build.csv").starts_with("algo_name,index_name,time,threads,cpu_time,GPU,"));
+}
+
+TEST_CASE("what the library does not do is left out of a sweep, with the reason") {
+  const Folder folder;
+  const Vectors rows = made(small_set(Law::kClusters), Part::kRows, 500);
+  ExactParams exact;
+  exact.k = 10;
+  const GroundTruth truth = exact_neighbours(rows, rows.view(), exact);
+  SweepParams params;
+  params.beams = {32, ANN_BEAM_MAX + 1};
+  params.seconds_min = 0;
+  params.single_queries = 20;
+  const Monitor monitor = make_monitor();
+  Records records(folder / "run", describe_run("x", "abc"));
+  run_sweep(rows, rows, truth, params, monitor.get(), records);
+  REQUIRE(records.all().size() == 4);  // run, build, and a point each
+  CHECK(records.all()[2]["record"] == "search");
+  CHECK(records.all()[2]["n_queries"] == 20);
+  CHECK(records.all()[2]["total_queries"] == 20);
+  CHECK(records.all()[3]["record"] == "skipped");
+  CHECK(records.all()[3]["beam"] == ANN_BEAM_MAX + 1);
+  CHECK(records.all()[3]["reason"].get<std::string>().find("beam") != std::string::npos);
+}
+
+TEST_CASE("exact search over the head of a file") {
+  const Folder folder;
+  const MadeSet set = small_set(Law::kClusters);
+  const Vectors rows = made(set, Part::kRows, 300);
+  VectorWriter writer(folder / "base.fbin", ANN_F32, set.dim);
+  writer.append(rows.data.data(), rows.rows);
+  writer.finish();
+  VectorReader reader(folder / "base.fbin");
+  ExactParams params;
+  params.k = 5;
+  params.rows_max = 100;
+  params.block_bytes = 30 * rows.row_bytes();
+  const GroundTruth head = exact_neighbours(reader, rows.view(0, 20), params);
+  CHECK(*std::max_element(head.ids.begin(), head.ids.end()) < 100);
+  Vectors first = rows;
+  first.rows = 100;
+  CHECK(head.ids == exact_neighbours(first, rows.view(0, 20), params).ids);
 }
 
 TEST_CASE("a cancelled sweep ends, and keeps what was measured") {

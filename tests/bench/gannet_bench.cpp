@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -50,10 +52,12 @@ struct Options {
   uint64_t queries_max = 0;  // 0: all
   std::string element = "f32";
   bool foreign_queries = false;
+  bool head_only = false;
   MadeSet made;
   GrownRows::Shape grown;
   bool grown_shape_given = false;
   int repair_rounds = 12;
+  int32_t grown_knn = ANN_KNN_AUTO;
   ExactParams exact;
   uint64_t block_mb = 1024;
   std::string device = "auto";
@@ -66,6 +70,8 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"uniform", static_cast<int32_t>(Law::kUniform)},
                      {"duplicates", static_cast<int32_t>(Law::kDuplicates)},
                      {"norms", static_cast<int32_t>(Law::kNorms)}};
+const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
+                        {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},
                       {"throughput", static_cast<int32_t>(Mode::kThroughput)}};
 
@@ -106,6 +112,14 @@ CLI::App* add_grow(CLI::App& app, Options& options) {
   grow->add_option("--repair", options.repair_rounds,
                    "rounds that redraw rows with too many near siblings")
       ->capture_default_str();
+  grow->add_option("--device", options.device,
+                   "where neighbours are found: auto, cpu, cuda or cuda:N")
+      ->capture_default_str();
+  grow->add_option("--knn", options.grown_knn,
+                   "how: auto, cells, nn_descent or exact; auto differs between devices, and so do "
+                   "the rows made then")
+      ->transform(one_of(kKnnMethods))
+      ->type_name("NAME");
   return grow;
 }
 
@@ -120,8 +134,10 @@ CLI::App* add_truth(CLI::App& app, Options& options) {
   truth->add_option("--metric", options.exact.metric, "l2, ip or cosine")
       ->transform(one_of(kMetrics))
       ->type_name("NAME");
+  truth->add_option("--rows-max", options.rows_max, "only the first of the rows");
   truth->add_option("--queries-max", options.queries_max, "only the first of the queries");
-  truth->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  truth->add_option("--device", options.device, "auto (a GPU if there is one), cpu, cuda or cuda:N")
+      ->capture_default_str();
   truth->add_option("--threads", options.exact.threads, "threads (default: all)");
   truth->add_option("--block-mb", options.block_mb, "rows in memory at once, in MiB")
       ->check(CLI::Range(1, 1 << 20))
@@ -137,6 +153,7 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   run->add_option("truth", options.truth_file, "true neighbours")->required();
   run->add_option("--out", options.out, "prefix of the files to write")->required();
   run->add_option("--data", options.data_name, "name of the data (default: the file's)");
+  run->add_option("--name", sweep.name, "what records call the library")->capture_default_str();
   run->add_option("--rows-max", options.rows_max, "only the first of the rows");
   run->add_option("--queries-max", options.queries_max, "only the first of the queries");
   run->add_option("--metric", sweep.metric, "l2, ip or cosine")
@@ -149,6 +166,8 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   run->add_option("--build-threads", sweep.build_threads, "threads of a build (default: all)");
   run->add_option("--seconds", sweep.seconds_min, "seconds for each measurement, at least")
       ->capture_default_str();
+  run->add_option("--single-queries", sweep.single_queries,
+                  "queries measured one at a time, at most (default: all)");
   run->add_option("--commit", options.commit, "commit to record (default: asks git)");
 
   // Lists, which are combined each with each.
@@ -158,18 +177,22 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--seeds", sweep.seeds, "seeds of builds, for example 1,2,3,4,5");
   list("--degree", sweep.degrees, "edges a row");
   list("--knn-degree", sweep.knn_degrees, "neighbours known before pruning");
-  list("--knn", sweep.knn_methods, "auto, cells, nn_descent or exact")
+  list("--knn", sweep.knn_methods, "ways to the k-NN graph")
       ->transform(one_of(kKnnMethods))
       ->type_name("NAME");
-  list("--procedure", sweep.procedures, "auto, best_first or exact")
+  list("--procedure", sweep.procedures, "ways to search; what a device does not do is left out")
       ->transform(one_of(kProcedures))
       ->type_name("NAME");
+  run->footer("knn: " + names_of(kKnnMethods) + "\nprocedures: " + names_of(kProcedures));
   list("-k", sweep.k, "neighbours (default 10)")->check(CLI::Range(1u, ANN_BEAM_MAX));
   list("--batch", sweep.batches, "queries a call (default 1)")->check(CLI::Range(1u, 1u << 24));
   list("--threads", sweep.threads, "threads of a search (default 1)")->check(CLI::Range(1u, 4096u));
   list("--mode", sweep.modes,
        "latency: one caller, whose calls may use the threads; throughput: as many callers as threads")
       ->transform(one_of(kModes))
+      ->type_name("NAME");
+  list("--buffers", sweep.buffers, "where queries and results lie: host, device (of a GPU)")
+      ->transform(one_of(kBuffers))
       ->type_name("NAME");
   list("--beam", sweep.beams, "beams (default: 10 to 512, unless --recall is given)")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
@@ -193,6 +216,7 @@ void print_measures(const char* name, const SetMeasures& measures, bool siblings
 }
 
 constexpr uint64_t kSampleRows = 1000;
+constexpr uint64_t kTrialRows = 500;
 
 int run_make(Options& options) {
   options.made.rows = options.rows;
@@ -232,66 +256,123 @@ int run_make(Options& options) {
   return 0;
 }
 
-// Tries numbers of neighbours until a sample of the grown set has the real set's intrinsic dimension.
-GrownRows::Shape fitting_shape(const Vectors& real, const std::vector<uint32_t>& neighbours,
-                               uint32_t degree, GrownRows::Shape shape, double wanted,
-                               uint64_t rows) {
+// What growing takes, told as it goes on.
+class Steps {
+ public:
+  explicit Steps(std::string first) : name_(std::move(first)) {}
+  ~Steps() { tell(); }
+  Steps(const Steps&) = delete;
+  Steps& operator=(const Steps&) = delete;
+
+  void next(const std::string& name) {
+    tell();
+    name_ = name;
+    start_ = now_seconds();
+    cpu_start_ = process_cpu_seconds();
+  }
+
+ private:
+  void tell() const {
+    std::fprintf(stderr, "  %-42s %8.1f s, %8.1f s of processor time\n", name_.c_str(),
+                 now_seconds() - start_, process_cpu_seconds() - cpu_start_);
+  }
+
+  std::string name_;
+  double start_ = now_seconds();
+  double cpu_start_ = process_cpu_seconds();
+};
+
+// The number of neighbours to try next: between the two trials around the goal, or else onwards from the
+// last one. 0: there is none left.
+uint32_t next_neighbours(const std::map<uint32_t, double>& ratios, uint32_t degree) {
+  uint32_t low = 2;
+  uint32_t high = degree + 1;
+  for (const auto& [neighbours, ratio] : ratios) {
+    if (ratio < 1) low = std::max(low, neighbours);
+    if (ratio > 1) high = std::min(high, neighbours);
+  }
+  if (low + 1 >= high) return 0;
+  const auto power = [](double from, double ratio, double exponent) {
+    return from * std::pow(ratio, -1 / exponent);
+  };
+  double guess = 0;
+  if (ratios.contains(low) && ratios.contains(high)) {
+    const double exponent = std::log(ratios.at(high) / ratios.at(low)) / std::log(double(high) / low);
+    guess = power(low, ratios.at(low), exponent);
+  } else {
+    constexpr double usual = 0.25;  // the intrinsic dimension grows as this power of the neighbours
+    const uint32_t last = ratios.contains(low) ? low : high;
+    guess = power(last, ratios.at(last), usual);
+  }
+  return std::clamp(static_cast<uint32_t>(std::lround(std::min(guess, 1e6))), low + 1, high - 1);
+}
+
+// A grown set whose intrinsic dimension is about `wanted`, by trial; its shape is left in `shape`. Every
+// trial has all rows, because the dimension that is seen changes with the density.
+Vectors fitting_rows(const Vectors& real, const std::vector<uint32_t>& neighbours, uint32_t degree,
+                     uint64_t rows, double wanted, int32_t device, GrownRows::Shape& shape) {
+  Vectors best;
   double best_gap = INFINITY;
-  uint32_t best = shape.neighbours;
-  uint32_t low = 3;
-  uint32_t high = degree;
-  while (low <= high) {
-    shape.neighbours = (low + high) / 2;
-    const GrownRows maker(real, neighbours, degree, shape);
-    const Vectors trial = maker.make(std::min(rows, std::max<uint64_t>(4 * real.rows, 100000)));
-    const double ratio = measure_set(trial, kSampleRows, shape.seed, {}).intrinsic_dim / wanted;
-    std::fprintf(stderr, "  %u neighbours: intrinsic dimension %.3f of the real set's\n",
-                 shape.neighbours, ratio);
+  std::map<uint32_t, double> ratios;
+  GrownRows::Shape trial = shape;
+  for (uint32_t next = trial.neighbours; next != 0 && best_gap > 0.03;
+       next = next_neighbours(ratios, degree)) {
+    trial.neighbours = next;
+    Vectors made = GrownRows(real, neighbours, degree, trial).make(rows);
+    const double ratio = measure_set(made, kTrialRows, trial.seed, {}, device).intrinsic_dim / wanted;
+    std::fprintf(stderr, "  %u neighbours: intrinsic dimension %.3f of the real set's\n", next, ratio);
+    ratios[next] = ratio;
     if (std::abs(ratio - 1) < best_gap) {
       best_gap = std::abs(ratio - 1);
-      best = shape.neighbours;
-    }
-    if (best_gap < 0.02) break;
-    if (ratio > 1) {
-      high = shape.neighbours - 1;
-    } else {
-      low = shape.neighbours + 1;
+      best = std::move(made);
+      shape = trial;
     }
   }
-  shape.neighbours = best;
-  return shape;
+  return best;
 }
 
 int run_grow(Options& options) {
+  Steps steps("reading");
   const Vectors real = read_vectors(options.rows_file);
   constexpr uint32_t degree = 48;
   if (real.rows <= degree) throw std::runtime_error(options.rows_file + ": needs more than 48 rows");
+  steps.next("finding the neighbours of the real rows");
   std::vector<uint32_t> neighbours(real.rows * degree);
   ann_knn_params params = ANN_KNN_PARAMS_INIT;
   params.k = degree;
+  params.method = options.grown_knn;
+  params.device = device_of(options.device);
   ann_error error = ANN_ERROR_INIT;
   const ann_matrix rows = real.view();
   check(ann_knn_graph(nullptr, &rows, &params, neighbours.data(), nullptr, nullptr, &error), error,
         "finding the neighbours of the real rows");
 
-  const SetMeasures real_measures = measure_set(real, kSampleRows, options.grown.seed, {});
+  steps.next("measuring the real set");
+  const SetMeasures real_measures =
+      measure_set(real, kSampleRows, options.grown.seed, {}, params.device);
   print_measures("real", real_measures, false);
   GrownRows::Shape shape = options.grown;
-  if (!options.grown_shape_given) {
-    shape = fitting_shape(real, neighbours, degree, shape, real_measures.intrinsic_dim,
-                          options.rows);
+  steps.next("making rows");
+  Vectors made;
+  if (options.grown_shape_given) {
+    made = GrownRows(real, neighbours, degree, shape).make(options.rows);
+  } else {
+    made = fitting_rows(real, neighbours, degree, options.rows, real_measures.intrinsic_dim,
+                        params.device, shape);
   }
   const GrownRows maker(real, neighbours, degree, shape);
-  Vectors made = maker.make(options.rows);
+  steps.next("redrawing crowded rows");
   const uint64_t redrawn = maker.repair(made, options.repair_rounds);
+  steps.next("measuring the grown set");
   const SetMeasures measures =
       measure_set(made, kSampleRows, options.grown.seed,
-                  [&](uint64_t row) { return maker.source_of(row); });
+                  [&](uint64_t row) { return maker.source_of(row); }, params.device);
   print_measures("grown", measures, true);
   const double ratio = measures.intrinsic_dim / real_measures.intrinsic_dim;
   std::printf("ratio  %.3f; %u neighbours, spread %.2f; %s rows redrawn in the last round\n", ratio,
               shape.neighbours, static_cast<double>(shape.spread), with_commas(redrawn).c_str());
 
+  steps.next("writing");
   std::filesystem::create_directories(options.out);
   const std::string ending =
       made.element == ANN_F32 ? ".fbin" : std::string(".") + element_name(made.element) + "bin";
@@ -314,6 +395,12 @@ void show_share(double fraction, const char* what) {
   std::fprintf(stderr, "\r\033[K%s%s", bar_text(fraction, what).c_str(), fraction < 1 ? "" : "\n");
 }
 
+int32_t a_gpu_or_the_cpu() {
+  uint32_t count = 0;
+  return ann_device_count(&count, nullptr, nullptr) == ANN_OK && count > 1 ? ANN_DEVICE_CUDA
+                                                                          : ANN_DEVICE_CPU;
+}
+
 int run_truth(Options& options) {
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
@@ -321,15 +408,17 @@ int run_truth(Options& options) {
   VectorReader query_reader(options.queries_file);
   const Vectors queries =
       query_reader.read(0, limited(query_reader.rows(), options.queries_max));
-  options.exact.device = device_of(options.device);
+  options.exact.device = options.device == "auto" ? a_gpu_or_the_cpu() : device_of(options.device);
   options.exact.block_bytes = options.block_mb << 20;
+  options.exact.rows_max = options.rows_max;
   options.exact.monitor = monitor.get();
   options.exact.progress = [](double fraction) { show_share(fraction, "exact search"); };
   const double start = now_seconds();
   const GroundTruth truth = exact_neighbours(rows, queries.view(), options.exact);
   write_ground_truth(options.out, truth);
   std::printf("%s: %u neighbours of %s queries among %s rows, in %.1f s\n", options.out.c_str(),
-              truth.k, with_commas(truth.queries).c_str(), with_commas(rows.rows()).c_str(),
+              truth.k, with_commas(truth.queries).c_str(),
+              with_commas(limited(rows.rows(), options.rows_max)).c_str(),
               now_seconds() - start);
   return 0;
 }
@@ -356,6 +445,11 @@ int run_sweep_command(Options& options, const std::string& command) {
   }
   SweepParams& sweep = options.sweep;
   sweep.device = device_of(options.device);
+  for (const Buffers buffers : sweep.buffers) {
+    if (buffers == Buffers::kDevice && sweep.device < ANN_DEVICE_CUDA) {
+      throw std::invalid_argument("--buffers device needs --device cuda");
+    }
+  }
   if (sweep.beams.empty() && sweep.recalls.empty()) {
     sweep.beams = {10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512};
   }
@@ -376,6 +470,11 @@ int run_sweep_command(Options& options, const std::string& command) {
   run["element"] = element_name(rows.element);
   run["metric"] = name_of(kMetrics, sweep.metric);
   run["device"] = options.device;
+  ann_device_info device = ANN_DEVICE_INFO_INIT;
+  if (sweep.device >= ANN_DEVICE_CUDA &&
+      ann_device_get_info(sweep.device, &device, nullptr) == ANN_OK) {
+    run["gpu"] = device.name;
+  }
   run["queries"] = queries.rows;
   Records records(options.out, run);
   const Monitor monitor = make_monitor();
@@ -397,6 +496,11 @@ int run_sweep_command(Options& options, const std::string& command) {
 
 int run_inspect(const Options& options) {
   VectorReader reader(options.rows_file);
+  if (options.head_only) {
+    std::printf("rows %" PRIu64 "\ndim %u\nelement %s\n", reader.rows(), reader.dim(),
+                element_name(reader.element()));
+    return 0;
+  }
   std::printf("%s: %s rows of %u %s values\n", options.rows_file.c_str(),
               with_commas(reader.rows()).c_str(), reader.dim(), element_name(reader.element()));
   if (reader.element() == kElementI32) return 0;
@@ -418,6 +522,7 @@ int main(int argc, char** argv) {
   CLI::App* run = add_run(app, options);
   CLI::App* inspect = app.add_subcommand("inspect", "say what a file holds");
   inspect->add_option("file", options.rows_file, "vectors")->required();
+  inspect->add_flag("--head", options.head_only, "rows, dim and element alone, a line each");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& fault) {

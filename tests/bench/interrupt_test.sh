@@ -60,6 +60,8 @@ refused 1 "expected numbers below 100" \
   "$bench" run data/base.fbin data/query.fbin data/gt.ibin --out x --rows-max 100
 refused 1 "holds 10 neighbours; -k asks for 20" \
   "$bench" run data/base.fbin data/query.fbin data/gt.ibin --out x -k 20
+refused 1 "--buffers device needs --device cuda" \
+  "$bench" run data/base.fbin data/query.fbin data/gt.ibin --out x --buffers host,device
 refused 1 "no such file" "$bench" inspect none.fbin
 refused 1 "expected 1 to the dimension" "$bench" make clusters --rows 5 --dim 4 --intrinsic 9 --out y
 refused 2 "--beam" "$bench" run data/base.fbin data/query.fbin data/gt.ibin --out x --beam 0

@@ -1,14 +1,15 @@
 #include "made_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
 
 #include "base/random.h"
-#include "handles.h"
 #include "parallel.h"
 
 namespace bench {
@@ -18,7 +19,6 @@ namespace {
 constexpr uint32_t kBases = 16;  // bases that the clusters share; more would only take memory
 constexpr uint32_t kCandidates = 8;
 constexpr uint32_t kNearest = 10;
-constexpr uint32_t kListed = 24;  // of which the first 10 count: longer lists are found more surely
 constexpr uint32_t kSiblingsMax = 2;
 
 // Random numbers of one purpose ("stream"), one after the other.
@@ -67,16 +67,39 @@ float half_as_float(uint16_t half) {
   return (half & 0x8000) != 0 ? -size : size;
 }
 
-double squared_distance(const Vectors& vectors, uint64_t a, uint64_t b) {
+// Squared distance of two stored rows. Sums run in lanes, so that they fit wide registers.
+template <typename Value>
+double squared_gap(const std::byte* a, const std::byte* b, uint32_t dim) {
+  using Sum = std::conditional_t<std::is_same_v<Value, float>, float, int32_t>;
+  constexpr uint32_t lanes = 16;
+  Sum sums[lanes] = {};
+  const auto* x = reinterpret_cast<const Value*>(a);
+  const auto* y = reinterpret_cast<const Value*>(b);
+  uint32_t i = 0;
+  for (; i + lanes <= dim; i += lanes) {
+    for (uint32_t lane = 0; lane < lanes; ++lane) {
+      const Sum gap = static_cast<Sum>(x[i + lane]) - static_cast<Sum>(y[i + lane]);
+      sums[lane] += gap * gap;
+    }
+  }
   double sum = 0;
+  for (; i < dim; ++i) {
+    const Sum gap = static_cast<Sum>(x[i]) - static_cast<Sum>(y[i]);
+    sum += static_cast<double>(gap * gap);
+  }
+  for (const Sum lane : sums) sum += static_cast<double>(lane);
+  return sum;
+}
+
+double squared_distance(const Vectors& vectors, uint64_t a, uint64_t b) {
   const std::byte* x = vectors.data.data() + a * vectors.row_bytes();
   const std::byte* y = vectors.data.data() + b * vectors.row_bytes();
-  for (uint32_t i = 0; i < vectors.dim; ++i) {
-    const double gap = static_cast<double>(value_as_float(x, vectors.element, i)) -
-                       static_cast<double>(value_as_float(y, vectors.element, i));
-    sum += gap * gap;
+  switch (vectors.element) {
+    case ANN_F32: return squared_gap<float>(x, y, vectors.dim);
+    case ANN_I8: return squared_gap<int8_t>(x, y, vectors.dim);
+    case ANN_U8: return squared_gap<uint8_t>(x, y, vectors.dim);
+    default: throw std::invalid_argument(std::string("no rows are made as ") + element_name(vectors.element));
   }
-  return sum;
 }
 
 }  // namespace
@@ -176,105 +199,180 @@ GrownRows::GrownRows(const Vectors& real, const std::vector<uint32_t>& neighbour
   }
 }
 
-std::vector<float> GrownRows::neighbourhood_mean(uint64_t source) const {
+GrownRows::Neighbourhood GrownRows::neighbourhood_of(uint64_t source, uint32_t neighbours) const {
   const uint32_t dim = real_.dim;
-  std::vector<float> mean(floats_.begin() + static_cast<std::ptrdiff_t>(source * dim),
-                          floats_.begin() + static_cast<std::ptrdiff_t>((source + 1) * dim));
-  for (uint32_t j = 0; j < shape_.neighbours; ++j) {
-    const float* other = floats_.data() + uint64_t{neighbours_[source * degree_ + j]} * dim;
-    for (uint32_t i = 0; i < dim; ++i) mean[i] += other[i];
+  const uint32_t members = neighbours + 1;
+  Neighbourhood out{members, std::vector<float>(dim), std::vector<float>(uint64_t{members} * dim)};
+  for (uint32_t j = 0; j < members; ++j) {
+    uint64_t member = j == neighbours ? source : neighbours_[source * degree_ + j];
+    if (member >= real_.rows) member = source;  // a list that is short
+    std::copy_n(floats_.data() + member * dim, dim, out.spread.data() + uint64_t{j} * dim);
+    for (uint32_t i = 0; i < dim; ++i) out.mean[i] += floats_[member * dim + i];
   }
-  for (float& value : mean) value /= static_cast<float>(shape_.neighbours + 1);
-  return mean;
+  for (float& value : out.mean) value /= static_cast<float>(members);
+  for (uint32_t j = 0; j < members; ++j) {
+    for (uint32_t i = 0; i < dim; ++i) out.spread[uint64_t{j} * dim + i] -= out.mean[i];
+  }
+  return out;
 }
 
-void GrownRows::draw(uint64_t source, uint64_t row, uint32_t attempt, float spread,
-                     const std::vector<float>& mean, float* out) const {
+void GrownRows::draw(const Neighbourhood& around, uint64_t row, uint32_t attempt, float spread,
+                     float* out) const {
   const uint32_t dim = real_.dim;
   Draws draws(shape_.seed, kGrowth + attempt, row);
-  std::copy(mean.begin(), mean.end(), out);
-  const float scale = spread / std::sqrt(static_cast<float>(shape_.neighbours + 1));
-  for (uint32_t j = 0; j <= shape_.neighbours; ++j) {
-    const uint64_t member =
-        j == shape_.neighbours ? source : neighbours_[source * degree_ + j];
-    const float* other = floats_.data() + member * dim;
+  std::copy(around.mean.begin(), around.mean.end(), out);
+  const float scale = spread / std::sqrt(static_cast<float>(around.members));
+  for (uint32_t j = 0; j < around.members; ++j) {
+    const float* direction = around.spread.data() + uint64_t{j} * dim;
     const float weight = scale * draws.normal();
-    for (uint32_t i = 0; i < dim; ++i) out[i] += weight * (other[i] - mean[i]);
+    for (uint32_t i = 0; i < dim; ++i) out[i] += weight * direction[i];
   }
 }
 
-// Puts the best of several draws at `row`; its siblings with lower numbers are there already.
-void GrownRows::place(Vectors& made, uint64_t source, uint64_t row, uint32_t attempt,
-                      float spread) const {
-  const std::vector<float> mean = neighbourhood_mean(source);
+// Room for the rows of one source, of `rows` rows in all: siblings, in the order of their numbers.
+Vectors GrownRows::empty_family(uint64_t source, uint64_t rows) const {
+  Vectors out;
+  out.element = real_.element == ANN_F16 ? ANN_F32 : real_.element;
+  out.rows = source < rows ? (rows - source - 1) / real_.rows + 1 : 0;
+  out.dim = real_.dim;
+  out.data.resize(out.rows * out.row_bytes());
+  return out;
+}
+
+// Puts the best of several draws at `member` of a family. Its siblings before it are there already; in
+// later attempts all others are.
+void GrownRows::place(Vectors& family, uint64_t member, const Neighbourhood& around, uint64_t source,
+                      uint32_t attempt, float spread) const {
   std::vector<float> values(real_.dim);
   std::vector<std::byte> best;
-  std::byte* here = made.data.data() + row * made.row_bytes();
+  std::byte* here = family.data.data() + member * family.row_bytes();
   double best_gap = -1;
   for (uint32_t candidate = 0; candidate < kCandidates; ++candidate) {
-    draw(source, row, attempt * kCandidates + candidate, spread, mean, values.data());
-    store_values(values.data(), real_.dim, made.element, here);
+    draw(around, source + member * real_.rows, attempt * kCandidates + candidate, spread,
+         values.data());
+    store_values(values.data(), real_.dim, family.element, here);
     double gap = INFINITY;
-    const uint64_t siblings_end = attempt == 0 ? row : made.rows;
-    for (uint64_t other = source; other < siblings_end; other += real_.rows) {
-      if (other != row) gap = std::min(gap, squared_distance(made, row, other));
+    const uint64_t siblings_end = attempt == 0 ? member : family.rows;
+    for (uint64_t other = 0; other < siblings_end; ++other) {
+      if (other != member) gap = std::min(gap, squared_distance(family, member, other));
     }
     if (gap > best_gap) {
       best_gap = gap;
-      best.assign(here, here + made.row_bytes());
+      best.assign(here, here + family.row_bytes());
     }
     if (gap == INFINITY) break;  // no sibling yet
   }
   std::copy(best.begin(), best.end(), here);
 }
 
+Vectors GrownRows::make_family(uint64_t source, uint64_t rows) const {
+  Vectors family = empty_family(source, rows);
+  const Neighbourhood around = neighbourhood_of(source, shape_.neighbours);
+  for (uint64_t member = 0; member < family.rows; ++member) {
+    place(family, member, around, source, 0, shape_.spread);
+  }
+  return family;
+}
+
 Vectors GrownRows::make(uint64_t count) const {
-  Vectors made;
-  made.element = real_.element == ANN_F16 ? ANN_F32 : real_.element;
+  Vectors made = empty_family(0, 0);
   made.rows = count;
-  made.dim = real_.dim;
   made.data.resize(count * made.row_bytes());
   parallel_parts(std::min(count, real_.rows), 64, [&](uint64_t first, uint64_t sources) {
     for (uint64_t source = first; source < first + sources; ++source) {
-      for (uint64_t row = source; row < count; row += real_.rows) {
-        place(made, source, row, 0, shape_.spread);
+      const Vectors family = make_family(source, count);
+      for (uint64_t member = 0; member < family.rows; ++member) {
+        std::memcpy(made.data.data() + (source + member * real_.rows) * made.row_bytes(),
+                    family.data.data() + member * family.row_bytes(), made.row_bytes());
       }
     }
   });
   return made;
 }
 
+Vectors GrownRows::family_of(const Vectors& made, uint64_t source) const {
+  Vectors family = empty_family(source, made.rows);
+  for (uint64_t member = 0; member < family.rows; ++member) {
+    std::memcpy(family.data.data() + member * family.row_bytes(),
+                made.data.data() + (source + member * real_.rows) * made.row_bytes(),
+                made.row_bytes());
+  }
+  return family;
+}
+
+bool GrownRows::crowded(const Vectors& made, uint64_t source, uint64_t row) const {
+  std::array<double, kSiblingsMax + 1> nearest;  // siblings, ascending
+  nearest.fill(INFINITY);
+  for (uint64_t other = source; other < made.rows; other += real_.rows) {
+    if (other == row) continue;
+    const double gap = squared_distance(made, row, other);
+    if (gap >= nearest.back()) continue;
+    nearest.back() = gap;
+    for (size_t i = kSiblingsMax; i > 0 && nearest[i] < nearest[i - 1]; --i) {
+      std::swap(nearest[i], nearest[i - 1]);
+    }
+  }
+  if (nearest.back() == INFINITY) return false;  // no more siblings than may be near
+  uint32_t nearer = 0;
+  for (uint32_t j = 0; j < degree_; ++j) {
+    const uint64_t other_source = neighbours_[source * degree_ + j];
+    if (other_source >= real_.rows) break;
+    for (uint64_t other = other_source; other < made.rows; other += real_.rows) {
+      nearer += squared_distance(made, row, other) < nearest.back();
+      if (nearer == kNearest - kSiblingsMax) return false;
+    }
+  }
+  return true;
+}
+
 uint64_t GrownRows::repair(Vectors& made, int rounds) const {
+  const uint64_t sources = std::min(made.rows, real_.rows);
+  // Whose rows changed in the round before: nothing else can have become crowded.
+  std::vector<uint8_t> changed(sources, 1);
+  std::vector<uint8_t> wrong(made.rows, 0);
+  // Wider helps where siblings crowd each other, narrower where a lone source lies off its neighbours.
+  const auto spread_of_round = [&](int round) {
+    return shape_.spread * (round % 2 == 1 ? 1 + 0.15f * static_cast<float>(round + 1)
+                                           : 1 / (1 + 0.15f * static_cast<float>(round)));
+  };
   uint64_t redrawn = 0;
   for (int round = 1; round <= rounds; ++round) {
-    ann_knn_params params = ANN_KNN_PARAMS_INIT;
-    params.k = kListed;
-    std::vector<uint32_t> nearest(made.rows * kListed);
-    ann_error error = ANN_ERROR_INIT;
-    const ann_matrix rows = made.view();
-    check(ann_knn_graph(nullptr, &rows, &params, nearest.data(), nullptr, nullptr, &error), error,
-          "finding the neighbours of made rows");
-    std::vector<uint8_t> crowded(made.rows, 0);
-    for (uint64_t row = 0; row < made.rows; ++row) {
-      uint32_t siblings = 0;
-      for (uint32_t i = 0; i < kNearest; ++i) {
-        const uint32_t other = nearest[row * kListed + i];
-        siblings += other != UINT32_MAX && source_of(other) == source_of(row);
+    const auto may_differ = [&](uint64_t source) {
+      if (changed[source] != 0) return true;
+      for (uint32_t j = 0; j < degree_; ++j) {
+        const uint64_t other = neighbours_[source * degree_ + j];
+        if (other < sources && changed[other] != 0) return true;
       }
-      crowded[row] = siblings > kSiblingsMax;
-    }
-    std::atomic<uint64_t> count{0};
-    parallel_parts(std::min(made.rows, real_.rows), 64, [&](uint64_t first, uint64_t sources) {
-      for (uint64_t source = first; source < first + sources; ++source) {
+      return false;
+    };
+    parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
+      for (uint64_t source = first; source < first + count; ++source) {
+        if (!may_differ(source)) continue;
         for (uint64_t row = source; row < made.rows; row += real_.rows) {
-          if (crowded[row] == 0) continue;
-          place(made, source, row, static_cast<uint32_t>(round),
-                shape_.spread * (1 + 0.15f * static_cast<float>(round)));
-          ++count;
+          wrong[row] = crowded(made, source, row);
         }
       }
     });
-    redrawn = count;
+    std::atomic<uint64_t> drawn{0};
+    parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
+      for (uint64_t source = first; source < first + count; ++source) {
+        changed[source] = 0;
+        for (uint64_t row = source; row < made.rows; row += real_.rows) {
+          if (wrong[row] == 0) continue;
+          Vectors family = family_of(made, source);
+          const uint64_t member = row / real_.rows;
+          // Some rows have so many equals that the usual neighbourhood holds nothing else.
+          place(family, member,
+                neighbourhood_of(source, round <= rounds / 2 ? shape_.neighbours : degree_), source,
+                static_cast<uint32_t>(round), spread_of_round(round));
+          std::memcpy(made.data.data() + row * made.row_bytes(),
+                      family.data.data() + member * family.row_bytes(), made.row_bytes());
+          changed[source] = 1;
+          ++drawn;
+        }
+      }
+    });
+    redrawn = drawn;
     if (redrawn == 0) break;
   }
   return redrawn;
@@ -309,8 +407,11 @@ std::vector<float> to_floats(const Vectors& vectors) {
 }
 
 void store_values(const float* values, uint64_t count, int32_t element, std::byte* out) {
+  // To the nearest, halves to even: above 1.5 * 2^23 a float has no digits behind the point. Unlike
+  // nearbyint, this fits wide registers.
   const auto rounded = [](float value, float low, float high) {
-    return std::clamp(std::nearbyint(value), low, high);
+    constexpr float shift = 12582912.0f;
+    return (std::min(std::max(value, low), high) + shift) - shift;
   };
   switch (element) {
     case ANN_F32: std::memcpy(out, values, count * sizeof(float)); break;

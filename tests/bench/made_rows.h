@@ -57,7 +57,9 @@ class MadeRows {
 // so it has the local covariance of the real rows. Every neighbourhood is the source of equally many
 // made rows. Each of them is the one of several draws that lies farthest from its siblings (rows of
 // the same source), because otherwise a row's true neighbours would be its siblings, and a graph
-// would find them too easily. `repair` draws again those that still have too many near siblings.
+// would find them too easily. `repair` draws again those that may still have too many near siblings.
+//
+// The cost is linear in the rows made.
 class GrownRows {
  public:
   struct Shape {
@@ -74,15 +76,28 @@ class GrownRows {
   Vectors make(uint64_t count) const;
   uint64_t source_of(uint64_t row) const { return row % real_.rows; }
 
-  // Draws rows again of whose 10 nearest others (ann_knn_graph) more than 2 share their source, with
-  // a wider spread each round. Returns the rows that were redrawn in the last round.
+  // Draws rows again, with another spread each round, that are not surely uncrowded. Of the 10 nearest
+  // others of an uncrowded row at most 2 share its source: 8 rows of its source's neighbourhood lie
+  // nearer than its third-nearest sibling, which settles it whatever the rest of the set is. Returns
+  // the rows that the last round drew; 0 says that every row is uncrowded.
   uint64_t repair(Vectors& made, int rounds) const;
 
  private:
-  std::vector<float> neighbourhood_mean(uint64_t source) const;
-  void draw(uint64_t source, uint64_t row, uint32_t attempt, float spread,
-            const std::vector<float>& mean, float* out) const;
-  void place(Vectors& made, uint64_t source, uint64_t row, uint32_t attempt, float spread) const;
+  struct Neighbourhood {
+    uint32_t members;
+    std::vector<float> mean;    // [dim]
+    std::vector<float> spread;  // [m, dim], rows less the mean; the source's last
+  };
+
+  Neighbourhood neighbourhood_of(uint64_t source, uint32_t neighbours) const;
+  Vectors empty_family(uint64_t source, uint64_t rows) const;
+  void draw(const Neighbourhood& around, uint64_t row, uint32_t attempt, float spread,
+            float* out) const;
+  void place(Vectors& family, uint64_t member, const Neighbourhood& around, uint64_t source,
+             uint32_t attempt, float spread) const;
+  Vectors make_family(uint64_t source, uint64_t rows) const;
+  Vectors family_of(const Vectors& made, uint64_t source) const;
+  bool crowded(const Vectors& made, uint64_t source, uint64_t row) const;
 
   const Vectors& real_;
   const std::vector<uint32_t>& neighbours_;

@@ -186,18 +186,24 @@ class Report(unittest.TestCase):
                   "--queries", "100", "--out", ".")
             bench("truth", "base.fbin", "query.fbin", "gt.ibin", "-k", "10")
             bench("run", "base.fbin", "query.fbin", "gt.ibin", "--out", "gannet", "--seconds", "0",
-                  "--seeds", "1,2", "--batch", "1,100", "--procedure", "best_first,exact")
+                  "--seeds", "1,2", "--batch", "1,10,100", "--procedure", "auto,best_first,exact",
+                  "--beam", "10,32,128")
+            bench("run", "base.fbin", "query.fbin", "gt.ibin", "--out", "callers", "--seconds", "0",
+                  "--batch", "10", "--mode", "throughput", "--threads", "1,2", "--recall", "0.9")
             bench("run", "base.fbin", "query.fbin", "gt.ibin", "--out", "more", "--seconds", "0",
                   "--beam", "32")
             with open(os.path.join(folder, "gannet.jsonl")) as file:
                 lines = [json.loads(line) for line in file]
             peer = [dict(line, algo_name="stub", index_name="stub") for line in lines
                     if line["record"] in ("build", "search")]
+            peer += [dict(line, algo_name="on_a_gpu", buffers="device") for line in lines
+                     if line["record"] == "search"]
             peer += [{"record": "peer", "name": "absent", "state": "not installed", "reason": "<b>"}]
             with open(os.path.join(folder, "peers.jsonl"), "w") as file:
                 file.writelines(json.dumps(line) + "\n" for line in peer)
             out = os.path.join(folder, "report")
             quiet(report.main, ["--out", out, os.path.join(folder, "gannet.jsonl"),
+                                os.path.join(folder, "callers.jsonl"),
                                 os.path.join(folder, "peers.jsonl"),
                                 "--scale", os.path.join(folder, "more.jsonl")])
             page = pathlib.Path(out, "report.html").read_text()
@@ -212,7 +218,10 @@ class Report(unittest.TestCase):
                 self.assertFalse(loads in page, f"{loads} in a page that has to open offline")
             rows = pathlib.Path(out, "results.csv").read_text().splitlines()
             searches = sum(line["record"] == "search" for line in lines)
-            self.assertEqual(len(rows), 1 + 2 * searches)
+            self.assertEqual(len(rows), 1 + 3 * searches + 2)  # and two of several callers
+            for text in ("Several callers at once", "2 callers", "One query to many",
+                         "from and to the GPU&#x27;s memory", "device memory"):
+                self.assertTrue(text in page or text.replace("&#x27;", "'") in page, text)
             self.assertTrue(rows[0].startswith("algo_name,index_name,recall,throughput,latency,"))
 
     def test_processor_clock(self):

@@ -25,12 +25,12 @@ const std::vector<std::string> kBuildColumns = {
 const std::vector<std::string> kSearchColumns = {
     "algo_name", "index_name", "recall", "throughput", "latency", "end_to_end", "k", "n_queries",
     "total_queries", "threads", "cpu_time", "recall_by_distance", "latency_p50", "latency_p95",
-    "latency_p99", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
+    "latency_p99", "event_p50", "queued_throughput", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
     "search_label", "distances_per_query", "expansions_per_query", "seed",
-    "peak_host_memory", "index_size", "build time", "build threads", "build cpu_time", "build GPU"};
+    "peak_host_memory", "device_memory", "index_size", "build time", "build threads", "build cpu_time", "build GPU"};
 const std::vector<std::string> kRunColumns = {"data", "rows", "dim", "element", "metric", "device",
-                                              "machine", "cores", "compiler", "version", "commit",
-                                              "date", "command"};
+                                              "gpu", "machine", "cores", "compiler", "version",
+                                              "commit", "date", "command"};
 
 std::string output_of(const std::string& command) {
   std::string out;

@@ -3,7 +3,7 @@
 
     report.py --out FOLDER RECORDS.jsonl... [--scale RECORDS.jsonl] [-k 10] [--clock wall|processor]
 
-Writes throughput, latency, build and scale, each as .svg and .png; results.csv (all points),
+Writes throughput (also for k = 100 where that was measured), latency, build and scale, each as .svg and .png; results.csv (all points),
 results.throughput.csv and results.latency.csv (the points that no other beats); and report.html, which
 holds everything and loads nothing. --scale names records of runs over different numbers of rows, for
 the cost against n. With --clock processor, throughput and build times are counted in processor
@@ -28,18 +28,21 @@ import numpy as np  # noqa: E402
 COLUMNS = [
     "algo_name", "index_name", "recall", "throughput", "latency", "end_to_end", "k", "n_queries",
     "total_queries", "threads", "cpu_time", "recall_by_distance", "latency_p50", "latency_p95",
-    "latency_p99", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
+    "latency_p99", "event_p50", "queued_throughput", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
     "search_label", "distances_per_query", "expansions_per_query", "seed", "peak_host_memory",
     "index_size", "build time", "build threads", "build cpu_time", "build GPU", "data", "rows", "dim",
-    "element", "metric", "device", "machine", "cores", "compiler", "version", "commit", "date",
+    "element", "metric", "device", "gpu", "machine", "cores", "compiler", "version", "commit", "date",
     "command"]
 BANDS = [(0.80, 0.90, "0.80 to 0.90"), (0.90, 0.95, "0.90 to 0.95"), (0.95, 0.99, "0.95 to 0.99"),
          (0.99, 1.01, "0.99 and more")]
 TARGETS = (0.90, 0.95, 0.99)
+WIDTH = 5.0  # inches: on a phone's screen, which is as wide, letters keep their size
 EXACT_RECALL = 0.99995  # where a recall of 1 is drawn: the axis grows without end towards it
 
 # Gannet first and strongest; the peers in colours that the colour-blind can tell apart.
-STYLES = {"gannet": ("#c1272d", "o"), "gannet_exact": ("#7a7a7a", "s"), "hnswlib": ("#0072b2", "^"),
+STYLES = {"gannet": ("#c1272d", "o"), "gannet_best_first": ("#e8735a", "o"),
+          "gannet_cagra_single_cta": ("#8c564b", "p"), "gannet_cagra_multi_cta": ("#c49c94", "d"),
+          "gannet_exact": ("#7a7a7a", "s"), "gannet_cpu": ("#f2a6a0", "o"), "hnswlib": ("#0072b2", "^"),
           "faiss_hnsw": ("#009e73", "v"), "faiss_ivf_pq": ("#e69f00", "D"),
           "faiss_flat": ("#b0b0b0", "P"), "usearch": ("#56b4e9", "<"), "cuvs_cagra": ("#cc79a7", ">"),
           "cuvs_brute_force": ("#444444", "X"), "faiss_gpu_flat": ("#888888", "*")}
@@ -79,7 +82,7 @@ def grouped(records, clock="wall"):
                 record = by_processor(record)
             groups[tuple(record.get(key) for key in (
                 "algo_name", "index_name", "k", "batch", "threads", "mode", "search_label",
-                "procedure", "rows"))].append(record)
+                "procedure", "buffers", "rows"))].append(record)
     points = []
     for members in groups.values():
         point = dict(members[0])
@@ -134,7 +137,7 @@ def style(name):
 def save(figure, folder, name):
     matplotlib.rcParams["svg.hashsalt"] = name
     figure.savefig(folder / (name + ".svg"), metadata={"Date": None, "Creator": None})
-    figure.savefig(folder / (name + ".png"), dpi=160)
+    figure.savefig(folder / (name + ".png"), dpi=200)
     plt.close(figure)
 
 
@@ -167,29 +170,60 @@ def plain(value, _=None):
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
-def draw_throughput(points, k, folder, unit):
-    points = [p for p in points if p["k"] == k and p["batch"] > 1]
+def at_their_largest(points):
+    """Of each algorithm the points with its largest batches and most threads: beside a GPU, libraries of
+    the CPU have all of its threads, and batches that fill them."""
+    kept = []
+    for members in by_algorithm(points).values():
+        batch = max(p["batch"] for p in members)
+        threads = max(p["threads"] for p in members if p["batch"] == batch)
+        kept += [p for p in members if (p["batch"], p["threads"]) == (batch, threads)]
+    return kept
+
+
+def panels(points):
+    """[(title, points)]: for one thread and for all; on a GPU by where queries and results lie."""
+    points = [p for p in points if p.get("mode") != "throughput"]
+    if any(p.get("buffers") == "device" for p in points):
+        places = {"device": "from and to the GPU's memory", "host": "from and to the host's memory"}
+        return [(text, [p for p in at_their_largest(points) if p.get("buffers") == name])
+                for name, text in places.items()]
+    largest = max((p["batch"] for p in points), default=1)
+    points = [p for p in points if p["batch"] == largest]
     threads = sorted({p["threads"] for p in points}) or [1]
     shown = threads if len(threads) == 1 else [threads[0], threads[-1]]
-    figure, axes = plt.subplots(len(shown), 1, figsize=(6.4, 4.2 * len(shown)), squeeze=False)
-    for axis, count in zip(axes[:, 0], shown):
-        some = [p for p in points if p["threads"] == count]
+    return [(f"{count} thread{'s' * (count > 1)}", [p for p in points if p["threads"] == count])
+            for count in shown]
+
+
+def draw_throughput(points, k, folder, unit, name="throughput"):
+    points = [p for p in points if p["k"] == k and p["batch"] > 1]
+    shown = panels(points)
+    figure, axes = plt.subplots(len(shown), 1, figsize=(WIDTH, 4.2 * len(shown)), squeeze=False)
+    for axis, (title, some) in zip(axes[:, 0], shown):
         batch = max((p["batch"] for p in some), default=1)
-        draw_front(axis, [p for p in some if p["batch"] == batch], "throughput", max)
+        draw_front(axis, some, "throughput", max)
         axis.set_yscale("log")
         plain_numbers(axis)
         recall_axis(axis, lowest_recall(some))
         axis.set_ylabel(f"queries per {unit}second")
-        axis.set_title(f"{count} thread{'s' * (count > 1)}, k = {k}, batches of {batch:,}; "
-                       "up and right is better", fontsize=10)
-        axis.legend(fontsize=8, loc="lower left")
+        axis.set_title(f"{title}, k = {k}, batches of {batch:,}\nup and right is better", fontsize=9)
+        legend_below(axis)
     figure.tight_layout()
-    save(figure, folder, "throughput")
+    save(figure, folder, name)
+
+
+def legend_below(axis, *handles):
+    """Under the axis, where it hides no line."""
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(*handles, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3,
+                    frameon=False)
 
 
 def draw_latency(points, k, folder):
-    points = [p for p in points if p["k"] == k and p["batch"] == 1 and p["threads"] == 1]
-    figure, axis = plt.subplots(figsize=(6.4, 4.6))
+    points = [p for p in points if p["k"] == k and p["batch"] == 1 and p["threads"] == 1
+              and p.get("buffers", "host") == "host" and p.get("mode") != "throughput"]
+    figure, axis = plt.subplots(figsize=(WIDTH, 4.7))
     draw_front(axis, points, "latency_p50", min, 1e3)
     handles = axis.get_legend_handles_labels()
     draw_front(axis, points, "latency_p99", min, 1e3, linestyle=":", alpha=0.8)
@@ -197,9 +231,9 @@ def draw_latency(points, k, folder):
     plain_numbers(axis)
     recall_axis(axis, lowest_recall(points))
     axis.set_ylabel("milliseconds")
-    axis.set_title(f"One query at a time, k = {k}; solid: median, dotted: 99th percentile; "
-                   "down and right is better", fontsize=8.5)
-    axis.legend(*handles, fontsize=8, loc="upper left")
+    axis.set_title(f"One query at a time, k = {k}; down and right is better\n"
+                   "solid: median, dotted: 99th percentile", fontsize=9)
+    legend_below(axis, *handles)
     figure.tight_layout()
     save(figure, folder, "latency")
 
@@ -219,7 +253,7 @@ def band_times(points, k):
 
 def draw_build(points, k, folder, unit):
     bands = band_times(points, k)
-    figure, axis = plt.subplots(figsize=(6.4, 4.2))
+    figure, axis = plt.subplots(figsize=(WIDTH, 4.4))
     width = 0.8 / max(1, len(bands))
     for i, (name, times) in enumerate(bands.items()):
         places = [b + (i - (len(bands) - 1) / 2) * width for b in range(len(BANDS))]
@@ -228,14 +262,14 @@ def draw_build(points, k, folder, unit):
             continue
         axis.bar(*zip(*shown), width=0.92 * width, color=style(name)[0], label=name)
         for x, t in shown:
-            axis.text(x, t, f"{t:.1f}", ha="center", va="bottom", fontsize=6.5)
+            axis.text(x, t, f"{t:.1f}" if t >= 1 else f"{t:.2f}", ha="center", va="bottom", fontsize=6.5)
     axis.set_xticks(range(len(BANDS)), [label for _, _, label in BANDS], fontsize=8)
     axis.set_xlabel(f"recall@{k} that the index reaches at some effort")
     axis.set_ylabel(f"{unit}seconds to build, all threads")
     axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.margins(y=0.3)  # room for the legend
-    axis.legend(fontsize=8, ncols=3, loc="upper center")
+    axis.margins(y=0.08)
+    axis.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False)
     axis.set_title("Build time by recall band; lower is better", fontsize=10)
     figure.tight_layout()
     save(figure, folder, "build")
@@ -243,7 +277,8 @@ def draw_build(points, k, folder, unit):
 
 def draw_scale(points, k, folder, unit):
     """Build time, and the time of a query at a recall of at least 0.95, against the rows."""
-    figure, axes = plt.subplots(2, 1, figsize=(6.4, 7.6))
+    figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 8.2))
+    points = [p for p in points if p.get("buffers", "host") == "host"]
     for name, members in by_algorithm(points, k=k).items():
         color, marker = style(name)
         line = {"color": color, "marker": marker, "markersize": 4, "label": name}
@@ -268,8 +303,7 @@ def draw_scale(points, k, folder, unit):
         axis.set_xlabel("rows")
         axis.set_ylabel(label, fontsize=9)
         axis.grid(True, color="#dddddd", linewidth=0.6)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=8)
+        legend_below(axis)
     figure.suptitle("Cost against the number of rows; lower is better", fontsize=10)
     figure.tight_layout()
     save(figure, folder, "scale")
@@ -287,9 +321,11 @@ def write_csv(path, records):
 def write_fronts(points, folder):
     for key, better in (("throughput", max), ("latency", min)):
         kept = []
-        settings = sorted({(p["k"], p["batch"], p["threads"], p["algo_name"]) for p in points})
-        for k, batch, threads, name in settings:
-            some = by_algorithm(points, k=k, batch=batch, threads=threads).get(name, [])
+        settings = sorted({(p["k"], p["batch"], p["threads"], p.get("buffers", "host"), p["algo_name"])
+                           for p in points})
+        for k, batch, threads, buffers, name in settings:
+            some = [p for p in by_algorithm(points, k=k, batch=batch, threads=threads).get(name, [])
+                    if p.get("buffers", "host") == buffers]
             best = set(front([(p["recall"], p[key]) for p in some], better))
             kept += [p for p in some if (p["recall"], p[key]) in best]
         write_csv(folder / f"results.{key}.csv", kept)
@@ -303,16 +339,60 @@ def table(head, rows):
 
 
 def best_rates(points, k):
-    """Highest throughput at each target recall, for one thread and large batches."""
-    some = [p for p in points if p["k"] == k and p["threads"] == 1 and p["batch"] > 1]
+    """Highest throughput at each target recall: one thread, large batches; a table for each place that
+    queries and results lie in."""
+    some = [p for p in points if p["k"] == k and p["batch"] > 1 and p.get("mode") != "throughput"]
+    if any(p.get("buffers") == "device" for p in some):
+        some = at_their_largest(some)
+    else:
+        largest = max((p["batch"] for p in some), default=1)
+        some = [p for p in some if p["threads"] == 1 and p["batch"] == largest]
+    places = sorted({p.get("buffers", "host") for p in some})
+    out = ""
+    for place in places:
+        rows = []
+        for name, members in by_algorithm(some).items():
+            members = [p for p in members if p.get("buffers", "host") == place]
+            row = [name]
+            for target in TARGETS:
+                rates = [p["throughput"] for p in members if p["recall"] >= target]
+                row.append(f"{max(rates):,.0f}" if rates else "not reached")
+            if members:
+                rows.append(row)
+        head = "" if len(places) == 1 else f"{place} memory"
+        out += table([head, *(f"recall {t:.2f}" for t in TARGETS)], rows)
+    return out
+
+
+def by_batch(points, k, target=0.95):
+    """Throughput and median latency at a recall of at least `target`, for every size of batch."""
+    some = [p for p in points if p["k"] == k and p["threads"] == 1 and p.get("mode") != "throughput"
+            and p.get("buffers", "host") == "host" and p["recall"] >= target]
+    batches = sorted({p["batch"] for p in some})
+    if len(batches) < 3:
+        return ""
     rows = []
     for name, members in by_algorithm(some).items():
         row = [name]
-        for target in TARGETS:
-            rates = [p["throughput"] for p in members if p["recall"] >= target]
-            row.append(f"{max(rates):,.0f}" if rates else "not reached")
+        for batch in batches:
+            best = max((p for p in members if p["batch"] == batch), key=lambda p: p["throughput"],
+                       default=None)
+            row.append("" if best is None
+                       else f"{best['throughput']:,.0f} ({plain(1e3 * best['latency_p50'])} ms)")
         rows.append(row)
-    return table(["", *(f"recall {t:.2f}" for t in TARGETS)], rows)
+    return table(["", *(f"batch {batch:,}" for batch in batches)], rows)
+
+
+def callers(points, k):
+    """Throughput of several callers at once."""
+    some = [p for p in points if p["k"] == k and p.get("mode") == "throughput"]
+    counts = sorted({p["threads"] for p in some})
+    rows = [[f"{name}, batches of {batch:,}"] + [
+        f"{max((p['throughput'] for p in members if (p['batch'], p['threads']) == (batch, count)), default=0):,.0f}"
+        for count in counts]
+        for name, members in by_algorithm(some).items() for batch in sorted({p["batch"] for p in members})]
+    return table(["queries/s", *(f"{count} caller{'s' * (count > 1)}" for count in counts)], rows) \
+        if rows else ""
 
 
 def builds(records):
@@ -326,16 +406,19 @@ def builds(records):
             return f"{scale * np.mean(values):,.2f}" if values else ""
         rows.append([name, len(members), mean("time"), mean("cpu_time"), members[0]["threads"],
                      mean("index_size", 1e-6), mean("peak_host_memory", 1e-6),
+                     mean("peak_device_memory", 1e-6) if members[0].get("GPU") else "",
                      mean("first_call", 1e3)])
-    return table(["index", "builds", "build s", "processor s", "threads", "index MB", "peak MB",
-                  "first call ms"], rows)
+    return table(["index", "builds", "build s", "processor s", "threads", "index MB", "peak host MB",
+                  "peak GPU MB", "first call ms"], rows)
 
 
 def spreads(points, k):
     rows = []
+    largest = max((p["batch"] for p in points), default=1)
     for point in points:
         if len(point["recalls"]) > 1 and point["k"] == k and point["batch"] > 1 \
-                and point["threads"] == 1 and point["algo_name"] == "gannet":
+                and point["threads"] == 1 and point["algo_name"] == "gannet" \
+                and point["batch"] == largest and point.get("buffers", "host") == "host":
             rows.append([point["search_label"], len(point["recalls"]),
                          f"{point['recall']:.4f}",
                          f"{min(point['recalls']):.4f} to {max(point['recalls']):.4f}",
@@ -367,7 +450,7 @@ small {{ color: #555; }}
 """
 
 
-def write_page(run, records, points, k, folder, with_scale, unit):
+def write_page(run, records, points, k, folder, with_scale, with_k100, unit):
     def picture(name):
         text = (folder / (name + ".svg")).read_text(encoding="utf-8")
         return text[text.index("<svg"):]
@@ -383,14 +466,20 @@ def write_page(run, records, points, k, folder, with_scale, unit):
     body = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(data)}. Recall is by row number, against exact "
         f"search; k = {k}. Each line joins the points of a library that none of its others "
-        "beats. Gannet stores the values as they are in the file, the others as f32.</p>",
+        "beats. Gannet and CAGRA of cuVS store the values as they are in the file, the others as "
+        "f32.</p>",
         section("Recall and throughput", picture("throughput"), best_rates(points, k),
-                f"<p><small>Queries per {unit}second on one thread, the best point of at least the "
+                f"<p><small>Queries per {unit}second, one caller, the best point of at least the "
                 "recall.</small></p>"),
+        section("Recall and throughput, k = 100", picture("throughput_k100")) if with_k100 else "",
+        section("One query to many at recall 0.95", batches, "<p><small>Queries a second, and the "
+                "median time of a call; from and to the host's memory.</small></p>")
+        if (batches := by_batch(points, k)) else "",
         section("Recall and latency", picture("latency"),
                 "<p><small>The peers are called through Python, which adds some microseconds to each "
                 "call; gannet-bench calls from C++. In large batches, as above, this does not "
                 "count.</small></p>"),
+        section("Several callers at once", several) if (several := callers(points, k)) else "",
         section("Build time", picture("build"), builds(records)),
     ]
     if with_scale:
@@ -406,6 +495,7 @@ def write_page(run, records, points, k, folder, with_scale, unit):
         + [[p["name"], p["state"], p.get("version", p.get("reason", ""))] for p in peers])))
     machine = [["machine", f"{run.get('machine', '')}, {run.get('cores', '')} cores, "
                            f"{run.get('memory', 0) / 2**30:.0f} GiB"],
+               *([["GPU", run["gpu"]]] if "gpu" in run else []),
                ["load when it began", run.get("load_at_start", "")],
                ["library", run.get("compiler", "")], ["date", run.get("date", "")],
                ["command", run.get("command", "")]]
@@ -433,12 +523,15 @@ def main(arguments=None):
     write_csv(folder / "results.csv", [r for r in records if r["record"] == "search"])
     write_fronts(points, folder)
     draw_throughput(points, options.k, folder, unit)
+    with_k100 = options.k != 100 and any(p["k"] == 100 for p in points)
+    if with_k100:
+        draw_throughput(points, 100, folder, unit, "throughput_k100")
     draw_latency(points, options.k, folder)
     draw_build(points, options.k, folder, unit)
     if options.scale:
         _, scale_records = read_records(options.scale)
         draw_scale(grouped(scale_records + records, options.clock), options.k, folder, unit)
-    write_page(run, records, points, options.k, folder, bool(options.scale), unit)
+    write_page(run, records, points, options.k, folder, bool(options.scale), with_k100, unit)
     print(folder / "report.html")
 
 

@@ -38,7 +38,7 @@ double local_intrinsic_dimension(const GroundTruth& truth) {
 }
 
 SetMeasures measure_set(const Vectors& rows, uint64_t samples, uint64_t seed,
-                        const std::function<uint64_t(uint64_t row)>& source_of) {
+                        const std::function<uint64_t(uint64_t row)>& source_of, int32_t device) {
   samples = std::min(samples, rows.rows);
   std::vector<uint32_t> chosen(samples);
   gannet::random_strata(rows.rows, samples, seed, 0, chosen.data());
@@ -52,6 +52,7 @@ SetMeasures measure_set(const Vectors& rows, uint64_t samples, uint64_t seed,
   }
   ExactParams params;
   params.k = kDimensionNeighbours + 1;
+  params.device = device;
   const GroundTruth with_self = exact_neighbours(rows, queries.view(), params);
 
   GroundTruth others = none_found(samples, kDimensionNeighbours);

@@ -24,6 +24,7 @@ struct SetMeasures {
 };
 // `source_of` may be empty.
 SetMeasures measure_set(const Vectors& rows, uint64_t samples, uint64_t seed,
-                        const std::function<uint64_t(uint64_t row)>& source_of);
+                        const std::function<uint64_t(uint64_t row)>& source_of,
+                        int32_t device = ANN_DEVICE_AUTO);
 
 }  // namespace bench

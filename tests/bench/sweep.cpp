@@ -9,8 +9,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 
+#include "device_memory.h"
 #include "handles.h"
 #include "names.h"
 #include "parallel.h"
@@ -29,9 +31,16 @@ struct Point {
   uint32_t batch;
   uint32_t threads;
   Mode mode;
+  Buffers buffers;
   uint32_t beam;  // 0: the library's choice for `recall`
   double recall;  // 0: not asked for
 };
+
+Point with_effort(Point point, uint32_t beam, double recall) {
+  point.beam = beam;
+  point.recall = recall;
+  return point;
+}
 
 std::vector<Point> points_of(const SweepParams& params) {
   std::vector<Point> out;
@@ -46,15 +55,18 @@ std::vector<Point> points_of(const SweepParams& params) {
             if (mode == Mode::kLatency && batch == 1 && threads > 1 && params.threads.size() > 1) {
               continue;
             }
-            if (procedure == ANN_SEARCH_EXACT) {
-              out.push_back({procedure, k, batch, threads, mode, 0, 0});
-              continue;
-            }
-            for (const uint32_t beam : params.beams) {
-              if (beam >= k) out.push_back({procedure, k, batch, threads, mode, beam, 0});
-            }
-            for (const double recall : params.recalls) {
-              out.push_back({procedure, k, batch, threads, mode, 0, recall});
+            for (const Buffers buffers : params.buffers) {
+              const Point point{procedure, k, batch, threads, mode, buffers, 0, 0};
+              if (procedure == ANN_SEARCH_EXACT) {
+                out.push_back(point);
+                continue;
+              }
+              for (const uint32_t beam : params.beams) {
+                if (beam >= k) out.push_back(with_effort(point, beam, 0));
+              }
+              for (const double recall : params.recalls) {
+                out.push_back(with_effort(point, 0, recall));
+              }
             }
           }
         }
@@ -78,15 +90,23 @@ Vectors tiled(const Vectors& queries, uint32_t batch) {
   return out;
 }
 
-// Samples the memory in use on a CUDA device while it lives. 0 for the CPU.
+// Bytes in use on a CUDA device, by whomever; 0 for the CPU.
+uint64_t device_bytes_in_use(int32_t device) {
+  if (device < ANN_DEVICE_CUDA) return 0;
+  ann_device_info info = ANN_DEVICE_INFO_INIT;
+  if (ann_device_get_info(device, &info, nullptr) != ANN_OK) return 0;
+  return info.memory_total - info.memory_free;
+}
+
+// Samples the memory in use on a CUDA device while it lives.
 class DeviceMemoryPeak {
  public:
   explicit DeviceMemoryPeak(int32_t device) : device_(device) {
     if (device < ANN_DEVICE_CUDA) return;
     thread_ = std::thread([this] {
       while (!done_) {
-        sample();
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        peak_ = std::max(peak_, device_bytes_in_use(device_));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     });
   }
@@ -101,17 +121,42 @@ class DeviceMemoryPeak {
   }
 
  private:
-  void sample() {
-    ann_device_info info = ANN_DEVICE_INFO_INIT;
-    if (ann_device_get_info(device_, &info, nullptr) == ANN_OK) {
-      peak_ = std::max<uint64_t>(peak_, info.memory_total - info.memory_free);
-    }
-  }
-
   int32_t device_;
   uint64_t peak_ = 0;
   std::atomic<bool> done_{false};
   std::thread thread_;
+};
+
+// The tiled queries in a device's memory.
+DeviceBuffer on_device(int32_t device, const Vectors& queries) {
+  DeviceBuffer out(device, queries.data.size());
+  out.fill(queries.data.data(), queries.data.size());
+  return out;
+}
+
+// One caller's results in a device's memory, and its stream.
+struct DeviceCaller {
+  DeviceCaller(int32_t device, const Point& point)
+      : device(device),
+        count(uint64_t{point.batch} * point.k),
+        ids(device, count * sizeof(uint64_t)),
+        distances(device, count * sizeof(float)),
+        stream(device) {}
+
+  int32_t device;
+  uint64_t count;
+  DeviceBuffer ids;
+  DeviceBuffer distances;
+  DeviceStream stream;
+};
+
+// What the queries of a sweep are asked from, and who asks. Of `host` and `device_queries` the point's
+// buffers say which.
+struct Asking {
+  Vectors host;
+  std::optional<DeviceBuffer> device_queries;
+  std::vector<Neighbours> host_callers;
+  std::vector<DeviceCaller> device_callers;
 };
 
 class Sweep {
@@ -125,7 +170,8 @@ class Sweep {
         monitor_(monitor),
         records_(records),
         distance_(rows, queries, params.metric),
-        points_(points_of(params)) {}
+        points_(points_of(params)),
+        device_bytes_before_(device_bytes_in_use(params.device)) {}
 
   void run() {
     steps_ = params_.degrees.size() * params_.knn_degrees.size() * params_.knn_methods.size() *
@@ -135,9 +181,10 @@ class Sweep {
         for (const int32_t knn : params_.knn_methods) {
           std::map<size_t, std::vector<Record>> of_point;
           for (const uint64_t seed : params_.seeds) {
-            const Index index = build(degree, knn_degree, knn, seed);
+            const Index index = built(degree, knn_degree, knn, seed);
+            if (!index) continue;
             for (size_t i = 0; i < points_.size(); ++i) {
-              of_point[i].push_back(measure(index.get(), points_[i]));
+              if (const auto record = measured(index.get(), points_[i])) of_point[i].push_back(*record);
             }
           }
           if (params_.seeds.size() > 1) add_spreads(of_point);
@@ -147,12 +194,28 @@ class Sweep {
   }
 
  private:
+  // No index where the library, or the device, builds none in this way.
+  Index built(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
+    try {
+      return build(degree, knn_degree, knn, seed);
+    } catch (const AnnError& fault) {
+      if (fault.status != ANN_UNSUPPORTED) throw;
+      Record skipped;
+      skipped["record"] = "skipped";
+      skipped["knn"] = name_of(kKnnMethods, knn);
+      skipped["reason"] = fault.what();
+      records_.add(skipped);
+      say("  by %s: left out: %s", name_of(kKnnMethods, knn).c_str(), fault.what());
+      return nullptr;
+    }
+  }
+
   Index build(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
     Index index = make_index(rows_.dim, params_.metric, params_.element);
     ann_build_params build = ANN_BUILD_PARAMS_INIT;
     build.degree = degree;
     build.knn_degree = knn_degree;
-    build.knn = knn;
+    build.knn = knn_ = knn;
     build.seed = seed;
     build.threads = params_.build_threads;
     build.device = params_.device;
@@ -170,9 +233,10 @@ class Sweep {
 
     build_ = Record();
     build_["record"] = "build";
-    build_["algo_name"] = "gannet";
-    build_["index_name"] = "gannet.degree" + std::to_string(info.degree) + "." +
+    build_["algo_name"] = algorithm_name(ANN_SEARCH_AUTO, knn);
+    build_["index_name"] = params_.name + ".degree" + std::to_string(info.degree) + "." +
                            name_of(kKnnMethods, knn) +
+                           (params_.device >= ANN_DEVICE_CUDA ? ".cuda" : "") +
                            (knn_degree == 0 ? "" : ".knn" + std::to_string(knn_degree));
     build_["time"] = wall;
     build_["threads"] = params_.build_threads == 0 ? hardware_threads() : params_.build_threads;
@@ -180,7 +244,7 @@ class Sweep {
     build_["GPU"] = params_.device >= ANN_DEVICE_CUDA ? 1 : 0;
     build_["index_size"] = info.memory_bytes;
     build_["peak_host_memory"] = peak_memory_bytes();
-    build_["peak_device_memory"] = device_peak.stop();
+    build_["peak_device_memory"] = less_than_before(device_peak.stop());
     build_["calibrate_time"] = info.calibrate_seconds;
     build_["first_call"] = first_call(index.get());
     build_["seed"] = seed;
@@ -193,6 +257,21 @@ class Sweep {
         build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
         wall, cpu, bytes_text(info.memory_bytes).c_str());
     return index;
+  }
+
+  // What is not the default has a line of its own in pictures.
+  std::string algorithm_name(int32_t procedure, int32_t knn) const {
+    return params_.name + (knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, knn)) +
+           (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure));
+  }
+
+  // Bytes of the device that were not in use before the first build: the library's, on a device that
+  // nobody else uses.
+  uint64_t less_than_before(uint64_t bytes) const {
+    return bytes - std::min(bytes, device_bytes_before_);
+  }
+  uint64_t device_memory_in_use() const {
+    return less_than_before(device_bytes_in_use(params_.device));
   }
 
   // What the first query of a fresh index costs: tables and threads are made, caches are cold.
@@ -220,47 +299,127 @@ class Sweep {
     return out;
   }
 
-  // Searches for one batch of queries, from `first` on.
-  ann_results search_batch(const ann_index* index, const Point& point, const Vectors& batches,
-                           uint64_t first, Neighbours& found) const {
+  Asking asking_of(const Point& point) const {
+    Asking out;
+    out.host = tiled(queries_, point.batch);
+    const uint32_t callers = callers_of(point);
+    if (point.buffers == Buffers::kHost) {
+      out.host_callers.assign(callers, Neighbours(point.batch, point.k));
+      return out;
+    }
+    out.device_queries.emplace(on_device(params_.device, out.host));
+    for (uint32_t i = 0; i < callers; ++i) out.device_callers.emplace_back(params_.device, point);
+    return out;
+  }
+
+  static uint32_t callers_of(const Point& point) {
+    return point.mode == Mode::kThroughput ? point.threads : 1;
+  }
+
+  // Searches for one batch of queries, from `first` on. With a stream the answers are there when it has
+  // been waited for.
+  ann_results search_batch(const ann_index* index, const Point& point, Asking& asking,
+                           uint64_t first, uint32_t caller, const DeviceStream* stream) const {
     if (CancelOnInterrupt::happened()) throw Cancelled();
-    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
-    search.procedure = point.procedure;
-    search.device = params_.device;
-    search.threads = point.mode == Mode::kThroughput ? 1 : point.threads;
-    search.beam = point.beam;
-    search.recall = static_cast<float>(point.recall);
-    const ann_matrix some = batches.view(first, point.batch);
-    ann_results results = found.view(0, point.batch);
+    ann_search_params search = search_params(point);
+    ann_matrix some = asking.host.view(first, point.batch);
+    ann_results results = ANN_RESULTS_INIT;
+    if (point.buffers == Buffers::kHost) {
+      results = asking.host_callers[caller].view(0, point.batch);
+    } else {
+      const DeviceCaller& buffers = asking.device_callers[caller];
+      some.data = asking.device_queries->at(first * queries_.row_bytes());
+      some.space = results.space = params_.device;
+      results.k = point.k;
+      results.rows = point.batch;
+      results.ids = static_cast<uint64_t*>(buffers.ids.at(0));
+      results.distances = static_cast<float*>(buffers.distances.at(0));
+      if (stream != nullptr) search.stream = stream->stream();
+    }
     ann_error error = ANN_ERROR_INIT;
     check(ann_search_batch(index, &some, &search, &results, monitor_, &error), error, "searching");
     return results;
   }
 
+  // Nothing where the library says that it does not do this: a procedure of another device, a beam that
+  // a device has no room for. The reason is a record of its own.
+  std::optional<Record> measured(const ann_index* index, const Point& point) {
+    try {
+      return measure(index, point);
+    } catch (const AnnError& fault) {
+      if (fault.status != ANN_UNSUPPORTED && fault.status != ANN_LIMIT) throw;
+      Record skipped;
+      skipped["record"] = "skipped";
+      skipped["index_name"] = build_["index_name"];
+      skipped["procedure"] = name_of(kProcedures, point.procedure);
+      skipped["k"] = point.k;
+      skipped["batch"] = point.batch;
+      skipped["beam"] = point.beam;
+      skipped["reason"] = fault.what();
+      records_.add(skipped);
+      say("  %-10s k %-4u batch %-6u beam %-5u left out: %s",
+          name_of(kProcedures, point.procedure).c_str(), point.k, point.batch, point.beam,
+          fault.what());
+      return std::nullopt;
+    }
+  }
+
+  // The queries that a point is measured with.
+  uint64_t queries_of(const Point& point) const {
+    return point.batch == 1 && params_.single_queries > 0
+               ? std::min<uint64_t>(params_.single_queries, queries_.rows)
+               : queries_.rows;
+  }
+
   Record measure(const ann_index* index, const Point& point) {
     step(name_of(kProcedures, point.procedure).c_str());
-    const Vectors batches = tiled(queries_, point.batch);
-    const Answers answers = answer_all(index, point, batches);
+    Asking asking = asking_of(point);
+    const Answers answers = answer_all(index, point, asking);
 
     reset_peak_memory();
     TimingParams timing_params;
-    timing_params.callers = point.mode == Mode::kThroughput ? point.threads : 1;
-    timing_params.calls_min = (queries_.rows + point.batch - 1) / point.batch;
+    timing_params.callers = callers_of(point);
+    timing_params.calls_min = (queries_of(point) + point.batch - 1) / point.batch;
     timing_params.seconds_min = params_.seconds_min;
-    std::vector<Neighbours> buffers(timing_params.callers, Neighbours(point.batch, point.k));
+    const auto first_of = [&](uint64_t call) { return call * point.batch % queries_of(point); };
     const Timing timing = time_calls(timing_params, [&](uint64_t call, uint32_t caller) {
-      search_batch(index, point, batches, call * point.batch % queries_.rows, buffers[caller]);
+      const DeviceStream* stream =
+          point.buffers == Buffers::kHost ? nullptr : &asking.device_callers[caller].stream;
+      search_batch(index, point, asking, first_of(call), caller, stream);
+      if (stream != nullptr) stream->wait();
     });
 
-    const Record record = record_of(index, point, answers, timing);
+    Record record = record_of(index, point, answers, timing);
+    if (point.buffers == Buffers::kDevice) add_events(index, point, asking, record);
     records_.add(record);
-    say("  %-10s k %-4u batch %-6u %s %u  beam %-5u recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
+    say("  %-10s k %-4u batch %-6u %s %s %u  %-12s recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
         name_of(kProcedures, point.procedure).c_str(), point.k, point.batch,
-        point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
-        record["beam"].get<uint32_t>(), answers.recall.by_id,
+        point.buffers == Buffers::kHost ? "host  " : "device", point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
+        record["search_label"].get<std::string>().c_str(), answers.recall.by_id,
         with_commas(static_cast<uint64_t>(record["throughput"].get<double>())).c_str(),
         1e3 * timing.latency_p50, 1e3 * timing.latency_p99);
     return record;
+  }
+
+  // What the device itself needed for a call, by events around it in its stream, as the middle of many
+  // calls; and the rate at which calls are done that are queued without waiting for each.
+  void add_events(const ann_index* index, const Point& point, Asking& asking, Record& record) const {
+    const DeviceStream& stream = asking.device_callers[0].stream;
+    constexpr int calls = 21;
+    std::vector<double> seconds;
+    for (int call = 0; call < calls; ++call) {
+      stream.note_start();
+      search_batch(index, point, asking, 0, 0, &stream);
+      stream.note_end();
+      stream.wait();
+      seconds.push_back(stream.seconds_between());
+    }
+    std::sort(seconds.begin(), seconds.end());
+    record["event_p50"] = percentile(seconds, 0.5);
+    const double start = now_seconds();
+    for (int call = 0; call < calls; ++call) search_batch(index, point, asking, 0, 0, &stream);
+    stream.wait();
+    record["queued_throughput"] = calls * static_cast<double>(point.batch) / (now_seconds() - start);
   }
 
   // What one pass over all queries gives, which warms up too.
@@ -270,23 +429,29 @@ class Sweep {
     double expansions = 0;
   };
 
-  Answers answer_all(const ann_index* index, const Point& point, const Vectors& batches) const {
-    Neighbours all(queries_.rows, point.k);
-    Neighbours some(point.batch, point.k);
+  Answers answer_all(const ann_index* index, const Point& point, Asking& asking) const {
+    const uint64_t queries = queries_of(point);
+    Neighbours all(queries, point.k);
+    std::vector<uint64_t> some(uint64_t{point.batch} * point.k);
     uint64_t distances = 0;
     uint64_t expansions = 0;
     uint64_t asked = 0;
-    for (uint64_t first = 0; first < queries_.rows; first += point.batch) {
-      const ann_results results = search_batch(index, point, batches, first, some);
+    for (uint64_t first = 0; first < queries; first += point.batch) {
+      const ann_results results = search_batch(index, point, asking, first, 0, nullptr);
       distances += results.distance_count;
       expansions += results.expansion_count;
       asked += point.batch;
+      if (point.buffers == Buffers::kHost) {
+        some = asking.host_callers[0].ids;
+      } else {
+        asking.device_callers[0].ids.read(some.data(), some.size() * sizeof(uint64_t));
+      }
       // Queries behind the last are the first ones again: asked, but not counted for recall.
-      const uint64_t kept = std::min<uint64_t>(point.batch, queries_.rows - first);
-      std::copy_n(some.ids.begin(), kept * point.k,
+      const uint64_t kept = std::min<uint64_t>(point.batch, queries - first);
+      std::copy_n(some.begin(), kept * point.k,
                   all.ids.begin() + static_cast<std::ptrdiff_t>(first * point.k));
     }
-    return {recall_of(all.ids, queries_.rows, point.k, truth_, rows_.rows, distance_),
+    return {recall_of(all.ids, queries, point.k, truth_, rows_.rows, distance_),
             static_cast<double>(distances) / static_cast<double>(asked),
             static_cast<double>(expansions) / static_cast<double>(asked)};
   }
@@ -300,14 +465,14 @@ class Sweep {
     const double answered = static_cast<double>(timing.calls) * point.batch;
     Record out;
     out["record"] = "search";
-    out["algo_name"] = point.procedure == ANN_SEARCH_EXACT ? "gannet_exact" : "gannet";
+    out["algo_name"] = algorithm_name(point.procedure, knn_);
     out["index_name"] = build_["index_name"];
     out["recall"] = answers.recall.by_id;
     out["throughput"] = answered / timing.wall;
     out["latency"] = timing.latency_mean;
     out["end_to_end"] = timing.wall;
     out["k"] = point.k;
-    out["n_queries"] = queries_.rows;
+    out["n_queries"] = queries_of(point);
     out["total_queries"] = static_cast<uint64_t>(answered);
     out["threads"] = point.threads;
     out["cpu_time"] = timing.cpu;
@@ -319,7 +484,7 @@ class Sweep {
     out["batch"] = point.batch;
     out["mode"] = point.mode == Mode::kThroughput ? "throughput" : "latency";
     out["procedure"] = name_of(kProcedures, point.procedure);
-    out["buffers"] = "host";
+    out["buffers"] = point.buffers == Buffers::kHost ? "host" : "device";
     out["beam"] = beam;
     if (point.recall > 0) out["asked_recall"] = point.recall;
     out["search_label"] = point.recall > 0 ? "recall=" + Record(point.recall).dump()
@@ -328,6 +493,7 @@ class Sweep {
     out["expansions_per_query"] = answers.expansions;
     out["seed"] = build_["seed"];
     out["peak_host_memory"] = peak_memory_bytes();
+    out["device_memory"] = device_memory_in_use();
     out["index_size"] = build_["index_size"];
     out["build time"] = build_["time"];
     out["build threads"] = build_["threads"];
@@ -338,6 +504,7 @@ class Sweep {
 
   void add_spreads(const std::map<size_t, std::vector<Record>>& of_point) {
     for (const auto& [point, records] : of_point) {
+      if (records.empty()) continue;
       std::vector<const Record*> seeds;
       for (const Record& record : records) seeds.push_back(&record);
       const Record spread = spread_of(seeds);
@@ -377,7 +544,9 @@ class Sweep {
   Records& records_;
   PairDistance distance_;
   std::vector<Point> points_;
+  uint64_t device_bytes_before_;
   Record build_;
+  int32_t knn_ = ANN_KNN_AUTO;
   size_t step_ = 0;
   size_t steps_ = 0;
   const bool terminal_ = isatty(STDERR_FILENO) != 0;

@@ -16,7 +16,14 @@ enum class Mode {
   kThroughput  // `threads` callers, each call on its caller's thread
 };
 
+// Where queries and results lie.
+enum class Buffers {
+  kHost,
+  kDevice  // and each caller has a stream: a call is queued, and waited for
+};
+
 struct SweepParams {
+  std::string name = "gannet";  // in records
   int32_t metric = ANN_METRIC_L2;
   int32_t element = ANN_ELEMENT_AUTO;  // as stored
   int32_t device = ANN_DEVICE_AUTO;
@@ -31,9 +38,11 @@ struct SweepParams {
   std::vector<uint32_t> batches = {1};
   std::vector<uint32_t> threads = {1};
   std::vector<Mode> modes = {Mode::kLatency};
+  std::vector<Buffers> buffers = {Buffers::kHost};
   std::vector<uint32_t> beams;   // those below k are left out
   std::vector<double> recalls;   // targets for the library, as further points
   double seconds_min = 1.0;      // of each measurement
+  uint64_t single_queries = 0;   // for batches of one, only so many of the queries; 0: all
 };
 
 // Measures everything into `records`; tells how far it is on stderr. Ctrl-C, through `monitor`, makes

@@ -5,6 +5,8 @@
 //   phases_test quick    fewer and smaller cases, for compute-sanitizer
 //   phases_test race     a handful, for its racecheck, which is slow
 //   phases_test time [FILE.u8bin [ROWS [WORDS]]]   times of each phase; made rows without a file
+//   phases_test cells [FILE.u8bin [ROWS [EFFORTS]]]   times of cells with other efforts:
+//       probes,fine,rounds,expanded,reverse,slice ...
 //
 // Ends with 77 where there is no CUDA device.
 
@@ -768,12 +770,8 @@ Rows timed_rows() {
                               : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
 }
 
-Rows timed_rows() {
-  return data_file != nullptr ? read_u8bin(data_file, data_rows)
-                              : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
-}
+const char* cell_variants = nullptr;  // "probes,fine,rounds,expanded,reverse,slice ..."
 
-/// "probes,fine,rounds,expanded,reverse,slice ..." as variants to time.
 void time_variants(const Rows& rows, const BothCodes& both, const char* words) {
   cuda::CellsEffort effort;
   unsigned long long slice = 0;
@@ -790,7 +788,7 @@ void time_variants(const Rows& rows, const BothCodes& both, const char* words) {
 void claim_cell_times() {
   const Rows rows = timed_rows();
   const BothCodes both(rows, ANN_METRIC_L2);
-  if (const char* words = std::getenv("CELLS_VARIANTS")) return time_variants(rows, both, words);
+  if (cell_variants != nullptr) return time_variants(rows, both, cell_variants);
   time_cells(rows, both, 64, cuda::kGraphEffort);
   time_cells(rows, both, 64, cuda::kListEffort);
   time_cells(rows, both, 48, cuda::kGraphEffort);
@@ -855,5 +853,9 @@ int main(int count, char** arguments) {
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
   if (mode == "time") return run_claims(kTimes, count > 4 ? arguments[4] : "");
+  if (mode == "cells") {
+    cell_variants = count > 4 ? arguments[4] : nullptr;
+    return run_claims(kTimes, "times of cells");
+  }
   return run_claims(kClaims, count > 2 ? arguments[2] : "");
 }

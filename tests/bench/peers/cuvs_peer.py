@@ -1,5 +1,6 @@
 """cuVS: CAGRA on a GPU at its best settings: memory pool, graphs by NN-Descent and by IVF-PQ, one and
-several parents an iteration. Queries and results are in host memory: a call copies them, as one of Gannet does.
+several parents an iteration. Queries and results lie in host memory, which a call copies from and to,
+or in the device's: both are measured. Rows are given as they are in the file where CAGRA takes them so.
 """
 
 import cupy
@@ -20,21 +21,42 @@ VERSION = cuvs.__version__
 METRICS = {"l2": "sqeuclidean", "ip": "inner_product", "cosine": "cosine"}
 
 
-class Cagra(Peer):
-    algo_name = "cuvs_cagra"
+class OnDevice(Peer):
     gpu = True
+    buffers = ("host", "device")
+
+    def __init__(self, metric):
+        self.metric = METRICS[metric]
+        self.resources = Resources()
+
+    def search(self, queries, k, threads):
+        return cupy.asnumpy(self.search_placed(cupy.asarray(queries), k)).astype(np.int64)
+
+    def placed(self, queries):
+        return cupy.asarray(queries)
+
+    def search_placed(self, queries, k):
+        _, ids = self.found(queries, k)
+        self.resources.sync()
+        return cupy.asarray(ids)
+
+
+class Cagra(OnDevice):
+    algo_name = "cuvs_cagra"
 
     def __init__(self, metric, algorithm, degree):
-        self.metric = metric
+        super().__init__(metric)
         self.algorithm = algorithm
         self.degree = degree
         self.index_name = f"cuvs_cagra.{algorithm}.degree{degree}"
         self.efforts = [(f"itopk={itopk},width={width}", (itopk, width))
                         for itopk in (16, 32, 48, 64, 96, 128, 192, 256, 512) for width in (1, 4)]
-        self.resources = Resources()
+
+    def takes(self, element):
+        return self.metric == METRICS["l2"] and element in (np.float16, np.int8, np.uint8)
 
     def build(self, rows, threads):
-        params = cagra.IndexParams(metric=METRICS[self.metric], graph_degree=self.degree,
+        params = cagra.IndexParams(metric=self.metric, graph_degree=self.degree,
                                    intermediate_graph_degree=2 * self.degree,
                                    build_algo=self.algorithm)
         self.index = cagra.build(params, cupy.asarray(rows), resources=self.resources)
@@ -43,32 +65,21 @@ class Cagra(Peer):
     def set_effort(self, value):
         self.itopk, self.width = value
 
-    def search(self, queries, k, threads):
+    def found(self, queries, k):
         params = cagra.SearchParams(itopk_size=max(self.itopk, k), search_width=self.width)
-        _, ids = cagra.search(params, self.index, cupy.asarray(queries), k, resources=self.resources)
-        self.resources.sync()
-        return cupy.asnumpy(cupy.asarray(ids)).astype(np.int64)
+        return cagra.search(params, self.index, queries, k, resources=self.resources)
 
 
-class BruteForce(Peer):
-    algo_name = "cuvs_brute_force"
-    index_name = "cuvs_brute_force"
-    gpu = True
+class BruteForce(OnDevice):
+    algo_name = index_name = "cuvs_brute_force"
     efforts = [("exact", None)]
 
-    def __init__(self, metric):
-        self.metric = metric
-        self.resources = Resources()
-
     def build(self, rows, threads):
-        self.index = brute_force.build(cupy.asarray(rows), METRICS[self.metric],
-                                       resources=self.resources)
+        self.index = brute_force.build(cupy.asarray(rows), self.metric, resources=self.resources)
         self.resources.sync()
 
-    def search(self, queries, k, threads):
-        _, ids = brute_force.search(self.index, cupy.asarray(queries), k, resources=self.resources)
-        self.resources.sync()
-        return cupy.asnumpy(cupy.asarray(ids)).astype(np.int64)
+    def found(self, queries, k):
+        return brute_force.search(self.index, queries, k, resources=self.resources)
 
 
 def peers(metric, rows):

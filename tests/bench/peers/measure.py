@@ -45,17 +45,20 @@ def pair_distances(rows, queries, ids, metric):
     """Distances of each query from its rows `ids` [queries, k]: Euclidean, negated product or
     1 - cosine; infinity where an id is no row."""
     out = np.full(ids.shape, np.inf)
-    for q in range(len(ids)):
-        valid = (ids[q] >= 0) & (ids[q] < len(rows))
-        x = rows[ids[q][valid]].astype(np.float64)
-        y = queries[q].astype(np.float64)
+    part = max(1, 2_000_000 // (ids.shape[1] * rows.shape[1]))
+    for first in range(0, len(ids), part):
+        some = ids[first:first + part]
+        valid = (some >= 0) & (some < len(rows))
+        x = rows[np.where(valid, some, 0)].astype(np.float64)
+        y = queries[first:first + part, None, :].astype(np.float64)
         if metric == "l2":
-            out[q, valid] = np.sqrt(((x - y) ** 2).sum(1))
-        elif metric == "ip":
-            out[q, valid] = -(x @ y)
+            found = np.sqrt(((x - y) ** 2).sum(2))
         else:
-            lengths = np.linalg.norm(x, axis=1) * np.linalg.norm(y)
-            out[q, valid] = 1 - np.divide(x @ y, lengths, out=np.zeros(len(x)), where=lengths > 0)
+            found = -(x * y).sum(2)
+        if metric == "cosine":
+            lengths = np.linalg.norm(x, axis=2) * np.linalg.norm(y, axis=2)
+            found = 1 + np.divide(found, lengths, out=np.zeros(found.shape), where=lengths > 0)
+        out[first:first + part][valid] = found[valid]
     return out
 
 
@@ -65,14 +68,18 @@ def recall(found, truth, rows, queries, k, metric):
     wanted = np.asarray(truth[:len(found), :k], np.int64)
     limit = np.max(np.where(wanted >= 0, pair_distances(rows, queries, wanted, metric), -np.inf),
                    axis=1) + TIE_MARGIN
-    distances = pair_distances(rows, queries, found, metric)
-    by_id = by_distance = all_wanted = 0
-    for q in range(len(found)):
-        true = set(wanted[q][wanted[q] >= 0].tolist())
-        _, first = np.unique(found[q], return_index=True)
-        by_id += len(true & set(found[q].tolist()))
-        by_distance += min(int((distances[q][first] <= limit[q]).sum()), len(true))
-        all_wanted += len(true)
+    near = pair_distances(rows, queries, found, metric) <= limit[:, None]
+    true = wanted >= 0
+    part = max(1, 10_000_000 // wanted.shape[1] ** 2)
+    by_id = sum(int(((wanted[i:i + part, :, None] == found[i:i + part, None, :]).any(2)
+                     & true[i:i + part]).sum()) for i in range(0, len(found), part))
+    order = np.argsort(found, axis=1, kind="stable")
+    ascending = np.take_along_axis(found, order, 1)
+    first = np.ones(found.shape, bool)
+    first[:, 1:] = ascending[:, 1:] != ascending[:, :-1]  # what comes twice counts once
+    hits = (np.take_along_axis(near, order, 1) & first).sum(1)
+    by_distance = int(np.minimum(hits, true.sum(1)).sum())
+    all_wanted = int(true.sum())
     return (by_id / all_wanted, by_distance / all_wanted) if all_wanted else (1.0, 1.0)
 
 
@@ -113,6 +120,11 @@ class Peer:
     index_name = ""
     efforts = []        # (label, value), least first
     gpu = False
+    buffers = ("host",)  # where queries and results may lie; with "device" placed() is asked too
+
+    def takes(self, element):
+        """Whether values of this kind are taken as they are, rather than as f32."""
+        return False
 
     def build(self, rows, threads):
         raise NotImplementedError
@@ -124,12 +136,20 @@ class Peer:
         """Row numbers [queries, k]."""
         raise NotImplementedError
 
+    def placed(self, queries):
+        """The queries in the device's memory."""
+        raise NotImplementedError
+
+    def search_placed(self, queries, k):
+        """Queries there, results left there; returns when they are done."""
+        raise NotImplementedError
+
     def size_bytes(self):
         return None
 
 
 def run_peer(peer, rows, queries, truth, options, records):
-    """Builds and measures. `options` has k, metric, threads, seconds, batches, versions."""
+    """Builds and measures. `options` are those of run_peers.py."""
     threads_all = max(options.threads)
     reset_peak_memory()
     start, cpu_start = time.perf_counter(), time.process_time()
@@ -149,39 +169,54 @@ def run_peer(peer, rows, queries, truth, options, records):
     for k in options.k:
         for label, value in peer.efforts:
             peer.set_effort(value)
-            found = np.concatenate([peer.search(queries[i:i + 1000], k, threads_all)
-                                    for i in range(0, len(queries), 1000)])
+            part = max(1000, *options.batches)
+            found = np.concatenate([peer.search(queries[i:i + part], k, threads_all)
+                                    for i in range(0, len(queries), part)])
             by_id, by_distance = recall(found, truth, rows, queries, k, options.metric)
-            for batch in options.batches:
-                for threads in options.threads:
-                    if batch == 1 and threads > 1:
-                        continue  # one query runs on one thread
-                    point = measure(peer, queries, k, batch, threads, options.seconds)
-                    records.add(record="search", **shared, recall=by_id,
-                                recall_by_distance=by_distance, k=k, n_queries=len(queries),
-                                threads=threads, batch=batch, mode="latency", search_label=label,
-                                first_call=first_call, peak_host_memory=build_peak,
-                                index_size=peer.size_bytes(), buffers="host", **point,
-                                **{"build time": build_time, "build threads": threads_all,
-                                   "build cpu_time": build_cpu, "build GPU": int(peer.gpu)})
-                    print(f"  k {k:<4d} batch {batch:<6d} threads {threads}  {label:<16s} "
-                          f"recall {by_id:.4f}  {point['throughput']:11,.0f} /s   "
-                          f"p50 {1e3 * point['latency_p50']:.3f}  "
-                          f"p99 {1e3 * point['latency_p99']:.3f} ms", flush=True)
+            for batch, threads, buffers in points_of(peer, k, options):
+                point = measure(peer, queries, k, batch, threads, options.seconds, buffers,
+                                options.single_queries)
+                records.add(record="search", **shared, recall=by_id,
+                            recall_by_distance=by_distance, k=k, n_queries=len(queries),
+                            threads=threads, batch=batch, mode="latency", search_label=label,
+                            first_call=first_call, peak_host_memory=build_peak,
+                            index_size=peer.size_bytes(), buffers=buffers, **point,
+                            **{"build time": build_time, "build threads": threads_all,
+                               "build cpu_time": build_cpu, "build GPU": int(peer.gpu)})
+                print(f"  k {k:<4d} batch {batch:<6d} {buffers:6s} threads {threads}  {label:<16s} "
+                      f"recall {by_id:.4f}  {point['throughput']:11,.0f} /s   "
+                      f"p50 {1e3 * point['latency_p50']:.3f}  "
+                      f"p99 {1e3 * point['latency_p99']:.3f} ms", flush=True)
 
 
-def measure(peer, queries, k, batch, threads, seconds):
-    count = len(queries)
+def points_of(peer, k, options):
+    """(batch, threads, buffers) to measure: for a second k the largest batches alone. One query runs on
+    one thread."""
+    batches = options.batches if k == options.k[0] else [max(options.batches)]
+    return [(batch, threads, buffers) for batch in batches for threads in options.threads
+            for buffers in peer.buffers if batch > 1 or threads == 1]
+
+
+def measure(peer, queries, k, batch, threads, seconds, buffers="host", single_queries=0):
+    count = min(len(queries), single_queries) if batch == 1 and single_queries else len(queries)
     tiled = np.concatenate([queries] * (1 + -(-batch // count))) if batch > 1 else queries
+    if buffers == "device":
+        tiled = peer.placed(tiled)
+
+        def call(part):
+            peer.search_placed(part, k)
+    else:
+        def call(part):
+            peer.search(part, k, threads)
     calls_min = -(-count // batch)
-    peer.search(tiled[:batch], k, threads)
+    call(tiled[:batch])
     latencies = []
     start, cpu_start = time.perf_counter(), time.process_time()
     while len(latencies) < calls_min or time.perf_counter() - start < seconds:
         first = len(latencies) * batch % count
         part = tiled[first:first + batch]
         call_start = time.perf_counter()
-        peer.search(part, k, threads)
+        call(part)
         latencies.append(time.perf_counter() - call_start)
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     return {"throughput": len(latencies) * batch / wall, "latency": sum(latencies) / len(latencies),

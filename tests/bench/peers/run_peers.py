@@ -29,11 +29,16 @@ def parse(arguments):
     parser.add_argument("--out", required=True, help="JSON lines; added to what is there")
     parser.add_argument("--metric", choices=["l2", "ip", "cosine"], default="l2")
     parser.add_argument("--peers", default=",".join(PEERS))
-    parser.add_argument("--index", help="only indexes whose name starts so")
+    parser.add_argument("--index", help="only indexes whose name starts with one of these")
     parser.add_argument("-k", type=numbers, default=[10])
     parser.add_argument("--batches", type=numbers, default=[1, 1000])
     parser.add_argument("--threads", type=numbers, default=sorted({1, os.cpu_count()}))
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--single-queries", type=int, default=0,
+                        help="queries measured one at a time, at most (default: all)")
+    parser.add_argument("--queries-max", type=int)
+    parser.add_argument("--efforts", type=numbers,
+                        help="only the efforts with these numbers, from 0 (default: all)")
     parser.add_argument("--rows-max", type=int)
     parser.add_argument("--only", help=argparse.SUPPRESS)  # in the child process
     return parser.parse_args(arguments)
@@ -52,15 +57,19 @@ def run_one(options):
         records.add(record="peer", name=options.only, state=kind, reason=reason[:300])
         print(f"{options.only}: {kind}: {reason[:200]}", flush=True)
         return
-    rows = np.ascontiguousarray(read_vectors(options.rows, options.rows_max), np.float32)
-    queries = np.ascontiguousarray(read_vectors(options.queries), np.float32)
+    rows = np.ascontiguousarray(read_vectors(options.rows, options.rows_max))
+    queries = np.ascontiguousarray(read_vectors(options.queries))
     truth = read_vectors(options.truth)
-    queries = queries[:len(truth)]
+    queries = queries[:min(len(truth), options.queries_max or len(truth))]
+    floats = rows.astype(np.float32), queries.astype(np.float32)
     records.add(record="peer", name=options.only, state="measured", version=module.VERSION)
     for peer in module.peers(options.metric, rows):
-        if options.index and not peer.index_name.startswith(options.index):
+        wanted = options.index.split(",") if options.index else [""]
+        if not any(peer.index_name.startswith(name) for name in wanted):
             continue
-        run_peer(peer, rows, queries, truth, options, records)
+        if options.efforts:
+            peer.efforts = [effort for i, effort in enumerate(peer.efforts) if i in options.efforts]
+        run_peer(peer, *((rows, queries) if peer.takes(rows.dtype) else floats), truth, options, records)
 
 
 def main():

@@ -1,0 +1,246 @@
+"""The libraries that meet the faults of fault_peers.py, each through its released Python package, and
+Gannet through its C header by ctypes.
+
+A subject builds a small index from a seed, saves it, loads it, and answers: all rows of its index as
+queries, and some more, as bytes. All of it on one thread, so that equal indexes give equal bytes. Each
+saves by the one call that its manual gives for that.
+"""
+
+import array
+import ctypes
+import functools
+import importlib.metadata
+import os
+import random
+
+ROWS, DIM, K = 600, 16, 10
+NAMES = ["gannet", "gannet (mapped)", "hnswlib", "usearch", "usearch (mapped)", "faiss HNSW",
+         "faiss IVF-PQ"]
+
+
+def make(name, library):
+    """Raises ImportError where a package is missing."""
+    queries()  # once, before cases fork
+    if name.startswith("gannet"):
+        return Gannet(name, library, lazy="mapped" in name)
+    if name == "hnswlib":
+        return Hnswlib()
+    if name.startswith("usearch"):
+        return Usearch(name, mapped="mapped" in name)
+    return Faiss(name)
+
+
+@functools.cache
+def values(seed, rows):
+    """[rows, DIM] floats around some centres, from a seed."""
+    source = random.Random(seed)
+    centres = [[source.gauss(0, 2) for _ in range(DIM)] for _ in range(8)]
+    return array.array("f", (c + source.gauss(0, 1)
+                             for _ in range(rows) for c in source.choice(centres)))
+
+
+@functools.cache
+def queries():
+    return values(1, ROWS) + values(2, ROWS) + values(3, 100)
+
+
+# --- Gannet ---------------------------------------------------------------------------------------
+
+U32, I32, U64, F32, POINTER = (ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint64, ctypes.c_float,
+                               ctypes.c_void_p)
+
+
+class Sized(ctypes.Structure):
+    """A struct of ann.h: zeros, but for its size and what is given."""
+
+    def __init__(self, **fields):
+        super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)
+
+
+class Error(Sized):
+    _fields_ = [("struct_size", U32), ("status", I32), ("row", U64), ("column", U64),
+                ("os_error", I32), ("cuda_error", I32), ("message", ctypes.c_char * 256)]
+
+
+class Matrix(Sized):
+    _fields_ = [("struct_size", U32), ("element", I32), ("data", POINTER), ("rows", U64),
+                ("dim", U32), ("space", I32), ("row_stride", U64)]
+
+
+class Results(Sized):
+    _fields_ = [("struct_size", U32), ("k", U32), ("rows", U64), ("ids", POINTER),
+                ("distances", POINTER), ("counts", POINTER), ("status", POINTER)]
+
+
+class IndexParams(Sized):
+    _fields_ = [("struct_size", U32), ("dim", U32)]
+
+
+class OpenParams(Sized):
+    _fields_ = [("struct_size", U32), ("mode", I32), ("threads", U32)]
+
+
+class BuildParams(Sized):
+    _fields_ = [("struct_size", U32), ("graph", I32), ("knn", I32), ("device", I32),
+                ("rows_mode", I32), ("degree", U32), ("knn_degree", U32), ("samples", U32),
+                ("iterations", U32), ("convergence", F32), ("seed", U64), ("threads", U32)]
+
+
+class SearchParams(Sized):
+    _fields_ = [("struct_size", U32), ("procedure", I32), ("device", I32), ("threads", U32),
+                ("recall", F32), ("beam", U32)]
+
+
+class GannetIndex:
+    def __init__(self, library):
+        self.library, self.handle = library, POINTER()
+
+    def __del__(self):
+        self.library.ann_index_free(self.handle)
+
+
+class Gannet:
+    def __init__(self, name, library, lazy):
+        self.name, self.mode = name, 2 if lazy else 1
+        self.library = ctypes.CDLL(os.path.abspath(library))
+        self.library.ann_index_free.restype = None
+        self.library.ann_version.restype = ctypes.c_char_p
+        self.version = self.library.ann_version().decode()
+
+    def call(self, function, *arguments):
+        error = Error()
+        if getattr(self.library, function)(*arguments, ctypes.byref(error)) != 0:
+            raise RuntimeError(error.message.decode())
+
+    def matrix(self, floats):
+        return Matrix(element=1, data=floats.buffer_info()[0], rows=len(floats) // DIM, dim=DIM)
+
+    def build(self, seed):
+        index, rows = GannetIndex(self.library), values(seed, ROWS)
+        self.call("ann_index_create", None, ctypes.byref(IndexParams(dim=DIM)),
+                  ctypes.byref(index.handle))
+        self.call("ann_build", index.handle, ctypes.byref(self.matrix(rows)), None,
+                  ctypes.byref(BuildParams(degree=16, threads=1)), None)
+        return index
+
+    def save(self, index, path):
+        self.call("ann_save", index.handle, path.encode(), None, None)
+
+    def load(self, path):
+        index = GannetIndex(self.library)
+        self.call("ann_open", None, path.encode(),
+                  ctypes.byref(OpenParams(mode=self.mode, threads=1)), ctypes.byref(index.handle), None)
+        return index
+
+    def answers(self, index):
+        asked = queries()
+        count = len(asked) // DIM
+        ids, distances = (U64 * (count * K))(), (F32 * (count * K))()
+        results = Results(k=K, rows=count, ids=ctypes.addressof(ids),
+                          distances=ctypes.addressof(distances))
+        self.call("ann_search_batch", index.handle, ctypes.byref(self.matrix(asked)),
+                  ctypes.byref(SearchParams(threads=1, beam=64)), ctypes.byref(results), None)
+        return bytes(ids) + bytes(distances)
+
+
+# --- Others ---------------------------------------------------------------------------------------
+
+def as_matrix(floats):
+    import numpy
+    return numpy.frombuffer(floats, numpy.float32).reshape(-1, DIM)
+
+
+class Hnswlib:
+    name = "hnswlib"
+
+    def __init__(self):
+        import hnswlib
+        self.package, self.version = hnswlib, importlib.metadata.version("hnswlib")
+
+    def empty(self):
+        return self.package.Index(space="l2", dim=DIM)
+
+    def build(self, seed):
+        index = self.empty()
+        index.init_index(max_elements=ROWS, M=8, ef_construction=100, random_seed=1)
+        index.add_items(as_matrix(values(seed, ROWS)), num_threads=1)
+        return index
+
+    def save(self, index, path):
+        index.save_index(path)
+
+    def load(self, path):
+        index = self.empty()
+        index.load_index(path)
+        return index
+
+    def answers(self, index):
+        index.set_ef(64)
+        ids, distances = index.knn_query(as_matrix(queries()), k=K, num_threads=1)
+        return ids.tobytes() + distances.tobytes()
+
+
+class Usearch:
+    def __init__(self, name, mapped):
+        import usearch
+        import usearch.index
+        self.name, self.mapped = name, mapped
+        self.package, self.version = usearch.index, usearch.__version__
+
+    def empty(self):
+        return self.package.Index(ndim=DIM, metric="l2sq", dtype="f32", connectivity=8,
+                                  expansion_add=100, expansion_search=64)
+
+    def build(self, seed):
+        import numpy
+        index = self.empty()
+        index.add(numpy.arange(ROWS), as_matrix(values(seed, ROWS)), threads=1)
+        return index
+
+    def save(self, index, path):
+        index.save(path)
+
+    def load(self, path):
+        index = self.empty()
+        if self.mapped:
+            index.view(path)
+        else:
+            index.load(path)
+        return index
+
+    def answers(self, index):
+        found = index.search(as_matrix(queries()), K, threads=1)
+        return found.keys.tobytes() + found.distances.tobytes()
+
+
+class Faiss:
+    def __init__(self, name):
+        import faiss
+        self.name, self.package, self.version = name, faiss, faiss.__version__
+        faiss.omp_set_num_threads(1)
+
+    def build(self, seed):
+        rows = as_matrix(values(seed, ROWS))
+        # Lists of some ten rows, and codes of four bits, which so few rows can train.
+        index = self.package.index_factory(
+            DIM, "HNSW8,Flat" if "HNSW" in self.name else "IVF16,PQ8x4")
+        index.train(rows)
+        index.add(rows)
+        return index
+
+    def save(self, index, path):
+        self.package.write_index(index, path)
+
+    def load(self, path):
+        index = self.package.read_index(path)
+        if index.d != DIM:  # a binding would read beyond the queries; a careful program looks
+            raise ValueError(f"dimension {index.d}")
+        return index
+
+    def answers(self, index):
+        if "HNSW" in self.name:
+            self.package.downcast_index(index).hnsw.efSearch = 64
+        else:
+            self.package.downcast_index(index).nprobe = 8
+        distances, ids = index.search(as_matrix(queries()), K)
+        return ids.tobytes() + distances.tobytes()
