@@ -316,8 +316,9 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
  *
  * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
  * are not computed on codes alone, rows) and calibrates it for the device, which takes 0.05 to some
- * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. The copy is kept until ann_index_evict or
- * ann_index_free. Several devices may hold copies of one index. */
+ * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. A build on a CUDA device leaves such a copy
+ * there, calibrated if it calibrates at all, where the device's memory holds one. Copies are kept until
+ * ann_index_evict or ann_index_free. Several devices may hold copies of one index. */
 enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
 
 typedef struct ann_device_info {

@@ -94,10 +94,11 @@ class DeviceCalibration::Sample {
     const uint32_t wide = depth_ + 1;
     Array<uint32_t> rows(memory, size_t{count_} * wide);
     Array<float> distances(memory, rows.size());
-    cuda::search_exact({device, dataset_.view(), dataset_.rows(), dataset_.metric(),
-                        dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
-                        rows.data(), distances.data()},
-                       execution_);
+    cuda::ExactRequest request{device, dataset_.view(), dataset_.rows(), dataset_.metric(),
+                               dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
+                               rows.data(), distances.data()};
+    index_.lend_rows(&request);
+    cuda::search_exact(request, execution_);
     for (uint32_t query = 0; query < count_; ++query) {
       uint32_t kept = 0;
       for (uint32_t i = 0; i < wide && kept < depth_; ++i) {

@@ -145,6 +145,11 @@ std::shared_ptr<const Placement> Placements::get(const Built& built, int32_t dev
   return placement;
 }
 
+void Placements::adopt(std::shared_ptr<const Placement> placement) {
+  const std::lock_guard lock(mutex_);
+  placed_.push_back(std::move(placement));
+}
+
 void Placements::drop(int32_t device) {
   std::shared_ptr<const Placement> dropped;  // goes after the lock
   const std::lock_guard lock(mutex_);

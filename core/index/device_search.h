@@ -45,6 +45,8 @@ class Placements {
   /// The placement on a CUDA ordinal; made and calibrated if there is none.
   std::shared_ptr<const Placement> get(const Built& built, int32_t device,
                                        const Execution& execution);
+  /// Takes over one that was made elsewhere; the device has none yet.
+  void adopt(std::shared_ptr<const Placement> placement);
   /// Takes a placement away, if there is one.
   void drop(int32_t device);
 

