@@ -98,14 +98,15 @@ class DeviceArray {
   cudaStream_t stream_;
 };
 
-/// The one way to start a kernel. Errors that others left behind are cleared first.
+/// The one way to start a kernel. Errors that others left behind are cleared first. `shared_bytes` are
+/// those of a block beyond what the kernel declares.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
-            const Stream& stream, Args args) {
+            const Stream& stream, Args args, uint32_t shared_bytes = 0) {
   void* kernel_args[] = {&args};
   cudaGetLastError();
   const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
-                                             dim3(threads), kernel_args, 0, stream);
+                                             dim3(threads), kernel_args, shared_bytes, stream);
   if (error == cudaSuccess) return;
   char what[128];
   std::snprintf(what, sizeof what, "starting %s on %u x %u blocks of %u", name, grid.x, grid.y,

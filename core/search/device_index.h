@@ -1,7 +1,7 @@
 // DeviceIndex: the copy of an index on a CUDA device, and searches there.
 //
-// What is copied: codes, edges and entry points; where code distances are not the reported ones also
-// the rows as stored and, for cosine, their lengths. Ids stay on the host.
+// What is copied: codes, edges and entry points, and pivots, which are drawn there; where code distances
+// are not the reported ones also the rows as stored and, for cosine, their lengths. Ids stay on the host.
 //
 // A search runs in a DeviceSpace: a stream, device memory for a number of queries, and pinned host
 // memory of the same shape. Spaces are kept for the next search, so that searches of a shape that has
@@ -18,23 +18,30 @@
 
 namespace gannet {
 
-/// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows.
+/// How far a walk goes, and who walks. Either with two lists, where `beam` is 0, or with one list of
+/// `beam` rows.
 struct WalkEffort {
   float slack = 0;              // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;  // of one query
   uint32_t beam = 0;
+  uint32_t warps = 1;           // of two lists, for one query: 1, or a block of 8 or 16
 };
 
-/// Rows that two lists can hold, and the longest beam of one list (search/walk_cuda.cu).
-inline constexpr uint32_t kTwoListsMax = 32;
+/// Rows that two lists of one warp and of a block can keep, and the longest beam of one list
+/// (search/walk_cuda.cu, search/walk_block_cuda.cu).
+inline constexpr uint32_t kTwoListsMax = 128;
+inline constexpr uint32_t kBlockKeptMax = 1280;
 inline constexpr uint32_t kDeviceBeamMax = 1984;
 
 /// Rows of a walk's list that are compared once more, k included, where codes are lossy.
-constexpr uint32_t rerank_count(uint32_t k) { return k + (k / 2 > 16 ? k / 2 : 16); }
+constexpr uint32_t rerank_count(uint32_t k) { return k + (k / 4 > 8 ? k / 4 : 8); }
 
-/// Whether k answers can be found with two lists.
+/// Rows that a walk keeps for k answers.
+constexpr uint32_t kept_count(uint32_t k, bool exact_codes) { return exact_codes ? k : rerank_count(k); }
+
+/// Whether k answers can be found with two lists of a warp.
 constexpr bool two_lists_serve(uint32_t k, bool exact_codes) {
-  return (exact_codes ? k : rerank_count(k)) <= kTwoListsMax;
+  return kept_count(k, exact_codes) <= kTwoListsMax;
 }
 
 /// Room for one search of up to capacity() queries.
@@ -90,6 +97,10 @@ class DeviceIndex {
   virtual ~DeviceIndex() = default;
 
   virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
+
+  /// Whether a block can walk for k answers.
+  virtual bool blocks_serve(uint32_t k) const = 0;
+  virtual uint32_t multiprocessors() const = 0;
 
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.
   virtual std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) = 0;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/devices.h"
+#include "base/random.h"
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
 #include "search/rerank_cuda.h"
@@ -26,6 +27,7 @@ constexpr uint64_t kCopyBytes = uint64_t{64} << 20;     // sent between two look
 constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory, left to searches
 constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // of one run's queries, and of its answers
 constexpr uint64_t kPieceMin = 256;
+constexpr uint64_t kPivotStream = 0x7069766f7473;  // "pivots"
 // Queries of one run. A walk of a thousand answers takes some 2 ms and some 500 run at a time, so that
 // a run ends within the 100 ms that cancelling promises.
 constexpr uint64_t piece_max(uint32_t k) { return k <= kTwoListsMax ? 131'072 : 16'384; }
@@ -36,6 +38,9 @@ struct Placed {
   const uint8_t* codes = nullptr;
   const uint32_t* edges = nullptr;
   const uint32_t* entries = nullptr;
+  const uint8_t* pivot_codes = nullptr;
+  const uint32_t* pivots = nullptr;
+  const int32_t* squares = nullptr;  // of the pivots
   const uint8_t* rows = nullptr;  // null where codes are exact
   const float* norms = nullptr;
   const float* centre = nullptr;  // of the codes
@@ -47,6 +52,7 @@ struct Placed {
   uint32_t value_bytes = 0;
   uint32_t degree = 0;
   uint32_t entry_count = 0;
+  uint32_t blocks_keep = 0;  // rows that a block's walk can keep at most
   uint32_t dim = 0;
   int32_t metric = 0;
   int32_t element = 0;
@@ -110,7 +116,8 @@ class Space final : public DeviceSpace {
   void fit(uint32_t queries, uint32_t k) {
     capacity_ = 0;
     queries_.fit(queries * record_bytes_, true, stream_);
-    answers_.fit(answer_bytes(queries, k), true, stream_);
+    answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
+    starts_.fit(uint64_t{queries} * kStarts * sizeof(uint32_t), false, stream_);
     if (!placed_.exact()) {
       codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
@@ -123,29 +130,39 @@ class Space final : public DeviceSpace {
 
   void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked, bool timed) override {
     const DeviceGuard guard(device_);
+    const bool direct = is_direct(effort);
     const WalkArgs args = prepare(count, effort, masked);
-    check(cudaMemcpyAsync(queries_.device(), queries_.host(), count * record_bytes_,
-                          cudaMemcpyHostToDevice, stream_),
-          "sending queries to the device");
-    check(cudaMemsetAsync(answers_.device(), 0, sizeof(WalkCounters), stream_),
-          "clearing device memory");
+    if (!direct || !placed_.exact())
+      check(cudaMemcpyAsync(queries_.device(), queries_.host(), count * record_bytes_,
+                            cudaMemcpyHostToDevice, stream_),
+            "sending queries to the device");
     if (timed) begin_.record(stream_);
     if (!placed_.exact()) encode(count);
-    start_walk(choose_walk(device_, placed_.kind, placed_.code_stride, placed_.degree, effort), args,
-               stream_);
-    if (!placed_.exact()) rerank(args);
+    start_walks(device_, placed_.kind, args, effort, stream_);
+    if (!placed_.exact()) rerank(args, answers(effort));
     if (timed) end_.record(stream_);
-    check(cudaMemcpyAsync(answers_.host(), answers_.device(), answer_bytes(count, k_),
-                          cudaMemcpyDeviceToHost, stream_),
-          "fetching answers from the device");
+    if (!direct)
+      check(cudaMemcpyAsync(answers_.host(), answers_.device(), answer_bytes(count, k_),
+                            cudaMemcpyDeviceToHost, stream_),
+            "fetching answers from the device");
     stream_.wait();
-    publish(count, args.kept);
+    publish(count, args.kept, effort);
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
   }
 
  private:
   static uint64_t answer_bytes(uint64_t queries, uint32_t k) {
     return sizeof(WalkCounters) + queries * k * (sizeof(uint32_t) + sizeof(float));
+  }
+  /// Few queries: kernels read them from pinned host memory and write the answers there, which takes less
+  /// time than two copies.
+  static bool is_direct(const WalkEffort& effort) { return effort.beam == 0 && effort.warps > 1; }
+  uint8_t* answers(const WalkEffort& effort) const {
+    return is_direct(effort) ? answers_.host() : answers_.device();
+  }
+  /// Where a block walks.
+  WalkCounts* answer_counts(uint8_t* answers, uint64_t count) const {
+    return reinterpret_cast<WalkCounts*>(answers + answer_bytes(count, k_));
   }
   static uint32_t* answer_rows(uint8_t* answers) {
     return reinterpret_cast<uint32_t*>(answers + sizeof(WalkCounters));
@@ -159,7 +176,14 @@ class Space final : public DeviceSpace {
     args.codes = placed_.codes;
     args.edges = placed_.edges;
     args.entries = placed_.entries;
-    args.queries = placed_.exact() ? queries_.device() : codes_.device();
+    args.pivot_codes = placed_.pivot_codes;
+    args.pivots = placed_.pivots;
+    args.squares = placed_.squares;
+    args.starts = reinterpret_cast<uint32_t*>(starts_.device());
+    args.queries = !placed_.exact()    ? codes_.device()
+                   : is_direct(effort) ? queries_.host()
+                                       : queries_.device();
+    args.counts = answer_counts(answers(effort), count);
     args.counters = reinterpret_cast<WalkCounters*>(answers_.device());
     args.stride = placed_.code_stride;
     args.query_stride = placed_.code_stride;
@@ -173,8 +197,8 @@ class Space final : public DeviceSpace {
     args.expansions_max = effort.expansions_max;
     args.stretch = (1 + effort.slack) * (1 + effort.slack);
     if (placed_.exact()) {
-      args.out_rows = answer_rows(answers_.device());
-      args.out_distances = answer_distances(answers_.device(), count);
+      args.out_rows = answer_rows(answers(effort));
+      args.out_distances = answer_distances(answers(effort), count);
     } else {
       args.out_rows = reinterpret_cast<uint32_t*>(candidates_.device());
     }
@@ -205,14 +229,14 @@ class Space final : public DeviceSpace {
     start_encode(args, placed_.element, placed_.kind == CodeKind::kFloat, stream_);
   }
 
-  void rerank(const WalkArgs& walk) {
+  void rerank(const WalkArgs& walk, uint8_t* answers) {
     RerankArgs args = {};
     args.rows = placed_.rows;
     args.norms = placed_.norms;
     args.queries = queries_.device();
     args.candidates = walk.out_rows;
-    args.out_rows = answer_rows(answers_.device());
-    args.out_distances = answer_distances(answers_.device(), walk.count);
+    args.out_rows = answer_rows(answers);
+    args.out_distances = answer_distances(answers, walk.count);
     args.row_stride = placed_.row_stride;
     args.query_stride = static_cast<uint32_t>(record_bytes_);
     args.value_bytes = placed_.value_bytes;
@@ -224,12 +248,17 @@ class Space final : public DeviceSpace {
     start_rerank(args, placed_.element, stream_);
   }
 
-  void publish(uint32_t count, uint32_t kept) {
+  void publish(uint32_t count, uint32_t kept, const WalkEffort& effort) {
     const auto* counters = reinterpret_cast<const WalkCounters*>(answers_.host());
-    distance_count_ = counters->distances;
+    distance_count_ = is_direct(effort) ? 0 : counters->distances;
+    expansion_count_ = is_direct(effort) ? 0 : counters->expansions;
+    const WalkCounts* counts = answer_counts(answers_.host(), count);
+    for (uint32_t query = 0; is_direct(effort) && query < count; ++query) {
+      distance_count_ += counts[query].distances;
+      expansion_count_ += counts[query].expansions;
+    }
     if (!placed_.exact())
       distance_count_ += uint64_t{count} * std::min(kept, placed_.row_count);
-    expansion_count_ = counters->expansions;
     rows_ = answer_rows(answers_.host());
     distances_ = answer_distances(answers_.host(), count);
   }
@@ -242,7 +271,8 @@ class Space final : public DeviceSpace {
   Event begin_;
   Event end_;
   Staging queries_;     // [capacity, record_bytes]
-  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances
+  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts
+  Staging starts_;      // [capacity, kStarts]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
@@ -278,6 +308,7 @@ class Copy final : public DeviceIndex {
     if (!codes.exact())
       placed_.centre = reinterpret_cast<const float*>(upload(
           codes.centre().data(), sizeof(float), placed_.columns, sizeof(float), sizeof(float)));
+    place_pivots(codes.rows(), upload);
     stream_->wait();
   }
 
@@ -294,6 +325,10 @@ class Copy final : public DeviceIndex {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  bool blocks_serve(uint32_t k) const override {
+    return kept_count(k, placed_.exact()) <= placed_.blocks_keep;
+  }
+  uint32_t multiprocessors() const override { return multiprocessors_; }
 
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
     const uint64_t staged = std::max<uint64_t>(
@@ -343,6 +378,30 @@ class Copy final : public DeviceIndex {
     if (codes.exact()) return;
     placed_.row_stride = static_cast<uint32_t>(round_up(row_bytes(dataset), 16));
     placed_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
+  }
+
+  /// Draws the pivots, and brings their codes together.
+  template <class Upload>
+  void place_pivots(uint32_t rows, const Upload& upload) {
+    uint32_t pivots[kPivots];
+    std::fill(pivots, pivots + kPivots, kNoRow);
+    random_strata(rows, std::min(rows, kPivots), 0, kPivotStream, pivots);
+    placed_.pivots = reinterpret_cast<const uint32_t*>(upload(pivots, sizeof pivots, 1, sizeof pivots, sizeof pivots));
+    const auto room = [&](uint64_t bytes) {
+      arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_));
+      bytes_ += bytes;
+      return arrays_.back()->data();
+    };
+    uint8_t* codes = room(uint64_t{kPivots} * placed_.code_stride);
+    int32_t* squares = reinterpret_cast<int32_t*>(room(kPivots * sizeof(int32_t)));
+    gather_pivots(placed_.pivots, placed_.codes, placed_.code_stride, placed_.kind, codes, squares, *stream_);
+    placed_.pivot_codes = codes;
+    placed_.squares = squares;
+    placed_.blocks_keep = allow_block_walks(device_, placed_.kind, placed_.code_stride);
+    int count = 0;
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device_), "asking for multiprocessors");
+    multiprocessors_ = static_cast<uint32_t>(count);
+    stream_->wait();  // `pivots` goes
   }
 
   /// Refuses before anything is sent what cannot fit.
@@ -401,6 +460,7 @@ class Copy final : public DeviceIndex {
   Allocator memory_;
   Placed placed_;
   uint64_t bytes_ = 0;
+  uint32_t multiprocessors_ = 1;
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   std::mutex mutex_;

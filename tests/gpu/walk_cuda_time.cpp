@@ -253,14 +253,12 @@ class Bench {
     const Index::Call call(index_->index);
     const Built& built = *call.built;
     const auto placement = built.placements.get(built, 0, execution());
-    WalkEffort effort;
-    if (params.beam != 0 || !two_lists_serve(k, built.codes.exact()) ||
-        !placement->calibration.find(k, params.recall, &effort)) {
-      effort = {};
-      effort.beam = params.beam != 0 ? params.beam : built.calibration.beam(k, params.recall);
-    }
-    std::printf("  slack %.4f, at most %u expansions, beam %u\n", double{effort.slack},
-                effort.expansions_max, effort.beam);
+    DeviceRequest request;
+    request.beam = params.beam;
+    request.recall = params.recall;
+    const WalkEffort effort = choose_effort(built, *placement, request, k, count);
+    std::printf("  slack %.4f, at most %u expansions, beam %u, warps %u\n", double{effort.slack},
+                effort.expansions_max, effort.beam, effort.warps);
     return run_kernels(count, k, effort);
   }
 
