@@ -9,6 +9,7 @@
 #include <new>
 
 #include "ann.h"
+#include "backend/devices.h"
 #include "base/error.h"
 #include "base/execution.h"
 #include "base/files.h"
@@ -60,19 +61,21 @@ T read_struct(const T* given, const char* name, size_t needed, bool optional) {
   known.struct_size = sizeof(T);
   if (given == nullptr && optional) return known;
   check_given(given, name);
-  const size_t size = given->struct_size;
+  // Fields that came later may have given the struct a larger alignment than the caller's has.
+  uint32_t size = 0;
+  std::memcpy(&size, static_cast<const void*>(given), sizeof size);
   if (size < needed)
-    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, at least %zu are needed (use its _INIT macro)",
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, at least %zu are needed (use its _INIT macro)",
          name, size, needed);
   if (size > 65536)
-    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, at most 65536 are allowed", name, size);
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, at most 65536 are allowed", name, size);
   // Whatever the version, a struct is as long as a multiple of its alignment. Any other size cuts a
-  // field, and half a pointer must not be followed. (So a struct must not get a larger alignment than
-  // it had in its first version.)
+  // field, and half a pointer must not be followed. (So a struct that gets a larger alignment than it
+  // had must have had a size that is a multiple of it.)
   if (size < sizeof(T) && size % alignof(T) != 0)
-    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %zu, which cuts a field (use its _INIT macro)", name,
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, which cuts a field (use its _INIT macro)", name,
          size);
-  std::memcpy(&known, given, std::min(size, sizeof(T)));
+  std::memcpy(&known, static_cast<const void*>(given), std::min<size_t>(size, sizeof(T)));
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t at = sizeof(T); at < size; ++at) {
     if (bytes[at] != 0)
@@ -136,6 +139,14 @@ ann_status guarded(ann_error* error, const Body& body) noexcept {
   }
 }
 
+/// Refuses what names no memory space.
+inline void check_space(int32_t space, const char* name) {
+  if (space != 0 && space < ANN_DEVICE_CUDA)
+    fail(ANN_INVALID_ARGUMENT, "%s.space is %d, allowed are 0 (host memory) and %d (the first CUDA "
+                               "device) and more",
+         name, space, int{ANN_DEVICE_CUDA});
+}
+
 /// The matrix of the caller, checked. `name` is the argument's.
 inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   const ann_matrix matrix =
@@ -143,9 +154,7 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   if (!is_element(matrix.element))
     fail(ANN_INVALID_ARGUMENT, "%s.element is %d, allowed are %d (f32) to %d (u8)", name,
          matrix.element, ANN_F32, ANN_U8);
-  if (matrix.space != 0)
-    fail(matrix.space < 0 ? ANN_INVALID_ARGUMENT : ANN_UNSUPPORTED,
-         "%s.space is %d, only host memory (0) is taken in this version", name, matrix.space);
+  check_space(matrix.space, name);
   if (matrix.dim == 0) fail(ANN_INVALID_ARGUMENT, "%s.dim is 0, allowed are 1 to %u", name, ANN_DIM_MAX);
   if (matrix.dim > ANN_DIM_MAX)
     fail(ANN_LIMIT, "%s.dim is %u, allowed are 1 to %u", name, matrix.dim, ANN_DIM_MAX);
@@ -164,8 +173,33 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   if (__builtin_mul_overflow(stride, matrix.rows, &bytes) || bytes > SIZE_MAX / 2)
     fail(ANN_LIMIT, "%s.row_stride is %llu, with %llu rows that is more than the address space", name,
          static_cast<unsigned long long>(stride), static_cast<unsigned long long>(matrix.rows));
-  return {static_cast<const uint8_t*>(matrix.data), matrix.rows, matrix.dim, matrix.element, stride};
+  const MatrixView view = {static_cast<const uint8_t*>(matrix.data), matrix.rows, matrix.dim,
+                           matrix.element, stride, matrix.space};
+  if (view.on_device()) check_cuda_device(view.space);
+  if (view.on_device() && view.rows > 0)
+    check_device_memory(view.data, stride * (view.rows - 1) + packed, view.space, name);
+  return view;
 }
+
+/// A matrix of the caller in host memory: itself, or a copy of what lies on a device.
+class HostMatrix {
+ public:
+  HostMatrix(const MatrixView& given, const Allocator& memory) : view_(given) {
+    if (!given.on_device()) return;
+    const uint64_t bytes = uint64_t{given.dim} * element_bytes(given.element);
+    copied_ = Array<uint8_t>(memory, checked_product(given.rows, bytes));
+    view_.data = copied_.data();
+    view_.stride = bytes;
+    view_.space = 0;
+    if (given.rows > 0)
+      fetch_rows(given.data, given.stride, bytes, given.rows, given.space, copied_.data());
+  }
+  const MatrixView& view() const { return view_; }
+
+ private:
+  MatrixView view_;
+  Array<uint8_t> copied_;
+};
 
 /// Checks k and recall of a search; the recall with its default filled in.
 inline float check_search(uint32_t k, float recall) {

@@ -25,6 +25,8 @@ void check_budget(const ann_index_params& shape, const MatrixView& rows, bool id
   ann_plan needed = ANN_PLAN_INIT;
   const int32_t element = shape.element != 0 ? shape.element : rows.element;
   estimate_build(shape, rows.rows, element, ids, plan, &needed);
+  // Rows on a device are copied to the host first.
+  if (rows.on_device()) needed.peak_bytes += rows.rows * rows.dim * element_bytes(rows.element);
   if (needed.peak_bytes > plan.memory_limit)
     fail(ANN_LIMIT, "memory_limit is %llu, the build needs up to %llu bytes",
          static_cast<unsigned long long>(plan.memory_limit),
@@ -164,25 +166,32 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
   return guarded(error, [&] {
     Index& handle = checked(index, "index").index;
     const ann_index_params& shape = handle.shape();
-    const MatrixView matrix = read_matrix(rows, "rows");
-    check_same_dim(matrix.dim, shape.dim, "rows");
+    const MatrixView given_rows = read_matrix(rows, "rows");
+    check_same_dim(given_rows.dim, shape.dim, "rows");
     const ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
-    const BuildPlan plan = plan_build(given, matrix.rows, handle.threads_max());
-    MatrixView calibration;
+    const BuildPlan plan = plan_build(given, given_rows.rows, handle.threads_max());
+    if (plan.borrow && given_rows.on_device())
+      fail(ANN_UNSUPPORTED, "params.rows_mode is BORROW, but rows lie on device %d; an index borrows host "
+                            "memory only",
+           given_rows.space);
+    MatrixView given_queries;
     if (given.calibration != nullptr) {
-      calibration = read_matrix(given.calibration, "params.calibration");
+      given_queries = read_matrix(given.calibration, "params.calibration");
+      const MatrixView& calibration = given_queries;
       check_same_dim(calibration.dim, shape.dim, "params.calibration");
-      const int32_t stored = shape.element != 0 ? shape.element : matrix.element;
+      const int32_t stored = shape.element != 0 ? shape.element : given_rows.element;
       if (!Dataset::comparable(calibration.element, stored))
         fail(ANN_INVALID_ARGUMENT, "params.calibration is %s, the index stores %s",
              element_name(calibration.element), element_name(stored));
     }
-    check_budget(shape, matrix, ids != nullptr, plan);
+    check_budget(shape, given_rows, ids != nullptr, plan);
     Index::BuildRight right(handle);
     const Execution execution{handle.memory(), plan.threads, begin_monitor(monitor)};
-    if (given.calibration != nullptr) check_finite(calibration, execution);
-    right.publish(build(shape, matrix, ids, plan,
-                        given.calibration != nullptr ? &calibration : nullptr, execution));
+    const HostMatrix matrix(given_rows, execution.memory);
+    const HostMatrix calibration(given_queries, execution.memory);
+    if (given.calibration != nullptr) check_finite(calibration.view(), execution);
+    right.publish(build(shape, matrix.view(), ids, plan,
+                        given.calibration != nullptr ? &calibration.view() : nullptr, execution));
   });
 }
 
@@ -215,10 +224,10 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
                          ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const ContextSettings settings = read_context(context);
-    const MatrixView matrix = read_matrix(rows, "rows");
+    const MatrixView given_rows = read_matrix(rows, "rows");
     const ann_knn_params given = read_struct(params, "params", 4 * sizeof(uint32_t), false);
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
-    shape.dim = matrix.dim;
+    shape.dim = given_rows.dim;
     shape.metric = given.metric;
     check_shape(&shape);
     if (given.k == 0 || given.k > ANN_DEGREE_MAX)
@@ -229,16 +238,17 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     if (given.reserved != 0)
       fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
     const int32_t device = choose_device(given.device);
-    const int32_t method = knn_method(given, shape.metric, matrix.rows, device);
+    const int32_t method = knn_method(given, shape.metric, given_rows.rows, device);
     const NnDescentParams descent = complete_nn_descent(given.k, given.samples, given.iterations,
                                                         given.convergence, given.seed);
-    if (matrix.rows > 0) check_given(neighbors, "neighbors");
+    if (given_rows.rows > 0) check_given(neighbors, "neighbors");
     const Execution execution{settings.memory, thread_count(given.threads, settings.threads_max),
                               begin_monitor(monitor)};
     if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
     execution.enter("copy");
-    const Dataset dataset(matrix, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
-    find_lists(dataset, matrix, method, descent, device, neighbors, distances, execution);
+    const HostMatrix matrix(given_rows, execution.memory);
+    const Dataset dataset(matrix.view(), nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
+    find_lists(dataset, matrix.view(), method, descent, device, neighbors, distances, execution);
     execution.advance(1);
   });
 }

@@ -71,6 +71,7 @@ void ann_index_free(ann_index* index) {
   index->index.wait_for_calls();
   index->tag = 0;
   delete index;
+  trim_device_memory(false);
 }
 
 ann_status ann_index_get_info(const ann_index* index, ann_index_info* out, ann_error* error) {
@@ -150,6 +151,7 @@ ann_status ann_index_evict(const ann_index* index, int32_t device, ann_error* er
     const int32_t ordinal = cuda_ordinal(device);
     const Index::Call call(handle);
     built_of(call).placements.drop(ordinal);
+    trim_device_memory(true);
   });
 }
 

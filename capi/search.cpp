@@ -40,6 +40,12 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
     fail(ANN_INVALID_ARGUMENT, "results.rows is %llu, queries.rows is %llu; they must be equal",
          static_cast<unsigned long long>(out->rows), static_cast<unsigned long long>(queries.rows));
   if (out->rows > 0) check_given(out->ids, "results.ids");
+  if (out->reserved != 0)
+    fail(ANN_INVALID_ARGUMENT, "results.reserved is %d, it must be 0", out->reserved);
+  check_space(out->space, "results");
+  if (out->space != queries.space)
+    fail(ANN_INVALID_ARGUMENT, "results.space is %d, queries.space is %d; they must be equal",
+         out->space, queries.space);
   uint64_t places = 0;
   if (__builtin_mul_overflow(out->rows, uint64_t{out->k}, &places)) places = UINT64_MAX;
   const Range ranges[] = {
@@ -53,6 +59,10 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
     for (const Range& b : ranges) {
       if (&a < &b) check_apart(a, b);
     }
+  }
+  for (const Range& range : ranges) {
+    if (out->space != 0 && range.begin != queries.data)
+      check_device_memory(range.begin, range.bytes, out->space, range.name);
   }
   return {out->k, out->ids, out->distances, out->counts, out->status};
 }
@@ -76,6 +86,20 @@ ann_search_params read_params(const ann_search_params* params) {
   return given;
 }
 
+/// Where a search runs: where the caller says, and where its memory lies if that is a device.
+int32_t read_device(const ann_search_params& params, const MatrixView& queries) {
+  if (!queries.on_device()) {
+    if (params.stream != nullptr)
+      fail(ANN_INVALID_ARGUMENT, "params.stream is given, but queries and results lie in host memory");
+    return choose_device(params.device);
+  }
+  if (params.device != ANN_DEVICE_AUTO && params.device != queries.space)
+    fail(ANN_INVALID_ARGUMENT, "params.device is %d, but queries and results lie on device %d",
+         params.device, queries.space);
+  if (params.stream != nullptr) check_stream(params.stream, queries.space);
+  return queries.space;
+}
+
 void answer_exactly(const Built& built, const MatrixView& queries, int32_t device,
                     const ResultsView& results, const Execution& execution, SearchCounts* counts) {
   counts->distances = queries.rows * built.dataset.rows();
@@ -85,6 +109,13 @@ void answer_exactly(const Built& built, const MatrixView& queries, int32_t devic
     search_exact_on_device(built.dataset, block, nullptr, device, results, execution);
   else
     search_exact(built.dataset, block, nullptr, results, execution);
+}
+
+/// The same for queries and results on a device.
+void answer_exactly_there(const Built& built, const DeviceBatch& batch, const Execution& execution,
+                          SearchCounts* counts) {
+  if (batch.stream == nullptr) counts->distances = batch.queries.rows * built.dataset.rows();
+  search_exact_on_device(built, batch, execution);
 }
 
 /// The beam that the caller asked for, 0: none.
@@ -105,6 +136,12 @@ void answer_by_graph_on_cuda(const Built& built, const MatrixView& queries,
   const DeviceRequest request = {device - ANN_DEVICE_CUDA,
                                  read_beam(params, results.k, kDeviceBeamMax), recall,
                                  params.procedure == ANN_SEARCH_BEST_FIRST};
+  const DeviceBatch batch = {queries, results, params.stream};
+  if (queries.on_device()) {
+    if (!search_on_device(built, request, batch, execution, counts))
+      answer_exactly_there(built, batch, execution, counts);
+    return;
+  }
   if (!search_on_device(built, request, queries, results, execution, counts))
     answer_exactly(built, queries, device, results, execution, counts);
 }
@@ -142,7 +179,7 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     check_queries(block, built, handle.shape().dim);
     const bool by_graph = !exact && (given.procedure == ANN_SEARCH_BEST_FIRST ||
                                      (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
-    const int32_t device = choose_device(given.device);
+    const int32_t device = read_device(given, block);
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
            static_cast<unsigned long long>(buffers.rows), UINT32_MAX);
@@ -155,6 +192,8 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     } else if (by_graph) {
       fail(ANN_LIMIT, "results.k is %u, a search by graph finds at most %u; use ann_search_exact",
            buffers.k, ANN_BEAM_MAX);
+    } else if (block.on_device()) {
+      answer_exactly_there(built, {block, view, given.stream}, execution, &counts);
     } else {
       answer_exactly(built, block, device, view, execution, &counts);
     }

@@ -35,7 +35,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time >> "$build.log" 2>&1 \
+  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -55,6 +55,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "phases of a build" "$build/gpu/phases_test"
   run "builds" "$build/gpu/build_cuda_test"
   run "search by the graph" "$build/gpu/walk_cuda_test"
+  run "memory of the device" "$build/gpu/device_pointers_test"
   run "device lost" "$build/gpu/device_lost_test"
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then

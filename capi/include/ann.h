@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000003u
+#define ANN_ABI_VERSION 0x00000004u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -197,15 +197,23 @@ enum { ANN_SWITCH_AUTO = 0, ANN_ON = 1, ANN_OFF = 2 };
  * 4  Views
  * ------------------------------------------------------------------------------------------ */
 
+/* Where memory lies. `space` 0 is host memory, ANN_DEVICE_CUDA + i the memory of CUDA device i: what
+ * cudaMalloc, cudaMallocAsync and the like give there, or managed memory. Host memory is taken
+ * everywhere; device memory for the rows of ann_build, its calibration queries and ann_knn_graph, and
+ * for queries together with results of the two searches. Pointers are checked before anything is done:
+ * host memory called device memory, or memory of another device, gives ANN_INVALID_ARGUMENT. (Device
+ * memory called host memory cannot be told apart on the CPU's way and ends the process.) */
+
 /* Vectors of the caller, one a row. Any alignment is accepted. The memory must stay valid and
- * unchanged during the call (and beyond it where ANN_ROWS_BORROW says so). */
+ * unchanged during the call (and beyond it where ANN_ROWS_BORROW says so, or where a search was given a
+ * stream). */
 typedef struct ann_matrix {
   uint32_t struct_size;
   int32_t element;     /* ANN_F32 ... ANN_U8; no default */
   const void *data;    /* [rows, dim]; may be NULL if rows is 0 */
   uint64_t rows;       /* 0 to ANN_ROWS_MAX */
   uint32_t dim;        /* 1 to ANN_DIM_MAX */
-  int32_t space;       /* 0: host memory. Device memory comes with the device searches. */
+  int32_t space;       /* 0: host memory; ANN_DEVICE_CUDA + i: memory of CUDA device i */
   uint64_t row_stride; /* bytes from a row to the next; 0: dim elements, packed */
 } ann_matrix;
 #define ANN_MATRIX_INIT {sizeof(ann_matrix), 0, 0, 0, 0, 0, 0}
@@ -225,9 +233,12 @@ typedef struct ann_results {
   ann_status *status;    /* [rows] ANN_OK, or ANN_NOT_FINITE for a query with NaN or infinity, which
                             has no neighbours and disturbs no other; may be NULL */
   uint64_t distance_count;  /* out: distances that were computed for all queries together */
-  uint64_t expansion_count; /* out: rows whose edges were read, for all queries together */
+  uint64_t expansion_count; /* out: rows whose edges were read, for all queries together. Both are 0
+                               where a stream was given: nobody knows yet. */
+  int32_t space;         /* where the four buffers lie; must equal the matrix's space */
+  int32_t reserved;      /* zero */
 } ann_results;
-#define ANN_RESULTS_INIT {sizeof(ann_results), 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_RESULTS_INIT {sizeof(ann_results), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* ---------------------------------------------------------------------------------------------
  * 5  Context: where memory comes from (optional; NULL means the defaults everywhere)
@@ -352,7 +363,8 @@ typedef struct ann_index_params {
 ANN_API ann_status ann_index_create(const ann_context *context, const ann_index_params *params,
                                     ann_index **out, ann_error *error);
 
-/* Frees an index; waits for calls that run on it. No call may begin on it afterwards. */
+/* Frees an index; waits for calls that run on it and for searches that are queued on streams. No call
+ * may begin on it afterwards. */
 ANN_API void ann_index_free(ann_index *index);
 
 /* State of an index. */
@@ -427,7 +439,8 @@ ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats
 ANN_API ann_status ann_index_place(const ann_index *index, int32_t device, ann_monitor *monitor,
                                    ann_error *error);
 
-/* Gives the memory of such a copy back once the searches that use it are done; nothing where there is
+/* Gives the memory of such a copy back once the searches that use it are done, those queued on streams
+ * too, and with it what the library keeps of the device's memory for later calls; nothing where there is
  * none. A later search on the device copies the index again. Any thread. Errors: ANN_INVALID_ARGUMENT,
  * ANN_STATE before the build. */
 ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_error *error);
@@ -572,8 +585,27 @@ typedef struct ann_search_params {
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
                         and the procedure is BEST_FIRST. */
+  void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
+                        a stream of the library, which is waited for. CUDA's own default streams have
+                        names that are not NULL: cudaStreamLegacy, cudaStreamPerThread. */
 } ann_search_params;
-#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0}
+#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0, 0}
+
+/* Queries and results in device memory, and streams.
+ *
+ * With queries and results on a CUDA device the search runs there (`device` is AUTO or names it) and
+ * copies nothing through the host. Without a stream the call returns when the results are written; what
+ * writes the queries must be done before the call.
+ *
+ * With a stream the call checks its arguments, queues its work and returns; the results are there when
+ * the stream has reached that point. Errors that are known by then are returned; a query with NaN or
+ * infinity is found on the device and told in `status`; a fault of the device is told by the next call
+ * (ANN_DEVICE_LOST). Queries and result buffers must stay until then. The monitor is asked while work is
+ * queued only. Memory comes from a pool that the library keeps for the device, so that after the first
+ * search of a shape none is taken from the driver; ann_index_place before the first search keeps that
+ * one asynchronous too. ann_index_evict and ann_index_free wait for what is queued. The stream must
+ * belong to the device and to the context that the CUDA runtime uses there (ANN_INVALID_ARGUMENT), and
+ * must not be in capture (ANN_UNSUPPORTED). */
 
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
  * element, for one of i8 or u8 the same element. Answers depend on the query, the index, the

@@ -60,8 +60,9 @@ uint32_t cuda_device_count(const char** reason) {
   } else {
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
     const cuda::Probe& found = cuda::probe();
-    count = found.count;
-    text = found.reason;
+    const bool closed = found.count > 0 && cuda::is_child();
+    count = closed ? 0 : found.count;
+    text = closed ? cuda::kForked : found.reason;
 #else
     text = "this library was built without CUDA";
 #endif
@@ -87,6 +88,40 @@ int32_t choose_device(int32_t device) {
   const char* backend = environment_backend();
   return backend != nullptr && std::strcmp(backend, "cuda") == 0 ? int32_t{ANN_DEVICE_CUDA}
                                                                  : int32_t{ANN_DEVICE_CPU};
+}
+
+void check_device_memory(const void* memory, uint64_t bytes, int32_t device, const char* name) {
+  check_cuda_device(device);
+#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
+  cuda::check_device_memory(memory, bytes, device - ANN_DEVICE_CUDA, name);
+#else
+  (void)memory, (void)bytes, (void)name;
+#endif
+}
+
+void check_stream(void* stream, int32_t device) {
+  check_cuda_device(device);
+#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
+  cuda::check_stream(stream, device - ANN_DEVICE_CUDA);
+#else
+  (void)stream;
+#endif
+}
+
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device,
+                void* to) {
+  check_cuda_device(device);
+#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
+  cuda::fetch_rows(from, stride, bytes, rows, device - ANN_DEVICE_CUDA, to);
+#else
+  (void)from, (void)stride, (void)bytes, (void)rows, (void)to;
+#endif
+}
+
+void trim_device_memory([[maybe_unused]] bool always) noexcept {
+#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
+  cuda::trim_memory(always);
+#endif
 }
 
 void describe_device(int32_t device, ann_device_info* out) {

@@ -22,6 +22,22 @@ void check_cuda_device(int32_t device);
 /// GANNET_BACKEND=cuda says so.
 int32_t choose_device(int32_t device);
 
+/// Refuses memory that kernels of a device (ANN_DEVICE_CUDA + i) cannot use: ANN_INVALID_ARGUMENT for
+/// host memory and for that of another device. Managed memory is taken. `name` is the argument's.
+void check_device_memory(const void* memory, uint64_t bytes, int32_t device, const char* name);
+
+/// Refuses a stream of the caller, a cudaStream_t, on which a device cannot be given work:
+/// ANN_INVALID_ARGUMENT for one of another device or context, ANN_UNSUPPORTED while it is captured.
+void check_stream(void* stream, int32_t device);
+
+/// Copies rows of `bytes` bytes, `stride` bytes apart, from memory of a device to host memory, packed.
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device,
+                void* to);
+
+/// Gives device memory that the library keeps for later calls back to the driver; unless `always`, only
+/// of devices on which it holds no index and runs no call. Touches no driver where there is none.
+void trim_device_memory(bool always) noexcept;
+
 /// Fills everything but `struct_size`. Refuses numbers that name no device (ANN_NO_DEVICE).
 void describe_device(int32_t device, ann_device_info* out);
 
@@ -35,6 +51,18 @@ struct Probe {
 };
 
 const Probe& probe();
+
+/// Whether this process was forked from one that had asked the driver, and why CUDA is closed to it then.
+bool is_child() noexcept;
+inline constexpr char kForked[] = "this process was forked from one that had used CUDA";
+
+void trim_memory(bool always) noexcept;
+
+/// The CUDA halves of the above; `ordinal` counts from 0 and exists.
+void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name);
+void check_stream(void* stream, int32_t ordinal);
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal,
+                void* to);
 
 /// The CUDA half of describe_device; `ordinal` counts from 0 and exists.
 void describe(int32_t ordinal, ann_device_info* out);

@@ -1,5 +1,7 @@
 // The CUDA half of devices.h, and the errors of launch.h.
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 
@@ -11,6 +13,9 @@ namespace {
 
 /// The first fault of this process, a cudaError_t; 0: none.
 std::atomic<int32_t> first_fault = 0;
+
+/// The process that asked the driver; 0: none has.
+std::atomic<pid_t> owner = 0;
 
 /// Errors after which CUDA answers every call of the process with the same error.
 bool is_fault(cudaError_t error) {
@@ -61,17 +66,18 @@ void version_text(int version, char* text, size_t capacity) {
 }
 
 Probe ask_driver() {
+  owner.store(getpid());
   Probe found;
   int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  cudaGetLastError();
+  const cudaError_t error = runtime().count_devices(&count);
+  runtime().last_error();
   if (error == cudaSuccess && count > 0) {
     found.count = static_cast<uint32_t>(count);
     return found;
   }
   int driver = 0;
-  cudaDriverGetVersion(&driver);
-  cudaGetLastError();
+  runtime().driver_version(&driver);
+  runtime().last_error();
   if (driver == 0) {
     std::snprintf(found.reason, sizeof found.reason, "no CUDA driver is installed");
   } else if (error == cudaErrorInsufficientDriver) {
@@ -90,9 +96,50 @@ Probe ask_driver() {
   return found;
 }
 
+/// What an error means beyond what CUDA calls it.
+const char* advice_of(cudaError_t error) {
+  switch (error) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+      return "; this library has code for " GANNET_CUDA_BUILD;
+    case cudaErrorInitializationError:
+      return "; a process that was forked from one that uses CUDA cannot use it";
+    default:
+      return "";
+  }
+}
+
+/// Refuses one address. Memory is taken whole from the driver, so first and last byte speak for the rest.
+void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
+  cudaPointerAttributes found = {};
+  const cudaError_t error = runtime().describe_pointer(&found, address);
+  runtime().last_error();
+  if (error != cudaSuccess && error != cudaErrorInvalidValue)
+    check(error, "asking what a pointer points to");
+  const int device = ANN_DEVICE_CUDA + ordinal;
+  if (error != cudaSuccess || found.type == cudaMemoryTypeUnregistered)
+    fail(ANN_INVALID_ARGUMENT, "%s is said to lie on device %d, but is no memory that CUDA knows", name,
+         device);
+  if (found.type == cudaMemoryTypeHost)
+    fail(ANN_INVALID_ARGUMENT, "%s is said to lie on device %d, but is pinned host memory", name, device);
+  if (found.type == cudaMemoryTypeDevice && found.device != ordinal)
+    fail(ANN_INVALID_ARGUMENT, "%s is said to lie on device %d, but lies on device %d", name, device,
+         ANN_DEVICE_CUDA + found.device);
+}
+
 }  // namespace
 
+bool is_child() noexcept {
+  const pid_t asked = owner.load(std::memory_order_relaxed);
+  return asked != 0 && asked != getpid();
+}
+
+bool is_abandoned() noexcept {
+  return first_fault.load(std::memory_order_relaxed) != 0 || is_child();
+}
+
 void require_live() {
+  if (is_child()) fail(ANN_NO_DEVICE, "CUDA cannot be used here: %s", kForked);
   const int32_t fault = first_fault.load(std::memory_order_relaxed);
   if (fault == 0) return;
   Error error;
@@ -105,7 +152,7 @@ void require_live() {
 }
 
 void raise(cudaError_t cuda_error, const char* what) {
-  cudaGetLastError();
+  runtime().last_error();
   Error error;
   error.status = status_of(cuda_error);
   error.cuda_error = static_cast<int32_t>(cuda_error);
@@ -113,13 +160,13 @@ void raise(cudaError_t cuda_error, const char* what) {
     int32_t none = 0;
     first_fault.compare_exchange_strong(none, static_cast<int32_t>(cuda_error));
   }
-  std::snprintf(error.message, sizeof error.message, "%s failed: %s (%s)", what,
-                cudaGetErrorString(cuda_error), cudaGetErrorName(cuda_error));
+  std::snprintf(error.message, sizeof error.message, "%s failed: %s (%s)%s", what,
+                cudaGetErrorString(cuda_error), cudaGetErrorName(cuda_error), advice_of(cuda_error));
   throw error;
 }
 
 void raise_no_memory(size_t bytes) {
-  cudaGetLastError();
+  runtime().last_error();
   Error error;
   error.status = ANN_DEVICE_NO_MEMORY;
   error.cuda_error = static_cast<int32_t>(cudaErrorMemoryAllocation);
@@ -133,13 +180,52 @@ const Probe& probe() {
   return found;
 }
 
+void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name) {
+  if (memory == nullptr || bytes == 0) return;
+  const DeviceGuard guard(ordinal);
+  const uint8_t* first = static_cast<const uint8_t*>(memory);
+  check_address(first, ordinal, name);
+  check_address(first + bytes - 1, ordinal, name);
+}
+
+void check_stream(void* stream, int32_t ordinal) {
+  const DeviceGuard guard(ordinal);
+  const cudaStream_t given = static_cast<cudaStream_t>(stream);
+  bool here = false;
+  const cudaError_t error = runtime().stream_is_here(given, &here);
+  runtime().last_error();
+  if (error == cudaErrorInvalidResourceHandle || error == cudaErrorInvalidValue ||
+      error == cudaErrorContextIsDestroyed)
+    fail(ANN_INVALID_ARGUMENT, "params.stream is no stream that CUDA knows");
+  check(error, "asking for a stream's context");
+  if (!here)
+    fail(ANN_INVALID_ARGUMENT, "params.stream belongs to another device than %d, or to another context "
+                               "than the CUDA runtime's",
+         ANN_DEVICE_CUDA + ordinal);
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(runtime().stream_capture(given, &capture), "asking whether a stream is captured");
+  if (capture != cudaStreamCaptureStatusNone)
+    fail(ANN_UNSUPPORTED, "params.stream is being captured into a graph, which searches do not support");
+}
+
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal,
+                void* to) {
+  const DeviceGuard guard(ordinal);
+  const Stream stream;
+  copy_rows(to, bytes, from, stride, bytes, rows, cudaMemcpyDeviceToHost, stream,
+            "fetching rows from the device");
+  stream.wait();
+}
+
+void trim_memory(bool always) noexcept { DevicePool::trim_all(always); }
+
 void describe(int32_t ordinal, ann_device_info* out) {
   const DeviceGuard guard(ordinal);
   cudaDeviceProp properties;
-  check(cudaGetDeviceProperties(&properties, ordinal), "asking for a device's properties");
+  check(runtime().properties(&properties, ordinal), "asking for a device's properties");
   size_t free_bytes = 0;
   size_t total_bytes = 0;
-  check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a device's memory");
+  check(runtime().memory_info(&free_bytes, &total_bytes), "asking for a device's memory");
   out->memory_total = total_bytes;
   out->memory_free = free_bytes;
   out->compute_units = static_cast<uint32_t>(properties.multiProcessorCount);

@@ -22,7 +22,9 @@ struct MatrixView {
   uint32_t dim = 0;
   int32_t element = 0;
   uint64_t stride = 0;  // bytes
+  int32_t space = 0;    // 0: host memory; ANN_DEVICE_CUDA + i: memory of CUDA device i
 
+  bool on_device() const { return space != 0; }
   const uint8_t* row(uint64_t number) const { return data + number * stride; }
 };
 

@@ -148,7 +148,7 @@ std::shared_ptr<const Placement> Placements::get(const Built& built, int32_t dev
   placement->index =
       cuda::place_index(device, built.dataset, built.codes, built.graph, execution);
   // An index that was built without calibration leaves recall to the cautious rule.
-  if (built.calibration.curve_count() > 0)
+  if (built.has_graph() && built.calibration.curve_count() > 0)
     placement->calibration.measure(built.dataset, built.codes, *placement->index, device,
                                    built.seed, execution);
   const std::lock_guard lock(mutex_);
@@ -214,6 +214,26 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
     execution.advance(static_cast<double>(first + count) / static_cast<double>(queries.rows));
   }
   return true;
+}
+
+bool search_on_device(const Built& built, const DeviceRequest& request, const DeviceBatch& batch,
+                      const Execution& execution, SearchCounts* counts) {
+  const auto placement = built.placements.get(built, request.device, execution);
+  const uint32_t k = std::min(batch.results.k, built.dataset.rows());
+  WalkEffort effort;
+  if (k > 0) effort = choose_effort(built, *placement, request, k, batch.queries.rows);
+  if (effort.beam > kDeviceBeamMax) return false;
+  DeviceCounts counted;
+  placement->index->search(batch, effort, execution, &counted);
+  counts->distances += counted.distances;
+  counts->expansions += counted.expansions;
+  return true;
+}
+
+void search_exact_on_device(const Built& built, const DeviceBatch& batch, const Execution& execution) {
+  const auto placement =
+      built.placements.get(built, batch.queries.space - ANN_DEVICE_CUDA, execution);
+  placement->index->search_exact(batch, execution);
 }
 
 }  // namespace gannet

@@ -75,6 +75,14 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
                       const ResultsView& results, const Execution& execution,
                       SearchCounts* counts);
 
+/// The same for queries and results that lie on the device.
+bool search_on_device(const Built& built, const DeviceRequest& request, const DeviceBatch& batch,
+                      const Execution& execution, SearchCounts* counts);
+
+/// Answers such queries by comparing with every row. Errors: ANN_UNSUPPORTED where the smaller of k and
+/// the rows is above 1,024.
+void search_exact_on_device(const Built& built, const DeviceBatch& batch, const Execution& execution);
+
 /// Writes queries [first, first + count) as records of a space, and which of them are finite; the record
 /// of one that is not holds zeros.
 void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& queries,

@@ -1,11 +1,15 @@
 // DeviceIndex: the copy of an index on a CUDA device, and searches there.
 //
 // What is copied: codes, edges and entry points, and pivots, which are drawn there; where code distances
-// are not the reported ones also the rows as stored and, for cosine, their lengths. Ids stay on the host.
+// are not the reported ones also the rows as stored and, for cosine, their lengths; and ids that are not
+// row numbers. Of an index without a graph only what exact search needs.
 //
-// A search runs in a DeviceSpace: a stream, device memory for a number of queries, and pinned host
-// memory of the same shape. Spaces are kept for the next search, so that searches of a shape that has
-// been seen allocate nothing, and each of many host threads has a stream of its own.
+// A search of host memory runs in a DeviceSpace: a stream, device memory for a number of queries, and
+// pinned host memory of the same shape. Spaces are kept for the next search, so that searches of a shape
+// that has been seen allocate nothing, and each of many host threads has a stream of its own.
+//
+// A search of device memory runs on the caller's stream, with memory from the device's pool in the order
+// of that stream, and copies nothing through the host.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +19,7 @@
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "search/queries.h"
 
 namespace gannet {
 
@@ -92,6 +97,19 @@ class DeviceSpace {
   double kernel_seconds_ = 0;
 };
 
+/// Queries on the device, and where their answers go there.
+struct DeviceBatch {
+  MatrixView queries;    // device memory at any address
+  ResultsView results;   // device memory
+  void* stream = nullptr;  // the caller's cudaStream_t; null: a stream of the library, which is waited for
+};
+
+/// Distances computed and rows expanded, for calls that wait for their answers.
+struct DeviceCounts {
+  uint64_t distances = 0;
+  uint64_t expansions = 0;
+};
+
 class DeviceIndex {
  public:
   virtual ~DeviceIndex() = default;
@@ -105,12 +123,19 @@ class DeviceIndex {
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.
   virtual std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) = 0;
   virtual void give_back(std::unique_ptr<DeviceSpace> space) noexcept = 0;
+
+  /// Answers a batch by walks, or by comparing with every row, without a copy through the host. With a
+  /// stream of the caller the work is queued there, and the index waits for it before it goes. The
+  /// monitor is asked between pieces of the batch.
+  virtual void search(const DeviceBatch& batch, const WalkEffort& effort, const Execution& execution,
+                      DeviceCounts* counts) = 0;
+  virtual void search_exact(const DeviceBatch& batch, const Execution& execution) = 0;
 };
 
 namespace cuda {
 
-/// Copies an index with a graph to a device (a CUDA ordinal, from 0). Everything of a mapped file has
-/// been touched before. Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
+/// Copies an index to a device (a CUDA ordinal, from 0); codes and graph are empty where it has none.
+/// Everything of a mapped file has been touched before. Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
 /// ANN_DEADLINE; nothing is held then.
 std::unique_ptr<DeviceIndex> place_index(int32_t device, const Dataset& dataset,
                                          const Codes& codes, const SearchGraph& graph,

@@ -7,6 +7,10 @@
 //
 // Bytes of a search of 10,000 queries, k = 10, 128 columns: 1.3 MB of u8 or 5.1 MB of f32 to the device,
 // 0.8 MB back: 40 to 120 us on a host link of 50 GB/s, where the kernels take 200 to 300.
+//
+// Queries that lie on the device are made records there (records_cuda.cu), and answers are written to the
+// caller's buffers (answers_cuda.cu): two small kernels more, 2 to 4 us each, and no copy. Rows of u8 and
+// i8 on 16-byte boundaries, of as many columns as a code, are read where they lie.
 
 #include <algorithm>
 #include <atomic>
@@ -15,8 +19,11 @@
 
 #include "backend/devices.h"
 #include "base/random.h"
+#include "search/answers_cuda.h"
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
+#include "search/exact_cuda.h"
+#include "search/records_cuda.h"
 #include "search/rerank_cuda.h"
 #include "search/walk_cuda.h"
 
@@ -26,6 +33,7 @@ namespace {
 constexpr uint64_t kCopyBytes = uint64_t{64} << 20;     // sent between two looks at the monitor
 constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory, left to searches
 constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // of one run's queries, and of its answers
+constexpr uint64_t kBatchBytes = uint64_t{256} << 20;   // of a piece of a batch on the device
 constexpr uint64_t kPieceMin = 256;
 constexpr uint64_t kPivotStream = 0x7069766f7473;  // "pivots"
 // Queries of one run. A walk of a thousand answers takes some 2 ms and some 500 run at a time, so that
@@ -41,8 +49,9 @@ struct Placed {
   const uint8_t* pivot_codes = nullptr;
   const uint32_t* pivots = nullptr;
   const int32_t* squares = nullptr;  // of the pivots
-  const uint8_t* rows = nullptr;  // null where codes are exact
+  const uint8_t* rows = nullptr;  // null where codes are exact, as `exact` says
   const float* norms = nullptr;
+  const uint64_t* ids = nullptr;  // [row_count], or null: ids are row numbers
   const float* centre = nullptr;  // of the codes
   float inverse_step = 1;
   uint32_t columns = 0;  // of a code
@@ -57,28 +66,173 @@ struct Placed {
   int32_t metric = 0;
   int32_t element = 0;
 
-  bool exact() const { return rows == nullptr; }
+  bool codes_are_exact = false;
+
+  bool exact() const { return codes_are_exact; }
   size_t record_bytes() const {
     return value_bytes + (!exact() && metric == ANN_METRIC_COSINE ? 16 : 0);
   }
 };
 
-class Event {
- public:
-  Event() { check(cudaEventCreate(&event_), "creating an event"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+/// One run of the kernels: queries as records in, rows and distances out. All that the device can reach.
+struct Run {
+  const uint8_t* queries;   // [count, query_stride] records
+  uint8_t* codes;           // [count, code_stride] where codes are lossy
+  uint32_t* candidates;     // [count, rerank_count(k)] likewise
+  uint32_t* starts;         // [count, kStarts]
+  const uint32_t* masked;   // [count], or null
+  WalkCounters* counters;
+  WalkCounts* counts;       // [count], or null
+  uint32_t* rows;           // [count, k]
+  float* distances;         // [count, k]
+  uint32_t query_stride;
+  uint32_t count;
+  uint32_t k;
+};
 
-  void record(const Stream& stream) { check(cudaEventRecord(event_, stream), "recording an event"); }
-  double seconds_until(const Event& end) const {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, event_, end.event_), "reading an event");
-    return milliseconds / 1e3;
+/// Rows of a walk's list that are compared once more, or k where none is.
+uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
+  const uint32_t kept = kept_count(k, placed.exact());
+  return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
+}
+
+void encode(const Placed& placed, const Run& run, const Stream& stream) {
+  EncodeArgs args = {};
+  args.queries = run.queries;
+  args.centre = placed.centre;
+  args.codes = run.codes;
+  args.query_stride = run.query_stride;
+  args.value_bytes = placed.value_bytes;
+  args.code_stride = placed.code_stride;
+  args.count = run.count;
+  args.dim = placed.dim;
+  args.columns = placed.columns;
+  args.metric = placed.metric;
+  args.inverse_step = placed.inverse_step;
+  start_encode(args, placed.element, placed.kind == CodeKind::kFloat, stream);
+}
+
+void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
+          const Stream& stream) {
+  WalkArgs args = {};
+  args.codes = placed.codes;
+  args.edges = placed.edges;
+  args.entries = placed.entries;
+  args.pivot_codes = placed.pivot_codes;
+  args.pivots = placed.pivots;
+  args.squares = placed.squares;
+  args.starts = run.starts;
+  args.queries = placed.exact() ? run.queries : run.codes;
+  args.masked = run.masked;
+  args.out_rows = placed.exact() ? run.rows : run.candidates;
+  args.out_distances = placed.exact() ? run.distances : nullptr;
+  args.counters = run.counters;
+  args.counts = run.counts;
+  args.stride = placed.code_stride;
+  args.query_stride = placed.exact() ? run.query_stride : placed.code_stride;
+  args.degree = placed.degree;
+  args.entry_count = placed.entry_count;
+  args.count = run.count;
+  args.k = run.k;
+  args.kept = kept_of(placed, effort, run.k);
+  args.beam = effort.beam;
+  args.expansions_max = effort.expansions_max;
+  args.stretch = (1 + effort.slack) * (1 + effort.slack);
+  start_walks(device, placed.kind, args, effort, stream);
+}
+
+void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, const Stream& stream) {
+  RerankArgs args = {};
+  args.rows = placed.rows;
+  args.norms = placed.norms;
+  args.queries = run.queries;
+  args.candidates = run.candidates;
+  args.out_rows = run.rows;
+  args.out_distances = run.distances;
+  args.row_stride = placed.row_stride;
+  args.query_stride = run.query_stride;
+  args.value_bytes = placed.value_bytes;
+  args.dim = placed.dim;
+  args.count = run.count;
+  args.kept = kept_of(placed, effort, run.k);
+  args.k = run.k;
+  args.metric = placed.metric;
+  start_rerank(args, placed.element, stream);
+}
+
+/// From records to rows and distances.
+void start(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
+           const Stream& stream) {
+  if (!placed.exact()) encode(placed, run, stream);
+  walk(device, placed, run, effort, stream);
+  if (!placed.exact()) rerank(placed, run, effort, stream);
+}
+
+/// What the walks and the comparisons behind them came to.
+uint64_t count_distances(const Placed& placed, const WalkCounters& counters, uint64_t queries,
+                         const WalkEffort& effort, uint32_t k) {
+  if (placed.exact()) return counters.distances;
+  return counters.distances + queries * std::min(kept_of(placed, effort, k), placed.row_count);
+}
+
+/// Work that searches have queued on streams of callers, and that reads the index.
+class Queued {
+  struct Place {
+    Place() : event(false) {}
+    unsigned long long stream = 0;  // its number, which no other stream ever gets
+    uint32_t users = 0;             // calls that are queueing work there
+    Event event;                    // behind all work that was queued there
+  };
+
+ public:
+  /// A call that queues work on a stream; at its end, whatever happens, the work is known.
+  class Call {
+   public:
+    Call(Queued& queued, const Stream& stream)
+        : queued_(queued), stream_(stream), place_(queued.enter(stream)) {}
+    ~Call() { queued_.leave(place_, stream_); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Queued& queued_;
+    const Stream& stream_;
+    Place& place_;
+  };
+
+  void wait() noexcept {
+    for (const auto& place : places_) place->event.wait_quietly();
   }
+  void clear() { places_.clear(); }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  Place& enter(const Stream& stream) {
+    unsigned long long number = 0;
+    check(runtime().stream_id(stream, &number), "asking for a stream's number");
+    const std::lock_guard lock(mutex_);
+    auto found = std::find_if(places_.begin(), places_.end(),
+                              [number](const auto& place) { return place->stream == number; });
+    if (found == places_.end())
+      found = std::find_if(places_.begin(), places_.end(), [](const auto& place) {
+        return place->users == 0 && place->event.has_passed();
+      });
+    if (found == places_.end()) {
+      places_.push_back(std::make_unique<Place>());
+      found = places_.end() - 1;
+    }
+    (*found)->stream = number;
+    ++(*found)->users;
+    return **found;
+  }
+
+  void leave(Place& place, const Stream& stream) noexcept {
+    const std::lock_guard lock(mutex_);
+    --place.users;
+    place.event.record_quietly(stream);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Place>> places_;
 };
 
 /// Device memory that can grow, with or without pinned memory of the same size.
@@ -131,38 +285,24 @@ class Space final : public DeviceSpace {
   void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked, bool timed) override {
     const DeviceGuard guard(device_);
     const bool direct = is_direct(effort);
-    const WalkArgs args = prepare(count, effort, masked);
-    if (!direct || !placed_.exact())
-      check(cudaMemcpyAsync(queries_.device(), queries_.host(), count * record_bytes_,
-                            cudaMemcpyHostToDevice, stream_),
-            "sending queries to the device");
+    const Run run = prepare(count, direct, masked);
+    if (run.queries == queries_.device())
+      copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
+                     "sending queries to the device");
     if (timed) begin_.record(stream_);
-    if (!placed_.exact()) encode(count);
-    start_walks(device_, placed_.kind, args, effort, stream_);
-    if (!placed_.exact()) rerank(args, answers(effort));
+    start(device_, placed_, run, effort, stream_);
     if (timed) end_.record(stream_);
     if (!direct)
-      check(cudaMemcpyAsync(answers_.host(), answers_.device(), answer_bytes(count, k_),
-                            cudaMemcpyDeviceToHost, stream_),
-            "fetching answers from the device");
+      copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
+                   "fetching answers from the device");
     stream_.wait();
-    publish(count, args.kept, effort);
+    publish(count, effort);
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
   }
 
  private:
   static uint64_t answer_bytes(uint64_t queries, uint32_t k) {
     return sizeof(WalkCounters) + queries * k * (sizeof(uint32_t) + sizeof(float));
-  }
-  /// Few queries: kernels read them from pinned host memory and write the answers there, which takes less
-  /// time than two copies.
-  static bool is_direct(const WalkEffort& effort) { return effort.beam == 0 && effort.warps > 1; }
-  uint8_t* answers(const WalkEffort& effort) const {
-    return is_direct(effort) ? answers_.host() : answers_.device();
-  }
-  /// Where a block walks.
-  WalkCounts* answer_counts(uint8_t* answers, uint64_t count) const {
-    return reinterpret_cast<WalkCounts*>(answers + answer_bytes(count, k_));
   }
   static uint32_t* answer_rows(uint8_t* answers) {
     return reinterpret_cast<uint32_t*>(answers + sizeof(WalkCounters));
@@ -171,94 +311,49 @@ class Space final : public DeviceSpace {
     return reinterpret_cast<float*>(answer_rows(answers) + count * k_);
   }
 
-  WalkArgs prepare(uint32_t count, const WalkEffort& effort, const uint32_t* masked) {
-    WalkArgs args = {};
-    args.codes = placed_.codes;
-    args.edges = placed_.edges;
-    args.entries = placed_.entries;
-    args.pivot_codes = placed_.pivot_codes;
-    args.pivots = placed_.pivots;
-    args.squares = placed_.squares;
-    args.starts = reinterpret_cast<uint32_t*>(starts_.device());
-    args.queries = !placed_.exact()    ? codes_.device()
-                   : is_direct(effort) ? queries_.host()
-                                       : queries_.device();
-    args.counts = answer_counts(answers(effort), count);
-    args.counters = reinterpret_cast<WalkCounters*>(answers_.device());
-    args.stride = placed_.code_stride;
-    args.query_stride = placed_.code_stride;
-    args.degree = placed_.degree;
-    args.entry_count = placed_.entry_count;
-    args.count = count;
-    args.k = k_;
-    args.kept = placed_.exact() ? k_ : rerank_count(k_);
-    args.beam = effort.beam;
-    if (effort.beam != 0) args.kept = std::min(args.kept, std::max(k_, effort.beam));
-    args.expansions_max = effort.expansions_max;
-    args.stretch = (1 + effort.slack) * (1 + effort.slack);
-    if (placed_.exact()) {
-      args.out_rows = answer_rows(answers(effort));
-      args.out_distances = answer_distances(answers(effort), count);
-    } else {
-      args.out_rows = reinterpret_cast<uint32_t*>(candidates_.device());
+  /// Few queries: kernels write the answers to pinned host memory, and read queries there if they read
+  /// them once. That takes less time than two copies.
+  static bool is_direct(const WalkEffort& effort) { return effort.beam == 0 && effort.warps > 1; }
+
+  WalkCounts* answer_counts(uint64_t count) const {
+    return reinterpret_cast<WalkCounts*>(answers_.host() + answer_bytes(count, k_));
+  }
+
+  Run prepare(uint32_t count, bool direct, const uint32_t* masked) {
+    Run run = {};
+    uint8_t* answers = direct ? answers_.host() : answers_.device();
+    run.queries = direct && placed_.exact() ? queries_.host() : queries_.device();
+    run.query_stride = static_cast<uint32_t>(record_bytes_);
+    run.starts = reinterpret_cast<uint32_t*>(starts_.device());
+    run.counters = reinterpret_cast<WalkCounters*>(answers_.device());
+    run.counts = direct ? answer_counts(count) : nullptr;
+    run.rows = answer_rows(answers);
+    run.distances = answer_distances(answers, count);
+    run.count = count;
+    run.k = k_;
+    if (!placed_.exact()) {
+      run.codes = codes_.device();
+      run.candidates = reinterpret_cast<uint32_t*>(candidates_.device());
     }
     if (masked != nullptr) {
       masked_.fit(count * sizeof(uint32_t), true, stream_);
       std::copy(masked, masked + count, reinterpret_cast<uint32_t*>(masked_.host()));
-      check(cudaMemcpyAsync(masked_.device(), masked_.host(), count * sizeof(uint32_t),
-                            cudaMemcpyHostToDevice, stream_),
-            "sending masked rows to the device");
-      args.masked = reinterpret_cast<const uint32_t*>(masked_.device());
+      copy_to_device(masked_.device(), masked_.host(), count * sizeof(uint32_t), stream_,
+                     "sending masked rows to the device");
+      run.masked = reinterpret_cast<const uint32_t*>(masked_.device());
     }
-    return args;
+    return run;
   }
 
-  void encode(uint32_t count) {
-    EncodeArgs args = {};
-    args.queries = queries_.device();
-    args.centre = placed_.centre;
-    args.codes = codes_.device();
-    args.query_stride = static_cast<uint32_t>(record_bytes_);
-    args.value_bytes = placed_.value_bytes;
-    args.code_stride = placed_.code_stride;
-    args.count = count;
-    args.dim = placed_.dim;
-    args.columns = placed_.columns;
-    args.metric = placed_.metric;
-    args.inverse_step = placed_.inverse_step;
-    start_encode(args, placed_.element, placed_.kind == CodeKind::kFloat, stream_);
-  }
-
-  void rerank(const WalkArgs& walk, uint8_t* answers) {
-    RerankArgs args = {};
-    args.rows = placed_.rows;
-    args.norms = placed_.norms;
-    args.queries = queries_.device();
-    args.candidates = walk.out_rows;
-    args.out_rows = answer_rows(answers);
-    args.out_distances = answer_distances(answers, walk.count);
-    args.row_stride = placed_.row_stride;
-    args.query_stride = static_cast<uint32_t>(record_bytes_);
-    args.value_bytes = placed_.value_bytes;
-    args.dim = placed_.dim;
-    args.count = walk.count;
-    args.kept = walk.kept;
-    args.k = k_;
-    args.metric = placed_.metric;
-    start_rerank(args, placed_.element, stream_);
-  }
-
-  void publish(uint32_t count, uint32_t kept, const WalkEffort& effort) {
-    const auto* counters = reinterpret_cast<const WalkCounters*>(answers_.host());
-    distance_count_ = is_direct(effort) ? 0 : counters->distances;
-    expansion_count_ = is_direct(effort) ? 0 : counters->expansions;
-    const WalkCounts* counts = answer_counts(answers_.host(), count);
+  void publish(uint32_t count, const WalkEffort& effort) {
+    WalkCounters counters = {};
+    if (!is_direct(effort)) counters = *reinterpret_cast<const WalkCounters*>(answers_.host());
     for (uint32_t query = 0; is_direct(effort) && query < count; ++query) {
-      distance_count_ += counts[query].distances;
-      expansion_count_ += counts[query].expansions;
+      counters.distances += answer_counts(count)[query].distances;
+      counters.expansions += answer_counts(count)[query].expansions;
     }
-    if (!placed_.exact())
-      distance_count_ += uint64_t{count} * std::min(kept, placed_.row_count);
+    distance_count_ = count_distances(placed_, counters, count, effort, k_);
+    expansion_count_ = counters.expansions;
     rows_ = answer_rows(answers_.host());
     distances_ = answer_distances(answers_.host(), count);
   }
@@ -268,8 +363,8 @@ class Space final : public DeviceSpace {
   Allocator memory_;
   uint32_t k_ = 0;
   Stream stream_;
-  Event begin_;
-  Event end_;
+  Event begin_{true};
+  Event end_{true};
   Staging queries_;     // [capacity, record_bytes]
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts
   Staging starts_;      // [capacity, kStarts]
@@ -291,37 +386,45 @@ class Copy final : public DeviceIndex {
                             size_t to_stride) {
       return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, execution);
     };
-    const uint64_t n = codes.rows();
-    placed_.codes = upload(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
-    const size_t edge_bytes = graph.degree * sizeof(uint32_t);
-    placed_.edges = reinterpret_cast<const uint32_t*>(
-        upload(graph.edges.data(), edge_bytes, n, edge_bytes, edge_bytes));
-    placed_.entries = reinterpret_cast<const uint32_t*>(
-        upload(graph.entries.data(), sizeof(uint32_t), graph.entries.size(), sizeof(uint32_t),
-               sizeof(uint32_t)));
+    const auto upload_items = [&](const auto* items, uint64_t count) {
+      return reinterpret_cast<decltype(items)>(
+          upload(items, sizeof *items, count, sizeof *items, sizeof *items));
+    };
+    const uint64_t n = dataset.rows();
+    if (has_graph(graph)) {
+      placed_.codes = upload(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
+      placed_.edges = upload_items(graph.edges.data(), n * graph.degree);
+      placed_.entries = upload_items(graph.entries.data(), graph.entries.size());
+      uint32_t pivots[kPivots];
+      std::fill(pivots, pivots + kPivots, kNoRow);
+      random_strata(n, std::min<uint64_t>(n, kPivots), 0, kPivotStream, pivots);
+      placed_.pivots = upload_items(pivots, kPivots);
+      make_pivots();
+      stream_->wait();  // `pivots` goes
+    }
+    if (has_graph(graph) && !codes.exact())
+      placed_.centre = upload_items(codes.centre().data(), placed_.columns);
+    if (dataset.ids() != nullptr) placed_.ids = upload_items(dataset.ids(), n);
     if (!codes.exact())
       placed_.rows = upload(dataset.view().data, dataset.view().stride, n, row_bytes(dataset),
                             placed_.row_stride);
     if (!codes.exact() && dataset.norms() != nullptr)
-      placed_.norms = reinterpret_cast<const float*>(
-          upload(dataset.norms(), sizeof(float), n, sizeof(float), sizeof(float)));
-    if (!codes.exact())
-      placed_.centre = reinterpret_cast<const float*>(upload(
-          codes.centre().data(), sizeof(float), placed_.columns, sizeof(float), sizeof(float)));
-    place_pivots(codes.rows(), upload);
+      placed_.norms = upload_items(dataset.norms(), n);
     stream_->wait();
   }
 
   ~Copy() override {
     // The caller's device stays as it is, also where CUDA has been lost.
     int previous = 0;
-    const bool known = cudaGetDevice(&previous) == cudaSuccess;
-    cudaSetDevice(device_);
+    const bool reachable = !is_abandoned() && runtime().current_device(&previous) == cudaSuccess;
+    if (reachable) runtime().choose_device(device_);
+    if (reachable) queued_.wait();
+    queued_.clear();
     idle_.clear();
     arrays_.clear();
     stream_.reset();
-    if (known) cudaSetDevice(previous);
-    cudaGetLastError();
+    if (reachable) runtime().choose_device(previous);
+    if (reachable) runtime().last_error();
   }
 
   uint64_t bytes() const override { return bytes_; }
@@ -356,7 +459,202 @@ class Copy final : public DeviceIndex {
     }
   }
 
+  void search(const DeviceBatch& batch, const WalkEffort& effort, const Execution& execution,
+              DeviceCounts* counts) override {
+    answer(batch, false, execution, [&](const Piece& piece, const Stream& stream) {
+      const Run run = run_of(piece);
+      start(device_, placed_, run, effort, stream);
+      if (batch.stream != nullptr) return;
+      WalkCounters counted;
+      copy_to_host(&counted, run.counters, sizeof counted, stream, "fetching counts from the device");
+      stream.wait();
+      counts->distances += count_distances(placed_, counted, piece.count, effort, piece.k);
+      counts->expansions += counted.expansions;
+    });
+  }
+
+  void search_exact(const DeviceBatch& batch, const Execution& execution) override {
+    answer(batch, true, execution, [&](const Piece& piece, const Stream& stream) {
+      compare_all(piece, stream, execution);
+      if (batch.stream == nullptr) stream.wait();
+    });
+  }
+
  private:
+  static bool has_graph(const SearchGraph& graph) { return graph.degree != 0; }
+
+  /// Some queries of a batch on the device, and memory for them.
+  struct Piece {
+    const uint8_t* queries = nullptr;  // [count, query_stride] records
+    uint32_t query_stride = 0;
+    uint8_t* records = nullptr;    // [count, record_bytes], or null: queries are read where they lie
+    uint8_t* codes = nullptr;      // [count, code_stride] where codes are lossy and rows are walked to
+    uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
+    uint32_t* starts = nullptr;    // [count, kStarts] where rows are walked to
+    double* norms = nullptr;       // [count] for exact search by cosine
+    uint8_t* usable = nullptr;     // [count], or null: all are
+    WalkCounters* counters = nullptr;
+    uint32_t* rows = nullptr;      // [count, k]
+    float* distances = nullptr;    // [count, k]
+    uint32_t count = 0;
+    uint32_t k = 0;
+
+    /// Lays the arrays out from `memory` on; the bytes that they take.
+    uint64_t lay_out(uint8_t* memory, const Placed& placed, bool exact_search, bool in_place) {
+      uint64_t bytes = 0;
+      const auto part = [&](uint64_t size) {
+        uint8_t* begin = memory + bytes;
+        bytes = round_up(bytes + size, 256);
+        return begin;
+      };
+      const auto items = [&](auto* like, uint64_t number) {
+        return reinterpret_cast<decltype(like)>(part(number * sizeof *like));
+      };
+      counters = items(counters, 1);
+      rows = items(rows, uint64_t{count} * k);
+      distances = items(distances, uint64_t{count} * k);
+      if (!in_place) records = part(count * placed.record_bytes());
+      if (!in_place) usable = part(count);
+      if (exact_search && placed.metric == ANN_METRIC_COSINE) norms = items(norms, count);
+      if (!exact_search) starts = items(starts, uint64_t{count} * kStarts);
+      if (exact_search || placed.exact()) return bytes;
+      codes = part(uint64_t{count} * placed.code_stride);
+      candidates = items(candidates, uint64_t{count} * rerank_count(k));
+      return bytes;
+    }
+  };
+
+  /// Whether queries can be read where they lie: as records they would be the same bytes.
+  bool reads_in_place(const MatrixView& queries) const {
+    return !is_float_element(placed_.element) && placed_.value_bytes == placed_.dim &&
+           placed_.metric != ANN_METRIC_COSINE && queries.stride % 16 == 0 &&
+           queries.stride <= UINT32_MAX && reinterpret_cast<uintptr_t>(queries.data) % 16 == 0;
+  }
+
+  /// Queries of a piece: what fits into kBatchBytes.
+  uint64_t piece_of(uint64_t count, uint32_t k, bool exact_search, bool in_place) const {
+    Piece piece;
+    piece.count = 1024;
+    piece.k = k;
+    const uint64_t bytes = piece.lay_out(nullptr, placed_, exact_search, in_place) / 1024;
+    return std::max<uint64_t>(1, std::min({count, kBatchBytes / std::max<uint64_t>(1, bytes),
+                                           piece_max(k)}));
+  }
+
+  /// Runs `find` over pieces of a batch that are small enough for the memory there is.
+  template <class Find>
+  void answer(const DeviceBatch& batch, bool exact_search, const Execution& execution,
+              const Find& find) {
+    const DeviceGuard guard(device_);
+    if (batch.stream == nullptr) {
+      const Stream stream;
+      return answer_on(stream, batch, exact_search, execution, find);
+    }
+    const Stream stream(static_cast<cudaStream_t>(batch.stream));
+    const Queued::Call call(queued_, stream);
+    answer_on(stream, batch, exact_search, execution, find);
+  }
+
+  template <class Find>
+  void answer_on(const Stream& stream, const DeviceBatch& batch, bool exact_search,
+                 const Execution& execution, const Find& find) {
+    const uint64_t total = batch.queries.rows;
+    const uint32_t k = std::min(batch.results.k, placed_.row_count);
+    const bool in_place = reads_in_place(batch.queries);
+    uint64_t step = piece_of(total, k, exact_search, in_place);
+    for (uint64_t first = 0; first < total;) {
+      execution.check();
+      Piece piece;
+      piece.count = static_cast<uint32_t>(std::min(step, total - first));
+      piece.k = k;
+      try {
+        const uint64_t bytes = piece.lay_out(nullptr, placed_, exact_search, in_place);
+        const DeviceArray<uint8_t> memory(bytes, stream);
+        piece.lay_out(memory.data(), placed_, exact_search, in_place);
+        take_queries(batch.queries, first, &piece, stream);
+        if (k > 0) find(piece, stream);
+        write_answers(batch.results, first, piece, stream);
+        if (batch.stream == nullptr) stream.wait();
+      } catch (const Error& error) {
+        if (error.status != ANN_DEVICE_NO_MEMORY || step <= kPieceMin) throw;
+        step /= 2;
+        continue;
+      }
+      first += piece.count;
+      execution.advance(static_cast<double>(first) / static_cast<double>(total));
+    }
+  }
+
+  void take_queries(const MatrixView& queries, uint64_t first, Piece* piece, const Stream& stream) const {
+    piece->queries = queries.row(first);
+    piece->query_stride = static_cast<uint32_t>(queries.stride);
+    if (piece->records == nullptr) return;
+    const uint32_t size = element_bytes(queries.element);
+    RecordArgs args = {};
+    args.queries = queries.row(first);
+    args.records = piece->records;
+    args.norms = piece->norms;
+    args.usable = piece->usable;
+    args.query_stride = queries.stride;
+    args.record_stride = static_cast<uint32_t>(placed_.record_bytes());
+    args.value_bytes = placed_.value_bytes;
+    args.dim = placed_.dim;
+    args.count = piece->count;
+    args.aligned = queries.stride % size == 0 && reinterpret_cast<uintptr_t>(queries.data) % size == 0;
+    args.scaled = placed_.metric == ANN_METRIC_COSINE;
+    start_records(args, queries.element, is_float_element(placed_.element), stream);
+    piece->queries = piece->records;
+    piece->query_stride = args.record_stride;
+  }
+
+  void write_answers(const ResultsView& results, uint64_t first, const Piece& piece,
+                     const Stream& stream) const {
+    AnswerArgs args = {};
+    args.rows = piece.rows;
+    args.distances = piece.distances;
+    args.ids = placed_.ids;
+    args.usable = piece.usable;
+    args.results = results.from(first);
+    args.k = piece.k;
+    args.count = piece.count;
+    start_answers(args, stream);
+  }
+
+  static Run run_of(const Piece& piece) {
+    Run run = {};
+    run.queries = piece.queries;
+    run.codes = piece.codes;
+    run.candidates = piece.candidates;
+    run.starts = piece.starts;
+    run.counters = piece.counters;
+    run.rows = piece.rows;
+    run.distances = piece.distances;
+    run.query_stride = piece.query_stride;
+    run.count = piece.count;
+    run.k = piece.k;
+    return run;
+  }
+
+  void compare_all(const Piece& piece, const Stream& stream, const Execution& execution) const {
+    ExactRequest request;
+    request.device = device_;
+    request.rows = {placed_.exact() ? placed_.codes : placed_.rows,
+                    placed_.exact() ? placed_.code_stride : placed_.row_stride, placed_.dim,
+                    placed_.element};
+    request.row_count = placed_.row_count;
+    request.metric = placed_.metric;
+    request.norms = placed_.norms;
+    request.ids = placed_.ids;
+    request.queries = piece.queries;
+    request.query_stride = piece.query_stride;
+    request.query_norms = piece.norms;
+    request.query_count = piece.count;
+    request.k = piece.k;
+    request.out_rows = piece.rows;
+    request.out_distances = piece.distances;
+    search_exact_resident(request, stream, execution);
+  }
+
   static size_t row_bytes(const Dataset& dataset) {
     return size_t{dataset.dim()} * element_bytes(dataset.element());
   }
@@ -365,7 +663,8 @@ class Copy final : public DeviceIndex {
     placed_.kind = codes.wide()        ? CodeKind::kFloat
                    : codes.flip() != 0 ? CodeKind::kSigned
                                        : CodeKind::kUnsigned;
-    placed_.row_count = codes.rows();
+    placed_.codes_are_exact = codes.exact();
+    placed_.row_count = dataset.rows();
     placed_.code_stride = static_cast<uint32_t>(codes.stride());
     placed_.degree = graph.degree;
     placed_.entry_count = static_cast<uint32_t>(graph.entries.size());
@@ -380,28 +679,24 @@ class Copy final : public DeviceIndex {
     placed_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
   }
 
-  /// Draws the pivots, and brings their codes together.
-  template <class Upload>
-  void place_pivots(uint32_t rows, const Upload& upload) {
-    uint32_t pivots[kPivots];
-    std::fill(pivots, pivots + kPivots, kNoRow);
-    random_strata(rows, std::min(rows, kPivots), 0, kPivotStream, pivots);
-    placed_.pivots = reinterpret_cast<const uint32_t*>(upload(pivots, sizeof pivots, 1, sizeof pivots, sizeof pivots));
-    const auto room = [&](uint64_t bytes) {
+  /// Brings the codes of the pivots together, and asks what blocks can do.
+  void make_pivots() {
+    const auto take = [&](uint64_t bytes) {
       arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_));
       bytes_ += bytes;
       return arrays_.back()->data();
     };
-    uint8_t* codes = room(uint64_t{kPivots} * placed_.code_stride);
-    int32_t* squares = reinterpret_cast<int32_t*>(room(kPivots * sizeof(int32_t)));
-    gather_pivots(placed_.pivots, placed_.codes, placed_.code_stride, placed_.kind, codes, squares, *stream_);
+    uint8_t* codes = take(uint64_t{kPivots} * placed_.code_stride);
+    int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
+    gather_pivots(placed_.pivots, placed_.codes, placed_.code_stride, placed_.kind, codes, squares,
+                  *stream_);
     placed_.pivot_codes = codes;
     placed_.squares = squares;
     placed_.blocks_keep = allow_block_walks(device_, placed_.kind, placed_.code_stride);
     int count = 0;
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device_), "asking for multiprocessors");
+    check(runtime().attribute(&count, cudaDevAttrMultiProcessorCount, device_),
+          "asking for multiprocessors");
     multiprocessors_ = static_cast<uint32_t>(count);
-    stream_->wait();  // `pivots` goes
   }
 
   /// Refuses before anything is sent what cannot fit.
@@ -409,13 +704,13 @@ class Copy final : public DeviceIndex {
     uint64_t row = placed_.code_stride + graph.degree * sizeof(uint32_t);
     if (!codes.exact()) row += placed_.row_stride;
     if (!codes.exact() && dataset.norms() != nullptr) row += sizeof(float);
-    const uint64_t needed = row * codes.rows() + kReserveBytes;
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
-    check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a device's memory");
+    if (dataset.ids() != nullptr) row += sizeof(uint64_t);
+    const uint64_t needed = row * dataset.rows() + kReserveBytes;
+    const uint64_t free_bytes = DevicePool::of(device_).free_bytes();
     if (needed > free_bytes)
-      fail(ANN_DEVICE_NO_MEMORY, "the index needs %llu bytes on device %d, of which %zu are free",
-           static_cast<unsigned long long>(needed), device_, free_bytes);
+      fail(ANN_DEVICE_NO_MEMORY, "the index needs %llu bytes on device %d, of which %llu are free",
+           static_cast<unsigned long long>(needed), device_,
+           static_cast<unsigned long long>(free_bytes));
   }
 
   /// Copies `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
@@ -424,18 +719,13 @@ class Copy final : public DeviceIndex {
     arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(count * to_stride, *stream_));
     bytes_ += count * to_stride;
     uint8_t* to = arrays_.back()->data();
-    if (bytes != to_stride)
-      check(cudaMemsetAsync(to, 0, count * to_stride, *stream_), "clearing device memory");
+    if (bytes != to_stride) fill(to, 0, count * to_stride, *stream_, "clearing device memory");
     const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
     for (uint64_t first = 0; first < count; first += step) {
       execution.check();
-      const uint64_t part = std::min(step, count - first);
-      const bool packed = from_stride == bytes && to_stride == bytes;
-      check(packed ? cudaMemcpyAsync(to + first * to_stride, from + first * from_stride,
-                                     part * bytes, cudaMemcpyHostToDevice, *stream_)
-                   : cudaMemcpy2DAsync(to + first * to_stride, to_stride, from + first * from_stride,
-                                       from_stride, bytes, part, cudaMemcpyHostToDevice, *stream_),
-            "sending an index to the device");
+      copy_rows(to + first * to_stride, to_stride, from + first * from_stride, from_stride, bytes,
+                std::min(step, count - first), cudaMemcpyHostToDevice, *stream_,
+                "sending an index to the device");
     }
     return to;
   }
@@ -463,6 +753,7 @@ class Copy final : public DeviceIndex {
   uint32_t multiprocessors_ = 1;
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
+  Queued queued_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Space>> idle_;
 };

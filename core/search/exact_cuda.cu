@@ -657,20 +657,13 @@ constexpr uint64_t kCopyBytes = uint64_t{64} << 20;  // sent between two looks a
 /// Sends `count` vectors of `bytes` bytes, `from_stride` apart, to the device, zeros behind each.
 void send(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes, uint8_t* to,
           size_t to_stride, const Stream& stream, const Execution& execution) {
-  if (bytes != to_stride)
-    check(cudaMemsetAsync(to, 0, count * to_stride, stream), "clearing device memory");
+  if (bytes != to_stride) fill(to, 0, count * to_stride, stream, "clearing device memory");
   const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
   for (uint64_t first = 0; first < count; first += step) {
     execution.check();
-    const uint64_t part = std::min(step, count - first);
-    if (from_stride == bytes && to_stride == bytes)
-      check(cudaMemcpyAsync(to + first * to_stride, from + first * from_stride, part * bytes,
-                            cudaMemcpyHostToDevice, stream),
-            "sending vectors to the device");
-    else
-      check(cudaMemcpy2DAsync(to + first * to_stride, to_stride, from + first * from_stride,
-                              from_stride, bytes, part, cudaMemcpyHostToDevice, stream),
-            "sending vectors to the device");
+    copy_rows(to + first * to_stride, to_stride, from + first * from_stride, from_stride, bytes,
+              std::min(step, count - first), cudaMemcpyHostToDevice, stream,
+              "sending vectors to the device");
   }
 }
 
@@ -684,41 +677,42 @@ void send_items(const Item* from, uint64_t count, Item* to, const Stream& stream
 /// One request on its way. Members are in the order in which they take device memory.
 class Search {
  public:
-  Search(const ExactRequest& request, uint32_t kept, const Execution& execution,
+  Search(const ExactRequest& request, uint32_t kept, bool resident, const Execution& execution,
          const Stream& stream)
       : request_(request),
         execution_(execution),
         stream_(stream),
+        on_device_(resident),
         kept_(kept),
         choice_(choose(request.rows.element, request.metric, are_few(request.query_count))),
         is_integer_(!is_float_element(request.rows.element)),
         squared_(is_integer_ && request.metric == ANN_METRIC_L2),
         cosine_(request.metric == ANN_METRIC_COSINE),
         row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),
-        row_stride_(round_up(row_bytes_, kRowAlign)),
+        row_stride_(resident ? request.rows.stride : round_up(row_bytes_, kRowAlign)),
         query_bytes_(size_t{request.rows.dim} * (is_integer_ ? 1 : 4)),
-        query_stride_(round_up(query_bytes_, kRowAlign)),
+        query_stride_(resident ? request.query_stride : round_up(query_bytes_, kRowAlign)),
         batch_(static_cast<uint32_t>(std::min<uint64_t>(
             request.query_count,
             std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
         half_(round_up_to_power(std::max(kept, kHalfMin))),
         slices_(pick_slices()),
-        queries_(batch_ * query_stride_, stream),
-        query_norms_(cosine_ ? batch_ : 0, stream),
+        queries_(resident ? 0 : batch_ * query_stride_, stream),
+        query_norms_(cosine_ && !resident ? batch_ : 0, stream),
         query_squares_(squared_ ? batch_ : 0, stream),
-        ids_(request.ids != nullptr ? request.row_count : 0, stream),
+        ids_(request.ids != nullptr && !resident ? request.row_count : 0, stream),
         lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
         counts_(uint64_t{slices_} * batch_, stream),
-        out_rows_(uint64_t{batch_} * kept, stream),
-        out_distances_(uint64_t{batch_} * kept, stream),
-        chunk_rows_(pick_chunk_rows()),
-        rows_(chunk_rows_ * row_stride_, stream),
-        norms_(cosine_ ? chunk_rows_ : 0, stream),
+        out_rows_(resident ? 0 : uint64_t{batch_} * kept, stream),
+        out_distances_(resident ? 0 : uint64_t{batch_} * kept, stream),
+        chunk_rows_(resident ? request.row_count : pick_chunk_rows()),
+        rows_(resident ? 0 : chunk_rows_ * row_stride_, stream),
+        norms_(cosine_ && !resident ? chunk_rows_ : 0, stream),
         row_squares_(squared_ ? chunk_rows_ : 0, stream) {}
 
   void run() {
     execution_.enter("exact search");
-    if (request_.ids != nullptr)
+    if (request_.ids != nullptr && !on_device_)
       send_items(request_.ids, request_.row_count, ids_.data(), stream_, execution_);
     for (uint64_t first = 0; first < request_.query_count; first += batch_) {
       const uint64_t left = request_.query_count - first;
@@ -735,14 +729,8 @@ class Search {
 
   /// As many slices as give every multiprocessor its blocks.
   uint32_t pick_slices() const {
-    int multiprocessors = 0;
-    int blocks = 0;
-    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, request_.device),
-          "asking for multiprocessors");
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-              &blocks, choice_.function, static_cast<int>(choice_.policy.threads), 0),
-          "asking for blocks of a multiprocessor");
-    const uint64_t resident = static_cast<uint64_t>(multiprocessors) * std::max(blocks, 1);
+    const uint64_t resident =
+        blocks_at_once(request_.device, choice_.function, choice_.policy.threads);
     const uint64_t tall = ceil_div(batch_, choice_.policy.queries);
     const uint64_t most = ceil_div(request_.row_count, 4 * choice_.policy.rows);
     return static_cast<uint32_t>(std::clamp<uint64_t>(resident / tall, 1, most));
@@ -752,10 +740,8 @@ class Search {
   uint64_t pick_chunk_rows() const {
     const uint64_t bytes = row_stride_ + (cosine_ ? sizeof(float) : 0) +
                            (squared_ ? sizeof(uint32_t) : 0);
-    size_t free_bytes = 0;
-    size_t total_bytes = 0;
     stream_.wait();  // what is taken so far counts
-    check(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for a device's memory");
+    const uint64_t free_bytes = stream_.pool().free_bytes();
     uint64_t budget = free_bytes - free_bytes / 8;
     if (request_.chunk_bytes_max != 0) budget = std::min(budget, request_.chunk_bytes_max);
     const uint64_t fitting = std::max<uint64_t>(budget / bytes, 1);
@@ -765,14 +751,9 @@ class Search {
 
   void answer(uint64_t first_query, uint32_t query_count) {
     Args args = {};
-    args.queries = queries_.data();
     args.query_squares = query_squares_.data();
-    args.query_norms = query_norms_.data();
-    args.ids = ids_.data();
     args.lists = lists_.data();
     args.counts = counts_.data();
-    args.out_rows = out_rows_.data();
-    args.out_distances = out_distances_.data();
     args.slices = slices_;
     args.query_count = query_count;
     args.row_stride = static_cast<uint32_t>(row_stride_);
@@ -783,16 +764,13 @@ class Search {
     args.half = half_;
     args.metric = request_.metric;
 
-    const uint8_t* queries = static_cast<const uint8_t*>(request_.queries);
-    send(queries + first_query * query_bytes_, query_bytes_, query_count, query_bytes_,
-         queries_.data(), query_stride_, stream_, execution_);
-    if (cosine_)
-      send_items(request_.query_norms + first_query, query_count, query_norms_.data(), stream_,
-                 execution_);
-    if (squared_) square(queries_.data(), query_count, query_stride_, query_squares_.data());
-    check(cudaMemsetAsync(counts_.data(), 0, uint64_t{slices_} * query_count * sizeof(uint32_t),
-                          stream_),
-          "clearing device memory");
+    if (on_device_)
+      point_to_queries(first_query, &args);
+    else
+      send_queries(first_query, &args);
+    if (squared_) square(args.queries, query_count, query_stride_, query_squares_.data());
+    fill(counts_.data(), 0, uint64_t{slices_} * query_count * sizeof(uint32_t), stream_,
+         "clearing device memory");
 
     for (uint64_t first_row = 0; first_row < request_.row_count; first_row += chunk_rows_) {
       const uint64_t row_count = std::min(chunk_rows_, request_.row_count - first_row);
@@ -801,15 +779,43 @@ class Search {
     }
 
     launch("merge_lists", kernel<MergeLists>, query_count, MergeLists::kThreads, stream_, args);
+    if (on_device_) return;
     receive(out_rows_.data(), request_.out_rows, first_query, query_count);
     receive(out_distances_.data(), request_.out_distances, first_query, query_count);
     stream_.wait();
+  }
+
+  void send_queries(uint64_t first, Args* args) {
+    const uint8_t* queries = static_cast<const uint8_t*>(request_.queries);
+    send(queries + first * query_bytes_, query_bytes_, args->query_count, query_bytes_,
+         queries_.data(), query_stride_, stream_, execution_);
+    if (cosine_)
+      send_items(request_.query_norms + first, args->query_count, query_norms_.data(), stream_,
+                 execution_);
+    args->queries = queries_.data();
+    args->query_norms = query_norms_.data();
+    args->ids = ids_.data();
+    args->out_rows = out_rows_.data();
+    args->out_distances = out_distances_.data();
+  }
+
+  void point_to_queries(uint64_t first, Args* args) const {
+    args->queries = static_cast<const uint8_t*>(request_.queries) + first * query_stride_;
+    args->query_norms = cosine_ ? request_.query_norms + first : nullptr;
+    args->ids = request_.ids;
+    args->out_rows = request_.out_rows + first * kept_;
+    args->out_distances = request_.out_distances + first * kept_;
   }
 
   /// Puts a chunk of rows on the device, unless it is there already.
   void bring(uint64_t first_row, uint64_t row_count) {
     if (first_row == resident_) return;
     resident_ = kNoPlace;
+    if (on_device_) {
+      if (squared_) square(row_data(), row_count, row_stride_, row_squares_.data());
+      resident_ = first_row;
+      return;
+    }
     send(request_.rows.row(first_row), request_.rows.stride, row_count, row_bytes_, rows_.data(),
          row_stride_, stream_, execution_);
     if (cosine_)
@@ -817,6 +823,11 @@ class Search {
     if (squared_) square(rows_.data(), row_count, row_stride_, row_squares_.data());
     resident_ = first_row;
   }
+
+  const uint8_t* row_data() const {
+    return on_device_ ? static_cast<const uint8_t*>(request_.rows.data) : rows_.data();
+  }
+  const float* norm_data() const { return on_device_ ? request_.norms : norms_.data(); }
 
   void square(const uint8_t* items, uint64_t count, size_t stride, uint32_t* squares) {
     const SquareArgs args = {items, squares, static_cast<uint32_t>(count),
@@ -837,15 +848,16 @@ class Search {
     const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, choice_.policy.queries)),
                     slices_);
     for (uint64_t row = 0; row < row_count; row += part_rows) {
-      execution_.check();
-      args.rows = rows_.data() + row * row_stride_;
-      args.norms = cosine_ ? norms_.data() + row : nullptr;
+      if (!on_device_) execution_.check();
+      args.rows = row_data() + row * row_stride_;
+      args.norms = cosine_ ? norm_data() + row : nullptr;
       args.row_squares = squared_ ? row_squares_.data() + row : nullptr;
       args.first_row = static_cast<uint32_t>(first_row + row);
       args.row_count = static_cast<uint32_t>(std::min(part_rows, row_count - row));
       args.slice_rows = static_cast<uint32_t>(
           round_up(ceil_div(args.row_count, slices_), choice_.policy.rows));
       launch("exact_search", choice_.function, grid, choice_.policy.threads, stream_, args);
+      if (on_device_) continue;
       if (parts > 1) stream_.wait();
       const double rows_done = static_cast<double>(first_row + row + args.row_count);
       const double queries_done =
@@ -856,15 +868,15 @@ class Search {
 
   template <class Item>
   void receive(const Item* from, Item* to, uint64_t first_query, uint32_t query_count) {
-    check(cudaMemcpy2DAsync(to + first_query * request_.k, request_.k * sizeof(Item),
-                            from, kept_ * sizeof(Item), kept_ * sizeof(Item), query_count,
-                            cudaMemcpyDeviceToHost, stream_),
-          "fetching results from the device");
+    copy_rows(to + first_query * request_.k, request_.k * sizeof(Item), from, kept_ * sizeof(Item),
+              kept_ * sizeof(Item), query_count, cudaMemcpyDeviceToHost, stream_,
+              "fetching results from the device");
   }
 
   const ExactRequest& request_;
   const Execution& execution_;
   const Stream& stream_;
+  bool on_device_;  // everything: nothing is sent, fetched or waited for
   uint32_t kept_;  // results of a query that exist
   Choice choice_;
   bool is_integer_;
@@ -912,7 +924,15 @@ void search_exact(const ExactRequest& request, const Execution& execution) {
 
   const DeviceGuard guard(request.device);
   const Stream stream;
-  Search(request, kept, execution, stream).run();
+  Search(request, kept, false, execution, stream).run();
+}
+
+void search_exact_resident(const ExactRequest& request, const Stream& stream,
+                           const Execution& execution) {
+  if (request.k > kExactMax)
+    fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query",
+         request.k, kExactMax);
+  Search(request, request.k, true, execution, stream).run();
 }
 
 }  // namespace gannet::cuda

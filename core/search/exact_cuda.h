@@ -14,7 +14,10 @@ namespace gannet::cuda {
 /// Rows that a query can keep on the device.
 inline constexpr uint32_t kExactMax = 1024;
 
-/// All pointers are to host memory. Shapes as Dataset has them (dataset/dataset.h).
+class Stream;
+
+/// All pointers are to host memory, or all to memory of the device. Shapes as Dataset has them
+/// (dataset/dataset.h).
 struct ExactRequest {
   int32_t device = 0;   // CUDA ordinal, from 0
   RowsView rows;        // [row_count, dim]
@@ -32,6 +35,8 @@ struct ExactRequest {
 
   /// Most bytes of rows that stand on the device at a time; 0: what its free memory allows.
   uint64_t chunk_bytes_max = 0;
+  /// Bytes from one query to the next, on the device, where they need not be packed.
+  uint32_t query_stride = 0;
 };
 
 /// Answers a request; returns when the results are there.
@@ -42,5 +47,11 @@ struct ExactRequest {
 /// Errors: ANN_NO_DEVICE, ANN_UNSUPPORTED where min(k, row_count) exceeds kExactMax,
 ///   ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE. Results are undefined then.
 void search_exact(const ExactRequest& request, const Execution& execution);
+
+/// The same where everything lies on the device, which is current: queues the work on a stream and
+/// returns. Rows and queries start on multiples of 16 bytes with zeros up to the next such multiple; k
+/// is at most row_count. The monitor is asked once. Takes memory for candidate lists only.
+void search_exact_resident(const ExactRequest& request, const Stream& stream,
+                           const Execution& execution);
 
 }  // namespace gannet::cuda

@@ -14,6 +14,13 @@ struct ResultsView {
   float* distances = nullptr;    // [queries, k], or null
   uint32_t* counts = nullptr;    // [queries], or null
   ann_status* status = nullptr;  // [queries], or null
+
+  /// The same from a query on.
+  ResultsView from(uint64_t query) const {
+    const auto moved = [](auto* items, uint64_t by) { return items == nullptr ? items : items + by; };
+    return {k, ids + query * k, moved(distances, query * k), moved(counts, query),
+            moved(status, query)};
+  }
 };
 
 /// A neighbour that is reported: nearest first, equal distances by id.

@@ -57,8 +57,9 @@ constexpr uint32_t kFewKept = 32;
 constexpr uint32_t kSomeKept = 128;
 
 // 1,000 answers meet ten times as many rows as 10 and need as much more of the filter and of the queue.
+// (`code` is not const, because the host compiler would name a kernel of it differently than the device's.)
 constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t best) {
-  const CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
+  CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
   const uint32_t blocks = warps == 16 ? 1 : row_bytes != 0 ? 3 : 2;
   if (best <= kFewKept) return {code, warps, blocks, 8192, 64, kFewKept};
   if (best <= kSomeKept) return {code, warps, blocks, 8192, 128, kSomeKept};
@@ -333,7 +334,13 @@ struct BlockWalk {
             key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
     }
     __syncthreads();
-    if (threadIdx.x == 0) args.counts[blockIdx.x] = {shared.distances, expansion_count};
+    if (threadIdx.x != 0) return;
+    if (args.counts != nullptr) {
+      args.counts[blockIdx.x] = {shared.distances, expansion_count};
+    } else {
+      atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+      atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
+    }
   }
 };
 
@@ -377,16 +384,14 @@ WalkChoice choose_block_walk(CodeKind kind, uint32_t stride, uint32_t kept, uint
 
 uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride) {
   int limit = 0;
-  check(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+  check(runtime().attribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "asking for shared memory of a block");
   uint32_t allowed = 0;
   for (const uint32_t kept : {kFewKept, kSomeKept, kBlockKeptMax}) {
     for (const uint32_t warps : {8u, 16u}) {
       const WalkChoice choice = choose_block_walk(kind, stride, kept, warps);
       if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
-      check(cudaFuncSetAttribute(choice.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(choice.shared_bytes)),
-            "asking for shared memory");
+      allow_shared(choice.function, choice.shared_bytes);
     }
     allowed = kept;
   }

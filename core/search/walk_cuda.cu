@@ -661,15 +661,7 @@ Kernel choose(CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept, co
 /// A kernel in which a warp walks, by two lists or one.
 WalkChoice choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort) {
   const Kernel kernel = choose(kind, args.stride, args.degree, args.kept, effort);
-  int multiprocessors = 0;
-  int blocks = 0;
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "asking for multiprocessors");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel.function,
-                                                      static_cast<int>(kernel.threads), 0),
-        "asking for blocks of a multiprocessor");
-  return {kernel.function, kernel.threads,
-          static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(std::max(blocks, 1)), 0};
+  return {kernel.function, kernel.threads, blocks_at_once(device, kernel.function, kernel.threads), 0};
 }
 
 }  // namespace
@@ -682,8 +674,8 @@ void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const Walk
   const WalkChoice choice = by_block ? choose_block_walk(kind, args.stride, args.kept, effort.warps)
                                      : choose_warp_walk(device, kind, args, effort);
   if (!by_block && given.starts != nullptr) find_starts(given, kind, stream);
-  if (!by_block && given.starts == nullptr)
-    check(cudaMemsetAsync(args.counters, 0, sizeof(WalkCounters), stream), "clearing device memory");
+  else if (!by_block || args.counts == nullptr)
+    fill(args.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
   launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream, given,
          choice.shared_bytes);
 }

@@ -42,8 +42,8 @@ struct WalkArgs {
   const uint32_t* masked;      // [count] a row that each query neither expands nor returns; or null
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
   float* out_distances;        // [count, kept] of the codes; null where rows are compared once more
-  WalkCounters* counters;      // where a warp walks
-  WalkCounts* counts;          // [count] where a block walks
+  WalkCounters* counters;
+  WalkCounts* counts;          // [count] where a block walks, instead of the counters; or null
   uint32_t stride;             // bytes
   uint32_t query_stride;       // bytes
   uint32_t degree;

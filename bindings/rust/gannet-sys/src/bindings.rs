@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 3;
+pub const ANN_ABI_VERSION: u32 = 4;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -142,10 +142,12 @@ pub struct ann_results {
     pub status: *mut ann_status,
     pub distance_count: u64,
     pub expansion_count: u64,
+    pub space: i32,
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_results"][::std::mem::size_of::<ann_results>() - 64usize];
+    ["Size of ann_results"][::std::mem::size_of::<ann_results>() - 72usize];
     ["Alignment of ann_results"][::std::mem::align_of::<ann_results>() - 8usize];
     [
         "Offset of field: ann_results::struct_size",
@@ -172,6 +174,12 @@ const _: () = {
     [
         "Offset of field: ann_results::expansion_count",
     ][::std::mem::offset_of!(ann_results, expansion_count) - 56usize];
+    [
+        "Offset of field: ann_results::space",
+    ][::std::mem::offset_of!(ann_results, space) - 64usize];
+    [
+        "Offset of field: ann_results::reserved",
+    ][::std::mem::offset_of!(ann_results, reserved) - 68usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -724,13 +732,14 @@ pub struct ann_search_params {
     pub threads: u32,
     pub recall: f32,
     pub beam: u32,
+    pub stream: *mut ::std::os::raw::c_void,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 24usize];
+    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 32usize];
     [
         "Alignment of ann_search_params",
-    ][::std::mem::align_of::<ann_search_params>() - 4usize];
+    ][::std::mem::align_of::<ann_search_params>() - 8usize];
     [
         "Offset of field: ann_search_params::struct_size",
     ][::std::mem::offset_of!(ann_search_params, struct_size) - 0usize];
@@ -749,6 +758,9 @@ const _: () = {
     [
         "Offset of field: ann_search_params::beam",
     ][::std::mem::offset_of!(ann_search_params, beam) - 20usize];
+    [
+        "Offset of field: ann_search_params::stream",
+    ][::std::mem::offset_of!(ann_search_params, stream) - 24usize];
 };
 extern "C" {
     pub fn ann_search_batch(

@@ -217,6 +217,10 @@ pub struct SearchParams<'a> {
     pub(crate) monitor: Option<&'a Monitor>,
 }
 
+// SAFETY: the stream in `raw` stays null. The rest are shared references to what is Sync.
+unsafe impl Send for SearchParams<'_> {}
+unsafe impl Sync for SearchParams<'_> {}
+
 impl<'a> SearchParams<'a> {
     /// Everything as the library chooses.
     pub fn new() -> Self {

@@ -1,0 +1,91 @@
+// The table of runtime.h filled with the CUDA runtime itself.
+
+#include <atomic>
+
+#include "backend/runtime.h"
+
+namespace gannet::cuda {
+namespace {
+
+/// The runtime has no question for a stream's context. The driver has; its functions are asked for by
+/// name, so that the library needs no driver to be loaded.
+cudaError_t driver_function(const char* name, void** function) {
+  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion(name, function, 12000, cudaEnableDefault, &result);
+  if (error != cudaSuccess) return error;
+  return result == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorNotSupported;
+}
+
+cudaError_t stream_is_here(cudaStream_t stream, bool* here) {
+  using Context = void*;
+  void* of_stream = nullptr;
+  void* of_thread = nullptr;
+  cudaError_t error = driver_function("cuStreamGetCtx", &of_stream);
+  if (error == cudaSuccess) error = driver_function("cuCtxGetCurrent", &of_thread);
+  if (error != cudaSuccess) return error;
+  Context stream_context = nullptr;
+  Context current = nullptr;
+  const int stream_error =
+      reinterpret_cast<int (*)(cudaStream_t, Context*)>(of_stream)(stream, &stream_context);
+  if (stream_error != 0) return static_cast<cudaError_t>(stream_error);  // the two share their codes
+  const int thread_error = reinterpret_cast<int (*)(Context*)>(of_thread)(&current);
+  *here = stream_context == current;
+  return static_cast<cudaError_t>(thread_error);
+}
+
+cudaError_t allow_shared_bytes(const void* kernel, int bytes) {
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+}
+
+constexpr Runtime kReal = {
+    .count_devices = cudaGetDeviceCount,
+    .driver_version = cudaDriverGetVersion,
+    .current_device = cudaGetDevice,
+    .choose_device = cudaSetDevice,
+    .properties = cudaGetDeviceProperties,
+    .attribute = cudaDeviceGetAttribute,
+    .memory_info = cudaMemGetInfo,
+    .last_error = cudaGetLastError,
+    .exchange_capture_mode = cudaThreadExchangeStreamCaptureMode,
+    .create_pool = cudaMemPoolCreate,
+    .set_pool = cudaMemPoolSetAttribute,
+    .ask_pool = cudaMemPoolGetAttribute,
+    .trim_pool = cudaMemPoolTrimTo,
+    .take = cudaMallocFromPoolAsync,
+    .give_back = cudaFreeAsync,
+    .take_pinned = cudaHostAlloc,
+    .give_back_pinned = cudaFreeHost,
+    .copy = cudaMemcpyAsync,
+    .copy_rows = cudaMemcpy2DAsync,
+    .fill = cudaMemsetAsync,
+    .describe_pointer = cudaPointerGetAttributes,
+    .create_stream = cudaStreamCreateWithFlags,
+    .destroy_stream = cudaStreamDestroy,
+    .wait_for_stream = cudaStreamSynchronize,
+    .stream_id = cudaStreamGetId,
+    .stream_device = cudaStreamGetDevice,
+    .stream_capture = cudaStreamIsCapturing,
+    .stream_is_here = stream_is_here,
+    .create_event = cudaEventCreateWithFlags,
+    .destroy_event = cudaEventDestroy,
+    .record_event = cudaEventRecord,
+    .wait_for_event = cudaEventSynchronize,
+    .ask_event = cudaEventQuery,
+    .milliseconds = cudaEventElapsedTime,
+    .launch = cudaLaunchKernel,
+    .blocks_at_once = cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+    .allow_shared = allow_shared_bytes,
+};
+
+std::atomic<const Runtime*> table = &kReal;
+
+}  // namespace
+
+const Runtime& runtime() { return *table.load(std::memory_order_relaxed); }
+const Runtime& real_runtime() { return kReal; }
+void replace_runtime(const Runtime* other) {
+  table.store(other != nullptr ? other : &kReal, std::memory_order_relaxed);
+}
+
+}  // namespace gannet::cuda
