@@ -17,9 +17,11 @@
 #include <memory>
 
 #include "base/execution.h"
+#include "base/random.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "search/queries.h"
+#include "traverse/row_key.h"
 
 namespace gannet {
 
@@ -37,6 +39,29 @@ struct WalkEffort {
 inline constexpr uint32_t kTwoListsMax = 128;
 inline constexpr uint32_t kBlockKeptMax = 1280;
 inline constexpr uint32_t kDeviceBeamMax = 1984;
+
+/// Lists and filter of a block's walk.
+struct BlockShape {
+  uint32_t best;           // rows
+  uint32_t queue;          // rows
+  uint32_t met_word_bits;  // log2 of the words of the filter
+};
+
+/// Those that keep so many rows. 1,000 answers meet ten times as many rows as 10 and need as much more of
+/// the filter and of the queue.
+constexpr BlockShape block_shape(uint32_t kept) {
+  if (kept <= 32) return {32, 64, 13};
+  if (kept <= 128) return {128, 128, 13};
+  return {kBlockKeptMax, 512, 15};
+}
+
+/// Rows spread over an index; searches start at the nearest of them. They are drawn from equal strata of
+/// the rows, kNoRow in unused places at the end.
+inline constexpr uint32_t kPivots = 512;
+inline void draw_pivots(uint32_t rows, uint32_t* pivots) {
+  for (uint32_t i = 0; i < kPivots; ++i) pivots[i] = kNoRow;
+  random_strata(rows, rows < kPivots ? rows : kPivots, 0, 0x7069766f7473, pivots);  // "pivots"
+}
 
 /// Rows of a walk's list that are compared once more, k included, where codes are lossy.
 constexpr uint32_t rerank_count(uint32_t k) { return k + (k / 4 > 8 ? k / 4 : 8); }

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "backend/devices.h"
-#include "base/random.h"
 #include "search/answers_cuda.h"
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
@@ -35,7 +34,6 @@ constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory
 constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // of one run's queries, and of its answers
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;   // of a piece of a batch on the device
 constexpr uint64_t kPieceMin = 256;
-constexpr uint64_t kPivotStream = 0x7069766f7473;  // "pivots"
 // Queries of one run. A walk of a thousand answers takes some 2 ms and some 500 run at a time, so that
 // a run ends within the 100 ms that cancelling promises.
 constexpr uint64_t piece_max(uint32_t k) { return k <= kTwoListsMax ? 131'072 : 16'384; }
@@ -396,8 +394,7 @@ class Copy final : public DeviceIndex {
       placed_.edges = upload_items(graph.edges.data(), n * graph.degree);
       placed_.entries = upload_items(graph.entries.data(), graph.entries.size());
       uint32_t pivots[kPivots];
-      std::fill(pivots, pivots + kPivots, kNoRow);
-      random_strata(n, std::min<uint64_t>(n, kPivots), 0, kPivotStream, pivots);
+      draw_pivots(static_cast<uint32_t>(n), pivots);
       placed_.pivots = upload_items(pivots, kPivots);
       make_pivots();
       stream_->wait();  // `pivots` goes

@@ -39,6 +39,7 @@
 #include <algorithm>
 
 #include "search/walk_cuda.h"
+#include "traverse/met_filter.h"
 
 namespace gannet::cuda {
 namespace {
@@ -47,44 +48,31 @@ namespace {
 struct Policy {
   CodePolicy code;
   uint32_t warps;
-  uint32_t blocks;     // of a multiprocessor, which bounds registers
-  uint32_t met_words;  // of the filter
-  uint32_t queue;      // rows
-  uint32_t best;       // rows; the most that an answer keeps
+  uint32_t blocks;  // of a multiprocessor, which bounds registers
+  BlockShape shape;
 };
 
 constexpr uint32_t kFewKept = 32;
 constexpr uint32_t kSomeKept = 128;
 
-// 1,000 answers meet ten times as many rows as 10 and need as much more of the filter and of the queue.
-// (`code` is not const, because the host compiler would name a kernel of it differently than the device's.)
-constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t best) {
+// (Nothing here is const, because the host compiler would give kernels of it other names than nvcc does.)
+constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept) {
   CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
-  const uint32_t blocks = warps == 16 ? 1 : row_bytes != 0 ? 3 : 2;
-  if (best <= kFewKept) return {code, warps, blocks, 8192, 64, kFewKept};
-  if (best <= kSomeKept) return {code, warps, blocks, 8192, 128, kSomeKept};
-  return {code, warps, 1, 32768, 512, kBlockKeptMax};
+  BlockShape shape = block_shape(kept);
+  const uint32_t blocks = warps == 16 || kept > kSomeKept ? 1 : row_bytes != 0 ? 3 : 2;
+  return {code, warps, blocks, shape};
 }
 
-/// Rows that a block has met: a Bloom filter of three bits in one word. The bits are set by `add`, of
-/// which a barrier has to keep `holds` apart.
-template <uint32_t kWords>
-struct MetRows3 {
-  static constexpr uint32_t kWordBits = 31 - __builtin_clz(kWords);
+/// Rows that a block has met. `add` is kept apart from `holds` by a barrier.
+template <uint32_t kWordBits>
+struct BlockMet {
+  uint32_t* words;  // [2^kWordBits] in shared memory
 
-  uint32_t* words;  // [kWords] in shared memory
-
-  static __device__ uint32_t word(uint32_t row) { return (row * 0x9e3779b1) >> (32 - kWordBits); }
-  static __device__ uint32_t bits(uint32_t row) {
-    uint32_t mixed = (row ^ row >> 15) * 0x2c1b3c6d;
-    mixed = (mixed ^ mixed >> 12) * 0x297a2d39;
-    return 1u << (mixed >> 27) | 1u << (mixed >> 22 & 31) | 1u << (mixed >> 17 & 31);
-  }
   __device__ bool holds(uint32_t row) const {
-    const uint32_t wanted = bits(row);
-    return (words[word(row)] & wanted) == wanted;
+    const uint32_t wanted = met_bits(row);
+    return (words[met_word(row, kWordBits)] & wanted) == wanted;
   }
-  __device__ void add(uint32_t row) { atomicOr(words + word(row), bits(row)); }
+  __device__ void add(uint32_t row) { atomicOr(words + met_word(row, kWordBits), met_bits(row)); }
 };
 
 /// Keys of a sorted array that come before `key`.
@@ -107,8 +95,9 @@ struct BlockWalk {
   static constexpr uint32_t kWarps = kPolicy.warps;
   static constexpr uint32_t kThreads = kWarps * kWarp;
   static constexpr uint32_t kBlocks = kPolicy.blocks;
-  static constexpr uint32_t kQueue = kPolicy.queue;
-  static constexpr uint32_t kBest = kPolicy.best;
+  static constexpr uint32_t kQueue = kPolicy.shape.queue;
+  static constexpr uint32_t kBest = kPolicy.shape.best;
+  static constexpr uint32_t kMetWords = 1u << kPolicy.shape.met_word_bits;
   static constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);  // pivots by each warp
   static constexpr uint32_t kClaims = 2 * kThreads;             // at most half of it is used
   static constexpr uint32_t kUnits = ANN_DEGREE_MAX / kWarp;    // of the longest list of edges
@@ -117,7 +106,7 @@ struct BlockWalk {
   static constexpr bool kSortsFirst = kBest + kQueue > 2 * kThreads;
 
   struct Shared {
-    alignas(16) uint32_t met[kPolicy.met_words];
+    alignas(16) uint32_t met[kMetWords];
     uint64_t queue[2][kQueue];  // of this round and of the next
     uint64_t best[2][kBest];
     alignas(16) uint64_t offered[kThreads];
@@ -132,7 +121,7 @@ struct BlockWalk {
 
   const WalkArgs& args;
   Shared& shared;
-  MetRows3<kPolicy.met_words> met{shared.met};
+  BlockMet<kPolicy.shape.met_word_bits> met{shared.met};
   RowComparison<kPolicy.code> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
   uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
@@ -165,7 +154,7 @@ struct BlockWalk {
     const uint8_t* query = args.queries + uint64_t{blockIdx.x} * args.query_stride;
     for (uint32_t byte = threadIdx.x * 16; byte < args.stride; byte += kThreads * 16)
       *reinterpret_cast<uint4*>(shared.query + byte) = *reinterpret_cast<const uint4*>(query + byte);
-    for (uint32_t i = threadIdx.x; i < kPolicy.met_words / 4; i += kThreads)
+    for (uint32_t i = threadIdx.x; i < kMetWords / 4; i += kThreads)
       reinterpret_cast<uint4*>(shared.met)[i] = {0, 0, 0, 0};
     for (uint32_t i = threadIdx.x; i < kClaims; i += kThreads) shared.claims[i] = kNoRow;
     for (uint32_t i = threadIdx.x; i < kQueue; i += kThreads) shared.queue[0][i] = RowKey::kNone;

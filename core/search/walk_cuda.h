@@ -13,9 +13,8 @@
 
 namespace gannet::cuda {
 
-/// Rows spread over the index, of which a query starts at the nearest ones.
-inline constexpr uint32_t kPivots = 512;
-inline constexpr uint32_t kStarts = 8;  // of a query
+/// Pivots at which a query of a batch starts.
+inline constexpr uint32_t kStarts = 8;
 
 /// What the warps of a launch share, zero before it.
 struct alignas(64) WalkCounters {

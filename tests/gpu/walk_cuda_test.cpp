@@ -26,6 +26,7 @@
 
 #include "capi/boundary.h"
 #include "index/device_search.h"
+#include "traverse/met_filter.h"
 
 namespace {
 
@@ -349,6 +350,157 @@ void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, flo
          name + ": recall " + std::to_string(recall) + ", on the CPU " + std::to_string(cpu));
 }
 
+/// The walk of a block, step for step as search/walk_block_cuda.cu says it, by one thread.
+class BlockTwin {
+ public:
+  BlockTwin(const Built& built, uint32_t kept, uint32_t warps)
+      : built_(built), shape_(block_shape(kept)), warps_(kept > 32 ? 8 : warps), kept_(kept) {
+    draw_pivots(built.dataset.rows(), pivots_);
+  }
+
+  std::vector<uint64_t> run(const uint8_t* code, uint32_t k, const WalkEffort& effort) {
+    code_ = code;
+    best_.assign(shape_.best, RowKey::kNone);
+    queue_.assign(shape_.queue, RowKey::kNone);
+    met_.assign(size_t{1} << shape_.met_word_bits, 0);
+    distances = expansions = 0;
+    start();
+    const float stretch = (1 + effort.slack) * (1 + effort.slack);
+    const uint32_t parents_max = warps_ / ((built_.graph.degree + 31) / 32);
+    for (;;) {
+      const uint32_t kth = RowKey::distance(best_[k - 1]);
+      const float stretched = static_cast<float>(kth) * stretch;
+      const uint32_t bound = kth == UINT32_MAX || stretched >= 4294967296.0f ? UINT32_MAX
+                                                                           : static_cast<uint32_t>(stretched);
+      const uint32_t limit = std::max(RowKey::distance(best_[kept_ - 1]),
+                                      std::min(bound, RowKey::distance(queue_.back())));
+      std::vector<uint32_t> fresh;
+      uint32_t parents = 0;
+      while (parents < std::min(parents_max, effort.expansions_max - expansions) &&
+             queue_[parents] != RowKey::kNone && RowKey::distance(queue_[parents]) <= bound)
+        look_at(RowKey::row(queue_[parents++]), &fresh);
+      if (parents == 0) return best_;
+      expansions += parents;
+      queue_.erase(queue_.begin(), queue_.begin() + parents);
+      queue_.resize(shape_.queue, RowKey::kNone);
+      std::vector<uint64_t> offered;
+      for (const uint64_t key : keys_of(fresh)) {
+        if (RowKey::distance(key) < limit) offered.push_back(key);
+      }
+      for (const uint32_t row : fresh) enter(row);
+      take(offered);
+    }
+  }
+
+  uint32_t distances = 0;
+  uint32_t expansions = 0;
+
+ private:
+  std::vector<uint64_t> keys_of(const std::vector<uint32_t>& rows) {
+    std::vector<uint32_t> far(rows.size());
+    if (!rows.empty())
+      built_.codes.distances(code_, rows.data(), static_cast<uint32_t>(rows.size()), far.data());
+    std::vector<uint64_t> keys;
+    for (size_t i = 0; i < rows.size(); ++i) keys.push_back(RowKey::of(far[i], rows[i], false));
+    distances += static_cast<uint32_t>(rows.size());
+    return keys;
+  }
+
+  /// Each warp offers the nearest of its pivots, of which there is one in every warps_ groups.
+  void start() {
+    const uint32_t step = kPivots / (warps_ * 32);
+    std::vector<uint64_t> offered;
+    for (uint32_t warp = 0; warp < warps_; ++warp) {
+      std::vector<uint32_t> rows;
+      for (uint32_t lane = 0; lane < 32; ++lane) {
+        const uint32_t row = pivots_[(lane * warps_ + warp) * step];
+        if (row != kNoRow) rows.push_back(row);
+      }
+      std::vector<uint64_t> keys = keys_of(rows);
+      distances += 32 - static_cast<uint32_t>(rows.size());  // places without a pivot are compared too
+      std::sort(keys.begin(), keys.end());
+      keys.resize(std::min<size_t>(keys.size(), std::min(shape_.queue / warps_, 32u)));
+      offered.insert(offered.end(), keys.begin(), keys.end());
+    }
+    for (const uint64_t key : offered) enter(RowKey::row(key));
+    take(offered);
+  }
+
+  /// Edges to rows that had not been met when the round began, each once.
+  void look_at(uint32_t parent, std::vector<uint32_t>* fresh) {
+    for (uint32_t edge = 0; edge < built_.graph.degree; ++edge) {
+      const uint32_t row = built_.graph.row(parent)[edge];
+      if (row == kNoRow || std::find(fresh->begin(), fresh->end(), row) != fresh->end()) continue;
+      const uint32_t bits = met_bits(row);
+      if ((met_[met_word(row, shape_.met_word_bits)] & bits) != bits) fresh->push_back(row);
+    }
+  }
+
+  void enter(uint32_t row) { met_[met_word(row, shape_.met_word_bits)] |= met_bits(row); }
+
+  void take(const std::vector<uint64_t>& offered) {
+    for (std::vector<uint64_t>* list : {&best_, &queue_}) {
+      const size_t size = list->size();
+      list->insert(list->end(), offered.begin(), offered.end());
+      std::sort(list->begin(), list->end());
+      list->resize(size);
+    }
+  }
+
+  const Built& built_;
+  BlockShape shape_;
+  uint32_t warps_;
+  uint32_t kept_;
+  const uint8_t* code_ = nullptr;
+  uint32_t pivots_[kPivots];
+  std::vector<uint64_t> best_;
+  std::vector<uint64_t> queue_;
+  std::vector<uint32_t> met_;
+};
+
+/// A block's answers are its twin's, and so are the counts, where codes are bytes and exact.
+void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t expansions_max,
+                       uint32_t warps) {
+  const Index::Call call(data.index->index);
+  const Built& built = *call.built;
+  k = std::min(k, data.c.rows);
+  if (k == 0 || data.c.queries == 0 || !built.codes.exact()) return;
+  const Execution execution;
+  const auto placement = built.placements.get(built, 0, execution);
+  if (!placement->index->blocks_serve(k)) return;
+  BorrowedSpace space(*placement->index, data.c.queries, k);
+  const ann_matrix queries = data.view(data.queries, data.c.queries);
+  fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
+             execution);
+  WalkEffort effort;
+  effort.slack = slack;
+  effort.expansions_max = expansions_max;
+  effort.warps = warps;
+  space->run(data.c.queries, effort, nullptr, false);
+  BlockTwin twin(built, k, warps);
+  uint64_t distances = 0;
+  uint64_t expansions = 0;
+  std::vector<uint8_t> code(built.codes.stride());
+  std::vector<uint8_t> values(built.dataset.query_bytes() + 64);
+  for (uint32_t query = 0; query < data.c.queries; ++query) {
+    PreparedQuery prepared;
+    built.dataset.prepare(data.queries.data() + query * vector_bytes(data.c), data.c.element, values.data(),
+                          &prepared);
+    built.codes.encode_query(prepared, code.data());
+    const std::vector<uint64_t> best = twin.run(code.data(), k, effort);
+    distances += twin.distances;
+    expansions += twin.expansions;
+    for (uint32_t i = 0; i < k; ++i) {
+      const uint32_t expected = best[i] == RowKey::kNone ? kNoRow : RowKey::row(best[i]);
+      expect(space->rows()[size_t{query} * k + i] == expected,
+             data.c.name() + ", warps " + std::to_string(warps) + ", query " + std::to_string(query) +
+                 ", place " + std::to_string(i) + ": the answer of the twin");
+    }
+  }
+  expect(space->distance_count() == distances && space->expansion_count() == expansions,
+         data.c.name() + ": the twin's distances and expansions");
+}
+
 void compare(const Case& c) {
   const Prepared data(c);
   const Truth truth(data);
@@ -360,6 +512,7 @@ void compare(const Case& c) {
   for (const uint32_t warps : kWarps) {
     compare_two_lists(data, truth, c.k, 0.3f, 1000, warps);
     if (!c.ids) compare_two_lists(data, truth, c.k, 0.02f, 10, warps);
+    if (warps != 1) compare_with_twin(data, c.k, 0.05f, 40, warps);
   }
   const uint32_t beam = std::max(64u, c.k);
   compare_one_list(data, truth, c.k, std::max(c.k, std::min(beam, std::max(n, c.k))));
@@ -424,6 +577,7 @@ void claim_k() {
       compare_one_list(data, truth, k, std::max(k, 48u));
       if (k + 100 <= n) compare_one_list(data, truth, k, std::max(k + 77, 48u));
       for (const uint32_t warps : kWarps) compare_two_lists(data, truth, k, 0.3f, 1000, warps);
+      compare_with_twin(data, k, 0.05f, 1000, 8);
     }
     if (!quick) compare_one_list(data, truth, 1024, 1984);
     if (!quick) compare_one_list(data, truth, 10, 769);
@@ -442,6 +596,7 @@ void claim_degrees() {
     compare_one_list(data, truth, 10, 64);
     for (const uint32_t warps : kWarps)
       compare_two_lists(data, truth, 10, degree >= 8 ? 0.3f : 0, 1000, warps);
+    for (const uint32_t warps : {8u, 16u}) compare_with_twin(data, 10, 0.1f, 33, warps);
   }
 }
 
