@@ -20,6 +20,7 @@ constexpr uint32_t sample_size(uint32_t k) { return k < 100 ? kSampleMax : k < k
 constexpr double kSlacks[] = {-0.10, -0.06, -0.03, 0,    0.01, 0.02, 0.03, 0.045, 0.06, 0.08,
                               0.10,  0.13,  0.16,  0.20, 0.25, 0.32, 0.40};
 constexpr double kEnough = 0.9995;
+constexpr double kPromiseMargin = 0.01;  // of recall, by which an answer may fall short
 constexpr uint32_t kNoCap = 4096;  // a walk of two lists that goes on for longer runs in a desert
 
 // The cap is this multiple of the mean, and a few more for means near zero.
@@ -177,7 +178,7 @@ void DeviceCalibration::measure_curve(Sample& sample, uint32_t k, Table* table) 
       effort.expansions_max = static_cast<uint32_t>(std::min<double>(cap, kNoCap));
       outcome = sample.run(effort);
     }
-    best = std::max(best, outcome.recall - outcome.error);
+    best = std::max(best, outcome.recall - std::max(0.0, 2 * outcome.error - kPromiseMargin));
     curve->points[curve->count++] = {best, slack, static_cast<double>(effort.expansions_max)};
     // More slack than this only reads more rows: the filter and the graph bound the recall.
     if (outcome.recall >= kEnough || expansions > kNoCap / 4) break;

@@ -9,7 +9,8 @@
 // 1.4 times the mean gave 10 to 30 % more queries per second at equal recall, at 0.99 2.1 times the mean
 // 5 % (one NVIDIA H200, 1M SIFT rows, batch 10,000). Blocks have no cap.
 //
-// A point's recall is the mean over the sample less its standard error. Where the slacks tried do not
+// A point's recall is the mean over the sample, less what two of its standard errors exceed the 0.01 by
+// which the promise may be missed. Where the slacks tried do not
 // reach a target, or there are too few rows to tell, the walk with one list and the CPU's calibrated beam
 // answers instead. The table is not kept in files: another device may be another one.
 //

@@ -57,6 +57,7 @@ struct Policy {
   uint32_t blocks;      // of a multiprocessor, which bounds registers
   uint32_t met_words;   // of a warp's filter
   uint32_t edge_words;  // edges that a lane holds at once
+  bool any_degree;      // whether a row may have more edges, or an index more entry points, than a warp then
   uint32_t beam_max;    // 0: two lists
   uint32_t best_words;  // rows of the best list in a lane; one: sorted
 };
@@ -68,19 +69,21 @@ struct Policy {
 //   64 edges a row                                           44.3  45.9  47.9  40.4
 // Rows of 64 bytes fit into 64 registers either way. Rows of several pieces have 24 warps, not measured
 // otherwise.
-constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, uint32_t best_words) {
+constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, bool any_degree,
+                           uint32_t best_words) {
   const bool long_lists = edge_words > 1;
-  if (best_words > 1) return {{kind, row_bytes, row_bytes != 0}, 4, 6, 1024, edge_words, 0, best_words};
+  if (best_words > 1)
+    return {{kind, row_bytes, false}, 4, 6, 1024, edge_words, any_degree, 0, best_words};
   if (row_bytes == 128)
-    return {{kind, row_bytes, long_lists}, 4, long_lists ? 6u : 8u, 1024, edge_words, 0, 1};
-  return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, 0, 1};
+    return {{kind, row_bytes, long_lists}, 4, long_lists ? 6u : 8u, 1024, edge_words, any_degree, 0, 1};
+  return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, any_degree, 0, 1};
 }
 constexpr uint32_t kFewKept = kWarp;
 
 // One list. Filter and list grow together: 1,000 answers meet more than ten times as many rows.
 constexpr Policy one_list(CodeKind kind, uint32_t beam_max) {
   const uint32_t met_words = beam_max <= 256 ? 2048 : beam_max <= 768 ? 4096 : 8192;
-  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, beam_max, 0};
+  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, true, beam_max, 0};
 }
 constexpr uint32_t kSmallBeam = 256;
 constexpr uint32_t kMiddleBeam = 768;
@@ -180,6 +183,7 @@ struct Walker {
       for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
         targets[word] = is_here ? ahead[word] : target(list, first + word * kWarp, length);
       compare(keep_new(targets), lists);
+      if constexpr (!kPolicy.any_degree) return;
     }
   }
 
@@ -623,20 +627,28 @@ Kernel kernel_of() {
   return {walk<Walk>, Walk::kThreads};
 }
 
+template <CodeKind kKind, uint32_t kRowBytes, uint32_t kBestWords>
+Kernel choose_edges(uint32_t degree) {
+  constexpr bool kLoops = !has_pivots(kKind);  // over entry points
+  if (kBestWords == 1 && degree <= kWarp)
+    return kernel_of<TwoLists<two_lists(kKind, kRowBytes, 1, kLoops, 1)>>();
+  return degree <= 2 * kWarp ? kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, kLoops, kBestWords)>>()
+                             : kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, true, kBestWords)>>();
+}
+
 template <CodeKind kKind, uint32_t kRowBytes>
-Kernel choose_edges(uint32_t degree, uint32_t kept) {
-  if (kept > kFewKept) return kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, kTwoListsMax / kWarp)>>();
-  return degree <= kWarp ? kernel_of<TwoLists<two_lists(kKind, kRowBytes, 1, 1)>>()
-                         : kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, 1)>>();
+Kernel choose_best(uint32_t degree, uint32_t kept) {
+  return kept <= kFewKept ? choose_edges<kKind, kRowBytes, 1>(degree)
+                          : choose_edges<kKind, kRowBytes, kTwoListsMax / kWarp>(degree);
 }
 
 template <CodeKind kKind>
 Kernel choose_two_lists(uint32_t stride, uint32_t degree, uint32_t kept) {
   if constexpr (kKind != CodeKind::kFloat) {
-    if (stride == 64) return choose_edges<kKind, 64>(degree, kept);
-    if (stride == 128) return choose_edges<kKind, 128>(degree, kept);
+    if (stride == 64) return choose_best<kKind, 64>(degree, kept);
+    if (stride == 128) return choose_best<kKind, 128>(degree, kept);
   }
-  return choose_edges<kKind, 0>(degree, kept);
+  return choose_best<kKind, 0>(degree, kept);
 }
 
 template <CodeKind kKind>

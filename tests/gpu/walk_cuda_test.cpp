@@ -573,7 +573,8 @@ void claim_k() {
     const Prepared data({.element = element, .rows = n, .queries = quick ? 5u : 30u, .dim = 24});
     const Truth truth(data);
     for (const uint32_t k : ks) {
-      compare_recall(data, truth, k, 0.95f, 0.05);
+      // The luck of 30 queries: of one answer each, a standard error of 0.04.
+      compare_recall(data, truth, k, 0.95f, k < 10 ? 0.15 : 0.05);
       compare_one_list(data, truth, k, std::max(k, 48u));
       if (k + 100 <= n) compare_one_list(data, truth, k, std::max(k + 77, 48u));
       for (const uint32_t warps : kWarps) compare_two_lists(data, truth, k, 0.3f, 1000, warps);
