@@ -175,9 +175,12 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
          static_cast<unsigned long long>(stride), static_cast<unsigned long long>(matrix.rows));
   const MatrixView view = {static_cast<const uint8_t*>(matrix.data), matrix.rows, matrix.dim,
                            matrix.element, stride, matrix.space};
-  if (view.on_device()) check_cuda_device(view.space);
-  if (view.on_device() && view.rows > 0)
-    check_device_memory(view.data, stride * (view.rows - 1) + packed, view.space, name);
+  if (!view.on_device()) return view;
+  check_cuda_device(view.space);
+  char data_name[64];
+  std::snprintf(data_name, sizeof data_name, "%s.data", name);
+  if (view.rows > 0)
+    check_device_memory(view.data, stride * (view.rows - 1) + packed, view.space, data_name);
   return view;
 }
 

@@ -137,6 +137,7 @@ ann_status ann_index_place(const ann_index* index, int32_t device, ann_monitor* 
     const int32_t ordinal = cuda_ordinal(device);
     const Index::Call call(handle);
     const Built& built = graph_of(call);
+    check_cuda_device(device);
     const Execution execution{handle.memory(), thread_count(0, handle.threads_max()),
                               begin_monitor(monitor)};
     execution.enter("placement");

@@ -81,6 +81,9 @@ void check_cuda_device(int32_t device) {
   if (static_cast<uint32_t>(device - ANN_DEVICE_CUDA) >= count)
     fail(ANN_NO_DEVICE, "device is %d; CUDA devices are %d to %d", device, int{ANN_DEVICE_CUDA},
          static_cast<int>(ANN_DEVICE_CUDA + count - 1));
+#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
+  cuda::require_live();
+#endif
 }
 
 int32_t choose_device(int32_t device) {

@@ -15,7 +15,8 @@ namespace gannet {
 /// GANNET_BACKEND=cpu is honoured at each call, and then the driver is not asked.
 uint32_t cuda_device_count(const char** reason);
 
-/// Refuses numbers that name no CUDA device that calls may use (ANN_NO_DEVICE), with the reason.
+/// Refuses numbers that name no CUDA device that calls may use (ANN_NO_DEVICE), with the reason, and all
+/// of them after a fault (ANN_DEVICE_LOST).
 void check_cuda_device(int32_t device);
 
 /// The device of a call that has a CUDA procedure: AUTO is the CPU, or the first CUDA device where
@@ -57,6 +58,9 @@ bool is_child() noexcept;
 inline constexpr char kForked[] = "this process was forked from one that had used CUDA";
 
 void trim_memory(bool always) noexcept;
+
+/// Throws ANN_DEVICE_LOST after a fault, ANN_NO_DEVICE in the child of a process that used CUDA.
+void require_live();
 
 /// The CUDA halves of the above; `ordinal` counts from 0 and exists.
 void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name);

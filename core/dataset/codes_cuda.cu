@@ -62,9 +62,8 @@ DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream, const Executi
   const uint64_t bytes = uint64_t{rows_} * stride_;
   for (uint64_t first = 0; first < bytes; first += kPieceBytes) {
     execution.check();
-    check(cudaMemcpyAsync(data_.data() + first, codes.data() + first,
-                          std::min(kPieceBytes, bytes - first), cudaMemcpyHostToDevice, stream),
-          "sending codes to the device");
+    copy_to_device(data_.data() + first, codes.data() + first, std::min(kPieceBytes, bytes - first),
+                   stream, "sending codes to the device");
   }
   if (codes.wide() || rows_ == 0) return;
   const Args args = {reinterpret_cast<uint32_t*>(data_.data()), squares_.data(), rows_, stride_ / 4,

@@ -32,9 +32,7 @@ uint32_t find(const CodesView& codes, bool exact, const NnDescentParams& params,
 void fetch(const uint32_t* from, Array<uint32_t>& to, const Stream& stream,
            const Execution& execution) {
   execution.check();
-  check(cudaMemcpyAsync(to.data(), from, to.size() * sizeof(uint32_t), cudaMemcpyDeviceToHost,
-                        stream),
-        "fetching a graph from the device");
+  copy_to_host(to.data(), from, to.size() * sizeof(uint32_t), stream, "fetching a graph from the device");
   stream.wait();
 }
 
@@ -72,10 +70,8 @@ Edges build_edges(const Codes& codes, bool exact, const KnnGraph* given, const B
   {
     const DeviceArray<uint32_t> knn(checked_product(rows, k), stream);
     if (given != nullptr) {
-      check(cudaMemcpyAsync(knn.data(), given->neighbors.data(),
-                            given->neighbors.size() * sizeof(uint32_t), cudaMemcpyHostToDevice,
-                            stream),
-            "sending a k-NN graph to the device");
+      copy_to_device(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
+                     stream, "sending a k-NN graph to the device");
     } else {
       const DeviceCodes sent(codes, stream, execution);
       result.iterations = find(sent.view(), exact, plan.nn_descent, knn.data(), nullptr, stream,

@@ -484,7 +484,7 @@ class Copy final : public DeviceIndex {
   struct Piece {
     const uint8_t* queries = nullptr;  // [count, query_stride] records
     uint32_t query_stride = 0;
-    uint8_t* records = nullptr;    // [count, record_bytes], or null: queries are read where they lie
+    uint8_t* records = nullptr;    // [count, query_stride], or null: queries are read where they lie
     uint8_t* codes = nullptr;      // [count, code_stride] where codes are lossy and rows are walked to
     uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
     uint32_t* starts = nullptr;    // [count, kStarts] where rows are walked to
@@ -495,6 +495,11 @@ class Copy final : public DeviceIndex {
     float* distances = nullptr;    // [count, k]
     uint32_t count = 0;
     uint32_t k = 0;
+
+    /// Exact search has lengths beside the records, and compares whole records.
+    static uint64_t record_bytes(const Placed& placed, bool exact_search) {
+      return exact_search ? placed.value_bytes : placed.record_bytes();
+    }
 
     /// Lays the arrays out from `memory` on; the bytes that they take.
     uint64_t lay_out(uint8_t* memory, const Placed& placed, bool exact_search, bool in_place) {
@@ -510,7 +515,7 @@ class Copy final : public DeviceIndex {
       counters = items(counters, 1);
       rows = items(rows, uint64_t{count} * k);
       distances = items(distances, uint64_t{count} * k);
-      if (!in_place) records = part(count * placed.record_bytes());
+      if (!in_place) records = part(uint64_t{count} * record_bytes(placed, exact_search));
       if (!in_place) usable = part(count);
       if (exact_search && placed.metric == ANN_METRIC_COSINE) norms = items(norms, count);
       if (!exact_search) starts = items(starts, uint64_t{count} * kStarts);
@@ -522,10 +527,11 @@ class Copy final : public DeviceIndex {
   };
 
   /// Whether queries can be read where they lie: as records they would be the same bytes.
-  bool reads_in_place(const MatrixView& queries) const {
+  bool reads_in_place(const MatrixView& queries, bool exact_search) const {
     return !is_float_element(placed_.element) && placed_.value_bytes == placed_.dim &&
            placed_.metric != ANN_METRIC_COSINE && queries.stride % 16 == 0 &&
-           queries.stride <= UINT32_MAX && reinterpret_cast<uintptr_t>(queries.data) % 16 == 0;
+           queries.stride <= (exact_search ? placed_.value_bytes : UINT32_MAX) &&
+           reinterpret_cast<uintptr_t>(queries.data) % 16 == 0;
   }
 
   /// Queries of a piece: what fits into kBatchBytes.
@@ -557,7 +563,7 @@ class Copy final : public DeviceIndex {
                  const Execution& execution, const Find& find) {
     const uint64_t total = batch.queries.rows;
     const uint32_t k = std::min(batch.results.k, placed_.row_count);
-    const bool in_place = reads_in_place(batch.queries);
+    const bool in_place = reads_in_place(batch.queries, exact_search);
     uint64_t step = piece_of(total, k, exact_search, in_place);
     for (uint64_t first = 0; first < total;) {
       execution.check();
@@ -568,6 +574,8 @@ class Copy final : public DeviceIndex {
         const uint64_t bytes = piece.lay_out(nullptr, placed_, exact_search, in_place);
         const DeviceArray<uint8_t> memory(bytes, stream);
         piece.lay_out(memory.data(), placed_, exact_search, in_place);
+        piece.query_stride = static_cast<uint32_t>(in_place ? batch.queries.stride
+                                                            : Piece::record_bytes(placed_, exact_search));
         take_queries(batch.queries, first, &piece, stream);
         if (k > 0) find(piece, stream);
         write_answers(batch.results, first, piece, stream);
@@ -584,7 +592,6 @@ class Copy final : public DeviceIndex {
 
   void take_queries(const MatrixView& queries, uint64_t first, Piece* piece, const Stream& stream) const {
     piece->queries = queries.row(first);
-    piece->query_stride = static_cast<uint32_t>(queries.stride);
     if (piece->records == nullptr) return;
     const uint32_t size = element_bytes(queries.element);
     RecordArgs args = {};
@@ -593,7 +600,7 @@ class Copy final : public DeviceIndex {
     args.norms = piece->norms;
     args.usable = piece->usable;
     args.query_stride = queries.stride;
-    args.record_stride = static_cast<uint32_t>(placed_.record_bytes());
+    args.record_stride = piece->query_stride;
     args.value_bytes = placed_.value_bytes;
     args.dim = placed_.dim;
     args.count = piece->count;
@@ -601,7 +608,6 @@ class Copy final : public DeviceIndex {
     args.scaled = placed_.metric == ANN_METRIC_COSINE;
     start_records(args, queries.element, is_float_element(placed_.element), stream);
     piece->queries = piece->records;
-    piece->query_stride = args.record_stride;
   }
 
   void write_answers(const ResultsView& results, uint64_t first, const Piece& piece,

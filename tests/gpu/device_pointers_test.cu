@@ -685,32 +685,43 @@ void batches_are_split() {
     if (bytes > largest_allowed) return cudaErrorMemoryAllocation;
     return cuda::real_runtime().take(memory, bytes, pool, on);
   };
-  for (const bool exact : {false, true}) {
-    const DeviceAnswers whole(9000, 10);
-    expect(built.search(exact, there.matrix, with_stream(stream), whole.view()) == ANN_OK,
-           built.error.message);
-    stream.wait();
-    largest_allowed = exact ? 2 << 20 : 300 << 10;  // of some 4 MB for all queries
-    for (const bool own_stream : {false, true}) {
-      const DeviceAnswers parts(9000, 10);
-      const cudaStream_t asked = own_stream ? stream : cudaStream_t{};
-      cuda::replace_runtime(&table);
-      const ann_status status = built.search(exact, there.matrix, with_stream(asked), parts.view());
-      cuda::replace_runtime(nullptr);
-      expect(status == ANN_OK, built.error.message);
-      stream.wait();
-      expect(parts.fetch() == whole.fetch(), "another answer in parts");
-    }
-    // Host memory, likewise.
-    Answers from_host(9000, 10);
-    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.device = kDevice;
-    if (exact) continue;
+  const DeviceAnswers whole(9000, 10);
+  expect(built.search(false, there.matrix, with_stream(stream), whole.view()) == ANN_OK,
+         built.error.message);
+  stream.wait();
+  largest_allowed = 300 << 10;  // of some 4 MB for all queries
+  for (const bool own_stream : {false, true}) {
+    const DeviceAnswers parts(9000, 10);
+    const cudaStream_t asked = own_stream ? stream : cudaStream_t{};
     cuda::replace_runtime(&table);
-    const ann_status status = built.search(false, matrix_of(queries), params, from_host.view(10));
+    const ann_status status = built.search(false, there.matrix, with_stream(asked), parts.view());
     cuda::replace_runtime(nullptr);
     expect(status == ANN_OK, built.error.message);
-    expect(from_host == whole.fetch(), "another answer from host memory");
+    stream.wait();
+    expect(parts.fetch() == whole.fetch(), "another answer in parts");
+  }
+  Answers from_host(9000, 10);
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.device = kDevice;
+  cuda::replace_runtime(&table);
+  const ann_status status = built.search(false, matrix_of(queries), params, from_host.view(10));
+  cuda::replace_runtime(nullptr);
+  expect(status == ANN_OK, built.error.message);
+  expect(from_host == whole.fetch(), "another answer from host memory");
+
+  // More than one piece of a batch whose memory is not short.
+  const Rows few(ANN_U8, 100, 1, Values::kNormal, 27);
+  const Rows many(ANN_U8, 300'000, 1, Values::kNormal, 28);
+  Built small(matrix_of(few), ANN_METRIC_L2);
+  const DeviceRows asked(many);
+  for (const bool exact : {false, true}) {
+    const DeviceAnswers at_once(many.rows, 2);
+    Answers wanted(many.rows, 2);
+    expect(small.search(exact, matrix_of(many), params, wanted.view(2)) == ANN_OK, small.error.message);
+    expect(small.search(exact, asked.matrix, with_stream(stream), at_once.view()) == ANN_OK,
+           small.error.message);
+    stream.wait();
+    expect(at_once.fetch() == wanted, "another answer of 300,000 queries");
   }
 }
 
