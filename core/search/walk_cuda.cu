@@ -66,16 +66,19 @@ struct Policy {
 // 0.02, cap 32, with so many warps of a multiprocessor:        28    28    24    32
 //                                          query held         yes    no   yes    no
 //   32 edges a row                                           61.0  68.1     -  69.5
-//   64 edges a row                                           44.3  45.9  47.9  40.4
-// Rows of 64 bytes fit into 64 registers either way. Rows of several pieces have 24 warps, not measured
-// otherwise.
+// and on one NVIDIA H200, 1,000,000 rows, slack 0.03:
+//   64 edges a row, k = 10, cap 32                           32.2  31.6  31.4  32.0
+//   64 edges a row, k = 10, slack 0.09, cap 96               14.3  13.9  14.0  14.2
+//   64 edges a row, k = 100, slack -0.02, cap 128, 24 warps: 11.1 held or not, 20 warps: 10.4
+// 20 warps are 10 % slower at k = 10. Rows of 64 bytes fit into 64 registers either way. Rows of several
+// pieces have 24 warps, not measured otherwise.
 constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, bool any_degree,
                            uint32_t best_words) {
   const bool long_lists = edge_words > 1;
   if (best_words > 1)
     return {{kind, row_bytes, false}, 4, 6, 1024, edge_words, any_degree, 0, best_words};
   if (row_bytes == 128)
-    return {{kind, row_bytes, long_lists}, 4, long_lists ? 6u : 8u, 1024, edge_words, any_degree, 0, 1};
+    return {{kind, row_bytes, long_lists}, 4, long_lists ? 7u : 8u, 1024, edge_words, any_degree, 0, 1};
   return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, any_degree, 0, 1};
 }
 constexpr uint32_t kFewKept = kWarp;
