@@ -105,10 +105,11 @@ void answer_exactly(const Built& built, const MatrixView& queries, int32_t devic
   counts->distances = queries.rows * built.dataset.rows();
   if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
   const QueryBlock block(built.dataset, queries, execution.memory);
-  if (device >= ANN_DEVICE_CUDA)
-    search_exact_on_device(built.dataset, block, nullptr, device, results, execution);
-  else
-    search_exact(built.dataset, block, nullptr, results, execution);
+  if (device < ANN_DEVICE_CUDA)
+    return search_exact(built.dataset, block, nullptr, results, execution);
+  const auto placement = built.placements.find(device - ANN_DEVICE_CUDA);
+  search_exact_on_device(built.dataset, block, nullptr, device, results, execution,
+                         placement != nullptr ? placement->index.get() : nullptr);
 }
 
 /// The same for queries and results on a device.

@@ -622,7 +622,9 @@ ANN_API ann_status ann_search_batch(const ann_index *index, const ann_matrix *qu
 
 /* Finds the k nearest rows for each query by comparing with every row. As ann_search_batch;
  * `procedure`, `recall` and `beam` are not used. Runs on the CPU or, where the library was built
- * with CUDA, on `device`; the answers are equal bit for bit for i8 and u8. */
+ * with CUDA, on `device`; the answers are equal bit for bit. On a device where the index has been placed
+ * its rows are compared; elsewhere they are sent there for every call, or in parts where they do not fit.
+ * With queries in device memory the index is placed first. */
 ANN_API ann_status ann_search_exact(const ann_index *index, const ann_matrix *queries,
                                     const ann_search_params *params, ann_results *results,
                                     ann_monitor *monitor, ann_error *error);

@@ -35,6 +35,9 @@ class DevicePool {
   /// Bytes that take() could give now: those that the device has free, and those that the pool keeps.
   uint64_t free_bytes() const;
 
+  /// Bytes that are taken and not given back.
+  uint64_t used_bytes() const;
+
   /// Gives memory that is not in use back to the driver; unless `always`, only where no stream is lent,
   /// which says that the library does nothing on this device and holds no index there.
   void trim(bool always) noexcept;

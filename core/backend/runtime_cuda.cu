@@ -9,27 +9,29 @@ namespace {
 
 /// The runtime has no question for a stream's context. The driver has; its functions are asked for by
 /// name, so that the library needs no driver to be loaded.
-cudaError_t driver_function(const char* name, void** function) {
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error =
-      cudaGetDriverEntryPointByVersion(name, function, 12000, cudaEnableDefault, &result);
-  if (error != cudaSuccess) return error;
-  return result == cudaDriverEntryPointSuccess ? cudaSuccess : cudaErrorNotSupported;
-}
+struct DriverFunction {
+  void* function = nullptr;
+  cudaError_t error = cudaSuccess;
+
+  explicit DriverFunction(const char* name) {
+    cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    error = cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &result);
+    if (error == cudaSuccess && result != cudaDriverEntryPointSuccess) error = cudaErrorNotSupported;
+  }
+};
 
 cudaError_t stream_is_here(cudaStream_t stream, bool* here) {
   using Context = void*;
-  void* of_stream = nullptr;
-  void* of_thread = nullptr;
-  cudaError_t error = driver_function("cuStreamGetCtx", &of_stream);
-  if (error == cudaSuccess) error = driver_function("cuCtxGetCurrent", &of_thread);
-  if (error != cudaSuccess) return error;
+  static const DriverFunction of_stream("cuStreamGetCtx");
+  static const DriverFunction of_thread("cuCtxGetCurrent");
+  if (of_stream.error != cudaSuccess) return of_stream.error;
+  if (of_thread.error != cudaSuccess) return of_thread.error;
   Context stream_context = nullptr;
   Context current = nullptr;
-  const int stream_error =
-      reinterpret_cast<int (*)(cudaStream_t, Context*)>(of_stream)(stream, &stream_context);
+  const int stream_error = reinterpret_cast<int (*)(cudaStream_t, Context*)>(of_stream.function)(
+      stream, &stream_context);
   if (stream_error != 0) return static_cast<cudaError_t>(stream_error);  // the two share their codes
-  const int thread_error = reinterpret_cast<int (*)(Context*)>(of_thread)(&current);
+  const int thread_error = reinterpret_cast<int (*)(Context*)>(of_thread.function)(&current);
   *here = stream_context == current;
   return static_cast<cudaError_t>(thread_error);
 }

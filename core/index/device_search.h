@@ -40,6 +40,8 @@ struct Placement {
 /// The placements of one index. A search holds on to its own, so taking one away waits for nobody.
 class Placements {
  public:
+  /// The placement on a CUDA ordinal, or null.
+  std::shared_ptr<const Placement> find(int32_t device) const;
   /// The placement on a CUDA ordinal; made and calibrated if there is none.
   std::shared_ptr<const Placement> get(const Built& built, int32_t device,
                                        const Execution& execution);
@@ -47,8 +49,6 @@ class Placements {
   void drop(int32_t device);
 
  private:
-  std::shared_ptr<const Placement> find(int32_t device) const;
-
   std::mutex making_;  // one at a time, held while an index is sent
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const Placement>> placed_;

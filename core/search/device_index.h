@@ -24,6 +24,9 @@
 #include "traverse/row_key.h"
 
 namespace gannet {
+namespace cuda {
+struct ExactRequest;
+}
 
 /// How far a walk goes, and who walks. Either with two lists, where `beam` is 0, or with one list of
 /// `beam` rows.
@@ -155,6 +158,9 @@ class DeviceIndex {
   virtual void search(const DeviceBatch& batch, const WalkEffort& effort, const Execution& execution,
                       DeviceCounts* counts) = 0;
   virtual void search_exact(const DeviceBatch& batch, const Execution& execution) = 0;
+
+  /// Makes an exact search of host memory compare with the rows that stand here.
+  virtual void lend_rows(cuda::ExactRequest* request) const = 0;
 };
 
 namespace cuda {

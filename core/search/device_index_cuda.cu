@@ -470,6 +470,15 @@ class Copy final : public DeviceIndex {
     });
   }
 
+  void lend_rows(ExactRequest* request) const override {
+    request->rows = {placed_.exact() ? placed_.codes : placed_.rows,
+                     placed_.exact() ? placed_.code_stride : placed_.row_stride, placed_.dim,
+                     placed_.element};
+    request->norms = placed_.norms;
+    request->ids = placed_.ids;
+    request->rows_are_there = true;
+  }
+
   void search_exact(const DeviceBatch& batch, const Execution& execution) override {
     answer(batch, true, execution, [&](const Piece& piece, const Stream& stream) {
       compare_all(piece, stream, execution);
@@ -641,13 +650,9 @@ class Copy final : public DeviceIndex {
   void compare_all(const Piece& piece, const Stream& stream, const Execution& execution) const {
     ExactRequest request;
     request.device = device_;
-    request.rows = {placed_.exact() ? placed_.codes : placed_.rows,
-                    placed_.exact() ? placed_.code_stride : placed_.row_stride, placed_.dim,
-                    placed_.element};
     request.row_count = placed_.row_count;
     request.metric = placed_.metric;
-    request.norms = placed_.norms;
-    request.ids = placed_.ids;
+    lend_rows(&request);
     request.queries = piece.queries;
     request.query_stride = piece.query_stride;
     request.query_norms = piece.norms;

@@ -683,13 +683,14 @@ class Search {
         execution_(execution),
         stream_(stream),
         on_device_(resident),
+        rows_there_(resident || request.rows_are_there),
         kept_(kept),
         choice_(choose(request.rows.element, request.metric, are_few(request.query_count))),
         is_integer_(!is_float_element(request.rows.element)),
         squared_(is_integer_ && request.metric == ANN_METRIC_L2),
         cosine_(request.metric == ANN_METRIC_COSINE),
         row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),
-        row_stride_(resident ? request.rows.stride : round_up(row_bytes_, kRowAlign)),
+        row_stride_(rows_there_ ? request.rows.stride : round_up(row_bytes_, kRowAlign)),
         query_bytes_(size_t{request.rows.dim} * (is_integer_ ? 1 : 4)),
         query_stride_(resident ? request.query_stride : round_up(query_bytes_, kRowAlign)),
         batch_(static_cast<uint32_t>(std::min<uint64_t>(
@@ -700,19 +701,19 @@ class Search {
         queries_(resident ? 0 : batch_ * query_stride_, stream),
         query_norms_(cosine_ && !resident ? batch_ : 0, stream),
         query_squares_(squared_ ? batch_ : 0, stream),
-        ids_(request.ids != nullptr && !resident ? request.row_count : 0, stream),
+        ids_(request.ids != nullptr && !rows_there_ ? request.row_count : 0, stream),
         lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
         counts_(uint64_t{slices_} * batch_, stream),
         out_rows_(resident ? 0 : uint64_t{batch_} * kept, stream),
         out_distances_(resident ? 0 : uint64_t{batch_} * kept, stream),
-        chunk_rows_(resident ? request.row_count : pick_chunk_rows()),
-        rows_(resident ? 0 : chunk_rows_ * row_stride_, stream),
-        norms_(cosine_ && !resident ? chunk_rows_ : 0, stream),
+        chunk_rows_(rows_there_ ? request.row_count : pick_chunk_rows()),
+        rows_(rows_there_ ? 0 : chunk_rows_ * row_stride_, stream),
+        norms_(cosine_ && !rows_there_ ? chunk_rows_ : 0, stream),
         row_squares_(squared_ ? chunk_rows_ : 0, stream) {}
 
   void run() {
     execution_.enter("exact search");
-    if (request_.ids != nullptr && !on_device_)
+    if (request_.ids != nullptr && !rows_there_)
       send_items(request_.ids, request_.row_count, ids_.data(), stream_, execution_);
     for (uint64_t first = 0; first < request_.query_count; first += batch_) {
       const uint64_t left = request_.query_count - first;
@@ -794,7 +795,7 @@ class Search {
                  execution_);
     args->queries = queries_.data();
     args->query_norms = query_norms_.data();
-    args->ids = ids_.data();
+    args->ids = rows_there_ ? request_.ids : ids_.data();
     args->out_rows = out_rows_.data();
     args->out_distances = out_distances_.data();
   }
@@ -811,7 +812,7 @@ class Search {
   void bring(uint64_t first_row, uint64_t row_count) {
     if (first_row == resident_) return;
     resident_ = kNoPlace;
-    if (on_device_) {
+    if (rows_there_) {
       if (squared_) square(row_data(), row_count, row_stride_, row_squares_.data());
       resident_ = first_row;
       return;
@@ -825,9 +826,9 @@ class Search {
   }
 
   const uint8_t* row_data() const {
-    return on_device_ ? static_cast<const uint8_t*>(request_.rows.data) : rows_.data();
+    return rows_there_ ? static_cast<const uint8_t*>(request_.rows.data) : rows_.data();
   }
-  const float* norm_data() const { return on_device_ ? request_.norms : norms_.data(); }
+  const float* norm_data() const { return rows_there_ ? request_.norms : norms_.data(); }
 
   void square(const uint8_t* items, uint64_t count, size_t stride, uint32_t* squares) {
     const SquareArgs args = {items, squares, static_cast<uint32_t>(count),
@@ -876,7 +877,8 @@ class Search {
   const ExactRequest& request_;
   const Execution& execution_;
   const Stream& stream_;
-  bool on_device_;  // everything: nothing is sent, fetched or waited for
+  bool on_device_;   // everything: nothing is sent, fetched or waited for
+  bool rows_there_;  // rows, lengths and ids
   uint32_t kept_;  // results of a query that exist
   Choice choice_;
   bool is_integer_;

@@ -35,6 +35,8 @@ struct ExactRequest {
 
   /// Most bytes of rows that stand on the device at a time; 0: what its free memory allows.
   uint64_t chunk_bytes_max = 0;
+  /// Rows, lengths and ids lie on the device, as search_exact_resident takes them, and are not sent.
+  bool rows_are_there = false;
   /// Bytes from one query to the next, on the device, where they need not be packed.
   uint32_t query_stride = 0;
 };

@@ -8,8 +8,8 @@ namespace gannet {
 
 void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
                             const uint32_t* excluded, int32_t device, const ResultsView& results,
-                            const Execution& execution) {
-  dataset.touch_all();
+                            const Execution& execution, const DeviceIndex* placed) {
+  if (placed == nullptr) dataset.touch_all();
   const uint64_t count = queries.size();
   if (count > UINT32_MAX)
     fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
@@ -25,11 +25,21 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
   const uint32_t kept = static_cast<uint32_t>(std::min<uint64_t>(wanted, dataset.rows()));
   Array<uint32_t> rows(execution.memory, checked_product(count, kept));
   Array<float> distances(execution.memory, checked_product(count, kept));
-  if (kept > 0)
-    cuda::search_exact({device - ANN_DEVICE_CUDA, dataset.view(), dataset.rows(), dataset.metric(),
-                        dataset.norms(), dataset.ids(), packed.data(), queries.norms(),
-                        static_cast<uint32_t>(count), kept, rows.data(), distances.data()},
-                       execution);
+  cuda::ExactRequest request;
+  request.device = device - ANN_DEVICE_CUDA;
+  request.rows = dataset.view();
+  request.row_count = dataset.rows();
+  request.metric = dataset.metric();
+  request.norms = dataset.norms();
+  request.ids = dataset.ids();
+  request.queries = packed.data();
+  request.query_norms = queries.norms();
+  request.query_count = static_cast<uint32_t>(count);
+  request.k = kept;
+  request.out_rows = rows.data();
+  request.out_distances = distances.data();
+  if (placed != nullptr) placed->lend_rows(&request);
+  if (kept > 0) cuda::search_exact(request, execution);
   Array<Neighbor> answer(execution.memory, kept);
   for (uint64_t query = 0; query < count; ++query) {
     uint32_t found = 0;

@@ -123,6 +123,12 @@ ann_status search_host(ann_index* index, ann_error* error) {
   return status;
 }
 
+ann_status exact_beside_placement(ann_index* index, ann_error* error) {
+  const ann_status status = ann_index_place(index, kDevice, nullptr, error);
+  if (status != ANN_OK) return status;
+  return search_host<ANN_F32, true>(index, error);
+}
+
 /// Queries and results in memory of the device; `stream` may be null.
 template <int32_t kElement, bool kExact, bool kStream>
 ann_status search_there(ann_index* index, ann_error* error) {
@@ -162,6 +168,7 @@ constexpr Work kWorks[] = {
     {"search of host memory", ANN_U8, search_host<ANN_U8, false>},
     {"search of host memory, floats", ANN_F32, search_host<ANN_F32, false>},
     {"exact search of host memory", ANN_F32, search_host<ANN_F32, true>},
+    {"exact search of host memory in a placed index", ANN_F32, exact_beside_placement},
     {"search of device memory", ANN_F32, search_there<ANN_F32, false, false>},
     {"search of device memory on a stream", ANN_F32, search_there<ANN_F32, false, true>},
     {"exact search of device memory on a stream", ANN_U8, search_there<ANN_U8, true, true>},

@@ -199,6 +199,12 @@ void compare(Built& built, const Rows& queries, uint32_t k, uint32_t beam, bool 
   params.beam = beam;
   const ann_status status = built.search(exact, matrix_of(queries), params, wanted.view(k));
   expect(status == ANN_OK, name + ": " + built.error.message);
+  if (exact) {
+    Answers on_cpu(queries.rows, k);
+    params.device = ANN_DEVICE_CPU;
+    expect(built.search(true, matrix_of(queries), params, on_cpu.view(k)) == ANN_OK, built.error.message);
+    expect(on_cpu == wanted, name + ": another answer on the CPU");
+  }
   struct Place {
     size_t offset, gap;
   };
@@ -230,6 +236,8 @@ void equal_answers() {
         }
         const std::vector<uint64_t> ids = shuffled_ids(rows.rows);
         Built built(matrix_of(rows), metric, dim == 31 ? ids.data() : nullptr);
+        // Rows are sent; after the searches by graph they stand there.
+        compare(built, queries, 3, 0, true, std::string(element_name(element)) + ", not placed");
         const std::string name = std::string(element_name(element)) + " " + kMetricNames[metric] +
                                  ", " + std::to_string(dim) + " columns";
         compare(built, queries, 10, 0, false, name);

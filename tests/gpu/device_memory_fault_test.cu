@@ -1,0 +1,272 @@
+// Claims about device memory that runs out: every request that a build, a k-NN graph, a placement or a
+// search makes on a real device is refused in turn, once and from there on. The call answers
+// ANN_DEVICE_NO_MEMORY (or does without), nothing stays held, and the same call succeeds afterwards with
+// the answer that it has always given.
+//
+//   device_memory_fault_test [WORDS]     all claims, or those whose text has the words in it
+//
+// Ends with 77 where there is no CUDA device.
+
+#include <cuda_runtime.h>
+
+#include "ann.h"
+#include "backend/launch.h"
+#include "claims.h"
+
+namespace gannet::test {
+namespace {
+
+constexpr int32_t kDevice = ANN_DEVICE_CUDA;
+constexpr uint32_t kQueries = 300;
+constexpr uint32_t kNeighbors = 10;
+
+// Requests for memory of device or host, streams and events, since the last count.
+uint64_t requests = 0;
+uint64_t refused_from = 0;  // 0: none is refused
+bool refused_for_ever = false;
+uint64_t refusals = 0;
+
+bool is_refused() {
+  ++requests;
+  const bool refused = refused_from != 0 && (refused_for_ever ? requests >= refused_from
+                                                              : requests == refused_from);
+  refusals += refused ? 1 : 0;
+  return refused;
+}
+
+const cuda::Runtime& refusing() {
+  static cuda::Runtime table = [] {
+    cuda::Runtime made = cuda::real_runtime();
+    made.take = [](void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+      if (is_refused()) return cudaErrorMemoryAllocation;
+      return cuda::real_runtime().take(memory, bytes, pool, stream);
+    };
+    made.take_pinned = [](void** memory, size_t bytes, unsigned flags) {
+      if (is_refused()) return cudaErrorMemoryAllocation;
+      return cuda::real_runtime().take_pinned(memory, bytes, flags);
+    };
+    made.create_stream = [](cudaStream_t* stream, unsigned flags) {
+      if (is_refused()) return cudaErrorMemoryAllocation;
+      return cuda::real_runtime().create_stream(stream, flags);
+    };
+    made.create_event = [](cudaEvent_t* event, unsigned flags) {
+      if (is_refused()) return cudaErrorMemoryAllocation;
+      return cuda::real_runtime().create_event(event, flags);
+    };
+    return made;
+  }();
+  return table;
+}
+
+uint64_t bytes_in_use() {
+  const cuda::DeviceGuard guard(0);
+  return cuda::DevicePool::of(0).used_bytes();
+}
+
+uint64_t fnv(uint64_t hash, const void* data, size_t bytes) {
+  const auto* byte = static_cast<const uint8_t*>(data);
+  for (size_t i = 0; i < bytes; ++i) hash = (hash ^ byte[i]) * 0x100000001b3;
+  return hash;
+}
+constexpr uint64_t kHashStart = 0xcbf29ce484222325;
+
+/// A call with what it needs; `run` gives a hash of its answer.
+struct Call {
+  Rows rows;
+  Rows queries;
+  ann_index* index = nullptr;  // built on the CPU, or null
+  ann_error error = ANN_ERROR_INIT;
+  uint64_t hash = 0;
+
+  Call(int32_t element, uint32_t count, uint32_t dim, bool built)
+      : rows(element, count, dim, Values::kClusters, 1),
+        queries(element, kQueries, dim, Values::kClusters, 2) {
+    if (!built) return;
+    index = make();
+    const ann_matrix matrix = matrix_of(rows);
+    expect(ann_build(index, &matrix, nullptr, nullptr, nullptr, &error) == ANN_OK, error.message);
+  }
+  ~Call() { ann_index_free(index); }
+  Call(const Call&) = delete;
+
+  static ann_matrix matrix_of(const Rows& given) {
+    ann_matrix matrix = ANN_MATRIX_INIT;
+    matrix.element = given.element;
+    matrix.data = given.bytes.data();
+    matrix.rows = given.rows;
+    matrix.dim = given.dim;
+    return matrix;
+  }
+  ann_index* make() {
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = rows.dim;
+    ann_index* made = nullptr;
+    expect(ann_index_create(nullptr, &shape, &made, &error) == ANN_OK, error.message);
+    return made;
+  }
+};
+
+ann_status build(Call& call, int32_t method) {
+  ann_index* made = call.make();
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.device = kDevice;
+  params.knn = method;
+  const ann_matrix matrix = Call::matrix_of(call.rows);
+  const ann_status status = ann_build(made, &matrix, nullptr, &params, nullptr, &call.error);
+  uint32_t degree = 0;
+  if (status == ANN_OK && ann_index_graph(made, nullptr, 0, &degree, nullptr) == ANN_OK) {
+    std::vector<uint32_t> edges(size_t{call.rows.rows} * degree);
+    ann_index_graph(made, edges.data(), edges.size(), &degree, nullptr);
+    call.hash = fnv(kHashStart, edges.data(), edges.size() * 4);
+  }
+  ann_index_free(made);
+  return status;
+}
+
+ann_status knn_graph(Call& call, int32_t method) {
+  std::vector<uint32_t> neighbors(size_t{call.rows.rows} * kNeighbors);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.k = kNeighbors;
+  params.method = method;
+  params.device = kDevice;
+  const ann_matrix matrix = Call::matrix_of(call.rows);
+  const ann_status status =
+      ann_knn_graph(nullptr, &matrix, &params, neighbors.data(), nullptr, nullptr, &call.error);
+  call.hash = fnv(kHashStart, neighbors.data(), neighbors.size() * 4);
+  return status;
+}
+
+ann_status search(Call& call, bool exact, bool there) {
+  std::vector<uint64_t> ids(kQueries * kNeighbors);
+  ann_matrix queries = Call::matrix_of(call.queries);
+  ann_results results = ANN_RESULTS_INIT;
+  results.k = kNeighbors;
+  results.rows = kQueries;
+  results.ids = ids.data();
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.device = kDevice;
+  void* memory = nullptr;
+  cudaStream_t stream = nullptr;
+  const size_t id_bytes = ids.size() * sizeof(uint64_t);
+  if (there) {
+    cudaMalloc(&memory, id_bytes + call.queries.bytes.size());
+    cudaMemset(memory, 0, id_bytes);
+    cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    results.ids = static_cast<uint64_t*>(memory);
+    results.space = queries.space = kDevice;
+    queries.data = static_cast<uint8_t*>(memory) + id_bytes;
+    cudaMemcpy(const_cast<void*>(queries.data), call.queries.bytes.data(), call.queries.bytes.size(),
+               cudaMemcpyHostToDevice);
+    params.stream = stream;
+  }
+  const ann_status status =
+      exact ? ann_search_exact(call.index, &queries, &params, &results, nullptr, &call.error)
+            : ann_search_batch(call.index, &queries, &params, &results, nullptr, &call.error);
+  if (there) {
+    cudaStreamSynchronize(stream);
+    cudaMemcpy(ids.data(), memory, id_bytes, cudaMemcpyDeviceToHost);
+    cudaStreamDestroy(stream);
+    cudaFree(memory);
+  }
+  call.hash = fnv(kHashStart, ids.data(), id_bytes);
+  ann_index_evict(call.index, kDevice, nullptr);
+  return status;
+}
+
+ann_status place(Call& call) {
+  const ann_status status = ann_index_place(call.index, kDevice, nullptr, &call.error);
+  call.hash = 1;
+  ann_index_evict(call.index, kDevice, nullptr);
+  return status;
+}
+
+/// Refuses every request of a call in turn.
+template <class Run>
+void refuse_each(Call& call, const Run& run) {
+  expect(run(call) == ANN_OK, call.error.message);
+  const uint64_t wanted = call.hash;
+  const uint64_t held = bytes_in_use();
+  cuda::replace_runtime(&refusing());
+  refused_from = requests = 0;
+  const ann_status counted = run(call);
+  const uint64_t all = requests;
+  cuda::replace_runtime(nullptr);
+  expect(counted == ANN_OK && all > 0, "counting: " + std::string(call.error.message));
+  uint64_t failed = 0;
+  for (const bool for_ever : {true, false}) {
+    for (uint64_t number = 1; number <= all; ++number) {
+      refused_from = number;
+      refused_for_ever = for_ever;
+      requests = refusals = 0;
+      cuda::replace_runtime(&refusing());
+      const ann_status status = run(call);
+      cuda::replace_runtime(nullptr);
+      const std::string what = "request " + std::to_string(number) + " of " + std::to_string(all) +
+                               (for_ever ? " and all after it: " : ": ");
+      const bool no_memory = status == ANN_DEVICE_NO_MEMORY || status == ANN_NO_MEMORY;
+      failed += no_memory ? 1 : 0;
+      expect(refusals > 0 || status == ANN_OK, what + call.error.message);
+      expect(no_memory || status == ANN_OK, what + std::to_string(status) + " " + call.error.message);
+      expect(!for_ever || no_memory, what + "it did without");
+      expect(no_memory || call.hash == wanted, what + "another answer");
+      expect(bytes_in_use() == held, what + "memory is held");
+    }
+    expect(run(call) == ANN_OK && call.hash == wanted, "afterwards: " + std::string(call.error.message));
+  }
+  expect(failed >= all, "not every request was refused");
+  std::printf("       %llu requests\n", static_cast<unsigned long long>(all));
+}
+
+void exact_build() {
+  Call call(ANN_U8, 3000, 32, false);
+  refuse_each(call, [](Call& c) { return build(c, ANN_KNN_EXACT); });
+}
+void descent_build() {
+  Call call(ANN_F32, 8000, 24, false);
+  refuse_each(call, [](Call& c) { return build(c, ANN_KNN_NN_DESCENT); });
+}
+void default_build() {
+  Call call(ANN_U8, 20000, 32, false);
+  refuse_each(call, [](Call& c) { return build(c, ANN_KNN_AUTO); });
+}
+void exact_lists() {
+  Call call(ANN_U8, 3000, 32, false);
+  refuse_each(call, [](Call& c) { return knn_graph(c, ANN_KNN_EXACT); });
+}
+void exact_float_lists() {
+  Call call(ANN_F32, 2000, 20, false);
+  refuse_each(call, [](Call& c) { return knn_graph(c, ANN_KNN_EXACT); });
+}
+void placement() {
+  for (const int32_t element : {ANN_U8, ANN_F32}) {
+    Call call(element, 3000, 32, true);
+    refuse_each(call, [](Call& c) { return place(c); });
+  }
+}
+template <bool kExact, bool kThere>
+void searches() {
+  for (const int32_t element : {ANN_U8, ANN_F32}) {
+    Call call(element, 3000, 32, true);
+    refuse_each(call, [](Call& c) { return search(c, kExact, kThere); });
+  }
+}
+
+constexpr Claim kClaims[] = {
+    {"a build, exact", exact_build},
+    {"a build by NN-Descent", descent_build},
+    {"a build by default", default_build},
+    {"a k-NN graph, exact", exact_lists},
+    {"a k-NN graph of floats, exact", exact_float_lists},
+    {"a placement", placement},
+    {"a search of host memory", searches<false, false>},
+    {"an exact search of host memory", searches<true, false>},
+    {"a search of device memory on a stream", searches<false, true>},
+    {"an exact search of device memory on a stream", searches<true, true>},
+};
+
+}  // namespace
+}  // namespace gannet::test
+
+int main(int count, char** words) {
+  return gannet::test::run_claims(gannet::test::kClaims, count > 1 ? words[1] : "");
+}
