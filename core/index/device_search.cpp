@@ -70,9 +70,10 @@ void write_rows(const Dataset& dataset, const uint32_t* rows, const float* dista
 /// The same where ids are row numbers, so that the device's order is the callers': five times as fast.
 void write_plain(const uint32_t* rows, const float* distances, uint32_t k, uint64_t query,
                  const ResultsView& results) {
-  uint32_t found = 0;
   uint64_t* ids = results.ids + query * results.k;
-  for (; found < k && rows[found] != kNoRow; ++found) ids[found] = rows[found];
+  uint32_t found = k;
+  while (found > 0 && rows[found - 1] == kNoRow) --found;  // as a rule there are k
+  std::copy(rows, rows + found, ids);
   std::fill(ids + found, ids + results.k, ANN_ID_NONE);
   if (results.distances != nullptr) {
     float* out = results.distances + query * results.k;
@@ -120,7 +121,16 @@ void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& qu
                 uint64_t first, uint32_t count, DeviceSpace& space,
                 const Execution& execution) {
   const uint64_t task = queries_per_task(kTaskBytes, dataset.query_bytes());
+  // Queries that are records as they lie go in one piece.
+  const bool plain = codes.exact() && space.record_bytes() == dataset.query_bytes() &&
+                     queries.stride == dataset.query_bytes();
   parallel_for(execution, count, task, [&](uint64_t begin, uint64_t end, uint32_t) {
+    if (plain) {
+      std::memcpy(space.values(static_cast<uint32_t>(begin)), queries.row(first + begin),
+                  (end - begin) * queries.stride);
+      for (uint64_t i = begin; i < end; ++i) space.set_usable(static_cast<uint32_t>(i), true);
+      return;
+    }
     for (uint64_t i = begin; i < end; ++i) {
       const uint32_t query = static_cast<uint32_t>(i);
       space.set_usable(query, fill_record(dataset, codes, queries.row(first + i), queries.element,

@@ -90,6 +90,7 @@ class DeviceSpace {
   /// its prepared values.
   uint8_t* values(uint32_t query) { return records_ + query * record_bytes_; }
   size_t value_bytes() const { return value_bytes_; }
+  size_t record_bytes() const { return record_bytes_; }  // from a query to the next
   /// The length of the prepared values, for cosine.
   void set_norm(uint32_t query, double norm) {
     std::memcpy(values(query) + value_bytes_, &norm, sizeof norm);
