@@ -5,7 +5,8 @@
 #   tests/gpu.sh [all | test | sanitize | time]
 #
 # BUILD names the build folder (build-gpu), ARCH the architecture (that of the first device, else
-# 90), TOOL_SECONDS the limit of one sanitizer run (300), DATA a .u8bin file that times of builds are
+# 90; 80-virtual: the oldest PTX alone, which the driver compiles, so that no path for newer devices
+# hides), TOOL_SECONDS the limit of one sanitizer run (300), DATA a .u8bin file that times of builds are
 # taken on instead of made rows and DATA_ROWS how many of its rows, ROWS and QUERIES .u8bin files to time
 # searches by the graph on (examples/data/) and DEGREE the edges of their graph (32). Needs nvcc 13 and a
 # CMake that knows it;
