@@ -2,6 +2,7 @@
 
 #include "backend/devices.h"
 #include "boundary.h"
+#include "index/cagra_search.h"
 #include "search/exact.h"
 #include "search/exact_device.h"
 
@@ -78,11 +79,13 @@ void check_queries(const MatrixView& queries, const Built& built, uint32_t dim) 
 
 ann_search_params read_params(const ann_search_params* params) {
   const ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
-  if (given.procedure < 0 || given.procedure > ANN_SEARCH_EXACT)
+  if (given.procedure < 0 || given.procedure > ANN_SEARCH_CAGRA_MULTI_CTA)
     fail(ANN_INVALID_ARGUMENT, "params.procedure is %d, allowed are 0 to %d", given.procedure,
-         ANN_SEARCH_EXACT);
+         ANN_SEARCH_CAGRA_MULTI_CTA);
   if (given.device < 0)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
+  if (given.reserved != 0)
+    fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
   return given;
 }
 
@@ -147,11 +150,30 @@ void answer_by_graph_on_cuda(const Built& built, const MatrixView& queries,
     answer_exactly(built, queries, device, results, execution, counts);
 }
 
+void answer_as_cagra(const Built& built, const MatrixView& queries, const ann_search_params& params,
+                     int32_t device, float recall, const ResultsView& results,
+                     const Execution& execution, SearchCounts* counts) {
+  const CagraPlan plan = plan_cagra(built, params, queries.rows, results.k, recall, 0);
+  if (device == ANN_DEVICE_CPU)
+    return search_batch_cagra(built, queries, plan, results, execution, counts);
+  DeviceRequest request;
+  request.device = device - ANN_DEVICE_CUDA;
+  request.recall = recall;
+  request.cagra = &params;
+  if (queries.on_device())
+    search_on_device(built, request, DeviceBatch{queries, results, params.stream}, execution, counts);
+  else
+    search_on_device(built, request, queries, results, execution, counts);
+}
+
 void answer_by_graph(const Built& built, const MatrixView& queries, const ann_search_params& params,
                      int32_t device, float recall, const ResultsView& results,
                      const Execution& execution, SearchCounts* counts) {
   if (!built.has_graph())
-    fail(ANN_UNSUPPORTED, "params.procedure is BEST_FIRST, but the index has no graph");
+    fail(ANN_UNSUPPORTED, "params.procedure is %s, but the index has no graph",
+         is_cagra(params.procedure) ? "CAGRA" : "BEST_FIRST");
+  if (is_cagra(params.procedure))
+    return answer_as_cagra(built, queries, params, device, recall, results, execution, counts);
   if (device > ANN_DEVICE_CPU)
     return answer_by_graph_on_cuda(built, queries, params, device, recall, results, execution,
                                    counts);
@@ -178,8 +200,9 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
     const Built& built = *call.built;
     check_queries(block, built, handle.shape().dim);
-    const bool by_graph = !exact && (given.procedure == ANN_SEARCH_BEST_FIRST ||
-                                     (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
+    const bool by_graph =
+        !exact && (given.procedure == ANN_SEARCH_BEST_FIRST || is_cagra(given.procedure) ||
+                   (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
     const int32_t device = read_device(given, block);
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",

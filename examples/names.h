@@ -15,7 +15,10 @@ inline const Names kElements = {{"auto", ANN_ELEMENT_AUTO}, {"f32", ANN_F32}, {"
                                 {"bf16", ANN_BF16},         {"i8", ANN_I8},   {"u8", ANN_U8}};
 inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"best_first", ANN_SEARCH_BEST_FIRST},
-                                  {"exact", ANN_SEARCH_EXACT}};
+                                  {"exact", ANN_SEARCH_EXACT},
+                                  {"cagra", ANN_SEARCH_CAGRA},
+                                  {"cagra_single_cta", ANN_SEARCH_CAGRA_SINGLE_CTA},
+                                  {"cagra_multi_cta", ANN_SEARCH_CAGRA_MULTI_CTA}};
 inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},

@@ -36,7 +36,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test \
+  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test cagra_figures \
   device_memory_fault_test seam_test process_test >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
@@ -57,6 +57,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "phases of a build" "$build/gpu/phases_test"
   run "builds" "$build/gpu/build_cuda_test"
   run "search by the graph" "$build/gpu/walk_cuda_test"
+  run "CAGRA's searches" "$build/gpu/cagra_cuda_test"
   run "memory of the device" "$build/gpu/device_pointers_test"
   run "device memory that is refused" "$build/gpu/device_memory_fault_test"
   run "calls at once, and calls that stop" "$build/gpu/seam_test"
@@ -70,6 +71,8 @@ if [ "$what" = all ] || [ "$what" = time ]; then
   run "rates of threads, and of stopping" "$build/gpu/seam_test" time ${DATA:+"$DATA"}
   run "times of searches by the graph" "$build/gpu/walk_cuda_time" \
     "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "${DEGREE:-32}"
+  run "figures of CAGRA's searches" "$build/gpu/cagra_figures" \
+    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}"
 fi
 if [ "$what" = all ] || [ "$what" = sanitize ]; then
   if command -v compute-sanitizer > /dev/null; then
@@ -78,7 +81,7 @@ if [ "$what" = all ] || [ "$what" = sanitize ]; then
         compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
         "$build/gpu/device_pointers_test" "also of queries"
     done
-    for test in phases_test exact_cuda_test walk_cuda_test; do
+    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test; do
       for tool in memcheck racecheck initcheck synccheck; do
         cases=quick
         if [ $tool = racecheck ]; then cases=race; fi

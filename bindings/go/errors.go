@@ -126,6 +126,14 @@ func (n *numbers) u32(name string, value int) C.uint32_t {
 	return C.uint32_t(value)
 }
 
+func (n *numbers) i32(name string, value int) C.int32_t {
+	if value < math.MinInt32 || value > math.MaxInt32 {
+		n.refuse("%s is %d, not in %d to %d", name, value, math.MinInt32, math.MaxInt32)
+		return 0
+	}
+	return C.int32_t(value)
+}
+
 // matrix converts a view; name is what the error calls it.
 func (n *numbers) matrix(name string, m Matrix) C.gn_rows {
 	if m.dim > 0 && m.length%m.dim != 0 {

@@ -95,6 +95,20 @@ const (
 	ProcedureAuto      Procedure = C.ANN_SEARCH_AUTO
 	ProcedureBestFirst Procedure = C.ANN_SEARCH_BEST_FIRST
 	ProcedureExact     Procedure = C.ANN_SEARCH_EXACT // compare with every row
+	// CAGRA's: for batches, for few queries, and one of the two by the rule of its paper.
+	ProcedureCagraSingleCTA Procedure = C.ANN_SEARCH_CAGRA_SINGLE_CTA
+	ProcedureCagraMultiCTA  Procedure = C.ANN_SEARCH_CAGRA_MULTI_CTA
+	ProcedureCagra          Procedure = C.ANN_SEARCH_CAGRA
+)
+
+// Compare is what CAGRA's procedures compare queries with on their way.
+type Compare int32
+
+// Things to compare with.
+const (
+	CompareAuto   Compare = C.ANN_COMPARE_AUTO
+	CompareCodes  Compare = C.ANN_COMPARE_CODES  // one byte a column as a rule
+	CompareStored Compare = C.ANN_COMPARE_STORED // rows as stored
 )
 
 // Device is the place where a call runs. [DeviceCUDA] names the others.
@@ -149,6 +163,17 @@ type SearchParams struct {
 	Threads   int     // one query always runs on one thread
 	Recall    float32 // wanted share of true neighbours found, mean over queries, in (0, 1]
 	Beam      int     // rows kept while walking; overrides Recall
+
+	// Of CAGRA's procedures; ann.h has the ranges and the defaults.
+	SearchWidth    int     // rows expanded in each iteration
+	IterationsMax  int     // iterations at most
+	HashBits       int     // log2 of the places of the forgettable table
+	HashReset      int     // iterations between two that empty that table; -1: never
+	TeamSize       int     // threads that compare a row
+	CTAsPerQuery   int     // blocks that answer a query together
+	BatchThreshold int     // batches of fewer queries are answered by several blocks a query
+	BeamThreshold  int     // longer beams likewise
+	Compare        Compare // what queries are compared with
 }
 
 // KNNParams steers [KNNGraph]. In every field but K zero means "choose for me".
@@ -241,6 +266,16 @@ func (p *SearchParams) native(n *numbers) C.ann_search_params {
 		threads:   n.u32("threads", p.Threads),
 		recall:    C.float(p.Recall),
 		beam:      n.u32("beam", p.Beam),
+
+		search_width:    n.u32("search_width", p.SearchWidth),
+		iterations_max:  n.u32("iterations_max", p.IterationsMax),
+		hash_bits:       n.u32("hash_bits", p.HashBits),
+		hash_reset:      n.i32("hash_reset", p.HashReset),
+		team_size:       n.u32("team_size", p.TeamSize),
+		ctas_per_query:  n.u32("ctas_per_query", p.CTAsPerQuery),
+		batch_threshold: n.u32("batch_threshold", p.BatchThreshold),
+		beam_threshold:  n.u32("beam_threshold", p.BeamThreshold),
+		compare:         C.int32_t(p.Compare),
 	}
 }
 

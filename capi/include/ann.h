@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000004u
+#define ANN_ABI_VERSION 0x00000005u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -561,11 +561,37 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
  *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
  *               finds.
- *   EXACT       compare with every row. */
+ *   EXACT       compare with every row.
+ *   CAGRA       one of the next two, by the rule of the paper's figure 7: MULTI_CTA for fewer queries
+ *               than `batch_threshold` or a beam above `beam_threshold`, else SINGLE_CTA. Answers may
+ *               differ between the two; name one of them where batches of all sizes must agree.
+ *   CAGRA_SINGLE_CTA  CAGRA's search for batches (its section IV-C1): a beam of M rows, `search_width`
+ *               of them expanded in each iteration, starting from random rows that the query's content
+ *               chooses. One block of a CUDA device answers one query.
+ *   CAGRA_MULTI_CTA  CAGRA's search for few queries (section IV-C2): `ctas_per_query` blocks answer one
+ *               query, each with a beam of its own of which it expands one row in each iteration, and a
+ *               common table of the rows met. The beams are merged at the end.
+ * CAGRA's procedures run on every graph, whoever built it. From random rows clusters that few edges lead
+ * to may not be reached; the other procedures start from entry points that reach every row. A device and
+ * the CPU give equal answers, bit for bit, and equal counts. */
 enum {
   ANN_SEARCH_AUTO = 0,
   ANN_SEARCH_BEST_FIRST = 1,
-  ANN_SEARCH_EXACT = 2
+  ANN_SEARCH_EXACT = 2,
+  ANN_SEARCH_CAGRA = 3,
+  ANN_SEARCH_CAGRA_SINGLE_CTA = 4,
+  ANN_SEARCH_CAGRA_MULTI_CTA = 5
+};
+
+/* What CAGRA's procedures compare queries with on their way. Reported distances are exact either way.
+ *   CODES   one byte a column as a rule (four where bytes cannot tell rows apart), the k best and some
+ *           more compared again as stored
+ *   STORED  rows as stored: f32, f16 (the paper's FP16 option: an index whose `element` is F16) or bf16,
+ *           four or two bytes a column. Rows of i8 and u8 are compared by their codes all the same. */
+enum {
+  ANN_COMPARE_AUTO = 0, /* CODES */
+  ANN_COMPARE_CODES = 1,
+  ANN_COMPARE_STORED = 2
 };
 
 typedef struct ann_search_params {
@@ -585,12 +611,39 @@ typedef struct ann_search_params {
                         is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
-                        and the procedure is BEST_FIRST. */
+                        and the procedure is BEST_FIRST. For CAGRA's procedures this is M ("internal
+                        top-M"), k to 1,984, default the beam that `recall` stands for, rounded up to a
+                        multiple of 32 and at most 1,984. MULTI_CTA shares M out: each beam has
+                        M / ctas_per_query places, 32 to 512. */
   void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
                         a stream of the library, which is waited for. CUDA's own default streams have
                         names that are not NULL: cudaStreamLegacy, cudaStreamPerThread. */
+
+  /* The rest is for CAGRA's procedures and not read by others. */
+  uint32_t search_width;     /* p: rows expanded in each iteration, 1 to 64, p times the degree at most
+                                2,048; default 1. More: fewer iterations, more distances. MULTI_CTA
+                                always expands one a block. */
+  uint32_t iterations_max;   /* at most so many iterations expand rows, 1 to 4,096; default 24 and 1.25
+                                times the beam over p, which few queries need. Fewer: less time at worst,
+                                lower recall. Tables in device memory are sized by it. */
+  uint32_t hash_bits;        /* SINGLE_CTA: log2 of the places of the forgettable table of rows met, 8 to
+                                13; default as few as hold the beam and the candidates of 4 iterations
+                                half full. A smaller table leaves room for more queries at once. */
+  int32_t hash_reset;        /* SINGLE_CTA: iterations after which that table is emptied but for the rows
+                                of the beam, 1 to 4,096; default up to 4, as `hash_bits` allows. ANN_NONE:
+                                never, and the table lies in device memory with room for all iterations.
+                                Answers are the same; forgetting costs repeated distances. */
+  uint32_t team_size;        /* threads that compare a row: 2, 4, 8, 16 or 32; default 4 to 32 by the bytes
+                                of a row, as measured. Answers are the same. */
+  uint32_t ctas_per_query;   /* MULTI_CTA: blocks of a query, 1 to 64; default one for each 32 rows of the
+                                beam. More: shorter beams and fewer iterations, more distances. */
+  uint32_t batch_threshold;  /* CAGRA: b_T in queries; default the number of multiprocessors of the
+                                device, 0 on the CPU */
+  uint32_t beam_threshold;   /* CAGRA: M_T in rows; default 512 */
+  int32_t compare;           /* ANN_COMPARE_* */
+  int32_t reserved;          /* zero */
 } ann_search_params;
-#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0, 0}
+#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *

@@ -147,14 +147,15 @@ inline void fill(void* memory, uint8_t byte, size_t bytes, const Stream& stream,
 }
 
 /// The one way to start a kernel. Errors that others left behind are cleared first. `shared_bytes` are
-/// those of a block beyond what the kernel declares.
+/// those of a block beyond what the kernel declares. `together`: its blocks wait for each other, so they all run at the same time or the launch is refused.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
-            const Stream& stream, Args args, uint32_t shared_bytes = 0) {
+            const Stream& stream, Args args, size_t shared_bytes = 0, bool together = false) {
   void* kernel_args[] = {&args};
   runtime().last_error();
-  const cudaError_t error = runtime().launch(reinterpret_cast<const void*>(kernel), grid,
-                                             dim3(threads), kernel_args, shared_bytes, stream);
+  const auto start = together ? runtime().launch_together : runtime().launch;
+  const cudaError_t error = start(reinterpret_cast<const void*>(kernel), grid, dim3(threads),
+                                  kernel_args, shared_bytes, stream);
   if (error == cudaSuccess) return;
   char what[128];
   std::snprintf(what, sizeof what, "starting %s on %u x %u blocks of %u", name, grid.x, grid.y,
@@ -162,24 +163,27 @@ void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
   raise(error, what);
 }
 
+/// Lets a kernel's blocks share so many bytes beside what it declares.
+template <class Args>
+void allow_shared(void (*kernel)(Args), size_t shared_bytes) {
+  check(runtime().set_kernel(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared_bytes)),
+        "asking for shared memory");
+}
+
 /// Blocks of a kernel that the device holds at once.
 template <class Args>
-uint32_t blocks_at_once(int32_t device, void (*kernel)(Args), uint32_t threads) {
+uint32_t blocks_at_once(int32_t device, void (*kernel)(Args), uint32_t threads,
+                        size_t shared_bytes = 0) {
   int multiprocessors = 0;
   int blocks = 0;
   check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
         "asking for multiprocessors");
   check(runtime().blocks_at_once(&blocks, reinterpret_cast<const void*>(kernel),
-                                 static_cast<int>(threads), 0),
+                                 static_cast<int>(threads), shared_bytes),
         "asking for blocks of a multiprocessor");
   return static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(blocks > 1 ? blocks : 1);
-}
-
-/// Lets a kernel's blocks have so much shared memory beyond what it declares, on the current device.
-template <class Args>
-void allow_shared(void (*kernel)(Args), uint32_t bytes) {
-  check(runtime().allow_shared(reinterpret_cast<const void*>(kernel), static_cast<int>(bytes)),
-        "asking for shared memory");
 }
 
 /// Host memory that a device can copy from and to by itself. Not initialised.

@@ -60,8 +60,10 @@ struct Runtime {
   // Kernels.
   cudaError_t (*launch)(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
                         cudaStream_t stream);
+  cudaError_t (*launch_together)(const void* kernel, dim3 grid, dim3 block, void** args,
+                                 size_t shared_bytes, cudaStream_t stream);
+  cudaError_t (*set_kernel)(const void* kernel, cudaFuncAttribute attribute, int value);
   cudaError_t (*blocks_at_once)(int* blocks, const void* kernel, int threads, size_t shared_bytes);
-  cudaError_t (*allow_shared)(const void* kernel, int bytes);
 };
 
 /// The table that counts.

@@ -36,10 +36,6 @@ cudaError_t stream_is_here(cudaStream_t stream, bool* here) {
   return static_cast<cudaError_t>(thread_error);
 }
 
-cudaError_t allow_shared_bytes(const void* kernel, int bytes) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-}
-
 constexpr Runtime kReal = {
     .count_devices = cudaGetDeviceCount,
     .driver_version = cudaDriverGetVersion,
@@ -76,8 +72,9 @@ constexpr Runtime kReal = {
     .ask_event = cudaEventQuery,
     .milliseconds = cudaEventElapsedTime,
     .launch = cudaLaunchKernel,
+    .launch_together = cudaLaunchCooperativeKernel,
+    .set_kernel = cudaFuncSetAttribute,
     .blocks_at_once = cudaOccupancyMaxActiveBlocksPerMultiprocessor,
-    .allow_shared = allow_shared_bytes,
 };
 
 std::atomic<const Runtime*> table = &kReal;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "index/cagra_search.h"
 #include "index/index.h"
 
 namespace gannet {
@@ -101,8 +102,13 @@ constexpr WarpOrder order_warps(uint64_t queries, uint32_t multiprocessors) {
 }  // namespace
 
 WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
-                         uint32_t k, uint64_t queries) {
+                         uint64_t queries, uint32_t k) {
   WalkEffort effort;
+  if (request.cagra != nullptr) {
+    effort.cagra = plan_cagra(built, *request.cagra, queries, k, request.recall,
+                              placement.index->multiprocessors());
+    return effort;
+  }
   if (request.beam == 0 && !request.one_list) {
     const WarpOrder order = order_warps(queries, placement.index->multiprocessors());
     for (const uint32_t warps : order.warps) {
@@ -191,7 +197,7 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
     }
     return true;
   }
-  const WalkEffort effort = choose_effort(built, *placement, request, k, queries.rows);
+  const WalkEffort effort = choose_effort(built, *placement, request, queries.rows, k);
   if (effort.beam > kDeviceBeamMax) return false;
   if (queries.rows == 0) return true;
 
@@ -231,7 +237,7 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const De
   const auto placement = built.placements.get(built, request.device, execution);
   const uint32_t k = std::min(batch.results.k, built.dataset.rows());
   WalkEffort effort;
-  if (k > 0) effort = choose_effort(built, *placement, request, k, batch.queries.rows);
+  if (k > 0) effort = choose_effort(built, *placement, request, batch.queries.rows, k);
   if (effort.beam > kDeviceBeamMax) return false;
   DeviceCounts counted;
   placement->index->search(batch, effort, execution, &counted);

@@ -63,11 +63,12 @@ struct DeviceRequest {
   float recall = 0;
   bool one_list = false;
   uint32_t warps = 0;  // 1, 8 or 16
+  const ann_search_params* cagra = nullptr;  // of a search of CAGRA's, else null
 };
 
 /// What a device would do for a batch of so many queries.
 WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
-                         uint32_t k, uint64_t queries);
+                         uint64_t queries, uint32_t k);
 
 /// Answers queries by the graph on a device. False, and nothing done, where the recall needs a beam that
 /// devices do not have.

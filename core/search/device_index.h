@@ -20,6 +20,7 @@
 #include "base/random.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "search/cagra.h"
 #include "search/queries.h"
 #include "traverse/row_key.h"
 
@@ -29,12 +30,13 @@ struct ExactRequest;
 }
 
 /// How far a walk goes, and who walks. Either with two lists, where `beam` is 0, or with one list of
-/// `beam` rows.
+/// `beam` rows; or as CAGRA, where its plan has lists.
 struct WalkEffort {
   float slack = 0;              // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;  // of one query
   uint32_t beam = 0;
   uint32_t warps = 1;           // of two lists, for one query: 1, or a block of 8 or 16
+  CagraPlan cagra;
 };
 
 /// Rows that two lists of one warp and of a block can keep, and the longest beam of one list

@@ -19,6 +19,7 @@
 
 #include "backend/devices.h"
 #include "search/answers_cuda.h"
+#include "search/cagra_cuda.h"
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
 #include "search/exact_cuda.h"
@@ -90,6 +91,7 @@ struct Run {
 
 /// Rows of a walk's list that are compared once more, or k where none is.
 uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
+  if (effort.cagra.lists != 0) return effort.cagra.kept;
   const uint32_t kept = kept_count(k, placed.exact());
   return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
 }
@@ -139,6 +141,42 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   start_walks(device, placed.kind, args, effort, stream);
 }
 
+RowKind row_kind(const Placed& placed, const CagraPlan& plan) {
+  if (!plan.stored) return placed.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
+  if (placed.element == ANN_F32) return RowKind::kF32;
+  return placed.element == ANN_F16 ? RowKind::kF16 : RowKind::kBf16;
+}
+
+/// The walk as CAGRA, by codes or by rows as stored.
+void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const CagraPlan& plan,
+                   const Stream& stream) {
+  const bool by_records = plan.stored || placed.exact();
+  CagraArgs args = {};
+  args.rows = plan.stored ? placed.rows : placed.codes;
+  args.norms = placed.norms;
+  args.edges = placed.edges;
+  args.queries = by_records ? run.queries : run.codes;
+  args.query_stride = by_records ? run.query_stride : placed.code_stride;
+  args.out_rows = placed.exact() ? run.rows : run.candidates;
+  args.out_distances = placed.exact() ? run.distances : nullptr;
+  args.counters = run.counters;
+  args.row_count = placed.row_count;
+  args.stride = plan.stored ? placed.row_stride : placed.code_stride;
+  args.columns = plan.stored ? placed.dim : placed.code_stride / sizeof(float);
+  args.query_words = plan.stored ? placed.dim : placed.code_stride / sizeof(uint32_t);
+  args.value_bytes = placed.value_bytes;
+  args.flip = !plan.stored && placed.kind == CodeKind::kSigned ? 0x80808080 : 0;
+  args.degree = placed.degree;
+  args.count = run.count;
+  args.kept = plan.kept;
+  args.metric = plan.stored ? placed.metric : int32_t{ANN_METRIC_L2};
+  const CagraLaunch choice =
+      choose_cagra(device, row_kind(placed, plan), plan, placed.degree, run.count);
+  const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+  fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
+  start_cagra(choice, plan, args, tables.data(), stream);
+}
+
 void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, const Stream& stream) {
   RerankArgs args = {};
   args.rows = placed.rows;
@@ -162,7 +200,10 @@ void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, cons
 void start(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
            const Stream& stream) {
   if (!placed.exact()) encode(placed, run, stream);
-  walk(device, placed, run, effort, stream);
+  if (effort.cagra.lists != 0)
+    walk_as_cagra(device, placed, run, effort.cagra, stream);
+  else
+    walk(device, placed, run, effort, stream);
   if (!placed.exact()) rerank(placed, run, effort, stream);
 }
 
@@ -380,6 +421,10 @@ class Copy final : public DeviceIndex {
     describe(dataset, codes, graph);
     check_memory(dataset, codes, graph);
     stream_ = std::make_unique<Stream>();
+    int multiprocessors = 0;
+    check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "asking for multiprocessors");
+    multiprocessors_ = static_cast<uint32_t>(multiprocessors);
     const auto upload = [&](const void* from, size_t from_stride, uint64_t count, size_t bytes,
                             size_t to_stride) {
       return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, execution);
@@ -701,10 +746,6 @@ class Copy final : public DeviceIndex {
     placed_.pivot_codes = codes;
     placed_.squares = squares;
     placed_.blocks_keep = allow_block_walks(device_, placed_.kind, placed_.code_stride);
-    int count = 0;
-    check(runtime().attribute(&count, cudaDevAttrMultiProcessorCount, device_),
-          "asking for multiprocessors");
-    multiprocessors_ = static_cast<uint32_t>(count);
   }
 
   /// Refuses before anything is sent what cannot fit.
@@ -758,7 +799,7 @@ class Copy final : public DeviceIndex {
   Allocator memory_;
   Placed placed_;
   uint64_t bytes_ = 0;
-  uint32_t multiprocessors_ = 1;
+  uint32_t multiprocessors_ = 0;
   std::unique_ptr<Stream> stream_;
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   Queued queued_;

@@ -11,7 +11,7 @@
 enum { DIM = 12, Q = 100, K = 10 };
 
 static void batches(const ann_index *index, const vectors *queries) {
-  for (int procedure = ANN_SEARCH_BEST_FIRST; procedure <= ANN_SEARCH_EXACT; procedure++) {
+  for (int procedure = ANN_SEARCH_BEST_FIRST; procedure <= ANN_SEARCH_CAGRA_MULTI_CTA; procedure++) {
     answers all = answers_make(Q, K), parts = answers_make(Q, K);
     ann_matrix view = vectors_view(queries);
     ann_results results = answers_view(&all);

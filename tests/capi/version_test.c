@@ -94,9 +94,11 @@ static void layout(void) {
   AT(ann_build_params, calibration, 80);
   CHECK_EQUAL(sizeof(ann_plan), 40);
   AT(ann_plan, device_bytes, 32);
-  CHECK_EQUAL(sizeof(ann_search_params), 32);
+  CHECK_EQUAL(sizeof(ann_search_params), 72);
   AT(ann_search_params, beam, 20);
   AT(ann_search_params, stream, 24);
+  AT(ann_search_params, search_width, 32);
+  AT(ann_search_params, compare, 64);
   CHECK_EQUAL(sizeof(ann_knn_params), 48);
   AT(ann_knn_params, device, 40);
 }

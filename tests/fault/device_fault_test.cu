@@ -87,11 +87,13 @@ struct Found {
   }
 };
 
-ann_status search(const ann_index* index, int32_t element, int32_t device, bool exact, ann_error* error) {
+ann_status search(const ann_index* index, int32_t element, int32_t device, bool exact, ann_error* error,
+                  int32_t procedure = ANN_SEARCH_AUTO) {
   Found found;
   const ann_matrix queries = matrix_of(element, kQueries);
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.device = device;
+  params.procedure = procedure;
   ann_results results = found.view();
   return exact ? ann_search_exact(index, &queries, &params, &results, nullptr, error)
                : ann_search_batch(index, &queries, &params, &results, nullptr, error);
@@ -119,6 +121,13 @@ ann_status place_and_evict(ann_index* index, ann_error* error) {
 template <int32_t kElement, bool kExact>
 ann_status search_host(ann_index* index, ann_error* error) {
   const ann_status status = search(index, kElement, kDevice, kExact, error);
+  ann_index_evict(index, kDevice, nullptr);
+  return status;
+}
+
+template <int32_t kProcedure>
+ann_status search_as_cagra(ann_index* index, ann_error* error) {
+  const ann_status status = search(index, ANN_F32, kDevice, false, error, kProcedure);
   ann_index_evict(index, kDevice, nullptr);
   return status;
 }
@@ -172,6 +181,8 @@ constexpr Work kWorks[] = {
     {"search of device memory", ANN_F32, search_there<ANN_F32, false, false>},
     {"search of device memory on a stream", ANN_F32, search_there<ANN_F32, false, true>},
     {"exact search of device memory on a stream", ANN_U8, search_there<ANN_U8, true, true>},
+    {"single-CTA search of host memory", ANN_F32, search_as_cagra<ANN_SEARCH_CAGRA_SINGLE_CTA>},
+    {"multi-CTA search of host memory", ANN_F32, search_as_cagra<ANN_SEARCH_CAGRA_MULTI_CTA>},
     {"exact k-NN graph", ANN_U8, knn_graph},
 };
 

@@ -195,12 +195,17 @@ const cuda::Runtime kFake = {
           FAKE(kOrdinary, if (machine->kernel_error != cudaSuccess) return machine->kernel_error;
                ++machine->launches);
         },
+    .launch_together =
+        [](const void*, dim3, dim3, void**, size_t, cudaStream_t) {
+          FAKE(kOrdinary, if (machine->kernel_error != cudaSuccess) return machine->kernel_error;
+               ++machine->launches);
+        },
+    .set_kernel = [](const void*, cudaFuncAttribute, int) { FAKE(kOrdinary, ); },
     .blocks_at_once =
         [](int* blocks, const void*, int, size_t) {
           FAKE(kOrdinary, if (machine->kernel_error != cudaSuccess) return machine->kernel_error;
                *blocks = 1);
         },
-    .allow_shared = [](const void*, int) { FAKE(kOrdinary, ); },
 };
 
 #undef FAKE

@@ -265,10 +265,21 @@ class Program {
 
   ann_search_params search_params() {
     ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.procedure = choice(3);
+    params.procedure = choice(6);
     params.threads = threads();
     params.recall = input_.below(8) == 0 ? static_cast<float>(input_.byte()) / 200 : 0;
     params.beam = input_.below(4) == 0 ? number(1 + input_.byte()) : 0;
+    if (params.procedure >= ANN_SEARCH_CAGRA && input_.below(2) == 0) {
+      params.search_width = number(input_.below(9));
+      params.iterations_max = number(input_.below(40));
+      params.hash_bits = input_.below(2) == 0 ? number(8 + input_.below(6)) : 0;
+      params.hash_reset = static_cast<int32_t>(input_.below(6)) - 1;
+      params.team_size = number(1u << input_.below(7));
+      params.ctas_per_query = number(input_.below(66));
+      params.batch_threshold = number(input_.below(4));
+      params.beam_threshold = number(input_.byte());
+      params.compare = choice(3);
+    }
     return params;
   }
 

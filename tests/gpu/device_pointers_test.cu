@@ -191,12 +191,15 @@ std::vector<uint64_t> shuffled_ids(uint32_t rows) {
 
 /// One batch in every way against the same batch from host memory.
 void compare(Built& built, const Rows& queries, uint32_t k, uint32_t beam, bool exact,
-             const std::string& name) {
+             const std::string& name, int32_t procedure = ANN_SEARCH_AUTO,
+             int32_t compared = ANN_COMPARE_AUTO) {
   const CallersStream stream;
   Answers wanted(queries.rows, k);
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.device = kDevice;
   params.beam = beam;
+  params.procedure = procedure;
+  params.compare = compared;
   const ann_status status = built.search(exact, matrix_of(queries), params, wanted.view(k));
   expect(status == ANN_OK, name + ": " + built.error.message);
   if (exact) {
@@ -212,7 +215,9 @@ void compare(Built& built, const Rows& queries, uint32_t k, uint32_t beam, bool 
     const DeviceRows there(queries, place.offset, place.gap);
     for (const bool own_stream : {false, true}) {
       const DeviceAnswers found(queries.rows, k);
-      const ann_search_params asked = with_stream(own_stream ? stream : cudaStream_t{}, beam);
+      ann_search_params asked = with_stream(own_stream ? stream : cudaStream_t{}, beam);
+      asked.procedure = procedure;
+      asked.compare = compared;
       const std::string what = name + ", offset " + std::to_string(place.offset) + ", gap " +
                                std::to_string(place.gap) + (own_stream ? ", stream" : "");
       expect(built.search(exact, there.matrix, asked, found.view()) == ANN_OK,
@@ -243,6 +248,23 @@ void equal_answers() {
         compare(built, queries, 10, 0, false, name);
         compare(built, queries, 40, 90, false, name + ", one list");
         compare(built, queries, 10, 0, true, name + ", exact");
+      }
+    }
+  }
+}
+
+void equal_answers_of_cagra() {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : kMetrics) {
+      const Rows rows(element, 1500, 47, Values::kClusters, 1);
+      Rows queries(element, 67, 47, Values::kClusters, 2);
+      if (is_float_element(element)) queries.put(0, 46, NAN);
+      Built built(matrix_of(rows), metric);
+      for (const int32_t procedure : {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA}) {
+        for (const int32_t compared : {ANN_COMPARE_CODES, ANN_COMPARE_STORED})
+          compare(built, queries, 10, 96, false,
+                  std::string(element_name(element)) + ", procedure " + std::to_string(procedure),
+                  procedure, compared);
       }
     }
   }
@@ -746,6 +768,7 @@ void batches_are_split() {
 
 constexpr Claim kClaims[] = {
     {"answers equal those of host memory", equal_answers},
+    {"so do those of CAGRA's searches", equal_answers_of_cagra},
     {"also of queries of another element", equal_answers_of_other_elements},
     {"equal distances are in order of id", equal_distances_by_id},
     {"zero, tiny and huge queries by cosine", extreme_lengths},

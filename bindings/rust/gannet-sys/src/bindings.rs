@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 4;
+pub const ANN_ABI_VERSION: u32 = 5;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -722,7 +722,14 @@ extern "C" {
 pub const ANN_SEARCH_AUTO: _bindgen_ty_9 = 0;
 pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_9 = 1;
 pub const ANN_SEARCH_EXACT: _bindgen_ty_9 = 2;
+pub const ANN_SEARCH_CAGRA: _bindgen_ty_9 = 3;
+pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_9 = 4;
+pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_9 = 5;
 pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
+pub const ANN_COMPARE_AUTO: _bindgen_ty_10 = 0;
+pub const ANN_COMPARE_CODES: _bindgen_ty_10 = 1;
+pub const ANN_COMPARE_STORED: _bindgen_ty_10 = 2;
+pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_search_params {
@@ -733,10 +740,20 @@ pub struct ann_search_params {
     pub recall: f32,
     pub beam: u32,
     pub stream: *mut ::std::os::raw::c_void,
+    pub search_width: u32,
+    pub iterations_max: u32,
+    pub hash_bits: u32,
+    pub hash_reset: i32,
+    pub team_size: u32,
+    pub ctas_per_query: u32,
+    pub batch_threshold: u32,
+    pub beam_threshold: u32,
+    pub compare: i32,
+    pub reserved: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 32usize];
+    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 72usize];
     [
         "Alignment of ann_search_params",
     ][::std::mem::align_of::<ann_search_params>() - 8usize];
@@ -761,6 +778,36 @@ const _: () = {
     [
         "Offset of field: ann_search_params::stream",
     ][::std::mem::offset_of!(ann_search_params, stream) - 24usize];
+    [
+        "Offset of field: ann_search_params::search_width",
+    ][::std::mem::offset_of!(ann_search_params, search_width) - 32usize];
+    [
+        "Offset of field: ann_search_params::iterations_max",
+    ][::std::mem::offset_of!(ann_search_params, iterations_max) - 36usize];
+    [
+        "Offset of field: ann_search_params::hash_bits",
+    ][::std::mem::offset_of!(ann_search_params, hash_bits) - 40usize];
+    [
+        "Offset of field: ann_search_params::hash_reset",
+    ][::std::mem::offset_of!(ann_search_params, hash_reset) - 44usize];
+    [
+        "Offset of field: ann_search_params::team_size",
+    ][::std::mem::offset_of!(ann_search_params, team_size) - 48usize];
+    [
+        "Offset of field: ann_search_params::ctas_per_query",
+    ][::std::mem::offset_of!(ann_search_params, ctas_per_query) - 52usize];
+    [
+        "Offset of field: ann_search_params::batch_threshold",
+    ][::std::mem::offset_of!(ann_search_params, batch_threshold) - 56usize];
+    [
+        "Offset of field: ann_search_params::beam_threshold",
+    ][::std::mem::offset_of!(ann_search_params, beam_threshold) - 60usize];
+    [
+        "Offset of field: ann_search_params::compare",
+    ][::std::mem::offset_of!(ann_search_params, compare) - 64usize];
+    [
+        "Offset of field: ann_search_params::reserved",
+    ][::std::mem::offset_of!(ann_search_params, reserved) - 68usize];
 };
 extern "C" {
     pub fn ann_search_batch(
@@ -929,11 +976,11 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_OPEN_AUTO: _bindgen_ty_10 = 0;
-pub const ANN_OPEN_FULL: _bindgen_ty_10 = 1;
-pub const ANN_OPEN_LAZY: _bindgen_ty_10 = 2;
-pub const ANN_OPEN_TRUSTED: _bindgen_ty_10 = 3;
-pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
+pub const ANN_OPEN_AUTO: _bindgen_ty_11 = 0;
+pub const ANN_OPEN_FULL: _bindgen_ty_11 = 1;
+pub const ANN_OPEN_LAZY: _bindgen_ty_11 = 2;
+pub const ANN_OPEN_TRUSTED: _bindgen_ty_11 = 3;
+pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_open_params {

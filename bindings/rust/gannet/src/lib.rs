@@ -66,7 +66,9 @@ pub use index::{estimate, Graph, GraphStats, Index, IndexInfo, Plan};
 pub use knn::{knn_graph, knn_graph_into, KnnGraph, KnnParams};
 pub use matrix::Matrix;
 pub use monitor::{Monitor, Progress};
-pub use params::{BuildParams, GraphKind, IndexParams, KnnMethod, Metric, Procedure, SearchParams};
+pub use params::{
+    BuildParams, Compare, GraphKind, IndexParams, KnnMethod, Metric, Procedure, SearchParams,
+};
 pub use results::{Neighbor, Neighbors, QueryStatus, Results, ResultsMut, SearchStats};
 pub use version::{abi_version, build_info, is_compatible, version};
 

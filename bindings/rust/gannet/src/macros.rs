@@ -16,7 +16,7 @@ macro_rules! raw_is_self {
         }
     )*};
 }
-raw_is_self!(u32 u64 f32);
+raw_is_self!(u32 u64 i32 f32);
 
 /// A switch: zero would leave it to the library.
 impl Raw for bool {

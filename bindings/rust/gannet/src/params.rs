@@ -49,6 +49,22 @@ c_enum! {
         BestFirst = ANN_SEARCH_BEST_FIRST,
         /// Compare with every row.
         Exact = ANN_SEARCH_EXACT,
+        /// One of CAGRA's two procedures, by the rule of its paper.
+        Cagra = ANN_SEARCH_CAGRA,
+        /// CAGRA's search for batches.
+        CagraSingleCta = ANN_SEARCH_CAGRA_SINGLE_CTA,
+        /// CAGRA's search for few queries.
+        CagraMultiCta = ANN_SEARCH_CAGRA_MULTI_CTA,
+    }
+}
+
+c_enum! {
+    /// What CAGRA's procedures compare queries with on their way.
+    pub enum Compare {
+        /// One byte a column as a rule.
+        Codes = ANN_COMPARE_CODES,
+        /// Rows as stored.
+        Stored = ANN_COMPARE_STORED,
     }
 }
 
@@ -238,6 +254,24 @@ impl<'a> SearchParams<'a> {
         recall: f32;
         /// Rows kept while walking; overrides the recall. More: higher recall, longer time.
         beam: u32;
+        /// CAGRA: rows expanded in each iteration.
+        search_width: u32;
+        /// CAGRA: iterations at most.
+        iterations_max: u32;
+        /// CAGRA: log2 of the places of the forgettable table.
+        hash_bits: u32;
+        /// CAGRA: iterations between two that empty that table; -1: never.
+        hash_reset: i32;
+        /// CAGRA: threads that compare a row.
+        team_size: u32;
+        /// CAGRA: blocks that answer a query together.
+        ctas_per_query: u32;
+        /// CAGRA: batches of fewer queries are answered by several blocks a query.
+        batch_threshold: u32;
+        /// CAGRA: longer beams likewise.
+        beam_threshold: u32;
+        /// CAGRA: what queries are compared with.
+        compare: Compare;
     }
 
     /// Lets other threads watch and cancel the search.

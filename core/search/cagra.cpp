@@ -1,0 +1,174 @@
+#include "search/cagra.h"
+
+#include <algorithm>
+#include <new>
+
+namespace gannet {
+namespace {
+
+/// A distance as a number of the same order; -0 does not occur.
+uint32_t ordered(float distance) {
+  uint32_t bits;
+  std::memcpy(&bits, &distance, sizeof bits);
+  return (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
+}
+
+uint64_t content_of_query(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
+                          const CagraPlan& plan, const CagraSpace& space) {
+  const uint8_t* bytes =
+      plan.stored ? static_cast<const uint8_t*>(query.values) : space.code.data();
+  const uint32_t words =
+      plan.stored ? dataset.dim() : static_cast<uint32_t>(codes.stride() / sizeof(uint32_t));
+  uint64_t content = 0;
+  for (uint32_t place = 0; place < words; ++place) {
+    uint32_t word;
+    std::memcpy(&word, bytes + place * sizeof word, sizeof word);
+    content += content_of(word, place);
+  }
+  return content;
+}
+
+/// One search, as the essay tells it.
+struct CagraSearch {
+  const Dataset& dataset;
+  const Codes& codes;
+  const SearchGraph& graph;
+  const PreparedQuery& query;
+  const CagraPlan& plan;
+  CagraSpace& space;
+  SearchCounts counts = {};
+  uint32_t count = 0;  // of candidates
+
+  void run() {
+    for (uint32_t i = 0; i < plan.lists; ++i)
+      new (&space.beams[i]) Beam(space.keys.data() + size_t{i} * (plan.list + 1), plan.list);
+    start();
+    for (uint32_t iteration = 0; iteration < plan.iterations_max; ++iteration) {
+      bool any = false;
+      for (uint32_t i = 0; i < plan.lists; ++i) any |= step(space.beams[i], iteration);
+      if (!any) break;
+    }
+  }
+
+ private:
+  uint32_t candidates_max() const { return plan.width * graph.degree; }
+
+  void start() {
+    const uint64_t content = content_of_query(dataset, codes, query, plan, space);
+    const uint32_t places = plan.lists * candidates_max();
+    for (uint32_t i = 0; i < plan.lists; ++i) {
+      for (uint32_t place = 0; place < candidates_max(); ++place)
+        meet(start_row(content, codes.rows(), places, i * candidates_max() + place));
+      compare(space.beams[i]);
+    }
+  }
+
+  /// One iteration of one list; false where every row has been a parent.
+  bool step(Beam& beam, uint32_t iteration) {
+    uint32_t parents[kCagraWidthMax];
+    uint32_t width = 0;
+    while (width < plan.width) {
+      const uint32_t row = beam.pop();
+      if (row == kNoRow) break;
+      parents[width++] = row;
+    }
+    if (width == 0) return false;
+    if (plan.reset != 0 && iteration % plan.reset == 0) forget(beam);
+    for (uint32_t i = 0; i < width; ++i) {
+      const uint32_t* edges = graph.touched_row(parents[i]);
+      for (uint32_t edge = 0; edge < graph.degree; ++edge) meet(edges[edge]);
+    }
+    counts.expansions += width;
+    compare(beam);
+    return true;
+  }
+
+  void meet(uint32_t row) {
+    if (row != kNoRow && space.visited.enter(row)) space.candidates[count++] = row;
+  }
+
+  void forget(const Beam& beam) {
+    space.visited.clear();
+    for (uint32_t i = 0; i < beam.size(); ++i) space.visited.enter(RowKey::row(beam.key(i)));
+  }
+
+  void compare(Beam& beam) {
+    counts.distances += count;
+    if (plan.stored) {
+      dataset.distances(query, space.candidates.data(), 0, count, space.distances.data());
+      for (uint32_t i = 0; i < count; ++i) space.code_distances[i] = ordered(space.distances[i]);
+    } else {
+      codes.distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
+    }
+    for (uint32_t i = 0; i < count; ++i) beam.insert(space.code_distances[i], space.candidates[i]);
+    count = 0;
+  }
+};
+
+/// Leaves the table of rows met empty for the next search, also when this one ends in an error.
+class VisitedCleared {
+ public:
+  explicit VisitedCleared(Visited& visited) : visited_(visited) {}
+  ~VisitedCleared() { visited_.clear(); }
+  VisitedCleared(const VisitedCleared&) = delete;
+
+ private:
+  Visited& visited_;
+};
+
+/// The nearest rows of all lists, in order; how many.
+uint32_t merge_lists(const CagraPlan& plan, CagraSpace& space) {
+  uint32_t size = 0;
+  for (uint32_t i = 0; i < plan.lists; ++i) {
+    const Beam& beam = space.beams[i];
+    for (uint32_t place = 0; place < beam.size(); ++place) space.merged[size++] = beam.key(place);
+  }
+  std::sort(space.merged.data(), space.merged.data() + size);
+  return std::min(size, plan.kept);
+}
+
+}  // namespace
+
+CagraSpace::CagraSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                       const CagraPlan& plan, const Allocator& memory)
+    : visited(memory, codes.rows()),
+      values(memory, dataset.query_bytes()),
+      code(memory, codes.stride()),
+      candidates(memory, size_t{plan.width} * graph.degree),
+      code_distances(memory, candidates.size()),
+      distances(memory, std::max(candidates.size(), size_t{plan.lists} * plan.list)),
+      rows(memory, size_t{plan.lists} * plan.list),
+      keys(memory, size_t{plan.lists} * (plan.list + 1)),
+      merged(memory, size_t{plan.lists} * plan.list),
+      beams(memory, plan.lists),
+      neighbors(memory, size_t{plan.lists} * plan.list) {}
+
+uint32_t search_cagra(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                      const PreparedQuery& query, uint32_t k, const CagraPlan& plan, CagraSpace& space,
+                      SearchCounts* counts) {
+  if (!plan.stored) codes.encode_query(query, space.code.data());
+  const VisitedCleared cleared(space.visited);
+  CagraSearch search{dataset, codes, graph, query, plan, space};
+  search.run();
+  const uint32_t kept = merge_lists(plan, space);
+  for (uint32_t i = 0; i < kept; ++i) space.rows[i] = RowKey::row(space.merged[i]);
+  if (codes.exact()) {
+    for (uint32_t i = 0; i < kept; ++i)
+      space.distances[i] = static_cast<float>(RowKey::distance(space.merged[i]));
+  } else {
+    search.counts.distances += std::min(plan.kept, dataset.rows());
+    dataset.distances(query, space.rows.data(), 0, kept, space.distances.data());
+  }
+  counts->distances += search.counts.distances;
+  counts->expansions += search.counts.expansions;
+  // Of equal distances the lower rows are taken, as on the device, and then put in the order of ids.
+  for (uint32_t i = 0; i < kept; ++i) space.neighbors[i] = {space.distances[i], space.rows[i]};
+  const uint32_t found = std::min(k, kept);
+  std::sort(space.neighbors.data(), space.neighbors.data() + kept);
+  for (uint32_t i = 0; i < found; ++i)
+    space.neighbors[i].id = dataset.id(static_cast<uint32_t>(space.neighbors[i].id));
+  std::sort(space.neighbors.data(), space.neighbors.data() + found);
+  return found;
+}
+
+}  // namespace gannet

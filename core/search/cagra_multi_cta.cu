@@ -1,0 +1,300 @@
+// CAGRA's multi-CTA search on the GPU (section IV-C2): several blocks answer one query, each with a list of
+// its own and one parent an iteration; the rows met by any of them stand in one table in device memory.
+//
+//   C          blocks ("CTAs") of a query, a group
+//   M          places of the list of each of them
+//   place      of a candidate: its number among all of its query, iterations in order, then CTAs, then edges
+//   claim      an entry of the table: a row, and the lowest place at which it was met
+//   step       how often a CTA has come to where it waits for the others of its group
+//
+// An iteration of a CTA:
+//   (2)        claims the rows that its parent's edges lead to, at their places, and says that it has
+//   (3)        compares the rows that nobody claimed before; meanwhile the others claim
+//              waits until all of the group have claimed, and drops the rows of which another has the lower
+//              place
+//   (1)        merges the others into its list; takes the next parent
+// At the end the first CTA of the group merges the lists.
+//
+// Two CTAs may meet a row at the same time. The paper leaves it to whoever comes first; then answers would
+// differ from run to run. With claims a row belongs to the lowest place, whatever the schedule, and the
+// answers are those of a loop over the CTAs on the CPU. The price is one wait an iteration, which passes
+// while the rows are on their way from memory, and a row that is sometimes compared twice (counted once).
+//
+// All CTAs of a group must run at the same time, so the launch is a cooperative one and the grid is as large
+// as the device holds at once; groups take one query after the other.
+//
+// Bytes of an iteration of a CTA: as in search/cagra_single_cta.cu, and 32 claims of 8 bytes. The table of
+// a query is cleared before it starts: 64 KB for two lists of 32 and 32 edges. Operations likewise. Latency
+// binds: an iteration is four dependent trips to memory (edges, claims, rows, claims again).
+
+// Measured on one NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, k = 10. One query host to host, us:
+//   M, of all lists        32    64   128   256   512  1,024
+//   multi-CTA             173   183   190   199   208    222
+//   single-CTA            145   253   532 1,066 2,657  5,820
+// 10,000 queries, M queries/s: 4.93, 2.35, 1.22, 0.61, 0.31, 0.15 against 11.3, 6.30, 2.89, 1.33, 0.49, 0.075:
+// figure 10's picture, and figure 7's rule.
+
+#include "search/cagra_steps.cuh"
+
+namespace gannet::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 64;
+constexpr uint32_t kBlocks = 16;  // of a multiprocessor
+constexpr uint64_t kUnclaimed = ~uint64_t{0};
+
+/// What a block shares, in this order.
+struct Layout {
+  uint32_t list_size;   // keys
+  uint32_t candidates;  // keys, rows and claims, a power of two
+  uint32_t merged;      // keys of all lists; over the others
+
+  __host__ __device__ uint32_t keys_at() const { return list_size * 8; }
+  __host__ __device__ uint32_t rows_at() const { return keys_at() + candidates * 8; }
+  __host__ __device__ uint32_t slots_at() const { return rows_at() + candidates * 4; }
+  __host__ __device__ uint32_t places_at() const { return slots_at() + candidates * 4; }
+  __host__ __device__ uint32_t numbers_at() const { return places_at() + candidates * 4; }
+  __host__ __device__ uint32_t bytes() const {
+    const uint32_t search = numbers_at() + candidates * 4;
+    return search > merged * 8 ? search : merged * 8;
+  }
+};
+
+struct Shared {
+  CagraQuery query;
+  uint64_t farthest;  // key of the last place of the list
+  uint32_t count;     // of new candidates
+  uint32_t survivors;
+  uint32_t parent;
+  uint32_t parents;   // 0 or 1
+  uint32_t lost;      // candidates that belong to another CTA
+  uint32_t distances;
+  uint32_t expansions;
+};
+
+__device__ inline void publish(uint32_t* progress, uint32_t step) {
+  __threadfence();
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(progress), "r"(step) : "memory");
+}
+
+__device__ inline uint32_t observe(const uint32_t* progress) {
+  uint32_t step;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(step) : "l"(progress) : "memory");
+  return step;
+}
+
+template <RowKind kKind>
+struct MultiCta {
+  const CagraArgs& args;
+  Shared& shared;
+  Layout layout;
+  uint64_t* list;     // [list_size]
+  uint64_t* keys;     // [candidates] of survivors
+  uint32_t* rows;     // [candidates] new ones
+  uint32_t* slots;    // [candidates] where in the table they are claimed
+  uint32_t* places;   // [candidates] and at which place
+  uint32_t* numbers;  // [candidates] their distances
+  uint32_t group = blockIdx.x / args.lists;
+  uint32_t rank = blockIdx.x % args.lists;
+  uint64_t* table = args.claims + (uint64_t{group} << args.hash_bits);  // [2^hash_bits]
+  uint32_t* progress = args.progress + group * args.lists;              // [lists]
+  uint64_t* found = args.found + uint64_t{group} * args.lists * args.list_size;  // [lists, list_size]
+  uint32_t steps_before = 0;  // of the queries before
+
+  __device__ MultiCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
+      : args(given),
+        shared(block_shared),
+        layout{given.list_size, warp_size_of(given.degree), 0},
+        list(reinterpret_cast<uint64_t*>(memory)),
+        keys(reinterpret_cast<uint64_t*>(memory + layout.keys_at())),
+        rows(reinterpret_cast<uint32_t*>(memory + layout.rows_at())),
+        slots(reinterpret_cast<uint32_t*>(memory + layout.slots_at())),
+        places(reinterpret_cast<uint32_t*>(memory + layout.places_at())),
+        numbers(reinterpret_cast<uint32_t*>(memory + layout.numbers_at())) {}
+
+  __device__ void run() {
+    if (threadIdx.x == 0) shared.distances = shared.expansions = 0;
+    for (uint32_t number = group; number < args.count; number += args.groups) {
+      begin(number);
+      start();
+      for (uint32_t iteration = 0;; ++iteration) {
+        arrive(iteration + 2);
+        compare();
+        wait(iteration + 2);
+        confirm();
+        update();
+        if (iteration == args.iterations_max || shared.parents == 0) break;
+        expand(iteration);
+      }
+      finish();
+      if (rank == 0) report(number);
+      steps_before += last_step();
+    }
+    if (threadIdx.x != 0) return;
+    atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+    atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(shared.expansions));
+  }
+
+  // Steps of a query: 1 when the table is clear, 2 ... iterations_max + 2 when the claims of an iteration
+  // stand, the last one for good.
+
+  __device__ uint32_t last_step() const { return args.iterations_max + 3; }
+
+  __device__ void arrive(uint32_t step) const {
+    __syncthreads();
+    if (threadIdx.x == 0) publish(progress + rank, steps_before + step);
+  }
+
+  __device__ void wait(uint32_t step) const {
+    for (uint32_t other = threadIdx.x; other < args.lists; other += blockDim.x) {
+      while (observe(progress + other) < steps_before + step) {
+      }
+    }
+    __syncthreads();
+  }
+
+  __device__ void begin(uint32_t number) {
+    for (uint32_t i = threadIdx.x; i < args.list_size; i += blockDim.x) list[i] = RowKey::kNone;
+    const uint32_t half = 1u << (args.hash_bits - 1);  // two entries at a time
+    for (uint32_t i = rank * blockDim.x + threadIdx.x; i < half; i += args.lists * blockDim.x)
+      reinterpret_cast<ulonglong2*>(table)[i] = {kUnclaimed, kUnclaimed};
+    if (threadIdx.x < kWarp) {
+      const CagraQuery query = read_query(args, kKind == RowKind::kBytes, number);
+      if (lane_number() == 0) {
+        shared.query = query;
+        shared.farthest = RowKey::kNone;
+        shared.count = shared.survivors = shared.lost = 0;
+      }
+    }
+    arrive(1);
+    wait(1);
+  }
+
+  /// Step (0): random rows, as many for each CTA.
+  __device__ void start() {
+    const uint32_t places_of_all = args.lists * args.degree;
+    for (uint32_t i = threadIdx.x; i < args.degree; i += blockDim.x) {
+      const uint32_t place = rank * args.degree + i;
+      meet(start_row(shared.query.content, args.row_count, places_of_all, place), place);
+    }
+  }
+
+  /// Step (2).
+  __device__ void expand(uint32_t iteration) {
+    if (threadIdx.x == 0) ++shared.expansions;
+    for (uint32_t i = threadIdx.x; i < args.degree; i += blockDim.x)
+      meet(__ldg(args.edges + uint64_t{shared.parent} * args.degree + i),
+           ((iteration + 1) * args.lists + rank) * args.degree + i);
+  }
+
+  __device__ void meet(uint32_t row, uint32_t place) {
+    uint32_t slot = 0;
+    if (row == kNoRow || !claim(row, place, &slot)) return;
+    const uint32_t at = atomicAdd(&shared.count, 1u);
+    rows[at] = row;
+    slots[at] = slot;
+    places[at] = place;
+  }
+
+  /// False where the row was met at a lower place.
+  __device__ bool claim(uint32_t row, uint32_t place, uint32_t* slot) const {
+    const uint32_t mask = (1u << args.hash_bits) - 1;
+    const unsigned long long own = uint64_t{row} << 32 | place;
+    auto* entries = reinterpret_cast<unsigned long long*>(table);
+    for (*slot = row * 0x9e3779b1 >> (32 - args.hash_bits);; *slot = (*slot + 1) & mask) {
+      const unsigned long long known = atomicCAS(entries + *slot, kUnclaimed, own);
+      if (known == kUnclaimed) return true;
+      if (known >> 32 != row) continue;
+      return known > own && atomicMin(entries + *slot, own) > own;
+    }
+  }
+
+  /// Step (3).
+  __device__ void compare() {
+    compare_rows<kKind>(args, shared.query, rows, shared.count,
+                        [&](uint32_t place, uint32_t distance) { numbers[place] = distance; });
+  }
+
+  /// Rows that no other CTA has a lower place of may enter the list.
+  __device__ void confirm() {
+    for (uint32_t i = threadIdx.x; i < shared.count; i += blockDim.x) {
+      if (static_cast<uint32_t>(__ldcg(table + slots[i])) != places[i]) {
+        atomicAdd(&shared.lost, 1u);
+        continue;
+      }
+      const uint64_t key = RowKey::of(numbers[i], rows[i], false);
+      if (key < shared.farthest) keys[atomicAdd(&shared.survivors, 1u)] = key;
+    }
+    __syncthreads();
+  }
+
+  /// Step (1), and the next parent.
+  __device__ void update() {
+    if (threadIdx.x < kWarp) {
+      if (shared.survivors != 0) update_list(list, args.list, keys, shared.survivors);
+      const uint32_t taken = take_parents(list, args.list, 1, &shared.parent);
+      if (lane_number() == 0) {
+        shared.farthest = list[args.list - 1] | RowKey::kFlag;
+        shared.parents = taken;
+        shared.distances += shared.count - shared.lost;
+        shared.count = shared.survivors = shared.lost = 0;
+      }
+    }
+    __syncthreads();
+  }
+
+  /// Gives the list away and lets the others go on without this CTA.
+  __device__ void finish() {
+    for (uint32_t i = threadIdx.x; i < args.list_size; i += blockDim.x)
+      found[rank * args.list_size + i] = list[i];
+    arrive(last_step());
+    wait(last_step());
+  }
+
+  /// Merges the lists, of which every second one is turned round.
+  __device__ void report(uint32_t number) {
+    uint64_t* merged = list;
+    uint32_t lists = 1;
+    while (lists < args.lists) lists *= 2;
+    const uint32_t size = lists * args.list_size;
+    for (uint32_t i = threadIdx.x; i < size; i += blockDim.x) {
+      const uint32_t turned = (i & args.list_size) == 0 ? i : i ^ (args.list_size - 1);
+      merged[i] = i < args.lists * args.list_size ? __ldcg(found + turned) : RowKey::kNone;
+    }
+    __syncthreads();
+    sort_in_block(merged, size, args.list_size);
+    write_found(args, number, merged, size);
+    __syncthreads();
+  }
+};
+
+template <RowKind kKind>
+__global__ void __launch_bounds__(kThreads, kBlocks) multi_cta(const __grid_constant__ CagraArgs args) {
+  __shared__ Shared shared;
+  extern __shared__ uint4 memory[];
+  MultiCta<kKind>(args, shared, reinterpret_cast<uint8_t*>(memory)).run();
+}
+
+}  // namespace
+
+// --- Host ----------------------------------------------------------------------------------------
+
+void (*multi_cta_kernel(RowKind kind))(CagraArgs) {
+  switch (kind) {
+    case RowKind::kBytes: return multi_cta<RowKind::kBytes>;
+    case RowKind::kF32: return multi_cta<RowKind::kF32>;
+    case RowKind::kF16: return multi_cta<RowKind::kF16>;
+    default: return multi_cta<RowKind::kBf16>;
+  }
+}
+
+uint32_t multi_cta_threads() { return kThreads; }
+
+uint32_t multi_cta_shared_bytes(const CagraPlan& plan, uint32_t degree) {
+  uint32_t lists = 1;
+  while (lists < plan.lists) lists *= 2;
+  const uint32_t list_size = warp_size_of(plan.list);
+  return Layout{list_size, warp_size_of(degree), lists * list_size}.bytes();
+}
+
+}  // namespace gannet::cuda

@@ -1,0 +1,303 @@
+// The figures of CAGRA's paper about its searches, made again, as lines of CSV.
+//
+//   cagra_figures ROWS QUERIES [ROWS_MAX]      ROWS and QUERIES are .u8bin files
+//
+//   8   team sizes of 2 to 32, on short rows (the file's, as codes, f16 and f32) and on rows of 960
+//       columns (made: 24 dimensions of normal noise in 960 columns, f16 and f32)
+//   9   the forgettable table in shared memory, emptied in every iteration as in the paper or as it is by
+//       default, against the standard one in device memory
+//   10  single-CTA against multi-CTA, for one query at a time and for 10,000
+//
+// Batches are timed by CUDA events around the kernels of one run, single queries by a clock around
+// ann_search_batch, host to host; both are medians. An answer counts as found if it is no farther than the
+// k-th true neighbour. The graph is built on the device, 32 edges a row. Ends with 77 without a device.
+
+#include <ann.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "capi/boundary.h"
+#include "claims.h"
+#include "index/cagra_search.h"
+#include "index/device_search.h"
+
+namespace {
+
+using namespace gannet;
+using namespace gannet::test;
+
+constexpr uint32_t kNeighbors = 10;
+constexpr uint32_t kRepeats = 7;
+constexpr uint32_t kDegree = 32;
+constexpr uint32_t kBatch = 10'000;
+constexpr uint32_t kSingles = 100;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+void check_call(ann_status status, const ann_error& error) {
+  if (status == ANN_OK) return;
+  std::fprintf(stderr, "%s\n", error.message);
+  std::exit(1);
+}
+
+Execution all_threads() {
+  Execution all;
+  all.threads = thread_count(0, 0);
+  return all;
+}
+
+ann_matrix view_of(const Rows& rows, uint64_t first, uint64_t count) {
+  ann_matrix matrix = ANN_MATRIX_INIT;
+  matrix.element = rows.element;
+  matrix.data = rows.bytes.data() + first * rows.dim * element_bytes(rows.element);
+  matrix.rows = count;
+  matrix.dim = rows.dim;
+  return matrix;
+}
+
+/// The same values as another element.
+Rows converted(const Rows& from, int32_t element) {
+  Rows to(element, 0, from.dim, Values::kEqual, 1);
+  to.rows = from.rows;
+  const uint64_t count = uint64_t{from.rows} * from.dim;
+  to.bytes.resize(count * element_bytes(element));
+  parallel_for(all_threads(), count, 1 << 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = begin; i < end; ++i)
+      float_to_element(element_to_float(from.bytes.data() + i * element_bytes(from.element),
+                                        from.element, 0),
+                       to.bytes.data() + i * element_bytes(element), element, 0);
+  });
+  return to;
+}
+
+/// f32 rows in `inner` dimensions of a space of `dim`, around 200 centres, with a little noise in all.
+Rows made(uint32_t count, uint32_t dim, uint32_t inner, uint32_t seed) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<float> basis(size_t{dim} * inner);
+  for (float& value : basis) value = normal(random);
+  std::vector<float> centres(size_t{200} * inner);
+  for (float& value : centres) value = 0.7f * normal(random);
+  Rows rows(ANN_F32, 0, dim, Values::kEqual, 1);
+  rows.rows = count;
+  rows.bytes.resize(size_t{count} * dim * sizeof(float));
+  float* values = reinterpret_cast<float*>(rows.bytes.data());
+  parallel_for(all_threads(), count, 64, [&](uint64_t begin, uint64_t end, uint32_t) {
+    std::vector<float> point(inner);
+    for (uint64_t row = begin; row < end; ++row) {
+      std::mt19937 own(static_cast<uint32_t>(row * 2 + seed));
+      std::normal_distribution<float> noise;
+      const uint32_t centre = own() % 200;
+      for (uint32_t i = 0; i < inner; ++i) point[i] = centres[centre * inner + i] + noise(own);
+      for (uint32_t column = 0; column < dim; ++column) {
+        float sum = 0.1f * noise(own);
+        for (uint32_t i = 0; i < inner; ++i) sum += basis[column * inner + i] * point[i];
+        values[row * dim + column] = sum;
+      }
+    }
+  });
+  return rows;
+}
+
+class Set {
+ public:
+  Set(const std::string& name, const Rows& rows, const Rows& queries) : name_(name), queries_(queries) {
+    ann_error error = ANN_ERROR_INIT;
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = rows.dim;
+    check_call(ann_index_create(nullptr, &shape, &index_, &error), error);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.degree = kDegree;
+    params.device = ANN_DEVICE_CUDA;
+    params.calibrate = ANN_OFF;
+    const ann_matrix matrix = view_of(rows, 0, rows.rows);
+    check_call(ann_build(index_, &matrix, nullptr, &params, nullptr, &error), error);
+    find_truth();
+  }
+  ~Set() { ann_index_free(index_); }
+  Set(const Set&) = delete;
+
+  static ann_search_params params(int32_t procedure, uint32_t beam) {
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.procedure = procedure;
+    params.device = ANN_DEVICE_CUDA;
+    params.beam = beam;
+    return params;
+  }
+
+  /// One line for a batch of all queries.
+  void time_batch(const char* figure, const char* variant, const ann_search_params& params) const {
+    const Index::Call call(index_->index);
+    const Built& built = *call.built;
+    const auto placement = built.placements.get(built, 0, all_threads());
+    const uint32_t count = std::min(queries_.rows, kBatch);
+    BorrowedSpace space(*placement->index, count, kNeighbors);
+    const ann_matrix queries = view_of(queries_, 0, count);
+    fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, count, *space,
+               all_threads());
+    WalkEffort effort;
+    effort.cagra = plan_cagra(built, params, count, kNeighbors, 0.95f,
+                              placement->index->multiprocessors());
+    std::vector<double> times;
+    for (uint32_t i = 0; i < kRepeats + 2; ++i) {
+      space->run(count, effort, nullptr, true);
+      if (i >= 2) times.push_back(space->kernel_seconds());
+    }
+    report(figure, variant, params, count, recall_of(space->distances(), count),
+           static_cast<double>(space->distance_count()) / count, median(times), "kernels");
+  }
+
+  /// One line for queries one by one.
+  void time_singles(const char* figure, const char* variant, const ann_search_params& params) const {
+    std::vector<double> times;
+    std::vector<float> distances(size_t{kSingles} * kNeighbors);
+    uint64_t compared = 0;
+    for (uint32_t query = 0; query < kSingles; ++query) {
+      uint64_t ids[kNeighbors];
+      ann_results results = ANN_RESULTS_INIT;
+      results.k = kNeighbors;
+      results.rows = 1;
+      results.ids = ids;
+      results.distances = distances.data() + size_t{query} * kNeighbors;
+      const ann_matrix one = view_of(queries_, query, 1);
+      ann_error error = ANN_ERROR_INIT;
+      for (uint32_t i = 0; i < (query == 0 ? 3u : 1u); ++i) {
+        const auto start = std::chrono::steady_clock::now();
+        check_call(ann_search_batch(index_, &one, &params, &results, nullptr, &error), error);
+        const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+        if (query > 0) times.push_back(time.count());
+      }
+      compared += results.distance_count;
+    }
+    report(figure, variant, params, 1, recall_of(distances.data(), kSingles),
+           static_cast<double>(compared) / kSingles, median(times), "host to host");
+  }
+
+ private:
+  /// The distance of each query's last true neighbour.
+  void find_truth() {
+    const uint32_t count = std::min(queries_.rows, kBatch);
+    std::vector<uint64_t> ids(size_t{count} * kNeighbors);
+    std::vector<float> distances(ids.size());
+    ann_results results = ANN_RESULTS_INIT;
+    results.k = kNeighbors;
+    results.rows = count;
+    results.ids = ids.data();
+    results.distances = distances.data();
+    const ann_matrix queries = view_of(queries_, 0, count);
+    const ann_search_params exact = params(ANN_SEARCH_EXACT, 0);
+    ann_error error = ANN_ERROR_INIT;
+    check_call(ann_search_exact(index_, &queries, &exact, &results, nullptr, &error), error);
+    for (uint32_t query = 0; query < count; ++query)
+      farthest_.push_back(distances[size_t{query} * kNeighbors + kNeighbors - 1]);
+  }
+
+  double recall_of(const float* distances, uint32_t count) const {
+    uint64_t hits = 0;
+    for (uint64_t i = 0; i < uint64_t{count} * kNeighbors; ++i)
+      hits += distances[i] <= farthest_[i / kNeighbors] ? 1 : 0;
+    return static_cast<double>(hits) / (double{kNeighbors} * count);
+  }
+
+  void report(const char* figure, const char* variant, const ann_search_params& params, uint32_t batch,
+              double recall, double distances, double seconds, const char* clock) const {
+    std::printf("%s,\"%s\",%s,%u,%u,%.4f,%.0f,%.1f,%.3f,%s\n", figure, name_.c_str(), variant, params.beam,
+                batch, recall, distances, seconds * 1e6, batch / seconds / 1e6, clock);
+    std::fflush(stdout);
+  }
+
+  std::string name_;
+  const Rows& queries_;
+  ann_index* index_ = nullptr;
+  std::vector<float> farthest_;
+};
+
+void teams(const Set& set, const char* compared, int32_t compare, std::initializer_list<uint32_t> beams) {
+  for (const uint32_t team : {2u, 4u, 8u, 16u, 32u}) {
+    for (const uint32_t beam : beams) {
+      ann_search_params params = Set::params(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
+      params.compare = compare;
+      params.team_size = team;
+      set.time_batch("8", (std::string(compared) + " team " + std::to_string(team)).c_str(), params);
+    }
+  }
+}
+
+void tables(const Set& set, int32_t compare) {
+  for (const uint32_t beam : {32u, 64u, 128u, 256u, 512u}) {
+    ann_search_params params = Set::params(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
+    params.compare = compare;
+    params.hash_reset = ANN_NONE;
+    set.time_batch("9", "standard", params);
+    params.hash_reset = 1;
+    set.time_batch("9", "forgettable reset 1", params);
+    params.hash_reset = 0;
+    set.time_batch("9", "forgettable default", params);
+  }
+}
+
+void ctas(const Set& set) {
+  for (const uint32_t beam : {32u, 64u, 128u, 256u, 512u, 1024u}) {
+    const ann_search_params single = Set::params(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
+    const ann_search_params multi = Set::params(ANN_SEARCH_CAGRA_MULTI_CTA, beam);
+    set.time_batch("10", "single-CTA", single);
+    set.time_batch("10", "multi-CTA", multi);
+    set.time_singles("10", "single-CTA", single);
+    set.time_singles("10", "multi-CTA", multi);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  uint32_t devices = 0;
+  const char* reason = "";
+  if (ann_device_count(&devices, &reason, nullptr) != ANN_OK || devices < 2) {
+    std::printf("skipped: %s\n", reason);
+    return 77;
+  }
+  if (count < 3) {
+    std::fprintf(stderr, "usage: cagra_figures ROWS QUERIES [ROWS_MAX]\n");
+    return 2;
+  }
+  const uint32_t rows_max = count > 3 ? static_cast<uint32_t>(std::atoi(arguments[3])) : ANN_ROWS_MAX;
+  std::printf("figure,data,variant,beam,batch,recall,distances,microseconds,million queries per second,"
+              "clock\n");
+  {
+    const Rows rows = read_u8bin(arguments[1], rows_max);
+    const Rows queries = read_u8bin(arguments[2], kBatch);
+    const std::string shape = std::to_string(rows.rows) + " x " + std::to_string(rows.dim);
+    {
+      const Set set(shape + " u8", rows, queries);
+      teams(set, "codes", ANN_COMPARE_CODES, {64u, 256u});
+      tables(set, ANN_COMPARE_CODES);
+      ctas(set);
+    }
+    const Rows half_queries = converted(queries, ANN_F16);
+    for (const int32_t element : {ANN_F16, ANN_F32}) {
+      const Rows same = converted(rows, element);
+      const Set set(shape + " " + element_name(element), same, half_queries);
+      teams(set, "stored", ANN_COMPARE_STORED, {64u});
+    }
+  }
+  const Rows rows = made(200'000, 960, 24, 0);
+  const Rows queries = made(2000, 960, 24, 1);
+  for (const int32_t element : {ANN_F16, ANN_F32}) {
+    const Rows same = converted(rows, element);
+    const Set set("made 200000 x 960 " + std::string(element_name(element)), same, queries);
+    teams(set, "stored", ANN_COMPARE_STORED, {64u, 256u});
+    if (element == ANN_F16) teams(set, "codes", ANN_COMPARE_CODES, {64u});
+    if (element == ANN_F16) tables(set, ANN_COMPARE_STORED);
+  }
+  return 0;
+}
