@@ -46,7 +46,6 @@ struct Runtime {
   cudaError_t (*destroy_stream)(cudaStream_t stream);
   cudaError_t (*wait_for_stream)(cudaStream_t stream);
   cudaError_t (*stream_id)(cudaStream_t stream, unsigned long long* id);
-  cudaError_t (*stream_device)(cudaStream_t stream, int* device);
   cudaError_t (*stream_capture)(cudaStream_t stream, cudaStreamCaptureStatus* status);
   /// Whether the stream belongs to the context that the current device has for the runtime.
   cudaError_t (*stream_is_here)(cudaStream_t stream, bool* here);

@@ -15,7 +15,11 @@ struct DriverFunction {
 
   explicit DriverFunction(const char* name) {
     cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
     error = cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &result);
+#else
+    error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &result);
+#endif
     if (error == cudaSuccess && result != cudaDriverEntryPointSuccess) error = cudaErrorNotSupported;
   }
 };
@@ -62,7 +66,6 @@ constexpr Runtime kReal = {
     .destroy_stream = cudaStreamDestroy,
     .wait_for_stream = cudaStreamSynchronize,
     .stream_id = cudaStreamGetId,
-    .stream_device = cudaStreamGetDevice,
     .stream_capture = cudaStreamIsCapturing,
     .stream_is_here = stream_is_here,
     .create_event = cudaEventCreateWithFlags,

@@ -167,9 +167,6 @@ const cuda::Runtime kFake = {
     .stream_id = [](cudaStream_t stream, unsigned long long* id) {
       FAKE(kOrdinary, *id = reinterpret_cast<uintptr_t>(stream));
     },
-    .stream_device = [](cudaStream_t stream, int* device) {
-      FAKE(kOrdinary, *device = reinterpret_cast<FakeStream*>(stream)->device);
-    },
     .stream_capture = [](cudaStream_t, cudaStreamCaptureStatus* status) {
       FAKE(kOrdinary, *status = cudaStreamCaptureStatusNone);
     },
