@@ -14,11 +14,12 @@ constexpr uint64_t kEntryStream = 0x656e747279;  // "entry"
 /// The breadth-first tree from the entry points: who is reached, and which edges it uses.
 class Tree {
  public:
-  Tree(SearchGraph& graph, const Allocator& memory)
+  Tree(SearchGraph& graph, const Execution& execution)
       : graph_(graph),
-        reached_(Array<uint8_t>::zeroed(memory, graph.rows)),
-        used_(Array<uint8_t>::zeroed(memory, graph.edges.size())),
-        queue_(memory, graph.rows) {
+        execution_(execution),
+        reached_(Array<uint8_t>::zeroed(execution.memory, graph.rows)),
+        used_(Array<uint8_t>::zeroed(execution.memory, graph.edges.size())),
+        queue_(execution.memory, graph.rows) {
     for (const uint32_t entry : graph.entries) enter(entry);
     grow();
   }
@@ -52,6 +53,7 @@ class Tree {
 
   void grow() {
     for (; head_ < tail_; ++head_) {
+      if (head_ % 65536 == 65535) execution_.check();
       const uint64_t begin = uint64_t{queue_[head_]} * graph_.degree;
       for (uint32_t i = 0; i < graph_.degree; ++i) {
         const uint32_t target = graph_.edges[begin + i];
@@ -64,6 +66,7 @@ class Tree {
   }
 
   SearchGraph& graph_;
+  const Execution& execution_;
   Array<uint8_t> reached_;  // [rows]
   Array<uint8_t> used_;     // [rows, degree] whether the tree uses the edge
   Array<uint32_t> queue_;   // [rows] rows in the order in which they were reached
@@ -188,7 +191,7 @@ Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed,
 }
 
 uint32_t repair_reachability(SearchGraph& graph, const Execution& execution) {
-  Tree tree(graph, execution.memory);
+  Tree tree(graph, execution);
   if (tree.size() == graph.rows) return 0;
   return Repair(graph, tree, execution).run();
 }

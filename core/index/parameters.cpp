@@ -54,9 +54,10 @@ uint64_t device_bytes(uint64_t rows, size_t stride, uint64_t row, const BuildPla
   const uint64_t codes = rows * (stride + 4);
   const uint64_t lists = rows * k * 4;
   const uint64_t edges = rows * plan.degree * 4;
-  const uint64_t descending = rows * (k * 8 + p * 20 + 284);
+  const uint64_t descending = rows * (k * 8 + p * 24 + 296);
   const uint64_t comparing =
-      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, false).list_bytes();
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(false))
+          .list_bytes();
   const uint64_t finding =
       plan.knn == ANN_KNN_NN_DESCENT ? descending
       : plan.knn == ANN_KNN_EXACT    ? comparing

@@ -357,17 +357,30 @@ void compare_lists(const BothCodes& both, const KnnGraph& expected,
   }
 }
 
-void compare_exact(const Rows& rows, int32_t metric, uint32_t k) {
+/// Rows of bytes that are as far apart as bytes can be, each half near its own kind.
+Rows extreme_rows(uint32_t rows, uint32_t dim) {
+  Rows made(ANN_U8, rows, dim, Values::kEqual, 1);
+  for (uint32_t row = 0; row < rows; ++row) {
+    uint8_t* bytes = made.bytes.data() + uint64_t{row} * dim;
+    std::fill_n(bytes, dim, row % 2 == 0 ? uint8_t{0} : uint8_t{255});
+    for (uint32_t i = 0; i < 4; ++i)
+      bytes[random_below(dim, 9, row, i)] = static_cast<uint8_t>(random_below(256, 10, row, i));
+  }
+  return made;
+}
+
+void compare_exact(const Rows& rows, int32_t metric, uint32_t k, uint64_t launch_work = 0) {
   const BothCodes both(rows, metric);
   const KnnGraph expected = exact_knn(both.codes, k, all_threads());
   const OnDevice<uint32_t> neighbors(expected.neighbors.size(), both.stream);
   const OnDevice<uint32_t> distances(expected.neighbors.size(), both.stream);
-  cuda::exact_knn(both.sent.view(), k, neighbors.data(), distances.data(), both.stream, Execution());
+  cuda::exact_knn(both.sent.view(), k, neighbors.data(), distances.data(), both.stream, Execution(),
+                  launch_work);
   compare_lists(both, expected, neighbors.fetch(), distances.fetch(), "exact lists of");
 }
 
 void claim_exact() {
-  std::vector<uint32_t> sizes = {1, 2, 31, 33, 127, 128, 129, 255, 257, 1000};
+  std::vector<uint32_t> sizes = {1, 2, 31, 33, 63, 64, 65, 127, 128, 129, 193, 255, 257, 1000};
   std::vector<uint32_t> ks = {1, 10, 127, 128, 129, 256};
   std::vector<uint32_t> dims = {1, 2, 3, 31, 63, 64, 65, 128, 129, 200, 257, 384, 960, 1536};
   if (quick) sizes = {1, 129, 300}, ks = {10, 129}, dims = {3, 65, 200};
@@ -390,6 +403,13 @@ void claim_exact() {
     for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_I8}})
       compare_exact(Rows(element, quick ? 200 : 3000, 12, values, 5), ANN_METRIC_L2, 40);
   }
+  // Lists that go on from launch to launch.
+  for (const uint32_t k : {10u, 128u, 129u, 256u}) {
+    compare_exact(Rows(ANN_U8, quick ? 400 : 1500, 20, Values::kNormal, k), ANN_METRIC_L2, k, 1);
+    compare_exact(Rows(ANN_F32, quick ? 400 : 1500, 2, Values::kNormal, k), ANN_METRIC_L2, k, 1);
+  }
+  for (const uint32_t dim : {64u, 130u, 1000u})
+    compare_exact(extreme_rows(quick ? 150 : 700, dim), ANN_METRIC_L2, 20);
   if (!quick) compare_exact(Rows(ANN_U8, 20'000, 128, Values::kClusters, 6), ANN_METRIC_L2, 64);
 }
 
@@ -432,6 +452,16 @@ void claim_descent() {
         compare_descent(Rows(element, race ? 60 : quick ? 200 : 700, dim, Values::kNormal, dim),
                         metric, params);
     }
+  }
+  // The longest rows whose keys have 32 bits, and the next ones, for each number of samples.
+  struct Edge {
+    uint32_t dim, k, p;
+  };
+  for (const Edge edge : {Edge{1024, 16, 16}, Edge{1025, 16, 16}, Edge{512, 32, 32},
+                          Edge{513, 32, 32}, Edge{256, 64, 64}, Edge{257, 64, 64}}) {
+    if (race) break;
+    compare_descent(extreme_rows(quick ? 200 : 1500, edge.dim), ANN_METRIC_L2,
+                    {edge.k, edge.p, rounds, 0.02f, 5});
   }
   for (const Values values : {Values::kGrid, Values::kDuplicates, Values::kEqual}) {
     for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_I8}})
@@ -805,7 +835,8 @@ void claim_descent_times() {
               }));
   for (const NnDescentParams& params :
        {NnDescentParams{48, 16, 24, 0.02f, 1}, NnDescentParams{64, 16, 24, 0.02f, 1},
-        NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
+        NnDescentParams{64, 10, 24, 0.02f, 1}, NnDescentParams{64, 18, 24, 0.02f, 1},
+        NnDescentParams{64, 20, 24, 0.02f, 1}, NnDescentParams{64, 24, 24, 0.02f, 1},
         NnDescentParams{64, 32, 24, 0.02f, 1}, NnDescentParams{64, 32, 24, 0.002f, 1}})
     time_descent(rows, both, params);
 }
