@@ -73,7 +73,7 @@ if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
   run "rates of threads, and of stopping" "$build/gpu/seam_test" time ${DATA:+"$DATA"}
   run "times of searches by the graph" "$build/gpu/walk_cuda_time" \
-    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "${DEGREE:-32}"
+    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "degree=${DEGREE:-32}"
   run "figures of CAGRA's searches" "$build/gpu/cagra_figures" \
     "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}"
 fi

@@ -47,6 +47,9 @@ struct Placed {
   const uint8_t* codes = nullptr;
   const uint32_t* edges = nullptr;
   const uint32_t* entries = nullptr;
+  const uint8_t* pivot_codes = nullptr;
+  const uint32_t* pivots = nullptr;
+  const int32_t* squares = nullptr;  // of the pivots
   const uint8_t* rows = nullptr;  // null where codes are exact, as `exact` says
   const float* norms = nullptr;
   const uint64_t* ids = nullptr;  // [row_count], or null: ids are row numbers
@@ -59,6 +62,7 @@ struct Placed {
   uint32_t value_bytes = 0;
   uint32_t degree = 0;
   uint32_t entry_count = 0;
+  uint32_t blocks_keep = 0;  // rows that a block's walk can keep at most
   uint32_t dim = 0;
   int32_t metric = 0;
   int32_t element = 0;
@@ -71,13 +75,15 @@ struct Placed {
   }
 };
 
-/// One run of the kernels: queries as records in, rows and distances out. All on the device.
+/// One run of the kernels: queries as records in, rows and distances out. All that the device can reach.
 struct Run {
   const uint8_t* queries;   // [count, query_stride] records
   uint8_t* codes;           // [count, code_stride] where codes are lossy
   uint32_t* candidates;     // [count, rerank_count(k)] likewise
+  uint32_t* starts;         // [count, kStarts]
   const uint32_t* masked;   // [count], or null
   WalkCounters* counters;
+  WalkCounts* counts;       // [count], or null
   uint32_t* rows;           // [count, k]
   float* distances;         // [count, k]
   uint32_t query_stride;
@@ -88,7 +94,7 @@ struct Run {
 /// Rows of a walk's list that are compared once more, or k where none is.
 uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
   if (effort.cagra.lists != 0) return effort.cagra.kept;
-  const uint32_t kept = placed.exact() ? k : rerank_count(k);
+  const uint32_t kept = kept_count(k, placed.exact());
   return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
 }
 
@@ -114,11 +120,16 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   args.codes = placed.codes;
   args.edges = placed.edges;
   args.entries = placed.entries;
+  args.pivot_codes = placed.pivot_codes;
+  args.pivots = placed.pivots;
+  args.squares = placed.squares;
+  args.starts = run.starts;
   args.queries = placed.exact() ? run.queries : run.codes;
   args.masked = run.masked;
   args.out_rows = placed.exact() ? run.rows : run.candidates;
   args.out_distances = placed.exact() ? run.distances : nullptr;
   args.counters = run.counters;
+  args.counts = run.counts;
   args.stride = placed.code_stride;
   args.query_stride = placed.exact() ? run.query_stride : placed.code_stride;
   args.degree = placed.degree;
@@ -129,7 +140,7 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   args.beam = effort.beam;
   args.expansions_max = effort.expansions_max;
   args.stretch = (1 + effort.slack) * (1 + effort.slack);
-  start_walk(choose_walk(device, placed.kind, placed.code_stride, placed.degree, effort), args, stream);
+  start_walks(device, placed.kind, args, effort, stream);
 }
 
 RowKind row_kind(const Placed& placed, const CagraPlan& plan) {
@@ -164,6 +175,7 @@ void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const C
   const CagraLaunch choice =
       choose_cagra(device, row_kind(placed, plan), plan, placed.degree, run.count);
   const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+  fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
   start_cagra(choice, plan, args, tables.data(), stream);
 }
 
@@ -189,7 +201,6 @@ void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, cons
 /// From records to rows and distances.
 void start(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
            const Stream& stream) {
-  fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
   if (!placed.exact()) encode(placed, run, stream);
   if (effort.cagra.lists != 0)
     walk_as_cagra(device, placed, run, effort.cagra, stream);
@@ -300,7 +311,8 @@ class Space final : public DeviceSpace {
   void fit(uint32_t queries, uint32_t k) {
     capacity_ = 0;
     queries_.fit(queries * record_bytes_, true, stream_);
-    answers_.fit(answer_bytes(queries, k), true, stream_);
+    answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
+    starts_.fit(uint64_t{queries} * kStarts * sizeof(uint32_t), false, stream_);
     if (!placed_.exact()) {
       codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
@@ -313,14 +325,17 @@ class Space final : public DeviceSpace {
 
   void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked, bool timed) override {
     const DeviceGuard guard(device_);
-    const Run run = prepare(count, masked);
-    copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
-                   "sending queries to the device");
+    const bool direct = is_direct(effort);
+    const Run run = prepare(count, direct, masked);
+    if (run.queries == queries_.device())
+      copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
+                     "sending queries to the device");
     if (timed) begin_.record(stream_);
     start(device_, placed_, run, effort, stream_);
     if (timed) end_.record(stream_);
-    copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
-                 "fetching answers from the device");
+    if (!direct)
+      copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
+                   "fetching answers from the device");
     stream_.wait();
     publish(count, effort);
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
@@ -337,13 +352,24 @@ class Space final : public DeviceSpace {
     return reinterpret_cast<float*>(answer_rows(answers) + count * k_);
   }
 
-  Run prepare(uint32_t count, const uint32_t* masked) {
+  /// Few queries: kernels write the answers to pinned host memory, and read queries there if they read
+  /// them once. That takes less time than two copies.
+  static bool is_direct(const WalkEffort& effort) { return effort.beam == 0 && effort.warps > 1; }
+
+  WalkCounts* answer_counts(uint64_t count) const {
+    return reinterpret_cast<WalkCounts*>(answers_.host() + answer_bytes(count, k_));
+  }
+
+  Run prepare(uint32_t count, bool direct, const uint32_t* masked) {
     Run run = {};
-    run.queries = queries_.device();
+    uint8_t* answers = direct ? answers_.host() : answers_.device();
+    run.queries = direct && placed_.exact() ? queries_.host() : queries_.device();
     run.query_stride = static_cast<uint32_t>(record_bytes_);
+    run.starts = reinterpret_cast<uint32_t*>(starts_.device());
     run.counters = reinterpret_cast<WalkCounters*>(answers_.device());
-    run.rows = answer_rows(answers_.device());
-    run.distances = answer_distances(answers_.device(), count);
+    run.counts = direct ? answer_counts(count) : nullptr;
+    run.rows = answer_rows(answers);
+    run.distances = answer_distances(answers, count);
     run.count = count;
     run.k = k_;
     if (!placed_.exact()) {
@@ -361,9 +387,14 @@ class Space final : public DeviceSpace {
   }
 
   void publish(uint32_t count, const WalkEffort& effort) {
-    const auto* counters = reinterpret_cast<const WalkCounters*>(answers_.host());
-    distance_count_ = count_distances(placed_, *counters, count, effort, k_);
-    expansion_count_ = counters->expansions;
+    WalkCounters counters = {};
+    if (!is_direct(effort)) counters = *reinterpret_cast<const WalkCounters*>(answers_.host());
+    for (uint32_t query = 0; is_direct(effort) && query < count; ++query) {
+      counters.distances += answer_counts(count)[query].distances;
+      counters.expansions += answer_counts(count)[query].expansions;
+    }
+    distance_count_ = count_distances(placed_, counters, count, effort, k_);
+    expansion_count_ = counters.expansions;
     rows_ = answer_rows(answers_.host());
     distances_ = answer_distances(answers_.host(), count);
   }
@@ -376,7 +407,8 @@ class Space final : public DeviceSpace {
   Event begin_{true};
   Event end_{true};
   Staging queries_;     // [capacity, record_bytes]
-  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances
+  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts
+  Staging starts_;      // [capacity, kStarts]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
@@ -421,6 +453,13 @@ class Copy final : public DeviceIndex {
       placed_.norms = upload_items(dataset.norms(), n);
     stream_->wait();
     if (resident != nullptr) adopt(*resident, n * (codes.stride() + graph.degree * sizeof(uint32_t)));
+    if (has_graph(graph)) {
+      uint32_t pivots[kPivots];
+      draw_pivots(static_cast<uint32_t>(n), pivots);
+      placed_.pivots = upload_items(pivots, kPivots);
+      make_pivots();
+      stream_->wait();  // `pivots` goes
+    }
   }
 
   ~Copy() override {
@@ -439,6 +478,9 @@ class Copy final : public DeviceIndex {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  bool blocks_serve(uint32_t k) const override {
+    return kept_count(k, placed_.exact()) <= placed_.blocks_keep;
+  }
   uint32_t multiprocessors() const override { return multiprocessors_; }
 
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
@@ -507,6 +549,7 @@ class Copy final : public DeviceIndex {
     uint8_t* records = nullptr;    // [count, query_stride], or null: queries are read where they lie
     uint8_t* codes = nullptr;      // [count, code_stride] where codes are lossy and rows are walked to
     uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
+    uint32_t* starts = nullptr;    // [count, kStarts] where rows are walked to
     double* norms = nullptr;       // [count] for exact search by cosine
     uint8_t* usable = nullptr;     // [count], or null: all are
     WalkCounters* counters = nullptr;
@@ -537,6 +580,7 @@ class Copy final : public DeviceIndex {
       if (!in_place) records = part(uint64_t{count} * record_bytes(placed, exact_search));
       if (!in_place) usable = part(count);
       if (exact_search && placed.metric == ANN_METRIC_COSINE) norms = items(norms, count);
+      if (!exact_search) starts = items(starts, uint64_t{count} * kStarts);
       if (exact_search || placed.exact()) return bytes;
       codes = part(uint64_t{count} * placed.code_stride);
       candidates = items(candidates, uint64_t{count} * rerank_count(k));
@@ -646,6 +690,7 @@ class Copy final : public DeviceIndex {
     run.queries = piece.queries;
     run.codes = piece.codes;
     run.candidates = piece.candidates;
+    run.starts = piece.starts;
     run.counters = piece.counters;
     run.rows = piece.rows;
     run.distances = piece.distances;
@@ -693,6 +738,22 @@ class Copy final : public DeviceIndex {
     if (codes.exact()) return;
     placed_.row_stride = static_cast<uint32_t>(round_up(row_bytes(dataset), 16));
     placed_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
+  }
+
+  /// Brings the codes of the pivots together, and asks what blocks can do.
+  void make_pivots() {
+    const auto take = [&](uint64_t bytes) {
+      arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_));
+      bytes_ += bytes;
+      return arrays_.back()->data();
+    };
+    uint8_t* codes = take(uint64_t{kPivots} * placed_.code_stride);
+    int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
+    gather_pivots(placed_.pivots, placed_.codes, placed_.code_stride, placed_.kind, codes, squares,
+                  *stream_);
+    placed_.pivot_codes = codes;
+    placed_.squares = squares;
+    placed_.blocks_keep = allow_block_walks(device_, placed_.kind, placed_.code_stride);
   }
 
   /// Refuses before anything is sent what cannot fit.

@@ -87,7 +87,9 @@ const cuda::Runtime kFake = {
           FAKE(kOrdinary, *properties = cudaDeviceProp{}; std::strcpy(properties->name, "fake");
                properties->major = 9);
         },
-    .attribute = [](int* value, cudaDeviceAttr, int) { FAKE(kOrdinary, *value = 4); },
+    .attribute = [](int* value, cudaDeviceAttr attribute, int) {
+      FAKE(kOrdinary, *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232'448 : 4);
+    },
     .memory_info =
         [](size_t* free, size_t* total) {
           FAKE(kOrdinary, *total = machine->memory_bytes;
