@@ -70,7 +70,8 @@ void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& gra
               const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
               std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
   const uint32_t count = std::min(sample.count, kSampleMax[low]);
-  parallel_for(execution, count, 4, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  // One query at a time: the longest beams are for 24 queries, which are to keep all threads busy.
+  parallel_for(execution, count, 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     SearchSpace& space = spaces[worker];
     for (uint32_t query = static_cast<uint32_t>(begin); query < end; ++query) {
       const uint32_t masked = sample.masked != nullptr ? sample.masked[query] : kNoRow;
