@@ -37,7 +37,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test cagra_figures \
-  device_memory_fault_test seam_test process_test >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test gnnd_figures >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -67,10 +67,13 @@ fi
 if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of exact search" "$build/gpu/exact_cuda_test" time
   run "times of phases" "$build/gpu/phases_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
+  if [ -n "${DATA:-}" ]; then
+    run "figures of GNND" "$build/gpu/gnnd_figures" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
+  fi
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
   run "rates of threads, and of stopping" "$build/gpu/seam_test" time ${DATA:+"$DATA"}
   run "times of searches by the graph" "$build/gpu/walk_cuda_time" \
-    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "${DEGREE:-32}"
+    "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}" "degree=${DEGREE:-32}"
   run "figures of CAGRA's searches" "$build/gpu/cagra_figures" \
     "${ROWS:-examples/data/sift_10k.u8bin}" "${QUERIES:-examples/data/sift_queries.u8bin}"
 fi

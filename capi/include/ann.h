@@ -316,8 +316,9 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
  *
  * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
  * are not computed on codes alone, rows) and calibrates it for the device, which takes 0.05 to some
- * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. The copy is kept until ann_index_evict or
- * ann_index_free. Several devices may hold copies of one index. */
+ * seconds; ANN_DEVICE_NO_MEMORY leaves the index as it was. A build on a CUDA device leaves such a copy
+ * there, calibrated if it calibrates at all, where the device's memory holds one. Copies are kept until
+ * ann_index_evict or ann_index_free. Several devices may hold copies of one index. */
 enum { ANN_DEVICE_AUTO = 0, ANN_DEVICE_CPU = 1, ANN_DEVICE_CUDA = 2 };
 
 typedef struct ann_device_info {
@@ -556,11 +557,12 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
 
 /* How a search walks.
  *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device, while `beam` is
- *               0, walks for up to 32 neighbours (16 where codes are lossy: floats, or another metric
- *               than L2) keep two short lists instead: the nearest rows met, and the nearest of those
- *               not yet expanded. They stop when the next row lies farther than (1 + slack) times the
- *               k-th best distance, or after so many expansions; calibration on the device chooses
- *               both for a recall.
+ *               0, walks keep two lists instead: the nearest rows met, and the nearest of those not yet
+ *               expanded. They stop when the next row lies farther than (1 + slack) times the k-th best
+ *               distance, or after so many expansions; calibration on the device chooses both for a
+ *               recall. Who walks depends on the batch: 16 warps of the device for each of few queries, 8
+ *               for each of some more, one warp for each of many; for more than 100 neighbours always 8,
+ *               up to 1,000. So answers may differ between batches of different sizes; recall does not.
  *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
  *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
  *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
@@ -609,10 +611,10 @@ typedef struct ann_search_params {
                         like the rows or like `calibration`. Targets above what calibration reached
                         use the longest beam it tried. Without calibration the beam is
                         4 * k + 64, doubled for each halving of 1 - recall below 0.05.
-                        On a CUDA device two lists have a calibration of their own, always with rows
-                        for queries; what it does not reach, and k beyond two lists, goes by the beam
-                        that the CPU would use. Where that is above 1,984, every row is compared
-                        (ANN_UNSUPPORTED if k is above 1,024). */
+                        On a CUDA device two lists have calibrations of their own, always with rows for
+                        queries; what they do not reach, and k beyond them, goes by the beam that the CPU
+                        would use. Where that is above 1,984, every row is compared (ANN_UNSUPPORTED if k
+                        is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
                         and the procedure is BEST_FIRST. For CAGRA's procedures this is M ("internal

@@ -35,8 +35,10 @@ class DevicePool {
   /// Bytes that take() could give now: those that the device has free, and those that the pool keeps.
   uint64_t free_bytes() const;
 
-  /// Bytes that are taken and not given back.
+  /// Bytes that are in use, and the most that have been since forget_peak().
   uint64_t used_bytes() const;
+  uint64_t peak_bytes() const;
+  void forget_peak();
 
   /// Gives memory that is not in use back to the driver; unless `always`, only where no stream is lent,
   /// which says that the library does nothing on this device and holds no index there.

@@ -101,6 +101,13 @@ uint64_t DevicePool::free_bytes() const {
 
 uint64_t DevicePool::used_bytes() const { return ask(memory_, cudaMemPoolAttrUsedMemCurrent); }
 
+uint64_t DevicePool::peak_bytes() const { return ask(memory_, cudaMemPoolAttrUsedMemHigh); }
+
+void DevicePool::forget_peak() {
+  uint64_t none = 0;
+  check(runtime().set_pool(memory_, cudaMemPoolAttrUsedMemHigh, &none), "setting up a pool");
+}
+
 void DevicePool::trim(bool always) noexcept {
   if (is_abandoned()) return;
   const std::lock_guard lock(mutex_);

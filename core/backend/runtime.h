@@ -34,6 +34,8 @@ struct Runtime {
   cudaError_t (*give_back)(void* memory, cudaStream_t stream);
   cudaError_t (*take_pinned)(void** memory, size_t bytes, unsigned flags);
   cudaError_t (*give_back_pinned)(void* memory);
+  cudaError_t (*pin)(void* memory, size_t bytes, unsigned flags);
+  cudaError_t (*unpin)(void* memory);
   cudaError_t (*copy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                       cudaStream_t stream);
   cudaError_t (*copy_rows)(void* to, size_t to_stride, const void* from, size_t from_stride,

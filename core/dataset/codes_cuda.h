@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "backend/launch.h"
+#include "backend/transfers.h"
 #include "base/execution.h"
 #include "dataset/codes.h"
 
@@ -28,13 +30,20 @@ struct CodesView {
 class DeviceCodes {
  public:
   DeviceCodes(const Codes& codes, const Stream& stream, const Execution& execution);
+  DeviceCodes(const Codes& codes, const Stream& stream, Transfers& transfers);
 
-  CodesView view() const { return {data_.data(), squares_.data(), rows_, stride_}; }
+  CodesView view() const { return {data_->data(), squares_.data(), rows_, stride_}; }
+
+  /// Gives the codes away, [rows, stride] and as they are on the host.
+  std::unique_ptr<DeviceArray<uint8_t>> release(const Stream& stream);
 
  private:
+  void flip_and_square(const Stream& stream) const;
+
   uint32_t rows_;
   uint32_t stride_;
-  DeviceArray<uint8_t> data_;      // [rows, stride]
+  uint32_t flip_;  // xored with every word, here or there
+  std::unique_ptr<DeviceArray<uint8_t>> data_;  // [rows, stride]
   DeviceArray<uint32_t> squares_;  // [rows], or none
 };
 

@@ -8,6 +8,7 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kRowsPerTask = 1024;
+constexpr uint64_t kBytesPerTask = uint64_t{2} << 20;  // a huge page, which one thread is to make
 
 // Lengths outside this range are compared in double precision: below, products of two floats lose
 // bits to underflow, above they overflow.
@@ -115,6 +116,12 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
   view_.data = stored_.data();
   const size_t row_bytes = size_t{rows.dim} * element_bytes(rows.element);
   const size_t stored_bytes = size_t{rows.dim} * element_bytes(view_.element);
+  if (rows.element == view_.element && rows.stride == view_.stride && stored_bytes == view_.stride) {
+    parallel_for(execution, stored_.size(), kBytesPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+      std::memcpy(stored_.data() + begin, rows.data + begin, end - begin);
+    });
+    return;
+  }
   std::atomic<uint64_t> overflow = kNoPlace;
   parallel_for(execution, rows.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {

@@ -23,6 +23,15 @@ struct Workspace {
   Array<uint64_t> sorted;   // [k]
 };
 
+/// The `degree` entries of a list with the fewest detours, equal counts in order of rank.
+void keep(const uint32_t* list, uint32_t length, uint32_t degree, Workspace& space, uint32_t* kept) {
+  for (uint32_t rank = 0; rank < length; ++rank)
+    space.order[rank] = uint64_t{space.detours[rank]} << 32 | rank;
+  kernels().sort_keys(space.order.data(), length, space.sorted.data());
+  for (uint32_t i = 0; i < degree; ++i)
+    kept[i] = i < length ? list[static_cast<uint32_t>(space.sorted[i])] : kNoRow;
+}
+
 void prune_row(const KnnGraph& knn, uint32_t row, uint32_t degree, Workspace& space,
                uint32_t* kept) {
   const uint32_t* list = knn.list(row);
@@ -41,16 +50,30 @@ void prune_row(const KnnGraph& knn, uint32_t row, uint32_t degree, Workspace& sp
     while (entries > 0 && other[entries - 1] == kNoRow) --entries;
     kernels().count_detours(space.own.data(), ranks, other, entries, rank, space.detours.data());
   }
-  for (uint32_t rank = 0; rank < length; ++rank)
-    space.order[rank] = uint64_t{space.detours[rank]} << 32 | rank;
-  kernels().sort_keys(space.order.data(), length, space.sorted.data());
-  for (uint32_t i = 0; i < degree; ++i)
-    kept[i] = i < length ? list[static_cast<uint32_t>(space.sorted[i])] : kNoRow;
+  keep(list, length, degree, space, kept);
 }
 
-}  // namespace
+/// The same by distances, entry by entry.
+void prune_row_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances, uint32_t row,
+                           uint32_t degree, Workspace& space, uint32_t* kept) {
+  const uint32_t* list = knn.list(row);
+  const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
+  const uint32_t* own = distances.data() + uint64_t{row} * knn.k;
+  space.detours.fill(0);
+  for (uint32_t rank_z = 0; rank_z < std::min(length, degree); ++rank_z) {
+    const uint32_t* other = knn.list(list[rank_z]);
+    const uint32_t* legs = distances.data() + uint64_t{list[rank_z]} * knn.k;
+    for (uint32_t i = 0; i < std::min(knn.k, degree) && other[i] != kNoRow; ++i) {
+      const uint32_t rank = static_cast<uint32_t>(std::find(list, list + length, other[i]) - list);
+      if (rank < length && std::max(own[rank_z], legs[i]) < own[rank]) ++space.detours[rank];
+    }
+  }
+  keep(list, length, degree, space, kept);
+}
 
-Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execution& execution) {
+template <class PruneRow>
+Array<uint32_t> prune_rows(const KnnGraph& knn, uint32_t degree, const Execution& execution,
+                           const PruneRow& prune) {
   Array<uint32_t> kept(execution.memory, checked_product(knn.rows, degree));
   std::vector<Workspace> spaces;
   spaces.reserve(execution.threads);
@@ -58,10 +81,24 @@ Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execut
     spaces.emplace_back(knn.k, execution.memory);
   parallel_for(execution, knn.rows, 256, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     for (uint64_t row = begin; row < end; ++row)
-      prune_row(knn, static_cast<uint32_t>(row), degree, spaces[worker],
-                kept.data() + row * degree);
+      prune(static_cast<uint32_t>(row), spaces[worker], kept.data() + row * degree);
   });
   return kept;
+}
+
+}  // namespace
+
+Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execution& execution) {
+  return prune_rows(knn, degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
+    prune_row(knn, row, degree, space, kept);
+  });
+}
+
+Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances,
+                                  uint32_t degree, const Execution& execution) {
+  return prune_rows(knn, degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
+    prune_row_by_distance(knn, distances, row, degree, space, kept);
+  });
 }
 
 }  // namespace gannet

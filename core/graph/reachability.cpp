@@ -1,6 +1,7 @@
 // Which rows a search can reach, and edges for those that it cannot.
 
 #include <algorithm>
+#include <bit>
 
 #include "base/random.h"
 #include "graph/search_graph.h"
@@ -13,11 +14,12 @@ constexpr uint64_t kEntryStream = 0x656e747279;  // "entry"
 /// The breadth-first tree from the entry points: who is reached, and which edges it uses.
 class Tree {
  public:
-  Tree(SearchGraph& graph, const Allocator& memory)
+  Tree(SearchGraph& graph, const Execution& execution)
       : graph_(graph),
-        reached_(Array<uint8_t>::zeroed(memory, graph.rows)),
-        used_(Array<uint8_t>::zeroed(memory, graph.edges.size())),
-        queue_(memory, graph.rows) {
+        execution_(execution),
+        reached_(Array<uint8_t>::zeroed(execution.memory, graph.rows)),
+        used_(Array<uint8_t>::zeroed(execution.memory, graph.edges.size())),
+        queue_(execution.memory, graph.rows) {
     for (const uint32_t entry : graph.entries) enter(entry);
     grow();
   }
@@ -51,6 +53,7 @@ class Tree {
 
   void grow() {
     for (; head_ < tail_; ++head_) {
+      if (head_ % 65536 == 65535) execution_.check();
       const uint64_t begin = uint64_t{queue_[head_]} * graph_.degree;
       for (uint32_t i = 0; i < graph_.degree; ++i) {
         const uint32_t target = graph_.edges[begin + i];
@@ -63,11 +66,119 @@ class Tree {
   }
 
   SearchGraph& graph_;
+  const Execution& execution_;
   Array<uint8_t> reached_;  // [rows]
   Array<uint8_t> used_;     // [rows, degree] whether the tree uses the edge
   Array<uint32_t> queue_;   // [rows] rows in the order in which they were reached
   uint32_t head_ = 0;
   uint32_t tail_ = 0;
+};
+
+/// The repair, row by row in ascending order, pass after pass. A row that could not be hung can be only
+/// once a row of its list has been reached, so after the first pass only such rows are asked again:
+/// `pending` has them. Asking all of them in every pass would take as many passes as there are islands.
+class Repair {
+ public:
+  Repair(SearchGraph& graph, Tree& tree, const Execution& execution)
+      : graph_(graph),
+        tree_(tree),
+        execution_(execution),
+        pending_(Array<uint64_t>::zeroed(execution.memory, graph.rows / 64 + 1)),
+        begins_(Array<uint64_t>::zeroed(execution.memory, size_t{graph.rows} + 1)) {
+    list_listeners();
+    for (uint32_t row = 0; row < graph.rows; ++row) {
+      if (!tree.reached(row)) ask_later(row);
+    }
+  }
+
+  /// Rows whose own list leads back into the tree come first: they are hung where they belong. What
+  /// remains is islands; one row of an island is hung anywhere, and the others may then follow.
+  uint32_t run() {
+    uint32_t spent = 0;
+    uint32_t donor = 0;  // rows before this place of the tree's order have no place to give
+    uint32_t lost = 0;   // rows before this one are reached
+    uint32_t asked = 0;
+    for (uint32_t row = 0; tree_.size() < graph_.rows; ++asked) {
+      if (asked % 65536 == 0) execution_.check();
+      const uint32_t size_before = tree_.size();
+      if (pending_count_ != 0) {
+        row = next_pending(row);
+        answered(row);
+        if (tree_.reached(row) || !hang(row)) continue;
+      } else {
+        while (tree_.reached(lost)) ++lost;
+        while (!tree_.attach(tree_.in_order(donor), lost)) ++donor;
+        row = 0;
+      }
+      ++spent;
+      for (uint32_t place = size_before; place < tree_.size(); ++place)
+        announce(tree_.in_order(place));
+    }
+    return spent;
+  }
+
+ private:
+  template <class Visit>
+  void each_lost_edge(const Visit& visit) {
+    for (uint32_t row = 0; row < graph_.rows; ++row) {
+      if (tree_.reached(row)) continue;
+      const uint32_t* list = graph_.row(row);
+      for (uint32_t i = 0; i < graph_.degree && list[i] != kNoRow; ++i) {
+        if (!tree_.reached(list[i])) visit(row, list[i]);
+      }
+    }
+  }
+
+  /// Which lost rows have a lost row in their list.
+  void list_listeners() {
+    each_lost_edge([&](uint32_t, uint32_t target) { ++begins_[target]; });
+    for (uint32_t row = 0; row < graph_.rows; ++row) begins_[row + 1] += begins_[row];
+    listeners_ = Array<uint32_t>(execution_.memory, begins_[graph_.rows]);
+    each_lost_edge([&](uint32_t row, uint32_t target) { listeners_[--begins_[target]] = row; });
+  }
+
+  void announce(uint32_t row) {
+    for (uint64_t i = begins_[row]; i < begins_[row + 1]; ++i) {
+      if (!tree_.reached(listeners_[i])) ask_later(listeners_[i]);
+    }
+  }
+
+  bool hang(uint32_t row) {
+    const uint32_t* list = graph_.row(row);
+    for (uint32_t i = 0; i < graph_.degree && list[i] != kNoRow; ++i) {
+      if (tree_.reached(list[i]) && tree_.attach(list[i], row)) return true;
+    }
+    return false;
+  }
+
+  void ask_later(uint32_t row) {
+    const uint64_t bit = uint64_t{1} << row % 64;
+    pending_count_ += (pending_[row / 64] & bit) == 0 ? 1 : 0;
+    pending_[row / 64] |= bit;
+  }
+  void answered(uint32_t row) {
+    pending_[row / 64] &= ~(uint64_t{1} << row % 64);
+    --pending_count_;
+  }
+
+  /// The first pending row from `row` on, or from the start; there is one.
+  uint32_t next_pending(uint32_t row) const {
+    uint64_t word = pending_[row / 64] & (UINT64_MAX << row % 64);
+    uint64_t place = row / 64;
+    while (word == 0) {
+      place = place + 1 < pending_.size() ? place + 1 : 0;
+      word = pending_[place];
+    }
+    return static_cast<uint32_t>(64 * place + static_cast<uint64_t>(std::countr_zero(word)));
+  }
+
+  SearchGraph& graph_;
+  Tree& tree_;
+  const Execution& execution_;
+  Array<uint64_t> pending_;     // [rows / 64 + 1] bits
+  Array<uint64_t> begins_;      // [rows + 1] into listeners
+  Array<uint32_t> listeners_;   // lost rows, by the lost row that stands in their list
+  uint64_t pending_count_ = 0;
 };
 
 }  // namespace
@@ -80,30 +191,9 @@ Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed,
 }
 
 uint32_t repair_reachability(SearchGraph& graph, const Execution& execution) {
-  if (graph.rows == 0) return 0;
-  Tree tree(graph, execution.memory);
-  uint32_t spent = 0;
-  uint32_t donor = 0;  // rows before this place of the tree's order have no place to give
-  // Rows whose own list leads back into the tree come first: they are hung where they belong. What
-  // remains is islands; one row of an island is hung anywhere, and the others may then follow.
-  while (tree.size() < graph.rows) {
-    const uint32_t size_before = tree.size();
-    uint32_t lost = kNoRow;
-    for (uint32_t row = 0; row < graph.rows && tree.size() < graph.rows; ++row) {
-      if (row % 65536 == 0) execution.check();
-      if (tree.reached(row)) continue;
-      const uint32_t* list = graph.row(row);
-      bool attached = false;
-      for (uint32_t i = 0; i < graph.degree && list[i] != kNoRow && !attached; ++i)
-        attached = tree.reached(list[i]) && tree.attach(list[i], row);
-      spent += attached ? 1 : 0;
-      if (!attached && lost == kNoRow) lost = row;
-    }
-    if (tree.size() != size_before) continue;
-    while (!tree.attach(tree.in_order(donor), lost)) ++donor;
-    ++spent;
-  }
-  return spent;
+  Tree tree(graph, execution);
+  if (tree.size() == graph.rows) return 0;
+  return Repair(graph, tree, execution).run();
 }
 
 uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory) {

@@ -46,6 +46,12 @@ struct SearchGraph {
 /// per million rows for 0.6 % more distances per search).
 Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execution& execution);
 
+/// The same with distances in equation 3, as the paper has it before it puts ranks in their place:
+/// max(w(x, z), w(z, y)) < w(x, y), w the `distances` of the lists, [rows, k]. For comparison; no build
+/// uses it.
+Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances,
+                                  uint32_t degree, const Execution& execution);
+
 /// Merges pruned lists with their reverse edges, in place.
 ///
 /// The reverse list of t holds the rows that have an edge to t, by the rank of that edge, equal ranks
@@ -69,6 +75,10 @@ uint32_t repair_reachability(SearchGraph& graph, const Execution& execution);
 
 /// Rows that no path from an entry point reaches.
 uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory);
+
+/// Rows whose two-hop count is taken, drawn by random_strata.
+inline constexpr uint32_t kTwoHopSample = 1000;
+inline constexpr uint64_t kTwoHopStream = 0x74776f;  // "two"
 
 /// Fills all members but struct_size.
 void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory,

@@ -8,9 +8,6 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kTwoHopSample = 1000;
-constexpr uint64_t kTwoHopStream = 0x74776f;  // "two"
-
 uint64_t weak_components(const SearchGraph& graph, const Allocator& memory) {
   Array<uint32_t> parent(memory, graph.rows);
   for (uint32_t row = 0; row < graph.rows; ++row) parent[row] = row;

@@ -1,6 +1,7 @@
 // The build, on one screen: rows -> codes -> k-NN graph -> search graph -> calibration.
 //
-// On a CUDA device everything between codes and search graph stays there (build_cuda.cu).
+// On a CUDA device everything between codes and search graph stays there (build_cuda.cu), and so does the
+// graph: as the copy of the index that searches on the device use.
 
 #include <chrono>
 
@@ -53,17 +54,82 @@ KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Executi
   return nn_descent(codes, plan.nn_descent, execution);
 }
 
-/// From codes to edges on a CUDA device.
-void make_edges_on_device(const BuildPlan& plan, Built& built, const Execution& execution) {
+void make_graph(const BuildPlan& plan, Built& built, const Execution& execution) {
+  SearchGraph& graph = built.graph;
+  {
+    const KnnGraph knn = find_neighbors(built.codes, plan, execution.span(0, 0.78));
+    built.knn_iterations = knn.iterations;
+    execution.span(0.78, 0.9).enter("prune");
+    graph.edges = prune_by_rank(knn, plan.degree, execution);
+  }
+  execution.span(0.9, 0.96).enter("reverse edges");
+  add_reverse_edges(graph.edges, graph.rows, plan.degree, execution);
+  execution.span(0.96, 1).enter("reachability");
+  if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
+}
+
+/// Measures how far the CPU has to walk for a recall.
+void calibrate(const BuildPlan& plan, const MatrixView* queries, const DeviceIndex* placed,
+               Built& built, const Execution& execution) {
+  const Clock::time_point start = Clock::now();
+  execution.enter("calibrate");
+  built.calibration.measure(built.dataset, built.codes, built.graph, queries, built.seed, plan.device,
+                            placed, execution);
+  built.calibrate_seconds = seconds_since(start);
+}
+
+/// The graph of a device as the index's copy there; null where its memory does not hold one.
+std::shared_ptr<Placement> place(cuda::GraphOnDevice& made, const BuildPlan& plan, const Built& built,
+                                 const Execution& execution) {
+  auto placement = std::make_shared<Placement>();
+  placement->device = plan.device - ANN_DEVICE_CUDA;
+  try {
+    placement->index = made.place(built.dataset, built.codes, built.graph, execution);
+  } catch (const Error& error) {
+    if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+    return nullptr;  // the index is whole without it
+  }
+  return placement;
+}
+
+/// Graph and calibration by a CUDA device, where the index then has a copy.
+void build_on_device(const BuildPlan& plan, const MatrixView* queries, Built& built,
+                     const Execution& execution) {
+  SearchGraph& graph = built.graph;
   KnnGraph copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
-  if (given)
-    copied = copy_knn(plan.knn_graph, built.codes.rows(), plan.nn_descent.k, execution);
+  if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
   const int32_t method = compares_all(built.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
-  cuda::Edges made = cuda::build_edges(built.codes, method,
-                                       given ? &copied : nullptr, plan, execution);
-  built.graph.edges = std::move(made.edges);
-  built.knn_iterations = made.iterations;
+  const auto made = cuda::build_graph(built.codes, method, given ? &copied : nullptr, plan,
+                                      graph.entries, execution.span(0, 0.85));
+  built.knn_iterations = made->iterations;
+  graph.repaired_edges = made->repaired_edges;
+  graph.edges = Array<uint32_t>(execution.memory, checked_product(graph.rows, graph.degree));
+  const bool fetched = made->lost != 0;
+  if (fetched) {
+    made->fetch(graph.edges, execution);
+    graph.repaired_edges = repair_reachability(graph, execution);
+    made->replace(graph.edges, execution);
+  }
+  const auto placement = place(*made, plan, built, execution);
+
+  // The device calibrates itself while the host gets the edges and walks them.
+  const Execution measuring = execution.span(0.85, 1);
+  Execution both = measuring;
+  both.threads = std::min(execution.threads, 2u);
+  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
+    if (task == 0) {
+      if (plan.calibrate && placement != nullptr)
+        placement->calibration.measure(built.dataset, built.codes, *placement->index, placement->device,
+                                       built.seed, measuring);
+    } else {
+      if (!fetched) made->fetch(graph.edges, measuring);
+      if (plan.calibrate)
+        calibrate(plan, queries, placement != nullptr ? placement->index.get() : nullptr, built,
+                  measuring);
+    }
+  });
+  if (placement != nullptr) built.placements.adopt(placement);
 }
 
 }  // namespace
@@ -83,34 +149,16 @@ std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixVi
     execution.span(0.03, 0.06).enter("codes");
     built->codes = Codes(built->dataset, seed, execution);
 
-    const Execution finding = execution.span(0.06, 0.7);
-    finding.enter("k-NN graph");
+    execution.span(0.06, 0.7).enter("k-NN graph");
     SearchGraph& graph = built->graph;
     graph.rows = built->dataset.rows();
     graph.degree = plan.degree;
-    if (plan.device >= ANN_DEVICE_CUDA) {
-      make_edges_on_device(plan, *built, execution.span(0.06, 0.85));
-    } else {
-      {
-        const KnnGraph knn = find_neighbors(built->codes, plan, finding);
-        built->knn_iterations = knn.iterations;
-        execution.span(0.7, 0.8).enter("prune");
-        graph.edges = prune_by_rank(knn, plan.degree, execution);
-      }
-      execution.span(0.8, 0.85).enter("reverse edges");
-      add_reverse_edges(graph.edges, graph.rows, plan.degree, execution);
-    }
     graph.entries = choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
-    execution.span(0.85, 0.88).enter("reachability");
-    if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
-
-    if (plan.calibrate) {
-      const Clock::time_point calibration_start = Clock::now();
-      const Execution measuring = execution.span(0.88, 1);
-      measuring.enter("calibrate");
-      built->calibration.measure(built->dataset, built->codes, graph, calibration, seed, plan.device,
-                                 measuring);
-      built->calibrate_seconds = seconds_since(calibration_start);
+    if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
+      build_on_device(plan, calibration, *built, execution.span(0.06, 1));
+    } else {
+      make_graph(plan, *built, execution.span(0.06, 0.88));
+      if (plan.calibrate) calibrate(plan, calibration, nullptr, *built, execution.span(0.88, 1));
     }
   }
   execution.check();

@@ -1,14 +1,17 @@
-// The part of a build that runs on a CUDA device: from codes to k-NN lists, or on to the edges of a
-// search graph. Nothing leaves the device in between.
+// The part of a build that runs on a CUDA device: from codes to k-NN lists, or on to a search graph with
+// every row reached. Nothing leaves the device in between, and the graph stays there as the index's copy.
 //
 // Results equal those of the CPU by the same method bit for bit, except for cells, whose lists are of
 // the same quality: distances of codes are exact, or summed in the same lanes, and no phase depends on
 // who comes first.
 #pragma once
 
+#include <memory>
+
 #include "dataset/codes.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
+#include "search/device_index.h"
 
 namespace gannet::cuda {
 
@@ -20,18 +23,34 @@ struct KnnLists {
 
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 ///
-/// Errors of both: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE.
-/// The device's memory is given back on every path.
+/// Errors of all here: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
+/// ANN_DEADLINE. The device's memory is given back on every path.
 KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
                         int32_t device, const Execution& execution);
 
-struct Edges {
-  Array<uint32_t> edges;  // [rows, degree] pruned, with reverse edges merged in
+/// A search graph on the device that made it.
+class GraphOnDevice {
+ public:
+  virtual ~GraphOnDevice() = default;
+
   uint32_t iterations = 0;
+  uint32_t repaired_edges = 0;
+  uint32_t lost = 0;  // rows that the repair has left to the CPU; the edges are then as before it
+
+  /// Copies the edges to the host, [rows, degree]; also when an index has taken them over, while it lives.
+  virtual void fetch(Array<uint32_t>& edges, const Execution& execution) const = 0;
+  /// Puts others in their place.
+  virtual void replace(const Array<uint32_t>& edges, const Execution& execution) = 0;
+
+  /// Makes the index's copy on the device of it, once.
+  virtual std::unique_ptr<DeviceIndex> place(const Dataset& dataset, const Codes& codes,
+                                             const SearchGraph& graph, const Execution& execution) = 0;
 };
 
-/// Finds k-NN lists by a method, or takes `given` if not null, prunes them and adds reverse edges.
-Edges build_edges(const Codes& codes, int32_t method, const KnnGraph* given, const BuildPlan& plan,
-                  const Execution& execution);
+/// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs
+/// the graph from `entries` on if the plan says so.
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, int32_t method, const KnnGraph* given,
+                                           const BuildPlan& plan, const Array<uint32_t>& entries,
+                                           const Execution& execution);
 
 }  // namespace gannet::cuda

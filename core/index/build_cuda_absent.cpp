@@ -13,7 +13,8 @@ KnnLists find_neighbors(const Codes&, int32_t, const NnDescentParams&, int32_t d
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-Edges build_edges(const Codes&, int32_t, const KnnGraph*, const BuildPlan& plan, const Execution&) {
+std::unique_ptr<GraphOnDevice> build_graph(const Codes&, int32_t, const KnnGraph*, const BuildPlan& plan,
+                                           const Array<uint32_t>&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }

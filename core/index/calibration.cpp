@@ -70,7 +70,8 @@ void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& gra
               const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
               std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
   const uint32_t count = std::min(sample.count, kSampleMax[low]);
-  parallel_for(execution, count, 4, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  // One query at a time: the longest beams are for 24 queries, which are to keep all threads busy.
+  parallel_for(execution, count, 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     SearchSpace& space = spaces[worker];
     for (uint32_t query = static_cast<uint32_t>(begin); query < end; ++query) {
       const uint32_t masked = sample.masked != nullptr ? sample.masked[query] : kNoRow;
@@ -100,13 +101,14 @@ uint32_t truth_depth(uint64_t rows) {
 
 /// Distances of the k true neighbours of the first `count` queries, [count, k].
 Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample,
-                     uint32_t count, uint32_t k, int32_t device, const Execution& execution) {
+                     uint32_t count, uint32_t k, int32_t device, const DeviceIndex* placed,
+                     const Execution& execution) {
   const uint32_t all = device >= ANN_DEVICE_CUDA ? sample.count : count;  // a device takes them whole
   Array<float> distances(execution.memory, size_t{all} * k);
   if (device >= ANN_DEVICE_CUDA) {
     Array<uint64_t> ids(execution.memory, distances.size());
     search_exact_on_device(dataset, *sample.queries, sample.masked, device,
-                           {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
+                           {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
                      execution);
@@ -115,12 +117,12 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
 }
 
 void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int32_t device,
-                const Execution& execution) {
-  sample.truth = nearest(dataset, codes, sample, sample.count, sample.depth, device,
+                const DeviceIndex* placed, const Execution& execution) {
+  sample.truth = nearest(dataset, codes, sample, sample.count, sample.depth, device, placed,
                          execution.span(0, 0.2));
   execution.advance(0.2);
   if (sample.deep == sample.depth) return;
-  sample.deep_truth = nearest(dataset, codes, sample, sample.deep_count, sample.deep, device,
+  sample.deep_truth = nearest(dataset, codes, sample, sample.deep_count, sample.deep, device, placed,
                               execution.span(0.2, 0.3));
   execution.advance(0.3);
 }
@@ -129,7 +131,7 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int3
 
 void Calibration::measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                           const MatrixView* given, uint64_t seed, int32_t device,
-                          const Execution& execution) {
+                          const DeviceIndex* placed, const Execution& execution) {
   const uint32_t deep = truth_depth(dataset.rows());
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(given != nullptr ? given->rows : dataset.rows() / 4, kSampleMax[0]));
@@ -155,7 +157,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
   const QueryBlock queries(dataset, vectors, memory);
   Sample sample{&queries, given != nullptr ? nullptr : masked.data(), count,
                 std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}};
-  find_truth(dataset, codes, sample, device, execution);
+  find_truth(dataset, codes, sample, device, placed, execution);
 
   std::vector<SearchSpace> spaces;
   spaces.reserve(execution.threads);

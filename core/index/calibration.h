@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "search/best_first.h"
+#include "search/device_index.h"
 
 namespace gannet {
 
@@ -46,10 +47,10 @@ class Calibration {
     std::copy(curves, curves + count, curves_);
   }
 
-  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges; the walks
-  /// are the CPU's.
+  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges, on the index's
+  /// copy there unless `placed` is null; the walks are the CPU's.
   void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, int32_t device,
+               const MatrixView* queries, uint64_t seed, int32_t device, const DeviceIndex* placed,
                const Execution& execution);
 
   uint32_t curve_count() const { return curve_count_; }

@@ -14,9 +14,13 @@ namespace {
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kSampleMax = 1024;
 constexpr uint32_t kSampleMin = 256;  // fewer say too little: all of 12 found is no recall of 1
+constexpr uint32_t kManyAnswers = 1000;
+constexpr uint32_t kManySample = 64;  // for so many answers
+constexpr uint32_t sample_size(uint32_t k) { return k < 100 ? kSampleMax : k < kManyAnswers ? 256 : kManySample; }
 constexpr double kSlacks[] = {-0.10, -0.06, -0.03, 0,    0.01, 0.02, 0.03, 0.045, 0.06, 0.08,
                               0.10,  0.13,  0.16,  0.20, 0.25, 0.32, 0.40};
 constexpr double kEnough = 0.9995;
+constexpr double kPromiseMargin = 0.01;  // of recall, by which an answer may fall short
 constexpr uint32_t kNoCap = 4096;  // a walk of two lists that goes on for longer runs in a desert
 
 // The cap is this multiple of the mean, and a few more for means near zero.
@@ -56,25 +60,25 @@ class DeviceCalibration::Sample {
     k_ = k;
     space_.reset();  // to get the same one again
     space_ = std::make_unique<BorrowedSpace>(index_, count_, k);
-    count_ = std::min(count_, (*space_)->capacity());
-    fill_space(dataset_, codes_, view(), 0, count_, **space_, execution_);
+    used_ = std::min({count_, (*space_)->capacity(), sample_size(k)});
+    fill_space(dataset_, codes_, view(), 0, used_, **space_, execution_);
   }
 
   Outcome run(const WalkEffort& effort) {
     execution_.check();
     DeviceSpace& space = **space_;
-    space.run(count_, effort, masked_.data(), false);
+    space.run(used_, effort, masked_.data(), false);
     double sum = 0;
     double squares = 0;
-    for (uint32_t query = 0; query < count_; ++query) {
+    for (uint32_t query = 0; query < used_; ++query) {
       const double recall = recall_of(query, space.distances() + size_t{query} * k_);
       sum += recall;
       squares += recall * recall;
     }
-    const double mean = sum / count_;
-    const double variance = std::max(0.0, squares / count_ - mean * mean);
-    return {mean, std::sqrt(variance / std::max(1u, count_ - 1)),
-            static_cast<double>(space.expansion_count()) / count_};
+    const double mean = sum / used_;
+    const double variance = std::max(0.0, squares / used_ - mean * mean);
+    return {mean, std::sqrt(variance / std::max(1u, used_ - 1)),
+            static_cast<double>(space.expansion_count()) / used_};
   }
 
  private:
@@ -94,10 +98,11 @@ class DeviceCalibration::Sample {
     const uint32_t wide = depth_ + 1;
     Array<uint32_t> rows(memory, size_t{count_} * wide);
     Array<float> distances(memory, rows.size());
-    cuda::search_exact({device, dataset_.view(), dataset_.rows(), dataset_.metric(),
-                        dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
-                        rows.data(), distances.data()},
-                       execution_);
+    cuda::ExactRequest request{device, dataset_.view(), dataset_.rows(), dataset_.metric(),
+                               dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
+                               rows.data(), distances.data()};
+    index_.lend_rows(&request);
+    cuda::search_exact(request, execution_);
     for (uint32_t query = 0; query < count_; ++query) {
       uint32_t kept = 0;
       for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
@@ -122,6 +127,7 @@ class DeviceCalibration::Sample {
   uint32_t count_;
   uint32_t depth_;
   uint32_t k_ = 0;
+  uint32_t used_ = 0;  // of the queries, for this k
   Array<uint32_t> masked_;  // [count]
   Array<uint8_t> copied_;   // [count, row_bytes]
   Array<float> truth_;      // [count, depth] distances of the true neighbours
@@ -131,32 +137,52 @@ class DeviceCalibration::Sample {
 void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, DeviceIndex& index,
                                 int32_t device, uint64_t seed, const Execution& execution) {
   const uint32_t count = std::min(dataset.rows() / 4, kSampleMax);
-  uint32_t ks[kCurves] = {1, 10, codes.exact() ? 32u : 16u};
-  uint32_t curves = 0;
-  while (curves < kCurves && dataset.rows() >= uint64_t{ks[curves]} * 4 + 1) ++curves;
-  if (count < kSampleMin || curves == 0) return;
+  if (count < kSampleMin) return;
   execution.enter("calibrate");
-  Sample sample(dataset, codes, index, device, count, ks[curves - 1], seed, execution);
-  for (uint32_t i = 0; i < curves; ++i) measure_curve(sample, ks[i], &curves_[i]);
-  curve_count_ = curves;
+  const auto known = [&](uint32_t k) { return dataset.rows() >= uint64_t{k} * 4 + 1; };
+  const uint32_t few = codes.exact() ? 32 : 24;  // the most answers of a sorted list of 32 rows
+  uint32_t depth = 0;
+  for (const uint32_t k : {1u, 10u, few, 100u}) depth = known(k) ? k : depth;
+  if (depth == 0) return;
+  const uint32_t warps[kTables] = {1, 8, 16};
+  {
+    Sample sample(dataset, codes, index, device, count, depth, seed, execution);
+    for (uint32_t i = 0; i < kTables; ++i) {
+      tables_[i].warps = warps[i];
+      for (const uint32_t k : {1u, 10u, few, 100u}) {
+        const bool serves = warps[i] == 1    ? two_lists_serve(k, codes.exact())
+                            : warps[i] == 16 ? k <= few && index.blocks_serve(k)
+                                             : k != few && index.blocks_serve(k);
+        if (serves && k <= depth) measure_curve(sample, k, &tables_[i]);
+      }
+    }
+  }
+  if (!known(kManyAnswers) || !index.blocks_serve(kManyAnswers)) return;
+  Sample sample(dataset, codes, index, device, kManySample, kManyAnswers, seed, execution);
+  measure_curve(sample, kManyAnswers, &tables_[1]);
 }
 
-void DeviceCalibration::measure_curve(Sample& sample, uint32_t k, Curve* curve) {
+void DeviceCalibration::measure_curve(Sample& sample, uint32_t k, Table* table) const {
+  Curve* curve = &table->curves[table->count++];
   curve->k = k;
   sample.use(k);
   double best = 0;
   for (const double slack : kSlacks) {
     WalkEffort effort;
+    effort.warps = table->warps;
     effort.slack = static_cast<float>(slack);
     effort.expansions_max = kNoCap;
-    const Outcome free = sample.run(effort);
-    const double cap = std::ceil(free.expansions * cap_factor(free.recall)) + kCapMin;
-    effort.expansions_max = static_cast<uint32_t>(std::min<double>(cap, kNoCap));
-    const Outcome capped = sample.run(effort);
-    best = std::max(best, capped.recall - capped.error);
+    Outcome outcome = sample.run(effort);
+    const double expansions = outcome.expansions;
+    if (table->warps == 1) {
+      const double cap = std::ceil(expansions * cap_factor(outcome.recall)) + kCapMin;
+      effort.expansions_max = static_cast<uint32_t>(std::min<double>(cap, kNoCap));
+      outcome = sample.run(effort);
+    }
+    best = std::max(best, outcome.recall - std::max(0.0, 2 * outcome.error - kPromiseMargin));
     curve->points[curve->count++] = {best, slack, static_cast<double>(effort.expansions_max)};
     // More slack than this only reads more rows: the filter and the graph bound the recall.
-    if (capped.recall >= kEnough || free.expansions > kNoCap / 4) break;
+    if (outcome.recall >= kEnough || expansions > kNoCap / 4) break;
   }
 }
 
@@ -175,24 +201,33 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   return true;
 }
 
-bool DeviceCalibration::find(uint32_t k, float recall, WalkEffort* effort) const {
+/// Between curves in proportion to log k. Beyond the last one there is no telling.
+bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) const {
   uint32_t above = 0;
-  while (above < curve_count_ && curves_[above].k < k) ++above;
-  if (above == curve_count_) return false;
-  Point point;
-  if (!curves_[above].find(recall, &point)) return false;
-  if (above > 0 && curves_[above].k != k) {
-    Point low;
-    if (!curves_[above - 1].find(recall, &low)) return false;
-    const double part = std::log(static_cast<double>(k) / curves_[above - 1].k) /
-                        std::log(static_cast<double>(curves_[above].k) / curves_[above - 1].k);
-    point.slack = low.slack + part * (point.slack - low.slack);
-    point.expansions_max = low.expansions_max + part * (point.expansions_max - low.expansions_max);
-  }
-  effort->slack = static_cast<float>(point.slack);
-  effort->expansions_max = static_cast<uint32_t>(std::ceil(point.expansions_max));
-  effort->beam = 0;
+  while (above < count && curves[above].k < k) ++above;
+  if (above == count) return false;
+  if (!curves[above].find(recall, point)) return false;
+  if (above == 0 || curves[above].k == k) return true;
+  Point low;
+  if (!curves[above - 1].find(recall, &low)) return false;
+  const double part = std::log(static_cast<double>(k) / curves[above - 1].k) /
+                      std::log(static_cast<double>(curves[above].k) / curves[above - 1].k);
+  point->slack = low.slack + part * (point->slack - low.slack);
+  point->expansions_max = low.expansions_max + part * (point->expansions_max - low.expansions_max);
   return true;
+}
+
+bool DeviceCalibration::find(uint32_t warps, uint32_t k, float recall, WalkEffort* effort) const {
+  for (const Table& table : tables_) {
+    Point point;
+    if (table.warps != warps || !table.find(k, recall, &point)) continue;
+    effort->warps = warps;
+    effort->slack = static_cast<float>(point.slack);
+    effort->expansions_max = static_cast<uint32_t>(std::ceil(point.expansions_max));
+    effort->beam = 0;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace gannet

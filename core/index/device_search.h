@@ -45,6 +45,8 @@ class Placements {
   /// The placement on a CUDA ordinal; made and calibrated if there is none.
   std::shared_ptr<const Placement> get(const Built& built, int32_t device,
                                        const Execution& execution);
+  /// Takes over one that was made elsewhere; the device has none yet.
+  void adopt(std::shared_ptr<const Placement> placement);
   /// Takes a placement away, if there is one.
   void drop(int32_t device);
 
@@ -55,14 +57,20 @@ class Placements {
 };
 
 /// How a device is to walk. At most one of the two ways is asked for: `beam` 0 lets `recall` decide, by
-/// two lists where they serve and `one_list` is not set.
+/// two lists where they serve and `one_list` is not set. How many warps walk for a query depends on the
+/// batch unless `warps` says it.
 struct DeviceRequest {
   int32_t device = 0;  // CUDA ordinal
   uint32_t beam = 0;
   float recall = 0;
   bool one_list = false;
+  uint32_t warps = 0;  // 1, 8 or 16
   const ann_search_params* cagra = nullptr;  // of a search of CAGRA's, else null
 };
+
+/// What a device would do for a batch of so many queries.
+WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
+                         uint64_t queries, uint32_t k);
 
 /// Answers queries by the graph on a device. False, and nothing done, where the recall needs a beam that
 /// devices do not have.

@@ -45,25 +45,31 @@ double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
   return rows * pairs * (6e-9 + 3e-11 * bytes);
 }
 
-/// Memory that build_cuda.cu holds at most: of its phases, each with what it leaves to the next.
-uint64_t device_bytes(uint64_t rows, size_t stride, const BuildPlan& plan) {
+/// Memory that build_cuda.cu holds at most: of its phases, each with what the next ones need. Codes and edges
+/// stay; `row` is what else of a row the index's copy takes, where codes are lossy.
+uint64_t device_bytes(uint64_t rows, size_t stride, uint64_t row, const BuildPlan& plan) {
   if (plan.graph == ANN_GRAPH_NONE) return 0;
   const uint64_t k = plan.nn_descent.k;
   const uint64_t p = plan.nn_descent.samples;
-  const uint64_t codes = plan.knn == ANN_KNN_GIVEN ? 0 : rows * (stride + 4);
+  const uint64_t codes = rows * (stride + 4);
   const uint64_t lists = rows * k * 4;
-  const uint64_t pruned = rows * plan.degree * 4;
-  const uint64_t descending = rows * (k * 8 + p * 20 + 284);
+  const uint64_t edges = rows * plan.degree * 4;
+  const uint64_t descending = rows * (k * 8 + p * 24 + 296);
   const uint64_t comparing =
-      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, false).list_bytes();
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(false))
+          .list_bytes();
   const uint64_t finding =
       plan.knn == ANN_KNN_NN_DESCENT ? descending
       : plan.knn == ANN_KNN_EXACT    ? comparing
       : plan.knn == ANN_KNN_CELLS
           ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort)
           : 0;
-  const uint64_t sorting = std::min<uint64_t>(pruned * 4, uint64_t{2} << 30) + (8u << 20);
-  return std::max(pruned + lists + codes + finding, 2 * pruned + sorting) + (8u << 20);
+  const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
+  const uint64_t repairing = rows * 21;
+  const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
+  return std::max({codes + lists + std::max(finding, edges), codes + edges + edges + sorting,
+                   codes + edges + repairing, codes + edges + rows * row + judging}) +
+         (8u << 20);
 }
 
 /// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
@@ -151,6 +157,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
   const bool may_be_wide = is_float_element(element) || shape.metric != ANN_METRIC_L2;
   const size_t stride = Codes::code_stride(shape.dim, shape.metric, may_be_wide);
   const uint64_t threads = plan.threads;
+  const uint64_t row = may_be_wide ? Dataset::stored_stride(shape.dim, shape.metric, element) + 4 : 0;
   uint64_t index = slack;
   if (!plan.borrow) index += rows * Dataset::stored_stride(shape.dim, shape.metric, element);
   if (ids) index += rows * 12;
@@ -173,15 +180,16 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
             : comparing;
     const uint64_t pruning = knn_list + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
-    const uint64_t repairing = pruned + rows * (plan.degree + 5);
+    const uint64_t repairing = pruned + rows * (5ull * plan.degree + 14);
+    const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? threads * (2u << 20) + 4096 : 0;
     const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
-    peak = std::max({coding, finding, pruning, reversing, repairing, judging});
+    peak = std::max({coding, finding, pruning, reversing, repairing, judging}) + sending;
     const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
     seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
                static_cast<double>(threads);
   }
-  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(rows, stride, plan) : 0;
+  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(rows, stride, row, plan) : 0;
   out->threads = plan.threads;
   out->index_bytes = index;
   out->peak_bytes = index + peak + slack;

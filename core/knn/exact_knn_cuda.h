@@ -10,8 +10,9 @@ namespace gannet::cuda {
 
 /// Fills `neighbors`, [rows, k] on the device as KnnGraph has them, and `distances`, [rows, k] code
 /// distances, UINT32_MAX where there is no neighbour; that one may be null. The monitor is asked
-/// between launches, which take some 5 to 50 ms on a large device.
+/// between launches, which take some 30 ms on a large device. `launch_work` bounds the pairs of rows x
+/// bytes of a launch, for tests; 0 takes the default.
 void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t* distances,
-               const Stream& stream, const Execution& execution);
+               const Stream& stream, const Execution& execution, uint64_t launch_work = 0);
 
 }  // namespace gannet::cuda

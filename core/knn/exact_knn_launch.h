@@ -8,29 +8,36 @@
 
 namespace gannet {
 
-/// A launch makes the lists of some rows, and compares each with all rows.
+/// A launch compares some rows with some, or with all; lists of the left ones go on from launch to
+/// launch until all right ones have been seen.
 struct ExactKnnLaunch {
   uint64_t rows;      // whose lists it makes, a multiple of a tile
+  uint64_t right;     // that it compares them with, likewise
   uint32_t capacity;  // keys of a list while it is made: a power of two, at least k + kTile
 
   static constexpr uint32_t kTile = 128;                        // rows of a block
   static constexpr uint64_t kListBytes = uint64_t{512} << 20;   // of all lists of a launch
-  static constexpr uint64_t kByteWork = uint64_t{1} << 42;      // pairs x bytes of a row: some 20 ms
+  static constexpr uint64_t kByteWork = uint64_t{1} << 42;      // pairs x bytes of a row: some 30 ms
   static constexpr uint64_t kWideWork = uint64_t{1} << 37;
-  static constexpr uint64_t kTilesMin = 132;                    // fewer leave a large device idle
+  static constexpr uint64_t kTiles = 264;                       // keep a large device busy, evenly
 
-  static ExactKnnLaunch of(uint64_t rows, uint64_t stride, uint32_t k, bool wide) {
-    ExactKnnLaunch launch{0, 2 * kTile};
+  static constexpr uint64_t default_work(bool wide) { return wide ? kWideWork : kByteWork; }
+
+  static ExactKnnLaunch of(uint64_t rows, uint64_t stride, uint32_t k, uint64_t launch_work) {
+    ExactKnnLaunch launch{0, 0, 2 * kTile};
     while (launch.capacity < k + kTile) launch.capacity *= 2;
     if (rows == 0) return launch;
-    const uint64_t by_time = (wide ? kWideWork : kByteWork) / (rows * stride);
+    const uint64_t work = launch_work / stride;  // pairs
     const uint64_t by_memory = kListBytes / (launch.capacity * sizeof(uint64_t));
-    const uint64_t wanted = std::max(std::min(by_time, by_memory), kTilesMin * kTile);
-    launch.rows = std::min<uint64_t>(round_up(wanted, kTile), round_up(rows, kTile));
+    const uint64_t wave = kTiles * kTile;
+    const uint64_t waves = std::max(std::min(work / rows, by_memory) / wave, uint64_t{1});
+    launch.rows = std::min<uint64_t>(waves * wave, round_up(rows, kTile));
+    launch.right = std::min<uint64_t>(round_up(work / launch.rows + 1, kTile), round_up(rows, kTile));
     return launch;
   }
 
-  uint64_t list_bytes() const { return rows * capacity * sizeof(uint64_t); }
+  /// Lists, and what is known of each.
+  uint64_t list_bytes() const { return rows * (capacity * sizeof(uint64_t) + 8); }
 };
 
 }  // namespace gannet

@@ -62,16 +62,21 @@ class Lists {
   Array<std::atomic<uint8_t>> locks_;    // [rows]
 };
 
-/// The samples of one kind, NEW or OLD: for each row up to p of its own and up to p reverse ones.
+/// The samples of one kind, NEW or OLD: for each row up to p of its own, then reverse ones until there
+/// are 2 p.
 struct Samples {
   Samples(uint32_t rows, uint32_t p, const Allocator& memory)
-      : p(p), rows(rows), own(memory, checked_product(rows, p)),
-        reverse(memory, checked_product(rows, p)) {}
+      : p(p), rows(rows), entries(memory, checked_product(rows, 2 * p)) {}
+
+  uint32_t* of(uint64_t row) { return entries.data() + row * 2 * p; }
+  const uint32_t* of(uint64_t row) const { return entries.data() + row * 2 * p; }
+  uint32_t count(uint64_t row, uint32_t most) const {
+    return static_cast<uint32_t>(std::find(of(row), of(row) + most, kNoRow) - of(row));
+  }
 
   uint32_t p;
   uint32_t rows;
-  Array<uint32_t> own;      // [rows, p], kNoRow in unused places at the end
-  Array<uint32_t> reverse;  // [rows, p], likewise
+  Array<uint32_t> entries;  // [rows, 2 p], kNoRow in unused places at the end
 };
 
 /// Everything that a thread needs for the rows that meet at one row.
@@ -156,8 +161,8 @@ class NnDescent {
       uint64_t fresh_seen = 0;
       for (uint64_t row = begin; row < end; ++row) {
         uint64_t* list = lists_.list(static_cast<uint32_t>(row));
-        uint32_t* fresh = new_.own.data() + row * new_.p;
-        uint32_t* known = old_.own.data() + row * old_.p;
+        uint32_t* fresh = new_.of(row);
+        uint32_t* known = old_.of(row);
         uint32_t fresh_count = 0;
         uint32_t known_count = 0;
         for (uint32_t i = 0; i < params_.k && list[i] != RowKey::kNone; ++i) {
@@ -170,15 +175,16 @@ class NnDescent {
             known[known_count++] = RowKey::row(list[i]);
           }
         }
-        std::fill(fresh + fresh_count, fresh + new_.p, kNoRow);
-        std::fill(known + known_count, known + old_.p, kNoRow);
+        std::fill(fresh + fresh_count, fresh + 2 * new_.p, kNoRow);
+        std::fill(known + known_count, known + 2 * old_.p, kNoRow);
       }
       fresh_total.fetch_add(fresh_seen, std::memory_order_relaxed);
     });
     return fresh_total.load();
   }
 
-  /// Line 8, the reverse part: up to p rows that sampled this row, chosen by hash.
+  /// Line 8, the reverse part: rows that sampled this row, until there are 2 p; chosen by hash where
+  /// there are more.
   void sample_reverse(Samples& samples, uint64_t stream) {
     const uint32_t p = samples.p;
     for (uint32_t row = 0; row < rows_; ++row)
@@ -186,7 +192,7 @@ class NnDescent {
     const auto each_sample = [&](const auto& visit) {
       parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
         for (uint64_t row = begin; row < end; ++row) {
-          const uint32_t* own = samples.own.data() + row * p;
+          const uint32_t* own = samples.of(row);
           for (uint32_t i = 0; i < p && own[i] != kNoRow; ++i)
             visit(static_cast<uint32_t>(row), own[i]);
         }
@@ -209,29 +215,26 @@ class NnDescent {
         uint32_t* first = sources_.data() + offsets_[row];
         uint32_t* last = sources_.data() + offsets_[row + 1];
         const auto order = [&](uint32_t source) {
-          return std::pair(random_word(params_.seed, kReverseStream + (stream << 8),
-                                       row * rows_ + source), source);
+          const uint64_t hash = random_word(params_.seed, kReverseStream + (stream << 8),
+                                            row * rows_ + source);
+          return hash >> 32 << 32 | source;
         };
+        const uint64_t own = samples.count(row, p);
+        const uint64_t most = 2 * p - own;
         const uint64_t count = static_cast<uint64_t>(last - first);
-        if (count > p) {
-          std::nth_element(first, first + p, last,
+        if (count > most) {
+          std::nth_element(first, first + most, last,
                            [&](uint32_t a, uint32_t b) { return order(a) < order(b); });
         }
-        uint32_t* reverse = samples.reverse.data() + row * p;
-        const uint64_t taken = std::min<uint64_t>(count, p);
-        std::copy_n(first, taken, reverse);
-        std::fill(reverse + taken, reverse + p, kNoRow);
+        std::copy_n(first, std::min(count, most), samples.of(row) + own);
       }
     });
   }
 
   /// The samples of a row without repetitions, ascending; how many.
   static uint32_t collect(const Samples& samples, uint64_t row, uint32_t* out) {
-    uint32_t count = 0;
-    for (const Array<uint32_t>* part : {&samples.own, &samples.reverse}) {
-      const uint32_t* entries = part->data() + row * samples.p;
-      for (uint32_t i = 0; i < samples.p && entries[i] != kNoRow; ++i) out[count++] = entries[i];
-    }
+    const uint32_t count = samples.count(row, 2 * samples.p);
+    std::copy_n(samples.of(row), count, out);
     std::sort(out, out + count);
     return static_cast<uint32_t>(std::unique(out, out + count) - out);
   }

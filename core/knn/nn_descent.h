@@ -3,7 +3,7 @@
 // Paper: "Large-Scale Approximate k-NN Graph Construction on GPU", Algorithm 1 and section 4.
 //   G[s]          the list of row s: up to k (distance, row, NEW or OLD), ascending
 //   p             entries sampled from a list in a round, for NEW and OLD each
-//   G_new, G_old  the samples of each row, its own p and up to p reverse ones: at most 2 p
+//   G_new, G_old  the samples of each row: up to p of its own, then reverse ones, at most 2 p in all
 //   selective update   of all pairs that meet at s, each row is told only its nearest new acquaintance
 //
 // One round:  sample (own, then reverse) -> at each s let NEW meet NEW and NEW meet OLD -> insert.
@@ -15,11 +15,14 @@
 // 3,000 instructions; 96 insertions are offered, of which few get past the first comparison.
 //
 // Departures from the paper.
-//   - Same seed, same graph, for any number of threads. The paper fills reverse samples in the order
-//     in which threads come and calls that random. Here the reverse candidates of a row are ordered
-//     by a hash of both ends and the round, and the first p are taken.
-//   - Insertion needs no segmented lists: a list is one cache line or eight, guarded by a spin lock.
-//     The k smallest of a set of keys do not depend on the order in which they come.
+//   - Same seed, same graph, for any number of threads and on a device. The paper fills reverse samples
+//     in the order in which threads come and calls that random. Here the candidates of a row are ordered
+//     by a hash of both ends and the round, and the first are taken.
+//   - A list is one piece: the k smallest of a set of keys do not depend on the order in which they
+//     come, while what a segment of 32 keeps depends on which rows fall into it. On the CPU a spin lock
+//     guards a list; nn_descent.cu says what does on a device.
+//   - The end: the paper stops after MaxIter rounds. `convergence` is classic NN-Descent's rule, with
+//     NEW entries in place of insertions.
 //   - Distances are those of codes (dataset/codes.h).
 #pragma once
 

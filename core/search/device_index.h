@@ -1,8 +1,8 @@
 // DeviceIndex: the copy of an index on a CUDA device, and searches there.
 //
-// What is copied: codes, edges and entry points; where code distances are not the reported ones also
-// the rows as stored and, for cosine, their lengths; and ids that are not row numbers. Of an index
-// without a graph only what exact search needs.
+// What is copied: codes, edges and entry points, and pivots, which are drawn there; where code distances
+// are not the reported ones also the rows as stored and, for cosine, their lengths; and ids that are not
+// row numbers. Of an index without a graph only what exact search needs.
 //
 // A search of host memory runs in a DeviceSpace: a stream, device memory for a number of queries, and
 // pinned host memory of the same shape. Spaces are kept for the next search, so that searches of a shape
@@ -17,35 +17,66 @@
 #include <memory>
 
 #include "base/execution.h"
+#include "base/random.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "search/cagra.h"
 #include "search/queries.h"
+#include "traverse/row_key.h"
 
 namespace gannet {
 namespace cuda {
 struct ExactRequest;
 }
 
-/// How far a walk goes. Either with two lists, where `beam` is 0, or with one list of `beam` rows; or as
-/// CAGRA, where its plan has lists.
+/// How far a walk goes, and who walks. Either with two lists, where `beam` is 0, or with one list of
+/// `beam` rows; or as CAGRA, where its plan has lists.
 struct WalkEffort {
   float slack = 0;              // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;  // of one query
   uint32_t beam = 0;
+  uint32_t warps = 1;           // of two lists, for one query: 1, or a block of 8 or 16
   CagraPlan cagra;
 };
 
-/// Rows that two lists can hold, and the longest beam of one list (search/walk_cuda.cu).
-inline constexpr uint32_t kTwoListsMax = 32;
+/// Rows that two lists of one warp and of a block can keep, and the longest beam of one list
+/// (search/walk_cuda.cu, search/walk_block_cuda.cu).
+inline constexpr uint32_t kTwoListsMax = 128;
+inline constexpr uint32_t kBlockKeptMax = 1280;
 inline constexpr uint32_t kDeviceBeamMax = 1984;
 
-/// Rows of a walk's list that are compared once more, k included, where codes are lossy.
-constexpr uint32_t rerank_count(uint32_t k) { return k + (k / 2 > 16 ? k / 2 : 16); }
+/// Lists and filter of a block's walk.
+struct BlockShape {
+  uint32_t best;           // rows
+  uint32_t queue;          // rows
+  uint32_t met_word_bits;  // log2 of the words of the filter
+};
 
-/// Whether k answers can be found with two lists.
+/// Those that keep so many rows. 1,000 answers meet ten times as many rows as 10 and need as much more of
+/// the filter and of the queue.
+constexpr BlockShape block_shape(uint32_t kept) {
+  if (kept <= 32) return {32, 64, 13};
+  if (kept <= 128) return {128, 128, 13};
+  return {kBlockKeptMax, 512, 15};
+}
+
+/// Rows spread over an index; searches start at the nearest of them. They are drawn from equal strata of
+/// the rows, kNoRow in unused places at the end.
+inline constexpr uint32_t kPivots = 512;
+inline void draw_pivots(uint32_t rows, uint32_t* pivots) {
+  for (uint32_t i = 0; i < kPivots; ++i) pivots[i] = kNoRow;
+  random_strata(rows, rows < kPivots ? rows : kPivots, 0, 0x7069766f7473, pivots);  // "pivots"
+}
+
+/// Rows of a walk's list that are compared once more, k included, where codes are lossy.
+constexpr uint32_t rerank_count(uint32_t k) { return k + (k / 4 > 8 ? k / 4 : 8); }
+
+/// Rows that a walk keeps for k answers.
+constexpr uint32_t kept_count(uint32_t k, bool exact_codes) { return exact_codes ? k : rerank_count(k); }
+
+/// Whether k answers can be found with two lists of a warp.
 constexpr bool two_lists_serve(uint32_t k, bool exact_codes) {
-  return (exact_codes ? k : rerank_count(k)) <= kTwoListsMax;
+  return kept_count(k, exact_codes) <= kTwoListsMax;
 }
 
 /// Room for one search of up to capacity() queries.
@@ -61,6 +92,7 @@ class DeviceSpace {
   /// its prepared values.
   uint8_t* values(uint32_t query) { return records_ + query * record_bytes_; }
   size_t value_bytes() const { return value_bytes_; }
+  size_t record_bytes() const { return record_bytes_; }  // from a query to the next
   /// The length of the prepared values, for cosine.
   void set_norm(uint32_t query, double norm) {
     std::memcpy(values(query) + value_bytes_, &norm, sizeof norm);
@@ -114,6 +146,9 @@ class DeviceIndex {
   virtual ~DeviceIndex() = default;
 
   virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
+
+  /// Whether a block can walk for k answers.
+  virtual bool blocks_serve(uint32_t k) const = 0;
   virtual uint32_t multiprocessors() const = 0;
 
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backend/devices.h"
+#include "backend/transfers.h"
 #include "search/answers_cuda.h"
 #include "search/cagra_cuda.h"
 #include "search/device_index.h"
@@ -25,6 +26,7 @@
 #include "search/exact_cuda.h"
 #include "search/records_cuda.h"
 #include "search/rerank_cuda.h"
+#include "search/resident.h"
 #include "search/walk_cuda.h"
 
 namespace gannet::cuda {
@@ -45,6 +47,9 @@ struct Placed {
   const uint8_t* codes = nullptr;
   const uint32_t* edges = nullptr;
   const uint32_t* entries = nullptr;
+  const uint8_t* pivot_codes = nullptr;
+  const uint32_t* pivots = nullptr;
+  const int32_t* squares = nullptr;  // of the pivots
   const uint8_t* rows = nullptr;  // null where codes are exact, as `exact` says
   const float* norms = nullptr;
   const uint64_t* ids = nullptr;  // [row_count], or null: ids are row numbers
@@ -57,6 +62,7 @@ struct Placed {
   uint32_t value_bytes = 0;
   uint32_t degree = 0;
   uint32_t entry_count = 0;
+  uint32_t blocks_keep = 0;  // rows that a block's walk can keep at most
   uint32_t dim = 0;
   int32_t metric = 0;
   int32_t element = 0;
@@ -69,13 +75,15 @@ struct Placed {
   }
 };
 
-/// One run of the kernels: queries as records in, rows and distances out. All on the device.
+/// One run of the kernels: queries as records in, rows and distances out. All that the device can reach.
 struct Run {
   const uint8_t* queries;   // [count, query_stride] records
   uint8_t* codes;           // [count, code_stride] where codes are lossy
   uint32_t* candidates;     // [count, rerank_count(k)] likewise
+  uint32_t* starts;         // [count, kStarts]
   const uint32_t* masked;   // [count], or null
   WalkCounters* counters;
+  WalkCounts* counts;       // [count], or null
   uint32_t* rows;           // [count, k]
   float* distances;         // [count, k]
   uint32_t query_stride;
@@ -86,7 +94,7 @@ struct Run {
 /// Rows of a walk's list that are compared once more, or k where none is.
 uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
   if (effort.cagra.lists != 0) return effort.cagra.kept;
-  const uint32_t kept = placed.exact() ? k : rerank_count(k);
+  const uint32_t kept = kept_count(k, placed.exact());
   return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
 }
 
@@ -112,11 +120,16 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   args.codes = placed.codes;
   args.edges = placed.edges;
   args.entries = placed.entries;
+  args.pivot_codes = placed.pivot_codes;
+  args.pivots = placed.pivots;
+  args.squares = placed.squares;
+  args.starts = run.starts;
   args.queries = placed.exact() ? run.queries : run.codes;
   args.masked = run.masked;
   args.out_rows = placed.exact() ? run.rows : run.candidates;
   args.out_distances = placed.exact() ? run.distances : nullptr;
   args.counters = run.counters;
+  args.counts = run.counts;
   args.stride = placed.code_stride;
   args.query_stride = placed.exact() ? run.query_stride : placed.code_stride;
   args.degree = placed.degree;
@@ -127,7 +140,7 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   args.beam = effort.beam;
   args.expansions_max = effort.expansions_max;
   args.stretch = (1 + effort.slack) * (1 + effort.slack);
-  start_walk(choose_walk(device, placed.kind, placed.code_stride, placed.degree, effort), args, stream);
+  start_walks(device, placed.kind, args, effort, stream);
 }
 
 RowKind row_kind(const Placed& placed, const CagraPlan& plan) {
@@ -162,6 +175,7 @@ void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const C
   const CagraLaunch choice =
       choose_cagra(device, row_kind(placed, plan), plan, placed.degree, run.count);
   const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+  fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
   start_cagra(choice, plan, args, tables.data(), stream);
 }
 
@@ -187,7 +201,6 @@ void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, cons
 /// From records to rows and distances.
 void start(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
            const Stream& stream) {
-  fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
   if (!placed.exact()) encode(placed, run, stream);
   if (effort.cagra.lists != 0)
     walk_as_cagra(device, placed, run, effort.cagra, stream);
@@ -298,7 +311,8 @@ class Space final : public DeviceSpace {
   void fit(uint32_t queries, uint32_t k) {
     capacity_ = 0;
     queries_.fit(queries * record_bytes_, true, stream_);
-    answers_.fit(answer_bytes(queries, k), true, stream_);
+    answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
+    starts_.fit(uint64_t{queries} * kStarts * sizeof(uint32_t), false, stream_);
     if (!placed_.exact()) {
       codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
@@ -311,14 +325,17 @@ class Space final : public DeviceSpace {
 
   void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked, bool timed) override {
     const DeviceGuard guard(device_);
-    const Run run = prepare(count, masked);
-    copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
-                   "sending queries to the device");
+    const bool direct = is_direct(effort);
+    const Run run = prepare(count, direct, masked);
+    if (run.queries == queries_.device())
+      copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
+                     "sending queries to the device");
     if (timed) begin_.record(stream_);
     start(device_, placed_, run, effort, stream_);
     if (timed) end_.record(stream_);
-    copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
-                 "fetching answers from the device");
+    if (!direct)
+      copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
+                   "fetching answers from the device");
     stream_.wait();
     publish(count, effort);
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
@@ -335,13 +352,24 @@ class Space final : public DeviceSpace {
     return reinterpret_cast<float*>(answer_rows(answers) + count * k_);
   }
 
-  Run prepare(uint32_t count, const uint32_t* masked) {
+  /// Few queries: kernels write the answers to pinned host memory, and read queries there if they read
+  /// them once. That takes less time than two copies.
+  static bool is_direct(const WalkEffort& effort) { return effort.beam == 0 && effort.warps > 1; }
+
+  WalkCounts* answer_counts(uint64_t count) const {
+    return reinterpret_cast<WalkCounts*>(answers_.host() + answer_bytes(count, k_));
+  }
+
+  Run prepare(uint32_t count, bool direct, const uint32_t* masked) {
     Run run = {};
-    run.queries = queries_.device();
+    uint8_t* answers = direct ? answers_.host() : answers_.device();
+    run.queries = direct && placed_.exact() ? queries_.host() : queries_.device();
     run.query_stride = static_cast<uint32_t>(record_bytes_);
+    run.starts = reinterpret_cast<uint32_t*>(starts_.device());
     run.counters = reinterpret_cast<WalkCounters*>(answers_.device());
-    run.rows = answer_rows(answers_.device());
-    run.distances = answer_distances(answers_.device(), count);
+    run.counts = direct ? answer_counts(count) : nullptr;
+    run.rows = answer_rows(answers);
+    run.distances = answer_distances(answers, count);
     run.count = count;
     run.k = k_;
     if (!placed_.exact()) {
@@ -359,9 +387,14 @@ class Space final : public DeviceSpace {
   }
 
   void publish(uint32_t count, const WalkEffort& effort) {
-    const auto* counters = reinterpret_cast<const WalkCounters*>(answers_.host());
-    distance_count_ = count_distances(placed_, *counters, count, effort, k_);
-    expansion_count_ = counters->expansions;
+    WalkCounters counters = {};
+    if (!is_direct(effort)) counters = *reinterpret_cast<const WalkCounters*>(answers_.host());
+    for (uint32_t query = 0; is_direct(effort) && query < count; ++query) {
+      counters.distances += answer_counts(count)[query].distances;
+      counters.expansions += answer_counts(count)[query].expansions;
+    }
+    distance_count_ = count_distances(placed_, counters, count, effort, k_);
+    expansion_count_ = counters.expansions;
     rows_ = answer_rows(answers_.host());
     distances_ = answer_distances(answers_.host(), count);
   }
@@ -374,7 +407,8 @@ class Space final : public DeviceSpace {
   Event begin_{true};
   Event end_{true};
   Staging queries_;     // [capacity, record_bytes]
-  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances
+  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts
+  Staging starts_;      // [capacity, kStarts]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
@@ -383,30 +417,32 @@ class Space final : public DeviceSpace {
 class Copy final : public DeviceIndex {
  public:
   Copy(int32_t device, const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-       const Execution& execution)
+       Resident* resident, const Execution& execution)
       : device_(device), memory_(execution.memory) {
     const DeviceGuard guard(device);
     describe(dataset, codes, graph);
-    check_memory(dataset, codes, graph);
+    check_memory(dataset, codes, graph, resident != nullptr);
     stream_ = std::make_unique<Stream>();
     int multiprocessors = 0;
     check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
           "asking for multiprocessors");
     multiprocessors_ = static_cast<uint32_t>(multiprocessors);
+    Transfers transfers(execution);
     const auto upload = [&](const void* from, size_t from_stride, uint64_t count, size_t bytes,
                             size_t to_stride) {
-      return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, execution);
+      return send(static_cast<const uint8_t*>(from), from_stride, count, bytes, to_stride, transfers,
+                  execution);
     };
     const auto upload_items = [&](const auto* items, uint64_t count) {
       return reinterpret_cast<decltype(items)>(
           upload(items, sizeof *items, count, sizeof *items, sizeof *items));
     };
     const uint64_t n = dataset.rows();
-    if (has_graph(graph)) {
+    if (has_graph(graph) && resident == nullptr) {
       placed_.codes = upload(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
       placed_.edges = upload_items(graph.edges.data(), n * graph.degree);
-      placed_.entries = upload_items(graph.entries.data(), graph.entries.size());
     }
+    if (has_graph(graph)) placed_.entries = upload_items(graph.entries.data(), graph.entries.size());
     if (has_graph(graph) && !codes.exact())
       placed_.centre = upload_items(codes.centre().data(), placed_.columns);
     if (dataset.ids() != nullptr) placed_.ids = upload_items(dataset.ids(), n);
@@ -416,6 +452,14 @@ class Copy final : public DeviceIndex {
     if (!codes.exact() && dataset.norms() != nullptr)
       placed_.norms = upload_items(dataset.norms(), n);
     stream_->wait();
+    if (resident != nullptr) adopt(*resident, n * (codes.stride() + graph.degree * sizeof(uint32_t)));
+    if (has_graph(graph)) {
+      uint32_t pivots[kPivots];
+      draw_pivots(static_cast<uint32_t>(n), pivots);
+      placed_.pivots = upload_items(pivots, kPivots);
+      make_pivots();
+      stream_->wait();  // `pivots` goes
+    }
   }
 
   ~Copy() override {
@@ -427,12 +471,16 @@ class Copy final : public DeviceIndex {
     queued_.clear();
     idle_.clear();
     arrays_.clear();
+    made_on_.reset();
     stream_.reset();
     if (reachable) runtime().choose_device(previous);
     if (reachable) runtime().last_error();
   }
 
   uint64_t bytes() const override { return bytes_; }
+  bool blocks_serve(uint32_t k) const override {
+    return kept_count(k, placed_.exact()) <= placed_.blocks_keep;
+  }
   uint32_t multiprocessors() const override { return multiprocessors_; }
 
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {
@@ -501,6 +549,7 @@ class Copy final : public DeviceIndex {
     uint8_t* records = nullptr;    // [count, query_stride], or null: queries are read where they lie
     uint8_t* codes = nullptr;      // [count, code_stride] where codes are lossy and rows are walked to
     uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
+    uint32_t* starts = nullptr;    // [count, kStarts] where rows are walked to
     double* norms = nullptr;       // [count] for exact search by cosine
     uint8_t* usable = nullptr;     // [count], or null: all are
     WalkCounters* counters = nullptr;
@@ -531,6 +580,7 @@ class Copy final : public DeviceIndex {
       if (!in_place) records = part(uint64_t{count} * record_bytes(placed, exact_search));
       if (!in_place) usable = part(count);
       if (exact_search && placed.metric == ANN_METRIC_COSINE) norms = items(norms, count);
+      if (!exact_search) starts = items(starts, uint64_t{count} * kStarts);
       if (exact_search || placed.exact()) return bytes;
       codes = part(uint64_t{count} * placed.code_stride);
       candidates = items(candidates, uint64_t{count} * rerank_count(k));
@@ -640,6 +690,7 @@ class Copy final : public DeviceIndex {
     run.queries = piece.queries;
     run.codes = piece.codes;
     run.candidates = piece.candidates;
+    run.starts = piece.starts;
     run.counters = piece.counters;
     run.rows = piece.rows;
     run.distances = piece.distances;
@@ -689,9 +740,27 @@ class Copy final : public DeviceIndex {
     placed_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
   }
 
+  /// Brings the codes of the pivots together, and asks what blocks can do.
+  void make_pivots() {
+    const auto take = [&](uint64_t bytes) {
+      arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_));
+      bytes_ += bytes;
+      return arrays_.back()->data();
+    };
+    uint8_t* codes = take(uint64_t{kPivots} * placed_.code_stride);
+    int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
+    gather_pivots(placed_.pivots, placed_.codes, placed_.code_stride, placed_.kind, codes, squares,
+                  *stream_);
+    placed_.pivot_codes = codes;
+    placed_.squares = squares;
+    placed_.blocks_keep = allow_block_walks(device_, placed_.kind, placed_.code_stride);
+  }
+
   /// Refuses before anything is sent what cannot fit.
-  void check_memory(const Dataset& dataset, const Codes& codes, const SearchGraph& graph) const {
-    uint64_t row = placed_.code_stride + graph.degree * sizeof(uint32_t);
+  void check_memory(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                    bool graph_is_there) const {
+    if (graph_is_there && codes.exact() && dataset.ids() == nullptr) return;
+    uint64_t row = graph_is_there ? 0 : placed_.code_stride + graph.degree * sizeof(uint32_t);
     if (!codes.exact()) row += placed_.row_stride;
     if (!codes.exact() && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
@@ -703,12 +772,28 @@ class Copy final : public DeviceIndex {
            static_cast<unsigned long long>(free_bytes));
   }
 
+  /// Takes over what a build has left, when nothing can go wrong any more.
+  void adopt(Resident& resident, uint64_t bytes) {
+    arrays_.reserve(arrays_.size() + 2);
+    resident.stream->wait();
+    placed_.codes = resident.codes->data();
+    placed_.edges = reinterpret_cast<const uint32_t*>(resident.edges->data());
+    arrays_.push_back(std::move(resident.codes));
+    arrays_.push_back(std::move(resident.edges));
+    made_on_ = std::move(resident.stream);
+    bytes_ += bytes;
+  }
+
   /// Copies `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
   const uint8_t* send(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
-                      size_t to_stride, const Execution& execution) {
+                      size_t to_stride, Transfers& transfers, const Execution& execution) {
     arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(count * to_stride, *stream_));
     bytes_ += count * to_stride;
     uint8_t* to = arrays_.back()->data();
+    if (from_stride == bytes && to_stride == bytes) {
+      transfers.send(to, from, count * bytes, *stream_);
+      return to;
+    }
     if (bytes != to_stride) fill(to, 0, count * to_stride, *stream_, "clearing device memory");
     const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
     for (uint64_t first = 0; first < count; first += step) {
@@ -742,6 +827,7 @@ class Copy final : public DeviceIndex {
   uint64_t bytes_ = 0;
   uint32_t multiprocessors_ = 0;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> made_on_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   Queued queued_;
   std::mutex mutex_;
@@ -760,7 +846,13 @@ std::unique_ptr<DeviceIndex> place_index(int32_t device, const Dataset& dataset,
   if (device < 0 || static_cast<uint32_t>(device) >= devices)
     fail(ANN_NO_DEVICE, "CUDA device %d was asked for; there are %u", device, devices);
   execution.enter("placement");
-  return std::make_unique<Copy>(device, dataset, codes, graph, execution);
+  return std::make_unique<Copy>(device, dataset, codes, graph, nullptr, execution);
+}
+
+std::unique_ptr<DeviceIndex> place_resident(int32_t device, const Dataset& dataset, const Codes& codes,
+                                            const SearchGraph& graph, Resident& resident,
+                                            const Execution& execution) {
+  return std::make_unique<Copy>(device, dataset, codes, graph, &resident, execution);
 }
 
 }  // namespace gannet::cuda

@@ -692,7 +692,7 @@ class Search {
         row_bytes_(size_t{request.rows.dim} * element_bytes(request.rows.element)),
         row_stride_(rows_there_ ? request.rows.stride : round_up(row_bytes_, kRowAlign)),
         query_bytes_(size_t{request.rows.dim} * (is_integer_ ? 1 : 4)),
-        query_stride_(resident ? request.query_stride : round_up(query_bytes_, kRowAlign)),
+        query_stride_(resident ? request.query_stride : pick_query_stride()),
         batch_(static_cast<uint32_t>(std::min<uint64_t>(
             request.query_count,
             std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
@@ -726,6 +726,13 @@ class Search {
     uint32_t power = 1;
     while (power < value) power *= 2;
     return power;
+  }
+
+  /// Queries as long as rows, where rows lie on the device with more behind them than need be: integers of
+  /// both are read to the end of a row.
+  size_t pick_query_stride() const {
+    const size_t stride = round_up(query_bytes_, kRowAlign);
+    return is_integer_ ? std::max(stride, row_stride_) : stride;
   }
 
   /// As many slices as give every multiprocessor its blocks.

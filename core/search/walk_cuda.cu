@@ -1,11 +1,13 @@
 // The default searches on the GPU: one warp walks the graph for one query, in one of two ways.
 //
-// TWO LISTS, for up to 32 answers:
+// TWO LISTS, for up to 128 rows kept of a query:
 //
-//   best      the nearest rows met so far, sorted, one in each lane; d_k is the distance of the k-th
+//   best      the nearest rows met so far, one in each lane, sorted, or up to four, without order; d_k is
+//             the distance of the k-th (without order, of the last that is kept)
 //   queue     the nearest rows met and not yet expanded, sorted, one in each lane
 //   s         the slack: a row is worth expanding up to T = (1 + s)^2 d_k (distances are squared)
-//   start     all entry points of the index are compared, like the edges of a row
+//   start     at the nearest pivots (pivots_cuda.cu), compared like the edges of a row; where codes are
+//             floats, at all entry points of the index
 //   step      take the head of the queue; read its edges; drop the rows that have been met; compare
 //             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
 //   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
@@ -55,27 +57,36 @@ struct Policy {
   uint32_t blocks;      // of a multiprocessor, which bounds registers
   uint32_t met_words;   // of a warp's filter
   uint32_t edge_words;  // edges that a lane holds at once
+  bool any_degree;      // whether a row may have more edges, or an index more entry points, than a warp then
   uint32_t beam_max;    // 0: two lists
+  uint32_t best_words;  // rows of the best list in a lane; one: sorted
 };
 
 // Two lists. M queries/s on one NVIDIA H100, 100,000 SIFT rows of 128 bytes, batch 10,000, k = 10, slack
 // 0.02, cap 32, with so many warps of a multiprocessor:        28    28    24    32
 //                                          query held         yes    no   yes    no
 //   32 edges a row                                           61.0  68.1     -  69.5
-//   64 edges a row                                           44.3  45.9  47.9  40.4
-// Rows of 64 bytes fit into 64 registers either way. Rows of several pieces have 24 warps, not measured
-// otherwise.
-constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words) {
+// and on one NVIDIA H200, 1,000,000 rows, slack 0.03:
+//   64 edges a row, k = 10, cap 32                           32.2  31.6  31.4  32.0
+//   64 edges a row, k = 10, slack 0.09, cap 96               14.3  13.9  14.0  14.2
+//   64 edges a row, k = 100, slack -0.02, cap 128, 24 warps: 11.1 held or not, 20 warps: 10.4
+// 20 warps are 10 % slower at k = 10. Rows of 64 bytes fit into 64 registers either way. Rows of several
+// pieces have 24 warps, not measured otherwise.
+constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, bool any_degree,
+                           uint32_t best_words) {
   const bool long_lists = edge_words > 1;
+  if (best_words > 1)
+    return {{kind, row_bytes, false}, 4, 6, 1024, edge_words, any_degree, 0, best_words};
   if (row_bytes == 128)
-    return {{kind, row_bytes, long_lists}, 4, long_lists ? 6u : 8u, 1024, edge_words, 0};
-  return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, 0};
+    return {{kind, row_bytes, long_lists}, 4, long_lists ? 7u : 8u, 1024, edge_words, any_degree, 0, 1};
+  return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, any_degree, 0, 1};
 }
+constexpr uint32_t kFewKept = kWarp;
 
 // One list. Filter and list grow together: 1,000 answers meet more than ten times as many rows.
 constexpr Policy one_list(CodeKind kind, uint32_t beam_max) {
   const uint32_t met_words = beam_max <= 256 ? 2048 : beam_max <= 768 ? 4096 : 8192;
-  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, beam_max};
+  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, true, beam_max, 0};
 }
 constexpr uint32_t kSmallBeam = 256;
 constexpr uint32_t kMiddleBeam = 768;
@@ -103,7 +114,7 @@ struct Walker {
   const WalkArgs& args;
   WarpShared& shared;
   MetRows<kPolicy.met_words> met{shared.met};
-  RowComparison<kPolicy.code> codes{args.codes, args.stride};
+  RowComparison<kPolicy.code> codes{args.stride};
   uint32_t ahead_row = kNoRow;  // whose edges were read ahead
   uint32_t ahead[kPolicy.edge_words];
 
@@ -159,20 +170,23 @@ struct Walker {
     if (lane_number() == 0) shared.expansions += expanded;
   }
 
-  /// Compares the new ones of the rows that the edges of `row` lead to, or of the entry points where
-  /// there is no row; `lists` takes them in and says what to read ahead.
+  /// Compares the new ones of the rows that the edges of `row` lead to, or where there is no row of those
+  /// where the query starts; `lists` takes them in and says what to read ahead.
   template <class Lists>
   __device__ void visit(uint32_t row, Lists& lists) {
-    const uint32_t length = row == kNoRow ? args.entry_count : args.degree;
+    const bool at_pivots = args.starts != nullptr;
+    const uint32_t length = row != kNoRow ? args.degree : at_pivots ? kStarts : args.entry_count;
     for (uint32_t first = 0; first < length; first += kSpan) {
-      const uint32_t* list =
-          row == kNoRow ? args.entries : args.edges + uint64_t{row} * args.degree;
+      const uint32_t* list = row != kNoRow ? args.edges + uint64_t{row} * args.degree
+                             : at_pivots   ? args.starts + uint64_t{shared.query} * kStarts
+                                           : args.entries;
       const bool is_here = first == 0 && row != kNoRow && row == ahead_row;
       uint32_t targets[kPolicy.edge_words];
 #pragma unroll
       for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
         targets[word] = is_here ? ahead[word] : target(list, first + word * kWarp, length);
       compare(keep_new(targets), lists);
+      if constexpr (!kPolicy.any_degree) return;
     }
   }
 
@@ -195,7 +209,7 @@ struct Walker {
     for (uint32_t first = 0; first < count; first += kWarp) {
       const uint32_t part = min(kWarp, count - first);
       const bool last = first + kWarp >= count;
-      const uint32_t distance = codes.compare(shared.candidates + first, part, [&] {
+      const uint32_t distance = codes.compare(args.codes, shared.candidates + first, part, [&] {
         const uint32_t row = last ? lists.likely_next() : kNoRow;
         if (row != kNoRow && row != ahead_row) read_ahead(row);
       });
@@ -220,20 +234,110 @@ struct Walker {
   }
 };
 
+/// The nearest rows met so far, sorted, one in each lane.
+struct SortedBest {
+  Near items;
+  uint32_t farthest;  // distance of the last row that is kept
+
+  __device__ void clear(uint32_t) {
+    items = {};
+    farthest = kFarthest;
+  }
+  __device__ void insert(const Near& one, uint32_t kept) {
+    gannet::cuda::insert(items, one);
+    settle(kept);
+  }
+  __device__ void merge(const Near& descending, uint32_t kept) {
+    gannet::cuda::merge(items, descending);
+    settle(kept);
+  }
+  __device__ void settle(uint32_t kept) {
+    farthest = __shfl_sync(kAllLanes, items.distance, kept - 1);
+  }
+  __device__ uint32_t kth(uint32_t k, uint32_t kept) const {
+    return k == kept ? farthest : __shfl_sync(kAllLanes, items.distance, k - 1);
+  }
+};
+
+/// The same without order, kWords in each lane: a row replaces the farthest. Places beyond those that are
+/// kept hold distance 0 and no row, which nothing replaces.
+template <uint32_t kWords>
+struct UnsortedBest {
+  Near items[kWords];
+  uint32_t farthest;
+
+  __device__ void clear(uint32_t kept) {
+#pragma unroll
+    for (uint32_t word = 0; word < kWords; ++word) {
+      items[word] = {};
+      if (word * kWarp + lane_number() >= kept) items[word].distance = 0;
+    }
+    farthest = kFarthest;
+  }
+  __device__ void insert(const Near& one, uint32_t) {
+    bool placed = false;
+    uint32_t own_farthest = 0;
+#pragma unroll
+    for (uint32_t word = 0; word < kWords; ++word) {
+      if (!placed) {
+        const uint32_t lanes = __ballot_sync(kAllLanes, items[word].distance == farthest);
+        placed = lanes != 0;
+        if (placed && lane_number() + 1 == __ffs(static_cast<int32_t>(lanes))) items[word] = one;
+      }
+      own_farthest = max(own_farthest, items[word].distance);
+    }
+    farthest = __reduce_max_sync(kAllLanes, own_farthest);
+  }
+  /// Of a list without order only the end is known.
+  __device__ uint32_t kth(uint32_t, uint32_t) const { return farthest; }
+};
+
+/// Sorts a power of two of keys in shared memory by one warp.
+__device__ inline void sort_keys(uint64_t* keys, uint32_t size) {
+  for (uint32_t run = 2; run <= size; run *= 2) {
+    for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
+      for (uint32_t i = lane_number(); i < size / 2; i += kWarp) {
+        const uint32_t place = 2 * i - (i & (stride - 1));
+        const uint64_t first = keys[place];
+        const uint64_t second = keys[place + stride];
+        if ((first > second) == ((place & run) == 0)) {
+          keys[place] = second;
+          keys[place + stride] = first;
+        }
+      }
+      __syncwarp();
+    }
+  }
+}
+
+/// Writes the first `kept` of sorted keys as the answer of a query.
+__device__ inline void write_answer(const WalkArgs& args, uint32_t query, const uint64_t* sorted) {
+  for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
+    const uint64_t key = sorted[i];
+    const uint64_t place = uint64_t{query} * args.kept + i;
+    args.out_rows[place] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
+    if (args.out_distances != nullptr)
+      args.out_distances[place] =
+          key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
+  }
+  __syncwarp();
+}
+
 template <Policy kPolicy>
 struct TwoLists {
   static constexpr uint32_t kThreads = Walker<kPolicy>::kThreads;
   static constexpr uint32_t kBlocks = Walker<kPolicy>::kBlocks;
+  static constexpr bool kSorted = kPolicy.best_words == 1;
+  using Best = std::conditional_t<kSorted, SortedBest, UnsortedBest<kPolicy.best_words>>;
   struct Shared {
     typename Walker<kPolicy>::WarpShared warps[kPolicy.warps];
   };
 
   const WalkArgs& args;
   Walker<kPolicy> walker;
-  Near best;
+  Best best;
   Near queue;
-  uint32_t farthest_kept;  // distance of the last row that is kept
-  uint32_t bound;          // T; kFarthest while there are fewer than k rows
+  uint32_t bound;  // T; kFarthest while there are fewer than k rows
 
   __device__ TwoLists(const WalkArgs& walk_args, Shared& shared)
       : args(walk_args), walker(walk_args, shared.warps[threadIdx.x / kWarp]) {}
@@ -248,8 +352,9 @@ struct TwoLists {
   }
 
   __device__ void begin() {
-    best = queue = {};
-    farthest_kept = bound = kFarthest;
+    best.clear(args.kept);
+    queue = {};
+    bound = kFarthest;
     walker.begin();
   }
 
@@ -269,8 +374,9 @@ struct TwoLists {
   }
 
   __device__ void absorb(const Near& item) {
+    if constexpr (!kSorted) keep_each(item);
     const uint32_t tail = __shfl_sync(kAllLanes, queue.distance, kWarp - 1);
-    const uint32_t limit = max(farthest_kept, min(bound, tail));
+    const uint32_t limit = kSorted ? max(best.farthest, min(bound, tail)) : min(bound, tail);
     const uint32_t survivors = __ballot_sync(kAllLanes, item.distance < limit);
     if (survivors == 0) return;
     if (__popc(survivors) <= kOneByOne)
@@ -279,13 +385,25 @@ struct TwoLists {
       merge_all(item, limit);
   }
 
+  __device__ void keep_each(const Near& item) {
+    uint32_t survivors = __ballot_sync(kAllLanes, item.distance < best.farthest);
+    if (survivors == 0) return;
+    for (; survivors != 0; survivors &= survivors - 1) {
+      const Near one = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
+      if (one.distance < best.farthest) best.insert(one, args.kept);
+    }
+    tighten();
+  }
+
   __device__ void insert_each(const Near& item, uint32_t survivors) {
     for (; survivors != 0; survivors &= survivors - 1) {
       const Near one = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
       insert(queue, one);
-      if (one.distance >= farthest_kept) continue;
-      insert(best, one);
-      tighten();
+      if constexpr (kSorted) {
+        if (one.distance >= best.farthest) continue;
+        best.insert(one, args.kept);
+        tighten();
+      }
     }
   }
 
@@ -294,16 +412,14 @@ struct TwoLists {
     sort_lanes(sorted);
     const Near descending = shuffle(sorted, kWarp - 1 - lane_number());
     merge(queue, descending);
-    merge(best, descending);
-    tighten();
+    if constexpr (kSorted) {
+      best.merge(descending, args.kept);
+      tighten();
+    }
   }
 
   /// After the best list has changed.
-  __device__ void tighten() {
-    const uint32_t kth = __shfl_sync(kAllLanes, best.distance, args.k - 1);
-    farthest_kept = __shfl_sync(kAllLanes, best.distance, args.kept - 1);
-    bound = stretched(kth);
-  }
+  __device__ void tighten() { bound = stretched(best.kth(args.k, args.kept)); }
 
   __device__ uint32_t stretched(uint32_t distance) const {
     if (distance == kFarthest) return kFarthest;
@@ -314,12 +430,35 @@ struct TwoLists {
   }
 
   __device__ void report() {
-    sort_lanes<true>(best);
+    if constexpr (kSorted)
+      report_sorted();
+    else
+      report_unsorted();
+  }
+
+  __device__ void report_sorted() {
+    sort_lanes<true>(best.items);
     if (lane_number() >= args.kept) return;
     const uint64_t place = uint64_t{walker.shared.query} * args.kept + lane_number();
-    args.out_rows[place] = best.row;
+    args.out_rows[place] = best.items.row;
     if (args.out_distances == nullptr) return;
-    args.out_distances[place] = best.row == kNoRow ? INFINITY : __uint2float_rn(best.distance);
+    args.out_distances[place] =
+        best.items.row == kNoRow ? INFINITY : __uint2float_rn(best.items.distance);
+  }
+
+  /// Sorts the list where the filter was.
+  __device__ void report_unsorted() {
+    uint64_t* keys = reinterpret_cast<uint64_t*>(walker.shared.met);
+    static_assert(kPolicy.met_words >= 2 * kPolicy.best_words * kWarp);
+#pragma unroll
+    for (uint32_t word = 0; word < kPolicy.best_words; ++word) {
+      const Near& item = best.items[word];
+      keys[word * kWarp + lane_number()] =
+          item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
+    }
+    __syncwarp();
+    sort_keys(keys, kPolicy.best_words * kWarp);
+    write_answer(args, walker.shared.query, keys);
   }
 };
 
@@ -467,33 +606,8 @@ struct OneList {
     for (uint32_t i = lane_number(); i < size; i += kWarp)
       sorted[i] = i < args.beam ? shared.keys[i] : RowKey::kNone;
     __syncwarp();
-    sort(sorted, size);
-    for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
-      const uint64_t key = sorted[i];
-      const uint64_t place = uint64_t{walker.shared.query} * args.kept + i;
-      args.out_rows[place] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
-      if (args.out_distances != nullptr)
-        args.out_distances[place] =
-            key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
-    }
-    __syncwarp();
-  }
-
-  static __device__ void sort(uint64_t* keys, uint32_t size) {
-    for (uint32_t run = 2; run <= size; run *= 2) {
-      for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-        for (uint32_t i = lane_number(); i < size / 2; i += kWarp) {
-          const uint32_t place = 2 * i - (i & (stride - 1));
-          const uint64_t first = keys[place];
-          const uint64_t second = keys[place + stride];
-          if ((first > second) == ((place & run) == 0)) {
-            keys[place] = second;
-            keys[place + stride] = first;
-          }
-        }
-        __syncwarp();
-      }
-    }
+    sort_keys(sorted, size);
+    write_answer(args, walker.shared.query, sorted);
   }
 };
 
@@ -516,51 +630,69 @@ Kernel kernel_of() {
   return {walk<Walk>, Walk::kThreads};
 }
 
-template <CodeKind kKind, uint32_t kRowBytes>
+template <CodeKind kKind, uint32_t kRowBytes, uint32_t kBestWords>
 Kernel choose_edges(uint32_t degree) {
-  return degree <= kWarp ? kernel_of<TwoLists<two_lists(kKind, kRowBytes, 1)>>()
-                         : kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2)>>();
+  constexpr bool kLoops = !has_pivots(kKind);  // over entry points
+  if (kBestWords == 1 && degree <= kWarp)
+    return kernel_of<TwoLists<two_lists(kKind, kRowBytes, 1, kLoops, 1)>>();
+  return degree <= 2 * kWarp ? kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, kLoops, kBestWords)>>()
+                             : kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, true, kBestWords)>>();
+}
+
+template <CodeKind kKind, uint32_t kRowBytes>
+Kernel choose_best(uint32_t degree, uint32_t kept) {
+  return kept <= kFewKept ? choose_edges<kKind, kRowBytes, 1>(degree)
+                          : choose_edges<kKind, kRowBytes, kTwoListsMax / kWarp>(degree);
 }
 
 template <CodeKind kKind>
-Kernel choose_two_lists(uint32_t stride, uint32_t degree) {
+Kernel choose_two_lists(uint32_t stride, uint32_t degree, uint32_t kept) {
   if constexpr (kKind != CodeKind::kFloat) {
-    if (stride == 64) return choose_edges<kKind, 64>(degree);
-    if (stride == 128) return choose_edges<kKind, 128>(degree);
+    if (stride == 64) return choose_best<kKind, 64>(degree, kept);
+    if (stride == 128) return choose_best<kKind, 128>(degree, kept);
   }
-  return choose_edges<kKind, 0>(degree);
+  return choose_best<kKind, 0>(degree, kept);
 }
 
 template <CodeKind kKind>
-Kernel choose(uint32_t stride, uint32_t degree, const WalkEffort& effort) {
-  if (effort.beam == 0) return choose_two_lists<kKind>(stride, degree);
+Kernel choose(uint32_t stride, uint32_t degree, uint32_t kept, const WalkEffort& effort) {
+  if (effort.beam == 0) return choose_two_lists<kKind>(stride, degree, kept);
   if (effort.beam <= kSmallBeam) return kernel_of<OneList<one_list(kKind, kSmallBeam)>>();
   if (effort.beam <= kMiddleBeam) return kernel_of<OneList<one_list(kKind, kMiddleBeam)>>();
   return kernel_of<OneList<one_list(kKind, kDeviceBeamMax)>>();
 }
 
-Kernel choose(CodeKind kind, uint32_t stride, uint32_t degree, const WalkEffort& effort) {
+Kernel choose(CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept, const WalkEffort& effort) {
   switch (kind) {
     case CodeKind::kUnsigned:
-      return choose<CodeKind::kUnsigned>(stride, degree, effort);
+      return choose<CodeKind::kUnsigned>(stride, degree, kept, effort);
     case CodeKind::kSigned:
-      return choose<CodeKind::kSigned>(stride, degree, effort);
+      return choose<CodeKind::kSigned>(stride, degree, kept, effort);
     default:
-      return choose<CodeKind::kFloat>(stride, degree, effort);
+      return choose<CodeKind::kFloat>(stride, degree, kept, effort);
   }
+}
+
+/// A kernel in which a warp walks, by two lists or one.
+WalkChoice choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort) {
+  const Kernel kernel = choose(kind, args.stride, args.degree, args.kept, effort);
+  return {kernel.function, kernel.threads, blocks_at_once(device, kernel.function, kernel.threads), 0};
 }
 
 }  // namespace
 
-WalkChoice choose_walk(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree,
-                       const WalkEffort& effort) {
-  const Kernel kernel = choose(kind, stride, degree, effort);
-  return {kernel.function, kernel.threads, blocks_at_once(device, kernel.function, kernel.threads)};
-}
-
-void start_walk(const WalkChoice& choice, const WalkArgs& args, const Stream& stream) {
-  launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream,
-         args);
+void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort,
+                 const Stream& stream) {
+  WalkArgs given = args;
+  if (effort.beam != 0 || !has_pivots(kind)) given.starts = nullptr;
+  const bool by_block = effort.beam == 0 && effort.warps > 1;
+  const WalkChoice choice = by_block ? choose_block_walk(kind, args.stride, args.kept, effort.warps)
+                                     : choose_warp_walk(device, kind, args, effort);
+  if (!by_block && given.starts != nullptr) find_starts(given, kind, stream);
+  else if (!by_block || args.counts == nullptr)
+    fill(args.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
+  launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream, given,
+         choice.shared_bytes);
 }
 
 }  // namespace gannet::cuda

@@ -1,4 +1,8 @@
-// Walks over a SearchGraph on a CUDA device: what the kernels take, and the call that starts one.
+// Walks over a SearchGraph on a CUDA device: what the kernels take, and the calls that start them.
+//
+// Three procedures: a warp for each query (walk_cuda.cu), whose starts are found beforehand
+// (pivots_cuda.cu), for batches; a block for each query (walk_block_cuda.cu) for few queries and for many
+// answers; one long list (walk_cuda.cu) that takes the CPU's steps.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +13,9 @@
 
 namespace gannet::cuda {
 
+/// Pivots at which a query of a batch starts.
+inline constexpr uint32_t kStarts = 8;
+
 /// What the warps of a launch share, zero before it.
 struct alignas(64) WalkCounters {
   unsigned long long distances;
@@ -16,37 +23,68 @@ struct alignas(64) WalkCounters {
   uint32_t queue;  // queries that were taken beyond the first of each warp
 };
 
+/// What was done for one query.
+struct WalkCounts {
+  uint32_t distances;
+  uint32_t expansions;
+};
+
 struct WalkArgs {
-  const uint8_t* codes;     // [rows, stride]
-  const uint32_t* edges;    // [rows, degree] kNoRow in unused places at the end
-  const uint32_t* entries;  // [entry_count]
-  const uint8_t* queries;   // [count, query_stride] their codes, [stride] each
-  const uint32_t* masked;   // [count] a row that each query neither expands nor returns; or null
-  uint32_t* out_rows;       // [count, kept] nearest first; kNoRow where there are no more
-  float* out_distances;     // [count, kept] of the codes; null where rows are compared once more
+  const uint8_t* codes;        // [rows, stride]
+  const uint32_t* edges;       // [rows, degree] kNoRow in unused places at the end
+  const uint32_t* entries;     // [entry_count]
+  const uint8_t* pivot_codes;  // [kPivots, stride]
+  const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
+  const int32_t* squares;      // [kPivots] x.x of bytes
+  uint32_t* starts;            // [count, kStarts] room for rows; null: all start at the entry points
+  const uint8_t* queries;      // [count, query_stride] their codes, [stride] each
+  const uint32_t* masked;      // [count] a row that each query neither expands nor returns; or null
+  uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
+  float* out_distances;        // [count, kept] of the codes; null where rows are compared once more
   WalkCounters* counters;
-  uint32_t stride;          // bytes
-  uint32_t query_stride;    // bytes
+  WalkCounts* counts;          // [count] where a block walks, instead of the counters; or null
+  uint32_t stride;             // bytes
+  uint32_t query_stride;       // bytes
   uint32_t degree;
   uint32_t entry_count;
-  uint32_t count;           // of queries
+  uint32_t count;              // of queries
   uint32_t k;
-  uint32_t kept;            // rows of an answer: k, and some more to compare once more
-  uint32_t beam;            // of one list
-  uint32_t expansions_max;  // of two lists
-  float stretch;            // of two lists: (1 + slack)^2
+  uint32_t kept;               // rows of an answer: k, and some more to compare once more
+  uint32_t beam;               // of one list
+  uint32_t expansions_max;     // of two lists
+  float stretch;               // of two lists: (1 + slack)^2
 };
+
+/// Starts what an effort asks for: the walks of a batch, and before them what they need.
+void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort,
+                 const Stream& stream);
 
 /// One of the kernels, for an index and an effort.
 struct WalkChoice {
   void (*function)(WalkArgs);
   uint32_t threads;
-  uint32_t blocks_max;  // that the device holds at once
+  uint32_t blocks_max;    // that are started at once
+  uint32_t shared_bytes;  // beyond what the kernel declares
 };
 
-WalkChoice choose_walk(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree,
-                       const WalkEffort& effort);
+/// A kernel in which a block of 8 or 16 warps walks.
+WalkChoice choose_block_walk(CodeKind kind, uint32_t stride, uint32_t kept, uint32_t warps);
 
-void start_walk(const WalkChoice& choice, const WalkArgs& args, const Stream& stream);
+/// Lets these kernels have the shared memory that they need, on the current device. Before the first of
+/// them there. Returns the most rows that their answers can keep, which may be 0.
+uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride);
+
+// --- Pivots --------------------------------------------------------------------------------------
+
+/// Whether pivots can be compared with codes of this kind.
+constexpr bool has_pivots(CodeKind kind) { return kind != CodeKind::kFloat; }
+
+/// Brings the codes of the pivots together, and their squares. On the device: rows [kPivots], codes
+/// [rows, stride]; the results [kPivots, stride] and [kPivots].
+void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, CodeKind kind,
+                   uint8_t* pivot_codes, int32_t* squares, const Stream& stream);
+
+/// Finds where each query of a batch starts, and sets the counters to zero.
+void find_starts(const WalkArgs& args, CodeKind kind, const Stream& stream);
 
 }  // namespace gannet::cuda

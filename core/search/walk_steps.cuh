@@ -63,11 +63,12 @@ enum class CodeKind { kUnsigned, kSigned, kFloat };
 
 /// How codes are read. `row_bytes` is 64 or 128 where a row is that long, 0 for rows of any length, which
 /// are read in pieces of 128 bytes. A query that is `held` stays in registers; else every comparison reads
-/// it again, as a rule from the first cache. Queries of several pieces are not held.
+/// it again, from shared memory or as a rule from the first cache. Queries of several pieces are not held.
 struct CodePolicy {
   CodeKind kind;
   uint32_t row_bytes;
   bool held;
+  bool in_shared = false;  // where the query lies
 };
 
 template <CodePolicy kCode>
@@ -80,8 +81,7 @@ struct RowComparison {
   static constexpr uint32_t kPiece = kLoads * kLoadBytes;
   using Sum = std::conditional_t<kCode.kind == CodeKind::kFloat, float, uint32_t>;
 
-  const uint8_t* const& codes;  // [rows, stride]; both stay in the constant bank
-  const uint32_t& stride_given;
+  const uint32_t& stride_given;  // bytes, in the constant bank
   const uint8_t* query = nullptr;  // [stride]
   uint4 held[kLoads];              // this lane's part of the query, if it is held
   uint32_t query_square = 0;       // q.q of bytes
@@ -99,21 +99,22 @@ struct RowComparison {
     if constexpr (kCode.kind == CodeKind::kFloat) return;
     query_square = 0;
     for (uint32_t byte = lane_number() * 16; byte < stride(); byte += kWarp * 16) {
-      const uint4 words = __ldg(reinterpret_cast<const uint4*>(query + byte));
+      const uint4 words = read(query + byte);
       query_square = products(words, words, query_square);
     }
     query_square = __reduce_add_sync(kAllLanes, query_square);
   }
 
-  /// The distance of row rows[place()], or kFarthest where place() is not below `count`. Calls
-  /// meanwhile() once the first loads are on their way.
+  /// The distance of row rows[place()] of `codes`, [rows, stride], or kFarthest where place() is not
+  /// below `count`. Calls meanwhile() once the first loads are on their way.
   template <class Meanwhile>
-  __device__ uint32_t compare(const uint32_t* rows, uint32_t count, const Meanwhile& meanwhile) {
+  __device__ uint32_t compare(const uint8_t* codes, const uint32_t* rows, uint32_t count,
+                              const Meanwhile& meanwhile) const {
     Sum sums[kRounds] = {};
-    add_piece(rows, 0, count, sums, meanwhile);
+    add_piece(codes, rows, 0, count, sums, meanwhile);
     if constexpr (kCode.row_bytes == 0) {
       for (uint32_t byte = kPiece; byte < stride(); byte += kPiece)
-        add_piece(rows, byte, count, sums, [] {});
+        add_piece(codes, rows, byte, count, sums, [] {});
     }
     exchange<2>(sums);
     exchange<1>(sums);
@@ -125,6 +126,11 @@ struct RowComparison {
   }
 
  private:
+  static __device__ uint4 read(const uint8_t* part_of_query) {
+    const uint4* words = reinterpret_cast<const uint4*>(part_of_query);
+    return kCode.in_shared ? *words : __ldg(words);
+  }
+
   __device__ bool reaches(uint32_t byte, uint32_t load) const {
     return kCode.row_bytes != 0 || load == 0 || byte + load * kLoadBytes < stride();
   }
@@ -135,13 +141,13 @@ struct RowComparison {
       const uint32_t at = byte + load * kLoadBytes;
       part[load] = {0, 0, 0, 0};
       if (reaches(byte, load))
-        part[load] = __ldg(reinterpret_cast<const uint4*>(query + at + member() * sizeof(uint4)));
+        part[load] = read(query + at + member() * sizeof(uint4));
     }
   }
 
   template <class Meanwhile>
-  __device__ void add_piece(const uint32_t* rows, uint32_t byte, uint32_t count, Sum* sums,
-                            const Meanwhile& meanwhile) {
+  __device__ void add_piece(const uint8_t* codes, const uint32_t* rows, uint32_t byte, uint32_t count,
+                            Sum* sums, const Meanwhile& meanwhile) const {
     uint4 values[kRounds][kLoads];
 #pragma unroll
     for (uint32_t round = 0; round < kRounds; ++round) {

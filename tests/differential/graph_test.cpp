@@ -16,7 +16,12 @@ namespace {
 const Execution kTwoThreads{{}, 2, nullptr};
 
 /// Equation 3 read aloud: y is kept by how few z lie before it on both legs of a detour.
-std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, uint32_t degree) {
+/// With `distances` of the lists those decide instead of ranks.
+std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, uint32_t degree,
+                                           const Array<uint32_t>* distances = nullptr) {
+  const auto weight = [&](uint32_t list_of, uint32_t rank) {
+    return distances != nullptr ? (*distances)[size_t{list_of} * knn.k + rank] : rank;
+  };
   const auto rank_in = [&](uint32_t list_of, uint32_t wanted, uint32_t looked_at) {
     for (uint32_t i = 0; i < std::min(looked_at, knn.k); ++i)
       if (knn.list(list_of)[i] == wanted) return i;
@@ -29,7 +34,8 @@ std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, ui
       const uint32_t z = knn.list(row)[rank_z];
       if (z == kNoRow) break;
       const uint32_t rank_y = rank_in(z, knn.list(row)[rank], degree);
-      if (rank_y != kNoRow && std::max(rank_z, rank_y) < rank) ++detours;
+      if (rank_y != kNoRow && std::max(weight(row, rank_z), weight(z, rank_y)) < weight(row, rank))
+        ++detours;
     }
     order.push_back({detours, rank});
   }
@@ -38,6 +44,20 @@ std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, ui
   for (uint32_t i = 0; i < std::min<size_t>(degree, order.size()); ++i)
     kept[i] = knn.list(row)[order[i].second];
   return kept;
+}
+
+/// The code distances of lists, [rows, k].
+Array<uint32_t> distances_of(const KnnGraph& knn, const Codes& codes) {
+  Array<uint32_t> distances({}, knn.neighbors.size());
+  distances.fill(UINT32_MAX);
+  std::vector<uint8_t> code(codes.stride());
+  for (uint32_t row = 0; row < knn.rows; ++row) {
+    const uint32_t* list = knn.list(row);
+    const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
+    codes.gather(&row, 1, code.data());
+    codes.distances(code.data(), list, length, distances.data() + size_t{row} * knn.k);
+  }
+  return distances;
 }
 
 std::vector<uint32_t> merged_by_definition(const std::vector<uint32_t>& edges, uint32_t rows,
@@ -83,11 +103,15 @@ TEST_CASE("pruning keeps the edges that its definition keeps") {
       const MadeData data(rows, 6, shape, 9);
       for (const uint32_t k : {3u, 12u, 24u}) {
         const KnnGraph knn = exact_knn(data.codes, k, kTwoThreads);
+        const Array<uint32_t> distances = distances_of(knn, data.codes);
         for (const uint32_t degree : {2u, 8u, 12u}) {
           const Array<uint32_t> kept = prune_by_rank(knn, degree, kTwoThreads);
+          const Array<uint32_t> by_distance = prune_by_distance(knn, distances, degree, kTwoThreads);
           for (uint32_t row = 0; row < rows; ++row) {
             const auto expected = pruned_by_definition(knn, row, degree);
             REQUIRE(std::equal(expected.begin(), expected.end(), kept.data() + row * degree));
+            const auto shortest = pruned_by_definition(knn, row, degree, &distances);
+            REQUIRE(std::equal(shortest.begin(), shortest.end(), by_distance.data() + row * degree));
           }
         }
       }
@@ -146,6 +170,103 @@ TEST_CASE("repair reaches every row of islands and keeps what was reached") {
         }
       }
     }
+  }
+}
+
+namespace {
+
+/// Repair read aloud: in each pass every lost row is asked, in order; where a pass hangs none, the first
+/// lost row is hung below the first row of the tree that has a place.
+struct RepairByDefinition {
+  explicit RepairByDefinition(SearchGraph& given) : graph(given) {
+    for (const uint32_t entry : graph.entries) reach(entry);
+    grow();
+  }
+
+  void reach(uint32_t row) {
+    if (std::find(order.begin(), order.end(), row) == order.end()) order.push_back(row);
+  }
+  bool reached(uint32_t row) const { return std::find(order.begin(), order.end(), row) != order.end(); }
+  void grow() {
+    for (; grown < order.size(); ++grown) {
+      for (uint32_t i = 0; i < graph.degree; ++i) {
+        const uint32_t target = graph.row(order[grown])[i];
+        if (target == kNoRow || reached(target)) continue;
+        tree.insert({order[grown], i});
+        reach(target);
+      }
+    }
+  }
+  bool attach(uint32_t parent, uint32_t lost) {
+    uint32_t place = kNoRow;
+    for (uint32_t i = 0; i < graph.degree; ++i) {
+      if (graph.row(parent)[i] == kNoRow) {
+        place = i;
+        break;
+      }
+      if (!tree.contains({parent, i})) place = i;
+    }
+    if (place == kNoRow) return false;
+    graph.row(parent)[place] = lost;
+    tree.insert({parent, place});
+    reach(lost);
+    grow();
+    return true;
+  }
+  bool hang(uint32_t row) {
+    for (uint32_t i = 0; i < graph.degree && graph.row(row)[i] != kNoRow; ++i)
+      if (reached(graph.row(row)[i]) && attach(graph.row(row)[i], row)) return true;
+    return false;
+  }
+  uint32_t run() {
+    uint32_t spent = 0;
+    while (order.size() < graph.rows) {
+      const size_t before = order.size();
+      for (uint32_t row = 0; row < graph.rows; ++row)
+        if (!reached(row) && hang(row)) ++spent;
+      if (order.size() != before) continue;
+      uint32_t lost = 0;
+      while (reached(lost)) ++lost;
+      uint32_t donor = 0;
+      while (!attach(order[donor], lost)) ++donor;
+      ++spent;
+    }
+    return spent;
+  }
+
+  SearchGraph& graph;
+  std::vector<uint32_t> order;
+  std::set<std::pair<uint32_t, uint32_t>> tree;  // row, place in its list
+  size_t grown = 0;
+};
+
+}  // namespace
+
+TEST_CASE("repair hangs every row where its definition does") {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const auto below = [&](uint64_t bound, uint64_t stream, uint64_t counter) {
+      return static_cast<uint32_t>(random_below(bound, seed, stream, counter));
+    };
+    const uint32_t degree = 1 + below(5, 1, 0);
+    const uint32_t rows = 2 + below(seed % 2 == 0 ? 30 : 300, 1, 1);
+    // Most edges lead to rows nearby or to lower numbers, so that islands and lost rows are many.
+    std::vector<std::vector<uint32_t>> lists(rows);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const uint32_t length = below(degree + 1, 2, row);
+      for (uint32_t i = 0; i < length; ++i) {
+        const uint64_t at = uint64_t{row} * 8 + i;
+        const uint32_t near = row / 4 * 4 + below(4, 3, at);
+        const uint32_t target = std::min(rows - 1, below(3, 4, at) == 0 ? below(row + 1, 5, at) : near);
+        if (target != row && std::find(lists[row].begin(), lists[row].end(), target) == lists[row].end())
+          lists[row].push_back(target);
+      }
+    }
+    const std::vector<uint32_t> entries = {below(rows, 6, 0)};
+    SearchGraph graph = graph_of(lists, degree, entries);
+    SearchGraph expected = graph_of(lists, degree, entries);
+    REQUIRE(repair_reachability(graph, {}) == RepairByDefinition(expected).run());
+    REQUIRE(std::equal(graph.edges.begin(), graph.edges.end(), expected.edges.begin()));
+    REQUIRE(count_unreachable(graph, {}) == 0);
   }
 }
 

@@ -56,13 +56,14 @@ struct Reference {
     for (uint32_t source = 0; source < rows; ++source) {
       for (const uint32_t target : own[source])
         reverse[target].push_back({random_word(params.seed, 2 + (stream << 8),
-                                               uint64_t{target} * rows + source), source});
+                                               uint64_t{target} * rows + source) >> 32, source});
     }
     Sampled samples(rows);
     for (uint32_t row = 0; row < rows; ++row) {
       samples[row].insert(own[row].begin(), own[row].end());
       std::sort(reverse[row].begin(), reverse[row].end());
-      for (uint32_t i = 0; i < std::min<size_t>(params.samples, reverse[row].size()); ++i)
+      const size_t most = 2 * params.samples - own[row].size();
+      for (size_t i = 0; i < std::min(most, reverse[row].size()); ++i)
         samples[row].insert(reverse[row][i].second);
     }
     return samples;

@@ -87,7 +87,9 @@ const cuda::Runtime kFake = {
           FAKE(kOrdinary, *properties = cudaDeviceProp{}; std::strcpy(properties->name, "fake");
                properties->major = 9);
         },
-    .attribute = [](int* value, cudaDeviceAttr, int) { FAKE(kOrdinary, *value = 4); },
+    .attribute = [](int* value, cudaDeviceAttr attribute, int) {
+      FAKE(kOrdinary, *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232'448 : 4);
+    },
     .memory_info =
         [](size_t* free, size_t* total) {
           FAKE(kOrdinary, *total = machine->memory_bytes;
@@ -129,6 +131,8 @@ const cuda::Runtime kFake = {
         },
     .give_back_pinned =
         [](void* memory) { FAKE(kGives, machine->pinned_held -= drop_block(memory)); },
+    .pin = [](void*, size_t bytes, unsigned) { FAKE(kTakes, machine->registered_held += bytes); },
+    .unpin = [](void*) { FAKE(kGives, machine->registered_held = 0); },
     .copy =
         [](void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
           FAKE(kOrdinary, std::memcpy(to, from, bytes));

@@ -35,6 +35,7 @@ struct FakeMachine {
   cudaError_t left_behind = cudaSuccess;  // what last_error tells next
   uint64_t memory_held = 0;  // bytes of device memory that are taken and not given back
   uint64_t pinned_held = 0;
+  uint64_t registered_held = 0;  // of host memory that was pinned where it lies
   int64_t streams = 0;
   int64_t events = 0;
 };

@@ -57,6 +57,8 @@ BANNED = [
     (r"(?<![\w.>])(?:std::|secure_)?getenv\s*\(", "the environment is read in one file",
      ("core/base/environment.cpp",)),
     (r"\bcuda(?:DeviceSynchronize|DeviceReset|ThreadExit)\s*\(", "stops or ends others' work", ()),
+    (r"(?<![\w.])cuda(?!\w*_t\b)[A-Z]\w*\s*\(", "goes round the table of backend/runtime.h; use launch.h",
+     ("core/backend/runtime_cuda.cu", "core/backend/devices_cuda.cu")),
     (r"#\s*pragma\s+omp\b", "no OpenMP", ()),
     (r"\bomp_\w+\s*\(", "no OpenMP", ()),
     (r"\busing\s+namespace\s+std\b", "no using namespace std", ()),

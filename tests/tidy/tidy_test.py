@@ -76,7 +76,7 @@ VIOLATIONS = [
     "std::abort();", "exit(1);", "std::exit(1);", "_exit(1);", "std::quick_exit(1);",
     "std::terminate();", "assert(x);", "int x = rand();", "srand(1);", "std::rand();",
     "std::random_device device;", "std::mt19937 source;", 'getenv("X");', 'std::getenv("X");',
-    "cudaDeviceSynchronize();", "cudaDeviceReset();", "#pragma omp parallel for",
+    "cudaDeviceSynchronize();", "cudaDeviceReset();", "cudaMalloc(&x, 1);", "#pragma omp parallel for",
     "omp_get_num_threads();", "using namespace std;", "auto x = __DATE__;", "auto x = __TIME__;",
     "signal(1, f);", "raise(SIGABRT);", "_mm_setcsr(1);", 'dlopen("x", 1);', "thread_local int x;",
     "{abort();}", "x = y ? abort() : 0;")] + [

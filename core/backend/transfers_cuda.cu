@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "backend/transfers.h"
+
+namespace gannet::cuda {
+namespace {
+
+constexpr uint64_t kPiece = uint64_t{1} << 20;  // 2 MB: 3.3 and 6.1 ms, and 64 MB of memory
+constexpr uint32_t kThreadsMin = 3;             // fewer are no faster than the driver
+constexpr uint64_t kWorthBytes = 16 * kPiece;
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kDriverBytes = uint64_t{64} << 20;  // left to the driver between two looks at the monitor
+
+}  // namespace
+
+/// The two pieces of one thread.
+class Transfers::Lane {
+ public:
+  explicit Lane(uint8_t* memory) : memory_(memory) {
+    for (uint64_t byte = 0; byte < 2 * kPiece; byte += kPage) memory[byte] = 0;
+    check(runtime().pin(memory, 2 * kPiece, cudaHostRegisterPortable), "pinning memory");
+  }
+  ~Lane() {
+    if (is_abandoned()) return;
+    for (const Event& event : events_) event.wait_quietly();
+    runtime().unpin(memory_);
+  }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  /// The piece whose turn it is, when the device is done with it.
+  uint8_t* next() {
+    turn_ ^= 1;
+    events_[turn_].wait();
+    return memory_ + turn_ * kPiece;
+  }
+  /// What was queued on the stream ends the use of that piece.
+  void queued(const Stream& stream) { events_[turn_].record(stream); }
+
+  /// A piece is on its way to the host, and belongs to `target`.
+  void expect(const uint8_t* piece, uint8_t* target, uint64_t bytes) {
+    piece_ = piece;
+    target_ = target;
+    bytes_ = bytes;
+  }
+
+  /// Empties the piece that is on its way, if there is one. `other`: it is not the last one queued.
+  void deliver(bool other) {
+    if (piece_ == nullptr) return;
+    events_[other ? turn_ ^ 1 : turn_].wait();
+    std::memcpy(target_, piece_, bytes_);
+    piece_ = nullptr;
+  }
+
+ private:
+  uint8_t* memory_;
+  Event events_[2] = {Event(false), Event(false)};
+  uint32_t turn_ = 0;
+  const uint8_t* piece_ = nullptr;
+  uint8_t* target_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+Transfers::Transfers(const Execution& execution)
+    : execution_(execution), device_(current_device()) {}
+
+Transfers::~Transfers() = default;
+
+/// Whether this many bytes go by lanes. The first time this makes them.
+bool Transfers::by_lanes(uint64_t bytes) {
+  if (bytes < kWorthBytes || execution_.threads < kThreadsMin || refused_) return false;
+  if (!lanes_.empty()) return true;
+  memory_ = Array<uint8_t>(execution_.memory, execution_.threads * 2 * kPiece + kPage);
+  first_ = memory_.data() + (kPage - reinterpret_cast<uintptr_t>(memory_.data()) % kPage) % kPage;
+  // Where the system refuses to pin memory, the first lane tells.
+  try {
+    lanes_.resize(execution_.threads);
+    lanes_[0] = std::make_unique<Lane>(first_);
+  } catch (const Error& error) {
+    if (error.status == ANN_DEVICE_LOST) throw;
+    lanes_.clear();
+    memory_ = Array<uint8_t>();
+    refused_ = true;
+  }
+  return !refused_;
+}
+
+/// Calls body(lane, first, count) for the pieces of a copy, and end(lane) behind the last of a lane.
+template <class Body, class End>
+void Transfers::each_piece(uint64_t bytes, const Body& body, const End& end) {
+  std::atomic<uint64_t> next = 0;
+  parallel_for(execution_, lanes_.size(), 1, [&](uint64_t number, uint64_t, uint32_t) {
+    const DeviceGuard guard(device_);
+    if (lanes_[number] == nullptr)
+      lanes_[number] = std::make_unique<Lane>(first_ + number * 2 * kPiece);
+    Lane& lane = *lanes_[number];
+    while (true) {
+      const uint64_t first = next.fetch_add(kPiece, std::memory_order_relaxed);
+      if (first >= bytes) break;
+      execution_.check();
+      body(lane, first, std::min(kPiece, bytes - first));
+    }
+    end(lane);
+  });
+}
+
+void Transfers::send(void* to, const void* from, uint64_t bytes, const Stream& stream) {
+  uint8_t* target = static_cast<uint8_t*>(to);
+  const uint8_t* source = static_cast<const uint8_t*>(from);
+  if (!by_lanes(bytes)) {
+    for (uint64_t first = 0; first < bytes; first += kDriverBytes) {
+      execution_.check();
+      copy_to_device(target + first, source + first, std::min(kDriverBytes, bytes - first), stream,
+                     "sending to the device");
+    }
+    return;
+  }
+  each_piece(
+      bytes,
+      [&](Lane& lane, uint64_t first, uint64_t count) {
+        uint8_t* piece = lane.next();
+        std::memcpy(piece, source + first, count);
+        copy_to_device(target + first, piece, count, stream, "sending to the device");
+        lane.queued(stream);
+      },
+      [](Lane&) {});
+}
+
+void Transfers::fetch(void* to, const void* from, uint64_t bytes, const Stream& stream) {
+  uint8_t* target = static_cast<uint8_t*>(to);
+  const uint8_t* source = static_cast<const uint8_t*>(from);
+  if (!by_lanes(bytes)) {
+    for (uint64_t first = 0; first < bytes; first += kDriverBytes) {
+      execution_.check();
+      copy_to_host(target + first, source + first, std::min(kDriverBytes, bytes - first), stream,
+                   "fetching from the device");
+      stream.wait();
+    }
+    return;
+  }
+  each_piece(
+      bytes,
+      [&](Lane& lane, uint64_t first, uint64_t count) {
+        uint8_t* piece = lane.next();
+        copy_to_host(piece, source + first, count, stream, "fetching from the device");
+        lane.queued(stream);
+        lane.deliver(true);
+        lane.expect(piece, target + first, count);
+      },
+      [](Lane& lane) { lane.deliver(false); });
+}
+
+}  // namespace gannet::cuda

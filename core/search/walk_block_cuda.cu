@@ -1,0 +1,420 @@
+// The walk for few queries on the GPU: a block walks the graph for one query, several rows a round.
+//
+//   best       the nearest rows met so far, sorted; d_k is the distance of the k-th
+//   queue      the nearest rows met and not yet expanded, sorted
+//   s, T       the slack, and T = (1 + s)^2 d_k: rows nearer than T are worth expanding
+//   p          parents of a round: warps / (degree / 32)
+//   start      each warp compares 32 pivots and offers its nearest ones
+//   round      the first p rows of the queue that are nearer than T are expanded, each warp taking 32
+//              edges: drop the rows that have been met, compare the others, offer those nearer than
+//              max(d_kept, min(T, end of the queue))
+//   merge      all threads put the offered rows into both lists: the place of a row in the new list is
+//              its place in its own list and the number of rows before it in the others
+//   stop       when the head of the queue is not nearer than T, or the cap on expansions is reached
+//
+// The walk of one warp (walk_cuda.cu) is a chain of some 22 dependent steps at recall 0.95. With p rows a
+// round the chain is 6 to 8 rounds, of somewhat more distances (1,500 instead of 980 at p = 4, 2,100 at
+// p = 8): latency falls to a fifth, work rises by half or doubles. So this is for batches that leave the
+// device idle otherwise, and for lists too long for the registers of a warp.
+//
+// Bytes of a round at p = 8, 64 edges and rows of 128 bytes: 2 KB of edges, some 250 new rows, 32 KB.
+// Operations: 16 warps x (filter 40, loads and products 80, exchanges 30), then for each of the 100 rows
+// of both lists and each of the 30 to 60 that were offered a count over the offered ones. Latency binds:
+// two trips to memory, 0.7 us each under load, and two barriers.
+//
+// Equal answers. Blocks run 8 to 16 warps that meet the same rows, so who is first must not show. Rows
+// are looked up in the filter as it was at the start of the round, and enter it while the lists are
+// merged; a row that several parents of a round lead to is compared by whichever warp claims it first in
+// an exact table of the round. So the set of rows that are compared, and of those offered, is a function
+// of the query, and the lists are sorted by distance and row.
+//
+// Cycles of a round with 16 warps on one NVIDIA H200 (1M SIFT rows, one query, 79 rows offered): some 4,000
+// to expand; 3,400 to merge when some threads had a key of each list, which is now one pass (one query 40.2
+// us before, 37.6 after, at recall 0.949). Thinning out what is offered by a histogram of distances gained
+// nothing. A search without branches in a few sorted rows cost the walks for 1,000 answers 23 %.
+//
+// Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, 64 edges, recall 0.95, one query after
+// the other, us from host to host): 4 warps 44, 8 warps 33, 12 warps 31.5, 16 warps 31.8; at recall 0.99
+// 62, 43, 39 and 38. 32 warps were slower, reading edges of offered rows ahead gained nothing, and a
+// block that stays and polls for queries was slower than launches (38 us).
+//
+// Departures from CAGRA's searches, which share one list per block or per query: two lists and slack as in
+// walk_cuda.cu; the filter never forgets.
+
+#include <algorithm>
+
+#include "search/walk_cuda.h"
+#include "traverse/met_filter.h"
+
+namespace gannet::cuda {
+namespace {
+
+/// What is decided before compilation.
+struct Policy {
+  CodePolicy code;
+  uint32_t warps;
+  uint32_t blocks;  // of a multiprocessor, which bounds registers
+  BlockShape shape;
+};
+
+constexpr uint32_t kFewKept = 32;
+constexpr uint32_t kSomeKept = 128;
+
+// Blocks of 8 warps: 4 of them on a multiprocessor, 64 registers, took 125 us for 1,000 queries at recall
+// 0.944 where 3 took 137 (one NVIDIA H200, 1M SIFT rows, k = 10, 64 edges); half the filter changed nothing.
+// (Nothing here is const, because the host compiler would give kernels of it other names than nvcc does.)
+constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept) {
+  CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
+  BlockShape shape = block_shape(kept);
+  const uint32_t blocks = warps == 16 || kept > kSomeKept ? 1 : row_bytes != 0 ? 4 : 2;
+  return {code, warps, blocks, shape};
+}
+
+/// Rows that a block has met. `add` is kept apart from `holds` by a barrier.
+template <uint32_t kWordBits>
+struct BlockMet {
+  uint32_t* words;  // [2^kWordBits] in shared memory
+
+  __device__ bool holds(uint32_t row) const {
+    const uint32_t wanted = met_bits(row);
+    return (words[met_word(row, kWordBits)] & wanted) == wanted;
+  }
+  __device__ void add(uint32_t row) { atomicOr(words + met_word(row, kWordBits), met_bits(row)); }
+};
+
+/// Keys of a sorted array that come before `key`, without branches. kSize is a power of two, or near one;
+/// `size`, at most kSize, counts.
+template <uint32_t kSize>
+__device__ uint32_t count_before(const uint64_t* sorted, uint32_t size, uint64_t key) {
+  constexpr uint32_t kFirst = 1u << (31 - __builtin_clz(kSize));
+  uint32_t count = 0;
+#pragma unroll
+  for (uint32_t step = kFirst; step != 0; step /= 2) {
+    const uint32_t next = count + step;
+    if (next <= size && sorted[next - 1] < key) count = next;
+  }
+  return count;
+}
+
+/// The same of few keys, whose number is not known before.
+__device__ inline uint32_t count_before_few(const uint64_t* sorted, uint32_t size, uint64_t key) {
+  uint32_t first = 0;
+  while (size > 0) {
+    const uint32_t half = size / 2;
+    const bool before = sorted[first + half] < key;
+    first += before ? half + 1 : 0;
+    size = before ? size - half - 1 : half;
+  }
+  return first;
+}
+
+template <Policy kPolicy>
+struct BlockWalk {
+  static constexpr uint32_t kWarps = kPolicy.warps;
+  static constexpr uint32_t kThreads = kWarps * kWarp;
+  static constexpr uint32_t kBlocks = kPolicy.blocks;
+  static constexpr uint32_t kQueue = kPolicy.shape.queue;
+  static constexpr uint32_t kBest = kPolicy.shape.best;
+  static constexpr uint32_t kMetWords = 1u << kPolicy.shape.met_word_bits;
+  static constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);  // pivots by each warp
+  static constexpr uint32_t kClaims = 2 * kThreads;             // at most half of it is used
+  static constexpr uint32_t kUnits = ANN_DEGREE_MAX / kWarp;    // of the longest list of edges
+  static_assert(kUnits <= kWarps && kPivots % kThreads == 0);
+  // Lists of this many rows are worth sorting the offered ones first.
+  static constexpr bool kSortsFirst = kBest + kQueue > 2 * kThreads;
+
+  struct Shared {
+    alignas(16) uint32_t met[kMetWords];
+    uint64_t queue[2][kQueue];  // of this round and of the next
+    uint64_t best[2][kBest];
+    alignas(16) uint64_t offered[kThreads];
+    uint64_t sorted[kSortsFirst ? kThreads : 1];
+    uint32_t claims[kClaims];
+    uint32_t candidates[kWarps][kWarp];
+    uint32_t offered_count[2];
+    uint32_t distances;
+    alignas(16) uint8_t query[16];  // and on: [stride]
+  };
+  static uint32_t shared_bytes(uint32_t stride) { return sizeof(Shared) - 16 + stride; }
+
+  const WalkArgs& args;
+  Shared& shared;
+  BlockMet<kPolicy.shape.met_word_bits> met{shared.met};
+  RowComparison<kPolicy.code> codes{args.stride};
+  uint32_t warp = threadIdx.x / kWarp;
+  uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
+  uint32_t parent = warp / units;                      // of this warp
+  uint32_t first_edge = warp % units * kWarp;
+  uint32_t parents_max = kWarps / units;
+  uint32_t* candidates = shared.candidates[warp];  // of this warp
+  uint32_t turn = 0;             // which of both lists are this round's
+  uint32_t compared = kNoRow;    // the row that this thread has to put into the filter
+  uint32_t claim = 0;            // and its place in the table
+  uint32_t distance_count = 0;   // of this warp
+  uint32_t expansion_count = 0;
+  uint32_t parents = 0;          // of this round
+  uint32_t bound = kFarthest;    // T
+  uint32_t limit = kFarthest;    // only nearer rows are offered
+
+  __device__ void run() {
+    begin();
+    offer_pivots();
+    __syncthreads();
+    merge();
+    __syncthreads();
+    while (look()) {
+      expand();
+      __syncthreads();
+      merge();
+      __syncthreads();
+    }
+    report();
+  }
+
+  __device__ void begin() {
+    const uint8_t* query = args.queries + uint64_t{blockIdx.x} * args.query_stride;
+    // The query may lie in host memory, a microsecond away: its first part is asked for first.
+    const uint32_t own = threadIdx.x * 16;
+    uint4 part = {};
+    if (own < args.stride) part = *reinterpret_cast<const uint4*>(query + own);
+    for (uint32_t i = threadIdx.x; i < kMetWords / 4; i += kThreads)
+      reinterpret_cast<uint4*>(shared.met)[i] = {0, 0, 0, 0};
+    for (uint32_t i = threadIdx.x; i < kClaims; i += kThreads) shared.claims[i] = kNoRow;
+    for (uint32_t i = threadIdx.x; i < kQueue; i += kThreads) shared.queue[0][i] = RowKey::kNone;
+    for (uint32_t i = threadIdx.x; i < kBest; i += kThreads) shared.best[0][i] = RowKey::kNone;
+    if (threadIdx.x < 2) shared.offered_count[threadIdx.x] = 0;
+    if (threadIdx.x == 0) shared.distances = 0;
+    if (own < args.stride) *reinterpret_cast<uint4*>(shared.query + own) = part;
+    for (uint32_t byte = own + kThreads * 16; byte < args.stride; byte += kThreads * 16)
+      *reinterpret_cast<uint4*>(shared.query + byte) = *reinterpret_cast<const uint4*>(query + byte);
+    __syncthreads();
+    if (args.masked != nullptr && threadIdx.x == 0) compared = args.masked[blockIdx.x];
+    codes.begin(shared.query);
+  }
+
+  /// Each warp compares every kWarps-th pivot, as many as it has lanes, and offers the nearest. Only
+  /// these count as met; the others may be found by an edge.
+  __device__ void offer_pivots() {
+    const uint32_t place = (codes.place() * kWarps + warp) * (kPivots / kThreads);
+    const uint32_t given = (lane_number() * kWarps + warp) * (kPivots / kThreads);
+    candidates[lane_number()] = given;
+    __syncwarp();
+    Near item = {codes.compare(args.pivot_codes, candidates, kWarp, [] {}), __ldg(args.pivots + place)};
+    const uint32_t masked = args.masked != nullptr ? args.masked[blockIdx.x] : kNoRow;
+    if (item.row == kNoRow || item.row == masked) item = {};
+    sort_lanes<true>(item);
+    if (lane_number() >= kOffered) item = {};
+    distance_count += kWarp;
+    offer(item, item.row != kNoRow);
+    if (compared == kNoRow) compared = item.row;
+    else if (item.row != kNoRow) met.add(item.row);  // the thread that keeps the masked row
+  }
+
+  /// Decides what this round expands; false at the end of the walk.
+  __device__ bool look() {
+    const uint64_t* best = shared.best[turn];
+    const uint64_t* queue = shared.queue[turn];
+    bound = stretched(RowKey::distance(best[args.k - 1]));
+    limit = max(RowKey::distance(best[args.kept - 1]), min(bound, RowKey::distance(queue[kQueue - 1])));
+    const uint32_t most = min(parents_max, args.expansions_max - expansion_count);
+    const uint64_t key = queue[lane_number()];
+    const bool is_worth = lane_number() < most && key != RowKey::kNone && RowKey::distance(key) <= bound;
+    parents = __popc(__ballot_sync(kAllLanes, is_worth));
+    expansion_count += parents;
+    return parents != 0;
+  }
+
+  __device__ void expand() {
+    if (parent >= parents) return;
+    const uint32_t place = first_edge + lane_number();
+    const uint64_t row = RowKey::row(shared.queue[turn][parent]);
+    const uint32_t target = place < args.degree ? __ldg(args.edges + row * args.degree + place) : kNoRow;
+    const bool fresh = target != kNoRow && !met.holds(target) && claim_row(target);
+    const uint32_t news = __ballot_sync(kAllLanes, fresh);
+    const uint32_t count = __popc(news);
+    if (fresh) {
+      compared = target;
+      candidates[__popc(news & lanes_before())] = target;
+    }
+    __syncwarp();
+    if (count == 0) return;
+    distance_count += count;
+    const uint32_t distance = codes.compare(args.codes, candidates, count, [] {});
+    const uint32_t found = codes.place() < count ? candidates[codes.place()] : kNoRow;
+    __syncwarp();  // all have read the candidates before they change
+    offer({distance, found}, distance < limit && found != kNoRow);
+  }
+
+  /// Whether no other thread has claimed the row in this round.
+  __device__ bool claim_row(uint32_t row) {
+    claim = (row * 0x85ebca6b) >> 7 & (kClaims - 1);
+    for (;; claim = (claim + 1) & (kClaims - 1)) {
+      const uint32_t holder = atomicCAS(shared.claims + claim, kNoRow, row);
+      if (holder == kNoRow) return true;
+      if (holder == row) return false;
+    }
+  }
+
+  /// Puts the rows of the lanes where `is_offered` among those to be merged.
+  __device__ void offer(const Near& item, bool is_offered) {
+    const uint32_t lanes = __ballot_sync(kAllLanes, is_offered);
+    if (lanes == 0) return;
+    uint32_t first = 0;
+    if (lane_number() == 0) first = atomicAdd(shared.offered_count + turn, __popc(lanes));
+    first = __shfl_sync(kAllLanes, first, 0);
+    if (is_offered)
+      shared.offered[first + __popc(lanes & lanes_before())] = RowKey::of(item.distance, item.row, false);
+  }
+
+  /// Makes the lists of the next round, the parents of this one left out, and brings filter and table up
+  /// to date. Each thread has a key of one of the lists or of those offered, and moves it back by the
+  /// number of keys before it in the others.
+  __device__ void merge() {
+    const uint32_t count = shared.offered_count[turn];
+    const uint64_t* offered = shared.offered;
+    if constexpr (kSortsFirst) {
+      sort_offered(count);
+      offered = shared.sorted;
+    }
+    const uint64_t* queue = shared.queue[turn] + parents;
+    const uint64_t* best = shared.best[turn];
+    uint64_t* next_queue = shared.queue[turn ^ 1];
+    uint64_t* next_best = shared.best[turn ^ 1];
+    const uint32_t queued = kQueue - parents;
+    for (uint32_t i = threadIdx.x; i < kQueue + kBest + count; i += kThreads) {
+      if (i < kQueue) {
+        put(i, i < queued ? queue[i] : RowKey::kNone, offered, count, next_queue, kQueue);
+      } else if (i < kQueue + kBest) {
+        put(i - kQueue, best[i - kQueue], offered, count, next_best, kBest);
+      } else {
+        const uint64_t key = offered[i - kQueue - kBest];
+        const uint32_t before =
+            kSortsFirst ? i - kQueue - kBest : count_offered(offered, count, key);
+        const uint32_t in_queue = before + count_before<kQueue>(queue, queued, key);
+        const uint32_t in_best = before + count_before<kBest>(best, kBest, key);
+        if (in_queue < kQueue) next_queue[in_queue] = key;
+        if (in_best < kBest) next_best[in_best] = key;
+      }
+    }
+    if (threadIdx.x == 0) shared.offered_count[turn ^ 1] = 0;
+    if (compared != kNoRow) {
+      met.add(compared);
+      shared.claims[claim] = kNoRow;
+      compared = kNoRow;
+    }
+    parents = 0;
+    turn ^= 1;
+  }
+
+  static __device__ void put(uint32_t place, uint64_t key, const uint64_t* offered, uint32_t count,
+                             uint64_t* list, uint32_t size) {
+    const uint32_t before = key == RowKey::kNone ? count
+                            : kSortsFirst        ? count_before_few(offered, count, key)
+                                                 : count_offered(offered, count, key);
+    if (place + before < size) list[place + before] = key;
+  }
+
+  static __device__ uint32_t count_offered(const uint64_t* offered, uint32_t count, uint64_t key) {
+    uint32_t before = 0;
+#pragma unroll 4
+    for (uint32_t i = 0; i + 1 < count; i += 2) {
+      const ulonglong2 pair = *reinterpret_cast<const ulonglong2*>(offered + i);
+      before += (pair.x < key ? 1 : 0) + (pair.y < key ? 1 : 0);
+    }
+    if (count % 2 != 0 && offered[count - 1] < key) ++before;
+    return before;
+  }
+
+  __device__ void sort_offered(uint32_t count) {
+    if (threadIdx.x < count) {
+      const uint64_t key = shared.offered[threadIdx.x];
+      shared.sorted[count_offered(shared.offered, count, key)] = key;
+    }
+    __syncthreads();
+  }
+
+  __device__ uint32_t stretched(uint32_t distance) const {
+    if (distance == kFarthest) return kFarthest;
+    if constexpr (kPolicy.code.kind == CodeKind::kFloat)
+      return __float_as_uint(__uint_as_float(distance) * args.stretch);
+    else
+      return __float2uint_rz(__uint2float_rn(distance) * args.stretch);  // the largest if beyond
+  }
+
+  __device__ void report() {
+    if (lane_number() == 0) atomicAdd(&shared.distances, distance_count);
+    const uint64_t* best = shared.best[turn];
+    const uint64_t first = uint64_t{blockIdx.x} * args.kept;
+    for (uint32_t i = threadIdx.x; i < args.kept; i += kThreads) {
+      const uint64_t key = best[i];
+      args.out_rows[first + i] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
+      if (args.out_distances != nullptr)
+        args.out_distances[first + i] =
+            key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (args.counts != nullptr) {
+      args.counts[blockIdx.x] = {shared.distances, expansion_count};
+    } else {
+      atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+      atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
+    }
+  }
+};
+
+extern __shared__ uint4 block_shared[];
+
+template <class Walk>
+__global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
+    walk_block(const __grid_constant__ WalkArgs args) {
+  Walk{args, reinterpret_cast<typename Walk::Shared&>(*block_shared)}.run();
+}
+
+// --- Host ----------------------------------------------------------------------------------------
+
+template <Policy kPolicy>
+WalkChoice choice_of(uint32_t stride) {
+  using Walk = BlockWalk<kPolicy>;
+  return {walk_block<Walk>, Walk::kThreads, UINT32_MAX, Walk::shared_bytes(stride)};
+}
+
+template <CodeKind kKind, uint32_t kRowBytes>
+WalkChoice choose_lists(uint32_t stride, uint32_t kept, uint32_t warps) {
+  if (kept > kSomeKept) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockKeptMax)>(stride);
+  if (kept > kFewKept) return choice_of<block_policy(kKind, kRowBytes, 8, kSomeKept)>(stride);
+  if (warps == 8) return choice_of<block_policy(kKind, kRowBytes, 8, kFewKept)>(stride);
+  return choice_of<block_policy(kKind, kRowBytes, 16, kFewKept)>(stride);
+}
+
+}  // namespace
+
+WalkChoice choose_block_walk(CodeKind kind, uint32_t stride, uint32_t kept, uint32_t warps) {
+  switch (kind) {
+    case CodeKind::kUnsigned:
+      return stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(stride, kept, warps)
+                           : choose_lists<CodeKind::kUnsigned, 0>(stride, kept, warps);
+    case CodeKind::kSigned:
+      return choose_lists<CodeKind::kSigned, 0>(stride, kept, warps);
+    default:
+      return choose_lists<CodeKind::kFloat, 0>(stride, kept, warps);
+  }
+}
+
+uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride) {
+  int limit = 0;
+  check(runtime().attribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "asking for shared memory of a block");
+  uint32_t allowed = 0;
+  for (const uint32_t kept : {kFewKept, kSomeKept, kBlockKeptMax}) {
+    for (const uint32_t warps : {8u, 16u}) {
+      const WalkChoice choice = choose_block_walk(kind, stride, kept, warps);
+      if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
+      allow_shared(choice.function, choice.shared_bytes);
+    }
+    allowed = kept;
+  }
+  return allowed;
+}
+
+}  // namespace gannet::cuda
