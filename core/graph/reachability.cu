@@ -186,6 +186,8 @@ struct CountWon {
     if (!piece.there()) return;
     const uint32_t winners = piece.branch().count();
     if (threadIdx.x % 32 == 0) args.offsets[piece.number] = winners;
+    // The sum before it is the sum of all; what stands there does not count, but is read.
+    if (blockIdx.x == 0 && threadIdx.x == 0) args.offsets[args.tail - args.head] = 0;
   }
 };
 

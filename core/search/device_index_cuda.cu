@@ -451,15 +451,19 @@ class Copy final : public DeviceIndex {
                             placed_.row_stride);
     if (!codes.exact() && dataset.norms() != nullptr)
       placed_.norms = upload_items(dataset.norms(), n);
-    stream_->wait();
-    if (resident != nullptr) adopt(*resident, n * (codes.stride() + graph.degree * sizeof(uint32_t)));
+    if (resident != nullptr) {
+      resident->stream->wait();
+      placed_.codes = resident->codes->data();
+    }
+    uint32_t pivots[kPivots];
     if (has_graph(graph)) {
-      uint32_t pivots[kPivots];
       draw_pivots(static_cast<uint32_t>(n), pivots);
       placed_.pivots = upload_items(pivots, kPivots);
       make_pivots();
-      stream_->wait();  // `pivots` goes
     }
+    stream_->wait();
+    // Last, because a build whose copy is refused goes on with what it has.
+    if (resident != nullptr) adopt(*resident, n * (codes.stride() + graph.degree * sizeof(uint32_t)));
   }
 
   ~Copy() override {
@@ -775,8 +779,6 @@ class Copy final : public DeviceIndex {
   /// Takes over what a build has left, when nothing can go wrong any more.
   void adopt(Resident& resident, uint64_t bytes) {
     arrays_.reserve(arrays_.size() + 2);
-    resident.stream->wait();
-    placed_.codes = resident.codes->data();
     placed_.edges = reinterpret_cast<const uint32_t*>(resident.edges->data());
     arrays_.push_back(std::move(resident.codes));
     arrays_.push_back(std::move(resident.edges));
