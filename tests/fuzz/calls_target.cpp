@@ -212,7 +212,7 @@ class Program {
     const ann_status status = ann_build(model.handle, view.get(), own_ids ? ids.data() : nullptr,
                                         given.get(), monitor, &error);
     check(status, error, monitor, {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE,
-                                   ANN_STATE}, "build");
+                                   ANN_STATE, ANN_NO_DEVICE}, "build");
     if (status != ANN_OK) return demand_unchanged(model, before);
     DEMAND(!model.built && block->legal && block->finite && (ids_legal || rows == 0) &&
                !view.tail_set() && !given.tail_set(),
@@ -445,8 +445,8 @@ class Program {
     const ann_status status =
         ann_knn_graph(context(), view.get(), given.get(), neighbors.data(),
                       input_.below(4) == 0 ? nullptr : distances.data(), monitor, &error);
-    check(status, error, monitor, {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE},
-          "knn_graph");
+    check(status, error, monitor, {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE,
+                                   ANN_NO_DEVICE}, "knn_graph");
     if (status != ANN_OK) return;
     for (uint64_t place = 0; place < neighbors.size(); ++place) {
       const uint32_t neighbor = neighbors[place];
