@@ -17,6 +17,7 @@
 #include <map>
 #include <thread>
 
+#include "answers.h"
 #include "claims.h"
 
 namespace {
@@ -64,20 +65,6 @@ std::string name_of(const ann_search_params& params) {
                 params.compare);
   return text;
 }
-
-struct Answers {
-  std::vector<uint64_t> ids;
-  std::vector<float> distances;
-  std::vector<uint32_t> counts;
-  std::vector<ann_status> status;
-  uint64_t distance_count = 0;
-  uint64_t expansion_count = 0;
-
-  bool same(const Answers& other, uint64_t place, uint64_t other_place) const {
-    return ids[place] == other.ids[other_place] &&
-           std::memcmp(&distances[place], &other.distances[other_place], sizeof(float)) == 0;
-  }
-};
 
 void expect_ok(ann_status status, const ann_error& error, const std::string& what) {
   expect(status == ANN_OK, what + ": " + error.message);
@@ -131,26 +118,11 @@ struct Prepared {
                  uint64_t count = UINT64_MAX, bool exact = false, uint32_t k_given = 0) const {
     const uint32_t k = k_given != 0 ? k_given : c.k;
     count = std::min<uint64_t>(count, c.queries - first);
-    Answers answers;
-    answers.ids.resize(count * k);
-    answers.distances.resize(count * k);
-    answers.counts.resize(count);
-    answers.status.resize(count);
-    ann_results results = ANN_RESULTS_INIT;
-    results.k = k;
-    results.rows = count;
-    results.ids = answers.ids.data();
-    results.distances = answers.distances.data();
-    results.counts = answers.counts.data();
-    results.status = answers.status.data();
-    const ann_matrix block = view(queries, first, count);
     params.device = device;
+    Answers answers;
     ann_error error = ANN_ERROR_INIT;
-    const auto call = exact ? ann_search_exact : ann_search_batch;
-    expect_ok(call(index, &block, &params, &results, nullptr, &error), error,
+    expect_ok(ask(index, view(queries, first, count), k, params, exact, &answers, &error), error,
               c.name() + name_of(params));
-    answers.distance_count = results.distance_count;
-    answers.expansion_count = results.expansion_count;
     return answers;
   }
 

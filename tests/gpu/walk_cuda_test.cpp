@@ -24,6 +24,7 @@
 #include <thread>
 #include <vector>
 
+#include "answers.h"
 #include "capi/boundary.h"
 #include "index/device_search.h"
 #include "traverse/met_filter.h"
@@ -31,6 +32,8 @@
 namespace {
 
 using namespace gannet;
+using gannet::test::Answers;
+using gannet::test::ask;
 
 constexpr int32_t kElements[] = {ANN_F32, ANN_F16, ANN_BF16, ANN_I8, ANN_U8};
 constexpr uint32_t kWarps[] = {1, 8, 16};  // of a walk with two lists
@@ -166,20 +169,6 @@ struct Prepared {
   }
 };
 
-struct Answers {
-  std::vector<uint64_t> ids;
-  std::vector<float> distances;
-  std::vector<uint32_t> counts;
-  std::vector<ann_status> status;
-  uint64_t distance_count = 0;
-  uint64_t expansion_count = 0;
-
-  bool same(const Answers& other, uint64_t place, uint64_t other_place) const {
-    return ids[place] == other.ids[other_place] &&
-           std::memcmp(&distances[place], &other.distances[other_place], sizeof(float)) == 0;
-  }
-};
-
 ann_search_params on_device() {
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.device = ANN_DEVICE_CUDA;
@@ -190,23 +179,9 @@ Answers search(const Prepared& data, uint32_t k, const ann_search_params& params
                uint64_t count = UINT64_MAX, bool exact = false) {
   count = std::min<uint64_t>(count, data.c.queries - first);
   Answers answers;
-  answers.ids.resize(count * k);
-  answers.distances.resize(count * k);
-  answers.counts.resize(count);
-  answers.status.resize(count);
-  ann_results results = ANN_RESULTS_INIT;
-  results.k = k;
-  results.rows = count;
-  results.ids = answers.ids.data();
-  results.distances = answers.distances.data();
-  results.counts = answers.counts.data();
-  results.status = answers.status.data();
-  const ann_matrix queries = data.view(data.queries, count, first);
   ann_error error = ANN_ERROR_INIT;
-  const auto call = exact ? ann_search_exact : ann_search_batch;
-  expect_ok(call(data.index, &queries, &params, &results, nullptr, &error), error, data.c.name());
-  answers.distance_count = results.distance_count;
-  answers.expansion_count = results.expansion_count;
+  const ann_matrix queries = data.view(data.queries, count, first);
+  expect_ok(ask(data.index, queries, k, params, exact, &answers, &error), error, data.c.name());
   return answers;
 }
 
