@@ -487,8 +487,9 @@ typedef struct ann_build_params {
   int32_t knn;         /* ANN_KNN_* */
   int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them, except by cells, whose
                           graphs on the CPU and on CUDA devices are as good, but not the same. On a
-                          CUDA device the k-NN graph and the search graph are made in its memory;
-                          the rows are read and calibration's walks run on the CPU. */
+                          CUDA device the k-NN graph and the search graph are made in its memory,
+                          and the copy that stays there is calibrated there; the rows are read, and
+                          beams are calibrated, on the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. */
