@@ -141,15 +141,16 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, Devi
   execution.enter("calibrate");
   const auto known = [&](uint32_t k) { return dataset.rows() >= uint64_t{k} * 4 + 1; };
   const uint32_t few = codes.exact() ? 32 : 24;  // the most answers of a sorted list of 32 rows
+  const uint32_t ks[] = {1, 10, few, 100};
   uint32_t depth = 0;
-  for (const uint32_t k : {1u, 10u, few, 100u}) depth = known(k) ? k : depth;
+  for (const uint32_t k : ks) depth = known(k) ? k : depth;
   if (depth == 0) return;
   const uint32_t warps[kTables] = {1, 8, 16};
   {
     Sample sample(dataset, codes, index, device, count, depth, seed, execution);
     for (uint32_t i = 0; i < kTables; ++i) {
       tables_[i].warps = warps[i];
-      for (const uint32_t k : {1u, 10u, few, 100u}) {
+      for (const uint32_t k : ks) {
         const bool serves = warps[i] == 1    ? two_lists_serve(k, codes.exact())
                             : warps[i] == 16 ? k <= few && index.blocks_serve(k)
                                              : k != few && index.blocks_serve(k);
