@@ -33,7 +33,7 @@ echo "--- build (sm_$arch)"
 generator=()
 if command -v ninja > /dev/null; then generator=(-G Ninja); fi
 cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUDA=on \
-  -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_TESTS=ON > "$build.log" 2>&1 \
+  -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_GPU_TESTS=ON > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test cagra_figures \
