@@ -77,11 +77,25 @@ void check_queries(const MatrixView& queries, const Built& built, uint32_t dim) 
          element_name(built.dataset.element()));
 }
 
+/// Warps that walk for a query where the caller names such a procedure, else 0.
+uint32_t warps_of(int32_t procedure) {
+  switch (procedure) {
+    case ANN_SEARCH_WARP:
+      return 1;
+    case ANN_SEARCH_BLOCK:
+      return 8;
+    case ANN_SEARCH_WIDE_BLOCK:
+      return 16;
+    default:
+      return 0;
+  }
+}
+
 ann_search_params read_params(const ann_search_params* params) {
   const ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
-  if (given.procedure < 0 || given.procedure > ANN_SEARCH_CAGRA_MULTI_CTA)
+  if (given.procedure < 0 || given.procedure > ANN_SEARCH_WIDE_BLOCK)
     fail(ANN_INVALID_ARGUMENT, "params.procedure is %d, allowed are 0 to %d", given.procedure,
-         ANN_SEARCH_CAGRA_MULTI_CTA);
+         ANN_SEARCH_WIDE_BLOCK);
   if (given.device < 0)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
   if (given.reserved != 0)
@@ -137,9 +151,14 @@ void answer_by_graph_on_cuda(const Built& built, const MatrixView& queries,
                              const ann_search_params& params, int32_t device, float recall,
                              const ResultsView& results, const Execution& execution,
                              SearchCounts* counts) {
+  const uint32_t warps = warps_of(params.procedure);
+  if (warps != 0 && params.beam != 0)
+    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, it must be 0 where procedure is %d, which has two lists",
+         params.beam, params.procedure);
   const DeviceRequest request = {device - ANN_DEVICE_CUDA,
                                  read_beam(params, results.k, kDeviceBeamMax), recall,
-                                 params.procedure == ANN_SEARCH_BEST_FIRST};
+                                 params.procedure == ANN_SEARCH_BEST_FIRST,
+                                 warps};
   const DeviceBatch batch = {queries, results, params.stream};
   if (queries.on_device()) {
     if (!search_on_device(built, request, batch, execution, counts))
@@ -171,12 +190,17 @@ void answer_by_graph(const Built& built, const MatrixView& queries, const ann_se
                      const Execution& execution, SearchCounts* counts) {
   if (!built.has_graph())
     fail(ANN_UNSUPPORTED, "params.procedure is %s, but the index has no graph",
-         is_cagra(params.procedure) ? "CAGRA" : "BEST_FIRST");
+         is_cagra(params.procedure)             ? "CAGRA"
+         : warps_of(params.procedure) != 0 ? "a walk with two lists"
+                                           : "BEST_FIRST");
   if (is_cagra(params.procedure))
     return answer_as_cagra(built, queries, params, device, recall, results, execution, counts);
   if (device > ANN_DEVICE_CPU)
     return answer_by_graph_on_cuda(built, queries, params, device, recall, results, execution,
                                    counts);
+  if (warps_of(params.procedure) != 0)
+    fail(ANN_UNSUPPORTED, "params.procedure is %d, which CUDA devices do; the search runs on the CPU",
+         params.procedure);
   uint32_t beam = read_beam(params, results.k, ANN_BEAM_MAX);
   if (beam == 0) beam = built.calibration.beam(results.k, recall);
   // A beam longer than there are rows is never filled.
@@ -201,8 +225,8 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     const Built& built = *call.built;
     check_queries(block, built, handle.shape().dim);
     const bool by_graph =
-        !exact && (given.procedure == ANN_SEARCH_BEST_FIRST || is_cagra(given.procedure) ||
-                   (given.procedure == ANN_SEARCH_AUTO && built.has_graph()));
+        !exact && given.procedure != ANN_SEARCH_EXACT &&
+        (given.procedure != ANN_SEARCH_AUTO || built.has_graph());
     const int32_t device = read_device(given, block);
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",

@@ -18,7 +18,10 @@ inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"exact", ANN_SEARCH_EXACT},
                                   {"cagra", ANN_SEARCH_CAGRA},
                                   {"cagra_single_cta", ANN_SEARCH_CAGRA_SINGLE_CTA},
-                                  {"cagra_multi_cta", ANN_SEARCH_CAGRA_MULTI_CTA}};
+                                  {"cagra_multi_cta", ANN_SEARCH_CAGRA_MULTI_CTA},
+                                  {"warp", ANN_SEARCH_WARP},
+                                  {"block", ANN_SEARCH_BLOCK},
+                                  {"wide_block", ANN_SEARCH_WIDE_BLOCK}};
 inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},

@@ -99,6 +99,10 @@ const (
 	ProcedureCagraSingleCTA Procedure = C.ANN_SEARCH_CAGRA_SINGLE_CTA
 	ProcedureCagraMultiCTA  Procedure = C.ANN_SEARCH_CAGRA_MULTI_CTA
 	ProcedureCagra          Procedure = C.ANN_SEARCH_CAGRA
+	// What ProcedureAuto chooses from on a CUDA device: one warp a query, a block of 8 or of 16 warps.
+	ProcedureWarp      Procedure = C.ANN_SEARCH_WARP
+	ProcedureBlock     Procedure = C.ANN_SEARCH_BLOCK
+	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
 )
 
 // Compare is what CAGRA's procedures compare queries with on their way.

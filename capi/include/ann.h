@@ -578,6 +578,14 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *   CAGRA_MULTI_CTA  CAGRA's search for few queries (section IV-C2): `ctas_per_query` blocks answer one
  *               query, each with a beam of its own of which it expands one row in each iteration, and a
  *               common table of the rows met. The beams are merged at the end.
+ *   WARP, BLOCK, WIDE_BLOCK  what AUTO chooses from on a CUDA device, by name: two lists by one warp, by a
+ *               block of 8 warps, by a block of 16, for a batch of any size, so that answers depend on
+ *               the query alone. For rows of i8 and u8 by L2 WARP finds up to 128 neighbours, BLOCK 1,280
+ *               (fewer where rows are long) and WIDE_BLOCK 32; else, as some more are compared again, 103,
+ *               1,024 and 24. ANN_LIMIT beyond, ANN_UNSUPPORTED on the CPU, and of blocks for rows that are
+ *               too long for any. `beam` must be 0. A recall or a k beyond the device's calibration
+ *               gets the most effort that it has tried; without a calibration the slack is 0.1, and 0.05
+ *               more for each halving of 1 - recall below 0.05.
  * CAGRA's procedures run on every graph, whoever built it. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. A device and
  * the CPU give equal answers, bit for bit, and equal counts. */
@@ -587,7 +595,10 @@ enum {
   ANN_SEARCH_EXACT = 2,
   ANN_SEARCH_CAGRA = 3,
   ANN_SEARCH_CAGRA_SINGLE_CTA = 4,
-  ANN_SEARCH_CAGRA_MULTI_CTA = 5
+  ANN_SEARCH_CAGRA_MULTI_CTA = 5,
+  ANN_SEARCH_WARP = 6,
+  ANN_SEARCH_BLOCK = 7,
+  ANN_SEARCH_WIDE_BLOCK = 8
 };
 
 /* What CAGRA's procedures compare queries with on their way. Reported distances are exact either way.

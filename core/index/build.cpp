@@ -69,7 +69,7 @@ void make_graph(const BuildPlan& plan, Built& built, const Execution& execution)
 }
 
 /// Measures how far the CPU has to walk for a recall.
-void calibrate(const BuildPlan& plan, const MatrixView* queries, const DeviceIndex* placed,
+void calibrate(const BuildPlan& plan, const MatrixView* queries, DeviceIndex* placed,
                Built& built, const Execution& execution) {
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "base/random.h"
+#include "index/device_search.h"
 #include "search/exact_by_codes.h"
 #include "search/exact_device.h"
 
@@ -13,9 +15,10 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kKs[Calibration::kCurves] = {1, 10, 100, 1000};
-constexpr uint32_t kSampleMax[Calibration::kCurves] = {256, 256, 64, 24};
+constexpr uint32_t kSampleMax[Calibration::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kBeamMin = 16;
-constexpr double kEnough = 0.9995;
+constexpr double kEnough = 0.99901;
+constexpr double kLeastMiss = 5e-5;   // that a sample can tell from none
 constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
 constexpr double kGrowth = 1.35;      // from one beam to the next,
 constexpr double kWideGrowth = 1.6;   // and beyond kWideBeam, where one for ten answers is rarely left
@@ -23,7 +26,8 @@ constexpr uint32_t kWideBeam = 300;
 
 /// The queries with their true neighbours: the first few to the full depth, all to kKs[2].
 struct Sample {
-  const QueryBlock* queries;
+  MatrixView vectors;
+  const QueryBlock* queries;  // of them
   const uint32_t* masked;   // [count] or null
   uint32_t count;
   uint32_t deep_count;
@@ -70,7 +74,7 @@ void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& gra
               const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
               std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
   const uint32_t count = std::min(sample.count, kSampleMax[low]);
-  // One query at a time: the longest beams are for 24 queries, which are to keep all threads busy.
+  // One query at a time: the longest beams are for few, which are to keep all threads busy.
   parallel_for(execution, count, 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     SearchSpace& space = spaces[worker];
     for (uint32_t query = static_cast<uint32_t>(begin); query < end; ++query) {
@@ -90,6 +94,46 @@ void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& gra
   });
 }
 
+/// The same on a device. There each k has walks of its own, since of lossy codes the device gives back
+/// answers alone.
+class DeviceWalks {
+ public:
+  DeviceWalks(const Dataset& dataset, const Codes& codes, const Sample& sample, DeviceIndex& index,
+              const Execution& execution)
+      : dataset_(dataset), codes_(codes), sample_(sample), index_(index), execution_(execution) {}
+
+  void walk(uint32_t low, uint32_t high, uint32_t beam, Array<double>& shares) {
+    for (uint32_t c = low; c < high; ++c) {
+      const uint32_t count = std::min(sample_.count, kSampleMax[c]);
+      DeviceSpace& space = space_of(c, count);
+      WalkEffort effort;
+      effort.beam = std::min(beam, dataset_.rows());
+      execution_.check();
+      space.run(count, effort, sample_.masked, false);
+      for (uint32_t query = 0; query < count; ++query)
+        shares[c * size_t{kSampleMax[0]} + query] =
+            query_recall(space.distances() + size_t{query} * kKs[c], kKs[c], kKs[c], beam,
+                         sample_.farthest(query, kKs[c]));
+    }
+  }
+
+ private:
+  DeviceSpace& space_of(uint32_t c, uint32_t count) {
+    if (spaces_[c] == nullptr) {
+      spaces_[c] = std::make_unique<BorrowedSpace>(index_, count, kKs[c]);
+      fill_space(dataset_, codes_, sample_.vectors, 0, count, **spaces_[c], execution_);
+    }
+    return **spaces_[c];
+  }
+
+  const Dataset& dataset_;
+  const Codes& codes_;
+  const Sample& sample_;
+  DeviceIndex& index_;
+  const Execution& execution_;
+  std::unique_ptr<BorrowedSpace> spaces_[Calibration::kCurves];
+};
+
 uint32_t truth_depth(uint64_t rows) {
   // A curve for k is of use where the rows hold k many times over.
   uint32_t depth = 0;
@@ -103,11 +147,12 @@ uint32_t truth_depth(uint64_t rows) {
 Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample,
                      uint32_t count, uint32_t k, int32_t device, const DeviceIndex* placed,
                      const Execution& execution) {
-  const uint32_t all = device >= ANN_DEVICE_CUDA ? sample.count : count;  // a device takes them whole
-  Array<float> distances(execution.memory, size_t{all} * k);
+  Array<float> distances(execution.memory, size_t{count} * k);
   if (device >= ANN_DEVICE_CUDA) {
+    MatrixView first = sample.vectors;
+    first.rows = count;
     Array<uint64_t> ids(execution.memory, distances.size());
-    search_exact_on_device(dataset, *sample.queries, sample.masked, device,
+    search_exact_on_device(dataset, QueryBlock(dataset, first, execution.memory), sample.masked, device,
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
@@ -131,7 +176,7 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int3
 
 void Calibration::measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                           const MatrixView* given, uint64_t seed, int32_t device,
-                          const DeviceIndex* placed, const Execution& execution) {
+                          DeviceIndex* placed, const Execution& execution) {
   const uint32_t deep = truth_depth(dataset.rows());
   const uint32_t count = static_cast<uint32_t>(
       std::min<uint64_t>(given != nullptr ? given->rows : dataset.rows() / 4, kSampleMax[0]));
@@ -155,7 +200,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
       std::memcpy(copied.data() + i * dataset.view().stride, dataset.view().row(masked[i]), row_bytes);
   }
   const QueryBlock queries(dataset, vectors, memory);
-  Sample sample{&queries, given != nullptr ? nullptr : masked.data(), count,
+  Sample sample{vectors, &queries, given != nullptr ? nullptr : masked.data(), count,
                 std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}};
   find_truth(dataset, codes, sample, device, placed, execution);
 
@@ -168,6 +213,9 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     curves_[curve_count_].k = kKs[curve_count_];
     ++curve_count_;
   }
+  std::unique_ptr<DeviceWalks> walks;
+  if (placed != nullptr)
+    walks = std::make_unique<DeviceWalks>(dataset, codes, sample, *placed, execution);
   bool done[kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
   for (double length = kBeamMin; open < curve_count_ && length <= ANN_BEAM_MAX;
@@ -176,7 +224,10 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     uint32_t end = open;
     while (end < curve_count_ && kKs[end] <= beam) ++end;
     if (end == open) continue;
-    walk_all(dataset, codes, graph, sample, open, end, beam, spaces, shares, execution);
+    if (walks != nullptr && beam <= kDeviceBeamMax)
+      walks->walk(open, end, beam, shares);
+    else
+      walk_all(dataset, codes, graph, sample, open, end, beam, spaces, shares, execution);
     for (uint32_t c = open; c < end; ++c) {
       const Recall recall = mean_of(shares.data() + c * size_t{kSampleMax[0]},
                                     std::min(count, kSampleMax[c]));
@@ -199,13 +250,14 @@ bool Calibration::Curve::add(uint32_t beam, double mean, double error) {
   return mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
 }
 
-/// The beam at which the curve reaches `recall`, between points in proportion.
+/// The beam at which the curve reaches `recall`.
 double Calibration::Curve::beam(double recall) const {
+  const auto miss = [](double share) { return std::log(std::max(1 - share, kLeastMiss)); };
   if (points[0].recall >= recall) return points[0].beam;
   for (uint32_t i = 1; i < count; ++i) {
     if (points[i].recall < recall) continue;
-    const double rise = points[i].recall - points[i - 1].recall;
-    const double part = (recall - points[i - 1].recall) / rise;
+    const double fall = miss(points[i - 1].recall) - miss(points[i].recall);
+    const double part = fall > 0 ? (miss(points[i - 1].recall) - miss(recall)) / fall : 1;
     return points[i - 1].beam + part * (points[i].beam - points[i - 1].beam);
   }
   return points[count - 1].beam;

@@ -5,14 +5,19 @@
 // masked while it plays: it is never expanded and never returned. The judge is search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
-// reaches 0.9995 or the beam 1,000 k. A point's recall is the mean over the sample less its standard
+// reaches 0.999 or the beam 1,000 k. A point's recall is the mean over the sample less its standard
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
-// target - 0.01) survives the luck of the sample. One walk serves all curves: what a search with this
-// beam would have answered for another k is a matter of counting.
+// target - 0.01) survives the luck of the sample. Between points the logarithm of the miss falls with
+// the beam. One walk serves all curves: what a search with this beam would have answered for another k is
+// a matter of counting.
 //
 // Cost: 256 true answers and some 10 walks each, up to a beam of about 300; beyond, where only curves
-// for 100 and 1,000 are left, 64 and 24 queries, each of which averages more neighbours. With 256 for
+// for 100 and 1,000 are left, 64 and 16 queries, each of which averages more neighbours. With 256 for
 // k of 100 as well, and a walk for each k, calibration took twice as long as the k-NN graph.
+//
+// Where a build has left the index on a device, beams that the device can walk with are walked there: by one
+// list, which takes the CPU's steps but for rows that its filter drops (search/walk_cuda.cu), so that a
+// beam is rather too long than too short. Of 150 ms on 16 processor cores, 1M SIFT rows, few are left.
 #pragma once
 
 #include <algorithm>
@@ -47,10 +52,10 @@ class Calibration {
     std::copy(curves, curves + count, curves_);
   }
 
-  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges, on the index's
-  /// copy there unless `placed` is null; the walks are the CPU's.
+  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges, and unless
+  /// `placed` is null, the index's copy there, it walks.
   void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, int32_t device, const DeviceIndex* placed,
+               const MatrixView* queries, uint64_t seed, int32_t device, DeviceIndex* placed,
                const Execution& execution);
 
   uint32_t curve_count() const { return curve_count_; }

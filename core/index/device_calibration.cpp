@@ -1,7 +1,9 @@
 #include "index/device_calibration.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <memory>
 
 #include "base/random.h"
 #include "index/device_search.h"
@@ -11,21 +13,37 @@
 namespace gannet {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kSampleMax = 1024;
 constexpr uint32_t kSampleMin = 256;  // fewer say too little: all of 12 found is no recall of 1
+constexpr uint32_t kSomeAnswers = 100;
 constexpr uint32_t kManyAnswers = 1000;
-constexpr uint32_t kManySample = 64;  // for so many answers
-constexpr uint32_t sample_size(uint32_t k) { return k < 100 ? kSampleMax : k < kManyAnswers ? 256 : kManySample; }
-constexpr double kSlacks[] = {-0.10, -0.06, -0.03, 0,    0.01, 0.02, 0.03, 0.045, 0.06, 0.08,
-                              0.10,  0.13,  0.16,  0.20, 0.25, 0.32, 0.40};
-constexpr double kEnough = 0.9995;
-constexpr double kPromiseMargin = 0.01;  // of recall, by which an answer may fall short
-constexpr uint32_t kNoCap = 4096;  // a walk of two lists that goes on for longer runs in a desert
+constexpr uint32_t kSomeSample = 256;  // queries for so many answers, each of which averages more of them
+constexpr uint32_t kManySample = 64;
 
-// The cap is this multiple of the mean, and a few more for means near zero.
-constexpr double cap_factor(double recall) { return recall < 0.975 ? 1.5 : 2.1; }
-constexpr double kCapMin = 4;
+// Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
+constexpr double kSlackMin = -0.10;
+constexpr double kSlackMax = 0.60;
+constexpr double kCautiousSlack = 0.1;  // without a calibration, as ann.h says it
+constexpr double kFirstStep = 0.04;
+constexpr double kStepMin = 0.004;
+constexpr double kStepMax = 0.12;
+constexpr double kFall = 0.8;      // of the miss's logarithm from point to point,
+constexpr double kFallMax = 1.4;   // and where it fell by more another point is put between
+constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
+constexpr double kEnough = 0.99901;
+constexpr double kLastMiss = 0.0009;
+constexpr double kStuck = 3;  // times the expansions of the last point
+constexpr uint32_t kHiddenShare = 100;  // one of so many rows at most is hidden
+
+constexpr uint32_t kNoCap = 4096;       // a walk of two lists that goes on for longer runs in a desert
+constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth its time
+constexpr double kCapMin = 4;            // for means near zero
+
+/// The cap is this multiple of the mean.
+double cap_factor(double miss) { return std::clamp(1.5 + 0.6 * std::log(0.05 / miss) / std::log(5.0), 1.5, 2.1); }
 
 struct Outcome {
   double recall;      // mean
@@ -33,105 +51,260 @@ struct Outcome {
   double expansions;  // mean
 };
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The share of neighbours that is missed. None of a sample is as good as half of one.
+double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
+
 }  // namespace
 
-/// The queries with their true neighbours, and where they are answered.
+/// The rows that play queries, hidden from the graph for as long as this lives. Where they are too large a
+/// part of all rows, or the device has no room, they are only masked, each for itself.
+class DeviceCalibration::Players {
+ public:
+  Players(DeviceIndex& index, uint32_t rows, uint32_t count, uint64_t seed, const Allocator& memory)
+      : index_(index), rows_(memory, count), sorted_(memory, count) {
+    random_strata(rows, count, seed, kSampleStream, sorted_.data());
+    std::sort(sorted_.data(), sorted_.data() + count);
+    std::copy(sorted_.data(), sorted_.data() + count, rows_.data());
+    // So that the first of them are a fair sample too.
+    for (uint32_t i = count; i > 1; --i)
+      std::swap(rows_[i - 1], rows_[random_below(i, seed, kSampleStream + 1, i)]);
+    hidden_ = rows / kHiddenShare >= count && index.hide_rows(rows_.data(), count);
+  }
+  ~Players() {
+    if (hidden_) index_.show_rows();
+  }
+  Players(const Players&) = delete;
+
+  const uint32_t* rows() const { return rows_.data(); }
+  bool are_hidden() const { return hidden_; }
+
+  /// Whether a search for query `query` cannot find this row.
+  bool hides(uint32_t query, uint32_t row) const {
+    return row == rows_[query] ||
+           (hidden_ && std::binary_search(sorted_.data(), sorted_.data() + sorted_.size(), row));
+  }
+
+ private:
+  DeviceIndex& index_;
+  Array<uint32_t> rows_;    // [count] in random order
+  Array<uint32_t> sorted_;  // [count]
+  bool hidden_ = false;
+};
+
+/// The first of them as queries, with the distances of their true neighbours.
 class DeviceCalibration::Sample {
  public:
-  Sample(const Dataset& dataset, const Codes& codes, DeviceIndex& index, int32_t device,
-         uint32_t count, uint32_t depth, uint64_t seed, const Execution& execution)
-      : dataset_(dataset),
-        codes_(codes),
-        index_(index),
-        execution_(execution),
+  Sample(const Dataset& dataset, const DeviceIndex& index, int32_t device, const Players& players,
+         uint32_t count, uint32_t depth, const Execution& execution)
+      : players_(players),
+        dataset_(dataset),
         count_(count),
         depth_(depth),
-        masked_(execution.memory, count),
         copied_(execution.memory, checked_product(count, row_bytes())),
         truth_(execution.memory, size_t{count} * depth) {
-    random_strata(dataset.rows(), count, seed, kSampleStream, masked_.data());
     for (uint32_t i = 0; i < count; ++i)
-      std::memcpy(copied_.data() + i * row_bytes(), dataset.view().row(masked_[i]), row_bytes());
-    judge(device);
+      std::memcpy(copied_.data() + i * row_bytes(), dataset.view().row(players.rows()[i]), row_bytes());
+    judge(index, device, execution);
   }
 
-  /// Brings the queries into a space for k answers.
-  void use(uint32_t k) {
-    k_ = k;
-    space_.reset();  // to get the same one again
-    space_ = std::make_unique<BorrowedSpace>(index_, count_, k);
-    used_ = std::min({count_, (*space_)->capacity(), sample_size(k)});
-    fill_space(dataset_, codes_, view(), 0, used_, **space_, execution_);
+  uint32_t count() const { return count_; }
+  uint32_t depth() const { return depth_; }
+  const uint32_t* masked() const { return players_.rows(); }
+  bool are_hidden() const { return players_.are_hidden(); }
+  MatrixView view() const {
+    return {copied_.data(), count_, dataset_.dim(), dataset_.element(), row_bytes()};
   }
 
-  Outcome run(const WalkEffort& effort) {
+  /// A found row counts if it is no farther than the k-th true neighbour.
+  double recall_of(uint32_t query, const float* found, uint32_t k) const {
+    const float farthest = truth_[size_t{query} * depth_ + k - 1];
+    const auto hits = std::count_if(found, found + k,
+                                    [farthest](float distance) { return distance <= farthest; });
+    return static_cast<double>(hits) / k;
+  }
+
+ private:
+  size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
+
+  /// Finds the true neighbours, and more than needed, since players are none. Where that was too few, the
+  /// farthest stands for those that are missing, which promises less.
+  void judge(const DeviceIndex& index, int32_t device, const Execution& execution) {
+    const Allocator& memory = execution.memory;
+    const QueryBlock block(dataset_, view(), memory);
+    const size_t bytes = dataset_.query_bytes();
+    Array<uint8_t> packed(memory, checked_product(count_, bytes));
+    for (uint32_t i = 0; i < count_; ++i)
+      std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
+    const uint32_t spare = players_.are_hidden() ? depth_ / 32 + 8 : 0;
+    const uint32_t wide = std::min(depth_ + 1 + spare, cuda::kExactMax);
+    Array<uint32_t> rows(memory, size_t{count_} * wide);
+    Array<float> distances(memory, rows.size());
+    cuda::ExactRequest request{device, dataset_.view(), dataset_.rows(), dataset_.metric(),
+                               dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
+                               rows.data(), distances.data()};
+    index.lend_rows(&request);
+    cuda::search_exact(request, execution);
+    for (uint32_t query = 0; query < count_; ++query) {
+      float* truth = truth_.data() + size_t{query} * depth_;
+      uint32_t kept = 0;
+      for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
+        if (!players_.hides(query, rows[size_t{query} * wide + i]))
+          truth[kept++] = distances[size_t{query} * wide + i];
+      }
+      std::fill(truth + kept, truth + depth_, kept > 0 ? truth[kept - 1] : 0);
+    }
+  }
+
+  const Players& players_;
+  const Dataset& dataset_;
+  uint32_t count_;
+  uint32_t depth_;
+  Array<uint8_t> copied_;   // [count, row_bytes]
+  Array<float> truth_;      // [count, depth] distances of the true neighbours
+};
+
+/// A sample in a space for k answers, to be walked again and again.
+class DeviceCalibration::Walks {
+ public:
+  Walks(const Sample& sample, const Dataset& dataset, const Codes& codes, DeviceIndex& index, uint32_t k,
+        const Execution& execution)
+      : sample_(sample), execution_(execution), k_(k), space_(index, sample.count(), k) {
+    used_ = std::min(sample.count(), space_->capacity());
+    fill_space(dataset, codes, sample.view(), 0, used_, *space_, execution);
+  }
+
+  Outcome run(WalkEffort effort) {
     execution_.check();
-    DeviceSpace& space = **space_;
-    space.run(used_, effort, masked_.data(), false);
+    effort.hidden = sample_.are_hidden();
+    space_->run(used_, effort, sample_.masked(), false);
+    ++runs;
     double sum = 0;
     double squares = 0;
     for (uint32_t query = 0; query < used_; ++query) {
-      const double recall = recall_of(query, space.distances() + size_t{query} * k_);
+      const double recall = sample_.recall_of(query, space_->distances() + size_t{query} * k_, k_);
       sum += recall;
       squares += recall * recall;
     }
     const double mean = sum / used_;
     const double variance = std::max(0.0, squares / used_ - mean * mean);
     return {mean, std::sqrt(variance / std::max(1u, used_ - 1)),
-            static_cast<double>(space.expansion_count()) / used_};
+            static_cast<double>(space_->expansion_count()) / used_};
   }
+
+  uint32_t runs = 0;
 
  private:
-  size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
-  MatrixView view() const {
-    return {copied_.data(), count_, dataset_.dim(), dataset_.element(), row_bytes()};
-  }
+  const Sample& sample_;
+  const Execution& execution_;
+  uint32_t k_;
+  uint32_t used_ = 0;  // of the queries
+  BorrowedSpace space_;
+};
 
-  /// Finds the true neighbours: one more than needed, since a masked row finds itself.
-  void judge(int32_t device) {
-    const Allocator& memory = execution_.memory;
-    const QueryBlock block(dataset_, view(), memory);
-    const size_t bytes = dataset_.query_bytes();
-    Array<uint8_t> packed(memory, checked_product(count_, bytes));
-    for (uint32_t i = 0; i < count_; ++i)
-      std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
-    const uint32_t wide = depth_ + 1;
-    Array<uint32_t> rows(memory, size_t{count_} * wide);
-    Array<float> distances(memory, rows.size());
-    cuda::ExactRequest request{device, dataset_.view(), dataset_.rows(), dataset_.metric(),
-                               dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
-                               rows.data(), distances.data()};
-    index_.lend_rows(&request);
-    cuda::search_exact(request, execution_);
-    for (uint32_t query = 0; query < count_; ++query) {
-      uint32_t kept = 0;
-      for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
-        if (rows[size_t{query} * wide + i] == masked_[query]) continue;
-        truth_[size_t{query} * depth_ + kept++] = distances[size_t{query} * wide + i];
-      }
+/// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
+/// miss and expansions are expected to go on as between the last two points.
+class DeviceCalibration::Tracer {
+ public:
+  Tracer(Walks& walks, uint32_t warps, Curve* curve) : walks_(walks), warps_(warps), curve_(*curve) {}
+
+  void run() {
+    double step = kFirstStep;
+    for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
+      const Trial trial = measure(slack, cap_at(slack));
+      add(trial);
+      before_ = last_;
+      last_ = trial;
+      ++trials_;
+      if (trial.recall >= kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
+      step = next_step(step);
+    }
+    while (curve_.count < kPoints && refine()) {
     }
   }
 
-  /// A found row counts if it is no farther than the k-th true neighbour.
-  double recall_of(uint32_t query, const float* found) const {
-    const float farthest = truth_[size_t{query} * depth_ + k_ - 1];
-    const auto hits = std::count_if(found, found + k_,
-                                    [farthest](float distance) { return distance <= farthest; });
-    return static_cast<double>(hits) / k_;
+ private:
+  struct Trial {
+    double slack = 0;
+    double recall = 0;  // mean
+    double worth = 0;   // what may be promised of it
+    double expansions = 0;
+    double cap = kNoCap;
+  };
+
+  Trial measure(double slack, double cap) {
+    WalkEffort effort;
+    effort.warps = warps_;
+    effort.slack = static_cast<float>(slack);
+    effort.expansions_max = static_cast<uint32_t>(cap);
+    const Outcome outcome = walks_.run(effort);
+    return {slack, outcome.recall, outcome.recall - outcome.error, outcome.expansions, cap};
   }
 
-  const Dataset& dataset_;
-  const Codes& codes_;
-  DeviceIndex& index_;
-  const Execution& execution_;
-  uint32_t count_;
-  uint32_t depth_;
-  uint32_t k_ = 0;
-  uint32_t used_ = 0;  // of the queries, for this k
-  Array<uint32_t> masked_;  // [count]
-  Array<uint8_t> copied_;   // [count, row_bytes]
-  Array<float> truth_;      // [count, depth] distances of the true neighbours
-  std::unique_ptr<BorrowedSpace> space_;
+  /// Where a warp walks, the multiple of the mean that the last two points let expect.
+  double cap_at(double slack) const {
+    if (warps_ != 1 || trials_ == 0) return kNoCap;
+    const double part = trials_ == 1 ? 1 : (slack - last_.slack) / (last_.slack - before_.slack);
+    const double growth = trials_ == 1 ? 1.5 : last_.expansions / std::max(1.0, before_.expansions);
+    const double fall = trials_ == 1 ? 1 : miss_of(last_.recall) / miss_of(before_.recall);
+    return cap_for(last_.expansions * std::clamp(std::pow(growth, part), 1.0, 4.0),
+                   miss_of(last_.recall) * std::clamp(std::pow(fall, part), 0.1, 1.0));
+  }
+  static double cap_for(double expansions, double miss) {
+    return std::min<double>(kNoCap, std::ceil(expansions * cap_factor(miss)) + kCapMin);
+  }
+
+  /// Whether much more work has brought nothing.
+  bool is_stuck(const Trial& trial) const {
+    return curve_.count > 0 && trial.expansions > kStuck * curve_.points[curve_.count - 1].expansions;
+  }
+
+  double next_step(double step) const {
+    if (trials_ < 2) return step;
+    const double fall = std::log(miss_of(before_.recall) / miss_of(last_.recall));
+    // The last point is to be just there: slack costs most at the end.
+    const double needed = std::log(miss_of(last_.recall) / kLastMiss);
+    const double wanted = fall > 0 ? step * std::min(kFall, std::max(needed, 0.1)) / fall : kStepMax;
+    return std::clamp(std::clamp(wanted, step / 4, step * 2), kStepMin, kStepMax);
+  }
+
+  /// A point that promises no more than one before it is none.
+  void add(const Trial& trial) {
+    Point* end = curve_.points + curve_.count;
+    Point* place = std::find_if(curve_.points, end, [&](const Point& p) { return p.slack > trial.slack; });
+    if (place != curve_.points && place[-1].recall >= trial.worth) return;
+    if (place != end && place->recall <= trial.worth) return;
+    std::copy_backward(place, end, end + 1);
+    *place = {trial.worth, trial.slack, trial.cap, trial.expansions};
+    ++curve_.count;
+  }
+
+  /// Measures halfway between two points where the miss fell by too much; false where there are none.
+  bool refine() {
+    for (uint32_t i = 1; i < curve_.count; ++i) {
+      const Point& low = curve_.points[i - 1];
+      const Point& high = curve_.points[i];
+      const double miss = std::sqrt(miss_of(low.recall) * miss_of(high.recall));
+      const bool steep = std::log(miss_of(low.recall) / miss_of(high.recall)) > kFallMax;
+      if (!steep || high.recall < kRecallMin || high.slack - low.slack < 2 * kStepMin) continue;
+      const double cap =
+          warps_ == 1 ? cap_for(std::sqrt(std::max(1.0, low.expansions) * high.expansions), miss) : kNoCap;
+      const uint32_t count = curve_.count;
+      add(measure((low.slack + high.slack) / 2, cap));
+      if (curve_.count > count) return true;
+    }
+    return false;
+  }
+
+  Walks& walks_;
+  uint32_t warps_;
+  Curve& curve_;
+  Trial before_;
+  Trial last_;
+  uint32_t trials_ = 0;
 };
 
 void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, DeviceIndex& index,
@@ -139,55 +312,60 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, Devi
   const uint32_t count = std::min(dataset.rows() / 4, kSampleMax);
   if (count < kSampleMin) return;
   execution.enter("calibrate");
+  const Clock::time_point start = Clock::now();
   const auto known = [&](uint32_t k) { return dataset.rows() >= uint64_t{k} * 4 + 1; };
   const uint32_t few = codes.exact() ? 32 : 24;  // the most answers of a sorted list of 32 rows
-  const uint32_t ks[] = {1, 10, few, 100};
-  uint32_t depth = 0;
-  for (const uint32_t k : ks) depth = known(k) ? k : depth;
-  if (depth == 0) return;
-  const uint32_t warps[kTables] = {1, 8, 16};
-  {
-    Sample sample(dataset, codes, index, device, count, depth, seed, execution);
-    for (uint32_t i = 0; i < kTables; ++i) {
-      tables_[i].warps = warps[i];
-      for (const uint32_t k : ks) {
-        const bool serves = warps[i] == 1    ? two_lists_serve(k, codes.exact())
-                            : warps[i] == 16 ? k <= few && index.blocks_serve(k)
-                                             : k != few && index.blocks_serve(k);
-        if (serves && k <= depth) measure_curve(sample, k, &tables_[i]);
+
+  const Players players(index, dataset.rows(), count, seed, execution.memory);
+
+  // Each procedure has a stream and a thread of its own: none keeps the device busy alone.
+  const Sample wide(dataset, index, device, players, count, few, execution);
+  std::unique_ptr<Sample> some;
+  if (known(kSomeAnswers))
+    some = std::make_unique<Sample>(dataset, index, device, players, kSomeSample, kSomeAnswers, execution);
+  cost_.judge_seconds = seconds_since(start);
+  const auto trace = [&](const Sample& sample, uint32_t k, uint32_t warps, Curve* curve) {
+    Execution alone = execution;
+    alone.threads = 1;
+    Walks walks(sample, dataset, codes, index, k, alone);
+    curve->k = k;
+    Tracer(walks, warps, curve).run();
+    return walks.runs;
+  };
+  const bool has_many = known(kManyAnswers) && index.blocks_serve(kManyAnswers);
+  Curve many;
+  Execution each = execution;
+  each.threads = std::min(execution.threads, kTables + 1);
+  parallel_for(each, kTables + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
+    const Clock::time_point begin = Clock::now();
+    uint32_t runs = 0;
+    if (task == kTables) {
+      if (!has_many) return;
+      const Sample sample(dataset, index, device, players, kManySample, kManyAnswers, execution);
+      runs = trace(sample, kManyAnswers, 8, &many);
+    } else {
+      Table& table = tables_[task];
+      table.warps = kWarps[task];
+      for (const uint32_t k : {1u, 10u, few, kSomeAnswers}) {
+        const bool serves = table.warps == 1    ? two_lists_serve(k, codes.exact())
+                            : table.warps == 16 ? k <= few && index.blocks_serve(k)
+                                                : k != few && index.blocks_serve(k);
+        if (serves && (k != kSomeAnswers || some != nullptr)) table.curves[table.count++].k = k;
+      }
+      // The most answers first: the space need not grow then.
+      for (uint32_t place = table.count; place-- > 0;) {
+        const uint32_t k = table.curves[place].k;
+        runs += trace(k == kSomeAnswers ? *some : wide, k, table.warps, &table.curves[place]);
       }
     }
-  }
-  if (!known(kManyAnswers) || !index.blocks_serve(kManyAnswers)) return;
-  Sample sample(dataset, codes, index, device, kManySample, kManyAnswers, seed, execution);
-  measure_curve(sample, kManyAnswers, &tables_[1]);
+    cost_.seconds[task] = seconds_since(begin);
+    cost_.runs[task] = runs;
+  });
+  if (has_many) tables_[1].curves[tables_[1].count++] = many;
 }
 
-void DeviceCalibration::measure_curve(Sample& sample, uint32_t k, Table* table) const {
-  Curve* curve = &table->curves[table->count++];
-  curve->k = k;
-  sample.use(k);
-  double best = 0;
-  for (const double slack : kSlacks) {
-    WalkEffort effort;
-    effort.warps = table->warps;
-    effort.slack = static_cast<float>(slack);
-    effort.expansions_max = kNoCap;
-    Outcome outcome = sample.run(effort);
-    const double expansions = outcome.expansions;
-    if (table->warps == 1) {
-      const double cap = std::ceil(expansions * cap_factor(outcome.recall)) + kCapMin;
-      effort.expansions_max = static_cast<uint32_t>(std::min<double>(cap, kNoCap));
-      outcome = sample.run(effort);
-    }
-    best = std::max(best, outcome.recall - std::max(0.0, 2 * outcome.error - kPromiseMargin));
-    curve->points[curve->count++] = {best, slack, static_cast<double>(effort.expansions_max)};
-    // More slack than this only reads more rows: the filter and the graph bound the recall.
-    if (outcome.recall >= kEnough || expansions > kNoCap / 4) break;
-  }
-}
-
-/// The point where the curve reaches `recall`, between points in proportion.
+/// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
+/// to the slack.
 bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   uint32_t above = 0;
   while (above < count && points[above].recall < recall) ++above;
@@ -195,10 +373,9 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   *point = points[above];
   if (above == 0) return true;
   const Point& below = points[above - 1];
-  const double part = (recall - below.recall) / (points[above].recall - below.recall);
-  point->slack = below.slack + part * (points[above].slack - below.slack);
-  point->expansions_max =
-      below.expansions_max + part * (points[above].expansions_max - below.expansions_max);
+  const double part = std::log(miss_of(below.recall) / miss_of(recall)) /
+                      std::log(miss_of(below.recall) / miss_of(points[above].recall));
+  point->move_to(below, 1 - part);
   return true;
 }
 
@@ -213,22 +390,51 @@ bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) con
   if (!curves[above - 1].find(recall, &low)) return false;
   const double part = std::log(static_cast<double>(k) / curves[above - 1].k) /
                       std::log(static_cast<double>(curves[above].k) / curves[above - 1].k);
-  point->slack = low.slack + part * (point->slack - low.slack);
-  point->expansions_max = low.expansions_max + part * (point->expansions_max - low.expansions_max);
+  point->move_to(low, 1 - part);
   return true;
+}
+
+void DeviceCalibration::Point::move_to(const Point& other, double part) {
+  slack += part * (other.slack - slack);
+  expansions_max *= std::pow(other.expansions_max / expansions_max, part);
+}
+
+WalkEffort DeviceCalibration::Point::effort(uint32_t warps) const {
+  WalkEffort effort;
+  effort.warps = warps;
+  effort.slack = static_cast<float>(slack);
+  effort.expansions_max = static_cast<uint32_t>(std::ceil(expansions_max));
+  return effort;
 }
 
 bool DeviceCalibration::find(uint32_t warps, uint32_t k, float recall, WalkEffort* effort) const {
   for (const Table& table : tables_) {
     Point point;
     if (table.warps != warps || !table.find(k, recall, &point)) continue;
-    effort->warps = warps;
-    effort->slack = static_cast<float>(point.slack);
-    effort->expansions_max = static_cast<uint32_t>(std::ceil(point.expansions_max));
-    effort->beam = 0;
+    *effort = point.effort(warps);
     return true;
   }
   return false;
+}
+
+WalkEffort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
+  WalkEffort effort;
+  if (find(warps, k, recall, &effort)) return effort;
+  for (const Table& table : tables_) {
+    if (table.warps != warps || table.count == 0) continue;
+    uint32_t place = 0;
+    while (place + 1 < table.count && table.curves[place].k < k) ++place;
+    const Curve& curve = table.curves[place];
+    Point point;
+    if (curve.find(recall, &point)) return point.effort(warps);  // of a smaller k
+    if (curve.count > 0) return curve.points[curve.count - 1].effort(warps);
+  }
+  Point cautious;
+  cautious.slack = kCautiousSlack;
+  cautious.expansions_max = kNoCap;
+  for (double miss = 0.05; miss > 1 - recall && cautious.slack < kSlackMax; miss /= 2)
+    cautious.slack += kCautiousSlack / 2;
+  return cautious.effort(warps);
 }
 
 }  // namespace gannet

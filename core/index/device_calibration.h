@@ -1,21 +1,30 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
-// Measured when an index is first placed on a device, as index/calibration.h does it on the CPU: masked
-// rows play the queries, exact search on the device judges. There is a table for each procedure (a warp a
+// Measured when an index is first placed on a device, as index/calibration.h does it on the CPU: rows play
+// the queries, exact search on the device judges. While they play, they are hidden from the graph
+// (search/hidden_rows_cuda.h), so that it is to them as to queries that it has never seen; in sets of
+// which they would be more than a hundredth each is only masked for itself, which promises less than is
+// kept. There is a table for each procedure (a warp a
 // query, a block of 8 or 16 warps a query), with a curve for each of some k, between which slacks are
-// interpolated by log k. A curve is a row of slacks. Where a warp walks, the walk first runs without a
-// cap; the cap is then set to a multiple of the mean number of expansions, and what recall is left is
-// what counts. Without a cap the longest walks of a batch run alone at its end: at recall 0.95 a cap of
-// 1.4 times the mean gave 10 to 30 % more queries per second at equal recall, at 0.99 2.1 times the mean
-// 5 % (one NVIDIA H200, 1M SIFT rows, batch 10,000). Blocks have no cap.
+// interpolated by log k. All curves of up to 32 answers have the same queries and one rule, so that what
+// the luck of a sample does to one procedure it does to all.
 //
-// A point's recall is the mean over the sample, less what two of its standard errors exceed the 0.01 by
-// which the promise may be missed. Where the slacks tried do not
+// A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
+// from where it is large to where a thousandth is left: 8 to 12 walks of the sample. The logarithm of the
+// miss falls nearly in proportion to the slack, and so it is interpolated: a point is met to within some
+// 0.001 of recall. Straight lines through recall itself ask for more slack than is needed.
+//
+// Where a warp walks, there is a cap on expansions, a multiple of the mean that the last two points let
+// expect; recall is measured with it. Without a cap the longest walks of a batch run alone at its end: at
+// recall 0.95 a cap of 1.4 times the mean gave 10 to 30 % more queries per second at equal recall, at 0.99
+// 2.1 times the mean 5 % (one NVIDIA H200, 1M SIFT rows, batch 10,000). Blocks have no cap.
+//
+// A point's recall is the mean over the sample, less one standard error. Where the slacks tried do not
 // reach a target, or there are too few rows to tell, the walk with one list and the CPU's calibrated beam
 // answers instead. The table is not kept in files: another device may be another one.
 //
 // Samples: up to 1,024 queries for k below 100, 256 for 100 and 64 for 1,000, each of which averages more
-// neighbours. Cost: some 250 runs, and two exact searches of as many queries.
+// neighbours. Cost: three exact searches, and some 110 runs, side by side on four streams.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +44,30 @@ class DeviceCalibration {
   /// does not say.
   bool find(uint32_t warps, uint32_t k, float recall, WalkEffort* effort) const;
 
- private:
+  /// What measuring took.
   static constexpr uint32_t kTables = 3;
+  static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
+  struct Cost {
+    double judge_seconds = 0;              // exact search for up to 100 neighbours
+    double seconds[kTables + 1] = {};      // of each table, and of the curve for 1,000 neighbours,
+    uint32_t runs[kTables + 1] = {};       // at the same time
+  };
+  const Cost& cost() const { return cost_; }
+
+  /// The same, or where the table does not say the most that it has tried, for the nearest k; without a
+  /// table a cautious rule.
+  WalkEffort nearest(uint32_t warps, uint32_t k, float recall) const;
+
+ private:
   static constexpr uint32_t kCurves = 4;
-  static constexpr uint32_t kPoints = 20;
+  static constexpr uint32_t kPoints = 24;
   struct Point {
     double recall = 0;
     double slack = 0;
     double expansions_max = 0;
+    double expansions = 0;  // mean
+    void move_to(const Point& other, double part);
+    WalkEffort effort(uint32_t warps) const;
   };
   struct Curve {
     uint32_t k = 0;
@@ -56,10 +81,13 @@ class DeviceCalibration {
     Curve curves[kCurves];
     bool find(uint32_t k, double recall, Point* point) const;
   };
+  class Players;
   class Sample;
-  void measure_curve(Sample& sample, uint32_t k, Table* table) const;
+  class Walks;
+  class Tracer;
 
   Table tables_[kTables];
+  Cost cost_;
 };
 
 }  // namespace gannet

@@ -99,6 +99,18 @@ constexpr WarpOrder order_warps(uint64_t queries, uint32_t multiprocessors) {
   return {{1, 8, 16}};
 }
 
+/// Refuses a procedure that was asked for by name and cannot find so many neighbours.
+void check_serves(const Built& built, const DeviceIndex& index, uint32_t warps, uint32_t k) {
+  const bool exact = built.codes.exact();
+  if (warps != 1 && !index.blocks_serve(1))
+    fail(ANN_UNSUPPORTED, "rows of %zu bytes are too long for a walk by blocks on this device",
+         built.codes.stride());
+  const uint32_t most = warps == 1 ? kTwoListsMax : warps == 8 ? kBlockKeptMax : kWideBlockKeptMax;
+  if (kept_count(k, exact) > most || (warps != 1 && !index.blocks_serve(k)))
+    fail(ANN_LIMIT, "results.k is %u, a walk with %u warps keeps %u rows of this index, and for that k needs %u",
+         k, warps, most, kept_count(k, exact));
+}
+
 }  // namespace
 
 WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
@@ -109,10 +121,13 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
                               placement.index->multiprocessors());
     return effort;
   }
+  if (request.warps != 0) {
+    check_serves(built, *placement.index, request.warps, k);
+    return placement.calibration.nearest(request.warps, k, request.recall);
+  }
   if (request.beam == 0 && !request.one_list) {
     const WarpOrder order = order_warps(queries, placement.index->multiprocessors());
     for (const uint32_t warps : order.warps) {
-      if (request.warps != 0 && request.warps != warps) continue;
       if (placement.calibration.find(warps, k, request.recall, &effort)) return effort;
     }
   }

@@ -58,7 +58,7 @@ class Placements {
 
 /// How a device is to walk. At most one of the two ways is asked for: `beam` 0 lets `recall` decide, by
 /// two lists where they serve and `one_list` is not set. How many warps walk for a query depends on the
-/// batch unless `warps` says it.
+/// batch unless `warps` says it; a procedure that is named so answers or is refused.
 struct DeviceRequest {
   int32_t device = 0;  // CUDA ordinal
   uint32_t beam = 0;
@@ -68,7 +68,8 @@ struct DeviceRequest {
   const ann_search_params* cagra = nullptr;  // of a search of CAGRA's, else null
 };
 
-/// What a device would do for a batch of so many queries.
+/// What a device would do for a batch of so many queries. Errors: ANN_LIMIT, ANN_UNSUPPORTED where the
+/// request names what cannot be done.
 WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
                          uint64_t queries, uint32_t k);
 

@@ -36,6 +36,7 @@ struct WalkEffort {
   uint32_t expansions_max = 0;  // of one query
   uint32_t beam = 0;
   uint32_t warps = 1;           // of two lists, for one query: 1, or a block of 8 or 16
+  bool hidden = false;          // on the graph without the rows that hide_rows() has taken out
   CagraPlan cagra;
 };
 
@@ -43,6 +44,7 @@ struct WalkEffort {
 /// (search/walk_cuda.cu, search/walk_block_cuda.cu).
 inline constexpr uint32_t kTwoListsMax = 128;
 inline constexpr uint32_t kBlockKeptMax = 1280;
+inline constexpr uint32_t kWideBlockKeptMax = 32;  // of 16 warps
 inline constexpr uint32_t kDeviceBeamMax = 1984;
 
 /// Lists and filter of a block's walk.
@@ -161,6 +163,12 @@ class DeviceIndex {
   virtual void search(const DeviceBatch& batch, const WalkEffort& effort, const Execution& execution,
                       DeviceCounts* counts) = 0;
   virtual void search_exact(const DeviceBatch& batch, const Execution& execution) = 0;
+
+  /// Until show_rows() walks of a `hidden` effort find what they would had these rows never been in the
+  /// graph (search/hidden_rows_cuda.h). False, and nothing done, where memory does not hold the edges a
+  /// second time.
+  virtual bool hide_rows(const uint32_t* rows, uint32_t count) = 0;
+  virtual void show_rows() noexcept = 0;
 
   /// Makes an exact search of host memory compare with the rows that stand here.
   virtual void lend_rows(cuda::ExactRequest* request) const = 0;

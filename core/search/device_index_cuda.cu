@@ -24,6 +24,7 @@
 #include "search/device_index.h"
 #include "search/encode_cuda.h"
 #include "search/exact_cuda.h"
+#include "search/hidden_rows_cuda.h"
 #include "search/records_cuda.h"
 #include "search/rerank_cuda.h"
 #include "search/resident.h"
@@ -45,7 +46,8 @@ constexpr uint64_t piece_max(uint32_t k) { return k <= kTwoListsMax ? 131'072 : 
 struct Placed {
   CodeKind kind = CodeKind::kUnsigned;
   const uint8_t* codes = nullptr;
-  const uint32_t* edges = nullptr;
+  const uint32_t* edges = nullptr;   // [row_count, degree]
+  const uint32_t* led_on = nullptr;  // the same past rows that are hidden, while there are any
   const uint32_t* entries = nullptr;
   const uint8_t* pivot_codes = nullptr;
   const uint32_t* pivots = nullptr;
@@ -118,7 +120,7 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
           const Stream& stream) {
   WalkArgs args = {};
   args.codes = placed.codes;
-  args.edges = placed.edges;
+  args.edges = effort.hidden ? placed.led_on : placed.edges;
   args.entries = placed.entries;
   args.pivot_codes = placed.pivot_codes;
   args.pivots = placed.pivots;
@@ -150,13 +152,14 @@ RowKind row_kind(const Placed& placed, const CagraPlan& plan) {
 }
 
 /// The walk as CAGRA, by codes or by rows as stored.
-void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const CagraPlan& plan,
+void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
                    const Stream& stream) {
+  const CagraPlan& plan = effort.cagra;
   const bool by_records = plan.stored || placed.exact();
   CagraArgs args = {};
   args.rows = plan.stored ? placed.rows : placed.codes;
   args.norms = placed.norms;
-  args.edges = placed.edges;
+  args.edges = effort.hidden ? placed.led_on : placed.edges;
   args.queries = by_records ? run.queries : run.codes;
   args.query_stride = by_records ? run.query_stride : placed.code_stride;
   args.out_rows = placed.exact() ? run.rows : run.candidates;
@@ -203,7 +206,7 @@ void start(int32_t device, const Placed& placed, const Run& run, const WalkEffor
            const Stream& stream) {
   if (!placed.exact()) encode(placed, run, stream);
   if (effort.cagra.lists != 0)
-    walk_as_cagra(device, placed, run, effort.cagra, stream);
+    walk_as_cagra(device, placed, run, effort, stream);
   else
     walk(device, placed, run, effort, stream);
   if (!placed.exact()) rerank(placed, run, effort, stream);
@@ -467,18 +470,15 @@ class Copy final : public DeviceIndex {
   }
 
   ~Copy() override {
-    // The caller's device stays as it is, also where CUDA has been lost.
-    int previous = 0;
-    const bool reachable = !is_abandoned() && runtime().current_device(&previous) == cudaSuccess;
-    if (reachable) runtime().choose_device(device_);
-    if (reachable) queued_.wait();
-    queued_.clear();
-    idle_.clear();
-    arrays_.clear();
-    made_on_.reset();
-    stream_.reset();
-    if (reachable) runtime().choose_device(previous);
-    if (reachable) runtime().last_error();
+    free_quietly([this](bool reachable) {
+      if (reachable) queued_.wait();
+      queued_.clear();
+      idle_.clear();
+      arrays_.clear();
+      led_on_.reset();
+      made_on_.reset();
+      stream_.reset();
+    });
   }
 
   uint64_t bytes() const override { return bytes_; }
@@ -527,6 +527,35 @@ class Copy final : public DeviceIndex {
     });
   }
 
+  bool hide_rows(const uint32_t* rows, uint32_t count) override {
+    const DeviceGuard guard(device_);
+    const uint32_t words = (placed_.row_count + 31) / 32;
+    Array<uint32_t> bits = Array<uint32_t>::zeroed(memory_, words);
+    for (uint32_t i = 0; i < count; ++i) bits[rows[i] / 32] |= 1u << rows[i] % 32;
+    try {
+      const DeviceArray<uint32_t> hidden(words, *stream_);
+      auto led_on = std::make_unique<DeviceArray<uint32_t>>(
+          checked_product(placed_.row_count, placed_.degree), *stream_);
+      copy_to_device(hidden.data(), bits.data(), words * sizeof(uint32_t), *stream_,
+                     "sending hidden rows to the device");
+      lead_edges_on({placed_.codes, hidden.data(), placed_.edges, led_on->data(), placed_.row_count,
+                     placed_.code_stride, placed_.degree},
+                    placed_.kind, *stream_);
+      stream_->wait();
+      led_on_ = std::move(led_on);
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+      return false;
+    }
+    placed_.led_on = led_on_->data();
+    return true;
+  }
+
+  void show_rows() noexcept override {
+    placed_.led_on = nullptr;
+    free_quietly([this](bool) { led_on_.reset(); });
+  }
+
   void lend_rows(ExactRequest* request) const override {
     request->rows = {placed_.exact() ? placed_.codes : placed_.rows,
                      placed_.exact() ? placed_.code_stride : placed_.row_stride, placed_.dim,
@@ -545,6 +574,17 @@ class Copy final : public DeviceIndex {
 
  private:
   static bool has_graph(const SearchGraph& graph) { return graph.degree != 0; }
+
+  /// The caller's device stays as it is, also where CUDA has been lost.
+  template <class Free>
+  void free_quietly(const Free& free) noexcept {
+    int previous = 0;
+    const bool reachable = !is_abandoned() && runtime().current_device(&previous) == cudaSuccess;
+    if (reachable) runtime().choose_device(device_);
+    free(reachable);
+    if (reachable) runtime().choose_device(previous);
+    if (reachable) runtime().last_error();
+  }
 
   /// Some queries of a batch on the device, and memory for them.
   struct Piece {
@@ -831,6 +871,7 @@ class Copy final : public DeviceIndex {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> made_on_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
+  std::unique_ptr<DeviceArray<uint32_t>> led_on_;  // while rows are hidden
   Queued queued_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Space>> idle_;

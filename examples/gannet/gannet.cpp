@@ -123,7 +123,7 @@ CLI::App* add_search(CLI::App& app, Options& options) {
       ->check(CLI::Range(0.001, 1.0));
   command->add_option("--beam", options.search.beam, "rows kept while walking; overrides --recall")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
-  command->add_option("--procedure", options.search.procedure, "auto, best_first or exact")
+  command->add_option("--procedure", options.search.procedure, names_of(kProcedures))
       ->transform(one_of(kProcedures))
       ->type_name("NAME");
   command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();

@@ -265,7 +265,7 @@ class Program {
 
   ann_search_params search_params() {
     ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.procedure = choice(6);
+    params.procedure = choice(9);
     params.threads = threads();
     params.recall = input_.below(8) == 0 ? static_cast<float>(input_.byte()) / 200 : 0;
     params.beam = input_.below(4) == 0 ? number(1 + input_.byte()) : 0;

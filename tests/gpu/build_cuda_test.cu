@@ -18,6 +18,8 @@
 #include "ann.h"
 #include "backend/launch.h"
 #include "claims.h"
+#include "capi/boundary.h"
+#include "index/index.h"
 
 namespace {
 
@@ -451,6 +453,34 @@ void print_stages(const Rows& rows, const ann_build_params& params) {
   ann_monitor_free(monitor);
 }
 
+/// What the calibrations of a build took, which ran at the same time, and what each takes alone.
+void print_calibration(const Handle& index) {
+  const Index::Call call(index.index->index);
+  const Built& built = *call.built;
+  Execution execution;
+  execution.threads = thread_count(0, 0);
+  const auto placement = built.placements.get(built, 0, execution);
+  const auto print = [](const char* when, const DeviceCalibration::Cost& cost) {
+    std::printf("       device calibration %s: judge %.2f ms", when, 1e3 * cost.judge_seconds);
+    for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
+      std::printf("; %u warps %.2f ms, %u runs", DeviceCalibration::kWarps[table],
+                  1e3 * cost.seconds[table], cost.runs[table]);
+    std::printf("; 1,000 answers %.2f ms, %u runs\n", 1e3 * cost.seconds[DeviceCalibration::kTables],
+                cost.runs[DeviceCalibration::kTables]);
+  };
+  print("in the build", placement->calibration.cost());
+  DeviceCalibration again;
+  const double device_ms = milliseconds_of([&] {
+    again.measure(built.dataset, built.codes, *placement->index, 0, built.seed, execution);
+  });
+  print("alone", again.cost());
+  const double cpu_ms = milliseconds_of([&] {
+    Calibration().measure(built.dataset, built.codes, built.graph, nullptr, built.seed, ANN_DEVICE_CUDA,
+                          placement->index.get(), execution);
+  });
+  std::printf("       alone: calibration of the device %.2f ms, of the CPU %.2f ms\n", device_ms, cpu_ms);
+}
+
 void time_build(const Rows& rows, uint32_t degree, int32_t calibrate) {
   ann_build_params params = params_on(ANN_DEVICE_CUDA);
   params.degree = degree;
@@ -478,6 +508,7 @@ void time_build(const Rows& rows, uint32_t degree, int32_t calibrate) {
               1e3 * info.calibrate_seconds, place_ms, free_ms, info.knn_iterations,
               info.repaired_edges, static_cast<double>(info.recall_max));
   print_stages(rows, params);
+  if (calibrate != ANN_OFF) print_calibration(index);
 }
 
 void time_knn(const Rows& rows, int32_t method, uint32_t k) {

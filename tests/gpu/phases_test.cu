@@ -22,6 +22,7 @@
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
 #include "search/exact_cuda.h"
+#include "search/hidden_rows_cuda.h"
 
 namespace {
 
@@ -177,6 +178,89 @@ void claim_reverse() {
       if (rows < 5000) compare_reverse(rows, degree, 100 * uint64_t{rows});
     }
   }
+}
+
+/// The distance of two codes, floats where they are wide.
+double code_distance(const Codes& codes, uint32_t a, uint32_t b) {
+  double sum = 0;
+  for (size_t byte = 0; byte < codes.stride(); byte += codes.wide() ? sizeof(float) : 1) {
+    double values[2];
+    for (uint32_t side = 0; side < 2; ++side) {
+      const uint8_t* code = codes.row(side == 0 ? a : b) + byte;
+      float wide = 0;
+      if (codes.wide()) std::memcpy(&wide, code, sizeof wide);
+      values[side] = codes.wide()        ? double{wide}
+                     : codes.flip() != 0 ? static_cast<int8_t>(*code)
+                                         : *code;
+    }
+    sum += (values[0] - values[1]) * (values[0] - values[1]);
+  }
+  return sum;
+}
+
+/// Whether every edge that is not led on stands as it was, and the others lead to the nearest there is.
+void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
+  const Dataset dataset = rows.dataset(ANN_METRIC_L2);
+  const Codes codes(dataset, 1, Execution());
+  const KnnGraph graph = made_lists(rows.rows, degree, rows.rows + degree);
+  const Array<uint32_t>& edges = graph.neighbors;
+  Array<uint32_t> bits = Array<uint32_t>::zeroed({}, (rows.rows + 31) / 32);
+  for (uint32_t row = share / 2; row < rows.rows; row += share) bits[row / 32] |= 1u << row % 32;
+  const auto hidden = [&](uint32_t row) { return row != kNoRow && (bits[row / 32] >> row % 32 & 1) != 0; };
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const OnDevice<uint8_t> sent(codes.row(0), rows.rows * codes.stride(), stream);
+  const OnDevice<uint32_t> from(edges.data(), edges.size(), stream);
+  const OnDevice<uint32_t> mask(bits.data(), bits.size(), stream);
+  const OnDevice<uint32_t> to(edges.size(), stream);
+  const cuda::CodeKind kind = codes.wide()        ? cuda::CodeKind::kFloat
+                              : codes.flip() != 0 ? cuda::CodeKind::kSigned
+                                                  : cuda::CodeKind::kUnsigned;
+  cuda::lead_edges_on({sent.data(), mask.data(), from.data(), to.data(), rows.rows,
+                       static_cast<uint32_t>(codes.stride()), degree},
+                      kind, stream);
+  const std::vector<uint32_t> found = to.fetch();
+  uint64_t led_on = 0;
+  for (uint32_t row = 0; row < rows.rows; ++row) {
+    std::vector<uint32_t> own(edges.begin() + row * degree, edges.begin() + (row + 1) * degree);
+    for (uint32_t place = 0; place < degree; ++place) {
+      const uint32_t target = own[place];
+      if (hidden(target) && !hidden(row)) {
+        const uint32_t* beyond = edges.data() + uint64_t{target} * degree;
+        double nearest = INFINITY;
+        for (const uint32_t* next = beyond; next < beyond + degree; ++next) {
+          if (*next != kNoRow && *next != row && !hidden(*next) &&
+              std::find(own.begin(), own.end(), *next) == own.end())
+            nearest = std::min(nearest, code_distance(codes, row, *next));
+        }
+        const uint32_t next = found[row * degree + place];
+        const std::string where = "row " + std::to_string(row) + ", place " + std::to_string(place);
+        if (nearest == INFINITY) {
+          expect(next == target, where + ": an edge that leads nowhere else");
+          continue;
+        }
+        expect(next < rows.rows && std::find(beyond, beyond + degree, next) != beyond + degree &&
+                   !hidden(next) && next != row && std::find(own.begin(), own.end(), next) == own.end(),
+               where + ": a row beyond the hidden one");
+        expect(code_distance(codes, row, next) <= nearest * 1.00001, where + ": the nearest of them");
+        own[place] = next;
+        ++led_on;
+      }
+      expect(found[row * degree + place] == own[place], "row " + std::to_string(row) + ": edges");
+    }
+  }
+  expect(led_on > 0 || rows.rows < 100, "edges are led on");
+}
+
+void claim_led_on() {
+  for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_I8}, int32_t{ANN_F32}}) {
+    for (const uint32_t degree : quick || race ? std::vector<uint32_t>{3, 33} : std::vector<uint32_t>{2, 31, 32, 33, 64, 100}) {
+      for (const uint32_t dim : {1u, 20u, 128u, 131u})
+        compare_led_on(Rows(element, quick || race ? 200 : 3000, dim, Values::kClusters, dim), degree, 20);
+    }
+    compare_led_on(Rows(element, 500, 8, Values::kEqual, 1), 16, 2);
+  }
+  compare_led_on(Rows(ANN_U8, 1, 8, Values::kEqual, 1), 4, 2);
 }
 
 enum class Shape { kLoose, kShy, kRings, kAlone };
@@ -862,6 +946,7 @@ constexpr Claim kClaims[] = {
     {"pruning keeps what the CPU keeps", claim_prune},
     {"pruning by distances keeps what the CPU keeps", claim_prune_by_distance},
     {"reverse edges are merged as on the CPU, in slices of any size", claim_reverse},
+    {"edges are led on past hidden rows", claim_led_on},
     {"lost rows are hung where the CPU hangs them", claim_repair},
     {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},

@@ -8,8 +8,9 @@
 //                    them, times are those of the first
 //   elements=u8,f32  what the values are made before the index sees them
 //   metric=l2        or cosine, ip
-//   part=all         or batches, few, threads, promise, sweep. `promise` is not in `all`: it asks for
-//                    recalls and fails where 0.01 less is not reached
+//   part=all         or batches, few, threads, promise, sizes, sweep. The last three are not in `all`.
+//                    `promise` asks for recalls and fails where 0.01 less is not reached; `sizes` asks for
+//                    recalls of all queries in batches of several sizes, and times the largest
 //   ceiling=46       rows gathered from memory a second that the device can do at best, in 10^9, for the
 //                    share that is printed
 //
@@ -54,7 +55,11 @@ struct Options {
     return static_cast<uint32_t>(std::atoi(words.at(word).c_str()));
   }
   bool wants(const char* part) const {
-    return words.at("part") == "all" ? std::strcmp(part, "sweep") != 0 && std::strcmp(part, "promise") != 0 : words.at("part") == part;
+    if (words.at("part") == part) return true;
+    for (const char* apart : {"sweep", "promise", "sizes"}) {
+      if (std::strcmp(part, apart) == 0) return false;
+    }
+    return words.at("part") == "all";
   }
   int32_t metric() const {
     const std::string& name = words.at("metric");
@@ -267,6 +272,32 @@ class Bench {
   }
   uint32_t promises_broken() const { return promises_broken_; }
 
+  /// Recall of all queries in batches of one size after the other, which different procedures answer.
+  void compare_sizes(uint32_t k) {
+    const std::vector<float>& truth = farthest(original_, k);
+    for (const float target : {0.8f, 0.9f, 0.95f, 0.99f, 0.999f}) {
+      double least = 1;
+      double most = 0;
+      std::printf("sizes %s: k %u, asked %.3f: recall", name_.c_str(), k, double{target});
+      for (const uint64_t size : {1ull, 7ull, 100ull, 1000ull, 10'000ull}) {
+        if (size < 100 && k != 10) continue;
+        uint64_t hits = 0;
+        for (uint64_t first = 0; first < original_; first += size) {
+          Answers part(std::min(size, original_ - first), k);
+          search(first, device_params(target), &part, 0);
+          for (uint64_t i = 0; i < part.ids.size(); ++i)
+            hits += part.distances[i] <= truth[first + i / k] ? 1 : 0;
+        }
+        const double recall = static_cast<double>(hits) / static_cast<double>(original_ * k);
+        std::printf(" %.4f (%llu)", recall, static_cast<unsigned long long>(size));
+        least = std::min(least, recall);
+        most = std::max(most, recall);
+      }
+      std::printf(", spread %.4f\n", most - least);
+      std::fflush(stdout);
+    }
+  }
+
   /// One query after the other through ann_search_batch, host to host.
   void time_singles(float target) {
     const uint64_t count = std::min<uint64_t>(queries_.rows, 1000);
@@ -365,6 +396,7 @@ class Bench {
             static_cast<double>(answers.results.expansion_count) / n};
   }
 
+ public:
   void report(const char* how, uint64_t count, uint32_t k, float target, float asked) {
     const ann_search_params params = device_params(asked);
     const Measured first = measure(count, k, params, 0);
@@ -398,6 +430,7 @@ class Bench {
     std::fflush(stdout);
   }
 
+ private:
   /// Events around the call, with queries and results in device memory.
   double device_seconds(uint64_t count, uint32_t k, ann_search_params params) {
     const DeviceItems<uint64_t> ids(count * k);
@@ -497,6 +530,11 @@ uint32_t time_all(const Vectors& rows, const Vectors& queries, const Options& op
     bench.time_threads(32, 100);
   }
   if (options.wants("promise")) bench.check_promise();
+  if (options.wants("sizes")) {
+    for (const float recall : {0.95f, 0.99f}) bench.report("asked", kBatch, 10, recall, recall);
+    bench.report("asked", kBatch, 100, 0.95f, 0.95f);
+    for (const uint32_t k : {1u, 10u, 100u}) bench.compare_sizes(k);
+  }
   if (options.wants("sweep")) {
     bench.sweep(std::min(queries.rows, kBatch), 10, 1);
     bench.sweep(std::min<uint64_t>(queries.rows, 1000), 10, 8);

@@ -55,6 +55,12 @@ c_enum! {
         CagraSingleCta = ANN_SEARCH_CAGRA_SINGLE_CTA,
         /// CAGRA's search for few queries.
         CagraMultiCta = ANN_SEARCH_CAGRA_MULTI_CTA,
+        /// One of those that the default chooses from on a CUDA device: two lists by one warp.
+        Warp = ANN_SEARCH_WARP,
+        /// Likewise, by a block of 8 warps.
+        Block = ANN_SEARCH_BLOCK,
+        /// Likewise, by a block of 16 warps.
+        WideBlock = ANN_SEARCH_WIDE_BLOCK,
     }
 }
 
