@@ -630,8 +630,11 @@ typedef struct ann_search_params {
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
                         and the procedure is BEST_FIRST. For CAGRA's procedures this is M ("internal
-                        top-M"), k to 1,984, default the beam that `recall` stands for, rounded up to a
-                        multiple of 32 and at most 1,984. MULTI_CTA shares M out: each beam has
+                        top-M"), k to 1,984, default what `recall` stands for, a multiple of 32 and at most
+                        1,984: on a CUDA device by a calibration of their own, which the first search that
+                        asks for a recall makes in some 50 ms, for either procedure and the defaults below;
+                        on the CPU and for fewer than 10,000 rows the beam of BEST_FIRST, with which
+                        they may find less. MULTI_CTA shares M out: each beam has
                         M / ctas_per_query places, 32 to 512. */
   void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
                         a stream of the library, which is waited for. CUDA's own default streams have

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "base/random.h"
 #include "index/device_search.h"
@@ -16,11 +17,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
-constexpr uint32_t kSampleMax = 1024;
+constexpr uint32_t kSampleMax = 2048;
+constexpr uint32_t kHiddenMin = 1024;  // rather so many masked than fewer hidden
 constexpr uint32_t kSampleMin = 256;  // fewer say too little: all of 12 found is no recall of 1
+constexpr uint32_t kFewAnswers = 10;
 constexpr uint32_t kSomeAnswers = 100;
+static_assert(4 * kSampleMin > 4 * kSomeAnswers);  // where there is a sample, so many answers are known
 constexpr uint32_t kManyAnswers = 1000;
-constexpr uint32_t kSomeSample = 256;  // queries for so many answers, each of which averages more of them
+constexpr uint32_t kSomeSample = 512;  // queries for so many answers, each of which averages more of them
 constexpr uint32_t kManySample = 64;
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
@@ -30,12 +34,16 @@ constexpr double kCautiousSlack = 0.1;  // without a calibration, as ann.h says 
 constexpr double kFirstStep = 0.04;
 constexpr double kStepMin = 0.004;
 constexpr double kStepMax = 0.12;
-constexpr double kFall = 0.8;      // of the miss's logarithm from point to point,
-constexpr double kFallMax = 1.4;   // and where it fell by more another point is put between
+constexpr double kFall = 0.6;      // of the miss's logarithm from point to point,
+constexpr double kFallMax = 0.9;   // and where it fell by more another point is put between
+constexpr double kGrowthMax = 1.7;  // of expansions likewise
 constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
 constexpr double kEnough = 0.99901;
 constexpr double kLastMiss = 0.0009;
-constexpr double kStuck = 3;  // times the expansions of the last point
+constexpr uint32_t kCagraSampleMin = 100;
+constexpr uint32_t kCagraListMin = 32;  // M is a multiple of it
+constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
+constexpr double kMargin = 1.15;  // times the miss of a hidden sample is what is promised
 constexpr uint32_t kHiddenShare = 100;  // one of so many rows at most is hidden
 
 constexpr uint32_t kNoCap = 4096;       // a walk of two lists that goes on for longer runs in a desert
@@ -58,11 +66,9 @@ double seconds_since(Clock::time_point start) {
 /// The share of neighbours that is missed. None of a sample is as good as half of one.
 double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
 
-}  // namespace
-
 /// The rows that play queries, hidden from the graph for as long as this lives. Where they are too large a
 /// part of all rows, or the device has no room, they are only masked, each for itself.
-class DeviceCalibration::Players {
+class Players {
  public:
   Players(DeviceIndex& index, uint32_t rows, uint32_t count, uint64_t seed, const Allocator& memory)
       : index_(index), rows_(memory, count), sorted_(memory, count) {
@@ -96,7 +102,7 @@ class DeviceCalibration::Players {
 };
 
 /// The first of them as queries, with the distances of their true neighbours.
-class DeviceCalibration::Sample {
+class Sample {
  public:
   Sample(const Dataset& dataset, const DeviceIndex& index, int32_t device, const Players& players,
          uint32_t count, uint32_t depth, const Execution& execution)
@@ -168,7 +174,7 @@ class DeviceCalibration::Sample {
 };
 
 /// A sample in a space for k answers, to be walked again and again.
-class DeviceCalibration::Walks {
+class Walks {
  public:
   Walks(const Sample& sample, const Dataset& dataset, const Codes& codes, DeviceIndex& index, uint32_t k,
         const Execution& execution)
@@ -195,6 +201,8 @@ class DeviceCalibration::Walks {
             static_cast<double>(space_->expansion_count()) / used_};
   }
 
+  bool are_hidden() const { return sample_.are_hidden(); }
+
   uint32_t runs = 0;
 
  private:
@@ -204,6 +212,8 @@ class DeviceCalibration::Walks {
   uint32_t used_ = 0;  // of the queries
   BorrowedSpace space_;
 };
+
+}  // namespace
 
 /// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
 /// miss and expansions are expected to go on as between the last two points.
@@ -216,10 +226,10 @@ class DeviceCalibration::Tracer {
     for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
       const Trial trial = measure(slack, cap_at(slack));
       add(trial);
+      if (trial.recall >= kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
       before_ = last_;
       last_ = trial;
       ++trials_;
-      if (trial.recall >= kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
       step = next_step(step);
     }
     while (curve_.count < kPoints && refine()) {
@@ -241,7 +251,8 @@ class DeviceCalibration::Tracer {
     effort.slack = static_cast<float>(slack);
     effort.expansions_max = static_cast<uint32_t>(cap);
     const Outcome outcome = walks_.run(effort);
-    return {slack, outcome.recall, outcome.recall - outcome.error, outcome.expansions, cap};
+    const double margin = walks_.are_hidden() ? kMargin : 1;  // masks alone leave as much
+    return {slack, outcome.recall, 1 - margin * (1 - outcome.recall) - outcome.error, outcome.expansions, cap};
   }
 
   /// Where a warp walks, the multiple of the mean that the last two points let expect.
@@ -257,9 +268,11 @@ class DeviceCalibration::Tracer {
     return std::min<double>(kNoCap, std::ceil(expansions * cap_factor(miss)) + kCapMin);
   }
 
-  /// Whether much more work has brought nothing.
+  /// Whether more work has brought next to nothing.
   bool is_stuck(const Trial& trial) const {
-    return curve_.count > 0 && trial.expansions > kStuck * curve_.points[curve_.count - 1].expansions;
+    if (curve_.count < 3 || trial.expansions < 1.2 * last_.expansions) return false;
+    return std::log(miss_of(last_.recall) / miss_of(trial.recall)) <
+           kStuck * std::log(trial.expansions / last_.expansions);
   }
 
   double next_step(double step) const {
@@ -268,7 +281,9 @@ class DeviceCalibration::Tracer {
     // The last point is to be just there: slack costs most at the end.
     const double needed = std::log(miss_of(last_.recall) / kLastMiss);
     const double wanted = fall > 0 ? step * std::min(kFall, std::max(needed, 0.1)) / fall : kStepMax;
-    return std::clamp(std::clamp(wanted, step / 4, step * 2), kStepMin, kStepMax);
+    const double growth = std::log(std::max(1.0, last_.expansions) / std::max(1.0, before_.expansions));
+    const double allowed = growth > 0 && last_.recall > kRecallMin ? step * std::log(kGrowthMax) / growth : kStepMax;
+    return std::clamp(std::clamp(std::min(wanted, allowed), step / 4, step * 2), kStepMin, kStepMax);
   }
 
   /// A point that promises no more than one before it is none.
@@ -307,22 +322,28 @@ class DeviceCalibration::Tracer {
   uint32_t trials_ = 0;
 };
 
+/// Takes the memory that walks need before any runs: taking it waits for what does.
+static void reserve_spaces(DeviceIndex& index, uint32_t count) {
+  std::vector<std::unique_ptr<BorrowedSpace>> spaces;
+  for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
+    spaces.push_back(std::make_unique<BorrowedSpace>(index, count, kSomeAnswers));
+}
+
 void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, DeviceIndex& index,
                                 int32_t device, uint64_t seed, const Execution& execution) {
-  const uint32_t count = std::min(dataset.rows() / 4, kSampleMax);
+  const uint32_t hideable = dataset.rows() / kHiddenShare;
+  const uint32_t count = std::min(hideable >= kHiddenMin ? hideable : dataset.rows() / 4, kSampleMax);
   if (count < kSampleMin) return;
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
-  const auto known = [&](uint32_t k) { return dataset.rows() >= uint64_t{k} * 4 + 1; };
   const uint32_t few = codes.exact() ? 32 : 24;  // the most answers of a sorted list of 32 rows
 
   const Players players(index, dataset.rows(), count, seed, execution.memory);
 
   // Each procedure has a stream and a thread of its own: none keeps the device busy alone.
-  const Sample wide(dataset, index, device, players, count, few, execution);
-  std::unique_ptr<Sample> some;
-  if (known(kSomeAnswers))
-    some = std::make_unique<Sample>(dataset, index, device, players, kSomeSample, kSomeAnswers, execution);
+  reserve_spaces(index, count);
+  const Sample wide(dataset, index, device, players, count, kFewAnswers, execution);
+  const Sample some(dataset, index, device, players, std::min(count, kSomeSample), kSomeAnswers, execution);
   cost_.judge_seconds = seconds_since(start);
   const auto trace = [&](const Sample& sample, uint32_t k, uint32_t warps, Curve* curve) {
     Execution alone = execution;
@@ -332,7 +353,7 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, Devi
     Tracer(walks, warps, curve).run();
     return walks.runs;
   };
-  const bool has_many = known(kManyAnswers) && index.blocks_serve(kManyAnswers);
+  const bool has_many = dataset.rows() > 4 * kManyAnswers && index.blocks_serve(kManyAnswers);
   Curve many;
   Execution each = execution;
   each.threads = std::min(execution.threads, kTables + 1);
@@ -346,16 +367,16 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, Devi
     } else {
       Table& table = tables_[task];
       table.warps = kWarps[task];
-      for (const uint32_t k : {1u, 10u, few, kSomeAnswers}) {
+      for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers}) {
         const bool serves = table.warps == 1    ? two_lists_serve(k, codes.exact())
                             : table.warps == 16 ? k <= few && index.blocks_serve(k)
                                                 : k != few && index.blocks_serve(k);
-        if (serves && (k != kSomeAnswers || some != nullptr)) table.curves[table.count++].k = k;
+        if (serves) table.curves[table.count++].k = k;
       }
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
         const uint32_t k = table.curves[place].k;
-        runs += trace(k == kSomeAnswers ? *some : wide, k, table.warps, &table.curves[place]);
+        runs += trace(k > kFewAnswers ? some : wide, k, table.warps, &table.curves[place]);
       }
     }
     cost_.seconds[task] = seconds_since(begin);
@@ -435,6 +456,35 @@ WalkEffort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) 
   for (double miss = 0.05; miss > 1 - recall && cautious.slack < kSlackMax; miss /= 2)
     cautious.slack += kCautiousSlack / 2;
   return cautious.effort(warps);
+}
+
+Calibration calibrate_cagra(const Dataset& dataset, const Codes& codes, DeviceIndex& index, int32_t device,
+                            uint64_t seed,
+                            const std::function<CagraPlan(uint32_t k, uint32_t list)>& plan,
+                            const Execution& execution) {
+  const uint32_t count = std::min(dataset.rows() / kHiddenShare, kSampleMax);
+  if (count < kCagraSampleMin) return {};
+  execution.enter("calibrate");
+  const Players players(index, dataset.rows(), count, seed, execution.memory);
+  if (!players.are_hidden()) return {};
+  Calibration::Curve curves[3];
+  uint32_t curve_count = 0;
+  for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
+    const uint32_t used = k == kSomeAnswers ? std::min(count, kSomeSample) : count;
+    const Sample sample(dataset, index, device, players, used, k, execution);
+    Walks walks(sample, dataset, codes, index, k, execution);
+    Calibration::Curve& curve = curves[curve_count++];
+    curve.k = k;
+    uint32_t list = round_up(std::max(k, kCagraListMin), kCagraListMin);
+    for (bool more = true; more && list <= kCagraListMax;) {
+      WalkEffort effort;
+      effort.cagra = plan(k, list);
+      const Outcome outcome = walks.run(effort);
+      more = !curve.add(list, 1 - kMargin * (1 - outcome.recall), outcome.error) && outcome.recall < kEnough;
+      list = round_up(list + std::max(kCagraListMin, list / 3), kCagraListMin);
+    }
+  }
+  return Calibration(curves, curve_count, 0);
 }
 
 }  // namespace gannet

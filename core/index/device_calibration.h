@@ -6,33 +6,46 @@
 // which they would be more than a hundredth each is only masked for itself, which promises less than is
 // kept. There is a table for each procedure (a warp a
 // query, a block of 8 or 16 warps a query), with a curve for each of some k, between which slacks are
-// interpolated by log k. All curves of up to 32 answers have the same queries and one rule, so that what
+// interpolated by log k. All procedures have the same queries and one rule, so that what
 // the luck of a sample does to one procedure it does to all.
 //
 // A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
-// from where it is large to where a thousandth is left: 8 to 12 walks of the sample. The logarithm of the
-// miss falls nearly in proportion to the slack, and so it is interpolated: a point is met to within some
-// 0.001 of recall. Straight lines through recall itself ask for more slack than is needed.
+// from where it is large to where a thousandth is left, or to where more work brings next to nothing: some
+// 12 walks of the sample. The logarithm of the miss falls nearly in proportion to the slack, and so it is
+// interpolated. Straight lines through recall itself ask for more slack than is needed; points three times as
+// far apart put the tables up to 0.016 of recall apart at 100 answers.
 //
 // Where a warp walks, there is a cap on expansions, a multiple of the mean that the last two points let
 // expect; recall is measured with it. Without a cap the longest walks of a batch run alone at its end: at
 // recall 0.95 a cap of 1.4 times the mean gave 10 to 30 % more queries per second at equal recall, at 0.99
 // 2.1 times the mean 5 % (one NVIDIA H200, 1M SIFT rows, batch 10,000). Blocks have no cap.
 //
-// A point's recall is the mean over the sample, less one standard error. Where the slacks tried do not
-// reach a target, or there are too few rows to tell, the walk with one list and the CPU's calibrated beam
-// answers instead. The table is not kept in files: another device may be another one.
+// What a point promises is less than what the sample got, by one standard error and by 15 % of the miss:
+// queries as they come are a little farther from the rows than the rows from each other. Where the slacks
+// tried do not reach a target, another procedure's table answers, or the walk with one list and the CPU's
+// calibrated beam; so it does where there are too few rows to tell. The table is not kept in files: another
+// device may be another one.
 //
-// Samples: up to 1,024 queries for k below 100, 256 for 100 and 64 for 1,000, each of which averages more
-// neighbours. Cost: three exact searches, and some 110 runs, side by side on four streams.
+// Samples: up to 2,048 queries for k of 1 and 10, 512 up to 100 and 64 for 1,000, each of which averages more
+// neighbours. With half as many the tables of three procedures lay up to 0.006 of recall apart. Cost: three
+// exact searches, and some 130 runs, side by side on four streams.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "base/execution.h"
+#include "index/calibration.h"
 #include "search/device_index.h"
 
 namespace gannet {
+
+/// Which M ("internal top-M") of CAGRA's searches gives which recall, by plans that `plan` makes for k and M.
+/// CAGRA knows no masks: where rows cannot be hidden there are no curves. Some 25 runs and two exact searches.
+Calibration calibrate_cagra(const Dataset& dataset, const Codes& codes, DeviceIndex& index, int32_t device,
+                            uint64_t seed,
+                            const std::function<CagraPlan(uint32_t k, uint32_t list)>& plan,
+                            const Execution& execution);
 
 class DeviceCalibration {
  public:
@@ -81,9 +94,6 @@ class DeviceCalibration {
     Curve curves[kCurves];
     bool find(uint32_t k, double recall, Point* point) const;
   };
-  class Players;
-  class Sample;
-  class Walks;
   class Tracer;
 
   Table tables_[kTables];

@@ -99,6 +99,50 @@ constexpr WarpOrder order_warps(uint64_t queries, uint32_t multiprocessors) {
   return {{1, 8, 16}};
 }
 
+/// What CAGRA's searches have been found to need for their recall; measured now if nobody has asked yet.
+const Calibration& cagra_calibration(const Built& built, const Placement& placement, ann_search_params params,
+                                     const CagraPlan& like, const Execution& execution) {
+  const std::lock_guard lock(placement.cagra_mutex);
+  std::unique_ptr<const Calibration>& known = placement.cagra[like.multi_cta ? 1 : 0][like.stored ? 1 : 0];
+  if (known != nullptr) return *known;
+  // By the defaults: what else a caller has chosen is the caller's to answer for.
+  ann_search_params plain = ANN_SEARCH_PARAMS_INIT;
+  plain.procedure = like.multi_cta ? ANN_SEARCH_CAGRA_MULTI_CTA : ANN_SEARCH_CAGRA_SINGLE_CTA;
+  plain.compare = params.compare;
+  const auto plan = [&](uint32_t k, uint32_t list) {
+    plain.beam = list;
+    return plan_cagra(built, plain, 0, k, 0, placement.index->multiprocessors());
+  };
+  known = std::make_unique<const Calibration>(
+      built.calibration.curve_count() == 0
+          ? Calibration()
+          : calibrate_cagra(built.dataset, built.codes, *placement.index, placement.device, built.seed, plan,
+                            execution));
+  return *known;
+}
+
+/// The plan of a search as CAGRA, with M from its own calibration where there is one.
+CagraPlan choose_cagra(const Built& built, const Placement& placement, const DeviceRequest& request,
+                       uint64_t queries, uint32_t k, const Execution& execution) {
+  ann_search_params params = *request.cagra;
+  const auto plan = [&] {
+    return plan_cagra(built, params, queries, k, request.recall, placement.index->multiprocessors());
+  };
+  CagraPlan chosen = plan();
+  if (params.beam != 0 || queries == 0) return chosen;
+  // Of CAGRA's two the longer beam may choose the other, whose beam then counts.
+  for (uint32_t turn = 0; turn < 2; ++turn) {
+    const Calibration& calibration = cagra_calibration(built, placement, params, chosen, execution);
+    if (calibration.curve_count() == 0) return chosen;
+    const uint32_t list = std::max(k, calibration.beam(k, request.recall));
+    params.beam = std::min<uint32_t>(kCagraListMax, static_cast<uint32_t>(round_up(list, 32)));
+    const bool was_multi = chosen.multi_cta;
+    chosen = plan();
+    if (chosen.multi_cta == was_multi) break;
+  }
+  return chosen;
+}
+
 /// Refuses a procedure that was asked for by name and cannot find so many neighbours.
 void check_serves(const Built& built, const DeviceIndex& index, uint32_t warps, uint32_t k) {
   const bool exact = built.codes.exact();
@@ -114,11 +158,10 @@ void check_serves(const Built& built, const DeviceIndex& index, uint32_t warps, 
 }  // namespace
 
 WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
-                         uint64_t queries, uint32_t k) {
+                         uint64_t queries, uint32_t k, const Execution& execution) {
   WalkEffort effort;
   if (request.cagra != nullptr) {
-    effort.cagra = plan_cagra(built, *request.cagra, queries, k, request.recall,
-                              placement.index->multiprocessors());
+    effort.cagra = choose_cagra(built, placement, request, queries, k, execution);
     return effort;
   }
   if (request.warps != 0) {
@@ -217,7 +260,7 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const Ma
     }
     return true;
   }
-  const WalkEffort effort = choose_effort(built, *placement, request, queries.rows, k);
+  const WalkEffort effort = choose_effort(built, *placement, request, queries.rows, k, execution);
   if (effort.beam > kDeviceBeamMax) return false;
   if (queries.rows == 0) return true;
 
@@ -257,7 +300,7 @@ bool search_on_device(const Built& built, const DeviceRequest& request, const De
   const auto placement = built.placements.get(built, request.device, execution);
   const uint32_t k = std::min(batch.results.k, built.dataset.rows());
   WalkEffort effort;
-  if (k > 0) effort = choose_effort(built, *placement, request, batch.queries.rows, k);
+  if (k > 0) effort = choose_effort(built, *placement, request, batch.queries.rows, k, execution);
   if (effort.beam > kDeviceBeamMax) return false;
   DeviceCounts counted;
   placement->index->search(batch, effort, execution, &counted);

@@ -35,6 +35,11 @@ struct Placement {
   int32_t device = 0;  // CUDA ordinal
   std::unique_ptr<DeviceIndex> index;
   DeviceCalibration calibration;
+
+  /// Of CAGRA's searches, by one CTA or several, on codes or rows as stored: each measured at the first
+  /// search that asks it for a recall.
+  mutable std::mutex cagra_mutex;
+  mutable std::unique_ptr<const Calibration> cagra[2][2];
 };
 
 /// The placements of one index. A search holds on to its own, so taking one away waits for nobody.
@@ -71,7 +76,7 @@ struct DeviceRequest {
 /// What a device would do for a batch of so many queries. Errors: ANN_LIMIT, ANN_UNSUPPORTED where the
 /// request names what cannot be done.
 WalkEffort choose_effort(const Built& built, const Placement& placement, const DeviceRequest& request,
-                         uint64_t queries, uint32_t k);
+                         uint64_t queries, uint32_t k, const Execution& execution);
 
 /// Answers queries by the graph on a device. False, and nothing done, where the recall needs a beam that
 /// devices do not have.

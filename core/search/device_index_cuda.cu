@@ -380,9 +380,8 @@ class Space final : public DeviceSpace {
       run.candidates = reinterpret_cast<uint32_t*>(candidates_.device());
     }
     if (masked != nullptr) {
-      masked_.fit(count * sizeof(uint32_t), true, stream_);
-      std::copy(masked, masked + count, reinterpret_cast<uint32_t*>(masked_.host()));
-      copy_to_device(masked_.device(), masked_.host(), count * sizeof(uint32_t), stream_,
+      masked_.fit(count * sizeof(uint32_t), false, stream_);
+      copy_to_device(masked_.device(), masked, count * sizeof(uint32_t), stream_,
                      "sending masked rows to the device");
       run.masked = reinterpret_cast<const uint32_t*>(masked_.device());
     }

@@ -272,6 +272,22 @@ class Bench {
   }
   uint32_t promises_broken() const { return promises_broken_; }
 
+  /// What CAGRA's searches find of what they are asked for, and what learning that took.
+  void ask_cagra() {
+    for (const int32_t procedure : {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA}) {
+      for (const float target : {0.9f, 0.95f, 0.99f}) {
+        ann_search_params params = device_params(target);
+        params.procedure = procedure;
+        Answers one(1, 10);
+        const double first = seconds([&] { search(0, params, &one, 0); });
+        const Measured found = measure(original_, 10, params, 0);
+        std::printf("cagra %s: procedure %d, k 10, asked %.2f, recall %.4f, %.1f expansions; first call %.1f ms\n",
+                    name_.c_str(), procedure, double{target}, found.recall, found.expansions, first * 1e3);
+      }
+    }
+    std::fflush(stdout);
+  }
+
   /// Recall of all queries in batches of one size after the other, which different procedures answer.
   void compare_sizes(uint32_t k) {
     const std::vector<float>& truth = farthest(original_, k);
@@ -534,6 +550,7 @@ uint32_t time_all(const Vectors& rows, const Vectors& queries, const Options& op
     for (const float recall : {0.95f, 0.99f}) bench.report("asked", kBatch, 10, recall, recall);
     bench.report("asked", kBatch, 100, 0.95f, 0.95f);
     for (const uint32_t k : {1u, 10u, 100u}) bench.compare_sizes(k);
+    bench.ask_cagra();
   }
   if (options.wants("sweep")) {
     bench.sweep(std::min(queries.rows, kBatch), 10, 1);
