@@ -226,6 +226,12 @@ inline ContextSettings read_context(const ann_context* context) {
   return {given.memory, given.threads_max, given.files};
 }
 
+/// What a call works on, which must have been built.
+inline const Built& built_of(const Index::Call& call) {
+  if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
+  return *call.built;
+}
+
 /// The monitor of the caller, which may be null; a new call begins on it.
 inline Monitor* begin_monitor(ann_monitor* given) {
   if (given == nullptr) return nullptr;

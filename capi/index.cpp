@@ -31,11 +31,6 @@ ann_index_info describe(const ann_index_params& shape, const Built* built) {
   return info;
 }
 
-const Built& built_of(const Index::Call& call) {
-  if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
-  return *call.built;
-}
-
 const Built& graph_of(const Index::Call& call) {
   if (!built_of(call).has_graph())
     fail(ANN_UNSUPPORTED, "the index was built without a graph (ANN_GRAPH_NONE)");

@@ -122,12 +122,8 @@ func (x *Index) Build(ctx context.Context, rows Matrix, ids []uint64, params *Bu
 		return n.err
 	}
 	var c call
-	if err := c.begin(ctx, buildPlaces, params.Progress); err != nil {
-		return err
-	}
-	native, err := x.enter()
+	native, err := c.beginOn(ctx, x, buildPlaces, params.Progress)
 	if err != nil {
-		c.end(C.ANN_OK)
 		return err
 	}
 	defer x.leave()
