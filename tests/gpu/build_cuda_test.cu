@@ -306,7 +306,7 @@ cuda::DevicePool& pool() {
 }
 
 /// What a build holds at most, against what ann_estimate says.
-void compare_estimate(const Rows& rows, int32_t knn, uint32_t degree, int32_t calibrate) {
+void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t degree, int32_t calibrate) {
   ann_build_params params = params_on(ANN_DEVICE_CUDA);
   params.knn = knn;
   params.degree = degree;
@@ -318,15 +318,16 @@ void compare_estimate(const Rows& rows, int32_t knn, uint32_t degree, int32_t ca
   expect(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, nullptr) == ANN_OK,
          "an estimate");
   pool().forget_peak();
-  Handle index(rows, ANN_METRIC_L2);
+  Handle index(rows, metric);
   expect(index.build(rows, params) == ANN_OK, index.error.message);
   const double peak = static_cast<double>(pool().peak_bytes());
   const double ratio = static_cast<double>(plan.device_bytes) / peak;
   const double kept = static_cast<double>(pool().used_bytes());
-  std::printf("       %s, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f of it, kept %.1f MB\n",
-              element_name(rows.element), knn, degree, peak / 1e6, ratio, kept / 1e6);
-  // Of floats the estimate assumes wide codes, of a calibration large lists.
-  const bool close = !quick && rows.element == ANN_U8 && calibrate == ANN_OFF;
+  shape.metric = metric;
+  std::printf("       %s, %u columns, metric %d, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f of it, kept %.1f MB\n",
+              element_name(rows.element), rows.dim, metric, knn, degree, peak / 1e6, ratio, kept / 1e6);
+  // Of a calibration the estimate assumes large lists.
+  const bool close = !quick && calibrate == ANN_OFF;
   expect(ratio >= 1 && (!close || ratio < 1.1), "the estimate is above the peak, within 10 %");
   expect(ann_index_evict(index.index, ANN_DEVICE_CUDA, nullptr) == ANN_OK, "the copy goes");
   expect(pool().used_bytes() == 0, "no memory is kept but the index's copy");
@@ -334,14 +335,23 @@ void compare_estimate(const Rows& rows, int32_t knn, uint32_t degree, int32_t ca
 
 void claim_estimates() {
   for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_F32}}) {
-    const Rows rows(element, quick ? 2000 : 300'000, 128, Values::kClusters, 3);
+    const Rows rows(element, count, 128, Values::kClusters, 3);
     for (const int32_t knn : {int32_t{ANN_KNN_CELLS}, int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}}) {
       for (const uint32_t degree : {32u, 64u, 100u}) {
-        if (degree != 100 || knn == ANN_KNN_CELLS) compare_estimate(rows, knn, degree, ANN_OFF);
+        if (degree != 100 || knn == ANN_KNN_CELLS)
+          compare_estimate(rows, ANN_METRIC_L2, knn, degree, ANN_OFF);
       }
     }
-    compare_estimate(rows, ANN_KNN_AUTO, 32, ANN_ON);
+    compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_ON);
   }
+  // Codes of few columns are wide. Those of cosine and inner product stand beside the rows.
+  compare_estimate(Rows(ANN_F32, count, 2, Values::kNormal, 3), ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_OFF);
+  for (const int32_t element : {int32_t{ANN_F16}, int32_t{ANN_U8}}) {
+    const Rows rows(element, quick ? 2000 : 100'000, 300, Values::kClusters, 4);
+    for (const int32_t metric : {ANN_METRIC_COSINE, ANN_METRIC_INNER_PRODUCT})
+      compare_estimate(rows, metric, ANN_KNN_AUTO, 64, ANN_OFF);
+  }
+  const uint32_t count = quick ? 2000 : 300'000;
 }
 
 /// The device full but for some memory, which ends at one allocation or another.
