@@ -28,6 +28,7 @@ ann_index_info describe(const ann_index_params& shape, const Built* built) {
   info.recall_max = built->calibration.recall_max();
   info.repaired_edges = built->graph.repaired_edges;
   info.knn_iterations = built->knn_iterations;
+  info.knn_share = static_cast<float>(built->knn_share);
   return info;
 }
 

@@ -192,6 +192,7 @@ type Info struct {
 	RecallMax     float32 // highest mean recall@10 seen while calibrating; 0: none was made
 	RepairedEdges int     // edges spent to make every row reachable
 	KNNIterations int     // rounds that NN-Descent ran or cells needed; 0: another way or none
+	KNNShare      float32 // share of true neighbours that the lists of cells held; 0: nobody looked
 }
 
 // Info reads the state, built or not.
@@ -222,6 +223,7 @@ func (x *Index) Info() (Info, error) {
 		RecallMax:     float32(i.recall_max),
 		RepairedEdges: int(i.repaired_edges),
 		KNNIterations: int(i.knn_iterations),
+		KNNShare:      float32(i.knn_share),
 	}, nil
 }
 

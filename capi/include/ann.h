@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000005u
+#define ANN_ABI_VERSION 0x00000006u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -387,6 +387,9 @@ typedef struct ann_index_info {
   uint32_t repaired_edges;   /* edges spent to make every row reachable */
   uint32_t knn_iterations;   /* rounds that NN-Descent ran, or rounds of neighbours' neighbours that
                                 cells needed; 0: another way or none */
+  float knn_share;           /* share of the true neighbours of a sample of rows that the lists under the
+                                graph hold, 0 to 1, where they were found by cells, which look; 0: nobody
+                                has looked, or the index was opened from a file, which does not keep it */
 } ann_index_info;
 #define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 

@@ -60,6 +60,7 @@ void make_graph(const BuildPlan& plan, Built& built, const Execution& execution)
     const KnnGraph knn = find_neighbors(built.codes, plan, execution.span(0, 0.78));
     built.knn_iterations = knn.iterations;
     execution.span(0.78, 0.9).enter("prune");
+    built.knn_share = knn.share;
     graph.edges = prune_by_rank(knn, plan.degree, execution);
   }
   execution.span(0.9, 0.96).enter("reverse edges");
@@ -124,6 +125,7 @@ void build_on_device(const BuildPlan& plan, const MatrixView* queries, Built& bu
                                        built.seed, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
+  built.knn_share = made->share;
       if (plan.calibrate)
         calibrate(plan, queries, placement != nullptr ? placement->index.get() : nullptr, built,
                   measuring);

@@ -26,19 +26,24 @@ DeviceGuard guard_of(int32_t device) {
   return DeviceGuard(device - ANN_DEVICE_CUDA);
 }
 
-/// Returns the rounds of NN-Descent, or those of neighbours' neighbours that cells took.
-uint32_t find(const CodesView& codes, int32_t method, const NnDescentParams& params,
+/// What finding lists came to, as KnnGraph has it.
+struct Found {
+  uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took
+  double share = 0;
+};
+
+Found find(const CodesView& codes, int32_t method, const NnDescentParams& params,
               const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
               const Stream& stream, const Execution& execution) {
   if (method == ANN_KNN_EXACT) {
     exact_knn(codes, params.k, neighbors, distances, stream, execution);
-    return 0;
+    return {};
   }
   if (method != ANN_KNN_CELLS)
     return nn_descent(codes, params, neighbors, distances, stream, execution);
   const CellsReport report =
       cells_knn(codes, params, effort, neighbors, distances, stream, execution);
-  return report.iterations != 0 ? report.iterations : report.rounds;
+  return {report.iterations != 0 ? report.iterations : report.rounds, report.share};
 }
 
 class Graph final : public GraphOnDevice {
@@ -109,9 +114,12 @@ class Graph final : public GraphOnDevice {
     if (given != nullptr)
       transfers_.send(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
                       stream());
-    else
-      iterations = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr,
-                        stream(), execution.span(0, 0.95));
+    } else {
+      const Found found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(),
+                               nullptr, stream(), execution.span(0, 0.95));
+      iterations = found.iterations;
+      share = found.share;
+    }
     execution.span(0.95, 1).enter("prune");
     auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
     prune_by_rank(knn.data(), rows_, k, degree_, pruned->data(), stream(), execution);
@@ -153,8 +161,10 @@ KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParam
   const DeviceCodes sent(codes, stream, transfers);
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  lists.graph.iterations = find(sent.view(), method, params, kListEffort, neighbors.data(),
-                                distances.data(), stream, execution);
+  const Found found = find(there->view(), method, params, kListEffort, neighbors.data(),
+                           distances.data(), stream, execution);
+  lists.graph.iterations = found.iterations;
+  lists.graph.share = found.share;
   execution.check();
   transfers.fetch(lists.graph.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   transfers.fetch(lists.distances.data(), distances.data(), places * sizeof(uint32_t), stream);

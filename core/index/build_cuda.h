@@ -36,6 +36,7 @@ class GraphOnDevice {
   uint32_t iterations = 0;
   uint32_t repaired_edges = 0;
   uint32_t lost = 0;  // rows that the repair has left to the CPU; the edges are then as before it
+  double share = 0;  // of true neighbours in the lists, where cells have looked
 
   /// Copies the edges to the host, [rows, degree]; also when an index has taken them over, while it lives.
   virtual void fetch(Array<uint32_t>& edges, const Execution& execution) const = 0;

@@ -49,6 +49,7 @@ struct Built {
   Calibration calibration;
   int32_t graph_kind = 0;
   uint32_t knn_iterations = 0;
+  double knn_share = 0;  // of true neighbours in the lists under the graph, where somebody has looked
   uint64_t seed = 0;
   double build_seconds = 0;
   double calibrate_seconds = 0;
