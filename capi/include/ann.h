@@ -391,7 +391,7 @@ typedef struct ann_index_info {
                                 graph hold, 0 to 1, where they were found by cells, which look; 0: nobody
                                 has looked, or the index was opened from a file, which does not keep it */
 } ann_index_info;
-#define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Reads the state, built or not. Errors: ANN_INVALID_ARGUMENT. */
 ANN_API ann_status ann_index_get_info(const ann_index *index, ann_index_info *out,
@@ -528,6 +528,10 @@ typedef struct ann_build_params {
 /* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
  * Zero rows are legal: searches then find nothing.
+ *
+ * Rows in memory of the device that builds are used where they lie, if they are stored as they are and
+ * a graph is built; the index gets its copy in host memory meanwhile. What writes them must be done
+ * before the call. Rows in memory of another device are copied first. The index is the same.
  *
  * Cost: some seconds per 100,000 rows and core; memory as ann_estimate says. Searches running
  * meanwhile answer ANN_STATE, as before the build.

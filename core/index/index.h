@@ -62,7 +62,11 @@ struct Built {
   }
 };
 
-/// Builds the whole of an index over checked parameters (build.cpp).
+/// Whether rows, to be stored as `stored` (0: as they are), are used where they lie by a build on `device`.
+bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored);
+
+/// Builds the whole of an index over checked parameters (build.cpp). Rows lie on the host, or stay on the
+/// plan's device, which then makes a graph.
 std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixView& rows,
                                    const uint64_t* ids, const BuildPlan& plan,
                                    const MatrixView* calibration, const Execution& execution);
