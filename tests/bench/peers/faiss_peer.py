@@ -68,7 +68,7 @@ def peers(metric, rows):
     # 100k, and trained in 2 s instead of minutes.
     hnsw = [(f"ef={ef}", {"efSearch": ef}) for ef in (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)]
     ivf = [(f"nprobe={n}", {"nprobe": n, "k_factor_rf": 10}) for n in (1, 2, 4, 8, 16, 32, 64, 128)]
-    found = [Faiss(metric, "HNSW16,Flat", hnsw),
+    found = [Faiss(metric, "HNSW16,Flat", hnsw), Faiss(metric, "HNSW32,Flat", hnsw),
              Faiss(metric, f"IVF{lists},PQ{codes}x4fs,RFlat", ivf),
              Faiss(metric, "Flat", [("exact", {})])]
     if hasattr(faiss, "get_num_gpus") and faiss.get_num_gpus() > 0:
