@@ -140,6 +140,7 @@ class AnnBenchmarks(unittest.TestCase):
                      "ann_benchmarks.algorithms.gannet"):
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = []
+        sys.modules["ann_benchmarks.algorithms.gannet"].__path__ = [str(HERE / "ann_benchmarks/gannet")]
         sys.modules[base.__name__] = base
         place = HERE / "ann_benchmarks/gannet/module.py"
         spec = importlib.util.spec_from_file_location("ann_benchmarks.algorithms.gannet.module", place)
