@@ -416,6 +416,30 @@ TEST_CASE("what the library does not do is left out of a sweep, with the reason"
   CHECK(records.all()[3]["reason"].get<std::string>().find("beam") != std::string::npos);
 }
 
+TEST_CASE("a build without calibration has a name of its own") {
+  const Folder folder;
+  const Vectors rows = made(small_set(Law::kClusters), Part::kRows, 2000);
+  ExactParams exact;
+  exact.k = 10;
+  const GroundTruth truth = exact_neighbours(rows, rows.view(0, 50), exact);
+  SweepParams params;
+  params.calibrations = {ANN_ON, ANN_OFF};
+  params.beams = {32};
+  params.seconds_min = 0;
+  const Monitor monitor = make_monitor();
+  Records records(folder / "run", describe_run("x", "abc"));
+  Vectors queries = rows;
+  queries.rows = 50;
+  run_sweep(rows, queries, truth, params, monitor.get(), records);
+  REQUIRE(records.all().size() == 5);  // run, and each build with a search
+  CHECK(records.all()[1]["calibrate_time"] > 0);
+  CHECK(records.all()[3]["calibrate_time"] == 0);
+  CHECK(records.all()[2]["algo_name"] == "gannet");
+  CHECK(records.all()[4]["algo_name"] == "gannet_uncalibrated");
+  CHECK(records.all()[4]["index_name"].get<std::string>().ends_with(".uncalibrated"));
+  CHECK(records.all()[4]["recall"] == records.all()[2]["recall"]);
+}
+
 TEST_CASE("exact search over the head of a file") {
   const Folder folder;
   const MadeSet set = small_set(Law::kClusters);

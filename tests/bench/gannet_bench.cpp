@@ -182,6 +182,9 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--knn", sweep.knn_methods, "ways to the k-NN graph")
       ->transform(one_of(kKnnMethods))
       ->type_name("NAME");
+  list("--calibrate", sweep.calibrations, "on, or off: builds that do not learn what a beam reaches")
+      ->transform(one_of(kSwitches))
+      ->type_name("NAME");
   list("--procedure", sweep.procedures, "ways to search; what a device does not do is left out")
       ->transform(one_of(kProcedures))
       ->type_name("NAME");

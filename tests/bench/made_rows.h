@@ -101,7 +101,8 @@ class GrownRows {
              uint32_t attempt, float spread) const;
   Vectors make_family(uint64_t source, uint64_t rows) const;
   Vectors family_of(const Vectors& made, uint64_t source) const;
-  bool crowded(const Vectors& made, uint64_t source, uint64_t row) const;
+  double third_sibling(const Vectors& made, uint64_t source, uint64_t row) const;
+  void mark_crowded(const Vectors& made, uint64_t source, std::vector<uint8_t>& wrong) const;
 
   const Vectors& real_;
   const std::vector<uint32_t>& neighbours_;

@@ -466,12 +466,13 @@ def write_page(run, records, points, k, folder, with_scale, with_k100, unit):
             f"{run.get('element', '')} values, {run.get('metric', '')}, "
             f"{run.get('queries', 0):,} queries")
     title = f"Gannet beside others on {run.get('data', '?')}"
-    peers = [r for r in records if r["record"] == "peer"]
+    # One line for each, though it may have been measured in several runs.
+    peers = list({r["name"]: r for r in records if r["record"] == "peer"}.values())
     body = [
         f"<h1>{html.escape(title)}</h1><p>{html.escape(data)}. Recall is by row number, against exact "
         f"search; k = {k}. Each line joins the points of a library that none of its others "
         "beats. Gannet and CAGRA of cuVS store the values as they are in the file, the others as "
-        "f32.</p>",
+        "f32, usearch as f16 where that loses nothing.</p>",
         section("Recall and throughput", picture("throughput"), best_rates(points, k),
                 f"<p><small>Queries per {unit}second, one caller, the best point of at least the "
                 "recall.</small></p>"),
