@@ -12,6 +12,12 @@
 // Bytes a row of 128 f32 columns: 512 read by Survey, 512 read and 128 written by Encode; rows of bytes
 // are copied as they are. 1M rows are 1.2 GB, some 0.5 ms on one NVIDIA H200. Operations: some 10 a column,
 // and 3 instructions a column and warp for a length. Then 640 MB go to the host while lists are found.
+//
+// Milliseconds of 1M rows of 128 columns, one NVIDIA H200 with 16 processor cores: f32 codes are there after
+// 12, of which the host fits them in 10, beside the threads that copy; rows and codes are on the host after
+// 53, edges to search on after 62. The memory that copies go through is pinned first, in 4: left to the
+// first copy it waited for all work that was queued on the device, and the whole build of f32 rows took 137
+// instead of 83, of u8 rows 94 instead of 68.
 
 #include <cooperative_groups.h>
 
