@@ -333,7 +333,8 @@ void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t de
   const double peak = static_cast<double>(pool().peak_bytes());
   const double ratio = static_cast<double>(plan.device_bytes) / peak;
   const double kept = static_cast<double>(pool().used_bytes());
-  std::printf("       %s, %u columns, metric %d, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f of it, kept %.1f MB\n",
+  std::printf("       %s, %u columns, metric %d, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f "
+              "of it, kept %.1f MB\n",
               element_name(rows.element), rows.dim, metric, knn, degree, peak / 1e6, ratio, kept / 1e6);
   // Of a calibration the estimate assumes large lists.
   const bool close = !quick && calibrate == ANN_OFF;
