@@ -43,6 +43,7 @@ EXACT_RECALL = 0.99995  # where a recall of 1 is drawn: the axis grows without e
 STYLES = {"gannet": ("#c1272d", "o"), "gannet_best_first": ("#e8735a", "o"),
           "gannet_cagra_single_cta": ("#8c564b", "p"), "gannet_cagra_multi_cta": ("#c49c94", "d"),
           "gannet_cagra": ("#d4a017", "H"), "gannet_by_cells": ("#7f0000", "<"),
+          "gannet_uncalibrated": ("#ff9da7", "D"),
           "gannet_by_exact": ("#4d4d00", "P"), "gannet_by_nn_descent": ("#b5651d", "X"),
           "gannet_exact": ("#7a7a7a", "s"), "gannet_cpu": ("#f2a6a0", "o"), "hnswlib": ("#0072b2", "^"),
           "faiss_hnsw": ("#009e73", "v"), "faiss_ivf_pq": ("#e69f00", "D"),
