@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <new>
 #include <stdexcept>
@@ -317,9 +318,11 @@ uint32_t next_neighbours(const std::map<uint32_t, double>& ratios, uint32_t degr
 }
 
 // A grown set whose intrinsic dimension is about `wanted`, by trial; its shape is left in `shape`. Every
-// trial has all rows, because the dimension that is seen changes with the density.
+// trial has all rows, because the dimension that is seen changes with the density; and where `repair` is
+// given, what it changes.
 Vectors fitting_rows(const Vectors& real, const std::vector<uint32_t>& neighbours, uint32_t degree,
-                     uint64_t rows, double wanted, int32_t device, GrownRows::Shape& shape) {
+                     uint64_t rows, double wanted, int32_t device, GrownRows::Shape& shape,
+                     const std::function<void(const GrownRows&, Vectors&)>& repair) {
   Vectors best;
   double best_gap = INFINITY;
   std::map<uint32_t, double> ratios;
@@ -327,7 +330,9 @@ Vectors fitting_rows(const Vectors& real, const std::vector<uint32_t>& neighbour
   for (uint32_t next = trial.neighbours; next != 0 && best_gap > 0.03;
        next = next_neighbours(ratios, degree)) {
     trial.neighbours = next;
-    Vectors made = GrownRows(real, neighbours, degree, trial).make(rows);
+    const GrownRows maker(real, neighbours, degree, trial);
+    Vectors made = maker.make(rows);
+    if (repair) repair(maker, made);
     const double ratio = measure_set(made, kTrialRows, trial.seed, {}, device).intrinsic_dim / wanted;
     std::fprintf(stderr, "  %u neighbours: intrinsic dimension %.3f of the real set's\n", next, ratio);
     ratios[next] = ratio;
@@ -368,22 +373,26 @@ int run_grow(Options& options) {
       measure_set(real, kSampleRows, options.grown.seed, {}, device);
   print_measures("real", real_measures, false);
   GrownRows::Shape shape = options.grown;
+  GrownRows::NearestOthers nearest;
+  std::function<void(const GrownRows&, Vectors&)> repair;  // in trials only if it is quick
+  if (options.crowded_by_graph) {
+    nearest = [&](const Vectors& some) {
+      return neighbours_of(some, GrownRows::kNearest, options.grown_knn, device);
+    };
+    repair = [&](const GrownRows& maker, Vectors& rows) {
+      maker.repair(rows, options.repair_rounds, nearest);
+    };
+  }
   steps.next("making rows");
   Vectors made;
   if (options.grown_shape_given) {
     made = GrownRows(real, neighbours, degree, shape).make(options.rows);
   } else {
     made = fitting_rows(real, neighbours, degree, options.rows, real_measures.intrinsic_dim,
-                        device, shape);
+                        device, shape, repair);
   }
   const GrownRows maker(real, neighbours, degree, shape);
   steps.next("redrawing crowded rows");
-  GrownRows::NearestOthers nearest;
-  if (options.crowded_by_graph) {
-    nearest = [&](const Vectors& some) {
-      return neighbours_of(some, GrownRows::kNearest, options.grown_knn, device);
-    };
-  }
   const uint64_t redrawn = maker.repair(made, options.repair_rounds, nearest);
   steps.next("measuring the grown set");
   const SetMeasures measures =
