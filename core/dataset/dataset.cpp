@@ -95,11 +95,13 @@ Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, in
   if (borrow && stored != rows.element)
     fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are %s and the index stores %s",
          element_name(rows.element), element_name(stored));
-  check_finite(rows, execution);
+  if (!rows.on_device()) check_finite(rows, execution);
   view_ = {rows.data, rows.stride, rows.dim, stored};
   if (ids != nullptr) sort_ids(ids, execution);
+  if (!borrow) make_room(rows, execution.memory);
+  if (rows.on_device()) return;
   if (!borrow) store(rows, execution);
-  if (metric == ANN_METRIC_COSINE) measure_norms(execution);
+  complete(execution);
 }
 
 Dataset::Dataset(Parts&& parts)
@@ -137,10 +139,13 @@ void Dataset::touch_rows(const uint32_t* numbers, uint32_t first, uint32_t count
   }
 }
 
-void Dataset::store(const MatrixView& rows, const Execution& execution) {
+void Dataset::make_room(const MatrixView& rows, const Allocator& memory) {
   view_.stride = stored_stride(rows.dim, metric_, view_.element);
-  stored_ = Array<uint8_t>(execution.memory, checked_product(rows.rows, view_.stride));
+  stored_ = Array<uint8_t>(memory, checked_product(rows.rows, view_.stride));
   view_.data = stored_.data();
+}
+
+void Dataset::store(const MatrixView& rows, const Execution& execution) {
   const size_t row_bytes = size_t{rows.dim} * element_bytes(rows.element);
   const size_t stored_bytes = size_t{rows.dim} * element_bytes(view_.element);
   if (rows.element == view_.element && rows.stride == view_.stride && stored_bytes == view_.stride) {

@@ -273,6 +273,7 @@ class Sweep {
     build_["knn"] = name_of(kKnnMethods, way_.knn);
     build_["recall_max"] = info.recall_max;
     build_["repaired_edges"] = info.repaired_edges;
+    build_["knn_share"] = info.knn_share;
     records_.add(build_);
     say("%s, seed %llu: built in %.2f s (%.2f s of processor time), %s",
         build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
