@@ -187,15 +187,15 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
 /// A matrix of the caller in host memory: itself, or a copy of what lies on a device.
 class HostMatrix {
  public:
-  HostMatrix(const MatrixView& given, const Allocator& memory) : view_(given) {
+  HostMatrix(const MatrixView& given, const Execution& execution) : view_(given) {
     if (!given.on_device()) return;
     const uint64_t bytes = uint64_t{given.dim} * element_bytes(given.element);
-    copied_ = Array<uint8_t>(memory, checked_product(given.rows, bytes));
+    copied_ = Array<uint8_t>(execution.memory, checked_product(given.rows, bytes));
     view_.data = copied_.data();
     view_.stride = bytes;
     view_.space = 0;
     if (given.rows > 0)
-      fetch_rows(given.data, given.stride, bytes, given.rows, given.space, copied_.data());
+      fetch_rows(given.data, given.stride, bytes, given.rows, given.space, copied_.data(), execution);
   }
   const MatrixView& view() const { return view_; }
 
@@ -224,6 +224,12 @@ inline ContextSettings read_context(const ann_context* context) {
   if (context == nullptr) return {};
   const ann_context& given = checked(context, "context");
   return {given.memory, given.threads_max, given.files};
+}
+
+/// What a call works on, which must have been built.
+inline const Built& built_of(const Index::Call& call) {
+  if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
+  return *call.built;
 }
 
 /// The monitor of the caller, which may be null; a new call begins on it.

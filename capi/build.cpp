@@ -20,22 +20,31 @@ void check_same_dim(uint32_t dim, uint32_t wanted, const char* name) {
 }
 
 void check_budget(const ann_index_params& shape, const MatrixView& rows, bool ids,
-                  const BuildPlan& plan) {
+                  const BuildPlan& plan, bool stay) {
   if (plan.memory_limit == 0) return;
   ann_plan needed = ANN_PLAN_INIT;
   const int32_t element = shape.element != 0 ? shape.element : rows.element;
   estimate_build(shape, rows.rows, element, ids, plan, &needed);
-  // Rows on a device are copied to the host first.
-  if (rows.on_device()) needed.peak_bytes += rows.rows * rows.dim * element_bytes(rows.element);
+  // Rows on a device are copied to the host first, or beside the build, by threads with memory of their own.
+  const uint64_t row = uint64_t{rows.dim} * element_bytes(rows.element);
+  if (stay) needed.peak_bytes += plan.threads * (uint64_t{2} << 20) + 4096 + 4096 * row;
+  if (rows.on_device() && !stay) needed.peak_bytes += rows.rows * row;
   if (needed.peak_bytes > plan.memory_limit)
     fail(ANN_LIMIT, "memory_limit is %llu, the build needs up to %llu bytes",
          static_cast<unsigned long long>(plan.memory_limit),
          static_cast<unsigned long long>(needed.peak_bytes));
 }
 
+/// The rows of a dataset as queries.
+MatrixView rows_of(const Dataset& dataset) {
+  const RowsView& view = dataset.view();
+  return {static_cast<const uint8_t*>(view.data), dataset.rows(), view.dim, view.element, view.stride};
+}
+
 /// Exact k-NN lists in the metric itself: each row is a query that must not find itself.
-void exact_lists(const Dataset& dataset, const MatrixView& rows, uint32_t k, int32_t device,
-                 uint32_t* neighbors, float* distances, const Execution& execution) {
+void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* neighbors,
+                 float* distances, const Execution& execution) {
+  const MatrixView rows = rows_of(dataset);
   // A device is sent the rows again for each piece, which is to take much longer than that.
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
   const uint64_t piece_max = std::min<uint64_t>(on_cuda ? 65536 : 4096, rows.rows);
@@ -85,8 +94,9 @@ void write_lists(const cuda::KnnLists& lists, uint32_t* neighbors, float* distan
 }
 
 /// Orders each list by the reported distance, ties by row, and writes it out.
-void rescore_lists(const Dataset& dataset, const MatrixView& rows, const KnnGraph& graph,
-                   uint32_t* neighbors, float* distances, const Execution& execution) {
+void rescore_lists(const Dataset& dataset, const KnnGraph& graph, uint32_t* neighbors, float* distances,
+                   const Execution& execution) {
+  const MatrixView rows = rows_of(dataset);
   parallel_for(execution, graph.rows, 256, [&](uint64_t begin, uint64_t end, uint32_t) {
     Array<uint8_t> values(execution.memory, dataset.query_bytes());
     for (uint64_t row = begin; row < end; ++row) {
@@ -109,21 +119,27 @@ void rescore_lists(const Dataset& dataset, const MatrixView& rows, const KnnGrap
   });
 }
 
-/// The lists of a dataset, by codes where those find or are the distances.
-void find_lists(const Dataset& dataset, const MatrixView& rows, int32_t method,
+/// Whether lists are found by comparing rows as they are stored, rather than codes.
+bool by_rows(int32_t metric, int32_t element, int32_t method, int32_t device) {
+  const bool codes_are_rows = metric == ANN_METRIC_L2 && !is_float_element(element);
+  return method == ANN_KNN_EXACT && !(device >= ANN_DEVICE_CUDA && codes_are_rows);
+}
+
+/// The lists of a dataset, by codes where those find or are the distances. `arrival` is null, or brings the
+/// dataset, which outlives it.
+void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_t method,
                 const NnDescentParams& params, int32_t device, uint32_t* neighbors,
                 float* distances, const Execution& execution) {
-  const bool exact = method == ANN_KNN_EXACT;
   const Execution finding = execution.span(0.05, 0.95);
-  finding.enter(exact ? "exact k-NN graph" : "k-NN graph");
+  finding.enter(method == ANN_KNN_EXACT ? "exact k-NN graph" : "k-NN graph");
+  if (by_rows(dataset.metric(), dataset.element(), method, device))
+    return exact_lists(dataset, params.k, device, neighbors, distances, finding);
+  const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
+                                         : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
-  const bool codes_are_rows = dataset.metric() == ANN_METRIC_L2 && !is_float_element(dataset.element());
-  if (exact && !(on_cuda && codes_are_rows))
-    return exact_lists(dataset, rows, params.k, device, neighbors, distances, finding);
-  const Codes codes(dataset, params.seed, execution);
   cuda::KnnLists lists;
   if (on_cuda)
-    lists = cuda::find_neighbors(codes, method, params, device, finding);
+    lists = cuda::find_neighbors(codes, std::move(arrival), method, params, device, finding);
   else
     lists.graph = method == ANN_KNN_CELLS ? cells_knn(codes, params, finding)
                                           : nn_descent(codes, params, finding);
@@ -131,7 +147,7 @@ void find_lists(const Dataset& dataset, const MatrixView& rows, int32_t method,
   if (on_cuda && codes.exact())
     write_lists(lists, neighbors, distances, execution);
   else
-    rescore_lists(dataset, rows, lists.graph, neighbors, distances, execution);
+    rescore_lists(dataset, lists.graph, neighbors, distances, execution);
 }
 
 /// The method, after defaults and the metric's limits.
@@ -179,13 +195,15 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
         fail(ANN_INVALID_ARGUMENT, "params.calibration is %s, the index stores %s",
              element_name(calibration.element), element_name(stored));
     }
-    check_budget(shape, given_rows, ids != nullptr, plan);
+    const bool stay =
+        plan.graph != ANN_GRAPH_NONE && stay_on_device(given_rows, plan.device, shape.element);
+    check_budget(shape, given_rows, ids != nullptr, plan, stay);
     Index::BuildRight right(handle);
     const Execution execution{handle.memory(), plan.threads, begin_monitor(monitor)};
-    const HostMatrix matrix(given_rows, execution.memory);
-    const HostMatrix calibration(given_queries, execution.memory);
+    const HostMatrix matrix(stay ? MatrixView() : given_rows, execution);
+    const HostMatrix calibration(given_queries, execution);
     if (given.calibration != nullptr) check_finite(calibration.view(), execution);
-    right.publish(build(shape, matrix.view(), ids, plan,
+    right.publish(build(shape, stay ? given_rows : matrix.view(), ids, plan,
                         given.calibration != nullptr ? &calibration.view() : nullptr, execution));
   });
 }
@@ -241,9 +259,13 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
                               begin_monitor(monitor)};
     if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
     execution.enter("copy");
-    const HostMatrix matrix(given_rows, execution.memory);
-    const Dataset dataset(matrix.view(), nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
-    find_lists(dataset, matrix.view(), method, descent, device, neighbors, distances, execution);
+    const bool stay = !by_rows(shape.metric, given_rows.element, method, device) &&
+                      stay_on_device(given_rows, device, ANN_ELEMENT_AUTO);
+    const HostMatrix matrix(stay ? MatrixView() : given_rows, execution);
+    const MatrixView& found = stay ? given_rows : matrix.view();
+    auto arrival = stay ? cuda::receive_rows(found, shape.metric, execution) : nullptr;
+    Dataset dataset(found, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
+    find_lists(dataset, std::move(arrival), method, descent, device, neighbors, distances, execution);
     execution.advance(1);
   });
 }

@@ -23,11 +23,6 @@ SavePlan read_save_params(const ann_save_params* given, uint32_t threads_max) {
   return {thread_count(params.threads, threads_max), params.sync != ANN_OFF};
 }
 
-const Built& built_of(const Index::Call& call) {
-  if (call.built == nullptr) fail(ANN_STATE, "the index is not built, there is nothing to save");
-  return *call.built;
-}
-
 struct OpenRequest {
   OpenPlan plan;
   uint32_t threads;

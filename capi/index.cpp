@@ -28,12 +28,8 @@ ann_index_info describe(const ann_index_params& shape, const Built* built) {
   info.recall_max = built->calibration.recall_max();
   info.repaired_edges = built->graph.repaired_edges;
   info.knn_iterations = built->knn_iterations;
+  info.knn_share = static_cast<float>(built->knn_share);
   return info;
-}
-
-const Built& built_of(const Index::Call& call) {
-  if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
-  return *call.built;
 }
 
 const Built& graph_of(const Index::Call& call) {

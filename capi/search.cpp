@@ -221,8 +221,7 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     if (!exact && given.beam > ANN_BEAM_MAX)
       fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed", given.beam, ANN_BEAM_MAX);
     const Index::Call call(handle);
-    if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
-    const Built& built = *call.built;
+    const Built& built = built_of(call);
     check_queries(block, built, handle.shape().dim);
     const bool by_graph =
         !exact && given.procedure != ANN_SEARCH_EXACT &&

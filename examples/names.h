@@ -29,6 +29,8 @@ inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
 inline const Names kGraphs = {
     {"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}};
 
+inline const Names kSwitches = {{"on", ANN_ON}, {"off", ANN_OFF}};
+
 inline std::string name_of(const Names& names, int32_t value) {
   for (const auto& [name, named] : names) {
     if (named == value) return name;

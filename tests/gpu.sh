@@ -29,6 +29,10 @@ if [ -z "$arch" ] && command -v nvidia-smi > /dev/null; then
 fi
 arch=${arch:-90}
 
+# Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
+contract=(build cagra context dlopen exact files graph hard_data host index knn_graph layout memory monitor
+  sameness search sizes struct_size threads version)
+
 echo "--- build (sm_$arch)"
 generator=()
 if command -v ninja > /dev/null; then generator=(-G Ninja); fi
@@ -37,7 +41,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test cagra_figures \
-  device_memory_fault_test seam_test process_test gnnd_figures >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test gnnd_figures "${contract[@]/#/capi_}" >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -63,6 +67,11 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "calls at once, and calls that stop" "$build/gpu/seam_test"
   run "fork and exit" "$build/gpu/process_test"
   run "device lost" "$build/gpu/device_lost_test"
+  for test in "${contract[@]}"; do
+    arguments=()
+    if [ "$test" = dlopen ]; then arguments=("$build/libgannet.so"); fi
+    run "contract: $test" env GANNET_BACKEND=cuda "$build/tests/capi/capi_$test" "${arguments[@]}"
+  done
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of exact search" "$build/gpu/exact_cuda_test" time

@@ -58,6 +58,19 @@ func (c *call) begin(ctx context.Context, places chan struct{}, progress func(Pr
 	return nil
 }
 
+// beginOn begins a call that runs on an index and enters that; without an error the caller leaves it.
+func (c *call) beginOn(ctx context.Context, x *Index, places chan struct{},
+	progress func(Progress)) (*C.ann_index, error) {
+	if err := c.begin(ctx, places, progress); err != nil {
+		return nil, err
+	}
+	native, err := x.enter()
+	if err != nil {
+		c.end(C.ANN_OK)
+	}
+	return native, err
+}
+
 // end lets go of everything and makes the error.
 func (c *call) end(status C.ann_status) error {
 	if c.monitor != nil {

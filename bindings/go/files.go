@@ -66,12 +66,8 @@ func (x *Index) save(ctx context.Context, places chan struct{}, params *SavePara
 		return n.err
 	}
 	var c call
-	if err := c.begin(ctx, places, params.Progress); err != nil {
-		return err
-	}
-	native, err := x.enter()
+	native, err := c.beginOn(ctx, x, places, params.Progress)
 	if err != nil {
-		c.end(C.ANN_OK)
 		return err
 	}
 	defer x.leave()

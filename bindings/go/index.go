@@ -122,12 +122,8 @@ func (x *Index) Build(ctx context.Context, rows Matrix, ids []uint64, params *Bu
 		return n.err
 	}
 	var c call
-	if err := c.begin(ctx, buildPlaces, params.Progress); err != nil {
-		return err
-	}
-	native, err := x.enter()
+	native, err := c.beginOn(ctx, x, buildPlaces, params.Progress)
 	if err != nil {
-		c.end(C.ANN_OK)
 		return err
 	}
 	defer x.leave()
@@ -196,6 +192,7 @@ type Info struct {
 	RecallMax     float32 // highest mean recall@10 seen while calibrating; 0: none was made
 	RepairedEdges int     // edges spent to make every row reachable
 	KNNIterations int     // rounds that NN-Descent ran or cells needed; 0: another way or none
+	KNNShare      float32 // share of true neighbours that the lists of cells held; 0: nobody looked
 }
 
 // Info reads the state, built or not.
@@ -226,6 +223,7 @@ func (x *Index) Info() (Info, error) {
 		RecallMax:     float32(i.recall_max),
 		RepairedEdges: int(i.repaired_edges),
 		KNNIterations: int(i.knn_iterations),
+		KNNShare:      float32(i.knn_share),
 	}, nil
 }
 

@@ -67,12 +67,8 @@ func (x *Index) Graph() (*Graph, error) {
 		return nil, err
 	}
 	var c call
-	if err := c.begin(context.Background(), buildPlaces, nil); err != nil {
-		return nil, err
-	}
-	native, err := x.enter()
+	native, err := c.beginOn(context.Background(), x, buildPlaces, nil)
 	if err != nil {
-		c.end(C.ANN_OK)
 		return nil, err
 	}
 	defer x.leave()
@@ -102,12 +98,8 @@ type GraphStats struct {
 // GraphStats measures the graph; takes time and memory in proportion to its edges.
 func (x *Index) GraphStats() (GraphStats, error) {
 	var c call
-	if err := c.begin(context.Background(), buildPlaces, nil); err != nil {
-		return GraphStats{}, err
-	}
-	native, err := x.enter()
+	native, err := c.beginOn(context.Background(), x, buildPlaces, nil)
 	if err != nil {
-		c.end(C.ANN_OK)
 		return GraphStats{}, err
 	}
 	defer x.leave()

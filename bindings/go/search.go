@@ -89,12 +89,8 @@ func (x *Index) search(ctx context.Context, exact C.int, queries Matrix, k int, 
 		return n.err
 	}
 	var c call
-	if err := c.begin(ctx, searchPlaces, nil); err != nil {
-		return err
-	}
-	native, err := x.enter()
+	native, err := c.beginOn(ctx, x, searchPlaces, nil)
 	if err != nil {
-		c.end(C.ANN_OK)
 		return err
 	}
 	defer x.leave()

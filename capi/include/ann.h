@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000005u
+#define ANN_ABI_VERSION 0x00000006u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -387,8 +387,11 @@ typedef struct ann_index_info {
   uint32_t repaired_edges;   /* edges spent to make every row reachable */
   uint32_t knn_iterations;   /* rounds that NN-Descent ran, or rounds of neighbours' neighbours that
                                 cells needed; 0: another way or none */
+  float knn_share;           /* share of the true neighbours of a sample of rows that the lists under the
+                                graph hold, 0 to 1, where they were found by cells, which look; 0: nobody
+                                has looked, or the index was opened from a file, which does not keep it */
 } ann_index_info;
-#define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Reads the state, built or not. Errors: ANN_INVALID_ARGUMENT. */
 ANN_API ann_status ann_index_get_info(const ann_index *index, ann_index_info *out,
@@ -526,6 +529,10 @@ typedef struct ann_build_params {
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
  * Zero rows are legal: searches then find nothing.
  *
+ * Rows in memory of the device that builds are used where they lie, if they are stored as they are and
+ * a graph is built; the index gets its copy in host memory meanwhile. What writes them must be done
+ * before the call. Rows in memory of another device are copied first. The index is the same.
+ *
  * Cost: some seconds per 100,000 rows and core; memory as ann_estimate says. Searches running
  * meanwhile answer ANN_STATE, as before the build.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE, ANN_STATE (built
@@ -543,7 +550,9 @@ typedef struct ann_plan {
   uint64_t index_bytes;       /* held when built */
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
   double seconds;             /* wall time, within a factor of about three on a current CPU */
-  uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0 */
+  uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0. Codes are
+                                 taken for bytes from 4 columns on: rows that bytes cannot tell apart
+                                 take three more a column. */
 } ann_plan;
 #define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0, 0}
 
@@ -587,8 +596,8 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               gets the most effort that it has tried; without a calibration the slack is 0.1, and 0.05
  *               more for each halving of 1 - recall below 0.05.
  * CAGRA's procedures run on every graph, whoever built it. From random rows clusters that few edges lead
- * to may not be reached; the other procedures start from entry points that reach every row. A device and
- * the CPU give equal answers, bit for bit, and equal counts. */
+ * to may not be reached; the other procedures start from entry points that reach every row. For a beam
+ * a device and the CPU give equal answers, bit for bit, and equal counts. */
 enum {
   ANN_SEARCH_AUTO = 0,
   ANN_SEARCH_BEST_FIRST = 1,

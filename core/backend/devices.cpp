@@ -112,12 +112,12 @@ void check_stream(void* stream, int32_t device) {
 }
 
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device,
-                void* to) {
+                void* to, const Execution& execution) {
   check_cuda_device(device);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
-  cuda::fetch_rows(from, stride, bytes, rows, device - ANN_DEVICE_CUDA, to);
+  cuda::fetch_rows(from, stride, bytes, rows, device - ANN_DEVICE_CUDA, to, execution);
 #else
-  (void)from, (void)stride, (void)bytes, (void)rows, (void)to;
+  (void)from, (void)stride, (void)bytes, (void)rows, (void)to, (void)execution;
 #endif
 }
 

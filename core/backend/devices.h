@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ann.h"
+#include "base/execution.h"
 
 namespace gannet {
 
@@ -33,7 +34,7 @@ void check_stream(void* stream, int32_t device);
 
 /// Copies rows of `bytes` bytes, `stride` bytes apart, from memory of a device to host memory, packed.
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device,
-                void* to);
+                void* to, const Execution& execution);
 
 /// Gives device memory that the library keeps for later calls back to the driver; unless `always`, only
 /// of devices on which it holds no index and runs no call. Touches no driver where there is none.
@@ -66,7 +67,7 @@ void require_live();
 void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name);
 void check_stream(void* stream, int32_t ordinal);
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal,
-                void* to);
+                void* to, const Execution& execution);
 
 /// The CUDA half of describe_device; `ordinal` counts from 0 and exists.
 void describe(int32_t ordinal, ann_device_info* out);

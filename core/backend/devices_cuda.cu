@@ -7,6 +7,7 @@
 
 #include "backend/devices.h"
 #include "backend/launch.h"
+#include "backend/transfers.h"
 
 namespace gannet::cuda {
 namespace {
@@ -209,12 +210,10 @@ void check_stream(void* stream, int32_t ordinal) {
 }
 
 void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal,
-                void* to) {
+                void* to, const Execution& execution) {
   const DeviceGuard guard(ordinal);
   const Stream stream;
-  copy_rows(to, bytes, from, stride, bytes, rows, cudaMemcpyDeviceToHost, stream,
-            "fetching rows from the device");
-  stream.wait();
+  Transfers(execution).fetch_rows(to, bytes, from, stride, bytes, rows, stream);
 }
 
 void trim_memory(bool always) noexcept { DevicePool::trim_all(always); }

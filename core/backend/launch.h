@@ -61,6 +61,24 @@ class DeviceGuard {
   cudaStreamCaptureMode capture_mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+/// The same for what gives memory back: it throws nothing, and does nothing where that is over.
+class LastDeviceGuard {
+ public:
+  explicit LastDeviceGuard(int32_t device)
+      : reachable_(!is_abandoned() && runtime().current_device(&previous_) == cudaSuccess) {
+    if (reachable_) runtime().choose_device(device);
+  }
+  ~LastDeviceGuard() {
+    if (reachable_) runtime().choose_device(previous_);
+  }
+  LastDeviceGuard(const LastDeviceGuard&) = delete;
+  LastDeviceGuard& operator=(const LastDeviceGuard&) = delete;
+
+ private:
+  int previous_ = 0;
+  bool reachable_;
+};
+
 /// The device that is current.
 inline int32_t current_device() {
   int device = 0;

@@ -28,17 +28,26 @@ class Transfers {
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
+  /// Takes what copies of so many bytes need. That waits until nothing runs on the device, so who copies
+  /// beside its work does this before; else the first large copy does.
+  void prepare(uint64_t bytes);
+
   /// Copies to the device in the order of the stream. When it returns the host memory has been read.
   void send(void* to, const void* from, uint64_t bytes, const Stream& stream);
 
   /// Copies from the device, when the stream has got there; returns when the bytes are there.
   void fetch(void* to, const void* from, uint64_t bytes, const Stream& stream);
 
+  /// The same of rows of `bytes` bytes, with strides in bytes; behind each row in `to` come zeros.
+  void fetch_rows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride, uint64_t bytes,
+                  uint64_t rows, const Stream& stream);
+
  private:
   class Lane;
   bool by_lanes(uint64_t bytes);
+  Lane& lane(uint64_t number);
   template <class Body, class End>
-  void each_piece(uint64_t bytes, const Body& body, const End& end);
+  void each_piece(uint64_t count, uint64_t step, const Body& body, const End& end);
 
   const Execution execution_;
   int32_t device_;

@@ -13,6 +13,30 @@ constexpr uint64_t kWorthBytes = 16 * kPiece;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kDriverBytes = uint64_t{64} << 20;  // left to the driver between two looks at the monitor
 
+/// Rows in host memory on their way to where they belong.
+struct Target {
+  uint8_t* data;
+  uint64_t stride;  // bytes, as the next two
+  uint64_t bytes;   // of a row; behind them come zeros
+  uint64_t rows;
+
+  void clear_behind() const {
+    if (stride == bytes) return;
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memset(data + row * stride + bytes, 0, stride - bytes);
+  }
+  /// From rows without anything between them.
+  void take(const uint8_t* packed) const {
+    if (stride == bytes) {
+      std::memcpy(data, packed, rows * bytes);
+      return;
+    }
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memcpy(data + row * stride, packed + row * bytes, bytes);
+    clear_behind();
+  }
+};
+
 }  // namespace
 
 /// The two pieces of one thread.
@@ -40,17 +64,16 @@ class Transfers::Lane {
   void queued(const Stream& stream) { events_[turn_].record(stream); }
 
   /// A piece is on its way to the host, and belongs to `target`.
-  void expect(const uint8_t* piece, uint8_t* target, uint64_t bytes) {
+  void expect(const uint8_t* piece, const Target& target) {
     piece_ = piece;
     target_ = target;
-    bytes_ = bytes;
   }
 
   /// Empties the piece that is on its way, if there is one. `other`: it is not the last one queued.
   void deliver(bool other) {
     if (piece_ == nullptr) return;
     events_[other ? turn_ ^ 1 : turn_].wait();
-    std::memcpy(target_, piece_, bytes_);
+    target_.take(piece_);
     piece_ = nullptr;
   }
 
@@ -59,8 +82,7 @@ class Transfers::Lane {
   Event events_[2] = {Event(false), Event(false)};
   uint32_t turn_ = 0;
   const uint8_t* piece_ = nullptr;
-  uint8_t* target_ = nullptr;
-  uint64_t bytes_ = 0;
+  Target target_ = {};
 };
 
 Transfers::Transfers(const Execution& execution)
@@ -87,22 +109,36 @@ bool Transfers::by_lanes(uint64_t bytes) {
   return !refused_;
 }
 
-/// Calls body(lane, first, count) for the pieces of a copy, and end(lane) behind the last of a lane.
+/// A lane, made by who first asks for it.
+Transfers::Lane& Transfers::lane(uint64_t number) {
+  if (lanes_[number] == nullptr)
+    lanes_[number] = std::make_unique<Lane>(first_ + number * 2 * kPiece);
+  return *lanes_[number];
+}
+
+void Transfers::prepare(uint64_t bytes) {
+  if (!by_lanes(bytes)) return;
+  parallel_for(execution_, lanes_.size(), 1, [&](uint64_t number, uint64_t, uint32_t) {
+    const DeviceGuard guard(device_);
+    lane(number);
+  });
+}
+
+/// Calls body(lane, first, count) for the pieces of a copy of `count` bytes or rows, and end(lane) behind the
+/// last of a lane.
 template <class Body, class End>
-void Transfers::each_piece(uint64_t bytes, const Body& body, const End& end) {
+void Transfers::each_piece(uint64_t count, uint64_t step, const Body& body, const End& end) {
   std::atomic<uint64_t> next = 0;
   parallel_for(execution_, lanes_.size(), 1, [&](uint64_t number, uint64_t, uint32_t) {
     const DeviceGuard guard(device_);
-    if (lanes_[number] == nullptr)
-      lanes_[number] = std::make_unique<Lane>(first_ + number * 2 * kPiece);
-    Lane& lane = *lanes_[number];
+    Lane& own = lane(number);
     while (true) {
-      const uint64_t first = next.fetch_add(kPiece, std::memory_order_relaxed);
-      if (first >= bytes) break;
+      const uint64_t first = next.fetch_add(step, std::memory_order_relaxed);
+      if (first >= count) break;
       execution_.check();
-      body(lane, first, std::min(kPiece, bytes - first));
+      body(own, first, std::min(step, count - first));
     }
-    end(lane);
+    end(own);
   });
 }
 
@@ -118,7 +154,7 @@ void Transfers::send(void* to, const void* from, uint64_t bytes, const Stream& s
     return;
   }
   each_piece(
-      bytes,
+      bytes, kPiece,
       [&](Lane& lane, uint64_t first, uint64_t count) {
         uint8_t* piece = lane.next();
         std::memcpy(piece, source + first, count);
@@ -141,13 +177,43 @@ void Transfers::fetch(void* to, const void* from, uint64_t bytes, const Stream& 
     return;
   }
   each_piece(
-      bytes,
+      bytes, kPiece,
       [&](Lane& lane, uint64_t first, uint64_t count) {
         uint8_t* piece = lane.next();
         copy_to_host(piece, source + first, count, stream, "fetching from the device");
         lane.queued(stream);
         lane.deliver(true);
-        lane.expect(piece, target + first, count);
+        lane.expect(piece, {target + first, count, count, 1});
+      },
+      [](Lane& lane) { lane.deliver(false); });
+}
+
+void Transfers::fetch_rows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride,
+                           uint64_t bytes, uint64_t rows, const Stream& stream) {
+  if (to_stride == bytes && from_stride == bytes) return fetch(to, from, rows * bytes, stream);
+  uint8_t* target = static_cast<uint8_t*>(to);
+  const uint8_t* source = static_cast<const uint8_t*>(from);
+  if (!by_lanes(rows * bytes)) {
+    const uint64_t step = std::max<uint64_t>(1, kDriverBytes / bytes);
+    for (uint64_t first = 0; first < rows; first += step) {
+      execution_.check();
+      const Target part = {target + first * to_stride, to_stride, bytes, std::min(step, rows - first)};
+      copy_rows(part.data, to_stride, source + first * from_stride, from_stride, bytes, part.rows,
+                cudaMemcpyDeviceToHost, stream, "fetching rows from the device");
+      part.clear_behind();
+      stream.wait();
+    }
+    return;
+  }
+  each_piece(
+      rows, kPiece / bytes,
+      [&](Lane& lane, uint64_t first, uint64_t count) {
+        uint8_t* piece = lane.next();
+        copy_rows(piece, bytes, source + first * from_stride, from_stride, bytes, count,
+                  cudaMemcpyDeviceToHost, stream, "fetching rows from the device");
+        lane.queued(stream);
+        lane.deliver(true);
+        lane.expect(piece, {target + first * to_stride, to_stride, bytes, count});
       },
       [](Lane& lane) { lane.deliver(false); });
 }

@@ -34,38 +34,71 @@ size_t Codes::code_stride(uint32_t dim, int32_t metric, bool wide) {
   return round_up(size_t{code_columns(dim, metric)} * (wide ? sizeof(float) : 1), kCodeAlign);
 }
 
-Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
+/// Everything that follows from the dataset; where the rows serve, that is all.
+Codes::Codes(const Dataset& dataset)
     : count_(dataset.rows()),
       dim_(dataset.dim()),
       metric_(dataset.metric()),
       element_(dataset.element()),
       stride_(code_stride(dim_, metric_, false)) {
   exact_ = metric_ == ANN_METRIC_L2 && !is_float_element(element_);
-  if (rows_serve(metric_, element_, dataset.borrowed())) {
-    flip_ = element_ == ANN_I8 ? 0x80 : 0;
-    data_ = static_cast<const uint8_t*>(dataset.view().data);
-    return;
-  }
-  if (!exact_) fit(dataset, seed, execution);
-  stride_ = code_stride(dim_, metric_, wide_);
-  stored_ = Array<uint8_t>(execution.memory, checked_product(count_, stride_));
-  data_ = stored_.data();
   flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
+  if (rows_serve(metric_, element_, dataset.borrowed()))
+    data_ = static_cast<const uint8_t*>(dataset.view().data);
+}
+
+Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) : Codes(dataset) {
+  if (rows_serve(metric_, element_, dataset.borrowed())) return;
+  if (!exact_) {
+    if (metric_ == ANN_METRIC_INNER_PRODUCT) {
+      Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
+      parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+        for (uint64_t row = begin; row < end; ++row)
+          longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
+      });
+      norm_max_ = *std::max_element(longest.begin(), longest.end());
+    }
+    const Array<uint32_t> sample = sample_of(count_, seed, execution.memory);
+    fit(static_cast<uint32_t>(sample.size()),
+        [&](uint64_t i) { return dataset.view().row(sample[i]); }, execution);
+  }
+  make_room(execution.memory);
   Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
   parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     float* values = scratch.data() + size_t{columns()} * worker;
-    for (uint64_t row = begin; row < end; ++row) {
-      const uint32_t number = static_cast<uint32_t>(row);
-      uint8_t* code = stored_.data() + row * stride_;
+    for (uint64_t number = begin; number < end; ++number) {
+      const uint8_t* row = dataset.view().row(number);
+      uint8_t* code = stored_.data() + number * stride_;
       if (exact_) {
-        std::memcpy(code, dataset.view().row(row), dim_);
+        std::memcpy(code, row, dim_);
         std::memset(code + dim_, 0, stride_ - dim_);
       } else {
-        transform(dataset.view().row(row), row_norm(dataset, number), values);
+        transform(row, row_norm(row), values);
         encode(values, 0, columns(), code);
       }
     }
   });
+}
+
+Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max,
+             const Execution& execution)
+    : Codes(dataset) {
+  if (exact_) return;
+  norm_max_ = norm_max;
+  fit(std::min(count_, kSampleRows), [&](uint64_t i) { return sample.row(i); }, execution);
+  make_room(execution.memory);
+}
+
+Array<uint32_t> Codes::sample_of(uint32_t rows, uint64_t seed, const Allocator& memory) {
+  Array<uint32_t> sample(memory, std::min(rows, kSampleRows));
+  random_strata(rows, static_cast<uint32_t>(sample.size()), seed, kSampleStream, sample.data());
+  return sample;
+}
+
+void Codes::make_room(const Allocator& memory) {
+  stride_ = code_stride(dim_, metric_, wide_);
+  stored_ = Array<uint8_t>(memory, checked_product(count_, stride_));
+  data_ = stored_.data();
 }
 
 Codes::Codes(const Dataset& dataset, Parts&& parts)
@@ -85,11 +118,11 @@ Codes::Codes(const Dataset& dataset, Parts&& parts)
   flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
 }
 
-double Codes::row_norm(const Dataset& dataset, uint32_t row) const {
+double Codes::row_norm(const uint8_t* row) const {
   if (metric_ == ANN_METRIC_L2) return 0;
   double sum = 0;
   for (uint32_t column = 0; column < dim_; ++column) {
-    const double value = element_to_float(dataset.view().row(row), element_, column);
+    const double value = element_to_float(row, element_, column);
     sum += value * value;
   }
   return std::sqrt(sum);
@@ -126,33 +159,33 @@ void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* c
   if (end == columns()) std::memset(code + used, 0, stride_ - used);
 }
 
-void Codes::fit(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+/// Chooses centre and step, or a scale, by the rows row_of(0 ... sample_rows).
+template <class RowOf>
+void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& execution) {
   const uint32_t width = columns();
   centre_ = Array<float>::zeroed(execution.memory, width);
-  if (count_ == 0) return;
-  if (metric_ == ANN_METRIC_INNER_PRODUCT) {
-    for (uint32_t row = 0; row < count_; ++row)
-      norm_max_ = std::max(norm_max_, row_norm(dataset, row));
-  }
-  const uint32_t sample_rows = std::min(count_, kSampleRows);
-  Array<uint32_t> sample(execution.memory, sample_rows);
-  random_strata(count_, sample_rows, seed, kSampleStream, sample.data());
+  if (sample_rows == 0) return;
   Array<float> values(execution.memory, size_t{sample_rows} * width);
   parallel_for(execution, sample_rows, 64, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i)
-      transform(dataset.view().row(sample[i]), row_norm(dataset, sample[i]),
-                values.data() + i * width);
+      transform(row_of(i), row_norm(row_of(i)), values.data() + i * width);
   });
-  for (uint32_t column = 0; column < width; ++column) {
-    double sum = 0;
-    for (uint32_t i = 0; i < sample_rows; ++i) sum += values[size_t{i} * width + column];
-    centre_[column] = static_cast<float>(sum / sample_rows);
+  // A row at a time, as it lies in memory; each column's sum is in the order of rows.
+  Array<double> sums = Array<double>::zeroed(execution.memory, width);
+  for (uint32_t i = 0; i < sample_rows; ++i) {
+    const float* row = values.data() + size_t{i} * width;
+    for (uint32_t column = 0; column < width; ++column) sums[column] += row[column];
   }
+  for (uint32_t column = 0; column < width; ++column)
+    centre_[column] = static_cast<float>(sums[column] / sample_rows);
   float largest = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] -= centre_[i % width];
-    if (!std::isfinite(values[i])) values[i] = 0;
-    largest = std::max(largest, std::fabs(values[i]));
+  for (uint32_t i = 0; i < sample_rows; ++i) {
+    float* row = values.data() + size_t{i} * width;
+    for (uint32_t column = 0; column < width; ++column) {
+      row[column] -= centre_[column];
+      if (!std::isfinite(row[column])) row[column] = 0;
+      largest = std::max(largest, std::fabs(row[column]));
+    }
   }
   Array<double> errors(execution.memory, kStepsTried);
   parallel_for(execution, kStepsTried, 1, [&](uint64_t begin, uint64_t, uint32_t) {

@@ -54,6 +54,16 @@ class Codes {
   Codes(const Dataset& dataset, Parts&& parts);
   Codes(const Dataset& dataset, uint64_t seed, const Execution& execution);
 
+  /// Codes that a device will make: fitted to a sample of the rows, [sample_of()], with room for what
+  /// comes. `norm_max` is the largest length of a row, for inner product.
+  Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution);
+
+  /// The rows that codes are fitted to.
+  static Array<uint32_t> sample_of(uint32_t rows, uint64_t seed, const Allocator& memory);
+
+  /// Where codes are to be put that a device makes, [rows, stride]; null where the rows serve.
+  uint8_t* incoming() { return stored_.data(); }
+
   uint32_t rows() const { return count_; }
   size_t stride() const { return stride_; }
   uint8_t flip() const { return flip_; }
@@ -73,6 +83,9 @@ class Codes {
   void touch_all() const {
     if (touch_ != nullptr) touch_->touch_all();
   }
+
+  /// Columns that the extra one of inner product is split over.
+  static constexpr uint32_t kSplit = 16;
 
   /// Columns of a code of `dim` columns.
   static uint32_t code_columns(uint32_t dim, int32_t metric) {
@@ -102,16 +115,17 @@ class Codes {
   }
 
  private:
-  static constexpr uint32_t kSplit = 16;
-
+  explicit Codes(const Dataset& dataset);
   uint32_t columns() const { return code_columns(dim_, metric_); }
   void transform(const uint8_t* row, double norm, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;
-  void fit(const Dataset& dataset, uint64_t seed, const Execution& execution);
+  template <class RowOf>
+  void fit(uint32_t sample_rows, const RowOf& row_of, const Execution& execution);
+  void make_room(const Allocator& memory);
   bool bytes_suffice(const float* sample, uint32_t rows, float step,
                      const Execution& execution) const;
   RowsView wide_rows(const uint8_t* first) const { return {first, stride_, columns(), ANN_F32}; }
-  double row_norm(const Dataset& dataset, uint32_t row) const;
+  double row_norm(const uint8_t* row) const;
 
   uint32_t count_ = 0;
   uint32_t dim_ = 0;

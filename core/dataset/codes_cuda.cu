@@ -53,21 +53,24 @@ __global__ void __launch_bounds__(kThreads) kernel(const __grid_constant__ Args 
 
 }  // namespace
 
-DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream, Transfers& transfers)
+DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream)
     : rows_(codes.rows()),
       stride_(static_cast<uint32_t>(codes.stride())),
       flip_(codes.flip() * 0x01010101u),
       data_(std::make_unique<DeviceArray<uint8_t>>(uint64_t{rows_} * stride_, stream)),
-      squares_(codes.wide() ? 0 : codes.rows(), stream) {
+      squares_(codes.wide() ? 0 : codes.rows(), stream) {}
+
+DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream, Transfers& transfers)
+    : DeviceCodes(codes, stream) {
   transfers.send(data_->data(), codes.data(), uint64_t{rows_} * stride_, stream);
-  if (!codes.wide()) flip_and_square(stream);
+  flip_and_square(stream);
 }
 
 DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream, const Execution& execution)
     : DeviceCodes(codes, stream, *std::make_unique<Transfers>(execution)) {}
 
 void DeviceCodes::flip_and_square(const Stream& stream) const {
-  if (rows_ == 0) return;
+  if (rows_ == 0 || squares_.data() == nullptr) return;  // none, or wide
   const Args args = {reinterpret_cast<uint32_t*>(data_->data()), squares_.data(), rows_, stride_ / 4,
                      flip_};
   launch("flip_and_square", kernel, (rows_ - 1) / (kThreads / 32) + 1, kThreads, stream, args);

@@ -26,9 +26,16 @@ struct CodesView {
   __device__ const uint8_t* row(uint64_t number) const { return data + number * stride; }
 };
 
-/// Sends codes to the current device and keeps them there. The monitor is asked between pieces.
+/// Codes on the current device. Sent from the host, the monitor is asked between pieces.
 class DeviceCodes {
  public:
+  /// Codes that make(data) queues on the stream, [rows, stride] and as they are on the host; `codes` says
+  /// what they are like.
+  template <class Make>
+  DeviceCodes(const Codes& codes, const Stream& stream, const Make& make) : DeviceCodes(codes, stream) {
+    make(data_->data());
+    flip_and_square(stream);
+  }
   DeviceCodes(const Codes& codes, const Stream& stream, const Execution& execution);
   DeviceCodes(const Codes& codes, const Stream& stream, Transfers& transfers);
 
@@ -38,6 +45,7 @@ class DeviceCodes {
   std::unique_ptr<DeviceArray<uint8_t>> release(const Stream& stream);
 
  private:
+  DeviceCodes(const Codes& codes, const Stream& stream);
   void flip_and_square(const Stream& stream) const;
 
   uint32_t rows_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cfloat>
 
 namespace gannet {
@@ -24,6 +25,32 @@ double norm_of(const uint8_t* row, int32_t element, uint32_t dim) {
   return std::sqrt(sum);
 }
 
+/// Whether all numbers have another exponent than infinity and NaN have. Without a way out of the loop the
+/// compiler takes 8 to 32 of them at once.
+template <class Bits>
+bool all_below(const uint8_t* vector, Bits exponent, uint32_t dim) {
+  Bits bad = 0;
+  for (uint32_t column = 0; column < dim; ++column) {
+    Bits bits;
+    std::memcpy(&bits, vector + size_t{column} * sizeof bits, sizeof bits);
+    bad |= static_cast<Bits>((bits & exponent) == exponent);
+  }
+  return bad == 0;
+}
+
+bool all_finite(const uint8_t* vector, int32_t element, uint32_t dim) {
+  if (element == ANN_F32) return all_below<uint32_t>(vector, 0x7f800000, dim);
+  return all_below<uint16_t>(vector, element == ANN_F16 ? 0x7c00 : 0x7f80, dim);
+}
+
+/// The largest of |x|. Finite floats without their sign are ordered like their bits.
+float largest_of(const float* values, uint32_t dim) {
+  uint32_t largest = 0;
+  for (uint32_t column = 0; column < dim; ++column)
+    largest = std::max(largest, std::bit_cast<uint32_t>(values[column]) & 0x7fffffff);
+  return std::bit_cast<float>(largest);
+}
+
 }  // namespace
 
 bool Dataset::storable(int32_t from, int32_t to) {
@@ -32,7 +59,7 @@ bool Dataset::storable(int32_t from, int32_t to) {
 }
 
 uint32_t first_not_finite(const uint8_t* vector, int32_t element, uint32_t dim) {
-  if (!is_float_element(element)) return dim;
+  if (!is_float_element(element) || all_finite(vector, element, dim)) return dim;
   for (uint32_t column = 0; column < dim; ++column) {
     if (!std::isfinite(element_to_float(vector, element, column))) return column;
   }
@@ -68,11 +95,13 @@ Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, in
   if (borrow && stored != rows.element)
     fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are %s and the index stores %s",
          element_name(rows.element), element_name(stored));
-  check_finite(rows, execution);
+  if (!rows.on_device()) check_finite(rows, execution);
   view_ = {rows.data, rows.stride, rows.dim, stored};
   if (ids != nullptr) sort_ids(ids, execution);
+  if (!borrow) make_room(rows, execution.memory);
+  if (rows.on_device()) return;
   if (!borrow) store(rows, execution);
-  if (metric == ANN_METRIC_COSINE) measure_norms(execution);
+  complete(execution);
 }
 
 Dataset::Dataset(Parts&& parts)
@@ -110,10 +139,13 @@ void Dataset::touch_rows(const uint32_t* numbers, uint32_t first, uint32_t count
   }
 }
 
-void Dataset::store(const MatrixView& rows, const Execution& execution) {
+void Dataset::make_room(const MatrixView& rows, const Allocator& memory) {
   view_.stride = stored_stride(rows.dim, metric_, view_.element);
-  stored_ = Array<uint8_t>(execution.memory, checked_product(rows.rows, view_.stride));
+  stored_ = Array<uint8_t>(memory, checked_product(rows.rows, view_.stride));
   view_.data = stored_.data();
+}
+
+void Dataset::store(const MatrixView& rows, const Execution& execution) {
   const size_t row_bytes = size_t{rows.dim} * element_bytes(rows.element);
   const size_t stored_bytes = size_t{rows.dim} * element_bytes(view_.element);
   if (rows.element == view_.element && rows.stride == view_.stride && stored_bytes == view_.stride) {
@@ -206,12 +238,14 @@ bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values,
     std::memcpy(values, vector, view_.dim);
   } else {
     float* floats = static_cast<float*>(values);
-    float largest = 0;
-    for (uint32_t column = 0; column < view_.dim; ++column) {
-      floats[column] = element_to_float(vector, element, column);
-      largest = std::max(largest, std::fabs(floats[column]));
+    if (element == ANN_F32) {
+      std::memcpy(floats, vector, size_t{view_.dim} * sizeof(float));
+    } else {
+      for (uint32_t column = 0; column < view_.dim; ++column)
+        floats[column] = element_to_float(vector, element, column);
     }
-    if (metric_ == ANN_METRIC_COSINE && largest > 0) {
+    const float largest = metric_ == ANN_METRIC_COSINE ? largest_of(floats, view_.dim) : 0;
+    if (largest > 0) {
       // A power of two changes no direction and no bit of a fraction. It is applied in two halves,
       // since the inverse of the smallest floats is none.
       const int exponent = -std::ilogb(largest);

@@ -57,8 +57,16 @@ class Dataset {
 
   /// Copies or borrows `rows`, stored as `element` (0: as given). `ids` is [rows] or null.
   /// Refuses NaN, infinities, repeated ids and impossible conversions, before anything is kept.
+  ///
+  /// Rows on a device are neither looked at nor copied: they are stored as given, and whoever brings them
+  /// to `incoming`, [rows, stride of view()] with zeros behind each, calls `complete` before they are read.
   Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element, bool borrow,
           const Execution& execution);
+
+  uint8_t* incoming() { return stored_.data(); }
+  void complete(const Execution& execution) {
+    if (metric_ == ANN_METRIC_COSINE) measure_norms(execution);
+  }
 
   uint32_t rows() const { return count_; }
   uint32_t dim() const { return view_.dim; }
@@ -116,6 +124,7 @@ class Dataset {
   }
 
  private:
+  void make_room(const MatrixView& rows, const Allocator& memory);
   void store(const MatrixView& rows, const Execution& execution);
   void sort_ids(const uint64_t* ids, const Execution& execution);
   void measure_norms(const Execution& execution);

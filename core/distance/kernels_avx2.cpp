@@ -172,30 +172,13 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
 }
 
 }  // namespace
+}  // namespace gannet
 
-constexpr Kernels kAvx2Kernels = {
-    "avx2",
-    {nullptr, each_row<float, float, float_distance<ANN_F32, false>>,
-     each_row<float, float, float_distance<ANN_F16, false>>,
-     each_row<float, float, float_distance<ANN_BF16, false>>,
-     each_row<int8_t, int32_t, integer_distance<int8_t, false>>,
-     each_row<uint8_t, int32_t, integer_distance<uint8_t, false>>},
-    {nullptr, each_row<float, float, float_distance<ANN_F32, true>>,
-     each_row<float, float, float_distance<ANN_F16, true>>,
-     each_row<float, float, float_distance<ANN_BF16, true>>,
-     each_row<int8_t, int32_t, integer_distance<int8_t, true>>,
-     each_row<uint8_t, int32_t, integer_distance<uint8_t, true>>},
-    code_gather,
-    code_pack,
-    code_tile<kTileRows>,
-    nearest_in_rows,
-    nearest_in_columns,
-    show_nearest,
-    thin_out,
-    bound_within,
-    sort_keys,
-    count_detours,
-};
+#include "distance/kernel_table.h"
+
+namespace gannet {
+
+constexpr Kernels kAvx2Kernels = table_of_level("avx2", code_tile<kTileRows>);
 
 }  // namespace gannet
 

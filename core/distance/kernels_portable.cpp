@@ -93,29 +93,12 @@ void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
 }
 
 }  // namespace
+}  // namespace gannet
 
-constexpr Kernels kPortableKernels = {
-    "portable",
-    {nullptr, each_row<float, float, float_distance<ANN_F32, false>>,
-     each_row<float, float, float_distance<ANN_F16, false>>,
-     each_row<float, float, float_distance<ANN_BF16, false>>,
-     each_row<int8_t, int32_t, integer_distance<int8_t, false>>,
-     each_row<uint8_t, int32_t, integer_distance<uint8_t, false>>},
-    {nullptr, each_row<float, float, float_distance<ANN_F32, true>>,
-     each_row<float, float, float_distance<ANN_F16, true>>,
-     each_row<float, float, float_distance<ANN_BF16, true>>,
-     each_row<int8_t, int32_t, integer_distance<int8_t, true>>,
-     each_row<uint8_t, int32_t, integer_distance<uint8_t, true>>},
-    code_gather,
-    code_pack,
-    code_tile,
-    nearest_in_rows,
-    nearest_in_columns,
-    show_nearest,
-    thin_out,
-    bound_within,
-    sort_keys,
-    count_detours,
-};
+#include "distance/kernel_table.h"
+
+namespace gannet {
+
+constexpr Kernels kPortableKernels = table_of_level("portable", code_tile);
 
 }  // namespace gannet

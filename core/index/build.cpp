@@ -1,7 +1,8 @@
 // The build, on one screen: rows -> codes -> k-NN graph -> search graph -> calibration.
 //
 // On a CUDA device everything between codes and search graph stays there (build_cuda.cu), and so does the
-// graph: as the copy of the index that searches on the device use.
+// graph: as the copy of the index that searches on the device use. Rows that lie there stay too: the host
+// gets its copy of them while the device finds neighbours (dataset/arrival.h).
 
 #include <chrono>
 
@@ -59,6 +60,7 @@ void make_graph(const BuildPlan& plan, Built& built, const Execution& execution)
   {
     const KnnGraph knn = find_neighbors(built.codes, plan, execution.span(0, 0.78));
     built.knn_iterations = knn.iterations;
+    built.knn_share = knn.share;
     execution.span(0.78, 0.9).enter("prune");
     graph.edges = prune_by_rank(knn, plan.degree, execution);
   }
@@ -92,31 +94,51 @@ std::shared_ptr<Placement> place(cuda::GraphOnDevice& made, const BuildPlan& pla
   return placement;
 }
 
-/// Graph and calibration by a CUDA device, where the index then has a copy.
-void build_on_device(const BuildPlan& plan, const MatrixView* queries, Built& built,
-                     const Execution& execution) {
+/// Touches memory, so that the system makes its pages.
+void make_pages(Array<uint32_t>& items, const Execution& execution) {
+  constexpr size_t kItemsPerPage = 4096 / sizeof(uint32_t);
+  parallel_for(execution, items.size(), kItemsPerPage * 512, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t item = begin; item < end; item += kItemsPerPage) items[item] = 0;
+  });
+}
+
+/// Graph and calibration by a CUDA device, where the index then has a copy. `arrival` is null if rows came
+/// from the host.
+void build_on_device(const BuildPlan& plan, const MatrixView* queries,
+                     std::unique_ptr<cuda::Arrival> arrival, Built& built, const Execution& execution) {
   SearchGraph& graph = built.graph;
   KnnGraph copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
   const int32_t method = compares_all(built.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
-  const auto made = cuda::build_graph(built.codes, method, given ? &copied : nullptr, plan,
-                                      graph.entries, execution.span(0, 0.85));
-  built.knn_iterations = made->iterations;
-  graph.repaired_edges = made->repaired_edges;
+  // Memory that nobody has touched is made by the system page by page, which takes longer than the copy
+  // that fills it. So the pages of the edges are made while the device finds them.
   graph.edges = Array<uint32_t>(execution.memory, checked_product(graph.rows, graph.degree));
+  std::unique_ptr<cuda::GraphOnDevice> made;
+  Execution both = execution;
+  both.threads = std::min(execution.threads, 2u);
+  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
+    if (task == 0)
+      made = cuda::build_graph(built.codes, std::move(arrival), method, given ? &copied : nullptr, plan,
+                               graph.entries, execution.span(0, 0.85));
+    else
+      make_pages(graph.edges, execution);
+  });
+  built.knn_iterations = made->iterations;
+  built.knn_share = made->share;
+  graph.repaired_edges = made->repaired_edges;
   const bool fetched = made->lost != 0;
   if (fetched) {
     made->fetch(graph.edges, execution);
     graph.repaired_edges = repair_reachability(graph, execution);
     made->replace(graph.edges, execution);
   }
+  execution.span(0.85, 0.86).enter("placement");
   const auto placement = place(*made, plan, built, execution);
 
   // The device calibrates itself while the host gets the edges and walks them.
-  const Execution measuring = execution.span(0.85, 1);
-  Execution both = measuring;
-  both.threads = std::min(execution.threads, 2u);
+  const Execution measuring = execution.span(0.86, 1);
+  measuring.enter("edges to the host");
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
       if (plan.calibrate && placement != nullptr)
@@ -134,6 +156,11 @@ void build_on_device(const BuildPlan& plan, const MatrixView* queries, Built& bu
 
 }  // namespace
 
+bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored) {
+  return rows.on_device() && rows.space == device && rows.rows != 0 &&
+         (stored == ANN_ELEMENT_AUTO || stored == rows.element);
+}
+
 std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixView& rows,
                                    const uint64_t* ids, const BuildPlan& plan,
                                    const MatrixView* calibration, const Execution& execution) {
@@ -141,13 +168,17 @@ std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixVi
   const uint64_t seed = plan.nn_descent.seed;
   if (plan.device >= ANN_DEVICE_CUDA) check_cuda_device(plan.device);
   execution.enter("copy");
-  auto built = std::make_unique<Built>(
+  std::unique_ptr<Built> built;  // outlives what fills it
+  std::unique_ptr<cuda::Arrival> arrival;
+  if (rows.on_device()) arrival = cuda::receive_rows(rows, shape.metric, execution);
+  built = std::make_unique<Built>(
       Dataset(rows, ids, shape.metric, shape.element, plan.borrow, execution));
   built->graph_kind = plan.graph;
   built->seed = seed;
   if (plan.graph != ANN_GRAPH_NONE) {
     execution.span(0.03, 0.06).enter("codes");
-    built->codes = Codes(built->dataset, seed, execution);
+    built->codes = arrival != nullptr ? arrival->make_codes(built->dataset, seed, execution)
+                                      : Codes(built->dataset, seed, execution);
 
     execution.span(0.06, 0.7).enter("k-NN graph");
     SearchGraph& graph = built->graph;
@@ -155,7 +186,7 @@ std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixVi
     graph.degree = plan.degree;
     graph.entries = choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
     if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
-      build_on_device(plan, calibration, *built, execution.span(0.06, 1));
+      build_on_device(plan, calibration, std::move(arrival), *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, *built, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, calibration, nullptr, *built, execution.span(0.88, 1));

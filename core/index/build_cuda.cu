@@ -6,7 +6,8 @@
 //
 // Milliseconds beside the phases' own, one NVIDIA H200 with 16 processor cores, 1M rows of 128 bytes and
 // degree 64: codes to the device 5, edges to the host 7. The edges are on their way to the host while the
-// device already calibrates, and are not sent back: the index's copy on the device is made of them.
+// device already calibrates, and are not sent back: the index's copy on the device is made of them. Rows
+// that lie on the device are not sent at all (dataset/arrival.h).
 
 #include "backend/devices.h"
 #include "dataset/codes_cuda.h"
@@ -26,46 +27,54 @@ DeviceGuard guard_of(int32_t device) {
   return DeviceGuard(device - ANN_DEVICE_CUDA);
 }
 
-/// Returns the rounds of NN-Descent, or those of neighbours' neighbours that cells took.
-uint32_t find(const CodesView& codes, int32_t method, const NnDescentParams& params,
+/// What finding lists came to, as KnnGraph has it.
+struct Found {
+  uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took
+  double share = 0;
+};
+
+Found find(const CodesView& codes, int32_t method, const NnDescentParams& params,
               const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
               const Stream& stream, const Execution& execution) {
   if (method == ANN_KNN_EXACT) {
     exact_knn(codes, params.k, neighbors, distances, stream, execution);
-    return 0;
+    return {};
   }
   if (method != ANN_KNN_CELLS)
-    return nn_descent(codes, params, neighbors, distances, stream, execution);
+    return {nn_descent(codes, params, neighbors, distances, stream, execution), 0};
   const CellsReport report =
       cells_knn(codes, params, effort, neighbors, distances, stream, execution);
-  return report.iterations != 0 ? report.iterations : report.rounds;
+  return {report.iterations != 0 ? report.iterations : report.rounds, report.share};
 }
 
 class Graph final : public GraphOnDevice {
  public:
-  Graph(int32_t device, const Execution& execution)
-      : device_(device), transfers_(execution) {
-    left_.stream = std::make_unique<Stream>();
+  Graph(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t device, const Execution& execution)
+      : device_(device), transfers_(execution), rows_(codes.rows()), arrival_(std::move(arrival)) {
+    if (arrival_ == nullptr) {
+      left_.stream = std::make_unique<Stream>();
+      codes_ = std::make_unique<DeviceCodes>(codes, stream(), transfers_);
+      return;
+    }
+    left_.stream = arrival_->take_stream();
+    codes_ = arrival_->take_codes();
+    left_.rows = arrival_->rows().data;
+    left_.row_stride = arrival_->rows().stride;
   }
 
   ~Graph() override {
-    // The caller's device stays as it is, also where CUDA has been lost.
-    int previous = 0;
-    const bool reachable = !is_abandoned() && runtime().current_device(&previous) == cudaSuccess;
-    if (reachable) runtime().choose_device(device_);
+    arrival_.reset();  // it reads the codes
+    const LastDeviceGuard guard(device_);
     codes_.reset();
     left_.codes.reset();
     left_.edges.reset();
     left_.stream.reset();
-    if (reachable) runtime().choose_device(previous);
   }
 
-  void make(const Codes& codes, int32_t method, const KnnGraph* given, const BuildPlan& plan,
+  void make(int32_t method, const KnnGraph* given, const BuildPlan& plan,
             const Array<uint32_t>& entries, const Execution& execution) {
-    rows_ = codes.rows();
     degree_ = plan.degree;
     const size_t places = checked_product(rows_, degree_);
-    codes_ = std::make_unique<DeviceCodes>(codes, stream(), transfers_);
     const auto pruned = prune(method, given, plan, execution.span(0, 0.9));
 
     execution.span(0.9, 0.95).enter("reverse edges");
@@ -74,13 +83,17 @@ class Graph final : public GraphOnDevice {
     add_reverse_edges(pruned->data(), rows_, degree_, edges_, stream(), execution);
     if (plan.repair) repair(entries, execution.span(0.95, 1));
     stream().wait();
+    if (arrival_ == nullptr) return;
+    execution.span(0.99, 1).enter("rows to the host");
+    arrival_->wait();
   }
 
   void fetch(Array<uint32_t>& edges, const Execution& execution) const override {
     execution.check();
     const DeviceGuard guard(device_);
     const Stream stream;
-    transfers_.fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
+    Transfers& transfers = arrival_ != nullptr ? arrival_->transfers() : transfers_;
+    transfers.fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
   }
 
   void replace(const Array<uint32_t>& edges, const Execution& execution) override {
@@ -106,12 +119,15 @@ class Graph final : public GraphOnDevice {
                                                const BuildPlan& plan, const Execution& execution) {
     const uint32_t k = plan.nn_descent.k;
     const DeviceArray<uint32_t> knn(checked_product(rows_, k), stream());
-    if (given != nullptr)
+    if (given != nullptr) {
       transfers_.send(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
                       stream());
-    else
-      iterations = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr,
-                        stream(), execution.span(0, 0.95));
+    } else {
+      const Found found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(),
+                               nullptr, stream(), execution.span(0, 0.95));
+      iterations = found.iterations;
+      share = found.share;
+    }
     execution.span(0.95, 1).enter("prune");
     auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
     prune_by_rank(knn.data(), rows_, k, degree_, pruned->data(), stream(), execution);
@@ -133,40 +149,49 @@ class Graph final : public GraphOnDevice {
   int32_t device_;
   Resident left_;  // until an index takes it over
   mutable Transfers transfers_;
-  uint32_t rows_ = 0;
+  uint32_t rows_;
   uint32_t degree_ = 0;
   std::unique_ptr<DeviceCodes> codes_;  // its memory goes on the stream of left_
   uint32_t* edges_ = nullptr;  // [rows, degree] here or in the index
+  std::unique_ptr<Arrival> arrival_;  // of rows that lie on the device, or null
 };
 
 }  // namespace
 
-KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
-                        int32_t device, const Execution& execution) {
+KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+                        const NnDescentParams& params, int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);
   const size_t places = checked_product(codes.rows(), params.k);
   KnnLists lists{{Array<uint32_t>(execution.memory, places), codes.rows(), params.k, 0},
                  Array<uint32_t>(execution.memory, places)};
   if (places == 0) return lists;
-  const Stream stream;
   Transfers transfers(execution);
-  const DeviceCodes sent(codes, stream, transfers);
+  const bool arrives = arrival != nullptr;
+  const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
+  const Stream& stream = *own_stream;
+  const auto there =
+      arrives ? arrival->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
+  const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  lists.graph.iterations = find(sent.view(), method, params, kListEffort, neighbors.data(),
-                                distances.data(), stream, execution);
+  const Found found = find(there->view(), method, params, kListEffort, neighbors.data(),
+                           distances.data(), stream, execution);
+  lists.graph.iterations = found.iterations;
+  lists.graph.share = found.share;
   execution.check();
+  if (arrives) arriving->wait();
   transfers.fetch(lists.graph.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   transfers.fetch(lists.distances.data(), distances.data(), places * sizeof(uint32_t), stream);
   return lists;
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, int32_t method, const KnnGraph* given,
-                                           const BuildPlan& plan, const Array<uint32_t>& entries,
-                                           const Execution& execution) {
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+                                           int32_t method, const KnnGraph* given, const BuildPlan& plan,
+                                           const Array<uint32_t>& entries, const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
-  auto graph = std::make_unique<Graph>(plan.device - ANN_DEVICE_CUDA, execution);
-  graph->make(codes, method, given, plan, entries, execution);
+  auto graph =
+      std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
+  graph->make(method, given, plan, entries, execution);
   return graph;
 }
 

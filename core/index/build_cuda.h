@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "dataset/arrival.h"
 #include "dataset/codes.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
@@ -22,11 +23,12 @@ struct KnnLists {
 };
 
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
+/// `arrival`, which may be null, has the codes there; the host has everything when the call returns.
 ///
 /// Errors of all here: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
 /// ANN_DEADLINE. The device's memory is given back on every path.
-KnnLists find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
-                        int32_t device, const Execution& execution);
+KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+                        const NnDescentParams& params, int32_t device, const Execution& execution);
 
 /// A search graph on the device that made it.
 class GraphOnDevice {
@@ -34,6 +36,7 @@ class GraphOnDevice {
   virtual ~GraphOnDevice() = default;
 
   uint32_t iterations = 0;
+  double share = 0;  // of true neighbours in the lists, where cells have looked
   uint32_t repaired_edges = 0;
   uint32_t lost = 0;  // rows that the repair has left to the CPU; the edges are then as before it
 
@@ -48,9 +51,9 @@ class GraphOnDevice {
 };
 
 /// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs
-/// the graph from `entries` on if the plan says so.
-std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, int32_t method, const KnnGraph* given,
-                                           const BuildPlan& plan, const Array<uint32_t>& entries,
-                                           const Execution& execution);
+/// the graph from `entries` on if the plan says so. `arrival` as above.
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+                                           int32_t method, const KnnGraph* given, const BuildPlan& plan,
+                                           const Array<uint32_t>& entries, const Execution& execution);
 
 }  // namespace gannet::cuda

@@ -7,13 +7,19 @@
 
 namespace gannet::cuda {
 
-KnnLists find_neighbors(const Codes&, int32_t, const NnDescentParams&, int32_t device,
-                        const Execution&) {
+std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t, const Execution&) {
+  check_cuda_device(rows.space);
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
+KnnLists find_neighbors(const Codes&, std::unique_ptr<Arrival>, int32_t, const NnDescentParams&,
+                        int32_t device, const Execution&) {
   check_cuda_device(device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes&, int32_t, const KnnGraph*, const BuildPlan& plan,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<Arrival>, int32_t,
+                                           const KnnGraph*, const BuildPlan& plan,
                                            const Array<uint32_t>&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");

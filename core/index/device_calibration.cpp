@@ -51,7 +51,9 @@ constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth i
 constexpr double kCapMin = 4;            // for means near zero
 
 /// The cap is this multiple of the mean.
-double cap_factor(double miss) { return std::clamp(1.5 + 0.6 * std::log(0.05 / miss) / std::log(5.0), 1.5, 2.1); }
+double cap_factor(double miss) {
+  return std::clamp(1.5 + 0.6 * std::log(0.05 / miss) / std::log(5.0), 1.5, 2.1);
+}
 
 struct Outcome {
   double recall;      // mean
@@ -213,6 +215,13 @@ class Walks {
   BorrowedSpace space_;
 };
 
+/// Takes the memory that walks need before any runs: taking it waits for what does.
+void reserve_spaces(DeviceIndex& index, uint32_t count) {
+  std::vector<std::unique_ptr<BorrowedSpace>> spaces;
+  for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
+    spaces.push_back(std::make_unique<BorrowedSpace>(index, count, kSomeAnswers));
+}
+
 }  // namespace
 
 /// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
@@ -282,7 +291,8 @@ class DeviceCalibration::Tracer {
     const double needed = std::log(miss_of(last_.recall) / kLastMiss);
     const double wanted = fall > 0 ? step * std::min(kFall, std::max(needed, 0.1)) / fall : kStepMax;
     const double growth = std::log(std::max(1.0, last_.expansions) / std::max(1.0, before_.expansions));
-    const double allowed = growth > 0 && last_.recall > kRecallMin ? step * std::log(kGrowthMax) / growth : kStepMax;
+    const bool is_costly = growth > 0 && last_.recall > kRecallMin;
+    const double allowed = is_costly ? step * std::log(kGrowthMax) / growth : kStepMax;
     return std::clamp(std::clamp(std::min(wanted, allowed), step / 4, step * 2), kStepMin, kStepMax);
   }
 
@@ -321,13 +331,6 @@ class DeviceCalibration::Tracer {
   Trial last_;
   uint32_t trials_ = 0;
 };
-
-/// Takes the memory that walks need before any runs: taking it waits for what does.
-static void reserve_spaces(DeviceIndex& index, uint32_t count) {
-  std::vector<std::unique_ptr<BorrowedSpace>> spaces;
-  for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
-    spaces.push_back(std::make_unique<BorrowedSpace>(index, count, kSomeAnswers));
-}
 
 void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, DeviceIndex& index,
                                 int32_t device, uint64_t seed, const Execution& execution) {

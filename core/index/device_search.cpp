@@ -8,37 +8,15 @@
 namespace gannet {
 namespace {
 
-// Work that a thread takes at a time: bytes to copy, and answers to write. Starting a thread costs 20 to
-// 100 microseconds, in which one copies this much.
+// Work that a thread takes at a time: bytes to copy, bytes of queries to prepare, which for cosines takes
+// five times as long, and answers to write. Starting a thread costs 20 to 100 microseconds, in which one
+// does this much.
 constexpr uint64_t kTaskBytes = uint64_t{1} << 20;
+constexpr uint64_t kTaskPrepared = uint64_t{1} << 18;
 constexpr uint64_t kTaskAnswers = uint64_t{1} << 17;
 
 uint64_t queries_per_task(uint64_t task, uint64_t of_query) {
   return std::max<uint64_t>(1, task / std::max<uint64_t>(1, of_query));
-}
-
-/// Copies floats; false where one is not finite.
-bool copy_finite(const float* from, uint32_t count, float* to) {
-  constexpr uint32_t kExponent = 0x7f800000;
-  uint32_t bad = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, from + i, sizeof bits);
-    bad |= (bits & kExponent) == kExponent ? 1 : 0;
-    to[i] = from[i];
-  }
-  return bad == 0;
-}
-
-/// Dataset::prepare, with a shorter way for most queries by far: it took 400 ns for 128 columns.
-bool prepare(const Dataset& dataset, const uint8_t* vector, int32_t element, uint8_t* values,
-             PreparedQuery* out) {
-  const bool plain = element == ANN_F32 && is_float_element(dataset.element()) &&
-                     dataset.metric() != ANN_METRIC_COSINE &&
-                     reinterpret_cast<uintptr_t>(vector) % alignof(float) == 0;
-  if (!plain) return dataset.prepare(vector, element, values, out);
-  return copy_finite(reinterpret_cast<const float*>(vector), dataset.dim(),
-                     reinterpret_cast<float*>(values));
 }
 
 /// One query as a record; false where it is not finite.
@@ -52,7 +30,7 @@ bool fill_record(const Dataset& dataset, const Codes& codes, const uint8_t* vect
     return true;
   }
   PreparedQuery prepared;
-  const bool finite = prepare(dataset, vector, element, values, &prepared);
+  const bool finite = dataset.prepare(vector, element, values, &prepared);
   if (!finite) std::memset(values, 0, bytes);
   if (dataset.metric() == ANN_METRIC_COSINE) space.set_norm(query, finite ? prepared.norm : 0);
   return finite;
@@ -151,8 +129,8 @@ void check_serves(const Built& built, const DeviceIndex& index, uint32_t warps, 
          built.codes.stride());
   const uint32_t most = warps == 1 ? kTwoListsMax : warps == 8 ? kBlockKeptMax : kWideBlockKeptMax;
   if (kept_count(k, exact) > most || (warps != 1 && !index.blocks_serve(k)))
-    fail(ANN_LIMIT, "results.k is %u, a walk with %u warps keeps %u rows of this index, and for that k needs %u",
-         k, warps, most, kept_count(k, exact));
+    fail(ANN_LIMIT, "results.k is %u, a walk with %u warps keeps %u rows, and of this index needs %u for it", k,
+         warps, most, kept_count(k, exact));
 }
 
 }  // namespace
@@ -184,10 +162,10 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
 void fill_space(const Dataset& dataset, const Codes& codes, const MatrixView& queries,
                 uint64_t first, uint32_t count, DeviceSpace& space,
                 const Execution& execution) {
-  const uint64_t task = queries_per_task(kTaskBytes, dataset.query_bytes());
   // Queries that are records as they lie go in one piece.
   const bool plain = codes.exact() && space.record_bytes() == dataset.query_bytes() &&
                      queries.stride == dataset.query_bytes();
+  const uint64_t task = queries_per_task(plain ? kTaskBytes : kTaskPrepared, dataset.query_bytes());
   parallel_for(execution, count, task, [&](uint64_t begin, uint64_t end, uint32_t) {
     if (plain) {
       std::memcpy(space.values(static_cast<uint32_t>(begin)), queries.row(first + begin),

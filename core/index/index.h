@@ -49,6 +49,7 @@ struct Built {
   Calibration calibration;
   int32_t graph_kind = 0;
   uint32_t knn_iterations = 0;
+  double knn_share = 0;  // of true neighbours in the lists under the graph, where somebody has looked
   uint64_t seed = 0;
   double build_seconds = 0;
   double calibrate_seconds = 0;
@@ -61,7 +62,11 @@ struct Built {
   }
 };
 
-/// Builds the whole of an index over checked parameters (build.cpp).
+/// Whether rows, to be stored as `stored` (0: as they are), are used where they lie by a build on `device`.
+bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored);
+
+/// Builds the whole of an index over checked parameters (build.cpp). Rows lie on the host, or stay on the
+/// plan's device, which then makes a graph.
 std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixView& rows,
                                    const uint64_t* ids, const BuildPlan& plan,
                                    const MatrixView* calibration, const Execution& execution);

@@ -19,6 +19,7 @@ constexpr uint32_t kDegreeDefault = 32;
 constexpr uint32_t kSamplesDefault = 16;
 constexpr uint32_t kIterationsDefault = 24;
 constexpr float kConvergenceDefault = 0.02f;
+constexpr uint32_t kNarrowColumns = 4;  // of which codes are likely to be bytes
 
 void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value < low || value > high)
@@ -45,10 +46,25 @@ double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
   return rows * pairs * (6e-9 + 3e-11 * bytes);
 }
 
+/// Whether codes are likely to be floats, which the rows themselves decide (dataset/codes.h): where few
+/// columns leave few bytes for all rows. Of rows spread evenly over a box the sampled ones lie 16 steps apart
+/// from 4 columns on.
+bool likely_wide(uint32_t dim, int32_t metric, int32_t element) {
+  return !Codes::rows_serve(metric, element, false) && dim < kNarrowColumns;
+}
+
 /// Memory that build_cuda.cu holds at most: of its phases, each with what the next ones need. Codes and edges
-/// stay; `row` is what else of a row the index's copy takes, where codes are lossy.
-uint64_t device_bytes(uint64_t rows, size_t stride, uint64_t row, const BuildPlan& plan) {
+/// stay.
+uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t element,
+                      const BuildPlan& plan) {
   if (plan.graph == ANN_GRAPH_NONE) return 0;
+  const bool wide = likely_wide(shape.dim, shape.metric, element);
+  const size_t stride = Codes::code_stride(shape.dim, shape.metric, wide);
+  // What else of a row the index's copy takes, where codes are lossy.
+  const uint64_t row = Codes::rows_serve(shape.metric, element, false)
+                           ? 0
+                           : Dataset::stored_stride(shape.dim, shape.metric, element) +
+                                 (shape.metric == ANN_METRIC_COSINE ? sizeof(float) : 0);
   const uint64_t k = plan.nn_descent.k;
   const uint64_t p = plan.nn_descent.samples;
   const uint64_t codes = rows * (stride + 4);
@@ -56,10 +72,11 @@ uint64_t device_bytes(uint64_t rows, size_t stride, uint64_t row, const BuildPla
   const uint64_t edges = rows * plan.degree * 4;
   const uint64_t descending = rows * (k * 8 + p * 24 + 296);
   const uint64_t comparing =
-      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(false))
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(wide))
           .list_bytes();
+  const bool descends = plan.knn == ANN_KNN_NN_DESCENT || (plan.knn == ANN_KNN_CELLS && wide);
   const uint64_t finding =
-      plan.knn == ANN_KNN_NN_DESCENT ? descending
+      descends                       ? descending
       : plan.knn == ANN_KNN_EXACT    ? comparing
       : plan.knn == ANN_KNN_CELLS
           ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort)
@@ -157,7 +174,6 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
   const bool may_be_wide = is_float_element(element) || shape.metric != ANN_METRIC_L2;
   const size_t stride = Codes::code_stride(shape.dim, shape.metric, may_be_wide);
   const uint64_t threads = plan.threads;
-  const uint64_t row = may_be_wide ? Dataset::stored_stride(shape.dim, shape.metric, element) + 4 : 0;
   uint64_t index = slack;
   if (!plan.borrow) index += rows * Dataset::stored_stride(shape.dim, shape.metric, element);
   if (ids) index += rows * 12;
@@ -189,7 +205,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
                static_cast<double>(threads);
   }
-  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(rows, stride, row, plan) : 0;
+  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(shape, rows, element, plan) : 0;
   out->threads = plan.threads;
   out->index_bytes = index;
   out->peak_bytes = index + peak + slack;

@@ -65,11 +65,11 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
     graph.iterations = refine_while_short(codes, map, budget, judge, shares.enough, lists, execution);
     graph.neighbors = std::move(lists.neighbors);
   }
-  const double share = judge.share(codes, graph.neighbors.data(), params.k);
-  if (share >= shares.least || rows <= params.k) return graph;
+  graph.share = judge.share(codes, graph.neighbors.data(), params.k);
+  if (graph.share >= shares.least || rows <= params.k) return graph;
   KnnGraph descent = nn_descent(codes, params, execution.span(0.9, 1));
-  return judge.share(codes, descent.neighbors.data(), params.k) > share ? std::move(descent)
-                                                                      : std::move(graph);
+  descent.share = judge.share(codes, descent.neighbors.data(), params.k);
+  return descent.share > graph.share ? std::move(descent) : std::move(graph);
 }
 
 uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,

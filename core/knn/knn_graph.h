@@ -14,6 +14,7 @@ struct KnnGraph {
   uint32_t rows = 0;
   uint32_t k = 0;
   uint32_t iterations = 0;  // rounds that NN-Descent ran; 0 for an exact graph
+  double share = 0;         // of true neighbours, on a sample of rows; 0: nobody has looked
 
   const uint32_t* list(uint64_t row) const { return neighbors.data() + row * k; }
 };

@@ -449,8 +449,10 @@ class Copy final : public DeviceIndex {
       placed_.centre = upload_items(codes.centre().data(), placed_.columns);
     if (dataset.ids() != nullptr) placed_.ids = upload_items(dataset.ids(), n);
     if (!codes.exact())
-      placed_.rows = upload(dataset.view().data, dataset.view().stride, n, row_bytes(dataset),
-                            placed_.row_stride);
+      placed_.rows = resident != nullptr && resident->rows != nullptr
+                         ? copy_rows_here(resident->rows, resident->row_stride, n, row_bytes(dataset))
+                         : upload(dataset.view().data, dataset.view().stride, n, row_bytes(dataset),
+                                  placed_.row_stride);
     if (!codes.exact() && dataset.norms() != nullptr)
       placed_.norms = upload_items(dataset.norms(), n);
     if (resident != nullptr) {
@@ -823,6 +825,18 @@ class Copy final : public DeviceIndex {
     arrays_.push_back(std::move(resident.edges));
     made_on_ = std::move(resident.stream);
     bytes_ += bytes;
+  }
+
+  /// Copies rows of `bytes` bytes that lie on the device.
+  const uint8_t* copy_rows_here(const uint8_t* from, uint64_t from_stride, uint64_t count, size_t bytes) {
+    arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(count * placed_.row_stride, *stream_));
+    bytes_ += count * placed_.row_stride;
+    uint8_t* to = arrays_.back()->data();
+    if (bytes != placed_.row_stride)
+      fill(to, 0, count * placed_.row_stride, *stream_, "clearing device memory");
+    copy_rows(to, placed_.row_stride, from, from_stride, bytes, count, cudaMemcpyDeviceToDevice, *stream_,
+              "copying rows");
+    return to;
   }
 
   /// Copies `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.

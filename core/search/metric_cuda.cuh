@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "distance/element.h"
+#include "distance/element_cuda.h"
 #include "search/exact_cuda.h"
 
 namespace gannet::cuda {
@@ -29,15 +29,6 @@ __device__ inline uint32_t row_of(Key key) { return static_cast<uint32_t>(key); 
 __device__ inline float distance_of(Key key) {
   const uint32_t ordered = static_cast<uint32_t>(key >> 32);
   return __uint_as_float((ordered & 0x80000000) != 0 ? ordered & 0x7fffffff : ~ordered);
-}
-
-/// The value of the 16 bits of an f16 or bf16.
-template <int32_t kElement>
-__device__ float float_of_bits(uint32_t bits) {
-  if constexpr (kElement == ANN_BF16) return __uint_as_float(bits << 16);
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(bits)));
-  return value;
 }
 
 template <int32_t kElement>

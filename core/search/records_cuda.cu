@@ -100,21 +100,7 @@ struct MakeRecord {
   }
 
   __device__ float float_of(uint32_t column) const {
-    if constexpr (kElement == ANN_I8) return static_cast<int8_t>(query[column]);
-    if constexpr (kElement == ANN_U8) return query[column];
-    if constexpr (kElement == ANN_F32) {
-      if (args.aligned) return reinterpret_cast<const float*>(query)[column];
-      return __uint_as_float(bits_at(2 * column) | bits_at(2 * column + 1) << 16);
-    }
-    if constexpr (kElement == ANN_F16 || kElement == ANN_BF16) {
-      return float_of_bits<kElement>(
-          args.aligned ? reinterpret_cast<const uint16_t*>(query)[column] : bits_at(column));
-    }
-  }
-
-  /// 16 bits at any address.
-  __device__ uint32_t bits_at(uint32_t place) const {
-    return query[2 * place] | uint32_t{query[2 * place + 1]} << 8;
+    return column_of<kElement>(query, column, args.aligned);
   }
 };
 

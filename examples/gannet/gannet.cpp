@@ -318,13 +318,17 @@ int run_build(Options& options) {
                          {"degree", info.degree},
                          {"seconds", info.build_seconds},
                          {"recall_max", info.recall_max},
+                         {"knn_share", info.knn_share},
                          {"file_bytes", file_bytes}};
     std::printf("%s\n", answer.dump(2).c_str());
   } else {
-    std::printf("%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s\n",
-                options.out.c_str(), with_commas(info.rows).c_str(), info.dim,
-                element_name(info.element), info.degree, bytes_text(file_bytes).c_str(),
-                info.build_seconds);
+    std::printf("%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s", options.out.c_str(),
+                with_commas(info.rows).c_str(), info.dim, element_name(info.element), info.degree,
+                bytes_text(file_bytes).c_str(), info.build_seconds);
+    if (info.knn_share > 0)
+      std::printf("; lists held %.3f of the true neighbours of a sample",
+                  static_cast<double>(info.knn_share));
+    std::printf("\n");
   }
   return kDone;
 }

@@ -292,6 +292,24 @@ TEST_CASE("a grown set is like the real one") {
   CHECK(ratio > 0.9);
   CHECK(ratio < 1.1);
 
+  // By a graph, here of true neighbours; from neighbourhoods so small that siblings crowd each other.
+  shape.neighbours = 6;
+  const GrownRows narrow(real, neighbours, degree, shape);
+  Vectors crowd = narrow.make(9000);
+  const SetMeasures crowded = measure_set(crowd, 1000, 1, source_of);
+  narrow.repair(crowd, 12, [](const Vectors& some) {
+    std::vector<uint32_t> out(some.rows * GrownRows::kNearest);
+    ann_knn_params exact = ANN_KNN_PARAMS_INIT;
+    exact.k = GrownRows::kNearest;
+    exact.method = ANN_KNN_EXACT;
+    const ann_matrix view = some.view();
+    REQUIRE(ann_knn_graph(nullptr, &view, &exact, out.data(), nullptr, nullptr, nullptr) == ANN_OK);
+    return out;
+  });
+  const SetMeasures spread_out = measure_set(crowd, 1000, 1, source_of);
+  CHECK(crowded.siblings_max > 2);
+  CHECK(spread_out.siblings_max <= 2);
+
   // Queries lie among the rows as rows do, and are none of them.
   const Vectors asked = maker.queries(300);
   REQUIRE(asked.rows == 300);
@@ -414,6 +432,30 @@ TEST_CASE("what the library does not do is left out of a sweep, with the reason"
   CHECK(records.all()[3]["record"] == "skipped");
   CHECK(records.all()[3]["beam"] == ANN_BEAM_MAX + 1);
   CHECK(records.all()[3]["reason"].get<std::string>().find("beam") != std::string::npos);
+}
+
+TEST_CASE("a build without calibration has a name of its own") {
+  const Folder folder;
+  const Vectors rows = made(small_set(Law::kClusters), Part::kRows, 2000);
+  ExactParams exact;
+  exact.k = 10;
+  const GroundTruth truth = exact_neighbours(rows, rows.view(0, 50), exact);
+  SweepParams params;
+  params.calibrations = {ANN_ON, ANN_OFF};
+  params.beams = {32};
+  params.seconds_min = 0;
+  const Monitor monitor = make_monitor();
+  Records records(folder / "run", describe_run("x", "abc"));
+  Vectors queries = rows;
+  queries.rows = 50;
+  run_sweep(rows, queries, truth, params, monitor.get(), records);
+  REQUIRE(records.all().size() == 5);  // run, and each build with a search
+  CHECK(records.all()[1]["calibrate_time"] > 0);
+  CHECK(records.all()[3]["calibrate_time"] == 0);
+  CHECK(records.all()[2]["algo_name"] == "gannet");
+  CHECK(records.all()[4]["algo_name"] == "gannet_uncalibrated");
+  CHECK(records.all()[4]["index_name"].get<std::string>().ends_with(".uncalibrated"));
+  CHECK(records.all()[4]["recall"] == records.all()[2]["recall"]);
 }
 
 TEST_CASE("exact search over the head of a file") {

@@ -18,7 +18,6 @@ namespace {
 
 constexpr uint32_t kBases = 16;  // bases that the clusters share; more would only take memory
 constexpr uint32_t kCandidates = 8;
-constexpr uint32_t kNearest = 10;
 constexpr uint32_t kSiblingsMax = 2;
 
 // Random numbers of one purpose ("stream"), one after the other.
@@ -67,37 +66,48 @@ float half_as_float(uint16_t half) {
   return (half & 0x8000) != 0 ? -size : size;
 }
 
-// Squared distance of two stored rows. Sums run in lanes, so that they fit wide registers.
+// Squared distance of two stored rows, or, as soon as it is known to be no less than `enough`, some value
+// that is not less either: whoever compares with `enough` sees no difference. Sums run in lanes, so that
+// they fit wide registers, and no sum becomes less by what is added, also when it is rounded.
 template <typename Value>
-double squared_gap(const std::byte* a, const std::byte* b, uint32_t dim) {
+double squared_gap(const std::byte* a, const std::byte* b, uint32_t dim, double enough) {
   using Sum = std::conditional_t<std::is_same_v<Value, float>, float, int32_t>;
   constexpr uint32_t lanes = 16;
+  constexpr uint32_t between_looks = 8 * lanes;
   Sum sums[lanes] = {};
   const auto* x = reinterpret_cast<const Value*>(a);
   const auto* y = reinterpret_cast<const Value*>(b);
+  const auto total = [&] {
+    double all = 0;
+    for (const Sum lane : sums) all += static_cast<double>(lane);
+    return all;
+  };
   uint32_t i = 0;
-  for (; i + lanes <= dim; i += lanes) {
-    for (uint32_t lane = 0; lane < lanes; ++lane) {
-      const Sum gap = static_cast<Sum>(x[i + lane]) - static_cast<Sum>(y[i + lane]);
-      sums[lane] += gap * gap;
+  while (i + lanes <= dim) {
+    const uint32_t end = std::min(dim, i + between_looks);
+    for (; i + lanes <= end; i += lanes) {
+      for (uint32_t lane = 0; lane < lanes; ++lane) {
+        const Sum gap = static_cast<Sum>(x[i + lane]) - static_cast<Sum>(y[i + lane]);
+        sums[lane] += gap * gap;
+      }
     }
+    if (total() >= enough) return total();
   }
   double sum = 0;
   for (; i < dim; ++i) {
     const Sum gap = static_cast<Sum>(x[i]) - static_cast<Sum>(y[i]);
     sum += static_cast<double>(gap * gap);
   }
-  for (const Sum lane : sums) sum += static_cast<double>(lane);
-  return sum;
+  return sum + total();
 }
 
-double squared_distance(const Vectors& vectors, uint64_t a, uint64_t b) {
+double squared_distance(const Vectors& vectors, uint64_t a, uint64_t b, double enough) {
   const std::byte* x = vectors.data.data() + a * vectors.row_bytes();
   const std::byte* y = vectors.data.data() + b * vectors.row_bytes();
   switch (vectors.element) {
-    case ANN_F32: return squared_gap<float>(x, y, vectors.dim);
-    case ANN_I8: return squared_gap<int8_t>(x, y, vectors.dim);
-    case ANN_U8: return squared_gap<uint8_t>(x, y, vectors.dim);
+    case ANN_F32: return squared_gap<float>(x, y, vectors.dim, enough);
+    case ANN_I8: return squared_gap<int8_t>(x, y, vectors.dim, enough);
+    case ANN_U8: return squared_gap<uint8_t>(x, y, vectors.dim, enough);
     default: throw std::invalid_argument(std::string("no rows are made as ") + element_name(vectors.element));
   }
 }
@@ -253,8 +263,8 @@ void GrownRows::place(Vectors& family, uint64_t member, const Neighbourhood& aro
     store_values(values.data(), real_.dim, family.element, here);
     double gap = INFINITY;
     const uint64_t siblings_end = attempt == 0 ? member : family.rows;
-    for (uint64_t other = 0; other < siblings_end; ++other) {
-      if (other != member) gap = std::min(gap, squared_distance(family, member, other));
+    for (uint64_t other = 0; other < siblings_end && gap > best_gap; ++other) {
+      if (other != member) gap = std::min(gap, squared_distance(family, member, other, gap));
     }
     if (gap > best_gap) {
       best_gap = gap;
@@ -319,32 +329,61 @@ Vectors GrownRows::family_of(const Vectors& made, uint64_t source) const {
   return family;
 }
 
-bool GrownRows::crowded(const Vectors& made, uint64_t source, uint64_t row) const {
+double GrownRows::third_sibling(const Vectors& made, uint64_t source, uint64_t row) const {
   std::array<double, kSiblingsMax + 1> nearest;  // siblings, ascending
   nearest.fill(INFINITY);
   for (uint64_t other = source; other < made.rows; other += real_.rows) {
     if (other == row) continue;
-    const double gap = squared_distance(made, row, other);
+    const double gap = squared_distance(made, row, other, nearest.back());
     if (gap >= nearest.back()) continue;
     nearest.back() = gap;
     for (size_t i = kSiblingsMax; i > 0 && nearest[i] < nearest[i - 1]; --i) {
       std::swap(nearest[i], nearest[i - 1]);
     }
   }
-  if (nearest.back() == INFINITY) return false;  // no more siblings than may be near
-  uint32_t nearer = 0;
-  for (uint32_t j = 0; j < degree_; ++j) {
+  return nearest.back();
+}
+
+void GrownRows::mark_crowded(const Vectors& made, uint64_t source, std::vector<uint8_t>& wrong) const {
+  struct Open {  // a row of which it is not known yet
+    uint64_t row;
+    double limit;
+    uint32_t nearer;
+  };
+  std::vector<Open> open;
+  for (uint64_t row = source; row < made.rows; row += real_.rows) {
+    const double limit = third_sibling(made, source, row);
+    wrong[row] = limit != INFINITY;  // else there are no more siblings than may be near
+    if (limit != INFINITY) open.push_back({row, limit, 0});
+  }
+  // A family fits the cache, its neighbourhood does not: each row around meets all of the family at once.
+  for (uint32_t j = 0; j < degree_ && !open.empty(); ++j) {
     const uint64_t other_source = neighbours_[source * degree_ + j];
     if (other_source >= real_.rows) break;
     for (uint64_t other = other_source; other < made.rows; other += real_.rows) {
-      nearer += squared_distance(made, row, other) < nearest.back();
-      if (nearer == kNearest - kSiblingsMax) return false;
+      std::erase_if(open, [&](Open& one) {
+        one.nearer += squared_distance(made, one.row, other, one.limit) < one.limit;
+        if (one.nearer < kNearest - kSiblingsMax) return false;
+        wrong[one.row] = 0;
+        return true;
+      });
     }
   }
-  return true;
 }
 
-uint64_t GrownRows::repair(Vectors& made, int rounds) const {
+void GrownRows::mark_crowded(const Vectors& made, const std::vector<uint32_t>& nearest,
+                             std::vector<uint8_t>& wrong) const {
+  for (uint64_t row = 0; row < made.rows; ++row) {
+    uint32_t siblings = 0;
+    for (uint32_t i = 0; i < kNearest; ++i) {
+      const uint32_t other = nearest[row * kNearest + i];
+      siblings += other < made.rows && source_of(other) == source_of(row);
+    }
+    wrong[row] = siblings > kSiblingsMax;
+  }
+}
+
+uint64_t GrownRows::repair(Vectors& made, int rounds, const NearestOthers& nearest) const {
   const uint64_t sources = std::min(made.rows, real_.rows);
   // Whose rows changed in the round before: nothing else can have become crowded.
   std::vector<uint8_t> changed(sources, 1);
@@ -364,14 +403,15 @@ uint64_t GrownRows::repair(Vectors& made, int rounds) const {
       }
       return false;
     };
-    parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
-      for (uint64_t source = first; source < first + count; ++source) {
-        if (!may_differ(source)) continue;
-        for (uint64_t row = source; row < made.rows; row += real_.rows) {
-          wrong[row] = crowded(made, source, row);
+    if (nearest) {
+      mark_crowded(made, nearest(made), wrong);
+    } else {
+      parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
+        for (uint64_t source = first; source < first + count; ++source) {
+          if (may_differ(source)) mark_crowded(made, source, wrong);
         }
-      }
-    });
+      });
+    }
     std::atomic<uint64_t> drawn{0};
     parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
       for (uint64_t source = first; source < first + count; ++source) {

@@ -140,6 +140,7 @@ class AnnBenchmarks(unittest.TestCase):
                      "ann_benchmarks.algorithms.gannet"):
             sys.modules[name] = types.ModuleType(name)
             sys.modules[name].__path__ = []
+        sys.modules["ann_benchmarks.algorithms.gannet"].__path__ = [str(HERE / "ann_benchmarks/gannet")]
         sys.modules[base.__name__] = base
         place = HERE / "ann_benchmarks/gannet/module.py"
         spec = importlib.util.spec_from_file_location("ann_benchmarks.algorithms.gannet.module", place)
@@ -198,7 +199,8 @@ class Report(unittest.TestCase):
                     if line["record"] in ("build", "search")]
             peer += [dict(line, algo_name="on_a_gpu", buffers="device") for line in lines
                      if line["record"] == "search"]
-            peer += [{"record": "peer", "name": "absent", "state": "not installed", "reason": "<b>"}]
+            # Twice, as when two runs have looked for it.
+            peer += 2 * [{"record": "peer", "name": "absent", "state": "not installed", "reason": "<b>"}]
             with open(os.path.join(folder, "peers.jsonl"), "w") as file:
                 file.writelines(json.dumps(line) + "\n" for line in peer)
             out = os.path.join(folder, "report")
@@ -212,7 +214,7 @@ class Report(unittest.TestCase):
                 self.assertTrue("<svg" in pathlib.Path(out, name + ".svg").read_text())
             self.assertEqual(page.count("<svg"), 4)
             # Said briefly, because a failure would print the page.
-            self.assertTrue("&lt;b&gt;" in page, "texts are not escaped")
+            self.assertEqual(page.count("<td>not installed</td><td>&lt;b&gt;"), 1)
             self.assertFalse("<b>" in page.split("What was compared")[1].split("Machine")[0])
             for loads in ("src=", "<link", "<script", "@import", "url(http"):
                 self.assertFalse(loads in page, f"{loads} in a page that has to open offline")
@@ -232,6 +234,15 @@ class Report(unittest.TestCase):
         self.assertEqual(report.grouped([record])[0]["throughput"], 1.0)
         point = report.grouped([record], "processor")[0]
         self.assertEqual((point["throughput"], point["build time"], point["latency"]), (200, 4, 1))
+
+    def test_build_times_are_of_builds(self):
+        point = {"algo_name": "gannet", "index_name": "i", "k": 10, "recall": 0.92, "build time": 2.0,
+                 "procedure": "auto"}
+        others = [dict(point, algo_name="gannet_cagra", procedure="cagra"),
+                  dict(point, algo_name="faiss_flat", procedure=None),
+                  dict(point, algo_name="gannet_by_exact")]
+        self.assertEqual(report.band_times([point, *others], 10),
+                         {"gannet": [None, 2.0, None, None], "gannet_by_exact": [None, 2.0, None, None]})
 
     def test_front(self):
         points = [(0.9, 100), (0.95, 120), (0.8, 300), (0.99, 10), (0.985, 9)]

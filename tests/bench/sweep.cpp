@@ -36,6 +36,28 @@ struct Point {
   double recall;  // 0: not asked for
 };
 
+// One way to build.
+struct Way {
+  uint32_t degree;
+  uint32_t knn_degree;
+  int32_t knn;
+  int32_t calibrate;
+};
+
+std::vector<Way> ways_of(const SweepParams& params) {
+  std::vector<Way> out;
+  for (const uint32_t degree : params.degrees) {
+    for (const uint32_t knn_degree : params.knn_degrees) {
+      for (const int32_t knn : params.knn_methods) {
+        for (const int32_t calibrate : params.calibrations) {
+          out.push_back({degree, knn_degree, knn, calibrate});
+        }
+      }
+    }
+  }
+  return out;
+}
+
 Point with_effort(Point point, uint32_t beam, double recall) {
   point.beam = beam;
   point.recall = recall;
@@ -174,48 +196,46 @@ class Sweep {
         device_bytes_before_(device_bytes_in_use(params.device)) {}
 
   void run() {
-    steps_ = params_.degrees.size() * params_.knn_degrees.size() * params_.knn_methods.size() *
-             params_.seeds.size() * (points_.size() + 1);
-    for (const uint32_t degree : params_.degrees) {
-      for (const uint32_t knn_degree : params_.knn_degrees) {
-        for (const int32_t knn : params_.knn_methods) {
-          std::map<size_t, std::vector<Record>> of_point;
-          for (const uint64_t seed : params_.seeds) {
-            const Index index = built(degree, knn_degree, knn, seed);
-            if (!index) continue;
-            for (size_t i = 0; i < points_.size(); ++i) {
-              if (const auto record = measured(index.get(), points_[i])) of_point[i].push_back(*record);
-            }
-          }
-          if (params_.seeds.size() > 1) add_spreads(of_point);
+    const std::vector<Way> ways = ways_of(params_);
+    steps_ = ways.size() * params_.seeds.size() * (points_.size() + 1);
+    for (const Way& way : ways) {
+      way_ = way;
+      std::map<size_t, std::vector<Record>> of_point;
+      for (const uint64_t seed : params_.seeds) {
+        const Index index = built(seed);
+        if (!index) continue;
+        for (size_t i = 0; i < points_.size(); ++i) {
+          if (const auto record = measured(index.get(), points_[i])) of_point[i].push_back(*record);
         }
       }
+      if (params_.seeds.size() > 1) add_spreads(of_point);
     }
   }
 
  private:
   // No index where the library, or the device, builds none in this way.
-  Index built(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
+  Index built(uint64_t seed) {
     try {
-      return build(degree, knn_degree, knn, seed);
+      return build(seed);
     } catch (const AnnError& fault) {
       if (fault.status != ANN_UNSUPPORTED) throw;
       Record skipped;
       skipped["record"] = "skipped";
-      skipped["knn"] = name_of(kKnnMethods, knn);
+      skipped["knn"] = name_of(kKnnMethods, way_.knn);
       skipped["reason"] = fault.what();
       records_.add(skipped);
-      say("  by %s: left out: %s", name_of(kKnnMethods, knn).c_str(), fault.what());
+      say("  by %s: left out: %s", name_of(kKnnMethods, way_.knn).c_str(), fault.what());
       return nullptr;
     }
   }
 
-  Index build(uint32_t degree, uint32_t knn_degree, int32_t knn, uint64_t seed) {
+  Index build(uint64_t seed) {
     Index index = make_index(rows_.dim, params_.metric, params_.element);
     ann_build_params build = ANN_BUILD_PARAMS_INIT;
-    build.degree = degree;
-    build.knn_degree = knn_degree;
-    build.knn = knn_ = knn;
+    build.degree = way_.degree;
+    build.knn_degree = way_.knn_degree;
+    build.knn = way_.knn;
+    build.calibrate = way_.calibrate;
     build.seed = seed;
     build.threads = params_.build_threads;
     build.device = params_.device;
@@ -233,11 +253,12 @@ class Sweep {
 
     build_ = Record();
     build_["record"] = "build";
-    build_["algo_name"] = algorithm_name(ANN_SEARCH_AUTO, knn);
+    build_["algo_name"] = algorithm_name(ANN_SEARCH_AUTO);
     build_["index_name"] = params_.name + ".degree" + std::to_string(info.degree) + "." +
-                           name_of(kKnnMethods, knn) +
+                           name_of(kKnnMethods, way_.knn) +
                            (params_.device >= ANN_DEVICE_CUDA ? ".cuda" : "") +
-                           (knn_degree == 0 ? "" : ".knn" + std::to_string(knn_degree));
+                           (way_.knn_degree == 0 ? "" : ".knn" + std::to_string(way_.knn_degree)) +
+                           (way_.calibrate == ANN_OFF ? ".uncalibrated" : "");
     build_["time"] = wall;
     build_["threads"] = params_.build_threads == 0 ? hardware_threads() : params_.build_threads;
     build_["cpu_time"] = cpu;
@@ -249,9 +270,10 @@ class Sweep {
     build_["first_call"] = first_call(index.get());
     build_["seed"] = seed;
     build_["degree"] = info.degree;
-    build_["knn"] = name_of(kKnnMethods, knn);
+    build_["knn"] = name_of(kKnnMethods, way_.knn);
     build_["recall_max"] = info.recall_max;
     build_["repaired_edges"] = info.repaired_edges;
+    build_["knn_share"] = info.knn_share;
     records_.add(build_);
     say("%s, seed %llu: built in %.2f s (%.2f s of processor time), %s",
         build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
@@ -260,8 +282,10 @@ class Sweep {
   }
 
   // What is not the default has a line of its own in pictures.
-  std::string algorithm_name(int32_t procedure, int32_t knn) const {
-    return params_.name + (knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, knn)) +
+  std::string algorithm_name(int32_t procedure) const {
+    return params_.name +
+           (way_.knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, way_.knn)) +
+           (way_.calibrate == ANN_OFF ? "_uncalibrated" : "") +
            (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure));
   }
 
@@ -465,7 +489,7 @@ class Sweep {
     const double answered = static_cast<double>(timing.calls) * point.batch;
     Record out;
     out["record"] = "search";
-    out["algo_name"] = algorithm_name(point.procedure, knn_);
+    out["algo_name"] = algorithm_name(point.procedure);
     out["index_name"] = build_["index_name"];
     out["recall"] = answers.recall.by_id;
     out["throughput"] = answered / timing.wall;
@@ -546,7 +570,7 @@ class Sweep {
   std::vector<Point> points_;
   uint64_t device_bytes_before_;
   Record build_;
-  int32_t knn_ = ANN_KNN_AUTO;
+  Way way_{};
   size_t step_ = 0;
   size_t steps_ = 0;
   const bool terminal_ = isatty(STDERR_FILENO) != 0;

@@ -31,6 +31,7 @@ struct SweepParams {
   std::vector<uint32_t> degrees = {0};  // 0: the library's choice, here as everywhere
   std::vector<uint32_t> knn_degrees = {0};
   std::vector<int32_t> knn_methods = {ANN_KNN_AUTO};
+  std::vector<int32_t> calibrations = {ANN_ON};
   std::vector<uint64_t> seeds = {1};
 
   std::vector<int32_t> procedures = {ANN_SEARCH_AUTO};

@@ -117,6 +117,8 @@ static void choice_rule(void) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ann_search_params params = params_of(ANN_SEARCH_CAGRA, cases[i].beam);
     params.batch_threshold = cases[i].batch_threshold;
+    /* A device's own threshold is the number of its multiprocessors, more than these queries. */
+    if (params.batch_threshold == 0 && test_on_device()) params.batch_threshold = 1;
     params.beam_threshold = cases[i].beam_threshold;
     const uint64_t chosen = search(index, &queries, &params, &found);
     const ann_search_params single = params_of(procedures[0], cases[i].beam);

@@ -525,6 +525,36 @@ static void many_at_once(void) {
   vectors_free(&queries);
 }
 
+static float share_of(const ann_index *index) {
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  return info.knn_share;
+}
+
+/* What cells have seen of their lists is said by the index that they built, and kept in no file. */
+static void shares(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_U8, 5000, 24, 3);
+  const int32_t methods[] = {ANN_KNN_AUTO, ANN_KNN_NN_DESCENT, ANN_KNN_EXACT};
+  for (int i = 0; i < 3; i++) {
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.knn = methods[i];
+    params.calibrate = ANN_OFF;
+    ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
+    if (i == 0)
+      CHECK(share_of(index) > 0.9f && share_of(index) <= 1);
+    else
+      CHECK(share_of(index) == 0);
+    bytes file = saved_bytes(index, INT64_MAX, 0);
+    ann_index *opened = NULL;
+    CHECK_OK(ann_open_memory(NULL, file.data, file.count, NULL, &opened, NULL, NULL));
+    CHECK(share_of(opened) == 0);
+    ann_index_free(opened);
+    ann_index_free(index);
+    free(file.data);
+  }
+  vectors_free(&rows);
+}
+
 /* With the argument "threads" only what several threads do at once. */
 int main(int count, char **arguments) {
   CHECK(mkdtemp(folder) != NULL);
@@ -534,6 +564,7 @@ int main(int count, char **arguments) {
     misuse();
     strange_targets();
     lazy_damage();
+    shares();
   }
   many_at_once();
   char command[320];

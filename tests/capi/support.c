@@ -24,6 +24,11 @@ int test_sanitized(void) {
 #endif
 }
 
+int test_on_device(void) {
+  const char *backend = getenv("GANNET_BACKEND");
+  return backend != NULL && strcmp(backend, "cuda") == 0;
+}
+
 uint64_t random_next(uint64_t *state) {
   uint64_t word = *state += 0x9e3779b97f4a7c15ull;
   word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -19,6 +19,10 @@ int test_scale(void);
 /* 1 if this program was compiled with a sanitizer. */
 int test_sanitized(void);
 
+/* 1 if GANNET_BACKEND makes a CUDA device the default one, as tests/gpu.sh does. The contract is the same
+ * there but for what the header says of devices. */
+int test_on_device(void);
+
 /* SplitMix64. */
 uint64_t random_next(uint64_t *state);
 double random_unit(uint64_t *state);   /* [0, 1) */

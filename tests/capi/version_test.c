@@ -86,6 +86,7 @@ static void layout(void) {
   CHECK_EQUAL(sizeof(ann_index_params), 16);
   CHECK_EQUAL(sizeof(ann_index_info), 88);
   AT(ann_index_info, recall_max, 72);
+  AT(ann_index_info, knn_share, 84);
   CHECK_EQUAL(sizeof(ann_graph_stats), 72);
   CHECK_EQUAL(sizeof(ann_build_params), 88);
   AT(ann_build_params, seed, 40);

@@ -9,6 +9,8 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #include "ann.h"
 #include "backend/launch.h"
 #include "claims.h"
@@ -20,16 +22,17 @@ constexpr int32_t kDevice = ANN_DEVICE_CUDA;
 constexpr uint32_t kQueries = 300;
 constexpr uint32_t kNeighbors = 10;
 
-// Requests for memory of device or host, streams and events, since the last count.
-uint64_t requests = 0;
-uint64_t refused_from = 0;  // 0: none is refused
-bool refused_for_ever = false;
-uint64_t refusals = 0;
+// Requests for memory of device or host, streams and events, since the last count. A call that copies rows
+// beside its work makes them in several threads.
+std::atomic<uint64_t> requests = 0;
+std::atomic<uint64_t> refused_from = 0;  // 0: none is refused
+std::atomic<bool> refused_for_ever = false;
+std::atomic<uint64_t> refusals = 0;
 
 bool is_refused() {
-  ++requests;
-  const bool refused = refused_from != 0 && (refused_for_ever ? requests >= refused_from
-                                                              : requests == refused_from);
+  const uint64_t number = ++requests;
+  const bool refused = refused_from != 0 && (refused_for_ever ? number >= refused_from
+                                                              : number == refused_from);
   refusals += refused ? 1 : 0;
   return refused;
 }
@@ -106,13 +109,30 @@ struct Call {
   }
 };
 
-ann_status build(Call& call, int32_t method) {
+/// The rows of a call, in memory of the device if they are to be `there`.
+struct Source {
+  ann_matrix matrix;
+  void* memory = nullptr;
+
+  Source(const Rows& rows, bool there) : matrix(Call::matrix_of(rows)) {
+    if (!there) return;
+    expect(cudaMalloc(&memory, rows.bytes.size()) == cudaSuccess, "memory for rows");
+    cudaMemcpy(memory, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice);
+    matrix.data = memory;
+    matrix.space = kDevice;
+  }
+  ~Source() { cudaFree(memory); }
+  Source(const Source&) = delete;
+};
+
+ann_status build(Call& call, int32_t method, bool there = false) {
   ann_index* made = call.make();
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.device = kDevice;
   params.knn = method;
-  const ann_matrix matrix = Call::matrix_of(call.rows);
-  const ann_status status = ann_build(made, &matrix, nullptr, &params, nullptr, &call.error);
+  params.calibrate = there ? ANN_OFF : ANN_SWITCH_AUTO;
+  const Source source(call.rows, there);
+  const ann_status status = ann_build(made, &source.matrix, nullptr, &params, nullptr, &call.error);
   uint32_t degree = 0;
   if (status == ANN_OK && ann_index_graph(made, nullptr, 0, &degree, nullptr) == ANN_OK) {
     std::vector<uint32_t> edges(size_t{call.rows.rows} * degree);
@@ -123,15 +143,15 @@ ann_status build(Call& call, int32_t method) {
   return status;
 }
 
-ann_status knn_graph(Call& call, int32_t method) {
+ann_status knn_graph(Call& call, int32_t method, bool there = false) {
   std::vector<uint32_t> neighbors(size_t{call.rows.rows} * kNeighbors);
   ann_knn_params params = ANN_KNN_PARAMS_INIT;
   params.k = kNeighbors;
   params.method = method;
   params.device = kDevice;
-  const ann_matrix matrix = Call::matrix_of(call.rows);
+  const Source source(call.rows, there);
   const ann_status status =
-      ann_knn_graph(nullptr, &matrix, &params, neighbors.data(), nullptr, nullptr, &call.error);
+      ann_knn_graph(nullptr, &source.matrix, &params, neighbors.data(), nullptr, nullptr, &call.error);
   call.hash = fnv(kHashStart, neighbors.data(), neighbors.size() * 4);
   return status;
 }
@@ -237,6 +257,16 @@ void exact_float_lists() {
   Call call(ANN_F32, 2000, 20, false);
   refuse_each(call, [](Call& c) { return knn_graph(c, ANN_KNN_EXACT); });
 }
+void build_there() {
+  Call bytes(ANN_U8, 6000, 30, false);
+  refuse_each(bytes, [](Call& c) { return build(c, ANN_KNN_AUTO, true); });
+  Call floats(ANN_F32, 30000, 150, false);  // so many that they are copied by all threads
+  refuse_each(floats, [](Call& c) { return build(c, ANN_KNN_AUTO, true); });
+}
+void lists_there() {
+  Call call(ANN_F32, 6000, 30, false);
+  refuse_each(call, [](Call& c) { return knn_graph(c, ANN_KNN_CELLS, true); });
+}
 void placement() {
   for (const int32_t element : {ANN_U8, ANN_F32}) {
     Call call(element, 3000, 32, true);
@@ -257,6 +287,8 @@ constexpr Claim kClaims[] = {
     {"a build by default", default_build},
     {"a k-NN graph, exact", exact_lists},
     {"a k-NN graph of floats, exact", exact_float_lists},
+    {"a build from rows on the device", build_there},
+    {"a k-NN graph of rows on the device", lists_there},
     {"a placement", placement},
     {"a search of host memory", searches<false, false>},
     {"an exact search of host memory", searches<true, false>},

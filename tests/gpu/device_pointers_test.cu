@@ -655,50 +655,118 @@ void wrong_streams() {
 
 // --- Rows ------------------------------------------------------------------------------------------
 
-std::vector<uint32_t> edges_of(const Built& built) {
-  uint32_t degree = 0;
-  expect(ann_index_graph(built.index, nullptr, 0, &degree, nullptr) == ANN_OK, "graph");
-  ann_index_info info = ANN_INDEX_INFO_INIT;
-  ann_index_get_info(built.index, &info, nullptr);
-  std::vector<uint32_t> edges(info.rows * degree);
-  expect(ann_index_graph(built.index, edges.data(), edges.size(), &degree, nullptr) == ANN_OK, "graph");
-  return edges;
+/// The file that an index is saved as: rows, ids, codes, graph and calibration.
+std::vector<uint8_t> file_of(const Built& built) {
+  std::vector<uint8_t> bytes;
+  ann_writer writer = ANN_WRITER_INIT;
+  writer.user = &bytes;
+  writer.write = [](void* user, const void* data, uint64_t count) -> int64_t {
+    const uint8_t* first = static_cast<const uint8_t*>(data);
+    static_cast<std::vector<uint8_t>*>(user)->insert(
+        static_cast<std::vector<uint8_t>*>(user)->end(), first, first + count);
+    return static_cast<int64_t>(count);
+  };
+  expect(ann_save_stream(built.index, &writer, nullptr, nullptr, nullptr) == ANN_OK, "saved");
+  return bytes;
+}
+
+/// An index from rows on the device is that from the host, byte for byte, and so are its copies on the
+/// device.
+void compare_sources(const Rows& rows, int32_t metric, size_t offset, size_t gap, bool with_ids) {
+  const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
+                           element_name(rows.element) + ", metric " + std::to_string(metric) +
+                           ", gap " + std::to_string(gap);
+  const std::vector<uint64_t> ids = shuffled_ids(rows.rows);
+  const DeviceRows there(rows, offset, gap);
+  Built from_host(matrix_of(rows), metric, with_ids ? ids.data() : nullptr);
+  Built from_device(there.matrix, metric, with_ids ? ids.data() : nullptr);
+  expect(file_of(from_host) == file_of(from_device), "another index of " + name);
+  const Rows queries(rows.element, 50, rows.dim, Values::kClusters, 3);
+  for (const bool exact : {false, true}) {
+    Answers wanted(queries.rows, 10), found(queries.rows, 10);
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.device = kDevice;
+    expect(from_host.search(exact, matrix_of(queries), params, wanted.view(10)) == ANN_OK,
+           from_host.error.message);
+    expect(from_device.search(exact, matrix_of(queries), params, found.view(10)) == ANN_OK,
+           from_device.error.message);
+    expect(wanted == found, "other answers of " + name);
+  }
+}
+
+void compare_lists(const Rows& rows, int32_t metric, int32_t method, int32_t device) {
+  const DeviceRows there(rows, 4, 12);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.k = 8;
+  params.metric = metric;
+  params.device = device;
+  params.method = method;
+  std::vector<uint32_t> lists[2];
+  std::vector<float> distances[2];
+  for (const bool on_device : {false, true}) {
+    lists[on_device].resize(rows.rows * params.k);
+    distances[on_device].resize(rows.rows * params.k);
+    const ann_matrix matrix = on_device ? there.matrix : matrix_of(rows);
+    ann_error error = ANN_ERROR_INIT;
+    expect(ann_knn_graph(nullptr, &matrix, &params, lists[on_device].data(), distances[on_device].data(),
+                         nullptr, &error) == ANN_OK,
+           error.message);
+  }
+  expect(lists[0] == lists[1] && distances[0] == distances[1],
+         std::string("other lists of ") + element_name(rows.element) + ", metric " +
+             std::to_string(metric) + ", method " + std::to_string(method));
 }
 
 void rows_from_the_device() {
   for (const int32_t element : kElements) {
-    const Rows rows(element, 5000, 24, Values::kClusters, 23);
-    const DeviceRows there(rows, 4, 12);
-    const Built from_host(matrix_of(rows), ANN_METRIC_L2);
-    const Built from_device(there.matrix, ANN_METRIC_L2);
-    expect(edges_of(from_host) == edges_of(from_device), "another graph");
-    for (const int32_t device : {int32_t{ANN_DEVICE_CPU}, kDevice}) {
-      ann_knn_params params = ANN_KNN_PARAMS_INIT;
-      params.k = 8;
-      params.device = device;
-      params.method = ANN_KNN_EXACT;
-      std::vector<uint32_t> a(5000 * 8), b(5000 * 8);
-      const ann_matrix host = matrix_of(rows);
-      ann_error error = ANN_ERROR_INIT;
-      expect(ann_knn_graph(nullptr, &host, &params, a.data(), nullptr, nullptr, &error) == ANN_OK,
-             error.message);
-      expect(ann_knn_graph(nullptr, &there.matrix, &params, b.data(), nullptr, nullptr, &error) == ANN_OK,
-             error.message);
-      expect(a == b, "other lists");
+    const uint32_t size = element_bytes(element);
+    for (const int32_t metric : kMetrics) {
+      for (const uint32_t dim : {1u, 24u, 131u}) {  // of one column, codes are wide
+        const Rows rows(element, 1000, dim, Values::kClusters, 23);
+        compare_sources(rows, metric, 0, 0, dim == 24);
+        compare_sources(rows, metric, 16 * size + 3, 5, false);
+      }
     }
+    const Rows rows(element, 5000, 24, Values::kClusters, 23);
+    compare_sources(rows, ANN_METRIC_L2, 4, 12, false);
+    for (const int32_t device : {int32_t{ANN_DEVICE_CPU}, kDevice}) {
+      for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_COSINE}) {
+        for (const int32_t method : {ANN_KNN_EXACT, ANN_KNN_NN_DESCENT, ANN_KNN_CELLS})
+          compare_lists(rows, metric, method, device);
+      }
+    }
+  }
+  // More than a piece of each thread that copies, with and without something between rows; equal rows; a
+  // build that stores them as another element, or without a graph.
+  for (const uint32_t dim : {100u, 128u})
+    compare_sources(Rows(ANN_F32, 60'000, dim, Values::kClusters, 29), ANN_METRIC_COSINE, 0, dim - 100, false);
+  for (const Values values : {Values::kEqual, Values::kDuplicates})
+    compare_sources(Rows(ANN_BF16, 600, 20, values, 30), ANN_METRIC_INNER_PRODUCT, 0, 0, false);
+  const Rows halves(ANN_F32, 700, 20, Values::kClusters, 31);
+  const DeviceRows halves_there(halves);
+  for (const int32_t graph : {ANN_GRAPH_AUTO, ANN_GRAPH_NONE}) {
+    const Built from_host(matrix_of(halves), ANN_METRIC_L2, nullptr, graph, ANN_F16);
+    const Built from_device(halves_there.matrix, ANN_METRIC_L2, nullptr, graph, ANN_F16);
+    expect(file_of(from_host) == file_of(from_device), "another index of halves");
   }
   // NaN is found, with its place; borrowing is refused.
   Rows rows(ANN_F32, 100, 4, Values::kNormal, 24);
   rows.put(50 * 16, 2, NAN);
+  rows.put(50 * 16, 3, INFINITY);
+  rows.put(70 * 16, 0, NAN);
   const DeviceRows there(rows);
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = 4;
   ann_index* index = nullptr;
   ann_index_create(nullptr, &shape, &index, nullptr);
   ann_error error = ANN_ERROR_INIT;
-  expect(ann_build(index, &there.matrix, nullptr, nullptr, nullptr, &error) == ANN_NOT_FINITE &&
-             error.row == 50 && error.column == 2,
-         "NaN in rows on the device");
+  for (const int32_t device : {int32_t{ANN_DEVICE_CPU}, kDevice}) {
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.device = device;
+    expect(ann_build(index, &there.matrix, nullptr, &params, nullptr, &error) == ANN_NOT_FINITE &&
+               error.row == 50 && error.column == 2,
+           "NaN in rows on the device");
+  }
   ann_build_params borrow = ANN_BUILD_PARAMS_INIT;
   borrow.rows_mode = ANN_ROWS_BORROW;
   expect(ann_build(index, &there.matrix, nullptr, &borrow, nullptr, &error) == ANN_UNSUPPORTED,

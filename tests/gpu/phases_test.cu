@@ -253,8 +253,10 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
 }
 
 void claim_led_on() {
+  std::vector<uint32_t> degrees = {2, 31, 32, 33, 64, 100};
+  if (quick || race) degrees = {3, 33};
   for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_I8}, int32_t{ANN_F32}}) {
-    for (const uint32_t degree : quick || race ? std::vector<uint32_t>{3, 33} : std::vector<uint32_t>{2, 31, 32, 33, 64, 100}) {
+    for (const uint32_t degree : degrees) {
       for (const uint32_t dim : {1u, 20u, 128u, 131u})
         compare_led_on(Rows(element, quick || race ? 200 : 3000, dim, Values::kClusters, dim), degree, 20);
     }

@@ -196,6 +196,22 @@ void two_builds() {
   }
 }
 
+/// Rows in memory of the device.
+struct DeviceCopy {
+  void* data = nullptr;
+  ann_matrix matrix;
+
+  explicit DeviceCopy(const Rows& rows) : matrix(matrix_of(rows)) {
+    expect(cudaMalloc(&data, rows.bytes.size()) == cudaSuccess &&
+               cudaMemcpy(data, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice) == cudaSuccess,
+           "rows on the device");
+    matrix.data = data;
+    matrix.space = kDevice;
+  }
+  ~DeviceCopy() { cudaFree(data); }
+  DeviceCopy(const DeviceCopy&) = delete;
+};
+
 /// How long a build took to come back after it was told to stop, and what it was doing.
 struct Stop {
   double ms = 0;
@@ -204,15 +220,14 @@ struct Stop {
   ann_status status = ANN_OK;
 };
 
-Stop stop_build(const Rows& rows, int32_t method, double after_ms, bool deadline) {
+Stop stop_build(const ann_matrix& matrix, int32_t method, double after_ms, bool deadline) {
   Stop stop;
   ann_monitor* monitor = nullptr;
   ann_monitor_create(&monitor, nullptr);
-  ann_index* index = make_index(rows.dim);
+  ann_index* index = make_index(matrix.dim);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.device = kDevice;
   params.knn = method;
-  const ann_matrix matrix = matrix_of(rows);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   std::atomic<double> told = after_ms;
@@ -241,8 +256,7 @@ Stop stop_build(const Rows& rows, int32_t method, double after_ms, bool deadline
 
 /// Stops builds at times spread over a whole one; the longest wait in milliseconds, and for each phase in
 /// print.
-double stop_everywhere(const Rows& rows, int32_t method, uint32_t times, bool show) {
-  stop_build(rows, method, 1e5, true);  // the first takes longer
+double stop_everywhere(const ann_matrix& rows, int32_t method, uint32_t times, bool show) {
   const double whole = stop_build(rows, method, 1e5, true).whole_ms;
   std::map<std::string, double> longest;
   double worst = 0;
@@ -259,8 +273,9 @@ double stop_everywhere(const Rows& rows, int32_t method, uint32_t times, bool sh
   std::string text;
   for (const auto& [phase, ms] : longest) text += " " + phase + " " + std::to_string(ms).substr(0, 5) + ",";
   if (show || worst > kStopMs)
-    std::printf("       %u rows, method %d, whole %.0f ms, %u stopped, longest:%s\n", rows.rows, method,
-                whole, stopped, text.c_str());
+    std::printf("       %llu rows, %s, method %d, whole %.0f ms, %u stopped, longest:%s\n",
+                static_cast<unsigned long long>(rows.rows), rows.space != 0 ? "on the device" : "on the host",
+                method, whole, stopped, text.c_str());
   std::fflush(stdout);
   expect(stopped >= times / 3, "too few builds were stopped");
   return worst;
@@ -272,9 +287,12 @@ void expect_prompt(double worst) {
 
 void stopped_builds() {
   const Rows rows(ANN_U8, 60000, 128, Values::kClusters, 5);
+  stop_build(matrix_of(rows), ANN_KNN_AUTO, 1e5, true);  // the first takes longer
   double worst = 0;
   for (const int32_t method : {ANN_KNN_AUTO, ANN_KNN_NN_DESCENT, ANN_KNN_EXACT})
-    worst = std::max(worst, stop_everywhere(rows, method, 10, false));
+    worst = std::max(worst, stop_everywhere(matrix_of(rows), method, 10, false));
+  const DeviceCopy there(rows);
+  worst = std::max(worst, stop_everywhere(there.matrix, ANN_KNN_AUTO, 10, false));
   expect_prompt(worst);
 }
 
@@ -283,9 +301,12 @@ void stopped_builds() {
 void stopped_large_builds() {
   const Rows rows = data_path.empty() ? Rows(ANN_U8, 1'000'000, 128, Values::kClusters, 6)
                                       : read_u8bin(data_path, 1'000'000);
-  double worst = 0;
-  for (const int32_t method : {ANN_KNN_AUTO, ANN_KNN_NN_DESCENT, ANN_KNN_EXACT})
-    worst = std::max(worst, stop_everywhere(rows, method, 12, true));
+  stop_build(matrix_of(rows), ANN_KNN_AUTO, 1e5, true);
+  double worst = stop_everywhere(matrix_of(rows), ANN_KNN_AUTO, 24, true);
+  const DeviceCopy there(rows);
+  worst = std::max(worst, stop_everywhere(there.matrix, ANN_KNN_AUTO, 24, true));
+  worst = std::max(worst, stop_everywhere(there.matrix, ANN_KNN_EXACT, 8, true));
+  worst = std::max(worst, stop_everywhere(matrix_of(rows), ANN_KNN_NN_DESCENT, 12, true));
   expect_prompt(worst);
 }
 

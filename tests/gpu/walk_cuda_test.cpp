@@ -660,7 +660,8 @@ void claim_batches() {
 }
 
 /// AUTO may take another procedure for another batch, but recall is what was asked for, of all queries in
-/// batches of each size: at most half a per cent apart.
+/// batches of each size: at most half a per cent apart from 0.95 on. Below, the luck of the rows that
+/// calibrate weighs twice as much.
 void claim_batch_recall() {
   for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}}) {
     // So many rows that those that calibrate are hidden.
@@ -688,7 +689,7 @@ void claim_batch_recall() {
         least = std::min(least, recall);
         most = std::max(most, recall);
       }
-      expect(most - least <= 0.005, data.c.name() + ": spread of recall");
+      expect(most - least <= (target < 0.95f ? 0.01 : 0.005), data.c.name() + ": spread of recall");
     }
   }
 }
@@ -885,7 +886,8 @@ void claim_cagra_promise() {
                        .device = ANN_DEVICE_CUDA});
   for (const uint32_t k : {1u, 10u, 100u}) {
     const Answers exact = search(data, k, on_device(), 0, UINT64_MAX, true);
-    for (const int32_t procedure : {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA, ANN_SEARCH_CAGRA}) {
+    for (const int32_t procedure :
+         {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA, ANN_SEARCH_CAGRA}) {
       for (const float target : {0.9f, 0.95f, 0.99f}) {
         ann_search_params params = on_device();
         params.procedure = procedure;

@@ -281,8 +281,8 @@ class Bench {
         Answers one(1, 10);
         const double first = seconds([&] { search(0, params, &one, 0); });
         const Measured found = measure(original_, 10, params, 0);
-        std::printf("cagra %s: procedure %d, k 10, asked %.2f, recall %.4f, %.1f expansions; first call %.1f ms\n",
-                    name_.c_str(), procedure, double{target}, found.recall, found.expansions, first * 1e3);
+        std::printf("cagra %s: procedure %d, k 10, asked %.2f, recall %.4f, %.1f expansions; first call "
+                    "%.1f ms\n", name_.c_str(), procedure, double{target}, found.recall, found.expansions, first * 1e3);
       }
     }
     std::fflush(stdout);

@@ -63,6 +63,8 @@ def run_one(options):
     queries = queries[:min(len(truth), options.queries_max or len(truth))]
     floats = rows.astype(np.float32), queries.astype(np.float32)
     records.add(record="peer", name=options.only, state="measured", version=module.VERSION)
+    for name, reason in getattr(module, "LEFT_OUT", []):
+        records.add(record="peer", name=name, state="not installed", reason=reason)
     for peer in module.peers(options.metric, rows):
         wanted = options.index.split(",") if options.index else [""]
         if not any(peer.index_name.startswith(name) for name in wanted):

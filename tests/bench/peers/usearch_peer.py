@@ -1,4 +1,6 @@
-"""usearch: HNSW over floats."""
+"""usearch: HNSW, over halves where they hold every value exactly (it is faster then and finds the same),
+else over floats; with as many links as hnswlib has.
+"""
 
 import numpy as np
 import usearch
@@ -39,4 +41,6 @@ class Usearch(Peer):
 
 
 def peers(metric, rows):
-    return [Usearch(metric, 16, "f32")]
+    some = np.asarray(rows[:10_000])
+    dtype = "f16" if (some.astype(np.float16) == some).all() else "f32"
+    return [Usearch(metric, connectivity, dtype) for connectivity in (16, 32)]

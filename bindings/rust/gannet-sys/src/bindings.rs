@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 5;
+pub const ANN_ABI_VERSION: u32 = 6;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -414,6 +414,7 @@ pub struct ann_index_info {
     pub recall_max: f32,
     pub repaired_edges: u32,
     pub knn_iterations: u32,
+    pub knn_share: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -467,6 +468,9 @@ const _: () = {
     [
         "Offset of field: ann_index_info::knn_iterations",
     ][::std::mem::offset_of!(ann_index_info, knn_iterations) - 80usize];
+    [
+        "Offset of field: ann_index_info::knn_share",
+    ][::std::mem::offset_of!(ann_index_info, knn_share) - 84usize];
 };
 extern "C" {
     pub fn ann_index_get_info(

@@ -469,6 +469,9 @@ pub struct IndexInfo {
     /// Rounds that NN-Descent ran, or that cells needed to look at neighbours of neighbours; 0:
     /// another way or none.
     pub knn_iterations: u32,
+    /// Share of the true neighbours of a sample of rows that the lists under the graph hold, where
+    /// they were found by cells; 0: nobody has looked, or the index was opened from a file.
+    pub knn_share: f32,
 }
 
 impl IndexInfo {
@@ -489,6 +492,7 @@ impl IndexInfo {
             recall_max: raw.recall_max,
             repaired_edges: raw.repaired_edges,
             knn_iterations: raw.knn_iterations,
+            knn_share: raw.knn_share,
         }
     }
 }

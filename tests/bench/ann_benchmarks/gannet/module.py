@@ -1,8 +1,7 @@
 """Gannet for ann-benchmarks: copy this folder to ann_benchmarks/algorithms/gannet there.
 
 The library is opened through ctypes: libgannet.so from GANNET_LIBRARY, or where the system's loader
-finds it. The structs below are those of ann.h, as far as they are used: `struct_size` tells the library
-where they end.
+finds it.
 """
 
 import ctypes
@@ -11,47 +10,7 @@ import os
 import numpy
 
 from ..base.module import BaseANN
-
-U32, I32, U64, F32, POINTER = (ctypes.c_uint32, ctypes.c_int32, ctypes.c_uint64, ctypes.c_float,
-                               ctypes.c_void_p)
-
-
-class Sized(ctypes.Structure):
-    """A struct of ann.h: zeros, but for its size and what is given."""
-
-    def __init__(self, **fields):
-        super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)
-
-
-class Error(Sized):
-    _fields_ = [("struct_size", U32), ("status", I32), ("row", U64), ("column", U64),
-                ("os_error", I32), ("cuda_error", I32), ("message", ctypes.c_char * 256)]
-
-
-class Matrix(Sized):
-    _fields_ = [("struct_size", U32), ("element", I32), ("data", POINTER), ("rows", U64),
-                ("dim", U32), ("space", I32), ("row_stride", U64)]
-
-
-class Results(Sized):
-    _fields_ = [("struct_size", U32), ("k", U32), ("rows", U64), ("ids", POINTER),
-                ("distances", POINTER), ("counts", POINTER), ("status", POINTER),
-                ("distance_count", U64), ("expansion_count", U64)]
-
-
-class IndexParams(Sized):
-    _fields_ = [("struct_size", U32), ("dim", U32), ("metric", I32), ("element", I32)]
-
-
-class BuildParams(Sized):
-    _fields_ = [("struct_size", U32), ("graph", I32), ("knn", I32), ("device", I32),
-                ("rows_mode", I32), ("degree", U32), ("knn_degree", U32), ("samples", U32)]
-
-
-class SearchParams(Sized):
-    _fields_ = [("struct_size", U32), ("procedure", I32), ("device", I32), ("threads", U32),
-                ("recall", F32), ("beam", U32)]
-
+from .ann_structs import I32, POINTER, BuildParams, Error, IndexParams, Matrix, Results, SearchParams
 
 METRICS = {"euclidean": 1, "dot": 2, "angular": 3}
 ELEMENTS = {"float32": 1, "float16": 2, "int8": 4, "uint8": 5}

@@ -1,0 +1,49 @@
+// Arrival: rows that lie on the device that works on them. Their codes are made there, of the caller's
+// memory, while the host gets its copy of rows and codes, which searches on the CPU, files and exact
+// distances need.
+//
+// Codes and copy are those of rows from host memory, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/execution.h"
+#include "dataset/codes.h"
+#include "dataset/dataset.h"
+
+namespace gannet::cuda {
+
+class DeviceCodes;
+class Stream;
+class Transfers;
+
+class Arrival {
+ public:
+  virtual ~Arrival() = default;
+
+  /// The caller's, on the device.
+  virtual const MatrixView& rows() const = 0;
+
+  /// Makes codes on the device, and begins to fill `dataset`, which was made of the same rows, and what is
+  /// returned. Both must not be read, nor their memory go, before wait() or the end of the Arrival.
+  virtual Codes make_codes(Dataset& dataset, uint64_t seed, const Execution& execution) = 0;
+
+  /// The codes on the device and the stream in whose order they are there and given back. They must
+  /// outlive the Arrival, which reads them.
+  virtual std::unique_ptr<DeviceCodes> take_codes() = 0;
+  virtual std::unique_ptr<Stream> take_stream() = 0;
+
+  /// What copied the rows, for more to copy after wait().
+  virtual Transfers& transfers() = 0;
+
+  /// Returns when the host has everything. Errors: ANN_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
+  /// ANN_DEADLINE.
+  virtual void wait() = 0;
+};
+
+/// Takes rows on a device, none of which may be NaN or infinite (ANN_NOT_FINITE).
+std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric,
+                                      const Execution& execution);
+
+}  // namespace gannet::cuda
