@@ -27,8 +27,9 @@
 // device may be another one.
 //
 // Samples: up to 2,048 queries for k of 1 and 10, 512 up to 100 and 64 for 1,000, each of which averages more
-// neighbours. With half as many the tables of three procedures lay up to 0.006 of recall apart. Cost: three
-// exact searches, and some 130 runs, side by side on four streams.
+// neighbours. What the three procedures find of 10,000 queries then lies 0.003 to 0.004 of recall apart at
+// 0.95 and 0.99, and 0.01 at 0.9 (SIFT 1M, k = 10). Cost: three exact searches, and some 130 runs, side by
+// side on four streams: 37 and 50 ms of a build of 1M SIFT rows (one NVIDIA H200).
 #pragma once
 
 #include <cstdint>
