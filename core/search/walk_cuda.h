@@ -9,19 +9,13 @@
 
 #include "backend/launch.h"
 #include "search/device_index.h"
+#include "search/walk_counters.h"
 #include "search/walk_steps.cuh"
 
 namespace gannet::cuda {
 
 /// Pivots at which a query of a batch starts.
 inline constexpr uint32_t kStarts = 8;
-
-/// What the warps of a launch share, zero before it.
-struct alignas(64) WalkCounters {
-  unsigned long long distances;
-  unsigned long long expansions;
-  uint32_t queue;  // queries that were taken beyond the first of each warp
-};
 
 /// What was done for one query.
 struct WalkCounts {
