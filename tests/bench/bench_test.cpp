@@ -292,6 +292,24 @@ TEST_CASE("a grown set is like the real one") {
   CHECK(ratio > 0.9);
   CHECK(ratio < 1.1);
 
+  // By a graph, here of true neighbours; from neighbourhoods so small that siblings crowd each other.
+  shape.neighbours = 6;
+  const GrownRows narrow(real, neighbours, degree, shape);
+  Vectors crowd = narrow.make(9000);
+  const SetMeasures crowded = measure_set(crowd, 1000, 1, source_of);
+  narrow.repair(crowd, 12, [](const Vectors& some) {
+    std::vector<uint32_t> out(some.rows * GrownRows::kNearest);
+    ann_knn_params exact = ANN_KNN_PARAMS_INIT;
+    exact.k = GrownRows::kNearest;
+    exact.method = ANN_KNN_EXACT;
+    const ann_matrix view = some.view();
+    REQUIRE(ann_knn_graph(nullptr, &view, &exact, out.data(), nullptr, nullptr, nullptr) == ANN_OK);
+    return out;
+  });
+  const SetMeasures spread_out = measure_set(crowd, 1000, 1, source_of);
+  CHECK(crowded.siblings_max > 2);
+  CHECK(spread_out.siblings_max <= 2);
+
   // Queries lie among the rows as rows do, and are none of them.
   const Vectors asked = maker.queries(300);
   REQUIRE(asked.rows == 300);

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <new>
 #include <stdexcept>
@@ -58,6 +59,7 @@ struct Options {
   bool grown_shape_given = false;
   int repair_rounds = 12;
   int32_t grown_knn = ANN_KNN_AUTO;
+  bool crowded_by_graph = false;
   ExactParams exact;
   uint64_t block_mb = 1024;
   std::string device = "auto";
@@ -114,6 +116,9 @@ CLI::App* add_grow(CLI::App& app, Options& options) {
   grow->add_option("--repair", options.repair_rounds,
                    "rounds that redraw rows with too many near siblings")
       ->capture_default_str();
+  grow->add_flag("--crowded-by-graph", options.crowded_by_graph,
+                 "look for such rows in a k-NN graph of the made rows, instead of proving of each row "
+                 "that it has no such siblings: for sets that grow many times, and many dimensions");
   grow->add_option("--device", options.device,
                    "where neighbours are found: auto, cpu, cuda or cuda:N")
       ->capture_default_str();
@@ -313,9 +318,11 @@ uint32_t next_neighbours(const std::map<uint32_t, double>& ratios, uint32_t degr
 }
 
 // A grown set whose intrinsic dimension is about `wanted`, by trial; its shape is left in `shape`. Every
-// trial has all rows, because the dimension that is seen changes with the density.
+// trial has all rows, because the dimension that is seen changes with the density; and where `repair` is
+// given, what it changes.
 Vectors fitting_rows(const Vectors& real, const std::vector<uint32_t>& neighbours, uint32_t degree,
-                     uint64_t rows, double wanted, int32_t device, GrownRows::Shape& shape) {
+                     uint64_t rows, double wanted, int32_t device, GrownRows::Shape& shape,
+                     const std::function<void(const GrownRows&, Vectors&)>& repair) {
   Vectors best;
   double best_gap = INFINITY;
   std::map<uint32_t, double> ratios;
@@ -323,7 +330,9 @@ Vectors fitting_rows(const Vectors& real, const std::vector<uint32_t>& neighbour
   for (uint32_t next = trial.neighbours; next != 0 && best_gap > 0.03;
        next = next_neighbours(ratios, degree)) {
     trial.neighbours = next;
-    Vectors made = GrownRows(real, neighbours, degree, trial).make(rows);
+    const GrownRows maker(real, neighbours, degree, trial);
+    Vectors made = maker.make(rows);
+    if (repair) repair(maker, made);
     const double ratio = measure_set(made, kTrialRows, trial.seed, {}, device).intrinsic_dim / wanted;
     std::fprintf(stderr, "  %u neighbours: intrinsic dimension %.3f of the real set's\n", next, ratio);
     ratios[next] = ratio;
@@ -336,42 +345,59 @@ Vectors fitting_rows(const Vectors& real, const std::vector<uint32_t>& neighbour
   return best;
 }
 
+// The k-NN graph of some rows, [rows, k].
+std::vector<uint32_t> neighbours_of(const Vectors& rows, uint32_t k, int32_t method, int32_t device) {
+  std::vector<uint32_t> out(rows.rows * k);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.k = k;
+  params.method = method;
+  params.device = device;
+  ann_error error = ANN_ERROR_INIT;
+  const ann_matrix view = rows.view();
+  check(ann_knn_graph(nullptr, &view, &params, out.data(), nullptr, nullptr, &error), error,
+        "finding neighbours");
+  return out;
+}
+
 int run_grow(Options& options) {
   Steps steps("reading");
   const Vectors real = read_vectors(options.rows_file);
   constexpr uint32_t degree = 48;
   if (real.rows <= degree) throw std::runtime_error(options.rows_file + ": needs more than 48 rows");
   steps.next("finding the neighbours of the real rows");
-  std::vector<uint32_t> neighbours(real.rows * degree);
-  ann_knn_params params = ANN_KNN_PARAMS_INIT;
-  params.k = degree;
-  params.method = options.grown_knn;
-  params.device = device_of(options.device);
-  ann_error error = ANN_ERROR_INIT;
-  const ann_matrix rows = real.view();
-  check(ann_knn_graph(nullptr, &rows, &params, neighbours.data(), nullptr, nullptr, &error), error,
-        "finding the neighbours of the real rows");
+  const int32_t device = device_of(options.device);
+  const std::vector<uint32_t> neighbours = neighbours_of(real, degree, options.grown_knn, device);
 
   steps.next("measuring the real set");
   const SetMeasures real_measures =
-      measure_set(real, kSampleRows, options.grown.seed, {}, params.device);
+      measure_set(real, kSampleRows, options.grown.seed, {}, device);
   print_measures("real", real_measures, false);
   GrownRows::Shape shape = options.grown;
+  GrownRows::NearestOthers nearest;
+  std::function<void(const GrownRows&, Vectors&)> repair;  // in trials only if it is quick
+  if (options.crowded_by_graph) {
+    nearest = [&](const Vectors& some) {
+      return neighbours_of(some, GrownRows::kNearest, options.grown_knn, device);
+    };
+    repair = [&](const GrownRows& maker, Vectors& rows) {
+      maker.repair(rows, options.repair_rounds, nearest);
+    };
+  }
   steps.next("making rows");
   Vectors made;
   if (options.grown_shape_given) {
     made = GrownRows(real, neighbours, degree, shape).make(options.rows);
   } else {
     made = fitting_rows(real, neighbours, degree, options.rows, real_measures.intrinsic_dim,
-                        params.device, shape);
+                        device, shape, repair);
   }
   const GrownRows maker(real, neighbours, degree, shape);
   steps.next("redrawing crowded rows");
-  const uint64_t redrawn = maker.repair(made, options.repair_rounds);
+  const uint64_t redrawn = maker.repair(made, options.repair_rounds, nearest);
   steps.next("measuring the grown set");
   const SetMeasures measures =
       measure_set(made, kSampleRows, options.grown.seed,
-                  [&](uint64_t row) { return maker.source_of(row); }, params.device);
+                  [&](uint64_t row) { return maker.source_of(row); }, device);
   print_measures("grown", measures, true);
   const double ratio = measures.intrinsic_dim / real_measures.intrinsic_dim;
   std::printf("ratio  %.3f; %u neighbours, spread %.2f; %s rows redrawn in the last round\n", ratio,

@@ -18,7 +18,6 @@ namespace {
 
 constexpr uint32_t kBases = 16;  // bases that the clusters share; more would only take memory
 constexpr uint32_t kCandidates = 8;
-constexpr uint32_t kNearest = 10;
 constexpr uint32_t kSiblingsMax = 2;
 
 // Random numbers of one purpose ("stream"), one after the other.
@@ -372,7 +371,19 @@ void GrownRows::mark_crowded(const Vectors& made, uint64_t source, std::vector<u
   }
 }
 
-uint64_t GrownRows::repair(Vectors& made, int rounds) const {
+void GrownRows::mark_crowded(const Vectors& made, const std::vector<uint32_t>& nearest,
+                             std::vector<uint8_t>& wrong) const {
+  for (uint64_t row = 0; row < made.rows; ++row) {
+    uint32_t siblings = 0;
+    for (uint32_t i = 0; i < kNearest; ++i) {
+      const uint32_t other = nearest[row * kNearest + i];
+      siblings += other < made.rows && source_of(other) == source_of(row);
+    }
+    wrong[row] = siblings > kSiblingsMax;
+  }
+}
+
+uint64_t GrownRows::repair(Vectors& made, int rounds, const NearestOthers& nearest) const {
   const uint64_t sources = std::min(made.rows, real_.rows);
   // Whose rows changed in the round before: nothing else can have become crowded.
   std::vector<uint8_t> changed(sources, 1);
@@ -392,11 +403,15 @@ uint64_t GrownRows::repair(Vectors& made, int rounds) const {
       }
       return false;
     };
-    parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
-      for (uint64_t source = first; source < first + count; ++source) {
-        if (may_differ(source)) mark_crowded(made, source, wrong);
-      }
-    });
+    if (nearest) {
+      mark_crowded(made, nearest(made), wrong);
+    } else {
+      parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
+        for (uint64_t source = first; source < first + count; ++source) {
+          if (may_differ(source)) mark_crowded(made, source, wrong);
+        }
+      });
+    }
     std::atomic<uint64_t> drawn{0};
     parallel_parts(sources, 64, [&](uint64_t first, uint64_t count) {
       for (uint64_t source = first; source < first + count; ++source) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,15 @@ class GrownRows {
   // others of an uncrowded row at most 2 share its source: 8 rows of its source's neighbourhood lie
   // nearer than its third-nearest sibling, which settles it whatever the rest of the set is. Returns
   // the rows that the last round drew; 0 says that every row is uncrowded.
-  uint64_t repair(Vectors& made, int rounds) const;
+  //
+  // The proof takes long in many dimensions, and where a set grows many times it fails for rows that are
+  // not crowded; redrawing those raises the intrinsic dimension. With `nearest`, which returns the 10
+  // nearest others of every made row [rows, 10] as far as a k-NN graph knows them, a row is crowded if more
+  // than 2 of these are its siblings.
+  using NearestOthers = std::function<std::vector<uint32_t>(const Vectors& made)>;
+  uint64_t repair(Vectors& made, int rounds, const NearestOthers& nearest = {}) const;
+
+  static constexpr uint32_t kNearest = 10;
 
  private:
   struct Neighbourhood {
@@ -103,6 +112,8 @@ class GrownRows {
   Vectors family_of(const Vectors& made, uint64_t source) const;
   double third_sibling(const Vectors& made, uint64_t source, uint64_t row) const;
   void mark_crowded(const Vectors& made, uint64_t source, std::vector<uint8_t>& wrong) const;
+  void mark_crowded(const Vectors& made, const std::vector<uint32_t>& nearest,
+                    std::vector<uint8_t>& wrong) const;
 
   const Vectors& real_;
   const std::vector<uint32_t>& neighbours_;

@@ -235,6 +235,15 @@ class Report(unittest.TestCase):
         point = report.grouped([record], "processor")[0]
         self.assertEqual((point["throughput"], point["build time"], point["latency"]), (200, 4, 1))
 
+    def test_build_times_are_of_builds(self):
+        point = {"algo_name": "gannet", "index_name": "i", "k": 10, "recall": 0.92, "build time": 2.0,
+                 "procedure": "auto"}
+        others = [dict(point, algo_name="gannet_cagra", procedure="cagra"),
+                  dict(point, algo_name="faiss_flat", procedure=None),
+                  dict(point, algo_name="gannet_by_exact")]
+        self.assertEqual(report.band_times([point, *others], 10),
+                         {"gannet": [None, 2.0, None, None], "gannet_by_exact": [None, 2.0, None, None]})
+
     def test_front(self):
         points = [(0.9, 100), (0.95, 120), (0.8, 300), (0.99, 10), (0.985, 9)]
         self.assertEqual(report.front(points, better=max), [(0.8, 300), (0.95, 120), (0.99, 10)])

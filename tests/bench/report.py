@@ -43,6 +43,7 @@ EXACT_RECALL = 0.99995  # where a recall of 1 is drawn: the axis grows without e
 STYLES = {"gannet": ("#c1272d", "o"), "gannet_best_first": ("#e8735a", "o"),
           "gannet_cagra_single_cta": ("#8c564b", "p"), "gannet_cagra_multi_cta": ("#c49c94", "d"),
           "gannet_cagra": ("#d4a017", "H"), "gannet_by_cells": ("#7f0000", "<"),
+          "gannet_uncalibrated": ("#ff9da7", "D"),
           "gannet_by_exact": ("#4d4d00", "P"), "gannet_by_nn_descent": ("#b5651d", "X"),
           "gannet_exact": ("#7a7a7a", "s"), "gannet_cpu": ("#f2a6a0", "o"), "hnswlib": ("#0072b2", "^"),
           "faiss_hnsw": ("#009e73", "v"), "faiss_ivf_pq": ("#e69f00", "D"),
@@ -243,14 +244,16 @@ def draw_latency(points, k, folder):
 
 
 def band_times(points, k):
-    """{algorithm: [mean build time of the indexes that reach the band, or None]}"""
+    """{algorithm: [mean build time of the indexes that reach the band, or None]}; a way to search an index
+    that has a name of its own is no way to build one."""
+    points = [p for p in points if p.get("procedure") in (None, "", "auto")]
     out = {}
     for name, members in by_algorithm(points, k=k).items():
         row = []
         for low, high, _ in BANDS:
             times = {p["index_name"]: p["build time"] for p in members if low <= p["recall"] < high}
             row.append(float(np.mean(list(times.values()))) if times else None)
-        if not name.endswith(("exact", "flat", "brute_force")):  # which build nothing
+        if not name.endswith(("flat", "brute_force")):  # which build nothing
             out[name] = row
     return out
 
@@ -266,13 +269,18 @@ def draw_build(points, k, folder, unit):
             continue
         axis.bar(*zip(*shown), width=0.92 * width, color=style(name)[0], label=name)
         for x, t in shown:
-            axis.text(x, t, f"{t:.1f}" if t >= 1 else f"{t:.2f}", ha="center", va="bottom", fontsize=6.5)
+            axis.annotate(f"{t:.1f}" if t >= 1 else f"{t:.2f}", (x, t), (0, 2), textcoords="offset points",
+                          ha="center", va="bottom", fontsize=6.5, rotation=90 if len(bands) > 4 else 0)
     axis.set_xticks(range(len(BANDS)), [label for _, _, label in BANDS], fontsize=8)
     axis.set_xlabel(f"recall@{k} that the index reaches at some effort")
     axis.set_ylabel(f"{unit}seconds to build, all threads")
     axis.grid(True, axis="y", color="#dddddd", linewidth=0.6)
     axis.set_axisbelow(True)
-    axis.margins(y=0.08)
+    axis.margins(y=0.12)
+    found = [t for times in bands.values() for t in times if t is not None]
+    if found and max(found) > 50 * min(found):
+        axis.set_yscale("log")
+        plain_numbers(axis)
     legend_below(axis)
     axis.set_title("Build time by recall band; lower is better", fontsize=10)
     figure.tight_layout()
