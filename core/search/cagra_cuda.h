@@ -13,7 +13,8 @@ namespace gannet::cuda {
 /// What rows are compared as: codes of bytes, wide codes or rows as stored.
 enum class RowKind { kBytes, kF32, kF16, kBf16 };
 
-/// The kernel for a kind: kernel.operator()<kind>(). A lambda is to capture, or it would be a function of no kind.
+/// The kernel for a kind: kernel.operator()<kind>(). A lambda is to capture, or it would be a function of no
+/// kind.
 template <class Kernel>
 auto for_row_kind(RowKind kind, const Kernel& kernel) {
   switch (kind) {

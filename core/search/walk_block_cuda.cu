@@ -127,7 +127,9 @@ struct BlockWalk {
   static constexpr uint32_t kBest = kPolicy.shape.best;
   static constexpr uint32_t kMetWords = 1u << kPolicy.shape.met_word_bits;
   static constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);  // pivots by each warp
-  static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;  // of which kThreads are used at most
+  // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
+  // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
+  static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;
   static constexpr uint32_t kUnits = ANN_DEGREE_MAX / kWarp;    // of the longest list of edges
   static_assert(kUnits <= kWarps && kPivots % kThreads == 0);
   // Lists of this many rows are worth sorting the offered ones first.
