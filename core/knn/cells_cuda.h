@@ -107,11 +107,10 @@ struct PlaceLists {
 
 /// Candidates of a slice of places.
 struct Candidates {
-  const uint32_t* keys;   // [rows, width]
+  const uint32_t* keys;   // [rows, probes, kProbeKeys]
   const uint32_t* slots;  // [rows, probes] chunk, kNone behind the last
   uint32_t first;         // place
   uint32_t rows;
-  uint32_t width;
   uint32_t probes;
 };
 

@@ -9,7 +9,6 @@ namespace gannet::cuda {
 /// How much is done before the judge is asked, and what it is asked for.
 struct CellsEffort {
   uint32_t probes = 63;      // chunks of cells that a row is compared with, at most kProbesMax
-  uint32_t fine = 4;         // of them, the nearest give more candidates, at most kFineMax
   uint32_t rounds = 2;       // of neighbours' neighbours, at least one
   uint32_t expanded = 48;    // neighbours of a row whose lists are read in a round, at most 64
   uint32_t reverse = 32;     // places of a reverse list, a multiple of 32
@@ -23,8 +22,7 @@ inline constexpr CellsEffort kListEffort{.rounds = 3, .expanded = 64, .enough = 
 
 inline constexpr uint32_t kNearCells = 64;  // of each row
 inline constexpr uint32_t kProbesMax = 63;
-inline constexpr uint32_t kFineMax = 16;
-inline constexpr uint32_t kFineSegments = 4;  // of a fine chunk; others are one
+inline constexpr uint32_t kProbeKeys = 8;  // candidates that each gives
 
 // Lists while they are made: long ones take several times as long.
 inline constexpr uint32_t kShortList = 64;
@@ -41,13 +39,6 @@ constexpr uint32_t cell_count(uint64_t rows) {
 constexpr uint32_t cell_chunks_max(uint64_t rows) {
   return cell_count(rows) + static_cast<uint32_t>(rows / 128);
 }
-
-/// Segments of a row, each with eight candidates.
-constexpr uint32_t segments_of(uint32_t probes, uint32_t fine) {
-  return probes + fine * (kFineSegments - 1);
-}
-inline constexpr uint32_t kKeysMax = 896;  // candidates of a row, a multiple of 32
-static_assert(segments_of(kProbesMax, kFineMax) * 8 <= kKeysMax);
 
 /// Rows of a slice: of wide rows fewer, so that a launch stays below some 20 ms.
 constexpr uint64_t slice_rows(uint64_t rows, uint64_t stride, const CellsEffort& effort) {
@@ -66,8 +57,7 @@ constexpr uint64_t cells_bytes(uint64_t rows, uint64_t stride, uint32_t k, const
                             cells * (stride * 4 + 64 * 8);
   const uint64_t sorting = 2 * cells * (stride + 4) + rows * 20 + slice * 1024;
   const uint64_t comparing =
-      slice * (effort.probes * 12 + segments_of(effort.probes, effort.fine) * 32) + chunks * 16 +
-      slice * effort.probes / 128;
+      slice * effort.probes * (12 + 4 * kProbeKeys) + chunks * 16 + slice * effort.probes / 128;
   const uint64_t refining = rows * effort.reverse * 4;
   return lists + map + std::max({matching, sorting, comparing, refining});
 }

@@ -15,7 +15,7 @@
 // smallest keys of what was offered, so that the order of offers does not matter; that a filter takes
 // one candidate for another (0.7 %) follows from their order in the lists, which is fixed.
 //
-//   KeepNearest    of a row's 600 candidates finds by bisection a key that 64 to 96 are below, sorts
+//   KeepNearest    of a row's 500 candidates finds by bisection a key that 64 to 96 are below, sorts
 //                  these and keeps 64, whose distances the first round measures
 //   ListReverse    tells each row whose list is new near its head; a source goes to the place of its
 //                  hash, where the smallest number stays
@@ -300,11 +300,12 @@ struct RowList {
 };
 
 /// The list of a row from its candidates, in the order of their keys.
-template <uint32_t kRegisters, uint32_t kKeyRegisters>
+template <uint32_t kRegisters>
 struct KeepNearest {
   static constexpr uint32_t kBlocks = 8;
   static constexpr uint32_t kWanted = 32 * kRegisters;
   static constexpr uint32_t kEnough = kWanted + 32;
+  static constexpr uint32_t kKeyRegisters = (kProbesMax * kProbeKeys + 31) / 32;
   struct Shared {
     uint32_t kept[kWarps][kEnough];
   };
@@ -332,10 +333,11 @@ struct KeepNearest {
   /// Writes down the best candidates; how many.
   __device__ uint32_t cut(uint32_t row, uint32_t* kept) const {
     uint32_t keys[kKeyRegisters];
-    const uint32_t* from = args.candidates.keys + uint64_t{row} * args.candidates.width;
+    const uint32_t width = args.candidates.probes * kProbeKeys;
+    const uint32_t* from = args.candidates.keys + uint64_t{row} * width;
 #pragma unroll
     for (uint32_t r = 0; r < kKeyRegisters; ++r)
-      keys[r] = 32 * r + lane < args.candidates.width ? from[32 * r + lane] : kNoCandidate;
+      keys[r] = 32 * r + lane < width ? from[32 * r + lane] : kNoCandidate;
     const uint32_t bound = find_cut(keys, kWanted, kEnough);
     uint32_t count = 0;
 #pragma unroll
@@ -611,14 +613,10 @@ void keep_nearest(const CellsView& map, const Candidates& candidates, const Plac
   args.map = map;
   args.candidates = candidates;
   args.lists = lists;
-  constexpr uint32_t kFew = 19;
-  static_assert(kKeysMax % 32 == 0 && kKeysMax / 32 > kFew);
-  if (lists.length == kLongList)
-    launch_rows<KeepNearest<kLongList / 32, kKeysMax / 32>>("keep_nearest", candidates.rows, args, stream);
-  else if (candidates.width > 32 * kFew)
-    launch_rows<KeepNearest<kShortList / 32, kKeysMax / 32>>("keep_nearest", candidates.rows, args, stream);
+  if (lists.length == kShortList)
+    launch_rows<KeepNearest<kShortList / 32>>("keep_nearest", candidates.rows, args, stream);
   else
-    launch_rows<KeepNearest<kShortList / 32, kFew>>("keep_nearest", candidates.rows, args, stream);
+    launch_rows<KeepNearest<kLongList / 32>>("keep_nearest", candidates.rows, args, stream);
 }
 
 void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceLists& next,

@@ -5,8 +5,6 @@
 //   phases_test quick    fewer and smaller cases, for compute-sanitizer
 //   phases_test race     a handful, for its racecheck, which is slow
 //   phases_test time [FILE.u8bin [ROWS [WORDS]]]   times of each phase; made rows without a file
-//   phases_test cells [FILE.u8bin [ROWS [EFFORTS]]]   times of cells with other efforts:
-//       probes,fine,rounds,expanded,reverse,slice ...
 //
 // Ends with 77 where there is no CUDA device.
 
@@ -686,79 +684,6 @@ void time_descent(const Rows& rows, const BothCodes& both, const NnDescentParams
               recall(rows, lists, params.k, std::min(32u, params.k)), quality(distances.fetch()));
 }
 
-/// Milliseconds of work on a stream, the median of five after one to warm up.
-template <class Work>
-double device_ms(const cuda::Stream& stream, const Work& work) {
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  std::vector<float> times;
-  for (uint32_t run = 0; run < 6; ++run) {
-    cudaEventRecord(begin, stream);
-    work();
-    cudaEventRecord(end, stream);
-    cudaEventSynchronize(end);
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    if (run > 0) times.push_back(ms);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
-void time_cells(const Rows& rows, const BothCodes& both, uint32_t k, const cuda::CellsEffort& effort) {
-  const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
-  cuda::CellsReport report;
-  const double ms = device_ms(both.stream, [&] {
-    report = cuda::cells_knn(both.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
-                             both.stream, Execution());
-  });
-  const std::vector<uint32_t> lists = neighbors.fetch();
-  std::printf("time cells %u x %u, k %u, %u probes, %u rounds of %u (%u fine, %u reverse, slices of %llu): %.2f ms, %u cells, share %.4f, %u + %u "
-              "rounds, recall@10 %.4f, @32 %.4f, @64 %.4f\n",
-              rows.rows, rows.dim, k, effort.probes, effort.rounds, effort.expanded, effort.fine,
-              effort.reverse, static_cast<unsigned long long>(effort.slice), ms, report.cells,
-              report.share, report.rounds, report.iterations, recall(rows, lists, k, 10),
-              recall(rows, lists, k, std::min(32u, k)), recall(rows, lists, k, std::min(64u, k)));
-}
-
-void time_cell_stages(const Rows& rows, const BothCodes& both, uint32_t k) {
-  const uint64_t places = uint64_t{rows.rows} * cuda::list_length(k);
-  const OnDevice<uint32_t> first(places, both.stream);
-  const OnDevice<uint32_t> second(places, both.stream);
-  const OnDevice<uint32_t> distances(places, both.stream);
-  const cuda::CellsEffort effort;
-  const OnDevice<uint32_t> reverse(uint64_t{rows.rows} * effort.reverse, both.stream);
-  const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
-  const cuda::PlaceLists lists{first.data(), distances.data(), cuda::list_length(k)};
-  const cuda::PlaceLists next{second.data(), distances.data(), cuda::list_length(k)};
-  const double mapping = device_ms(both.stream, [&] {
-    const cuda::CellMap map(both.sent.view(), 1, effort.slice, next.near, both.stream, Execution());
-  });
-  const cuda::CellMap map(both.sent.view(), 1, effort.slice, next.near, both.stream, Execution());
-  const double comparing = device_ms(both.stream, [&] {
-    cuda::compare_with_cells(map, effort, lists, both.stream, Execution());
-  });
-  const double refining = device_ms(both.stream, [&] {
-    cuda::refine_lists(map.view(), lists, next, effort, false, reverse.data(), both.stream, Execution());
-  });
-  // Once is enough for the next, whose distances would be others the second time.
-  const double again = milliseconds_of([&] {
-    cuda::refine_lists(map.view(), next, lists, effort, true, reverse.data(), both.stream, Execution());
-    both.stream.wait();
-  });
-  const double writing = device_ms(both.stream, [&] {
-    cuda::write_lists(map.view(), lists, k, neighbors.data(), nullptr, both.stream);
-  });
-  const cuda::Judge judge(map.view(), 1, both.stream);
-  const double judging = device_ms(both.stream, [&] { judge.share(distances.data(), lists.length, k, false); });
-  std::printf("time cells %u x %u, k %u, stages: map %.2f ms, products %.2f, rounds %.2f and %.2f, judge "
-              "%.2f, writing %.2f\n",
-              rows.rows, rows.dim, k, mapping, comparing, refining, again, judging, writing);
-}
-
 void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const uint32_t rows = both.codes.rows();
   const OnDevice<uint32_t> lists(uint64_t{rows} * k, both.stream);
@@ -798,32 +723,6 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
 Rows timed_rows() {
   return data_file != nullptr ? read_u8bin(data_file, data_rows)
                               : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
-}
-
-const char* cell_variants = nullptr;  // "probes,fine,rounds,expanded,reverse,slice ..."
-
-void time_variants(const Rows& rows, const BothCodes& both, const char* words) {
-  cuda::CellsEffort effort;
-  unsigned long long slice = 0;
-  int read = 0;
-  while (std::sscanf(words, " %u,%u,%u,%u,%u,%llu%n", &effort.probes, &effort.fine, &effort.rounds,
-                     &effort.expanded, &effort.reverse, &slice, &read) == 6) {
-    words += read;
-    effort.slice = slice;
-    effort.enough = 0;
-    time_cells(rows, both, 64, effort);
-  }
-}
-
-void claim_cell_times() {
-  const Rows rows = timed_rows();
-  const BothCodes both(rows, ANN_METRIC_L2);
-  if (cell_variants != nullptr) return time_variants(rows, both, cell_variants);
-  time_cells(rows, both, 64, cuda::kGraphEffort);
-  time_cells(rows, both, 64, cuda::kListEffort);
-  time_cells(rows, both, 48, cuda::kGraphEffort);
-  time_cells(rows, both, 96, cuda::kGraphEffort);
-  time_cell_stages(rows, both, 64);
 }
 
 void claim_descent_times() {
@@ -871,7 +770,6 @@ constexpr Claim kClaims[] = {
     {"giant and empty cells", claim_giant_cells},
 };
 constexpr Claim kTimes[] = {{"times of NN-Descent", claim_descent_times},
-                            {"times of cells", claim_cell_times},
                             {"times of the optimisation", claim_optimise_times},
                             {"times of exact lists", claim_exact_times}};
 
@@ -884,9 +782,5 @@ int main(int count, char** arguments) {
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
   if (mode == "time") return run_claims(kTimes, count > 4 ? arguments[4] : "");
-  if (mode == "cells") {
-    cell_variants = count > 4 ? arguments[4] : nullptr;
-    return run_claims(kTimes, "times of cells");
-  }
   return run_claims(kClaims, count > 2 ? arguments[2] : "");
 }
