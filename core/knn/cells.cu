@@ -66,8 +66,7 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
     return report;
   }
   std::optional<Turns> turns(std::in_place, codes.rows, list_length(params.k), stream);
-  const CellMap map(codes, params.seed, slice_rows(codes.rows, codes.stride, effort),
-                    turns->other().near, stream, execution.span(0, 0.1));
+  const CellMap map(codes, params.seed, effort, turns->other().near, stream, execution.span(0, 0.1));
   const CellsView view = map.view();
   const Judge judge(view, params.seed, stream);
   report.cells = view.cells;

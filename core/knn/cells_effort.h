@@ -12,6 +12,9 @@ struct CellsEffort {
   uint32_t rounds = 2;       // of neighbours' neighbours, at least one
   uint32_t expanded = 48;    // neighbours of a row whose lists are read in a round, at most 64
   uint32_t reverse = 32;     // places of a reverse list, a multiple of 32
+  uint32_t matched = 8192;   // cells that rows are compared with one by one, at most kMatchedMax; if there
+                             // are more, rows find groups of cells first
+  uint32_t group_probes = 24;  // chunks of groups whose cells are compared with a row
   double enough = 0.955;     // share of true neighbours below which more rounds follow
   double least = 0.90;       // below which NN-Descent does
   uint64_t slice = 1 << 17;  // rows whose candidates are held at once
@@ -30,9 +33,9 @@ inline constexpr uint32_t kLongList = 256;
 constexpr uint32_t list_length(uint32_t k) { return k <= kShortList ? kShortList : kLongList; }
 
 inline constexpr uint32_t kRowsPerCell = 244;
-inline constexpr uint32_t kCellsMax = 1u << 15;
+inline constexpr uint32_t kMatchedMax = 1u << 15;
 constexpr uint32_t cell_count(uint64_t rows) {
-  const uint64_t cells = std::clamp<uint64_t>(rows / kRowsPerCell, 1, kCellsMax);
+  const uint64_t cells = std::max<uint64_t>(rows / kRowsPerCell, 1);
   return static_cast<uint32_t>(cells < 64 ? cells : cells / 32 * 32);  // whole units of a tile
 }
 /// Chunks of up to 128 rows of a cell each, at most.

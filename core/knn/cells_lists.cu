@@ -61,6 +61,7 @@ struct Args {
   uint32_t* reverse;  // [rows, kReverse] places, kNone in empty ones
   uint32_t reverse_places;  // of a row
   uint32_t expanded;
+  bool as_entries; // whether KeepNearest writes place << 1 | 1 instead of places
   bool measured;   // whether `lists` have distances
   uint32_t first;  // place of this launch
   uint32_t end;
@@ -327,7 +328,7 @@ struct KeepNearest {
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r)
       args.lists.near[to + 32 * r + lane] =
-          list[r] == kNoCandidate ? kNone : place_of(row, list[r]) << 1 | 1;
+          list[r] == kNoCandidate ? kNone : written(place_of(row, list[r]));
   }
 
   /// Writes down the best candidates; how many.
@@ -350,6 +351,8 @@ struct KeepNearest {
     __syncwarp();
     return count;
   }
+
+  __device__ uint32_t written(uint32_t place) const { return args.as_entries ? place << 1 | 1 : place; }
 
   __device__ uint32_t place_of(uint32_t row, uint32_t key) const {
     const uint32_t slot = key >> 7 & 0xff;
@@ -608,10 +611,11 @@ void launch_step(const char* name, uint32_t rows, const Args& args, const Stream
 }  // namespace
 
 void keep_nearest(const CellsView& map, const Candidates& candidates, const PlaceLists& lists,
-                  const Stream& stream) {
+                  bool as_entries, const Stream& stream) {
   Args args = {};
   args.map = map;
   args.candidates = candidates;
+  args.as_entries = as_entries;
   args.lists = lists;
   if (lists.length == kShortList)
     launch_rows<KeepNearest<kShortList / 32>>("keep_nearest", candidates.rows, args, stream);

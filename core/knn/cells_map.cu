@@ -46,12 +46,13 @@ namespace {
 namespace cg = cooperative_groups;
 using Warp = cg::thread_block_tile<32>;
 
-static_assert(kCellsMax == 1u << kPlaceBits);
+static_assert(kMatchedMax == 1u << kPlaceBits);
 constexpr uint32_t kSamplePerCell = 64;
 constexpr uint32_t kSegmentsMax = 32;
 constexpr uint32_t kIndexBits = 7;  // of 8 centroids in a segment
-constexpr uint32_t kCellsPerSuper = 32;
-constexpr uint32_t kSupersMax = kCellsMax / kCellsPerSuper;
+constexpr uint32_t kCellsPerSuper = 32;  // where there are many cells
+constexpr uint32_t kSupersLeast = 128;   // or a cell each
+constexpr uint32_t kSupersMax = kMatchedMax / kCellsPerSuper;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
 constexpr uint32_t kItemThreads = 256;
 
@@ -63,16 +64,17 @@ struct Args {
   CodesView ordered;           // [cells] centroids in the order of cells
   uint8_t* ordered_codes;
   uint32_t* ordered_squares;
-  uint32_t* sample;  // [sampled] rows
-  uint32_t sampled;
-  const uint32_t* items;  // [item_count] rows to match, or null: all
-  uint32_t first_item;    // of this launch
-  uint32_t item_count;    // of this launch
-  uint32_t* candidates;   // [item_count, segments, 8] keys
+  CodesView sample;            // [sampled]
+  uint8_t* sample_codes;       // the same, to be written
+  uint32_t* sample_squares;    // likewise
+  CodesView items;       // codes that are matched
+  uint32_t first_item;   // of this launch
+  uint32_t item_count;   // of this launch
+  uint32_t* candidates;  // [item_count, segments, 8] keys
   uint32_t segments;
   uint32_t segment_units;
   uint32_t* homes;               // [items] cell
-  uint32_t* near;                // [rows, kNearCells]
+  uint32_t* near;                // [items, kNearCells]
   uint32_t* sums;                // [cells, stride]
   uint32_t* counts;              // [cells]
   uint32_t* super_distances;     // [supers, supers]
@@ -89,8 +91,18 @@ struct Args {
   uint8_t* sorted;          // [rows, stride]
   uint32_t* squares;        // [rows] by place
   uint32_t supers;
+  uint32_t cells_per_super;
   uint64_t seed;
 };
+
+/// Copies a code and its square. A warp.
+__device__ void copy_code(const CodesView& from, uint64_t row, uint8_t* codes, uint32_t* squares,
+                          uint64_t to) {
+  const uint4* source = reinterpret_cast<const uint4*>(from.row(row));
+  uint4* target = reinterpret_cast<uint4*>(codes + to * from.stride);
+  for (uint32_t i = threadIdx.x % 32; i < from.stride / 16; i += 32) target[i] = source[i];
+  if (threadIdx.x % 32 == 0) squares[to] = from.squares[row];
+}
 
 __device__ uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
@@ -108,7 +120,8 @@ __device__ uint32_t distance_of(const CodesView& codes, uint32_t a, uint32_t b) 
 
 // --- k-means -------------------------------------------------------------------------------------
 
-/// Row i of the sample is drawn from the i-th of `sampled` equal strata, as random_strata does it.
+/// Row i of the sample is drawn from the i-th of `sampled` equal strata, as random_strata does it. A warp
+/// for each.
 struct DrawSample {
   static constexpr uint32_t kThreads = kItemThreads;
   struct Shared {};
@@ -116,13 +129,13 @@ struct DrawSample {
   Shared& shared;
 
   __device__ void run() {
-    const uint64_t i = global_thread();
-    if (i >= args.sampled) return;
+    const uint64_t i = global_thread() / 32;
+    if (i >= args.sample.rows) return;
     const uint64_t rows = args.codes.rows;
-    const uint64_t begin = rows * i / args.sampled;
-    const uint64_t end = rows * (i + 1) / args.sampled;
-    args.sample[i] =
-        static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kSampleStream, i));
+    const uint64_t begin = rows * i / args.sample.rows;
+    const uint64_t end = rows * (i + 1) / args.sample.rows;
+    const uint64_t row = begin + random_below(end - begin, args.seed, kSampleStream, i);
+    copy_code(args.codes, row, args.sample_codes, args.sample_squares, i);
   }
 };
 
@@ -136,13 +149,9 @@ struct StartCentroids {
   __device__ void run() {
     const uint64_t cell = global_thread() / 32;
     if (cell >= args.centroids.rows) return;
-    const uint32_t share = args.sampled / args.centroids.rows;
+    const uint32_t share = args.sample.rows / args.centroids.rows;
     const uint64_t place = random_below(share, args.seed, kSampleStream + 1, cell) + cell * share;
-    const uint32_t row = args.sample[place];
-    const uint4* from = reinterpret_cast<const uint4*>(args.codes.row(row));
-    uint4* to = reinterpret_cast<uint4*>(args.centroid_codes + cell * args.codes.stride);
-    for (uint32_t i = threadIdx.x % 32; i < args.codes.stride / 16; i += 32) to[i] = from[i];
-    if (threadIdx.x % 32 == 0) args.centroid_squares[cell] = args.codes.squares[row];
+    copy_code(args.sample, place, args.centroid_codes, args.centroid_squares, cell);
   }
 };
 
@@ -161,9 +170,8 @@ struct Matching {
 #pragma unroll
     for (uint32_t r = 0; r < 4; ++r) {
       items[r] = first + 8 * r + lane / 4;
-      const uint32_t item = args.first_item + min(items[r], args.item_count - 1);
-      rows[r] = args.items != nullptr ? args.items[item] : item;
-      squares[r] = args.codes.squares[rows[r]];
+      rows[r] = args.first_item + min(items[r], args.item_count - 1);
+      squares[r] = args.items.squares[rows[r]];
     }
     best.clear();
   }
@@ -213,7 +221,7 @@ struct MatchCells {
   __device__ void run() {
     Matching matching(args, blockIdx.x * kRows + threadIdx.x / 32 * 32);
     LeftWords left[kPanels];
-    read_left(left, args.codes, matching.rows, matching.lane);
+    read_left(left, args.items, matching.rows, matching.lane);
     const uint32_t cells = args.ordered.rows;
     const uint32_t units = (cells + kUnitRows - 1) / kUnitRows;
     fetch(0);
@@ -260,7 +268,7 @@ struct MatchWideCells {
     Matching matching(args, blockIdx.x * kRows + threadIdx.x / 32 * 32);
     const uint32_t cells = args.ordered.rows;
     const uint32_t units = (cells + kUnitRows - 1) / kUnitRows;
-    const uint32_t shift = sum_shift(args.codes.stride);
+    const uint32_t shift = sum_shift(args.items.stride);
     for (uint32_t first = 0; first < cells; first += kTileRows) {
       const uint32_t count = min(kTileRows, cells - first);
       __syncthreads();
@@ -268,8 +276,7 @@ struct MatchWideCells {
           threadIdx.x < count ? static_cast<int32_t>(args.ordered.squares[first + threadIdx.x] / 2)
                               : -1;
       UnitSums sums[kTileUnits];
-      shared.stages.multiply(sums, args.codes, matching.rows, args.ordered, first, count,
-                                       matching.lane);
+      shared.stages.multiply(sums, args.items, matching.rows, args.ordered, first, count, matching.lane);
 #pragma unroll
       for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
         if (first / kUnitRows + unit >= units) break;
@@ -342,6 +349,21 @@ struct TakeNear {
   }
 };
 
+/// The nearest cell of each item from a list of them; of none the first. A thread for each.
+struct ListHomes {
+  static constexpr uint32_t kThreads = kItemThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const uint64_t item = global_thread();
+    if (item >= args.items.rows) return;
+    const uint32_t home = args.near[item * kNearCells];
+    args.homes[item] = home == kNone ? 0 : home;
+  }
+};
+
 /// Adds four columns of a sampled row to its cell. A thread for each word.
 struct SumMembers {
   static constexpr uint32_t kThreads = kItemThreads;
@@ -350,14 +372,13 @@ struct SumMembers {
   Shared& shared;
 
   __device__ void run() {
-    const uint32_t words = args.codes.stride / 4;
+    const uint32_t words = args.sample.stride / 4;
     const uint64_t item = global_thread() / words;
     const uint32_t word = static_cast<uint32_t>(global_thread() % words);
-    if (item >= args.sampled) return;
+    if (item >= args.sample.rows) return;
     const uint32_t home = args.homes[item];
-    const uint32_t four =
-        reinterpret_cast<const uint32_t*>(args.codes.row(args.sample[item]))[word];
-    uint32_t* sums = args.sums + uint64_t{home} * args.codes.stride + 4 * word;
+    const uint32_t four = reinterpret_cast<const uint32_t*>(args.sample.row(item))[word];
+    uint32_t* sums = args.sums + uint64_t{home} * args.sample.stride + 4 * word;
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t byte = four >> (8 * i) & 0xff;
       if (byte != 0) atomicAdd(sums + i, byte);
@@ -410,10 +431,10 @@ struct MeasureSupers {
     __syncthreads();
     uint64_t nearest = ~uint64_t{0};
     for (uint32_t super = threadIdx.x; super < args.supers; super += kThreads) {
-      const uint32_t distance = distance_of(args.centroids, cell, super * kCellsPerSuper);
+      const uint32_t distance = distance_of(args.centroids, cell, super * args.cells_per_super);
       nearest = min(nearest, uint64_t{distance} << 32 | super);
-      if (cell % kCellsPerSuper == 0 && cell / kCellsPerSuper < args.supers)
-        args.super_distances[cell / kCellsPerSuper * args.supers + super] = distance;
+      if (cell % args.cells_per_super == 0 && cell / args.cells_per_super < args.supers)
+        args.super_distances[cell / args.cells_per_super * args.supers + super] = distance;
     }
     atomicMin(&shared.nearest, nearest);
     __syncthreads();
@@ -485,11 +506,7 @@ struct OrderCentroids {
   __device__ void run() {
     const uint64_t number = global_thread() / 32;
     if (number >= args.ordered.rows) return;
-    const uint32_t cell = args.order[number];
-    const uint4* from = reinterpret_cast<const uint4*>(args.centroids.row(cell));
-    uint4* to = reinterpret_cast<uint4*>(args.ordered_codes + number * args.codes.stride);
-    for (uint32_t i = threadIdx.x % 32; i < args.codes.stride / 16; i += 32) to[i] = from[i];
-    if (threadIdx.x % 32 == 0) args.ordered_squares[number] = args.centroids.squares[cell];
+    copy_code(args.centroids, args.order[number], args.ordered_codes, args.ordered_squares, number);
   }
 };
 
@@ -624,16 +641,41 @@ void launch_match(const Args& args, const Stream& stream) {
          Step::kThreads, stream, args);
 }
 
-/// Candidates of `count` items from `first` on.
-void match(Args& args, uint64_t first, uint64_t count, const Stream& stream) {
-  args.first_item = static_cast<uint32_t>(first);
-  args.item_count = static_cast<uint32_t>(count);
-  if (args.codes.stride == kPanelBytes)
+/// Candidates of the launch's items.
+void match(const Args& args, const Stream& stream) {
+  if (args.items.stride == kPanelBytes)
     launch_match<MatchCells<1>>(args, stream);
-  else if (args.codes.stride == 2 * kPanelBytes)
+  else if (args.items.stride == 2 * kPanelBytes)
     launch_match<MatchCells<2>>(args, stream);
   else
     launch_match<MatchWideCells>(args, stream);
+}
+
+/// Compares items with all `cells`, in slices: their nearest cells, or, where `near` is null, only homes.
+void match_all(const CodesView& items, const CodesView& cells, uint64_t slice, uint32_t* near,
+               uint32_t* homes, const Stream& stream, const Execution& execution) {
+  const uint32_t units = (cells.rows + kUnitRows - 1) / kUnitRows;
+  Args args = {};
+  args.items = items;
+  args.ordered = cells;
+  args.near = near;
+  args.homes = homes;
+  args.segment_units = (units + kSegmentsMax - 1) / kSegmentsMax;
+  args.segments = (units + args.segment_units - 1) / args.segment_units;
+  slice = std::min<uint64_t>(slice, items.rows);
+  const DeviceArray<uint32_t> candidates(slice * args.segments * 8, stream);
+  args.candidates = candidates.data();
+  for (uint64_t first = 0; first < items.rows; first += slice) {
+    execution.check();
+    args.first_item = static_cast<uint32_t>(first);
+    args.item_count = static_cast<uint32_t>(std::min<uint64_t>(slice, items.rows - first));
+    match(args, stream);
+    if (near != nullptr)
+      launch_items<TakeNear>("take_near", uint64_t{args.item_count} * 32, args, stream);
+    else
+      launch_items<TakeHomes>("take_homes", uint64_t{args.item_count} * 32, args, stream);
+    if (waits_between(items)) stream.wait();
+  }
 }
 
 void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* values,
@@ -650,36 +692,11 @@ void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* val
   sort(scratch.data());
 }
 
-/// Centroids from a sample, in args.centroids.
-void train(Args args, uint64_t slice, const Stream& stream) {
-  const uint64_t sum_bytes = uint64_t{args.centroids.rows} * args.codes.stride * sizeof(uint32_t);
-  const DeviceArray<uint32_t> sample(args.sampled, stream);
-  const DeviceArray<uint32_t> homes(args.sampled, stream);
-  const DeviceArray<uint32_t> sums(sum_bytes / sizeof(uint32_t), stream);
-  const DeviceArray<uint32_t> counts(args.centroids.rows, stream);
-  args.sample = sample.data();
-  args.items = sample.data();
-  args.homes = homes.data();
-  args.sums = sums.data();
-  args.counts = counts.data();
-  args.ordered = args.centroids;
-  launch_items<DrawSample>("draw_sample", args.sampled, args, stream);
-  launch_items<StartCentroids>("start_centroids", uint64_t{args.centroids.rows} * 32, args, stream);
-  for (uint64_t first = 0; first < args.sampled; first += slice) {
-    match(args, first, std::min<uint64_t>(slice, args.sampled - first), stream);
-    launch_items<TakeHomes>("take_homes", uint64_t{args.item_count} * 32, args, stream);
-  }
-  fill(sums.data(), 0, sum_bytes, stream, "clearing sums");
-  fill(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream, "clearing counts");
-  launch_items<SumMembers>("sum_members", uint64_t{args.sampled} * (args.codes.stride / 4), args,
-                           stream);
-  launch_items<WriteMeans>("write_means", uint64_t{args.centroids.rows} * 32, args, stream);
-}
-
 /// From args.centroids to args.ordered.
 void order_centroids(Args args, const Stream& stream) {
   const uint32_t cells = args.centroids.rows;
-  args.supers = std::max(1u, cells / kCellsPerSuper);
+  args.cells_per_super = std::clamp(cells / kSupersLeast, 1u, kCellsPerSuper);
+  args.supers = cells / args.cells_per_super;
   const DeviceArray<uint32_t> distances(uint64_t{args.supers} * args.supers, stream);
   const DeviceArray<uint32_t> ranks(args.supers, stream);
   const DeviceArray<uint32_t> supers(cells, stream);
@@ -713,61 +730,118 @@ void sort_rows(Args args, uint32_t* members, const Stream& stream) {
   launch_items<FindBegins>("find_begins", uint64_t{args.ordered.rows} + 1, args, stream);
 }
 
+/// Centroids become the means of the sampled rows whose homes they are.
+void write_means(Args args, const Stream& stream) {
+  const uint64_t words = uint64_t{args.centroids.rows} * args.centroids.stride;
+  const DeviceArray<uint32_t> sums(words, stream);
+  const DeviceArray<uint32_t> counts(args.centroids.rows, stream);
+  args.sums = sums.data();
+  args.counts = counts.data();
+  fill(sums.data(), 0, words * sizeof(uint32_t), stream, "clearing sums");
+  fill(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream, "clearing counts");
+  launch_items<SumMembers>("sum_members", uint64_t{args.sample.rows} * (args.sample.stride / 4), args,
+                           stream);
+  launch_items<WriteMeans>("write_means", uint64_t{args.centroids.rows} * 32, args, stream);
+}
+
 }  // namespace
 
-CellMap::CellMap(const CodesView& codes, uint64_t seed, uint64_t slice, uint32_t* near,
+CellMap::CellMap(const CodesView& codes, uint64_t seed, const CellsEffort& effort, uint32_t* near,
                  const Stream& stream, const Execution& execution)
     : rows_(codes.rows),
       stride_(codes.stride),
       cells_(cell_count(codes.rows)),
+      effort_(effort),
       near_(near),
       sorted_(uint64_t{codes.rows} * codes.stride, stream),
       squares_(codes.rows, stream),
       members_(codes.rows, stream),
       begins_(uint64_t{cells_} + 1, stream),
       chunk_begins_(uint64_t{cells_} + 1, stream),
-      chunks_(chunks_max(), stream) {
-  const DeviceArray<uint8_t> centroids(uint64_t{cells_} * stride_, stream);
-  const DeviceArray<uint8_t> ordered(uint64_t{cells_} * stride_, stream);
-  const DeviceArray<uint32_t> centroid_squares(cells_, stream);
-  const DeviceArray<uint32_t> ordered_squares(cells_, stream);
+      chunks_(chunks_max(), stream),
+      centroids_(uint64_t{cells_} * stride_, stream),
+      centroid_squares_(cells_, stream) {
   const DeviceArray<uint32_t> homes(rows_, stream);
-  const uint32_t units = (cells_ + kUnitRows - 1) / kUnitRows;
+  train(codes, seed, homes.data(), stream, execution);
+  find_near(codes, near_, homes.data(), stream, execution);
   Args args = {};
-  args.segment_units = (units + kSegmentsMax - 1) / kSegmentsMax;
-  args.segments = (units + args.segment_units - 1) / args.segment_units;
-  args.sampled = static_cast<uint32_t>(
-      std::min<uint64_t>(rows_, uint64_t{cells_} * kSamplePerCell));
-  const DeviceArray<uint32_t> candidates(
-      std::min<uint64_t>(slice, rows_) * args.segments * 8, stream);
   args.codes = codes;
-  args.candidates = candidates.data();
-  args.centroids = {centroids.data(), centroid_squares.data(), cells_, stride_};
-  args.centroid_codes = centroids.data();
-  args.centroid_squares = centroid_squares.data();
-  args.ordered = {ordered.data(), ordered_squares.data(), cells_, stride_};
-  args.ordered_codes = ordered.data();
-  args.ordered_squares = ordered_squares.data();
   args.homes = homes.data();
-  args.near = near;
+  args.ordered = centroids();
   args.begins = begins_.data();
   args.chunk_begins = chunk_begins_.data();
   args.chunks = chunks_.data();
   args.members = members_.data();
   args.sorted = sorted_.data();
   args.squares = squares_.data();
-  args.seed = seed;
-  train(args, slice, stream);
-  order_centroids(args, stream);
-  for (uint64_t first = 0; first < rows_; first += slice) {
-    execution.check();
-    match(args, first, std::min<uint64_t>(slice, rows_ - first), stream);
-    launch_items<TakeNear>("take_near", uint64_t{args.item_count} * 32, args, stream);
-    if (waits_between(codes)) stream.wait();
-  }
   sort_rows(args, members_.data(), stream);
   launch("cut_chunks", kernel<CutChunks>, 1, CutChunks::kThreads, stream, args);
   launch_items<GatherCodes>("gather_codes", uint64_t{rows_} * (stride_ / 16), args, stream);
+}
+
+/// Makes the centroids, in their order, from a sample that stands where the rows will.
+void CellMap::train(const CodesView& codes, uint64_t seed, uint32_t* homes, const Stream& stream,
+                    const Execution& execution) {
+  const DeviceArray<uint8_t> first(uint64_t{cells_} * stride_, stream);
+  const DeviceArray<uint32_t> first_squares(cells_, stream);
+  const CodesView unordered = {first.data(), first_squares.data(), cells_, stride_};
+  Args args = {};
+  args.codes = codes;
+  args.homes = homes;
+  args.seed = seed;
+  const uint64_t sampled = std::min<uint64_t>(rows_, uint64_t{cells_} * kSamplePerCell);
+  args.sample = {sorted_.data(), squares_.data(), static_cast<uint32_t>(sampled), stride_};
+  args.sample_codes = sorted_.data();
+  args.sample_squares = squares_.data();
+  args.centroids = unordered;
+  args.centroid_codes = first.data();
+  args.centroid_squares = first_squares.data();
+  launch_items<DrawSample>("draw_sample", sampled * 32, args, stream);
+  launch_items<StartCentroids>("start_centroids", uint64_t{cells_} * 32, args, stream);
+  if (cells_ <= std::min(effort_.matched, kMatchedMax)) {
+    match_all(args.sample, unordered, slice_rows(sampled, stride_, effort_), nullptr, homes, stream,
+              execution);
+    write_means(args, stream);
+    args.ordered = centroids();
+    args.ordered_codes = centroids_.data();
+    args.ordered_squares = centroid_squares_.data();
+    return order_centroids(args, stream);
+  }
+  group(unordered, seed, stream, execution);
+  find_near(args.sample, near_, homes, stream, execution);
+  args.centroids = centroids();
+  args.centroid_codes = centroids_.data();
+  args.centroid_squares = centroid_squares_.data();
+  write_means(args, stream);
+  copy_on_device(first.data(), centroids_.data(), uint64_t{cells_} * stride_, stream, "copying centroids");
+  copy_on_device(first_squares.data(), centroid_squares_.data(), cells_ * sizeof(uint32_t), stream,
+                 "copying squares");
+  group(unordered, seed, stream, execution);
+}
+
+/// Sorts centroids into groups, whose order becomes theirs.
+void CellMap::group(const CodesView& unordered, uint64_t seed, const Stream& stream,
+                    const Execution& execution) {
+  groups_.reset();
+  groups_ = std::make_unique<CellMap>(unordered, seed, effort_, near_, stream, execution);
+  const CodesView ordered = groups_->view().codes;
+  copy_on_device(centroids_.data(), ordered.data, uint64_t{cells_} * stride_, stream, "copying centroids");
+  copy_on_device(centroid_squares_.data(), ordered.squares, cells_ * sizeof(uint32_t), stream,
+                 "copying squares");
+}
+
+void CellMap::find_near(const CodesView& rows, uint32_t* near, uint32_t* homes, const Stream& stream,
+                        const Execution& execution) const {
+  if (groups_ == nullptr)
+    return match_all(rows, centroids(), slice_rows(rows.rows, stride_, effort_), near, homes, stream,
+                     execution);
+  groups_->find_near(rows, near, homes, stream, execution);
+  compare_others(*groups_, rows, effort_, near, stream, execution);
+  Args args = {};
+  args.items = rows;
+  args.near = near;
+  args.homes = homes;
+  launch_items<ListHomes>("list_homes", rows.rows, args, stream);
 }
 
 }  // namespace gannet::cuda

@@ -55,7 +55,10 @@ struct Part {
 
 struct Args {
   CellsView map;
-  uint32_t first;          // place of this slice
+  CodesView left;          // rows to be compared: those of the map by place, or others
+  const uint32_t* near;    // [left rows, kNearCells] cells, nearest first; of the map's rows by row number
+  bool others;             // `left` are not the map's rows
+  uint32_t first;          // left row of this slice
   uint32_t rows;           // of this slice
   uint32_t probes;         // of a row
   uint32_t* slots;         // [rows, probes] chunk, kNone behind the last
@@ -131,8 +134,8 @@ struct FillSlots {
   }
 
   __device__ void fill(uint32_t row) {
-    const uint32_t place = args.first + row;
-    const uint32_t* near = args.map.near + uint64_t{args.map.members[place]} * kNearCells;
+    const uint32_t left = args.first + row;
+    const uint32_t* near = args.near + uint64_t{args.others ? left : args.map.members[left]} * kNearCells;
     const uint64_t slots = uint64_t{row} * args.probes;
     uint32_t filled = 0;
     for (uint32_t first = 0; first < kNearCells && filled < args.probes; first += 32) {
@@ -143,10 +146,10 @@ struct FillSlots {
       if (cell != kNone) {
         chunk = args.map.chunk_begins[cell];
         all = args.map.chunk_begins[cell + 1] - chunk;
-        if (first + lane == 0)
-          start = (place - args.map.begins[cell]) / max(args.map.chunks[chunk].count, 1u);
+        if (first + lane == 0 && !args.others)
+          start = (left - args.map.begins[cell]) / max(args.map.chunks[chunk].count, 1u);
         else if (all > kChunksOfCell)
-          start = place * 0x9e3779b1u % all;
+          start = left * 0x9e3779b1u % all;
       }
       const uint32_t used = min(all, kChunksOfCell);
       uint32_t behind = used;
@@ -248,17 +251,19 @@ struct Comparing {
   const Part part;
   const Chunk chunk;
   const uint32_t end;  // of the part's pairs
+  const uint32_t own;  // chunk.first, or where no left row is if none of them is in a chunk
   uint32_t lane = threadIdx.x % 32;
-  uint32_t places[4];  // of left rows g, g + 8, g + 16, g + 24
-  uint32_t pairs[4];   // kNone where there is none
+  uint32_t rows[4];   // left rows g, g + 8, g + 16, g + 24
+  uint32_t pairs[4];  // kNone where there is none
   uint32_t squares[4];
   ClassBest<kIndexBits> best;
 
   __device__ explicit Comparing(const Args& args)
       : args(args), part(args.parts[blockIdx.x]), chunk(args.map.chunks[part.chunk]),
-        end(min(args.begins[part.chunk + 1], part.first + kPartPairs)) {}
+        end(min(args.begins[part.chunk + 1], part.first + kPartPairs)),
+        own(args.others ? 1u << 31 : chunk.first) {}
 
-  __device__ uint32_t place_of(uint32_t pair) const { return args.first + (pair >> 8); }
+  __device__ uint32_t row_of(uint32_t pair) const { return args.first + (pair >> 8); }
 
   /// Takes the pairs from `first` on, of which this lane brings one and its row's square.
   __device__ void open(uint32_t first, uint32_t pair, uint32_t square) {
@@ -267,7 +272,7 @@ struct Comparing {
       const uint32_t from = 8 * r + lane / 4;
       pairs[r] = __shfl_sync(~0u, pair, from);
       squares[r] = __shfl_sync(~0u, square, from);
-      places[r] = place_of(pairs[r]);
+      rows[r] = row_of(pairs[r]);
       if (first + from >= end) pairs[r] = kNone;
     }
     best.clear();
@@ -275,16 +280,16 @@ struct Comparing {
 
   /// Takes a unit's sums, without those of rows with themselves.
   __device__ void keep(UnitSums& sums, uint32_t unit) {
-    const uint32_t first = chunk.first + unit * kUnitRows;
+    const uint32_t first = own + unit * kUnitRows;
     bool itself = false;
 #pragma unroll
-    for (uint32_t r = 0; r < 4; ++r) itself |= places[r] - first < kUnitRows;
+    for (uint32_t r = 0; r < 4; ++r) itself |= rows[r] - first < kUnitRows;
     if (__any_sync(~0u, itself)) {
       asm volatile("" ::: "memory");  // a branch, not 32 selections for every unit
 #pragma unroll
       for (uint32_t i = 0; i < 32; ++i) {
         const uint32_t r = i / 4 % 2 * 2 + i % 4 / 2;
-        if (places[r] - first == i / 8 * 8 + lane % 4 * 2 + i % 2)
+        if (rows[r] - first == i / 8 * 8 + lane % 4 * 2 + i % 2)
           sums[i / 8][i / 4 % 2][i % 4] = kHoleSum;
       }
     }
@@ -335,14 +340,13 @@ struct CompareChunk {
     uint32_t square = 0;
     const auto fetch = [&](uint32_t from) {
       pair = args.pairs[min(from + lane, comparing.end - 1)];
-      square = args.map.codes.squares[comparing.place_of(pair)];
+      square = args.left.squares[comparing.row_of(pair)];
       constexpr uint32_t kOfRow = kPanels * kPieces;
 #pragma unroll
       for (uint32_t i = lane; i < kUnitRows * kOfRow; i += 32) {
-        const uint32_t row = i / kOfRow;
-        const uint32_t place = comparing.place_of(__shfl_sync(~0u, pair, row));
-        copy_piece(tile[i % kOfRow / kPieces].at(row, i % kPieces),
-                   args.map.codes.row(place) + i % kOfRow * 16);
+        const uint32_t at = i / kOfRow;
+        const uint32_t row = comparing.row_of(__shfl_sync(~0u, pair, at));
+        copy_piece(tile[i % kOfRow / kPieces].at(at, i % kPieces), args.left.row(row) + i % kOfRow * 16);
       }
     };
     if (first < comparing.end) fetch(first);
@@ -398,10 +402,10 @@ struct CompareWideChunk {
     for (uint32_t begin = comparing.part.first; begin < comparing.end; begin += kThreads) {
       const uint32_t first = begin + threadIdx.x / 32 * kUnitRows;
       const uint32_t pair = args.pairs[min(first + comparing.lane, comparing.end - 1)];
-      comparing.open(first, pair, args.map.codes.squares[comparing.place_of(pair)]);
+      comparing.open(first, pair, args.left.squares[comparing.row_of(pair)]);
       UnitSums sums[kTileUnits];
-      shared.stages.multiply(sums, args.map.codes, comparing.places, args.map.codes,
-                                       chunk.first, chunk.count, comparing.lane);
+      shared.stages.multiply(sums, args.left, comparing.rows, args.map.codes, chunk.first, chunk.count,
+                             comparing.lane);
 #pragma unroll
       for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
         if (unit >= units) break;
@@ -431,17 +435,12 @@ void launch_compare(const Args& args, uint32_t parts_max, const Stream& stream) 
   launch("compare_chunks", compare_kernel<Step>, parts_max, Step::kThreads, stream, args);
 }
 
-}  // namespace
-
-void compare_with_cells(const CellMap& map, const CellsEffort& effort, const PlaceLists& lists,
-                        const Stream& stream, const Execution& execution) {
-  Args args = {};
-  args.map = map.view();
-  const uint32_t rows = args.map.codes.rows;
-  const uint32_t slice =
-      static_cast<uint32_t>(slice_rows(rows, args.map.codes.stride, effort));
+/// Compares all left rows, slice by slice, and keeps the nearest in lists.
+void compare(Args& args, const CellMap& map, const CellsEffort& effort, const PlaceLists& lists,
+             const Stream& stream, const Execution& execution) {
+  const uint32_t rows = args.left.rows;
+  const uint32_t slice = static_cast<uint32_t>(slice_rows(rows, args.left.stride, effort));
   const uint32_t chunks = map.chunks_max();
-  args.probes = std::min(effort.probes, kProbesMax);
   const uint64_t probes = uint64_t{slice} * args.probes;
   const uint32_t parts_max = static_cast<uint32_t>(probes / kPartPairs) + chunks;
   const DeviceArray<uint32_t> slots(probes, stream);
@@ -463,8 +462,7 @@ void compare_with_cells(const CellMap& map, const CellsEffort& effort, const Pla
     execution.check();
     args.first = static_cast<uint32_t>(first);
     args.rows = static_cast<uint32_t>(std::min<uint64_t>(slice, rows - first));
-    cuda::fill(counts.data(), 0, (uint64_t{chunks} + 1) * sizeof(uint32_t), stream,
-               "clearing counts");
+    cuda::fill(counts.data(), 0, (uint64_t{chunks} + 1) * sizeof(uint32_t), stream, "clearing counts");
     launch("fill_slots", kernel<FillSlots>, (args.rows + FillSlots::kRows - 1) / FillSlots::kRows,
            FillSlots::kThreads, stream, args);
     launch("scan_chunks", kernel<ScanChunks>, 1, ScanChunks::kThreads, stream, args);
@@ -473,18 +471,40 @@ void compare_with_cells(const CellMap& map, const CellsEffort& effort, const Pla
            kItemThreads, stream, args);
     const uint32_t grid =
         static_cast<uint32_t>(uint64_t{args.rows} * args.probes / kPartPairs) + chunks;
-    if (args.map.codes.stride == kPanelBytes)
+    if (args.left.stride == kPanelBytes)
       launch_compare<CompareChunk<1>>(args, grid, stream);
-    else if (args.map.codes.stride == 2 * kPanelBytes)
+    else if (args.left.stride == 2 * kPanelBytes)
       launch_compare<CompareChunk<2>>(args, grid, stream);
     else
       launch_compare<CompareWideChunk>(args, grid, stream);
-    keep_nearest(args.map,
-                 {candidates.data(), slots.data(), args.first, args.rows, args.probes},
-                 lists, stream);
-    if (waits_between(args.map.codes)) stream.wait();
+    keep_nearest(args.map, {candidates.data(), slots.data(), args.first, args.rows, args.probes}, lists,
+                 !args.others, stream);
+    if (waits_between(args.left)) stream.wait();
     execution.advance(static_cast<double>(first + args.rows) / rows);
   }
+}
+
+}  // namespace
+
+void compare_with_cells(const CellMap& map, const CellsEffort& effort, const PlaceLists& lists,
+                        const Stream& stream, const Execution& execution) {
+  Args args = {};
+  args.map = map.view();
+  args.left = args.map.codes;
+  args.near = args.map.near;
+  args.probes = std::min(effort.probes, kProbesMax);
+  compare(args, map, effort, lists, stream, execution);
+}
+
+void compare_others(const CellMap& map, const CodesView& rows, const CellsEffort& effort, uint32_t* near,
+                    const Stream& stream, const Execution& execution) {
+  Args args = {};
+  args.map = map.view();
+  args.left = rows;
+  args.near = near;
+  args.others = true;
+  args.probes = std::min(effort.group_probes, kProbesMax);
+  compare(args, map, effort, {near, nullptr, kNearCells}, stream, execution);
 }
 
 }  // namespace gannet::cuda

@@ -521,11 +521,10 @@ double share_of(const std::vector<uint32_t>& exact, const std::vector<uint32_t>&
   return wanted == 0 ? 1 : static_cast<double>(hits) / static_cast<double>(wanted);
 }
 
-constexpr cuda::CellsEffort kSmallSlices{.slice = 1000};
-
 /// By cells twice, and once in small slices: the same lists, of different rows in order, and as many
 /// true neighbours in them as the judge says and `least`.
-void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least) {
+void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
+                   const cuda::CellsEffort& effort = cuda::kGraphEffort) {
   const BothCodes both(rows, metric);
   if (both.codes.wide() && rows.rows > 3000) return;  // NN-Descent, which has its claims
   const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
@@ -534,15 +533,17 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least) {
   const NnDescentParams params{k, std::min(12u, k), 12, 0.02f, 5};
   const FoundLists lists(both, k);
   const cuda::CellsReport report =
-      cuda::cells_knn(both.sent.view(), params, cuda::kGraphEffort, lists.neighbors.data(),
+      cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(),
                       lists.distances.data(), both.stream, Execution());
   const std::vector<uint32_t> found = lists.neighbors.fetch();
   const std::vector<uint32_t> at = lists.distances.fetch();
   check_lists(both, k, found, at);
-  cuda::cells_knn(both.sent.view(), params, cuda::kGraphEffort, lists.neighbors.data(), nullptr,
+  cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(), nullptr,
                   both.stream, Execution());
   expect(found == lists.neighbors.fetch(), name + ": the same lists twice");
-  cuda::cells_knn(both.sent.view(), params, kSmallSlices, lists.neighbors.data(), nullptr,
+  cuda::CellsEffort in_slices = effort;
+  in_slices.slice = 1000;
+  cuda::cells_knn(both.sent.view(), params, in_slices, lists.neighbors.data(), nullptr,
                   both.stream, Execution());
   expect(found == lists.neighbors.fetch(), name + ": the same lists in small slices");
   cuda::exact_knn(both.sent.view(), k, lists.neighbors.data(), lists.distances.data(), both.stream,
@@ -598,6 +599,21 @@ void claim_giant_cells() {
   }
 }
 
+/// Cells that are found by way of groups, and groups by way of groups of them.
+void claim_groups() {
+  cuda::CellsEffort grouped;
+  grouped.matched = 1;
+  if (race || quick) {
+    compare_cells(Rows(ANN_U8, race ? 600 : 1500, 40, Values::kClusters, 4), ANN_METRIC_L2, 20, 0.9, grouped);
+    return;
+  }
+  for (const uint32_t dim : {24u, 100u, 200u})
+    compare_cells(Rows(ANN_U8, 20'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 32, 0.9, grouped);
+  compare_cells(Rows(ANN_U8, 20'000, 32, Values::kDuplicates, 2), ANN_METRIC_L2, 24, 1, grouped);
+  compare_cells(Rows(ANN_U8, 20'000, 32, Values::kEqual, 2), ANN_METRIC_L2, 24, 1, grouped);
+  compare_cells(Rows(ANN_U8, 300'000, 16, Values::kNormal, 2), ANN_METRIC_L2, 32, 0.9, grouped);
+}
+
 /// Of lists that are known to be complete, or to lack one, the judge says so.
 void claim_judge() {
   const uint32_t n = race ? 300 : quick ? 700 : 20'000;
@@ -608,7 +624,7 @@ void claim_judge() {
     cuda::exact_knn(both.sent.view(), 48, lists.neighbors.data(), lists.distances.data(), both.stream,
                     Execution());
     const OnDevice<uint32_t> near(uint64_t{n} * cuda::kNearCells, both.stream);
-    const cuda::CellMap map(both.sent.view(), 1, 1 << 17, near.data(), both.stream, Execution());
+    const cuda::CellMap map(both.sent.view(), 1, cuda::kGraphEffort, near.data(), both.stream, Execution());
     const cuda::Judge judge(map.view(), 1, both.stream);
     expect(judge.share(lists.distances.data(), 48, 48, true) == 1, "complete lists");
     std::vector<uint32_t> cut = lists.distances.fetch();
@@ -768,6 +784,7 @@ constexpr Claim kClaims[] = {
     {"the judge of cells", claim_judge},
     {"lists by cells hold what the judge says, the same twice", claim_cells},
     {"giant and empty cells", claim_giant_cells},
+    {"groups of cells", claim_groups},
 };
 constexpr Claim kTimes[] = {{"times of NN-Descent", claim_descent_times},
                             {"times of the optimisation", claim_optimise_times},
