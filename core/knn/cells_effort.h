@@ -26,6 +26,7 @@ inline constexpr CellsEffort kListEffort{.rounds = 3, .expanded = 64, .enough = 
 inline constexpr uint32_t kNearCells = 64;  // of each row
 inline constexpr uint32_t kProbesMax = 63;
 inline constexpr uint32_t kProbeKeys = 8;  // candidates that each gives
+inline constexpr uint32_t kProbeBytes = 12 + 4 * kProbeKeys;  // a probe's, while its slice is compared
 
 // Lists while they are made: long ones take several times as long.
 inline constexpr uint32_t kShortList = 64;
@@ -54,15 +55,17 @@ constexpr uint64_t cells_bytes(uint64_t rows, uint64_t stride, uint32_t k, const
   const uint64_t cells = cell_count(rows);
   const uint64_t chunks = cell_chunks_max(rows);
   const uint64_t slice = slice_rows(rows, stride, effort);
+  const bool grouped = cells > effort.matched;
   const uint64_t lists = rows * list_length(k) * 12;
-  const uint64_t map = rows * (stride + 8) + 8 * (cells + chunks);
-  const uint64_t matching = 2 * cells * (stride + 4) + rows * 4 + slice * 1024 +
-                            cells * (stride * 4 + 64 * 8);
-  const uint64_t sorting = 2 * cells * (stride + 4) + rows * 20 + slice * 1024;
+  const uint64_t map = rows * (stride + 8) + 8 * (cells + chunks) + cells * (stride + 4) +
+                       (grouped ? cells * (stride + 8) : 0);
+  const uint64_t choosing = slice * (grouped ? effort.group_probes * kProbeBytes : 1024);
+  const uint64_t training = rows * 4 + cells * (stride + 4) + std::max(choosing, cells * (stride * 4 + 512));
+  const uint64_t settling = rows * 4 + std::max(choosing, rows * 16);
   const uint64_t comparing =
-      slice * effort.probes * (12 + 4 * kProbeKeys) + chunks * 16 + slice * effort.probes / 128;
+      slice * effort.probes * kProbeBytes + chunks * 16 + slice * effort.probes / 128;
   const uint64_t refining = rows * effort.reverse * 4;
-  return lists + map + std::max({matching, sorting, comparing, refining});
+  return lists + map + std::max({training, settling, comparing, refining});
 }
 
 }  // namespace gannet::cuda

@@ -38,6 +38,7 @@
 #include <type_traits>
 
 #include "ann.h"
+#include "backend/launch_items.cuh"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 #include "traverse/row_key.h"
@@ -363,15 +364,11 @@ struct KeepNearest {
 
 /// A thread for each of the first entries of a list.
 struct ListReverse {
-  static constexpr uint32_t kThreads = 256;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  __device__ void run(uint64_t item) const {
     const uint32_t place = static_cast<uint32_t>(item / kReverseRanks);
-    if (place >= args.map.codes.rows) return;
     const uint32_t entry =
         args.lists.near[uint64_t{place} * args.lists.length + item % kReverseRanks];
     if (entry == kNone || (entry & 1) == 0) return;
@@ -584,12 +581,6 @@ __global__ void __launch_bounds__(kThreads, Step::kBlocks)
   Step{args, shared}.run();
 }
 
-template <class Step>
-__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
-  __shared__ typename Step::Shared shared;
-  Step{args, shared}.run();
-}
-
 // --- Host ----------------------------------------------------------------------------------------
 
 template <class Step>
@@ -637,10 +628,7 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   args.reverse_places = effort.reverse;
   fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
        "clearing reverse lists");
-  const uint64_t items = uint64_t{rows} * kReverseRanks;
-  launch("list_reverse", kernel<ListReverse>,
-         static_cast<uint32_t>((items + ListReverse::kThreads - 1) / ListReverse::kThreads),
-         ListReverse::kThreads, stream, args);
+  launch_items<ListReverse>("list_reverse", uint64_t{rows} * kReverseRanks, args, stream);
   const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.codes.stride, 1);
   for (uint64_t first = 0; first < rows; first += step) {
     execution.check();

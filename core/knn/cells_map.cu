@@ -36,6 +36,7 @@
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "backend/launch_items.cuh"
 #include "base/random.h"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
@@ -54,7 +55,6 @@ constexpr uint32_t kCellsPerSuper = 32;  // where there are many cells
 constexpr uint32_t kSupersLeast = 128;   // or a cell each
 constexpr uint32_t kSupersMax = kMatchedMax / kCellsPerSuper;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
-constexpr uint32_t kItemThreads = 256;
 
 struct Args {
   CodesView codes;
@@ -81,7 +81,6 @@ struct Args {
   uint32_t* cell_supers;         // [cells]
   uint32_t* super_ranks;         // [supers]
   uint32_t* numbers;             // 0, 1, 2, ...
-  uint32_t number_count;
   const uint32_t* order;         // [cells] cell at each number of the order
   const uint32_t* sorted_homes;  // [rows]
   uint32_t* begins;              // [cells + 1]
@@ -104,8 +103,6 @@ __device__ void copy_code(const CodesView& from, uint64_t row, uint8_t* codes, u
   if (threadIdx.x % 32 == 0) squares[to] = from.squares[row];
 }
 
-__device__ uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-
 __device__ uint32_t distance_of(const CodesView& codes, uint32_t a, uint32_t b) {
   const uint4* left = reinterpret_cast<const uint4*>(codes.row(a));
   const uint4* right = reinterpret_cast<const uint4*>(codes.row(b));
@@ -123,14 +120,10 @@ __device__ uint32_t distance_of(const CodesView& codes, uint32_t a, uint32_t b) 
 /// Row i of the sample is drawn from the i-th of `sampled` equal strata, as random_strata does it. A warp
 /// for each.
 struct DrawSample {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t i = global_thread() / 32;
-    if (i >= args.sample.rows) return;
+  __device__ void run(uint64_t i) const {
     const uint64_t rows = args.codes.rows;
     const uint64_t begin = rows * i / args.sample.rows;
     const uint64_t end = rows * (i + 1) / args.sample.rows;
@@ -141,14 +134,10 @@ struct DrawSample {
 
 /// A cell begins as one row of its share of the sample. A warp for each.
 struct StartCentroids {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t cell = global_thread() / 32;
-    if (cell >= args.centroids.rows) return;
+  __device__ void run(uint64_t cell) const {
     const uint32_t share = args.sample.rows / args.centroids.rows;
     const uint64_t place = random_below(share, args.seed, kSampleStream + 1, cell) + cell * share;
     copy_code(args.sample, place, args.centroid_codes, args.centroid_squares, cell);
@@ -289,14 +278,10 @@ struct MatchWideCells {
 
 /// The nearest cell of each item. A warp for each.
 struct TakeHomes {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = global_thread() / 32;
-    if (item >= args.item_count) return;
+  __device__ void run(uint64_t item) const {
     const uint32_t width = args.segments * 8;
     const uint32_t* keys = args.candidates + item * width;
     uint32_t least = kNoCandidate;
@@ -309,26 +294,21 @@ struct TakeHomes {
 
 /// The kNearCells nearest cells of each row, nearest first. A warp for each.
 struct TakeNear {
-  static constexpr uint32_t kThreads = kItemThreads;
+  static constexpr uint32_t kLanes = 32;
   static constexpr uint32_t kRegisters = kSegmentsMax * 8 / 32;
   static constexpr uint32_t kEnough = kNearCells + 32;
-  struct Shared {
-    uint32_t keys[kThreads / 32][kEnough];
-  };
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = global_thread() / 32;
+  __device__ void run(uint64_t item) const {
+    __shared__ uint32_t all_kept[kItemThreads / 32][kEnough];
     const uint32_t lane = threadIdx.x % 32;
-    if (item >= args.item_count) return;
     const uint32_t width = args.segments * 8;
     uint32_t keys[kRegisters];
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r)
       keys[r] = 32 * r + lane < width ? args.candidates[item * width + 32 * r + lane] : kNoCandidate;
     const uint32_t cut = find_cut(keys, kNearCells, kEnough);
-    uint32_t* kept = shared.keys[threadIdx.x / 32];
+    uint32_t* kept = all_kept[threadIdx.x / 32];
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
@@ -351,14 +331,10 @@ struct TakeNear {
 
 /// The nearest cell of each item from a list of them; of none the first. A thread for each.
 struct ListHomes {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = global_thread();
-    if (item >= args.items.rows) return;
+  __device__ void run(uint64_t item) const {
     const uint32_t home = args.near[item * kNearCells];
     args.homes[item] = home == kNone ? 0 : home;
   }
@@ -366,16 +342,13 @@ struct ListHomes {
 
 /// Adds four columns of a sampled row to its cell. A thread for each word.
 struct SumMembers {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
+  __device__ void run(uint64_t word_number) const {
     const uint32_t words = args.sample.stride / 4;
-    const uint64_t item = global_thread() / words;
-    const uint32_t word = static_cast<uint32_t>(global_thread() % words);
-    if (item >= args.sample.rows) return;
+    const uint64_t item = word_number / words;
+    const uint32_t word = static_cast<uint32_t>(word_number % words);
     const uint32_t home = args.homes[item];
     const uint32_t four = reinterpret_cast<const uint32_t*>(args.sample.row(item))[word];
     uint32_t* sums = args.sums + uint64_t{home} * args.sample.stride + 4 * word;
@@ -389,15 +362,11 @@ struct SumMembers {
 
 /// Means, halves up; an empty cell keeps its centroid. A warp for each.
 struct WriteMeans {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
   Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
 
-  __device__ void run() {
-    const uint64_t cell = global_thread() / 32;
-    if (cell >= args.centroids.rows) return;
+  __device__ void run(uint64_t cell) const {
     const uint64_t count = args.counts[cell];
     if (count == 0) return;
     const uint32_t* sums = args.sums + cell * args.codes.stride;
@@ -484,28 +453,20 @@ static_assert(ChainSupers::kThreads == 1024);
 
 /// From the super of each cell to its rank, which cells are sorted by.
 struct RankCells {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t cell = global_thread();
-    if (cell >= args.centroids.rows) return;
+  __device__ void run(uint64_t cell) const {
     args.cell_supers[cell] = args.super_ranks[args.cell_supers[cell]];
   }
 };
 
 /// Centroids in the order of cells. A warp for each.
 struct OrderCentroids {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t number = global_thread() / 32;
-    if (number >= args.ordered.rows) return;
+  __device__ void run(uint64_t number) const {
     copy_code(args.centroids, args.order[number], args.ordered_codes, args.ordered_squares, number);
   }
 };
@@ -513,27 +474,20 @@ struct OrderCentroids {
 // --- The order of rows ---------------------------------------------------------------------------
 
 struct CountUp {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t number = global_thread();
-    if (number < args.number_count) args.numbers[number] = static_cast<uint32_t>(number);
+  __device__ void run(uint64_t number) const {
+    args.numbers[number] = static_cast<uint32_t>(number);
   }
 };
 
 /// Where the rows of each cell begin among the sorted ones.
 struct FindBegins {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t cell = global_thread();
-    if (cell > args.ordered.rows) return;
+  __device__ void run(uint64_t cell) const {
     uint32_t first = 0;
     uint32_t count = args.codes.rows;
     while (count > 0) {
@@ -597,16 +551,13 @@ struct CutChunks {
 
 /// Codes and squares by place. A thread for each 16 bytes.
 struct GatherCodes {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
+  __device__ void run(uint64_t piece_number) const {
     const uint32_t pieces = args.codes.stride / 16;
-    const uint64_t place = global_thread() / pieces;
-    const uint32_t piece = static_cast<uint32_t>(global_thread() % pieces);
-    if (place >= args.codes.rows) return;
+    const uint64_t place = piece_number / pieces;
+    const uint32_t piece = static_cast<uint32_t>(piece_number % pieces);
     const uint32_t row = args.members[place];
     reinterpret_cast<uint4*>(args.sorted)[place * pieces + piece] =
         reinterpret_cast<const uint4*>(args.codes.row(row))[piece];
@@ -628,12 +579,6 @@ __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 }
 
 // --- Host ----------------------------------------------------------------------------------------
-
-template <class Step>
-void launch_items(const char* name, uint64_t items, const Args& args, const Stream& stream) {
-  const uint64_t blocks = (items + Step::kThreads - 1) / Step::kThreads;
-  launch(name, kernel<Step>, static_cast<uint32_t>(blocks), Step::kThreads, stream, args);
-}
 
 template <class Step>
 void launch_match(const Args& args, const Stream& stream) {
@@ -671,9 +616,9 @@ void match_all(const CodesView& items, const CodesView& cells, uint64_t slice, u
     args.item_count = static_cast<uint32_t>(std::min<uint64_t>(slice, items.rows - first));
     match(args, stream);
     if (near != nullptr)
-      launch_items<TakeNear>("take_near", uint64_t{args.item_count} * 32, args, stream);
+      launch_items<TakeNear>("take_near", args.item_count, args, stream);
     else
-      launch_items<TakeHomes>("take_homes", uint64_t{args.item_count} * 32, args, stream);
+      launch_items<TakeHomes>("take_homes", args.item_count, args, stream);
     if (waits_between(items)) stream.wait();
   }
 }
@@ -707,14 +652,13 @@ void order_centroids(Args args, const Stream& stream) {
   args.super_ranks = ranks.data();
   args.cell_supers = supers.data();
   args.numbers = numbers.data();
-  args.number_count = cells;
   args.order = order.data();
   launch("measure_supers", kernel<MeasureSupers>, cells, MeasureSupers::kThreads, stream, args);
   launch("chain_supers", kernel<ChainSupers>, 1, ChainSupers::kThreads, stream, args);
   launch_items<RankCells>("rank_cells", cells, args, stream);
   launch_items<CountUp>("count_up", cells, args, stream);
   sort_pairs(supers.data(), sorted.data(), numbers.data(), order.data(), cells, args.supers, stream);
-  launch_items<OrderCentroids>("order_centroids", uint64_t{cells} * 32, args, stream);
+  launch_items<OrderCentroids>("order_centroids", cells, args, stream);
 }
 
 /// Rows by home, stably, so that each cell's ascend.
@@ -723,7 +667,6 @@ void sort_rows(Args args, uint32_t* members, const Stream& stream) {
   const DeviceArray<uint32_t> numbers(rows, stream);
   const DeviceArray<uint32_t> sorted(rows, stream);
   args.numbers = numbers.data();
-  args.number_count = rows;
   args.sorted_homes = sorted.data();
   launch_items<CountUp>("count_up", rows, args, stream);
   sort_pairs(args.homes, sorted.data(), numbers.data(), members, rows, args.ordered.rows, stream);
@@ -741,7 +684,7 @@ void write_means(Args args, const Stream& stream) {
   fill(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream, "clearing counts");
   launch_items<SumMembers>("sum_members", uint64_t{args.sample.rows} * (args.sample.stride / 4), args,
                            stream);
-  launch_items<WriteMeans>("write_means", uint64_t{args.centroids.rows} * 32, args, stream);
+  launch_items<WriteMeans>("write_means", args.centroids.rows, args, stream);
 }
 
 }  // namespace
@@ -796,8 +739,8 @@ void CellMap::train(const CodesView& codes, uint64_t seed, uint32_t* homes, cons
   args.centroids = unordered;
   args.centroid_codes = first.data();
   args.centroid_squares = first_squares.data();
-  launch_items<DrawSample>("draw_sample", sampled * 32, args, stream);
-  launch_items<StartCentroids>("start_centroids", uint64_t{cells_} * 32, args, stream);
+  launch_items<DrawSample>("draw_sample", sampled, args, stream);
+  launch_items<StartCentroids>("start_centroids", cells_, args, stream);
   if (cells_ <= std::min(effort_.matched, kMatchedMax)) {
     match_all(args.sample, unordered, slice_rows(sampled, stride_, effort_), nullptr, homes, stream,
               execution);

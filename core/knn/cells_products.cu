@@ -37,13 +37,13 @@
 
 #include <algorithm>
 
+#include "backend/launch_items.cuh"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 
 namespace gannet::cuda {
 namespace {
 
-constexpr uint32_t kItemThreads = 256;
 constexpr uint32_t kPartPairs = 1024;
 constexpr uint32_t kChunksOfCell = 16;
 constexpr uint32_t kIndexBits = 4;  // of 8 rows in a chunk
@@ -71,11 +71,9 @@ struct Args {
   uint32_t* candidates;    // [rows, probes, kProbeKeys]
 };
 
-__device__ uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-
 /// The probes of 128 rows, and how many of each chunk. A warp for each row.
 struct FillSlots {
-  static constexpr uint32_t kThreads = kItemThreads;
+  static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kRows = 128;
   static constexpr uint32_t kHashed = 4096;
   static constexpr uint32_t kTries = 32;
@@ -229,14 +227,10 @@ struct ScanChunks {
 
 /// Pairs under their chunks. A thread for each.
 struct PlacePairs {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t i = global_thread();
-    if (i >= uint64_t{args.rows} * args.probes) return;
+  __device__ void run(uint64_t i) const {
     const uint32_t chunk = args.slots[i];
     if (chunk == kNone) return;
     const uint32_t row = static_cast<uint32_t>(i / args.probes);
@@ -466,9 +460,7 @@ void compare(Args& args, const CellMap& map, const CellsEffort& effort, const Pl
     launch("fill_slots", kernel<FillSlots>, (args.rows + FillSlots::kRows - 1) / FillSlots::kRows,
            FillSlots::kThreads, stream, args);
     launch("scan_chunks", kernel<ScanChunks>, 1, ScanChunks::kThreads, stream, args);
-    launch("place_pairs", kernel<PlacePairs>,
-           static_cast<uint32_t>((uint64_t{args.rows} * args.probes + kItemThreads - 1) / kItemThreads),
-           kItemThreads, stream, args);
+    launch_items<PlacePairs>("place_pairs", uint64_t{args.rows} * args.probes, args, stream);
     const uint32_t grid =
         static_cast<uint32_t>(uint64_t{args.rows} * args.probes / kPartPairs) + chunks;
     if (args.left.stride == kPanelBytes)
