@@ -48,10 +48,9 @@ namespace {
 
 constexpr uint32_t kWarps = 4;  // of a block, each with a row
 constexpr uint32_t kThreads = kWarps * 32;
-constexpr uint32_t kReverseRanks = 16;  // entries of a list that are told their source
-constexpr uint32_t kExpandedEntries = 32;
 constexpr uint32_t kExpandedMax = 64;
-constexpr uint32_t kSeenWords = 512;
+constexpr uint32_t kSeenBits = 10;
+constexpr uint32_t kSeenWords = 1u << kSeenBits;
 constexpr uint64_t kLaunchBytes = 1 << 28;  // of rows that a round refines at once, some 15 ms
 
 struct Args {
@@ -61,6 +60,7 @@ struct Args {
   PlaceLists next;
   uint32_t* reverse;  // [rows, kReverse] places, kNone in empty ones
   uint32_t reverse_places;  // of a row
+  uint32_t told;            // entries of a list that are told their source
   uint32_t expanded;
   bool as_entries; // whether KeepNearest writes place << 1 | 1 instead of places
   bool measured;   // whether `lists` have distances
@@ -368,9 +368,9 @@ struct ListReverse {
   const Args& args;
 
   __device__ void run(uint64_t item) const {
-    const uint32_t place = static_cast<uint32_t>(item / kReverseRanks);
+    const uint32_t place = static_cast<uint32_t>(item / args.told);
     const uint32_t entry =
-        args.lists.near[uint64_t{place} * args.lists.length + item % kReverseRanks];
+        args.lists.near[uint64_t{place} * args.lists.length + item % args.told];
     if (entry == kNone || (entry & 1) == 0) return;
     const uint32_t slot = __umulhi(place * 0x9e3779b1u, args.reverse_places);
     atomicMin(&args.reverse[uint64_t{entry >> 1} * args.reverse_places + slot], place);
@@ -387,22 +387,24 @@ struct Seen {
   static __device__ Bits bits(uint32_t place) {
     uint32_t hash = place * 0x9e3779b1u;
     hash = (hash ^ hash >> 15) * 0x85ebca6bu;
-    return {hash >> 23, 1u << (hash >> 18 & 31) | 1u << (hash >> 13 & 31)};
+    return {hash >> (32 - kSeenBits),
+            1u << (hash >> (27 - kSeenBits) & 31) | 1u << (hash >> (22 - kSeenBits) & 31)};
   }
   __device__ bool has(const Bits& bits) const {
     return (words[bits.word] & bits.bits) == bits.bits;
   }
   __device__ void add(const Bits& bits) { atomicOr(&words[bits.word], bits.bits); }
 };
-static_assert(kSeenWords == 1u << 9);
 
-template <uint32_t kRegisters, bool kNarrow>
+/// kRead entries of each list are read.
+template <uint32_t kRegisters, bool kNarrow, uint32_t kRead>
 struct RefineRow {
   using List = RowList<kRegisters, kNarrow>;
   static constexpr uint32_t kBlocks = kRegisters > 2 ? 4 : kNarrow ? 7 : 6;
   static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
+  static constexpr uint32_t kBatches = kRead / 32;  // of a list
   struct RowShared {
-    alignas(16) uint32_t entries[2][kStep][kExpandedEntries];
+    alignas(16) uint32_t entries[2][kStep][kRead];
     alignas(16) uint32_t seen[kSeenWords];
     typename List::Shared list;
   };
@@ -434,11 +436,15 @@ struct RefineRow {
     const auto fetch = [&](uint32_t step) {
       const uint32_t i = step * kStep + lane / 8;
       const uint32_t entry = entry_of(i);
-      uint4* to = reinterpret_cast<uint4*>(shared.entries[step % 2][lane / 8]) + lane % 8;
-      if (i < args.expanded && entry != kNone)
-        copy_piece(to, args.lists.near + uint64_t{entry >> 1} * args.lists.length + lane % 8 * 4);
-      else
-        *to = make_uint4(kNone, kNone, kNone, kNone);
+      const uint32_t* from = args.lists.near + uint64_t{entry >> 1} * args.lists.length;
+#pragma unroll
+      for (uint32_t first = lane % 8 * 4; first < kRead; first += 32) {
+        uint4* to = reinterpret_cast<uint4*>(&shared.entries[step % 2][lane / 8][first]);
+        if (i < args.expanded && entry != kNone)
+          copy_piece(to, from + first);
+        else
+          *to = make_uint4(kNone, kNone, kNone, kNone);
+      }
       commit_copies();
     };
 
@@ -446,10 +452,11 @@ struct RefineRow {
     const uint32_t steps = (args.expanded + kStep - 1) / kStep;
     const uint32_t reverse_begin = args.measured ? 0 : kRegisters;
     const uint32_t lists_begin = reverse_begin + args.reverse_places / 32;
+    const uint32_t end = lists_begin + steps * kStep * kBatches;
     fetch(0);
 #pragma unroll 1
-    for (uint32_t batch = 0; batch <= lists_begin + steps * kStep; ++batch) {
-      const bool last = batch == lists_begin + steps * kStep;
+    for (uint32_t batch = 0; batch <= end; ++batch) {
+      const bool last = batch == end;
       uint32_t offered = kNone;  // place << 1 | new
       if (batch < reverse_begin) {
         offered = near[32 * batch + lane];
@@ -459,9 +466,10 @@ struct RefineRow {
         const uint32_t source = args.reverse[uint64_t{place} * args.reverse_places + i];
         if (source != kNone) offered = source << 1 | 1;
       } else if (!last) {
-        const uint32_t i = batch - lists_begin;
+        const uint32_t i = (batch - lists_begin) / kBatches;
+        const uint32_t part = (batch - lists_begin) % kBatches;
         const uint32_t step = i / kStep;
-        if (i % kStep == 0) {
+        if (i % kStep == 0 && part == 0) {
           __syncwarp();  // the other half is free
           if (step + 1 < steps) {
             fetch(step + 1);
@@ -471,7 +479,7 @@ struct RefineRow {
           }
           __syncwarp();
         }
-        const uint32_t entry = shared.entries[step % 2][i % kStep][lane];
+        const uint32_t entry = shared.entries[step % 2][i % kStep][32 * part + lane];
         const bool fresh = ((entry_of(i) | entry) & 1) != 0;
         if (entry != kNone && fresh) offered = entry | 1;
       }
@@ -588,15 +596,18 @@ void launch_rows(const char* name, uint32_t rows, const Args& args, const Stream
   launch(name, row_kernel<Step>, (rows + kWarps - 1) / kWarps, kThreads, stream, args);
 }
 
-/// The variant of a step for a length of lists and a width of rows.
-template <template <uint32_t, bool> class Step>
-void launch_step(const char* name, uint32_t rows, const Args& args, const Stream& stream) {
+/// The variant of RefineRow for a length of lists, a width of rows and what is read.
+template <uint32_t kRead>
+void launch_refine(uint32_t rows, const Args& args, const Stream& stream) {
   const bool narrow = args.map.codes.stride == kNarrowBytes;
   const bool is_short = args.lists.length == kShortList;
-  if (is_short && narrow) return launch_rows<Step<kShortList / 32, true>>(name, rows, args, stream);
-  if (is_short) return launch_rows<Step<kShortList / 32, false>>(name, rows, args, stream);
-  if (narrow) return launch_rows<Step<kLongList / 32, true>>(name, rows, args, stream);
-  launch_rows<Step<kLongList / 32, false>>(name, rows, args, stream);
+  constexpr uint32_t kShort = kShortList / 32;
+  constexpr uint32_t kLong = kLongList / 32;
+  const auto start = [&](auto step) { launch_rows<typename decltype(step)::type>("refine_row", rows, args, stream); };
+  if (is_short && narrow) return start(std::type_identity<RefineRow<kShort, true, kRead>>());
+  if (is_short) return start(std::type_identity<RefineRow<kShort, false, kRead>>());
+  if (narrow) return start(std::type_identity<RefineRow<kLong, true, kRead>>());
+  start(std::type_identity<RefineRow<kLong, false, kRead>>());
 }
 
 }  // namespace
@@ -626,15 +637,19 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   args.measured = measured;
   args.reverse = reverse;
   args.reverse_places = effort.reverse;
+  args.told = std::min(effort.told, lists.length);
   fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
        "clearing reverse lists");
-  launch_items<ListReverse>("list_reverse", uint64_t{rows} * kReverseRanks, args, stream);
+  launch_items<ListReverse>("list_reverse", uint64_t{rows} * args.told, args, stream);
   const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.codes.stride, 1);
   for (uint64_t first = 0; first < rows; first += step) {
     execution.check();
     args.first = static_cast<uint32_t>(first);
     args.end = static_cast<uint32_t>(std::min<uint64_t>(rows, first + step));
-    launch_step<RefineRow>("refine_row", args.end - args.first, args, stream);
+    if (effort.read <= 32)
+      launch_refine<32>(args.end - args.first, args, stream);
+    else
+      launch_refine<64>(args.end - args.first, args, stream);
     if (waits_between(map.codes)) stream.wait();
     execution.advance(static_cast<double>(args.end) / rows);
   }

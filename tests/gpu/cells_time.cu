@@ -8,7 +8,7 @@
 //
 // A JOB is
 //   graph, lists    as for a search graph, or as for lists
-//   PROBES,ROUNDS,EXPANDED,REVERSE[,MATCHED[,GROUP_PROBES]]    another effort
+//   PROBES,ROUNDS,EXPANDED,READ,TOLD,REVERSE[,MATCHED[,GROUP_PROBES]]    another effort
 //   k=K             what follows has lists of K, 64 at first
 //   stages          the milliseconds of each phase
 //   descent         NN-Descent instead
@@ -249,9 +249,9 @@ void time_cells(const Measured& data, uint32_t k, const cuda::CellsEffort& effor
     report = cuda::cells_knn(data.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
                              data.stream, Execution());
   });
-  std::printf("cells, k %u, %u probes, %u rounds of %u, %u reverse, %u matched, %u of groups: %.2f ms, %u cells, share %.4f, %u + %u "
+  std::printf("cells, k %u, %u probes, %u rounds of %u x %u, %u told, %u reverse, %u matched, %u of groups: %.2f ms, %u cells, share %.4f, %u + %u "
               "rounds",
-              k, effort.probes, effort.rounds, effort.expanded, effort.reverse, effort.matched, effort.group_probes, ms,
+              k, effort.probes, effort.rounds, effort.expanded, effort.read, effort.told, effort.reverse, effort.matched, effort.group_probes, ms,
               report.cells,
               report.share, report.rounds, report.iterations);
   data.print_recall(neighbors, k);
@@ -323,8 +323,9 @@ int measure(const std::string& file, uint32_t count, const std::vector<std::stri
     else if (job == "stages") time_stages(*data, k);
     else if (job == "descent") time_descent(*data, k);
     else if (std::sscanf(job.c_str(), "k=%u", &k) == 1) continue;
-    else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u", &effort.probes, &effort.rounds,
-                         &effort.expanded, &effort.reverse, &effort.matched, &effort.group_probes) >= 4)
+    else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%u", &effort.probes, &effort.rounds,
+                         &effort.expanded, &effort.read, &effort.told, &effort.reverse, &effort.matched,
+                         &effort.group_probes) >= 6)
       time_cells(*data, k, effort);
     else throw Failure{"no job: " + job};
   }
