@@ -61,13 +61,17 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
   CellsReport report;
   const uint64_t places = uint64_t{codes.rows} * params.k;
   if (places == 0) return report;
-  if (codes.wide()) {
-    report.iterations = nn_descent(codes, params, neighbors, distances, stream, execution);
-    return report;
-  }
+  std::optional<WideAsBytes> bytes;
+  if (codes.wide()) bytes.emplace(codes, stream);
   std::optional<Turns> turns(std::in_place, codes.rows, list_length(params.k), stream);
-  const CellMap map(codes, params.seed, effort, turns->other().near, stream, execution.span(0, 0.1));
-  const CellsView view = map.view();
+  const CellMap map(codes.wide() ? bytes->view() : codes, params.seed, effort, turns->other().near, stream, execution.span(0, 0.1));
+  bytes.reset();
+  CellsView view = map.view();
+  const DeviceArray<uint8_t> sorted(codes.wide() ? uint64_t{codes.rows} * codes.stride : 0, stream);
+  if (codes.wide()) {
+    sort_by_place(codes, view.members, sorted.data(), stream);
+    view.exact = {sorted.data(), nullptr, codes.rows, codes.stride};
+  }
   const Judge judge(view, params.seed, stream);
   report.cells = view.cells;
   compare_with_cells(map, effort, turns->now(), stream, execution.span(0.1, 0.3));

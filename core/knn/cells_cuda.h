@@ -17,7 +17,8 @@
 // decide is never seen, and a sampled row is a function of the seed. It is not the CPU's result, whose
 // cells (cells.h) are compared exactly and in another order; both find the same share.
 //
-// Wide codes, which bytes cannot tell apart, go to NN-Descent at once.
+// Of wide codes, which bytes cannot tell apart as neighbours, bytes tell cells and candidates
+// (cells_bytes.cu); what lists hold and what the judge says is of the floats.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,8 @@ struct Chunk {
 
 /// What kernels take of a map.
 struct CellsView {
-  CodesView codes;               // by place
+  CodesView codes;               // by place, bytes
+  CodesView exact;               // by place, what distances are of: the same, or wide
   const uint32_t* members;       // [rows] row at a place
   const uint32_t* near;          // [rows, kNearCells] by row: cells, nearest first, kNone behind
   const uint32_t* begins;        // [cells + 1] places
@@ -82,8 +84,8 @@ class CellMap {
           const Stream& stream, const Execution& execution);
 
   CellsView view() const {
-    return {{sorted_.data(), squares_.data(), rows_, stride_}, members_.data(), near_,
-            begins_.data(), chunk_begins_.data(), chunks_.data(), cells_};
+    const CodesView codes = {sorted_.data(), squares_.data(), rows_, stride_};
+    return {codes, codes, members_.data(), near_, begins_.data(), chunk_begins_.data(), chunks_.data(), cells_};
   }
   uint32_t chunks_max() const { return cell_chunks_max(rows_); }
 
@@ -113,6 +115,22 @@ class CellMap {
   DeviceArray<uint32_t> centroid_squares_;  // [cells]
   std::unique_ptr<CellMap> groups_;  // of centroids as rows, if there are more than effort.matched
 };
+
+/// Wide codes as bytes.
+class WideAsBytes {
+ public:
+  WideAsBytes(const CodesView& wide, const Stream& stream);
+  CodesView view() const { return {codes_.data(), squares_.data(), rows_, stride_}; }
+
+ private:
+  uint32_t rows_;
+  uint32_t stride_;
+  DeviceArray<uint8_t> codes_;     // [rows, stride]
+  DeviceArray<uint32_t> squares_;  // [rows]
+};
+
+/// sorted[i] becomes the code of row members[i]; squares are not.
+void sort_by_place(const CodesView& codes, const uint32_t* members, uint8_t* sorted, const Stream& stream);
 
 /// Lists of places while they are made: 32 entries a register and lane.
 struct PlaceLists {
@@ -170,7 +188,7 @@ class Judge {
   const Stream& stream_;
   uint32_t count_;
   DeviceArray<uint32_t> places_;  // [count]
-  DeviceArray<uint8_t> codes_;    // [kJudgedRows, stride]
+  DeviceArray<uint8_t> codes_;    // [kJudgedRows, stride] as map.exact has them
   DeviceArray<uint32_t> squares_; // [kJudgedRows]
   DeviceArray<uint32_t> found_;   // entries, rows nearer than each, and the last entries
 };

@@ -39,12 +39,15 @@
 
 #include "ann.h"
 #include "backend/launch_items.cuh"
+#include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 #include "traverse/row_key.h"
 
 namespace gannet::cuda {
 namespace {
+
+namespace cg = cooperative_groups;
 
 constexpr uint32_t kWarps = 4;  // of a block, each with a row
 constexpr uint32_t kThreads = kWarps * 32;
@@ -75,9 +78,13 @@ __device__ uint32_t warp_place(const Args& args) {
   return args.first + blockIdx.x * kWarps + threadIdx.x / 32;
 }
 
+/// How rows are compared: bytes of kNarrowBytes, of any number, or floats.
+enum class Form { kNarrow, kBytes, kFloats };
+
 /// A list while it is made.
-template <uint32_t kRegisters, bool kNarrow>
+template <uint32_t kRegisters, Form kForm>
 struct RowList {
+  static constexpr bool kNarrow = kForm == Form::kNarrow;
   static constexpr uint32_t kTeam = 4;
   static constexpr uint32_t kRounds = 4;  // of eight teams
   using Pieces = uint4[kRounds];
@@ -107,7 +114,8 @@ struct RowList {
   uint32_t own[kNarrowPanels][2];
 
   __device__ RowList(const CodesView& codes, Shared& shared, uint32_t place)
-      : codes(codes), shared(shared), place(place), square(codes.squares[place]) {
+      : codes(codes), shared(shared), place(place),
+        square(kForm == Form::kFloats ? 0 : codes.squares[place]) {
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) keys[r] = kNoKey;
     shared.pending[lane] = place << 1;  // so that what stands there is always a row
@@ -170,6 +178,42 @@ struct RowList {
   /// Compares the first `count` pending rows and takes them out of the queue. What is behind them in it
   /// are rows too, which costs nothing.
   __device__ void compare(uint32_t count) {
+    const uint32_t mine = kForm == Form::kFloats ? lane : lane % kTeam * 8 + lane / kTeam;
+    const uint32_t distance = kForm == Form::kFloats ? float_distance() : byte_distance();
+    const uint32_t entry = shared.pending[mine];
+    const bool near = mine < count && is_near(distance, entry);
+    const uint32_t lanes = __ballot_sync(~0u, near);
+    if (near) push(found_count + __popc(lanes & ((1u << lane) - 1)), distance, entry);
+    found_count += __popc(lanes);
+    const uint32_t left = shared.pending[32 + lane];
+    __syncwarp();
+    shared.pending[lane] = left;
+    pending_count -= count;
+    __syncwarp();
+  }
+
+  /// That of the row pending in place `lane`, in the lanes of distance/lanes_cuda.h.
+  __device__ uint32_t float_distance() const {
+    LaneSums sums;
+    const uint32_t columns = codes.stride / sizeof(float);
+    const auto value_of = [&](uint32_t row, uint32_t column) {
+      return column < columns ? reinterpret_cast<const float*>(codes.row(row))[column] : 0.0f;
+    };
+    for (uint32_t column = lane; column < columns + lane; column += LaneSums::kLanes) {
+      const float low = value_of(place, column);
+      const float high = value_of(place, column + 32);
+#pragma unroll
+      for (uint32_t i = 0; i < LaneSums::kPairs; ++i) {
+        const uint32_t other = shared.pending[i] >> 1;
+        sums.low[i] = __fadd_rn(sums.low[i], LaneSums::product<false>(value_of(other, column), low));
+        sums.high[i] = __fadd_rn(sums.high[i], LaneSums::product<false>(value_of(other, column + 32), high));
+      }
+    }
+    return __float_as_uint(sums.fold(cg::tiled_partition<32>(cg::this_thread_block())));
+  }
+
+  /// That of the row pending in place lane % 4 * 8 + lane / 4.
+  __device__ uint32_t byte_distance() const {
     const uint32_t team = lane / kTeam;
     int32_t products[kRounds][4] = {};
     uint32_t sums[kRounds] = {};
@@ -217,18 +261,7 @@ struct RowList {
         sums[r] = kept + __shfl_xor_sync(~0u, given, half);
       }
     }
-    const uint32_t mine = lane % kTeam * 8 + team;
-    const uint32_t distance = sums[0] + square;
-    const uint32_t entry = shared.pending[mine];
-    const bool near = mine < count && is_near(distance, entry);
-    const uint32_t lanes = __ballot_sync(~0u, near);
-    if (near) push(found_count + __popc(lanes & ((1u << lane) - 1)), distance, entry);
-    found_count += __popc(lanes);
-    const uint32_t left = shared.pending[32 + lane];
-    __syncwarp();
-    shared.pending[lane] = left;
-    pending_count -= count;
-    __syncwarp();
+    return sums[0] + square;
   }
 
   __device__ bool is_near(uint32_t distance, uint32_t entry) const {
@@ -397,10 +430,11 @@ struct Seen {
 };
 
 /// kRead entries of each list are read.
-template <uint32_t kRegisters, bool kNarrow, uint32_t kRead>
+template <uint32_t kRegisters, Form kForm, uint32_t kRead>
 struct RefineRow {
-  using List = RowList<kRegisters, kNarrow>;
-  static constexpr uint32_t kBlocks = kRegisters > 2 ? 4 : kNarrow ? 7 : 6;
+  using List = RowList<kRegisters, kForm>;
+  static constexpr uint32_t kBlocks =
+      kRegisters > 2 || kForm == Form::kFloats ? 4 : kForm == Form::kNarrow ? 7 : 6;
   static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
   static constexpr uint32_t kBatches = kRead / 32;  // of a list
   struct RowShared {
@@ -422,7 +456,7 @@ struct RefineRow {
     for (uint32_t i = lane; i < kSeenWords / 4; i += 32)
       reinterpret_cast<uint4*>(shared.seen)[i] = make_uint4(0, 0, 0, 0);
     Seen seen{shared.seen};
-    List list(args.map.codes, shared.list, place);
+    List list(args.map.exact, shared.list, place);
     __syncwarp();
     if (lane == 0) seen.add(Seen::bits(place));
     const uint32_t* near = args.lists.near + uint64_t{place} * args.lists.length;
@@ -596,18 +630,21 @@ void launch_rows(const char* name, uint32_t rows, const Args& args, const Stream
   launch(name, row_kernel<Step>, (rows + kWarps - 1) / kWarps, kThreads, stream, args);
 }
 
-/// The variant of RefineRow for a length of lists, a width of rows and what is read.
-template <uint32_t kRead>
-void launch_refine(uint32_t rows, const Args& args, const Stream& stream) {
-  const bool narrow = args.map.codes.stride == kNarrowBytes;
-  const bool is_short = args.lists.length == kShortList;
-  constexpr uint32_t kShort = kShortList / 32;
-  constexpr uint32_t kLong = kLongList / 32;
-  const auto start = [&](auto step) { launch_rows<typename decltype(step)::type>("refine_row", rows, args, stream); };
-  if (is_short && narrow) return start(std::type_identity<RefineRow<kShort, true, kRead>>());
-  if (is_short) return start(std::type_identity<RefineRow<kShort, false, kRead>>());
-  if (narrow) return start(std::type_identity<RefineRow<kLong, true, kRead>>());
-  start(std::type_identity<RefineRow<kLong, false, kRead>>());
+template <uint32_t kRegisters, Form kForm>
+void launch_refine(uint32_t rows, uint32_t read, const Args& args, const Stream& stream) {
+  if (read <= 32)
+    launch_rows<RefineRow<kRegisters, kForm, 32>>("refine_row", rows, args, stream);
+  else
+    launch_rows<RefineRow<kRegisters, kForm, 64>>("refine_row", rows, args, stream);
+}
+
+/// The variant of RefineRow for a length of lists, how rows are compared and what is read.
+template <Form kForm>
+void launch_refine(uint32_t rows, uint32_t read, const Args& args, const Stream& stream) {
+  if (args.lists.length == kShortList)
+    launch_refine<kShortList / 32, kForm>(rows, read, args, stream);
+  else
+    launch_refine<kLongList / 32, kForm>(rows, read, args, stream);
 }
 
 }  // namespace
@@ -641,15 +678,18 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
        "clearing reverse lists");
   launch_items<ListReverse>("list_reverse", uint64_t{rows} * args.told, args, stream);
-  const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.codes.stride, 1);
+  const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.exact.stride, 1);
   for (uint64_t first = 0; first < rows; first += step) {
     execution.check();
     args.first = static_cast<uint32_t>(first);
     args.end = static_cast<uint32_t>(std::min<uint64_t>(rows, first + step));
-    if (effort.read <= 32)
-      launch_refine<32>(args.end - args.first, args, stream);
+    const uint32_t launched = args.end - args.first;
+    if (map.exact.wide())
+      launch_refine<Form::kFloats>(launched, effort.read, args, stream);
+    else if (map.exact.stride == kNarrowBytes)
+      launch_refine<Form::kNarrow>(launched, effort.read, args, stream);
     else
-      launch_refine<64>(args.end - args.first, args, stream);
+      launch_refine<Form::kBytes>(launched, effort.read, args, stream);
     if (waits_between(map.codes)) stream.wait();
     execution.advance(static_cast<double>(args.end) / rows);
   }

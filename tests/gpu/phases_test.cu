@@ -526,7 +526,6 @@ double share_of(const std::vector<uint32_t>& exact, const std::vector<uint32_t>&
 void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                    const cuda::CellsEffort& effort = cuda::kGraphEffort) {
   const BothCodes both(rows, metric);
-  if (both.codes.wide() && rows.rows > 3000) return;  // NN-Descent, which has its claims
   const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
                            element_name(rows.element) + ", metric " + std::to_string(metric) +
                            ", k " + std::to_string(k);
@@ -561,14 +560,22 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
 void claim_cells() {
   std::vector<uint32_t> sizes = {2, 3, 31, 33, 127, 129, 257, 1000, 5000, 20'000};
   std::vector<uint32_t> ks = {1, 10, 31, 32, 33, 64, 65, 100, 256};
-  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960,
-                                1536};
-  if (quick) sizes = {2, 130, 700}, ks = {10, 100}, dims = {64, 128, 200};
-  if (race) sizes = {300}, ks = {20}, dims = {130};
+  if (quick) sizes = {2, 130, 700}, ks = {10, 100};
+  if (race) sizes = {300}, ks = {20};
   for (const uint32_t n : sizes) {
     for (const uint32_t k : ks)
       compare_cells(Rows(ANN_U8, n, 24, Values::kClusters, n), ANN_METRIC_L2, k, 0.93);
   }
+  if (race || quick) return;
+  for (const uint32_t dim : {128u, 300u})
+    compare_cells(Rows(ANN_U8, 30'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 64, 0.9);
+}
+
+void claim_cells_of_any_rows() {
+  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960,
+                                1536};
+  if (quick) dims = {64, 128, 200};
+  if (race) dims = {130};
   for (const uint32_t dim : dims) {
     for (const int32_t element : kElements) {
       if (race && element != ANN_U8) continue;
@@ -577,9 +584,35 @@ void claim_cells() {
                       24, 0.9);
     }
   }
-  if (race || quick) return;
-  for (const uint32_t dim : {128u, 300u})
-    compare_cells(Rows(ANN_U8, 30'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 64, 0.9);
+}
+
+/// Rows of few columns, or islands, which bytes cannot tell apart.
+void claim_wide_cells() {
+  uint32_t wide = 0;
+  const auto compare = [&](const Rows& rows, uint32_t k, const cuda::CellsEffort& effort) {
+    wide += BothCodes(rows, ANN_METRIC_L2).codes.wide() ? 1 : 0;
+    compare_cells(rows, ANN_METRIC_L2, k, 0.9, effort);
+  };
+  cuda::CellsEffort grouped;
+  grouped.matched = 1;
+  const uint32_t n = race ? 300 : quick ? 1500 : 20'000;
+  compare(Rows(ANN_F32, n, 1, Values::kNormal, 1), 24, cuda::kGraphEffort);
+  expect(wide == 1, "one column makes wide codes");
+  if (race) return;
+  for (const uint32_t dim : {1u, 2u, 4u}) {
+    for (const uint32_t k : {10u, 64u, 100u})
+      compare(Rows(ANN_F32, n, dim, Values::kNormal, dim), k, cuda::kGraphEffort);
+  }
+  compare(Rows(ANN_F32, n, 3, Values::kNormal, 1), 32, grouped);
+  compare(Rows(ANN_F32, n, 3, Values::kNormal, 1), 32, cuda::kListEffort);
+  for (const uint32_t dim : {5u, 20u, 70u}) {
+    Rows islands(ANN_F32, quick ? 700 : 5000, dim, Values::kNormal, 3);
+    float* values = reinterpret_cast<float*>(islands.bytes.data());
+    for (uint32_t row = 0; row < islands.rows; ++row)
+      values[uint64_t{row} * dim] += static_cast<float>(row % 5) * 1e4f;
+    compare(islands, 24, cuda::kGraphEffort);
+  }
+  expect(quick || wide == 15, "wide codes: " + std::to_string(wide));
 }
 
 /// Rows of which many are the same, so that cells are empty or hold most of them.
@@ -783,6 +816,8 @@ constexpr Claim kClaims[] = {
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"the judge of cells", claim_judge},
     {"lists by cells hold what the judge says, the same twice", claim_cells},
+    {"cells of any rows", claim_cells_of_any_rows},
+    {"cells of wide codes", claim_wide_cells},
     {"giant and empty cells", claim_giant_cells},
     {"groups of cells", claim_groups},
 };
