@@ -10,7 +10,7 @@ namespace gannet::cuda {
 struct CellsEffort {
   uint32_t probes = 63;      // chunks of cells that a row is compared with, at most kProbesMax
   uint32_t rounds = 2;       // of neighbours' neighbours, at least one
-  uint32_t expanded = 48;    // neighbours of a row whose lists are read in a round, at most 64
+  uint32_t expanded = 48;    // neighbours of a row whose lists are looked at in a round, at most 64
   uint32_t read = 32;        // entries of those lists, 32 or 64
   uint32_t told = 16;        // entries of a list that learn whose it is
   uint32_t reverse = 32;     // places of a reverse list, a multiple of 32

@@ -8,7 +8,7 @@
 //
 // A JOB is
 //   graph, lists    as for a search graph, or as for lists
-//   PROBES,ROUNDS,EXPANDED,READ,TOLD,REVERSE[,MATCHED[,GROUP_PROBES]]    another effort
+//   PROBES,ROUNDS,EXPANDED,READ,TOLD,REVERSE[,MATCHED[,GROUP_PROBES[,SLICE]]]    another effort
 //   k=K             what follows has lists of K, 64 at first
 //   stages          the milliseconds of each phase
 //   descent         NN-Descent instead
@@ -249,11 +249,12 @@ void time_cells(const Measured& data, uint32_t k, const cuda::CellsEffort& effor
     report = cuda::cells_knn(data.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
                              data.stream, Execution());
   });
-  std::printf("cells, k %u, %u probes, %u rounds of %u x %u, %u told, %u reverse, %u matched, %u of groups: %.2f ms, %u cells, share %.4f, %u + %u "
-              "rounds",
-              k, effort.probes, effort.rounds, effort.expanded, effort.read, effort.told, effort.reverse, effort.matched, effort.group_probes, ms,
-              report.cells,
-              report.share, report.rounds, report.iterations);
+  std::printf("cells, k %u, %u probes, %u rounds of %u x %u, %u told, %u reverse", k, effort.probes,
+              effort.rounds, effort.expanded, effort.read, effort.told, effort.reverse);
+  std::printf(", %u matched, %u of groups, slices of %llu", effort.matched, effort.group_probes,
+              static_cast<unsigned long long>(effort.slice));
+  std::printf(": %.2f ms, %u cells, share %.4f, %u + %u rounds", ms, report.cells, report.share,
+              report.rounds, report.iterations);
   data.print_recall(neighbors, k);
 }
 
@@ -318,15 +319,18 @@ int measure(const std::string& file, uint32_t count, const std::vector<std::stri
   for (const std::string& job : jobs) {
     cuda::CellsEffort effort = cuda::kGraphEffort;
     effort.enough = 0;
+    unsigned long long slice = effort.slice;
     if (job == "graph") time_cells(*data, k, cuda::kGraphEffort);
     else if (job == "lists") time_cells(*data, k, cuda::kListEffort);
     else if (job == "stages") time_stages(*data, k);
     else if (job == "descent") time_descent(*data, k);
     else if (std::sscanf(job.c_str(), "k=%u", &k) == 1) continue;
-    else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%u", &effort.probes, &effort.rounds,
+    else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%u,%llu", &effort.probes, &effort.rounds,
                          &effort.expanded, &effort.read, &effort.told, &effort.reverse, &effort.matched,
-                         &effort.group_probes) >= 6)
+                         &effort.group_probes, &slice) >= 6) {
+      effort.slice = slice;
       time_cells(*data, k, effort);
+    }
     else throw Failure{"no job: " + job};
   }
   return 0;
