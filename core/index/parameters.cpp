@@ -79,7 +79,7 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
       descends                       ? descending
       : plan.knn == ANN_KNN_EXACT    ? comparing
       : plan.knn == ANN_KNN_CELLS
-          ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort)
+          ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, row != 0)
           : 0;
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 21;

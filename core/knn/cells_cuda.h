@@ -85,7 +85,8 @@ class CellMap {
 
   CellsView view() const {
     const CodesView codes = {sorted_.data(), squares_.data(), rows_, stride_};
-    return {codes, codes, members_.data(), near_, begins_.data(), chunk_begins_.data(), chunks_.data(), cells_};
+    return {codes, codes, members_.data(), near_, begins_.data(), chunk_begins_.data(), chunks_.data(),
+            cells_};
   }
   uint32_t chunks_max() const { return cell_chunks_max(rows_); }
 

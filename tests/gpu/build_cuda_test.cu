@@ -362,6 +362,7 @@ void claim_estimates() {
     for (const int32_t metric : {ANN_METRIC_COSINE, ANN_METRIC_INNER_PRODUCT})
       compare_estimate(rows, metric, ANN_KNN_AUTO, 64, ANN_OFF);
   }
+  compare_estimate(Rows(ANN_F32, quick ? 2000 : 300'000, 3, Values::kNormal, 3), ANN_KNN_CELLS, 64, ANN_OFF);
 }
 
 /// The device full but for some memory, which ends at one allocation or another.

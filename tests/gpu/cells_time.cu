@@ -15,7 +15,8 @@
 //
 // Recall is that of 5,000 rows against exact search on the rows as they are; of rows at equal distance any
 // will do. Times are those between two events on the stream, rows being on the device: the median of five
-// after one to warm up, or one where a run takes more than a second. Ends with 77 where there is no CUDA device.
+// after one to warm up, or one where a run takes more than a second. Ends with 77 where there is no CUDA
+// device.
 
 #include <cmath>
 
