@@ -51,8 +51,12 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
   if (rows_serve(metric_, element_, dataset.borrowed())) return;
   if (!exact_) {
     if (metric_ == ANN_METRIC_INNER_PRODUCT) {
-      for (uint32_t row = 0; row < count_; ++row)
-        norm_max_ = std::max(norm_max_, row_norm(dataset.view().row(row)));
+      Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
+      parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+        for (uint64_t row = begin; row < end; ++row)
+          longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
+      });
+      norm_max_ = *std::max_element(longest.begin(), longest.end());
     }
     const Array<uint32_t> sample = sample_of(count_, seed, execution.memory);
     fit(static_cast<uint32_t>(sample.size()),

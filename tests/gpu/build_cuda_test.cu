@@ -3,7 +3,7 @@
 //
 //   build_cuda_test [all [WORDS]]   all claims, or those with these words in their text
 //   build_cuda_test only WORDS   those whose text has the words in it
-//   build_cuda_test quick    fewer and smaller cases, for compute-sanitizer
+//   build_cuda_test quick [WORDS]   fewer and smaller cases, for compute-sanitizer
 //   build_cuda_test time [FILE.u8bin [ROWS [WORDS]]]   times of whole builds and their stages, from rows on the
 //                        host and on the device, u8 and f32; made rows without a file
 //
@@ -124,6 +124,47 @@ void claim_builds() {
     params.degree = degree;
     params.knn = ANN_KNN_EXACT;
     compare_builds(Rows(ANN_U8, quick ? 300 : 2000, 30, Values::kNormal, 4), ANN_METRIC_L2, params);
+  }
+}
+
+/// Rows to build from, on the host or on the device.
+class Source {
+ public:
+  Source(const Rows& rows, bool on_device) : matrix_(matrix_of(rows)) {
+    if (!on_device) return;
+    expect(cudaMalloc(&there_, rows.bytes.size()) == cudaSuccess &&
+               cudaMemcpy(there_, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice) ==
+                   cudaSuccess,
+           "rows on the device");
+    matrix_.data = there_;
+    matrix_.space = ANN_DEVICE_CUDA;
+  }
+  ~Source() { cudaFree(there_); }
+  Source(const Source&) = delete;
+
+  const ann_matrix& matrix() const { return matrix_; }
+  const char* place() const { return there_ != nullptr ? "device" : "host"; }
+
+ private:
+  ann_matrix matrix_;
+  void* there_ = nullptr;
+};
+
+/// The same graph from rows on the device as from the host; device_pointers_test looks closer.
+void claim_rows_there() {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : kMetrics) {
+      const Rows rows(element, quick ? 300 : 6000, 33, Values::kClusters, 5);
+      ann_build_params params = params_on(ANN_DEVICE_CUDA);
+      params.calibrate = ANN_OFF;
+      Handle from_host(rows, metric);
+      Handle from_device(rows, metric);
+      expect(from_host.build(rows, params) == ANN_OK, from_host.error.message);
+      expect(from_device.build(Source(rows, true).matrix(), params) == ANN_OK, from_device.error.message);
+      expect(from_host.graph() == from_device.graph(),
+             std::string("the graphs of ") + element_name(element) + ", metric " + std::to_string(metric) +
+                 " differ");
+    }
   }
 }
 
@@ -456,29 +497,6 @@ class Stages {
   std::thread reader_;
 };
 
-/// Rows to build from, on the host or on the device.
-class Source {
- public:
-  Source(const Rows& rows, bool on_device) : matrix_(matrix_of(rows)) {
-    if (!on_device) return;
-    expect(cudaMalloc(&there_, rows.bytes.size()) == cudaSuccess &&
-               cudaMemcpy(there_, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice) ==
-                   cudaSuccess,
-           "rows on the device");
-    matrix_.data = there_;
-    matrix_.space = ANN_DEVICE_CUDA;
-  }
-  ~Source() { cudaFree(there_); }
-  Source(const Source&) = delete;
-
-  const ann_matrix& matrix() const { return matrix_; }
-  const char* place() const { return there_ != nullptr ? "device" : "host"; }
-
- private:
-  ann_matrix matrix_;
-  void* there_ = nullptr;
-};
-
 /// One build with its stages.
 void print_stages(const ann_matrix& rows, const ann_build_params& params) {
   ann_monitor* monitor = nullptr;
@@ -590,6 +608,7 @@ void claim_knn_times() {
 
 constexpr Claim kClaims[] = {
     {"indexes are the CPU's, of every element, metric and size", claim_builds},
+    {"rows on the device", claim_rows_there},
     {"a given k-NN graph", claim_given},
     {"k-NN lists are the CPU's", claim_knn},
     {"lists and graphs by cells", claim_cells},
@@ -610,7 +629,8 @@ int main(int count, char** arguments) {
   quick = mode == "quick";
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
-  if (mode == "only") return run_claims(kClaims, count > 2 ? arguments[2] : "");
+  const std::string words = (quick || mode == "only") && count > 2 ? arguments[2] : "";
+  if (!words.empty()) return run_claims(kClaims, words);
   if (mode == "time") return run_claims(kTimes, count > 4 ? arguments[4] : "");
   if (mode == "all" && count > 2) return run_claims(kClaims, arguments[2]);
   const int status = run_claims(kClaims);
