@@ -13,7 +13,7 @@
 // where place and flag stand, for rows of 128 bytes, which halves the work of sorting; of 64 bits for others.
 // Distances are exact: teams of four lanes read 64 bytes of a row each, dp4a sums them. A list is the
 // smallest keys of what was offered, so that the order of offers does not matter; that a filter takes
-// one candidate for another (0.2 %) follows from their order in the lists, which is fixed.
+// one candidate for another (some 0.2 %) follows from their order in the lists, which is fixed.
 //
 //   KeepNearest    of a row's 500 candidates finds by bisection a key that 64 to 96 are below, sorts
 //                  these and keeps 64, whose distances the first round measures
@@ -32,7 +32,8 @@
 // of cells where one of 4 KB takes 39.9, and loses .03 points. Reverse lists of 64 places, for which 32
 // entries of each list are told their source, find .5 points more of the 32 nearest than half of both, in
 // 1 ms. Lists of three rounds that read 32 entries of the lists of 64 neighbours take 59 ms at recall@10
-// .9907, four rounds 68 at .9914; those that read 64 of 48 neighbours' 82 at .9955, 64 of 64 102 at .9970.
+// .9907, four rounds 68 at .9914; those that read 64 entries of 32 neighbours' lists 61 at .9912, of 48 81 at
+// .9955 (two rounds 67 at .9927), of 64 102 at .9970.
 // Half of a row's columns tell little: a bound on their distance that keeps all neighbours refuses one
 // candidate in five. Four lists at once, 16 bytes a lane, with __match_any_sync for rows that two of them
 // hold: 46 ms for all of cells instead of 41.
