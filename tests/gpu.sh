@@ -41,7 +41,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test cagra_figures \
-  device_memory_fault_test seam_test process_test gnnd_figures "${contract[@]/#/capi_}" >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test gnnd_figures cells_time "${contract[@]/#/capi_}" >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -76,6 +76,8 @@ fi
 if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of exact search" "$build/gpu/exact_cuda_test" time
   run "times of phases" "$build/gpu/phases_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
+  run "times of cells" "$build/gpu/cells_time" "${DATA:-made:128:30:u8}" "${DATA_ROWS:-1000000}" \
+    graph lists stages k=96 graph
   if [ -n "${DATA:-}" ]; then
     run "figures of GNND" "$build/gpu/gnnd_figures" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
   fi

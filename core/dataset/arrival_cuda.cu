@@ -14,10 +14,11 @@
 // and 3 instructions a column and warp for a length. Then 640 MB go to the host while lists are found.
 //
 // Milliseconds of 1M rows of 128 columns, one NVIDIA H200 with 16 processor cores: f32 codes are there after
-// 12, of which the host fits them in 10, beside the threads that copy; rows and codes are on the host after
-// 53, edges to search on after 62. The memory that copies go through is pinned first, in 4: left to the
-// first copy it waited for all work that was queued on the device, and the whole build of f32 rows took 137
-// instead of 83, of u8 rows 94 instead of 68.
+// 10, nearly all of which the host takes to fit them; rows and codes are on the host before the graph is
+// found, after 61; the whole build takes 70, and 63 of u8 rows. The memory that copies go through is pinned
+// first, in 2: left to the first copy it waited for all work that was queued on the device, and builds took 137
+// and 94. Rejected: copying rows while codes are fitted, by 15 threads, 77 and 66, since they fight for
+// processors; 15 threads after that, 73 and 65, since they take 4 to pin their memory.
 
 #include <cooperative_groups.h>
 
@@ -40,6 +41,7 @@ namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / 32;
+constexpr uint32_t kCopiers = 8;  // threads at most; one processor is left to whoever works the device
 
 struct Found {
   unsigned long long first_bad;     // row * dim + column of the first value that is not finite, or all ones
@@ -193,8 +195,7 @@ class RowsArrival final : public Arrival {
  public:
   RowsArrival(const MatrixView& rows, int32_t metric, const Execution& execution)
       : rows_(rows), device_(rows.space - ANN_DEVICE_CUDA), execution_(execution) {
-    // One processor is left to whoever gives the device its work.
-    execution_.threads = std::max(1u, execution.threads - 1);
+    execution_.threads = std::clamp(execution.threads - 1, 1u, kCopiers);
     const DeviceGuard guard(device_);
     stream_ = std::make_unique<Stream>();
     args_.rows = rows.data;
@@ -322,17 +323,17 @@ class RowsArrival final : public Arrival {
     }
   }
 
-  /// Brings the rows, and the codes when they have been made.
+  /// Brings rows and codes when those have been made.
   void bring(Dataset& dataset) noexcept {
     try {
       const DeviceGuard guard(device_);
       const Stream stream;
       transfers_->prepare(uint64_t{args_.count} * args_.row_bytes);
       prepared_.count_down();
+      const Made made = codes_made_.get_future().get();
       transfers_->fetch_rows(dataset.incoming(), dataset.view().stride, rows_.data, rows_.stride,
                              args_.row_bytes, args_.count, stream);
       dataset.complete(execution_);
-      const Made made = codes_made_.get_future().get();
       if (made.to != nullptr) transfers_->fetch(made.to, made.from, made.bytes, stream);
     } catch (...) {
       failure_ = std::current_exception();

@@ -74,12 +74,11 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
   const uint64_t comparing =
       ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(wide))
           .list_bytes();
-  const bool descends = plan.knn == ANN_KNN_NN_DESCENT || (plan.knn == ANN_KNN_CELLS && wide);
   const uint64_t finding =
-      descends                       ? descending
+      plan.knn == ANN_KNN_NN_DESCENT ? descending
       : plan.knn == ANN_KNN_EXACT    ? comparing
       : plan.knn == ANN_KNN_CELLS
-          ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort)
+          ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
           : 0;
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 21;

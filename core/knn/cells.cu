@@ -2,8 +2,8 @@
 //
 // Device memory, beside the codes and the result, of a row of s bytes and lists of L = 64 (k up to 64)
 // or 256 entries: s + 8 for codes, squares and numbers by place; 4 L three times for lists, two of places
-// in turn and one of distances; 128 for reverse lists. Of 131,072 rows at most, 3,156 bytes for
-// candidates and pairs, while there are no reverse lists yet.
+// in turn and one of distances; 256 for reverse lists. Of 131,072 rows, or a 16th of all, 2,772 bytes for
+// candidates and pairs, while there are no reverse lists yet. Wide codes of s bytes: s and s / 4 more.
 
 #include "knn/cells_cuda.h"
 
@@ -61,14 +61,18 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
   CellsReport report;
   const uint64_t places = uint64_t{codes.rows} * params.k;
   if (places == 0) return report;
-  if (codes.wide()) {
-    report.iterations = nn_descent(codes, params, neighbors, distances, stream, execution);
-    return report;
-  }
+  std::optional<WideAsBytes> bytes;
+  if (codes.wide()) bytes.emplace(codes, stream);
   std::optional<Turns> turns(std::in_place, codes.rows, list_length(params.k), stream);
-  const CellMap map(codes, params.seed, slice_rows(codes.rows, codes.stride, effort),
-                    turns->other().near, stream, execution.span(0, 0.1));
-  const CellsView view = map.view();
+  const CellMap map(codes.wide() ? bytes->view() : codes, params.seed, effort, turns->other().near,
+                    stream, execution.span(0, 0.1));
+  bytes.reset();
+  CellsView view = map.view();
+  const DeviceArray<uint8_t> sorted(codes.wide() ? uint64_t{codes.rows} * codes.stride : 0, stream);
+  if (codes.wide()) {
+    sort_by_place(codes, view.members, sorted.data(), stream);
+    view.exact = {sorted.data(), nullptr, codes.rows, codes.stride};
+  }
   const Judge judge(view, params.seed, stream);
   report.cells = view.cells;
   compare_with_cells(map, effort, turns->now(), stream, execution.span(0.1, 0.3));

@@ -1,8 +1,9 @@
 // The k-NN graph by cells on a CUDA device: the rows of each k-means cell are compared, as products on
 // tensor cores, with all rows that have the cell among their nearest.
 //
-//   map        k-means on a sample; the 64 cells nearest to every row; rows in the order of their
-//              cells, and cells in an order where neighbours are near          (cells_map.cu)
+//   map        k-means on a sample; the 64 cells nearest to every row, of many cells by way of groups of
+//              them; rows in the order of their cells, and cells in an order where neighbours are near
+//                                                                              (cells_map.cu)
 //   products   which rows probe which chunk of a cell; the chunk in shared memory times those rows;
 //              of each row and chunk a few candidates                          (cells_products.cu)
 //   lists      the nearest of a row's candidates, then rounds of neighbours' neighbours; at last lists
@@ -16,10 +17,12 @@
 // decide is never seen, and a sampled row is a function of the seed. It is not the CPU's result, whose
 // cells (cells.h) are compared exactly and in another order; both find the same share.
 //
-// Wide codes, which bytes cannot tell apart, go to NN-Descent at once.
+// Of wide codes, which bytes cannot tell apart as neighbours, bytes tell cells and candidates
+// (cells_bytes.cu); what lists hold and what the judge says is of the floats.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "backend/launch.h"
 #include "dataset/codes_cuda.h"
@@ -64,7 +67,8 @@ struct Chunk {
 
 /// What kernels take of a map.
 struct CellsView {
-  CodesView codes;               // by place
+  CodesView codes;               // by place, bytes
+  CodesView exact;               // by place, what distances are of: the same, or wide
   const uint32_t* members;       // [rows] row at a place
   const uint32_t* near;          // [rows, kNearCells] by row: cells, nearest first, kNone behind
   const uint32_t* begins;        // [cells + 1] places
@@ -76,27 +80,58 @@ struct CellsView {
 class CellMap {
  public:
   /// `near` is memory for [rows, kNearCells], needed until the products are done.
-  CellMap(const CodesView& codes, uint64_t seed, uint64_t slice, uint32_t* near,
+  CellMap(const CodesView& codes, uint64_t seed, const CellsEffort& effort, uint32_t* near,
           const Stream& stream, const Execution& execution);
 
   CellsView view() const {
-    return {{sorted_.data(), squares_.data(), rows_, stride_}, members_.data(), near_,
-            begins_.data(), chunk_begins_.data(), chunks_.data(), cells_};
+    const CodesView codes = {sorted_.data(), squares_.data(), rows_, stride_};
+    return {codes, codes, members_.data(), near_, begins_.data(), chunk_begins_.data(), chunks_.data(),
+            cells_};
   }
   uint32_t chunks_max() const { return cell_chunks_max(rows_); }
 
+  /// near[row * kNearCells] onwards become the cells nearest to a row, nearest first, kNone behind, and
+  /// homes[row] the first of them.
+  void find_near(const CodesView& rows, uint32_t* near, uint32_t* homes, const Stream& stream,
+                 const Execution& execution) const;
+
  private:
+  void train(const CodesView& codes, uint64_t seed, uint32_t* homes, const Stream& stream,
+             const Execution& execution);
+  void group(const CodesView& unordered, uint64_t seed, const Stream& stream, const Execution& execution);
+  CodesView centroids() const { return {centroids_.data(), centroid_squares_.data(), cells_, stride_}; }
+
   uint32_t rows_;
   uint32_t stride_;
   uint32_t cells_;
-  const uint32_t* near_;
+  CellsEffort effort_;
+  uint32_t* near_;
   DeviceArray<uint8_t> sorted_;         // [rows, stride] codes by place
   DeviceArray<uint32_t> squares_;       // [rows] by place
   DeviceArray<uint32_t> members_;       // [rows]
   DeviceArray<uint32_t> begins_;        // [cells + 1]
   DeviceArray<uint32_t> chunk_begins_;  // [cells + 1]
   DeviceArray<Chunk> chunks_;           // [chunks_max]
+  DeviceArray<uint8_t> centroids_;          // [cells, stride]
+  DeviceArray<uint32_t> centroid_squares_;  // [cells]
+  std::unique_ptr<CellMap> groups_;  // of centroids as rows, if there are more than effort.matched
 };
+
+/// Wide codes as bytes.
+class WideAsBytes {
+ public:
+  WideAsBytes(const CodesView& wide, const Stream& stream);
+  CodesView view() const { return {codes_.data(), squares_.data(), rows_, stride_}; }
+
+ private:
+  uint32_t rows_;
+  uint32_t stride_;
+  DeviceArray<uint8_t> codes_;     // [rows, stride]
+  DeviceArray<uint32_t> squares_;  // [rows]
+};
+
+/// sorted[i] becomes the code of row members[i]; squares are not.
+void sort_by_place(const CodesView& codes, const uint32_t* members, uint8_t* sorted, const Stream& stream);
 
 /// Lists of places while they are made: 32 entries a register and lane.
 struct PlaceLists {
@@ -107,11 +142,10 @@ struct PlaceLists {
 
 /// Candidates of a slice of places.
 struct Candidates {
-  const uint32_t* keys;   // [rows, width]
+  const uint32_t* keys;   // [rows, probes, kProbeKeys]
   const uint32_t* slots;  // [rows, probes] chunk, kNone behind the last
   uint32_t first;         // place
   uint32_t rows;
-  uint32_t width;
   uint32_t probes;
 };
 
@@ -119,9 +153,14 @@ struct Candidates {
 void compare_with_cells(const CellMap& map, const CellsEffort& effort, const PlaceLists& lists,
                         const Stream& stream, const Execution& execution);
 
-/// The same for the rows of a slice whose candidates are there.
+/// Compares other rows with the cells nearest to them, which `near`, [rows, kNearCells], holds; for those
+/// it gets the places nearest to each row, nearest first, kNone behind.
+void compare_others(const CellMap& map, const CodesView& rows, const CellsEffort& effort, uint32_t* near,
+                    const Stream& stream, const Execution& execution);
+
+/// The nearest candidates of the rows of a slice; as new entries of lists, or bare places.
 void keep_nearest(const CellsView& map, const Candidates& candidates, const PlaceLists& lists,
-                  const Stream& stream);
+                  bool as_entries, const Stream& stream);
 
 /// A round of neighbours' neighbours: from `lists` and `reverse`, [rows, effort.reverse] memory, to
 /// `next`, which shares its distances with `lists`. The first round measures those: `measured` is false.
@@ -150,7 +189,7 @@ class Judge {
   const Stream& stream_;
   uint32_t count_;
   DeviceArray<uint32_t> places_;  // [count]
-  DeviceArray<uint8_t> codes_;    // [kJudgedRows, stride]
+  DeviceArray<uint8_t> codes_;    // [kJudgedRows, stride] as map.exact has them
   DeviceArray<uint32_t> squares_; // [kJudgedRows]
   DeviceArray<uint32_t> found_;   // entries, rows nearer than each, and the last entries
 };

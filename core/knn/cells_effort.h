@@ -9,22 +9,26 @@ namespace gannet::cuda {
 /// How much is done before the judge is asked, and what it is asked for.
 struct CellsEffort {
   uint32_t probes = 63;      // chunks of cells that a row is compared with, at most kProbesMax
-  uint32_t fine = 4;         // of them, the nearest give more candidates, at most kFineMax
   uint32_t rounds = 2;       // of neighbours' neighbours, at least one
-  uint32_t expanded = 48;    // neighbours of a row whose lists are read in a round, at most 64
-  uint32_t reverse = 32;     // places of a reverse list, a multiple of 32
+  uint32_t expanded = 48;    // neighbours of a row whose lists are looked at in a round, at most 64
+  uint32_t read = 32;        // entries of those lists, 32 or 64
+  uint32_t told = 32;        // entries of a list that learn whose it is
+  uint32_t reverse = 64;     // places of a reverse list, a multiple of 32
+  uint32_t matched = 8192;   // cells that rows are compared with one by one, at most kMatchedMax; if there
+                             // are more, rows find groups of cells first
+  uint32_t group_probes = 24;  // chunks of groups whose cells are compared with a row
   double enough = 0.955;     // share of true neighbours below which more rounds follow
   double least = 0.90;       // below which NN-Descent does
-  uint64_t slice = 1 << 17;  // rows whose candidates are held at once
+  uint64_t slice = 1 << 17;  // rows whose candidates are held at once, or a 16th of all if that is more
 };
 /// For search graphs, whose quality hardly rises with that of the lists, and for lists themselves.
 inline constexpr CellsEffort kGraphEffort{};
-inline constexpr CellsEffort kListEffort{.rounds = 3, .expanded = 64, .enough = 0.975};
+inline constexpr CellsEffort kListEffort{.rounds = 3, .read = 64, .enough = 0.975};
 
 inline constexpr uint32_t kNearCells = 64;  // of each row
 inline constexpr uint32_t kProbesMax = 63;
-inline constexpr uint32_t kFineMax = 16;
-inline constexpr uint32_t kFineSegments = 4;  // of a fine chunk; others are one
+inline constexpr uint32_t kProbeKeys = 8;  // candidates that each gives
+inline constexpr uint32_t kProbeBytes = 12 + 4 * kProbeKeys;  // a probe's, while its slice is compared
 
 // Lists while they are made: long ones take several times as long.
 inline constexpr uint32_t kShortList = 64;
@@ -32,9 +36,9 @@ inline constexpr uint32_t kLongList = 256;
 constexpr uint32_t list_length(uint32_t k) { return k <= kShortList ? kShortList : kLongList; }
 
 inline constexpr uint32_t kRowsPerCell = 244;
-inline constexpr uint32_t kCellsMax = 1u << 15;
+inline constexpr uint32_t kMatchedMax = 1u << 15;
 constexpr uint32_t cell_count(uint64_t rows) {
-  const uint64_t cells = std::clamp<uint64_t>(rows / kRowsPerCell, 1, kCellsMax);
+  const uint64_t cells = std::max<uint64_t>(rows / kRowsPerCell, 1);
   return static_cast<uint32_t>(cells < 64 ? cells : cells / 32 * 32);  // whole units of a tile
 }
 /// Chunks of up to 128 rows of a cell each, at most.
@@ -42,34 +46,35 @@ constexpr uint32_t cell_chunks_max(uint64_t rows) {
   return cell_count(rows) + static_cast<uint32_t>(rows / 128);
 }
 
-/// Segments of a row, each with eight candidates.
-constexpr uint32_t segments_of(uint32_t probes, uint32_t fine) {
-  return probes + fine * (kFineSegments - 1);
-}
-inline constexpr uint32_t kKeysMax = 896;  // candidates of a row, a multiple of 32
-static_assert(segments_of(kProbesMax, kFineMax) * 8 <= kKeysMax);
-
-/// Rows of a slice: of wide rows fewer, so that a launch stays below some 20 ms.
+/// Rows of a slice: of many rows more, since each slice looks through all chunks, which takes less memory
+/// than reverse lists do later; of long rows fewer, so that a launch stays below some 20 ms.
 constexpr uint64_t slice_rows(uint64_t rows, uint64_t stride, const CellsEffort& effort) {
   const uint64_t by_time = std::max<uint64_t>((1 << 27) / stride, 1024);
-  return std::min({rows, effort.slice, by_time});
+  return std::min({rows, std::max(effort.slice, rows / 16), by_time});
 }
 
-/// Device memory that cells_knn takes at most, beside codes and result, unless NN-Descent follows.
-constexpr uint64_t cells_bytes(uint64_t rows, uint64_t stride, uint32_t k, const CellsEffort& effort) {
+/// Device memory that cells_knn takes at most, beside codes and result, unless NN-Descent follows. Wide
+/// codes of a stride have bytes beside them.
+constexpr uint64_t cells_bytes(uint64_t rows, uint64_t code_stride, uint32_t k, const CellsEffort& effort,
+                               bool wide) {
+  const uint64_t stride = wide ? (code_stride / 4 + 63) / 64 * 64 : code_stride;
   const uint64_t cells = cell_count(rows);
   const uint64_t chunks = cell_chunks_max(rows);
   const uint64_t slice = slice_rows(rows, stride, effort);
+  const bool grouped = cells > effort.matched;
   const uint64_t lists = rows * list_length(k) * 12;
-  const uint64_t map = rows * (stride + 8) + 8 * (cells + chunks);
-  const uint64_t matching = 2 * cells * (stride + 4) + rows * 4 + slice * 1024 +
-                            cells * (stride * 4 + 64 * 8);
-  const uint64_t sorting = 2 * cells * (stride + 4) + rows * 20 + slice * 1024;
+  const uint64_t map = rows * (stride + 8) + 8 * (cells + chunks) + cells * (stride + 4) +
+                       (grouped ? cells * (stride + 8) : 0);
+  const uint64_t choosing = slice * (grouped ? effort.group_probes * kProbeBytes : 1024);
+  const uint64_t unsorted = wide ? rows * (stride + 4) : 0;
+  const uint64_t sorted = wide ? rows * code_stride : 0;
+  const uint64_t training = rows * 4 + cells * (stride + 4) + std::max(choosing, cells * (stride * 4 + 512));
+  const uint64_t settling = rows * 4 + std::max(choosing, rows * 16);
   const uint64_t comparing =
-      slice * (effort.probes * 12 + segments_of(effort.probes, effort.fine) * 32) + chunks * 16 +
-      slice * effort.probes / 128;
+      slice * effort.probes * kProbeBytes + chunks * 16 + slice * effort.probes / 128;
   const uint64_t refining = rows * effort.reverse * 4;
-  return lists + map + std::max({matching, sorting, comparing, refining});
+  return lists + map +
+         std::max(unsorted + std::max(training, settling), sorted + std::max(comparing, refining));
 }
 
 }  // namespace gannet::cuda

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 
@@ -50,7 +51,7 @@ struct DrawJudged {
   __device__ void run() {
     const uint64_t i = (uint64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
     if (i >= args.count) return;
-    const CodesView& codes = args.map.codes;
+    const CodesView& codes = args.map.exact;
     const uint64_t begin = codes.rows * i / args.count;
     const uint64_t end = codes.rows * (i + 1) / args.count;
     const uint32_t place =
@@ -61,7 +62,7 @@ struct DrawJudged {
       to[piece] = from[piece];
     if (threadIdx.x % 32 != 0) return;
     args.places[i] = place;
-    args.judged_squares[i] = codes.squares[place];
+    if (!codes.wide()) args.judged_squares[i] = codes.squares[place];
   }
 };
 
@@ -207,6 +208,39 @@ struct CountWideNearer {
   }
 };
 
+/// Floats: a warp compares eight rows with four judged ones at a time.
+struct CountFloatsNearer {
+  static constexpr uint32_t kThreads = 256;
+  static constexpr uint32_t kRows = kThreads / 32 * LaneSums::kLeft;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+
+  __device__ void run() {
+    const Warp warp = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
+    const CodesView& codes = args.map.exact;
+    const uint32_t first = blockIdx.x * kRows + threadIdx.x / 32 * LaneSums::kLeft;
+    const float* rows[LaneSums::kLeft];
+#pragma unroll
+    for (uint32_t i = 0; i < LaneSums::kLeft; ++i)
+      rows[i] = first + i < codes.rows ? reinterpret_cast<const float*>(codes.row(first + i)) : nullptr;
+    const uint32_t row = first + warp.thread_rank() / LaneSums::kRight;
+    for (uint32_t judged = 0; judged < args.count; judged += LaneSums::kRight) {
+      const float* others[LaneSums::kRight];
+#pragma unroll
+      for (uint32_t i = 0; i < LaneSums::kRight; ++i)
+        others[i] = judged + i < args.count
+                        ? reinterpret_cast<const float*>(args.judged.row(judged + i))
+                        : nullptr;
+      const uint32_t distance =
+          __float_as_uint(wide_distances(rows, others, codes.stride / sizeof(float), warp));
+      const uint32_t mine = judged + warp.thread_rank() % LaneSums::kRight;
+      if (row < codes.rows && mine < args.count && distance < args.last[mine] && row != args.places[mine])
+        Thresholds::add(args, mine, distance);
+    }
+  }
+};
+
 template <class Step>
 __global__ void __launch_bounds__(Step::kThreads, 1) kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
@@ -228,7 +262,7 @@ Judge::Judge(const CellsView& map, uint64_t seed, const Stream& stream)
       stream_(stream),
       count_(std::min(map.codes.rows, kJudgedRows)),
       places_(count_, stream),
-      codes_(uint64_t{count_} * map.codes.stride, stream),
+      codes_(uint64_t{count_} * map.exact.stride, stream),
       squares_(count_, stream),
       found_(uint64_t{kJudgedRows} * (kJudgedDepth * 2 + 1), stream) {
   Args args = {};
@@ -248,7 +282,7 @@ double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool
   args.map = map_;
   args.places = places_.data();
   args.count = count_;
-  args.judged = {codes_.data(), squares_.data(), count_, map_.codes.stride};
+  args.judged = {codes_.data(), squares_.data(), count_, map_.exact.stride};
   args.distances = distances;
   args.length = length;
   args.depth = std::min({map_.codes.rows - 1, k, kJudgedDepth});
@@ -259,7 +293,9 @@ double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool
   if (args.depth == 0) return 1;
   launch("take_found", kernel<TakeFound>, kEntries / TakeFound::kThreads, TakeFound::kThreads, stream_,
          args);
-  if (map_.codes.stride == kPanelBytes)
+  if (map_.exact.wide())
+    launch_count<CountFloatsNearer>(args, stream_);
+  else if (map_.codes.stride == kPanelBytes)
     launch_count<CountNearer<1>>(args, stream_);
   else if (map_.codes.stride == 2 * kPanelBytes)
     launch_count<CountNearer<2>>(args, stream_);

@@ -5,21 +5,21 @@
 //             pending     candidates that wait until there are 32 of them to be compared at once
 //             found       candidates that are nearer than the list's last entry; 32 are merged at once
 //             new         found by the last round
-//             reverse     of a row: rows that found it in the last round, up to 32
-//             seen        a Bloom filter of 512 words, two bits of one for each row that was in the list or
+//             reverse     of a row: rows that found it in the last round, up to 64
+//             seen        a Bloom filter of 1,024 words, two bits of one for each row that was in the list or
 //                         offered
 //
 // A warp owns a row. Its list stays sorted in registers, 32 keys each: of 32 bits, distance and a slot
 // where place and flag stand, for rows of 128 bytes, which halves the work of sorting; of 64 bits for others.
 // Distances are exact: teams of four lanes read 64 bytes of a row each, dp4a sums them. A list is the
 // smallest keys of what was offered, so that the order of offers does not matter; that a filter takes
-// one candidate for another (0.7 %) follows from their order in the lists, which is fixed.
+// one candidate for another (some 0.2 %) follows from their order in the lists, which is fixed.
 //
-//   KeepNearest    of a row's 600 candidates finds by bisection a key that 64 to 96 are below, sorts
+//   KeepNearest    of a row's 500 candidates finds by bisection a key that 64 to 96 are below, sorts
 //                  these and keeps 64, whose distances the first round measures
 //   ListReverse    tells each row whose list is new near its head; a source goes to the place of its
 //                  hash, where the smallest number stays
-//   RefineRow      offers the reverse list, and the first 32 entries of the lists of the first 48
+//   RefineRow      offers the reverse list, and the first 32 or 64 entries of the lists of the first 48
 //                  entries; a pair is looked at only if one of its two edges is new
 //   WriteRow       lists by row number; of rows at equal distance the smaller number comes first
 //
@@ -28,8 +28,12 @@
 //
 // Looked into by experiment on one NVIDIA H200, 1M x 128 bytes: without reverse lists recall@32 loses two
 // points; leaving out pairs of rows whose chunks were compared loses five, since classes hide neighbours
-// there; candidates that must be met twice lose seven; a filter of 4 KB leaves less of the first cache
-// and takes 15 % longer than one of 2. With 64 places of reverse lists instead of 32 recall gains 0.1 points.
+// there; candidates that must be met twice lose seven. A filter of 2 KB takes 41.1 ms for all
+// of cells where one of 4 KB takes 39.9, and loses .03 points. Reverse lists of 64 places, for which 32
+// entries of each list are told their source, find .5 points more of the 32 nearest than half of both, in
+// 1 ms. Lists of three rounds that read 32 entries of the lists of 64 neighbours take 59 ms at recall@10
+// .9907, four rounds 68 at .9914; those that read 64 entries of 32 neighbours' lists 61 at .9912, of 48 81 at
+// .9955 (two rounds 67 at .9927), of 64 102 at .9970.
 // Half of a row's columns tell little: a bound on their distance that keeps all neighbours refuses one
 // candidate in five. Four lists at once, 16 bytes a lane, with __match_any_sync for rows that two of them
 // hold: 46 ms for all of cells instead of 41.
@@ -38,6 +42,8 @@
 #include <type_traits>
 
 #include "ann.h"
+#include "backend/launch_items.cuh"
+#include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 #include "traverse/row_key.h"
@@ -45,12 +51,13 @@
 namespace gannet::cuda {
 namespace {
 
+namespace cg = cooperative_groups;
+
 constexpr uint32_t kWarps = 4;  // of a block, each with a row
 constexpr uint32_t kThreads = kWarps * 32;
-constexpr uint32_t kReverseRanks = 16;  // entries of a list that are told their source
-constexpr uint32_t kExpandedEntries = 32;
 constexpr uint32_t kExpandedMax = 64;
-constexpr uint32_t kSeenWords = 512;
+constexpr uint32_t kSeenBits = 10;
+constexpr uint32_t kSeenWords = 1u << kSeenBits;
 constexpr uint64_t kLaunchBytes = 1 << 28;  // of rows that a round refines at once, some 15 ms
 
 struct Args {
@@ -60,7 +67,9 @@ struct Args {
   PlaceLists next;
   uint32_t* reverse;  // [rows, kReverse] places, kNone in empty ones
   uint32_t reverse_places;  // of a row
+  uint32_t told;            // entries of a list that are told their source
   uint32_t expanded;
+  bool as_entries; // whether KeepNearest writes place << 1 | 1 instead of places
   bool measured;   // whether `lists` have distances
   uint32_t first;  // place of this launch
   uint32_t end;
@@ -73,9 +82,13 @@ __device__ uint32_t warp_place(const Args& args) {
   return args.first + blockIdx.x * kWarps + threadIdx.x / 32;
 }
 
+/// How rows are compared: bytes of kNarrowBytes, of any number, or floats.
+enum class Form { kNarrow, kBytes, kFloats };
+
 /// A list while it is made.
-template <uint32_t kRegisters, bool kNarrow>
+template <uint32_t kRegisters, Form kForm>
 struct RowList {
+  static constexpr bool kNarrow = kForm == Form::kNarrow;
   static constexpr uint32_t kTeam = 4;
   static constexpr uint32_t kRounds = 4;  // of eight teams
   using Pieces = uint4[kRounds];
@@ -105,7 +118,8 @@ struct RowList {
   uint32_t own[kNarrowPanels][2];
 
   __device__ RowList(const CodesView& codes, Shared& shared, uint32_t place)
-      : codes(codes), shared(shared), place(place), square(codes.squares[place]) {
+      : codes(codes), shared(shared), place(place),
+        square(kForm == Form::kFloats ? 0 : codes.squares[place]) {
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) keys[r] = kNoKey;
     shared.pending[lane] = place << 1;  // so that what stands there is always a row
@@ -168,6 +182,42 @@ struct RowList {
   /// Compares the first `count` pending rows and takes them out of the queue. What is behind them in it
   /// are rows too, which costs nothing.
   __device__ void compare(uint32_t count) {
+    const uint32_t mine = kForm == Form::kFloats ? lane : lane % kTeam * 8 + lane / kTeam;
+    const uint32_t distance = kForm == Form::kFloats ? float_distance() : byte_distance();
+    const uint32_t entry = shared.pending[mine];
+    const bool near = mine < count && is_near(distance, entry);
+    const uint32_t lanes = __ballot_sync(~0u, near);
+    if (near) push(found_count + __popc(lanes & ((1u << lane) - 1)), distance, entry);
+    found_count += __popc(lanes);
+    const uint32_t left = shared.pending[32 + lane];
+    __syncwarp();
+    shared.pending[lane] = left;
+    pending_count -= count;
+    __syncwarp();
+  }
+
+  /// That of the row pending in place `lane`, in the lanes of distance/lanes_cuda.h.
+  __device__ uint32_t float_distance() const {
+    LaneSums sums;
+    const uint32_t columns = codes.stride / sizeof(float);
+    const auto value_of = [&](uint32_t row, uint32_t column) {
+      return column < columns ? reinterpret_cast<const float*>(codes.row(row))[column] : 0.0f;
+    };
+    for (uint32_t column = lane; column < columns + lane; column += LaneSums::kLanes) {
+      const float low = value_of(place, column);
+      const float high = value_of(place, column + 32);
+#pragma unroll
+      for (uint32_t i = 0; i < LaneSums::kPairs; ++i) {
+        const uint32_t other = shared.pending[i] >> 1;
+        sums.low[i] = __fadd_rn(sums.low[i], LaneSums::product<false>(value_of(other, column), low));
+        sums.high[i] = __fadd_rn(sums.high[i], LaneSums::product<false>(value_of(other, column + 32), high));
+      }
+    }
+    return __float_as_uint(sums.fold(cg::tiled_partition<32>(cg::this_thread_block())));
+  }
+
+  /// That of the row pending in place lane % 4 * 8 + lane / 4.
+  __device__ uint32_t byte_distance() const {
     const uint32_t team = lane / kTeam;
     int32_t products[kRounds][4] = {};
     uint32_t sums[kRounds] = {};
@@ -215,18 +265,7 @@ struct RowList {
         sums[r] = kept + __shfl_xor_sync(~0u, given, half);
       }
     }
-    const uint32_t mine = lane % kTeam * 8 + team;
-    const uint32_t distance = sums[0] + square;
-    const uint32_t entry = shared.pending[mine];
-    const bool near = mine < count && is_near(distance, entry);
-    const uint32_t lanes = __ballot_sync(~0u, near);
-    if (near) push(found_count + __popc(lanes & ((1u << lane) - 1)), distance, entry);
-    found_count += __popc(lanes);
-    const uint32_t left = shared.pending[32 + lane];
-    __syncwarp();
-    shared.pending[lane] = left;
-    pending_count -= count;
-    __syncwarp();
+    return sums[0] + square;
   }
 
   __device__ bool is_near(uint32_t distance, uint32_t entry) const {
@@ -300,11 +339,12 @@ struct RowList {
 };
 
 /// The list of a row from its candidates, in the order of their keys.
-template <uint32_t kRegisters, uint32_t kKeyRegisters>
+template <uint32_t kRegisters>
 struct KeepNearest {
   static constexpr uint32_t kBlocks = 8;
   static constexpr uint32_t kWanted = 32 * kRegisters;
   static constexpr uint32_t kEnough = kWanted + 32;
+  static constexpr uint32_t kKeyRegisters = (kProbesMax * kProbeKeys + 31) / 32;
   struct Shared {
     uint32_t kept[kWarps][kEnough];
   };
@@ -326,16 +366,17 @@ struct KeepNearest {
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r)
       args.lists.near[to + 32 * r + lane] =
-          list[r] == kNoCandidate ? kNone : place_of(row, list[r]) << 1 | 1;
+          list[r] == kNoCandidate ? kNone : written(place_of(row, list[r]));
   }
 
   /// Writes down the best candidates; how many.
   __device__ uint32_t cut(uint32_t row, uint32_t* kept) const {
     uint32_t keys[kKeyRegisters];
-    const uint32_t* from = args.candidates.keys + uint64_t{row} * args.candidates.width;
+    const uint32_t width = args.candidates.probes * kProbeKeys;
+    const uint32_t* from = args.candidates.keys + uint64_t{row} * width;
 #pragma unroll
     for (uint32_t r = 0; r < kKeyRegisters; ++r)
-      keys[r] = 32 * r + lane < args.candidates.width ? from[32 * r + lane] : kNoCandidate;
+      keys[r] = 32 * r + lane < width ? from[32 * r + lane] : kNoCandidate;
     const uint32_t bound = find_cut(keys, kWanted, kEnough);
     uint32_t count = 0;
 #pragma unroll
@@ -349,6 +390,8 @@ struct KeepNearest {
     return count;
   }
 
+  __device__ uint32_t written(uint32_t place) const { return args.as_entries ? place << 1 | 1 : place; }
+
   __device__ uint32_t place_of(uint32_t row, uint32_t key) const {
     const uint32_t slot = key >> 7 & 0xff;
     const uint32_t chunk = args.candidates.slots[uint64_t{row} * args.candidates.probes + slot];
@@ -358,17 +401,13 @@ struct KeepNearest {
 
 /// A thread for each of the first entries of a list.
 struct ListReverse {
-  static constexpr uint32_t kThreads = 256;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
-    const uint32_t place = static_cast<uint32_t>(item / kReverseRanks);
-    if (place >= args.map.codes.rows) return;
+  __device__ void run(uint64_t item) const {
+    const uint32_t place = static_cast<uint32_t>(item / args.told);
     const uint32_t entry =
-        args.lists.near[uint64_t{place} * args.lists.length + item % kReverseRanks];
+        args.lists.near[uint64_t{place} * args.lists.length + item % args.told];
     if (entry == kNone || (entry & 1) == 0) return;
     const uint32_t slot = __umulhi(place * 0x9e3779b1u, args.reverse_places);
     atomicMin(&args.reverse[uint64_t{entry >> 1} * args.reverse_places + slot], place);
@@ -385,22 +424,25 @@ struct Seen {
   static __device__ Bits bits(uint32_t place) {
     uint32_t hash = place * 0x9e3779b1u;
     hash = (hash ^ hash >> 15) * 0x85ebca6bu;
-    return {hash >> 23, 1u << (hash >> 18 & 31) | 1u << (hash >> 13 & 31)};
+    return {hash >> (32 - kSeenBits),
+            1u << (hash >> (27 - kSeenBits) & 31) | 1u << (hash >> (22 - kSeenBits) & 31)};
   }
   __device__ bool has(const Bits& bits) const {
     return (words[bits.word] & bits.bits) == bits.bits;
   }
   __device__ void add(const Bits& bits) { atomicOr(&words[bits.word], bits.bits); }
 };
-static_assert(kSeenWords == 1u << 9);
 
-template <uint32_t kRegisters, bool kNarrow>
+/// kRead entries of each list are read.
+template <uint32_t kRegisters, Form kForm, uint32_t kRead>
 struct RefineRow {
-  using List = RowList<kRegisters, kNarrow>;
-  static constexpr uint32_t kBlocks = kRegisters > 2 ? 4 : kNarrow ? 7 : 6;
+  using List = RowList<kRegisters, kForm>;
+  static constexpr uint32_t kBlocks =
+      kRegisters > 2 || kForm == Form::kFloats ? 4 : kForm == Form::kNarrow ? 7 : 6;
   static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
+  static constexpr uint32_t kBatches = kRead / 32;  // of a list
   struct RowShared {
-    alignas(16) uint32_t entries[2][kStep][kExpandedEntries];
+    alignas(16) uint32_t entries[2][kStep][kRead];
     alignas(16) uint32_t seen[kSeenWords];
     typename List::Shared list;
   };
@@ -418,7 +460,7 @@ struct RefineRow {
     for (uint32_t i = lane; i < kSeenWords / 4; i += 32)
       reinterpret_cast<uint4*>(shared.seen)[i] = make_uint4(0, 0, 0, 0);
     Seen seen{shared.seen};
-    List list(args.map.codes, shared.list, place);
+    List list(args.map.exact, shared.list, place);
     __syncwarp();
     if (lane == 0) seen.add(Seen::bits(place));
     const uint32_t* near = args.lists.near + uint64_t{place} * args.lists.length;
@@ -432,11 +474,15 @@ struct RefineRow {
     const auto fetch = [&](uint32_t step) {
       const uint32_t i = step * kStep + lane / 8;
       const uint32_t entry = entry_of(i);
-      uint4* to = reinterpret_cast<uint4*>(shared.entries[step % 2][lane / 8]) + lane % 8;
-      if (i < args.expanded && entry != kNone)
-        copy_piece(to, args.lists.near + uint64_t{entry >> 1} * args.lists.length + lane % 8 * 4);
-      else
-        *to = make_uint4(kNone, kNone, kNone, kNone);
+      const uint32_t* from = args.lists.near + uint64_t{entry >> 1} * args.lists.length;
+#pragma unroll
+      for (uint32_t first = lane % 8 * 4; first < kRead; first += 32) {
+        uint4* to = reinterpret_cast<uint4*>(&shared.entries[step % 2][lane / 8][first]);
+        if (i < args.expanded && entry != kNone)
+          copy_piece(to, from + first);
+        else
+          *to = make_uint4(kNone, kNone, kNone, kNone);
+      }
       commit_copies();
     };
 
@@ -444,10 +490,11 @@ struct RefineRow {
     const uint32_t steps = (args.expanded + kStep - 1) / kStep;
     const uint32_t reverse_begin = args.measured ? 0 : kRegisters;
     const uint32_t lists_begin = reverse_begin + args.reverse_places / 32;
+    const uint32_t end = lists_begin + steps * kStep * kBatches;
     fetch(0);
 #pragma unroll 1
-    for (uint32_t batch = 0; batch <= lists_begin + steps * kStep; ++batch) {
-      const bool last = batch == lists_begin + steps * kStep;
+    for (uint32_t batch = 0; batch <= end; ++batch) {
+      const bool last = batch == end;
       uint32_t offered = kNone;  // place << 1 | new
       if (batch < reverse_begin) {
         offered = near[32 * batch + lane];
@@ -457,9 +504,10 @@ struct RefineRow {
         const uint32_t source = args.reverse[uint64_t{place} * args.reverse_places + i];
         if (source != kNone) offered = source << 1 | 1;
       } else if (!last) {
-        const uint32_t i = batch - lists_begin;
+        const uint32_t i = (batch - lists_begin) / kBatches;
+        const uint32_t part = (batch - lists_begin) % kBatches;
         const uint32_t step = i / kStep;
-        if (i % kStep == 0) {
+        if (i % kStep == 0 && part == 0) {
           __syncwarp();  // the other half is free
           if (step + 1 < steps) {
             fetch(step + 1);
@@ -469,7 +517,7 @@ struct RefineRow {
           }
           __syncwarp();
         }
-        const uint32_t entry = shared.entries[step % 2][i % kStep][lane];
+        const uint32_t entry = shared.entries[step % 2][i % kStep][32 * part + lane];
         const bool fresh = ((entry_of(i) | entry) & 1) != 0;
         if (entry != kNone && fresh) offered = entry | 1;
       }
@@ -579,12 +627,6 @@ __global__ void __launch_bounds__(kThreads, Step::kBlocks)
   Step{args, shared}.run();
 }
 
-template <class Step>
-__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
-  __shared__ typename Step::Shared shared;
-  Step{args, shared}.run();
-}
-
 // --- Host ----------------------------------------------------------------------------------------
 
 template <class Step>
@@ -592,33 +634,36 @@ void launch_rows(const char* name, uint32_t rows, const Args& args, const Stream
   launch(name, row_kernel<Step>, (rows + kWarps - 1) / kWarps, kThreads, stream, args);
 }
 
-/// The variant of a step for a length of lists and a width of rows.
-template <template <uint32_t, bool> class Step>
-void launch_step(const char* name, uint32_t rows, const Args& args, const Stream& stream) {
-  const bool narrow = args.map.codes.stride == kNarrowBytes;
-  const bool is_short = args.lists.length == kShortList;
-  if (is_short && narrow) return launch_rows<Step<kShortList / 32, true>>(name, rows, args, stream);
-  if (is_short) return launch_rows<Step<kShortList / 32, false>>(name, rows, args, stream);
-  if (narrow) return launch_rows<Step<kLongList / 32, true>>(name, rows, args, stream);
-  launch_rows<Step<kLongList / 32, false>>(name, rows, args, stream);
+template <uint32_t kRegisters, Form kForm>
+void launch_refine(uint32_t rows, uint32_t read, const Args& args, const Stream& stream) {
+  if (read <= 32)
+    launch_rows<RefineRow<kRegisters, kForm, 32>>("refine_row", rows, args, stream);
+  else
+    launch_rows<RefineRow<kRegisters, kForm, 64>>("refine_row", rows, args, stream);
+}
+
+/// The variant of RefineRow for a length of lists, how rows are compared and what is read.
+template <Form kForm>
+void launch_refine(uint32_t rows, uint32_t read, const Args& args, const Stream& stream) {
+  if (args.lists.length == kShortList)
+    launch_refine<kShortList / 32, kForm>(rows, read, args, stream);
+  else
+    launch_refine<kLongList / 32, kForm>(rows, read, args, stream);
 }
 
 }  // namespace
 
 void keep_nearest(const CellsView& map, const Candidates& candidates, const PlaceLists& lists,
-                  const Stream& stream) {
+                  bool as_entries, const Stream& stream) {
   Args args = {};
   args.map = map;
   args.candidates = candidates;
+  args.as_entries = as_entries;
   args.lists = lists;
-  constexpr uint32_t kFew = 19;
-  static_assert(kKeysMax % 32 == 0 && kKeysMax / 32 > kFew);
-  if (lists.length == kLongList)
-    launch_rows<KeepNearest<kLongList / 32, kKeysMax / 32>>("keep_nearest", candidates.rows, args, stream);
-  else if (candidates.width > 32 * kFew)
-    launch_rows<KeepNearest<kShortList / 32, kKeysMax / 32>>("keep_nearest", candidates.rows, args, stream);
+  if (lists.length == kShortList)
+    launch_rows<KeepNearest<kShortList / 32>>("keep_nearest", candidates.rows, args, stream);
   else
-    launch_rows<KeepNearest<kShortList / 32, kFew>>("keep_nearest", candidates.rows, args, stream);
+    launch_rows<KeepNearest<kLongList / 32>>("keep_nearest", candidates.rows, args, stream);
 }
 
 void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceLists& next,
@@ -633,18 +678,22 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   args.measured = measured;
   args.reverse = reverse;
   args.reverse_places = effort.reverse;
+  args.told = std::min(effort.told, lists.length);
   fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
        "clearing reverse lists");
-  const uint64_t items = uint64_t{rows} * kReverseRanks;
-  launch("list_reverse", kernel<ListReverse>,
-         static_cast<uint32_t>((items + ListReverse::kThreads - 1) / ListReverse::kThreads),
-         ListReverse::kThreads, stream, args);
-  const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.codes.stride, 1);
+  launch_items<ListReverse>("list_reverse", uint64_t{rows} * args.told, args, stream);
+  const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.exact.stride, 1);
   for (uint64_t first = 0; first < rows; first += step) {
     execution.check();
     args.first = static_cast<uint32_t>(first);
     args.end = static_cast<uint32_t>(std::min<uint64_t>(rows, first + step));
-    launch_step<RefineRow>("refine_row", args.end - args.first, args, stream);
+    const uint32_t launched = args.end - args.first;
+    if (map.exact.wide())
+      launch_refine<Form::kFloats>(launched, effort.read, args, stream);
+    else if (map.exact.stride == kNarrowBytes)
+      launch_refine<Form::kNarrow>(launched, effort.read, args, stream);
+    else
+      launch_refine<Form::kBytes>(launched, effort.read, args, stream);
     if (waits_between(map.codes)) stream.wait();
     execution.advance(static_cast<double>(args.end) / rows);
   }

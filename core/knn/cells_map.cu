@@ -5,6 +5,7 @@
 //             place            a row's number in the order of cells
 //             segment          up to 1,024 centroids, of which a row keeps the best of 8 classes
 //             super            every 32nd centroid, by which cells are put in order
+//             group            a cell of centroids: the map of centroids as if they were rows
 //
 // Steps: DrawSample - StartCentroids - once MatchCells, TakeHomes, SumMembers, WriteMeans - MeasureSupers,
 // ChainSupers, a sort, OrderCentroids - for each slice of rows MatchCells, TakeNear - a stable sort by
@@ -17,10 +18,17 @@
 // MatchCells compares every row with all centroids, 1M rows with 4,096: 4 G pairs, half a T of
 // multiply-adds on tensor cores and two instructions of a lane for each pair. Of each of 8 classes in
 // each of 32 segments the nearest stays, 256 candidates of 4 bytes a row; TakeNear leaves 64 of them,
-// sorted. Rows times cells grow with the square of the rows until there are 32,768 cells, from 8M rows
-// on; then cells grow.
+// sorted. That grows with the square of the rows. So from 8,192 cells on, at 2M rows, centroids are sorted
+// into groups by a map of their own; rows match the groups, and are then compared with the centroids of the
+// nearest groups, 24 chunks of them, as they are compared with rows later (compare_others). That costs the
+// same for each row however many cells there are, about as much as 7,000 centroids one by one. Cells are
+// numbered in the order of groups then, and a map of very many groups has groups of groups.
 //
-// Measured on one NVIDIA H200, SIFT 1M x 128: 4.2 ms, of which MatchCells takes 2.6 and TakeNear 1.0.
+// Measured on one NVIDIA H200, SIFT 1M x 128: 4.3 ms, of which MatchCells takes 2.6 and TakeNear 1.0.
+// Grown to 10M rows, 40,960 cells: 72 ms; 32,768 cells matched one by one took 180, for lists that are
+// no better. With 12 chunks of groups instead of 24 recall@32 is .9913 for .9944 in 13 ms less, with 48 .9950
+// in 28 more. 1M rows by way of groups: 2 ms longer. Slices of 131,072 of the 10M rows instead of 524,288:
+// 33 ms longer for all of cells.
 //
 // The order of cells decides what the second cache holds: rows that are worked on together have their
 // neighbours in the same cells if those are near each other. Supers are chained, each followed by the
@@ -36,6 +44,7 @@
 #include <bit>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "backend/launch_items.cuh"
 #include "base/random.h"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
@@ -46,14 +55,14 @@ namespace {
 namespace cg = cooperative_groups;
 using Warp = cg::thread_block_tile<32>;
 
-static_assert(kCellsMax == 1u << kPlaceBits);
+static_assert(kMatchedMax == 1u << kPlaceBits);
 constexpr uint32_t kSamplePerCell = 64;
 constexpr uint32_t kSegmentsMax = 32;
 constexpr uint32_t kIndexBits = 7;  // of 8 centroids in a segment
-constexpr uint32_t kCellsPerSuper = 32;
-constexpr uint32_t kSupersMax = kCellsMax / kCellsPerSuper;
+constexpr uint32_t kCellsPerSuper = 32;  // where there are many cells
+constexpr uint32_t kSupersLeast = 128;   // a super for each cell until there are so many
+constexpr uint32_t kSupersMax = kMatchedMax / kCellsPerSuper;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
-constexpr uint32_t kItemThreads = 256;
 
 struct Args {
   CodesView codes;
@@ -63,23 +72,23 @@ struct Args {
   CodesView ordered;           // [cells] centroids in the order of cells
   uint8_t* ordered_codes;
   uint32_t* ordered_squares;
-  uint32_t* sample;  // [sampled] rows
-  uint32_t sampled;
-  const uint32_t* items;  // [item_count] rows to match, or null: all
-  uint32_t first_item;    // of this launch
-  uint32_t item_count;    // of this launch
-  uint32_t* candidates;   // [item_count, segments, 8] keys
+  CodesView sample;            // [sampled]
+  uint8_t* sample_codes;       // the same, to be written
+  uint32_t* sample_squares;    // likewise
+  CodesView items;       // codes that are matched
+  uint32_t first_item;   // of this launch
+  uint32_t item_count;   // of this launch
+  uint32_t* candidates;  // [item_count, segments, 8] keys
   uint32_t segments;
   uint32_t segment_units;
   uint32_t* homes;               // [items] cell
-  uint32_t* near;                // [rows, kNearCells]
+  uint32_t* near;                // [items, kNearCells]
   uint32_t* sums;                // [cells, stride]
   uint32_t* counts;              // [cells]
   uint32_t* super_distances;     // [supers, supers]
   uint32_t* cell_supers;         // [cells]
   uint32_t* super_ranks;         // [supers]
   uint32_t* numbers;             // 0, 1, 2, ...
-  uint32_t number_count;
   const uint32_t* order;         // [cells] cell at each number of the order
   const uint32_t* sorted_homes;  // [rows]
   uint32_t* begins;              // [cells + 1]
@@ -89,10 +98,18 @@ struct Args {
   uint8_t* sorted;          // [rows, stride]
   uint32_t* squares;        // [rows] by place
   uint32_t supers;
+  uint32_t cells_per_super;
   uint64_t seed;
 };
 
-__device__ uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+/// Copies a code and its square. A warp.
+__device__ void copy_code(const CodesView& from, uint64_t row, uint8_t* codes, uint32_t* squares,
+                          uint64_t to) {
+  const uint4* source = reinterpret_cast<const uint4*>(from.row(row));
+  uint4* target = reinterpret_cast<uint4*>(codes + to * from.stride);
+  for (uint32_t i = threadIdx.x % 32; i < from.stride / 16; i += 32) target[i] = source[i];
+  if (threadIdx.x % 32 == 0) squares[to] = from.squares[row];
+}
 
 __device__ uint32_t distance_of(const CodesView& codes, uint32_t a, uint32_t b) {
   const uint4* left = reinterpret_cast<const uint4*>(codes.row(a));
@@ -108,41 +125,30 @@ __device__ uint32_t distance_of(const CodesView& codes, uint32_t a, uint32_t b) 
 
 // --- k-means -------------------------------------------------------------------------------------
 
-/// Row i of the sample is drawn from the i-th of `sampled` equal strata, as random_strata does it.
+/// Row i of the sample is drawn from the i-th of `sampled` equal strata, as random_strata does it. A warp
+/// for each.
 struct DrawSample {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t i = global_thread();
-    if (i >= args.sampled) return;
+  __device__ void run(uint64_t i) const {
     const uint64_t rows = args.codes.rows;
-    const uint64_t begin = rows * i / args.sampled;
-    const uint64_t end = rows * (i + 1) / args.sampled;
-    args.sample[i] =
-        static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kSampleStream, i));
+    const uint64_t begin = rows * i / args.sample.rows;
+    const uint64_t end = rows * (i + 1) / args.sample.rows;
+    const uint64_t row = begin + random_below(end - begin, args.seed, kSampleStream, i);
+    copy_code(args.codes, row, args.sample_codes, args.sample_squares, i);
   }
 };
 
 /// A cell begins as one row of its share of the sample. A warp for each.
 struct StartCentroids {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t cell = global_thread() / 32;
-    if (cell >= args.centroids.rows) return;
-    const uint32_t share = args.sampled / args.centroids.rows;
+  __device__ void run(uint64_t cell) const {
+    const uint32_t share = args.sample.rows / args.centroids.rows;
     const uint64_t place = random_below(share, args.seed, kSampleStream + 1, cell) + cell * share;
-    const uint32_t row = args.sample[place];
-    const uint4* from = reinterpret_cast<const uint4*>(args.codes.row(row));
-    uint4* to = reinterpret_cast<uint4*>(args.centroid_codes + cell * args.codes.stride);
-    for (uint32_t i = threadIdx.x % 32; i < args.codes.stride / 16; i += 32) to[i] = from[i];
-    if (threadIdx.x % 32 == 0) args.centroid_squares[cell] = args.codes.squares[row];
+    copy_code(args.sample, place, args.centroid_codes, args.centroid_squares, cell);
   }
 };
 
@@ -161,9 +167,8 @@ struct Matching {
 #pragma unroll
     for (uint32_t r = 0; r < 4; ++r) {
       items[r] = first + 8 * r + lane / 4;
-      const uint32_t item = args.first_item + min(items[r], args.item_count - 1);
-      rows[r] = args.items != nullptr ? args.items[item] : item;
-      squares[r] = args.codes.squares[rows[r]];
+      rows[r] = args.first_item + min(items[r], args.item_count - 1);
+      squares[r] = args.items.squares[rows[r]];
     }
     best.clear();
   }
@@ -213,7 +218,7 @@ struct MatchCells {
   __device__ void run() {
     Matching matching(args, blockIdx.x * kRows + threadIdx.x / 32 * 32);
     LeftWords left[kPanels];
-    read_left(left, args.codes, matching.rows, matching.lane);
+    read_left(left, args.items, matching.rows, matching.lane);
     const uint32_t cells = args.ordered.rows;
     const uint32_t units = (cells + kUnitRows - 1) / kUnitRows;
     fetch(0);
@@ -260,7 +265,7 @@ struct MatchWideCells {
     Matching matching(args, blockIdx.x * kRows + threadIdx.x / 32 * 32);
     const uint32_t cells = args.ordered.rows;
     const uint32_t units = (cells + kUnitRows - 1) / kUnitRows;
-    const uint32_t shift = sum_shift(args.codes.stride);
+    const uint32_t shift = sum_shift(args.items.stride);
     for (uint32_t first = 0; first < cells; first += kTileRows) {
       const uint32_t count = min(kTileRows, cells - first);
       __syncthreads();
@@ -268,8 +273,7 @@ struct MatchWideCells {
           threadIdx.x < count ? static_cast<int32_t>(args.ordered.squares[first + threadIdx.x] / 2)
                               : -1;
       UnitSums sums[kTileUnits];
-      shared.stages.multiply(sums, args.codes, matching.rows, args.ordered, first, count,
-                                       matching.lane);
+      shared.stages.multiply(sums, args.items, matching.rows, args.ordered, first, count, matching.lane);
 #pragma unroll
       for (uint32_t unit = 0; unit < kTileUnits; ++unit) {
         if (first / kUnitRows + unit >= units) break;
@@ -282,14 +286,10 @@ struct MatchWideCells {
 
 /// The nearest cell of each item. A warp for each.
 struct TakeHomes {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = global_thread() / 32;
-    if (item >= args.item_count) return;
+  __device__ void run(uint64_t item) const {
     const uint32_t width = args.segments * 8;
     const uint32_t* keys = args.candidates + item * width;
     uint32_t least = kNoCandidate;
@@ -302,26 +302,21 @@ struct TakeHomes {
 
 /// The kNearCells nearest cells of each row, nearest first. A warp for each.
 struct TakeNear {
-  static constexpr uint32_t kThreads = kItemThreads;
+  static constexpr uint32_t kLanes = 32;
   static constexpr uint32_t kRegisters = kSegmentsMax * 8 / 32;
   static constexpr uint32_t kEnough = kNearCells + 32;
-  struct Shared {
-    uint32_t keys[kThreads / 32][kEnough];
-  };
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t item = global_thread() / 32;
+  __device__ void run(uint64_t item) const {
+    __shared__ uint32_t all_kept[kItemThreads / 32][kEnough];
     const uint32_t lane = threadIdx.x % 32;
-    if (item >= args.item_count) return;
     const uint32_t width = args.segments * 8;
     uint32_t keys[kRegisters];
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r)
       keys[r] = 32 * r + lane < width ? args.candidates[item * width + 32 * r + lane] : kNoCandidate;
     const uint32_t cut = find_cut(keys, kNearCells, kEnough);
-    uint32_t* kept = shared.keys[threadIdx.x / 32];
+    uint32_t* kept = all_kept[threadIdx.x / 32];
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
@@ -342,22 +337,29 @@ struct TakeNear {
   }
 };
 
+/// The nearest cell of each item from a list of them; of none the first. A thread for each.
+struct ListHomes {
+  static constexpr uint32_t kLanes = 1;
+  const Args& args;
+
+  __device__ void run(uint64_t item) const {
+    const uint32_t home = args.near[item * kNearCells];
+    args.homes[item] = home == kNone ? 0 : home;
+  }
+};
+
 /// Adds four columns of a sampled row to its cell. A thread for each word.
 struct SumMembers {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint32_t words = args.codes.stride / 4;
-    const uint64_t item = global_thread() / words;
-    const uint32_t word = static_cast<uint32_t>(global_thread() % words);
-    if (item >= args.sampled) return;
+  __device__ void run(uint64_t word_number) const {
+    const uint32_t words = args.sample.stride / 4;
+    const uint64_t item = word_number / words;
+    const uint32_t word = static_cast<uint32_t>(word_number % words);
     const uint32_t home = args.homes[item];
-    const uint32_t four =
-        reinterpret_cast<const uint32_t*>(args.codes.row(args.sample[item]))[word];
-    uint32_t* sums = args.sums + uint64_t{home} * args.codes.stride + 4 * word;
+    const uint32_t four = reinterpret_cast<const uint32_t*>(args.sample.row(item))[word];
+    uint32_t* sums = args.sums + uint64_t{home} * args.sample.stride + 4 * word;
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t byte = four >> (8 * i) & 0xff;
       if (byte != 0) atomicAdd(sums + i, byte);
@@ -368,15 +370,11 @@ struct SumMembers {
 
 /// Means, halves up; an empty cell keeps its centroid. A warp for each.
 struct WriteMeans {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
   Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
 
-  __device__ void run() {
-    const uint64_t cell = global_thread() / 32;
-    if (cell >= args.centroids.rows) return;
+  __device__ void run(uint64_t cell) const {
     const uint64_t count = args.counts[cell];
     if (count == 0) return;
     const uint32_t* sums = args.sums + cell * args.codes.stride;
@@ -410,10 +408,10 @@ struct MeasureSupers {
     __syncthreads();
     uint64_t nearest = ~uint64_t{0};
     for (uint32_t super = threadIdx.x; super < args.supers; super += kThreads) {
-      const uint32_t distance = distance_of(args.centroids, cell, super * kCellsPerSuper);
+      const uint32_t distance = distance_of(args.centroids, cell, super * args.cells_per_super);
       nearest = min(nearest, uint64_t{distance} << 32 | super);
-      if (cell % kCellsPerSuper == 0 && cell / kCellsPerSuper < args.supers)
-        args.super_distances[cell / kCellsPerSuper * args.supers + super] = distance;
+      if (cell % args.cells_per_super == 0 && cell / args.cells_per_super < args.supers)
+        args.super_distances[cell / args.cells_per_super * args.supers + super] = distance;
     }
     atomicMin(&shared.nearest, nearest);
     __syncthreads();
@@ -463,60 +461,41 @@ static_assert(ChainSupers::kThreads == 1024);
 
 /// From the super of each cell to its rank, which cells are sorted by.
 struct RankCells {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t cell = global_thread();
-    if (cell >= args.centroids.rows) return;
+  __device__ void run(uint64_t cell) const {
     args.cell_supers[cell] = args.super_ranks[args.cell_supers[cell]];
   }
 };
 
 /// Centroids in the order of cells. A warp for each.
 struct OrderCentroids {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t number = global_thread() / 32;
-    if (number >= args.ordered.rows) return;
-    const uint32_t cell = args.order[number];
-    const uint4* from = reinterpret_cast<const uint4*>(args.centroids.row(cell));
-    uint4* to = reinterpret_cast<uint4*>(args.ordered_codes + number * args.codes.stride);
-    for (uint32_t i = threadIdx.x % 32; i < args.codes.stride / 16; i += 32) to[i] = from[i];
-    if (threadIdx.x % 32 == 0) args.ordered_squares[number] = args.centroids.squares[cell];
+  __device__ void run(uint64_t number) const {
+    copy_code(args.centroids, args.order[number], args.ordered_codes, args.ordered_squares, number);
   }
 };
 
 // --- The order of rows ---------------------------------------------------------------------------
 
 struct CountUp {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t number = global_thread();
-    if (number < args.number_count) args.numbers[number] = static_cast<uint32_t>(number);
+  __device__ void run(uint64_t number) const {
+    args.numbers[number] = static_cast<uint32_t>(number);
   }
 };
 
 /// Where the rows of each cell begin among the sorted ones.
 struct FindBegins {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t cell = global_thread();
-    if (cell > args.ordered.rows) return;
+  __device__ void run(uint64_t cell) const {
     uint32_t first = 0;
     uint32_t count = args.codes.rows;
     while (count > 0) {
@@ -580,16 +559,13 @@ struct CutChunks {
 
 /// Codes and squares by place. A thread for each 16 bytes.
 struct GatherCodes {
-  static constexpr uint32_t kThreads = kItemThreads;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
+  __device__ void run(uint64_t piece_number) const {
     const uint32_t pieces = args.codes.stride / 16;
-    const uint64_t place = global_thread() / pieces;
-    const uint32_t piece = static_cast<uint32_t>(global_thread() % pieces);
-    if (place >= args.codes.rows) return;
+    const uint64_t place = piece_number / pieces;
+    const uint32_t piece = static_cast<uint32_t>(piece_number % pieces);
     const uint32_t row = args.members[place];
     reinterpret_cast<uint4*>(args.sorted)[place * pieces + piece] =
         reinterpret_cast<const uint4*>(args.codes.row(row))[piece];
@@ -613,27 +589,46 @@ __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 // --- Host ----------------------------------------------------------------------------------------
 
 template <class Step>
-void launch_items(const char* name, uint64_t items, const Args& args, const Stream& stream) {
-  const uint64_t blocks = (items + Step::kThreads - 1) / Step::kThreads;
-  launch(name, kernel<Step>, static_cast<uint32_t>(blocks), Step::kThreads, stream, args);
-}
-
-template <class Step>
 void launch_match(const Args& args, const Stream& stream) {
   launch("match_cells", match_kernel<Step>, (args.item_count + Step::kRows - 1) / Step::kRows,
          Step::kThreads, stream, args);
 }
 
-/// Candidates of `count` items from `first` on.
-void match(Args& args, uint64_t first, uint64_t count, const Stream& stream) {
-  args.first_item = static_cast<uint32_t>(first);
-  args.item_count = static_cast<uint32_t>(count);
-  if (args.codes.stride == kPanelBytes)
+/// Candidates of the launch's items.
+void match(const Args& args, const Stream& stream) {
+  if (args.items.stride == kPanelBytes)
     launch_match<MatchCells<1>>(args, stream);
-  else if (args.codes.stride == 2 * kPanelBytes)
+  else if (args.items.stride == 2 * kPanelBytes)
     launch_match<MatchCells<2>>(args, stream);
   else
     launch_match<MatchWideCells>(args, stream);
+}
+
+/// Compares items with all `cells`, in slices: their nearest cells, or, where `near` is null, only homes.
+void match_all(const CodesView& items, const CodesView& cells, uint64_t slice, uint32_t* near,
+               uint32_t* homes, const Stream& stream, const Execution& execution) {
+  const uint32_t units = (cells.rows + kUnitRows - 1) / kUnitRows;
+  Args args = {};
+  args.items = items;
+  args.ordered = cells;
+  args.near = near;
+  args.homes = homes;
+  args.segment_units = (units + kSegmentsMax - 1) / kSegmentsMax;
+  args.segments = (units + args.segment_units - 1) / args.segment_units;
+  slice = std::min<uint64_t>(slice, items.rows);
+  const DeviceArray<uint32_t> candidates(slice * args.segments * 8, stream);
+  args.candidates = candidates.data();
+  for (uint64_t first = 0; first < items.rows; first += slice) {
+    execution.check();
+    args.first_item = static_cast<uint32_t>(first);
+    args.item_count = static_cast<uint32_t>(std::min<uint64_t>(slice, items.rows - first));
+    match(args, stream);
+    if (near != nullptr)
+      launch_items<TakeNear>("take_near", args.item_count, args, stream);
+    else
+      launch_items<TakeHomes>("take_homes", args.item_count, args, stream);
+    if (waits_between(items)) stream.wait();
+  }
 }
 
 void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* values,
@@ -650,36 +645,11 @@ void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* val
   sort(scratch.data());
 }
 
-/// Centroids from a sample, in args.centroids.
-void train(Args args, uint64_t slice, const Stream& stream) {
-  const uint64_t sum_bytes = uint64_t{args.centroids.rows} * args.codes.stride * sizeof(uint32_t);
-  const DeviceArray<uint32_t> sample(args.sampled, stream);
-  const DeviceArray<uint32_t> homes(args.sampled, stream);
-  const DeviceArray<uint32_t> sums(sum_bytes / sizeof(uint32_t), stream);
-  const DeviceArray<uint32_t> counts(args.centroids.rows, stream);
-  args.sample = sample.data();
-  args.items = sample.data();
-  args.homes = homes.data();
-  args.sums = sums.data();
-  args.counts = counts.data();
-  args.ordered = args.centroids;
-  launch_items<DrawSample>("draw_sample", args.sampled, args, stream);
-  launch_items<StartCentroids>("start_centroids", uint64_t{args.centroids.rows} * 32, args, stream);
-  for (uint64_t first = 0; first < args.sampled; first += slice) {
-    match(args, first, std::min<uint64_t>(slice, args.sampled - first), stream);
-    launch_items<TakeHomes>("take_homes", uint64_t{args.item_count} * 32, args, stream);
-  }
-  fill(sums.data(), 0, sum_bytes, stream, "clearing sums");
-  fill(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream, "clearing counts");
-  launch_items<SumMembers>("sum_members", uint64_t{args.sampled} * (args.codes.stride / 4), args,
-                           stream);
-  launch_items<WriteMeans>("write_means", uint64_t{args.centroids.rows} * 32, args, stream);
-}
-
 /// From args.centroids to args.ordered.
 void order_centroids(Args args, const Stream& stream) {
   const uint32_t cells = args.centroids.rows;
-  args.supers = std::max(1u, cells / kCellsPerSuper);
+  args.cells_per_super = std::clamp(cells / kSupersLeast, 1u, kCellsPerSuper);
+  args.supers = cells / args.cells_per_super;
   const DeviceArray<uint32_t> distances(uint64_t{args.supers} * args.supers, stream);
   const DeviceArray<uint32_t> ranks(args.supers, stream);
   const DeviceArray<uint32_t> supers(cells, stream);
@@ -690,14 +660,13 @@ void order_centroids(Args args, const Stream& stream) {
   args.super_ranks = ranks.data();
   args.cell_supers = supers.data();
   args.numbers = numbers.data();
-  args.number_count = cells;
   args.order = order.data();
   launch("measure_supers", kernel<MeasureSupers>, cells, MeasureSupers::kThreads, stream, args);
   launch("chain_supers", kernel<ChainSupers>, 1, ChainSupers::kThreads, stream, args);
   launch_items<RankCells>("rank_cells", cells, args, stream);
   launch_items<CountUp>("count_up", cells, args, stream);
   sort_pairs(supers.data(), sorted.data(), numbers.data(), order.data(), cells, args.supers, stream);
-  launch_items<OrderCentroids>("order_centroids", uint64_t{cells} * 32, args, stream);
+  launch_items<OrderCentroids>("order_centroids", cells, args, stream);
 }
 
 /// Rows by home, stably, so that each cell's ascend.
@@ -706,68 +675,124 @@ void sort_rows(Args args, uint32_t* members, const Stream& stream) {
   const DeviceArray<uint32_t> numbers(rows, stream);
   const DeviceArray<uint32_t> sorted(rows, stream);
   args.numbers = numbers.data();
-  args.number_count = rows;
   args.sorted_homes = sorted.data();
   launch_items<CountUp>("count_up", rows, args, stream);
   sort_pairs(args.homes, sorted.data(), numbers.data(), members, rows, args.ordered.rows, stream);
   launch_items<FindBegins>("find_begins", uint64_t{args.ordered.rows} + 1, args, stream);
 }
 
+/// Centroids become the means of the sampled rows whose homes they are.
+void write_means(Args args, const Stream& stream) {
+  const uint64_t words = uint64_t{args.centroids.rows} * args.centroids.stride;
+  const DeviceArray<uint32_t> sums(words, stream);
+  const DeviceArray<uint32_t> counts(args.centroids.rows, stream);
+  args.sums = sums.data();
+  args.counts = counts.data();
+  fill(sums.data(), 0, words * sizeof(uint32_t), stream, "clearing sums");
+  fill(counts.data(), 0, args.centroids.rows * sizeof(uint32_t), stream, "clearing counts");
+  launch_items<SumMembers>("sum_members", uint64_t{args.sample.rows} * (args.sample.stride / 4), args,
+                           stream);
+  launch_items<WriteMeans>("write_means", args.centroids.rows, args, stream);
+}
+
 }  // namespace
 
-CellMap::CellMap(const CodesView& codes, uint64_t seed, uint64_t slice, uint32_t* near,
+CellMap::CellMap(const CodesView& codes, uint64_t seed, const CellsEffort& effort, uint32_t* near,
                  const Stream& stream, const Execution& execution)
     : rows_(codes.rows),
       stride_(codes.stride),
       cells_(cell_count(codes.rows)),
+      effort_(effort),
       near_(near),
       sorted_(uint64_t{codes.rows} * codes.stride, stream),
       squares_(codes.rows, stream),
       members_(codes.rows, stream),
       begins_(uint64_t{cells_} + 1, stream),
       chunk_begins_(uint64_t{cells_} + 1, stream),
-      chunks_(chunks_max(), stream) {
-  const DeviceArray<uint8_t> centroids(uint64_t{cells_} * stride_, stream);
-  const DeviceArray<uint8_t> ordered(uint64_t{cells_} * stride_, stream);
-  const DeviceArray<uint32_t> centroid_squares(cells_, stream);
-  const DeviceArray<uint32_t> ordered_squares(cells_, stream);
+      chunks_(chunks_max(), stream),
+      centroids_(uint64_t{cells_} * stride_, stream),
+      centroid_squares_(cells_, stream) {
   const DeviceArray<uint32_t> homes(rows_, stream);
-  const uint32_t units = (cells_ + kUnitRows - 1) / kUnitRows;
+  train(codes, seed, homes.data(), stream, execution);
+  find_near(codes, near_, homes.data(), stream, execution);
   Args args = {};
-  args.segment_units = (units + kSegmentsMax - 1) / kSegmentsMax;
-  args.segments = (units + args.segment_units - 1) / args.segment_units;
-  args.sampled = static_cast<uint32_t>(
-      std::min<uint64_t>(rows_, uint64_t{cells_} * kSamplePerCell));
-  const DeviceArray<uint32_t> candidates(
-      std::min<uint64_t>(slice, rows_) * args.segments * 8, stream);
   args.codes = codes;
-  args.candidates = candidates.data();
-  args.centroids = {centroids.data(), centroid_squares.data(), cells_, stride_};
-  args.centroid_codes = centroids.data();
-  args.centroid_squares = centroid_squares.data();
-  args.ordered = {ordered.data(), ordered_squares.data(), cells_, stride_};
-  args.ordered_codes = ordered.data();
-  args.ordered_squares = ordered_squares.data();
   args.homes = homes.data();
-  args.near = near;
+  args.ordered = centroids();
   args.begins = begins_.data();
   args.chunk_begins = chunk_begins_.data();
   args.chunks = chunks_.data();
   args.members = members_.data();
   args.sorted = sorted_.data();
   args.squares = squares_.data();
-  args.seed = seed;
-  train(args, slice, stream);
-  order_centroids(args, stream);
-  for (uint64_t first = 0; first < rows_; first += slice) {
-    execution.check();
-    match(args, first, std::min<uint64_t>(slice, rows_ - first), stream);
-    launch_items<TakeNear>("take_near", uint64_t{args.item_count} * 32, args, stream);
-    if (waits_between(codes)) stream.wait();
-  }
   sort_rows(args, members_.data(), stream);
   launch("cut_chunks", kernel<CutChunks>, 1, CutChunks::kThreads, stream, args);
   launch_items<GatherCodes>("gather_codes", uint64_t{rows_} * (stride_ / 16), args, stream);
+}
+
+/// Makes the centroids, in their order, from a sample that stands where the rows will.
+void CellMap::train(const CodesView& codes, uint64_t seed, uint32_t* homes, const Stream& stream,
+                    const Execution& execution) {
+  const DeviceArray<uint8_t> first(uint64_t{cells_} * stride_, stream);
+  const DeviceArray<uint32_t> first_squares(cells_, stream);
+  const CodesView unordered = {first.data(), first_squares.data(), cells_, stride_};
+  Args args = {};
+  args.codes = codes;
+  args.homes = homes;
+  args.seed = seed;
+  const uint64_t sampled = std::min<uint64_t>(rows_, uint64_t{cells_} * kSamplePerCell);
+  args.sample = {sorted_.data(), squares_.data(), static_cast<uint32_t>(sampled), stride_};
+  args.sample_codes = sorted_.data();
+  args.sample_squares = squares_.data();
+  args.centroids = unordered;
+  args.centroid_codes = first.data();
+  args.centroid_squares = first_squares.data();
+  launch_items<DrawSample>("draw_sample", sampled, args, stream);
+  launch_items<StartCentroids>("start_centroids", cells_, args, stream);
+  if (cells_ <= std::min(effort_.matched, kMatchedMax)) {
+    match_all(args.sample, unordered, slice_rows(sampled, stride_, effort_), nullptr, homes, stream,
+              execution);
+    write_means(args, stream);
+    args.ordered = centroids();
+    args.ordered_codes = centroids_.data();
+    args.ordered_squares = centroid_squares_.data();
+    return order_centroids(args, stream);
+  }
+  group(unordered, seed, stream, execution);
+  find_near(args.sample, near_, homes, stream, execution);
+  args.centroids = centroids();
+  args.centroid_codes = centroids_.data();
+  args.centroid_squares = centroid_squares_.data();
+  write_means(args, stream);
+  copy_on_device(first.data(), centroids_.data(), uint64_t{cells_} * stride_, stream, "copying centroids");
+  copy_on_device(first_squares.data(), centroid_squares_.data(), cells_ * sizeof(uint32_t), stream,
+                 "copying squares");
+  group(unordered, seed, stream, execution);
+}
+
+/// Sorts centroids into groups, whose order becomes theirs.
+void CellMap::group(const CodesView& unordered, uint64_t seed, const Stream& stream,
+                    const Execution& execution) {
+  groups_.reset();
+  groups_ = std::make_unique<CellMap>(unordered, seed, effort_, near_, stream, execution);
+  const CodesView ordered = groups_->view().codes;
+  copy_on_device(centroids_.data(), ordered.data, uint64_t{cells_} * stride_, stream, "copying centroids");
+  copy_on_device(centroid_squares_.data(), ordered.squares, cells_ * sizeof(uint32_t), stream,
+                 "copying squares");
+}
+
+void CellMap::find_near(const CodesView& rows, uint32_t* near, uint32_t* homes, const Stream& stream,
+                        const Execution& execution) const {
+  if (groups_ == nullptr)
+    return match_all(rows, centroids(), slice_rows(rows.rows, stride_, effort_), near, homes, stream,
+                     execution);
+  groups_->find_near(rows, near, homes, stream, execution);
+  compare_others(*groups_, rows, effort_, near, stream, execution);
+  Args args = {};
+  args.items = rows;
+  args.near = near;
+  args.homes = homes;
+  launch_items<ListHomes>("list_homes", rows.rows, args, stream);
 }
 
 }  // namespace gannet::cuda

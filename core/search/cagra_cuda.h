@@ -6,12 +6,24 @@
 
 #include "backend/launch.h"
 #include "search/cagra.h"
-#include "search/walk_cuda.h"
+#include "search/walk_counters.h"
 
 namespace gannet::cuda {
 
 /// What rows are compared as: codes of bytes, wide codes or rows as stored.
 enum class RowKind { kBytes, kF32, kF16, kBf16 };
+
+/// The kernel for a kind: kernel.operator()<kind>(). A lambda is to capture, or it would be a function of no
+/// kind.
+template <class Kernel>
+auto for_row_kind(RowKind kind, const Kernel& kernel) {
+  switch (kind) {
+    case RowKind::kBytes: return kernel.template operator()<RowKind::kBytes>();
+    case RowKind::kF32: return kernel.template operator()<RowKind::kF32>();
+    case RowKind::kF16: return kernel.template operator()<RowKind::kF16>();
+    default: return kernel.template operator()<RowKind::kBf16>();
+  }
+}
 
 struct CagraArgs {
   const uint8_t* rows;      // [row_count, stride] what is compared

@@ -280,12 +280,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) multi_cta(const __grid_cons
 // --- Host ----------------------------------------------------------------------------------------
 
 void (*multi_cta_kernel(RowKind kind))(CagraArgs) {
-  switch (kind) {
-    case RowKind::kBytes: return multi_cta<RowKind::kBytes>;
-    case RowKind::kF32: return multi_cta<RowKind::kF32>;
-    case RowKind::kF16: return multi_cta<RowKind::kF16>;
-    default: return multi_cta<RowKind::kBf16>;
-  }
+  return for_row_kind(kind, [&]<RowKind kKind>() { return multi_cta<kKind>; });
 }
 
 uint32_t multi_cta_threads() { return kThreads; }

@@ -379,12 +379,7 @@ __global__ void __launch_bounds__(kThreadsMax, kBlocksOfMax)
 // --- Host ----------------------------------------------------------------------------------------
 
 void (*single_cta_kernel(RowKind kind))(CagraArgs) {
-  switch (kind) {
-    case RowKind::kBytes: return single_cta<RowKind::kBytes>;
-    case RowKind::kF32: return single_cta<RowKind::kF32>;
-    case RowKind::kF16: return single_cta<RowKind::kF16>;
-    default: return single_cta<RowKind::kBf16>;
-  }
+  return for_row_kind(kind, [&]<RowKind kKind>() { return single_cta<kKind>; });
 }
 
 uint32_t single_cta_threads(const CagraPlan& plan, uint32_t degree) {

@@ -1,9 +1,10 @@
 // The copy of an index on a CUDA device, and what a search there needs beside the kernels.
 //
 // A query travels as one record: its code where codes are exact, else its values and, for cosine, its
-// length, of which the device makes the code. So a search is one copy to the device, one kernel or three
-// (code, walk, compare once more), one copy back, all on a stream of its own. Answers come back as
-// counters, rows and distances, side by side.
+// length, of which the device makes the code. So a search of many queries is one copy to the device, two
+// kernels or four (code, starts, walk, compare once more), one copy back, all on a stream of its own.
+// Answers come back as counters, rows and distances, side by side. A search of few is one kernel, which
+// reads and writes pinned host memory (walk_block_cuda.cu).
 //
 // Bytes of a search of 10,000 queries, k = 10, 128 columns: 1.3 MB of u8 or 5.1 MB of f32 to the device,
 // 0.8 MB back: 40 to 120 us on a host link of 50 GB/s, where the kernels take 200 to 300.
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -38,6 +40,7 @@ constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory
 constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // of one run's queries, and of its answers
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;   // of a piece of a batch on the device
 constexpr uint64_t kPieceMin = 256;
+constexpr uint32_t kLooks = 1 << 20;  // for an answer, some milliseconds
 // Queries of one run. A walk of a thousand answers takes some 2 ms and some 500 run at a time, so that
 // a run ends within the 100 ms that cancelling promises.
 constexpr uint64_t piece_max(uint32_t k) { return k <= kTwoListsMax ? 131'072 : 16'384; }
@@ -91,6 +94,7 @@ struct Run {
   uint32_t query_stride;
   uint32_t count;
   uint32_t k;
+  bool is_on_host;          // where queries, rows, distances and counts lie
 };
 
 /// Rows of a walk's list that are compared once more, or k where none is.
@@ -100,7 +104,13 @@ uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
   return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
 }
 
-void encode(const Placed& placed, const Run& run, const Stream& stream) {
+/// Whether the kernel that walks also makes codes and compares the best rows once more.
+bool walks_whole(const Placed& placed, const WalkEffort& effort, uint32_t k) {
+  return !placed.exact() && effort.beam == 0 && effort.warps > 1 && effort.cagra.lists == 0 &&
+         kept_of(placed, effort, k) <= kWholeKeptMax;
+}
+
+EncodeArgs encode_args(const Placed& placed, const Run& run) {
   EncodeArgs args = {};
   args.queries = run.queries;
   args.centre = placed.centre;
@@ -113,7 +123,26 @@ void encode(const Placed& placed, const Run& run, const Stream& stream) {
   args.columns = placed.columns;
   args.metric = placed.metric;
   args.inverse_step = placed.inverse_step;
-  start_encode(args, placed.element, placed.kind == CodeKind::kFloat, stream);
+  return args;
+}
+
+RerankArgs rerank_args(const Placed& placed, const Run& run, const WalkEffort& effort) {
+  RerankArgs args = {};
+  args.rows = placed.rows;
+  args.norms = placed.norms;
+  args.queries = run.queries;
+  args.candidates = run.candidates;
+  args.out_rows = run.rows;
+  args.out_distances = run.distances;
+  args.row_stride = placed.row_stride;
+  args.query_stride = run.query_stride;
+  args.value_bytes = placed.value_bytes;
+  args.dim = placed.dim;
+  args.count = run.count;
+  args.kept = kept_of(placed, effort, run.k);
+  args.k = run.k;
+  args.metric = placed.metric;
+  return args;
 }
 
 void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
@@ -126,14 +155,27 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   args.pivots = placed.pivots;
   args.squares = placed.squares;
   args.starts = run.starts;
-  args.queries = placed.exact() ? run.queries : run.codes;
+  const bool whole = walks_whole(placed, effort, run.k);
+  const bool by_records = placed.exact() || whole;
+  args.queries = by_records ? run.queries : run.codes;
+  args.query_stride = by_records ? run.query_stride : placed.code_stride;
+  args.out_rows = by_records ? run.rows : run.candidates;
+  args.out_distances = by_records ? run.distances : nullptr;
   args.masked = run.masked;
-  args.out_rows = placed.exact() ? run.rows : run.candidates;
-  args.out_distances = placed.exact() ? run.distances : nullptr;
   args.counters = run.counters;
   args.counts = run.counts;
   args.stride = placed.code_stride;
-  args.query_stride = placed.exact() ? run.query_stride : placed.code_stride;
+  if (whole) {
+    args.whole.encode = encode_args(placed, run);
+    args.whole.rerank = rerank_args(placed, run, effort);
+    args.whole.record_bytes = static_cast<uint32_t>(placed.record_bytes());
+    args.whole.element = placed.element;
+  }
+  const uint32_t record_bytes = whole ? args.whole.record_bytes : placed.code_stride;
+  if (run.is_on_host && run.count == 1 && record_bytes <= kOneQueryBytes) {
+    std::memcpy(args.one_query, args.queries, record_bytes);
+    args.queries = nullptr;
+  }
   args.degree = placed.degree;
   args.entry_count = placed.entry_count;
   args.count = run.count;
@@ -182,34 +224,16 @@ void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const W
   start_cagra(choice, plan, args, tables.data(), stream);
 }
 
-void rerank(const Placed& placed, const Run& run, const WalkEffort& effort, const Stream& stream) {
-  RerankArgs args = {};
-  args.rows = placed.rows;
-  args.norms = placed.norms;
-  args.queries = run.queries;
-  args.candidates = run.candidates;
-  args.out_rows = run.rows;
-  args.out_distances = run.distances;
-  args.row_stride = placed.row_stride;
-  args.query_stride = run.query_stride;
-  args.value_bytes = placed.value_bytes;
-  args.dim = placed.dim;
-  args.count = run.count;
-  args.kept = kept_of(placed, effort, run.k);
-  args.k = run.k;
-  args.metric = placed.metric;
-  start_rerank(args, placed.element, stream);
-}
-
 /// From records to rows and distances.
 void start(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
            const Stream& stream) {
-  if (!placed.exact()) encode(placed, run, stream);
+  const bool by_codes = !placed.exact() && !walks_whole(placed, effort, run.k);
+  if (by_codes) start_encode(encode_args(placed, run), placed.element, placed.kind == CodeKind::kFloat, stream);
   if (effort.cagra.lists != 0)
     walk_as_cagra(device, placed, run, effort, stream);
   else
     walk(device, placed, run, effort, stream);
-  if (!placed.exact()) rerank(placed, run, effort, stream);
+  if (by_codes) start_rerank(rerank_args(placed, run, effort), placed.element, stream);
 }
 
 /// What the walks and the comparisons behind them came to.
@@ -329,17 +353,19 @@ class Space final : public DeviceSpace {
   void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked, bool timed) override {
     const DeviceGuard guard(device_);
     const bool direct = is_direct(effort);
-    const Run run = prepare(count, direct, masked);
+    const Run run = prepare(count, direct, masked, effort);
     if (run.queries == queries_.device())
       copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
                      "sending queries to the device");
+    const bool polls = run.is_on_host && !timed;
+    if (polls) std::fill(run.counts, run.counts + count, WalkCounts());
     if (timed) begin_.record(stream_);
     start(device_, placed_, run, effort, stream_);
     if (timed) end_.record(stream_);
     if (!direct)
       copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
                    "fetching answers from the device");
-    stream_.wait();
+    if (!polls || !answers_come(run)) stream_.wait();
     publish(count, effort);
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
   }
@@ -363,11 +389,27 @@ class Space final : public DeviceSpace {
     return reinterpret_cast<WalkCounts*>(answers_.host() + answer_bytes(count, k_));
   }
 
-  Run prepare(uint32_t count, bool direct, const uint32_t* masked) {
+  /// Waits a while for answers that kernels write to host memory; the driver takes 1.5 us longer to see
+  /// that a kernel has ended. False if they do not come soon: then something else is to be waited for.
+  static bool answers_come(const Run& run) {
+    uint32_t looks = 0;
+    for (uint32_t query = 0; query < run.count; ++query) {
+      const volatile uint32_t* distances = &run.counts[query].distances;
+      while (*distances == 0) {
+        if (++looks == kLooks) return false;
+      }
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return true;
+  }
+
+  Run prepare(uint32_t count, bool direct, const uint32_t* masked, const WalkEffort& effort) {
     Run run = {};
     uint8_t* answers = direct ? answers_.host() : answers_.device();
-    run.queries = direct && placed_.exact() ? queries_.host() : queries_.device();
+    const bool one_kernel = placed_.exact() || walks_whole(placed_, effort, k_);
+    run.queries = direct && one_kernel ? queries_.host() : queries_.device();
     run.query_stride = static_cast<uint32_t>(record_bytes_);
+    run.is_on_host = run.queries == queries_.host();
     run.starts = reinterpret_cast<uint32_t*>(starts_.device());
     run.counters = reinterpret_cast<WalkCounters*>(answers_.device());
     run.counts = direct ? answer_counts(count) : nullptr;
@@ -798,7 +840,9 @@ class Copy final : public DeviceIndex {
                   *stream_);
     placed_.pivot_codes = codes;
     placed_.squares = squares;
-    placed_.blocks_keep = allow_block_walks(device_, placed_.kind, placed_.code_stride);
+    placed_.blocks_keep = allow_block_walks(
+        device_, placed_.kind, placed_.code_stride,
+        placed_.exact() ? 0 : static_cast<uint32_t>(placed_.record_bytes()));
   }
 
   /// Refuses before anything is sent what cannot fit.

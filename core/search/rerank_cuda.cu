@@ -3,12 +3,8 @@
 //   kept       rows of a query that the walk found by codes, k and some more
 //   key        distance and row number in 64 bits (metric_cuda.cuh)
 //
-// A block answers one query: its warps compare four rows at a time, all lanes on the same columns, then
-// the block sorts the keys and writes the first k.
-//
-// Equal bits. The CPU sums floats in 64 lanes, column i in lane i mod 64, without fused multiply-add, and
-// folds them in a fixed order (distance/kernels.h). Lane t of a warp is lanes t and t + 32: each has a
-// sum of its own, and the exchanges below are the CPU's fold. Integers are exact in any order.
+// A block answers one query: its warps compare four rows at a time (rerank_steps.cuh), then the block sorts
+// the keys and writes the first k.
 //
 // Bytes a query: kept rows, 26 of 512 bytes at k = 10 and 128 columns of f32: 13 KB beside 65 KB that the
 // walk reads. Operations: 3 a column and lane, some 10 for each fold, and a sort of `kept` keys: 15
@@ -17,9 +13,7 @@
 
 #include <cooperative_groups.h>
 
-#include "search/metric_cuda.cuh"
-#include "search/rerank_cuda.h"
-#include "traverse/row_key.h"
+#include "search/rerank_steps.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -28,7 +22,6 @@ namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / 32;
-constexpr uint32_t kRows = 4;  // that a warp compares at once
 constexpr uint32_t kFewKeys = 32;
 
 template <int32_t kElement, bool kDot, uint32_t kKeysMax>
@@ -46,13 +39,13 @@ struct Rerank {
   uint32_t size = sort_size(args.kept);
 
   static __device__ uint32_t sort_size(uint32_t kept) {
-    uint32_t power = kRows;
+    uint32_t power = kRerankRows;
     while (power < kept) power *= 2;
     return power;
   }
 
   __device__ void run() {
-    for (uint32_t first = threadIdx.x / 32 * kRows; first < size; first += kWarps * kRows)
+    for (uint32_t first = threadIdx.x / 32 * kRerankRows; first < size; first += kWarps * kRerankRows)
       compare(first);
     block.sync();
     sort();
@@ -63,95 +56,14 @@ struct Rerank {
     }
   }
 
-  /// Makes the keys first ... first + kRows - 1.
+  /// Makes the keys first ... first + kRerankRows - 1.
   __device__ void compare(uint32_t first) {
-    uint32_t numbers[kRows];
-    const uint8_t* rows[kRows];
-    float sums[kRows];
+    uint32_t numbers[kRerankRows];
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) {
-      const bool exists = first + i < args.kept;
-      numbers[i] = exists ? args.candidates[query * args.kept + first + i] : kNoRow;
-      // Where there is no row, row 0 is read and not used.
-      rows[i] = args.rows + uint64_t{numbers[i] == kNoRow ? 0 : numbers[i]} * args.row_stride;
-    }
-    add_up(rows, sums);
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) {
-      const Key key =
-          numbers[i] == kNoRow ? kNoKey : make_key(distance(sums[i], rows[i], numbers[i]), numbers[i]);
-      if (warp.thread_rank() == i) shared.keys[first + i] = key;
-    }
-  }
-
-  __device__ void add_up(const uint8_t* const* rows, float* sums) const {
-    if constexpr (is_float_element(kElement))
-      add_floats(rows, sums);
-    else
-      add_integers(rows, sums);
-  }
-
-  __device__ void add_integers(const uint8_t* const* rows, float* sums) const {
-    const uint32_t* query_words = reinterpret_cast<const uint32_t*>(values);
-    uint32_t totals[kRows] = {};
-    for (uint32_t word = warp.thread_rank(); word < (args.dim + 3) / 4; word += 32) {
-#pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i)
-        totals[i] = add_products<kElement == ANN_I8>(
-            reinterpret_cast<const uint32_t*>(rows[i])[word], query_words[word], totals[i]);
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) {
-      for (uint32_t half = 16; half != 0; half /= 2) totals[i] += warp.shfl_xor(totals[i], half);
-      sums[i] = static_cast<float>(static_cast<int32_t>(totals[i]));
-    }
-  }
-
-  static __device__ float product(float row, float query_value) {
-    const float difference = __fsub_rn(row, query_value);
-    return kDot ? __fmul_rn(row, query_value) : __fmul_rn(difference, difference);
-  }
-
-  __device__ void add_floats(const uint8_t* const* rows, float* sums) const {
-    const float* floats = reinterpret_cast<const float*>(values);
-    float low[kRows] = {};   // the CPU's lane t of each row
-    float high[kRows] = {};  // and t + 32
-#pragma unroll 2
-    for (uint32_t column = warp.thread_rank(); column < args.dim; column += 64) {
-#pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i)
-        low[i] = __fadd_rn(low[i], product(float_at<kElement>(rows[i], column), floats[column]));
-      if (column + 32 >= args.dim) continue;
-#pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i)
-        high[i] = __fadd_rn(
-            high[i], product(float_at<kElement>(rows[i], column + 32), floats[column + 32]));
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) sums[i] = fold(low[i], high[i]);
-  }
-
-  __device__ float fold(float low, float high) const {
-    low = __fadd_rn(low, warp.shfl_xor(low, 16));
-    high = __fadd_rn(high, warp.shfl_xor(high, 16));
-    float sum = __fadd_rn(low, high);
-    for (uint32_t half = 8; half != 0; half /= 2) sum = __fadd_rn(sum, warp.shfl_xor(sum, half));
-    return sum;
-  }
-
-  __device__ double query_norm() const {
-    return *reinterpret_cast<const double*>(values + args.value_bytes);
-  }
-
-  __device__ float distance(float sum, const uint8_t* row, uint32_t number) const {
-    if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
-    const double norm = query_norm();
-    if constexpr (is_float_element(kElement)) {
-      if (is_extreme(norm, args.norms[number]))
-        return distance_of_cosine(extreme_cosine<kElement>(
-            reinterpret_cast<const float*>(values), norm, row, args.dim));
-    }
-    return to_distance(sum, args.metric, norm, args.norms[number]);
+    for (uint32_t i = 0; i < kRerankRows; ++i)
+      numbers[i] = first + i < args.kept ? args.candidates[query * args.kept + first + i] : kNoRow;
+    const Key key = ExactRows<kElement, kDot>{args, values}.compare(numbers);
+    if (lane_number() < kRerankRows) shared.keys[first + lane_number()] = key;
   }
 
   __device__ void sort() {

@@ -11,6 +11,12 @@
 //   merge      all threads put the offered rows into both lists: the place of a row in the new list is
 //              its place in its own list and the number of rows before it in the others
 //   stop       when the head of the queue is not nearer than T, or the cap on expansions is reached
+//   code       where codes are lossy, a block makes that of its query first (encode_steps.cuh), and at the
+//              end compares the rows that it kept once more, as stored (rerank_steps.cuh)
+//
+// So a search of few queries is one launch and no copy: blocks read the queries where the host has put them,
+// a single one comes with the arguments, and answers are written to host memory, where the host looks for
+// them. That is 1.6 us faster than waiting for the stream (55.4 us for one query at recall 0.9965, 53.8 so).
 //
 // The walk of one warp (walk_cuda.cu) is a chain of some 22 dependent steps at recall 0.95. With p rows a
 // round the chain is 6 to 8 rounds, of somewhat more distances (1,500 instead of 980 at p = 4, 2,100 at
@@ -43,6 +49,8 @@
 
 #include <algorithm>
 
+#include "search/encode_steps.cuh"
+#include "search/rerank_steps.cuh"
 #include "search/walk_cuda.h"
 #include "traverse/met_filter.h"
 
@@ -62,6 +70,8 @@ constexpr uint32_t kSomeKept = 128;
 
 // Blocks of 8 warps: 4 of them on a multiprocessor, 64 registers, took 125 us for 1,000 queries at recall
 // 0.944 where 3 took 137 (one NVIDIA H200, 1M SIFT rows, k = 10, 64 edges); half the filter changed nothing.
+// Blocks of 4 warps, of which all 1,000 run at once, took 174 us at 0.949, blocks of 6 164 at 0.954, of 8 126
+// at 0.942 and 134 at 0.957: the longest walk decides, and fewer parents a round make it longer.
 // (Nothing here is const, because the host compiler would give kernels of it other names than nvcc does.)
 constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept) {
   CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
@@ -117,7 +127,9 @@ struct BlockWalk {
   static constexpr uint32_t kBest = kPolicy.shape.best;
   static constexpr uint32_t kMetWords = 1u << kPolicy.shape.met_word_bits;
   static constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);  // pivots by each warp
-  static constexpr uint32_t kClaims = 2 * kThreads;             // at most half of it is used
+  // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
+  // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
+  static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;
   static constexpr uint32_t kUnits = ANN_DEGREE_MAX / kWarp;    // of the longest list of edges
   static_assert(kUnits <= kWarps && kPivots % kThreads == 0);
   // Lists of this many rows are worth sorting the offered ones first.
@@ -133,9 +145,11 @@ struct BlockWalk {
     uint32_t candidates[kWarps][kWarp];
     uint32_t offered_count[2];
     uint32_t distances;
-    alignas(16) uint8_t query[16];  // and on: [stride]
+    alignas(16) uint8_t query[16];  // and on: [stride] its code, and [record_bytes] the record
   };
-  static uint32_t shared_bytes(uint32_t stride) { return sizeof(Shared) - 16 + stride; }
+  static uint32_t shared_bytes(const WalkArgs& args) {
+    return sizeof(Shared) - 16 + args.stride + args.whole.record_bytes;
+  }
 
   const WalkArgs& args;
   Shared& shared;
@@ -147,6 +161,7 @@ struct BlockWalk {
   uint32_t first_edge = warp % units * kWarp;
   uint32_t parents_max = kWarps / units;
   uint32_t* candidates = shared.candidates[warp];  // of this warp
+  uint32_t query = blockIdx.x;
   uint32_t turn = 0;             // which of both lists are this round's
   uint32_t compared = kNoRow;    // the row that this thread has to put into the filter
   uint32_t claim = 0;            // and its place in the table
@@ -171,12 +186,18 @@ struct BlockWalk {
     report();
   }
 
+  /// Whether the block makes the code of its query, and compares the best rows once more.
+  __device__ bool makes_code() const { return args.whole.record_bytes != 0; }
+
   __device__ void begin() {
-    const uint8_t* query = args.queries + uint64_t{blockIdx.x} * args.query_stride;
+    const uint8_t* record =
+        args.queries != nullptr ? args.queries + uint64_t{query} * args.query_stride : args.one_query;
+    uint8_t* place = shared.query + (makes_code() ? args.stride : 0);
+    const uint32_t bytes = makes_code() ? args.whole.record_bytes : args.stride;
     // The query may lie in host memory, a microsecond away: its first part is asked for first.
     const uint32_t own = threadIdx.x * 16;
     uint4 part = {};
-    if (own < args.stride) part = *reinterpret_cast<const uint4*>(query + own);
+    if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
     for (uint32_t i = threadIdx.x; i < kMetWords / 4; i += kThreads)
       reinterpret_cast<uint4*>(shared.met)[i] = {0, 0, 0, 0};
     for (uint32_t i = threadIdx.x; i < kClaims; i += kThreads) shared.claims[i] = kNoRow;
@@ -184,11 +205,16 @@ struct BlockWalk {
     for (uint32_t i = threadIdx.x; i < kBest; i += kThreads) shared.best[0][i] = RowKey::kNone;
     if (threadIdx.x < 2) shared.offered_count[threadIdx.x] = 0;
     if (threadIdx.x == 0) shared.distances = 0;
-    if (own < args.stride) *reinterpret_cast<uint4*>(shared.query + own) = part;
-    for (uint32_t byte = own + kThreads * 16; byte < args.stride; byte += kThreads * 16)
-      *reinterpret_cast<uint4*>(shared.query + byte) = *reinterpret_cast<const uint4*>(query + byte);
+    if (own < bytes) *reinterpret_cast<uint4*>(place + own) = part;
+    for (uint32_t byte = own + kThreads * 16; byte < bytes; byte += kThreads * 16)
+      *reinterpret_cast<uint4*>(place + byte) = *reinterpret_cast<const uint4*>(record + byte);
     __syncthreads();
-    if (args.masked != nullptr && threadIdx.x == 0) compared = args.masked[blockIdx.x];
+    if (makes_code()) {
+      encode_query<kPolicy.code.kind == CodeKind::kFloat>(args.whole.encode, args.whole.element, place,
+                                                          shared.query);
+      __syncthreads();
+    }
+    if (args.masked != nullptr && threadIdx.x == 0) compared = args.masked[query];
     codes.begin(shared.query);
   }
 
@@ -200,7 +226,7 @@ struct BlockWalk {
     candidates[lane_number()] = given;
     __syncwarp();
     Near item = {codes.compare(args.pivot_codes, candidates, kWarp, [] {}), __ldg(args.pivots + place)};
-    const uint32_t masked = args.masked != nullptr ? args.masked[blockIdx.x] : kNoRow;
+    const uint32_t masked = args.masked != nullptr ? args.masked[query] : kNoRow;
     if (item.row == kNoRow || item.row == masked) item = {};
     sort_lanes<true>(item);
     if (lane_number() >= kOffered) item = {};
@@ -343,8 +369,26 @@ struct BlockWalk {
 
   __device__ void report() {
     if (lane_number() == 0) atomicAdd(&shared.distances, distance_count);
+    if (makes_code())
+      answer_exactly();
+    else
+      answer();
+    // The host takes the counts for a sign that the answer stands in its memory.
+    if (args.counts != nullptr) __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (args.counts != nullptr) {
+      *reinterpret_cast<volatile uint64_t*>(args.counts + query) =
+          uint64_t{expansion_count} << 32 | shared.distances;
+    } else {
+      atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+      atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
+    }
+  }
+
+  __device__ void answer() const {
     const uint64_t* best = shared.best[turn];
-    const uint64_t first = uint64_t{blockIdx.x} * args.kept;
+    const uint64_t first = uint64_t{query} * args.kept;
     for (uint32_t i = threadIdx.x; i < args.kept; i += kThreads) {
       const uint64_t key = best[i];
       args.out_rows[first + i] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
@@ -352,14 +396,35 @@ struct BlockWalk {
         args.out_distances[first + i] =
             key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
     }
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    if (args.counts != nullptr) {
-      args.counts[blockIdx.x] = {shared.distances, expansion_count};
-    } else {
-      atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
-      atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
+  }
+
+  /// Compares the rows that are kept with the query as it is, and writes the nearest of them.
+  __device__ void answer_exactly() {
+    static_assert(kBest > kWholeKeptMax || kBest <= kThreads);
+    const uint8_t* values = shared.query + args.stride;
+    for (uint32_t first = warp * kRerankRows; first < args.kept; first += kWarps * kRerankRows) {
+      const uint4 rows = {kept_row(first), kept_row(first + 1), kept_row(first + 2), kept_row(first + 3)};
+      const Key key = exact_key(args.whole.rerank, args.whole.element, values, rows);
+      if (lane_number() < kRerankRows && first + lane_number() < args.kept)
+        shared.offered[first + lane_number()] = key;
     }
+    __syncthreads();
+    const Key own = threadIdx.x < args.kept ? shared.offered[threadIdx.x] : kNoKey;
+    const uint32_t found = __syncthreads_count(own != kNoKey);
+    const uint64_t first = uint64_t{query} * args.k;
+    if (own != kNoKey) write(first, count_offered(shared.offered, args.kept, own), own);
+    if (threadIdx.x < args.k && threadIdx.x >= found) write(first, threadIdx.x, kNoKey);
+  }
+
+  __device__ uint32_t kept_row(uint32_t place) const {
+    const uint64_t key = place < args.kept ? shared.best[turn][place] : RowKey::kNone;
+    return key == RowKey::kNone ? kNoRow : RowKey::row(key);
+  }
+
+  __device__ void write(uint64_t first, uint32_t place, Key key) const {
+    if (place >= args.k) return;
+    args.out_rows[first + place] = row_of(key);  // kNoKey gives kNoRow
+    args.out_distances[first + place] = key == kNoKey ? INFINITY : distance_of(key);
   }
 };
 
@@ -374,43 +439,48 @@ __global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
 // --- Host ----------------------------------------------------------------------------------------
 
 template <Policy kPolicy>
-WalkChoice choice_of(uint32_t stride) {
+WalkChoice choice_of(const WalkArgs& args) {
   using Walk = BlockWalk<kPolicy>;
-  return {walk_block<Walk>, Walk::kThreads, UINT32_MAX, Walk::shared_bytes(stride)};
+  return {walk_block<Walk>, Walk::kThreads, UINT32_MAX, Walk::shared_bytes(args)};
 }
 
 template <CodeKind kKind, uint32_t kRowBytes>
-WalkChoice choose_lists(uint32_t stride, uint32_t kept, uint32_t warps) {
-  if (kept > kSomeKept) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockKeptMax)>(stride);
-  if (kept > kFewKept) return choice_of<block_policy(kKind, kRowBytes, 8, kSomeKept)>(stride);
-  if (warps == 8) return choice_of<block_policy(kKind, kRowBytes, 8, kFewKept)>(stride);
-  return choice_of<block_policy(kKind, kRowBytes, 16, kFewKept)>(stride);
+WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
+  if (args.kept > kSomeKept) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockKeptMax)>(args);
+  if (args.kept > kFewKept) return choice_of<block_policy(kKind, kRowBytes, 8, kSomeKept)>(args);
+  if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kFewKept)>(args);
+  return choice_of<block_policy(kKind, kRowBytes, 8, kFewKept)>(args);
 }
 
 }  // namespace
 
-WalkChoice choose_block_walk(CodeKind kind, uint32_t stride, uint32_t kept, uint32_t warps) {
+WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps) {
   switch (kind) {
     case CodeKind::kUnsigned:
-      return stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(stride, kept, warps)
-                           : choose_lists<CodeKind::kUnsigned, 0>(stride, kept, warps);
+      return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps)
+                                : choose_lists<CodeKind::kUnsigned, 0>(args, warps);
     case CodeKind::kSigned:
-      return choose_lists<CodeKind::kSigned, 0>(stride, kept, warps);
+      return choose_lists<CodeKind::kSigned, 0>(args, warps);
     default:
-      return choose_lists<CodeKind::kFloat, 0>(stride, kept, warps);
+      return choose_lists<CodeKind::kFloat, 0>(args, warps);
   }
 }
 
-uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride) {
+uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride, uint32_t record_bytes) {
   int limit = 0;
   check(runtime().attribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "asking for shared memory of a block");
   uint32_t allowed = 0;
+  WalkArgs args = {};
+  args.stride = stride;
+  args.whole.record_bytes = record_bytes;
   for (const uint32_t kept : {kFewKept, kSomeKept, kBlockKeptMax}) {
+    args.kept = kept;
     for (const uint32_t warps : {8u, 16u}) {
-      const WalkChoice choice = choose_block_walk(kind, stride, kept, warps);
+      const WalkChoice choice = choose_block_walk(kind, args, warps);
       if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
-      allow_shared(choice.function, choice.shared_bytes);
+      // Always the most, so that an index of shorter rows does not take it away again.
+      allow_shared(choice.function, static_cast<uint32_t>(limit));
     }
     allowed = kept;
   }

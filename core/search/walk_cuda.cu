@@ -39,6 +39,18 @@
 //   lists without order, their ends found by reductions                  10 % more
 //   stopping after steps without improvement instead of a cap            10 % more than with a cap
 //
+// A finish for the walks that the cap cuts was built, measured on one NVIDIA H200 (as above, kernels, us) and
+// left out: a warp leaves its lists and the numbers of the rows that it has expanded, and a block of 8 warps,
+// launched in the same stream so that it starts while other walks still run, meets their edges again and
+// goes on with 4 parents a round.
+//                      slack  recall   us                slack  recall   us
+//   no cap              0.03   .9467  388                 0.08   .9929  778
+//   cap 40, finished    0.03   .9467  360   cap 80        0.08   .9930  741
+//   cap 40              0.03   .9460  326   cap 96        0.08   .9920  665
+//   cap 28              0.04   .9493  317   cap 96        0.10   .9937  740
+// So nothing is lost to the cap in 5 to 7 % less time than without one, but at the same mean recall a cap and
+// more slack take 15 % less again at 0.947, 4 % less at 0.993.
+//
 // Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
 // CAGRA starts from random rows, hashed from the query's place in the batch; here from the entry points
 // that the index has, which reach every row, so that an answer depends on the query alone.
@@ -686,7 +698,7 @@ void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const Walk
   WalkArgs given = args;
   if (effort.beam != 0 || !has_pivots(kind)) given.starts = nullptr;
   const bool by_block = effort.beam == 0 && effort.warps > 1;
-  const WalkChoice choice = by_block ? choose_block_walk(kind, args.stride, args.kept, effort.warps)
+  const WalkChoice choice = by_block ? choose_block_walk(kind, args, effort.warps)
                                      : choose_warp_walk(device, kind, args, effort);
   if (!by_block && given.starts != nullptr) find_starts(given, kind, stream);
   else if (!by_block || args.counts == nullptr)

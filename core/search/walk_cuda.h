@@ -9,6 +9,9 @@
 
 #include "backend/launch.h"
 #include "search/device_index.h"
+#include "search/encode_cuda.h"
+#include "search/rerank_cuda.h"
+#include "search/walk_counters.h"
 #include "search/walk_steps.cuh"
 
 namespace gannet::cuda {
@@ -16,18 +19,27 @@ namespace gannet::cuda {
 /// Pivots at which a query of a batch starts.
 inline constexpr uint32_t kStarts = 8;
 
-/// What the warps of a launch share, zero before it.
-struct alignas(64) WalkCounters {
-  unsigned long long distances;
-  unsigned long long expansions;
-  uint32_t queue;  // queries that were taken beyond the first of each warp
-};
-
-/// What was done for one query.
-struct WalkCounts {
+/// What was done for one query. In host memory it is also the sign that its answer stands there: one
+/// store of 8 bytes, and never zero distances.
+struct alignas(8) WalkCounts {
   uint32_t distances;
   uint32_t expansions;
 };
+
+/// The longest record that travels with a launch.
+inline constexpr uint32_t kOneQueryBytes = 512;
+
+/// What a block needs that makes the code of its query, and compares the best rows once more. Of the
+/// arguments of both steps what does not depend on the query.
+struct WholeArgs {
+  EncodeArgs encode;
+  RerankArgs rerank;
+  uint32_t record_bytes;  // of a query, a multiple of 16; 0: queries are codes, and rows what is answered
+  int32_t element;        // of the rows
+};
+
+/// Rows that a block can compare once more.
+inline constexpr uint32_t kWholeKeptMax = kTwoListsMax;
 
 struct WalkArgs {
   const uint8_t* codes;        // [rows, stride]
@@ -53,6 +65,8 @@ struct WalkArgs {
   uint32_t beam;               // of one list
   uint32_t expansions_max;     // of two lists
   float stretch;               // of two lists: (1 + slack)^2
+  WholeArgs whole;             // where a block walks; `queries` are records then, and answers [count, k]
+  alignas(16) uint8_t one_query[kOneQueryBytes];  // instead of `queries`, where those are null
 };
 
 /// Starts what an effort asks for: the walks of a batch, and before them what they need.
@@ -68,11 +82,11 @@ struct WalkChoice {
 };
 
 /// A kernel in which a block of 8 or 16 warps walks.
-WalkChoice choose_block_walk(CodeKind kind, uint32_t stride, uint32_t kept, uint32_t warps);
+WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps);
 
-/// Lets these kernels have the shared memory that they need, on the current device. Before the first of
-/// them there. Returns the most rows that their answers can keep, which may be 0.
-uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride);
+/// Lets these kernels have the shared memory that they need, on the current device, with records of so many
+/// bytes. Before the first of them there. Returns the most rows that their answers can keep, which may be 0.
+uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride, uint32_t record_bytes);
 
 // --- Pivots --------------------------------------------------------------------------------------
 

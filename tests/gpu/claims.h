@@ -2,6 +2,7 @@
 // sets that they are made on.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -46,15 +47,25 @@ double median_ms(const Work& work) {
   return times[times.size() / 2];
 }
 
-enum class Values { kNormal, kClusters, kGrid, kDuplicates, kEqual };
+enum class Values {
+  kNormal,
+  kClusters,
+  kGrid,        // few values: many equal distances
+  kDuplicates,
+  kEqual,       // all rows are one row
+  kZeros,       // every third row is zero
+  kTiny,        // of floats lengths about 1e-20: products underflow
+  kHuge,        // about 1e30: products overflow
+  kDescending,  // each row is nearer to the origin than the one before, so that it enters every list of one
+  kOrigin,      // a query there
+};
 
-/// A matrix of any element, from a seed.
+/// A matrix of any element, from a seed. `gap` bytes that are part of no row stand behind each.
 struct Rows {
-  Rows(int32_t element_, uint32_t rows_, uint32_t dim_, Values values, uint32_t seed)
-      : element(element_), rows(rows_), dim(dim_),
-        bytes(uint64_t{rows_} * dim_ * element_bytes(element_) + 1) {
+  Rows(int32_t element_, uint32_t rows_, uint32_t dim_, Values values, uint32_t seed, uint32_t gap = 0)
+      : element(element_), rows(rows_), dim(dim_), stride(size_t{dim_} * element_bytes(element_) + gap),
+        bytes(rows_ * stride + 1, gap != 0 ? 0xa5 : 0) {
     std::mt19937 random(seed);
-    const size_t stride = size_t{dim} * element_bytes(element);
     std::normal_distribution<float> normal;
     std::vector<float> centres(size_t{16} * dim);
     for (float& centre : centres) centre = 3 * normal(random);
@@ -66,14 +77,21 @@ struct Rows {
         if (values == Values::kGrid) value = static_cast<float>(random() % 3);
         if (values == Values::kDuplicates) value = centres[row % 7 % 16 * dim + column];
         if (values == Values::kEqual) value = centres[column];
+        if (values == Values::kTiny) value *= element == ANN_F16 ? 1e-6f : 1e-20f;
+        if (values == Values::kHuge) value *= element == ANN_F16 ? 1e4f : 1e30f;
+        if (values == Values::kDescending) value = static_cast<float>((rows - row) % 1000) / 128;
+        if (values == Values::kOrigin) value = 0;
         put(row * stride, column, value);
       }
+      if (values == Values::kZeros && row % 3 == 0)
+        std::memset(bytes.data() + row * stride, 0, size_t{dim} * element_bytes(element));
     }
   }
 
   void put(size_t at, uint32_t column, float value) {
     if (is_float_element(element)) {
-      float_to_element(value, bytes.data() + at, element, column);
+      const float largest = element == ANN_F16 ? 65000.0f : 3e38f;
+      float_to_element(std::clamp(value, -largest, largest), bytes.data() + at, element, column);
     } else {
       const float scaled = std::min(127.0f, std::max(-128.0f, value * 16));
       const int32_t whole = static_cast<int32_t>(scaled);
@@ -82,7 +100,7 @@ struct Rows {
   }
 
   MatrixView view() const {
-    return {bytes.data(), rows, dim, element, uint64_t{dim} * element_bytes(element)};
+    return {bytes.data(), rows, dim, element, stride};
   }
   Dataset dataset(int32_t metric) const {
     return Dataset(view(), nullptr, metric, element, false, Execution());
@@ -91,6 +109,7 @@ struct Rows {
   int32_t element;
   uint32_t rows;
   uint32_t dim;
+  size_t stride;  // bytes
   std::vector<uint8_t> bytes;
 };
 

@@ -9,7 +9,6 @@
 // Ends with 77 where there is no CUDA device.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -19,16 +18,22 @@
 #include <thread>
 #include <vector>
 
-#include "backend/devices.h"
-#include "dataset/dataset.h"
+#include "claims.h"
 #include "search/exact_cuda.h"
 
 namespace {
 
 using namespace gannet;
 
-constexpr int32_t kElements[] = {ANN_F32, ANN_F16, ANN_BF16, ANN_I8, ANN_U8};
-constexpr int32_t kMetrics[] = {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE};
+using gannet::test::Claim;
+using gannet::test::Failure;
+using gannet::test::Rows;
+using gannet::test::Values;
+using gannet::test::expect;
+using gannet::test::kElements;
+using gannet::test::kMetrics;
+using gannet::test::run_claims;
+
 const char* metric_name(int32_t metric) {
   return metric == ANN_METRIC_L2 ? "L2" : metric == ANN_METRIC_INNER_PRODUCT ? "IP" : "cosine";
 }
@@ -37,25 +42,6 @@ bool quick = false;
 uint64_t cases_compared = 0;
 uint64_t answers_compared = 0;
 
-struct Failure {
-  std::string what;
-};
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw Failure{what};
-}
-
-/// What the values of a case look like.
-enum class Values {
-  kRandom,      // all distances differ, nearly
-  kGrid,        // few values: many equal distances
-  kEqual,       // all rows are one row
-  kZeros,       // every third row and the first query are zero
-  kTiny,        // lengths about 1e-20: products underflow
-  kHuge,        // lengths about 1e30: products overflow
-  kDescending,  // each row is nearer than the one before, so that every row enters every list
-};
-
 struct Case {
   int32_t element = ANN_F32;
   int32_t metric = ANN_METRIC_L2;
@@ -63,7 +49,7 @@ struct Case {
   uint32_t queries = 40;
   uint32_t dim = 32;
   uint32_t k = 10;
-  Values values = Values::kRandom;
+  Values values = Values::kNormal;
   bool ids = false;             // random ones
   uint32_t gap = 0;             // bytes between borrowed rows
   uint64_t chunk_bytes_max = 0;
@@ -77,90 +63,38 @@ struct Case {
   }
 };
 
-/// Values of a matrix, [rows, dim], as the element, rows `stride` bytes apart.
-std::vector<uint8_t> make_values(const Case& c, uint32_t rows, bool are_queries, size_t stride,
-                                 std::mt19937& random) {
-  // Bytes between rows are not part of any row, and must not count.
-  std::vector<uint8_t> bytes(rows * stride + 1, 0xa5);
-  std::vector<float> first(c.dim);
-  for (uint32_t row = 0; row < rows; ++row) {
-    uint8_t* out = bytes.data() + row * stride;
-    for (uint32_t column = 0; column < c.dim; ++column) {
-      const bool is_float = is_float_element(c.element);
-      float value = is_float ? std::normal_distribution<float>()(random) : random() % 256;
-      switch (c.values) {
-        case Values::kRandom:
-          break;
-        case Values::kGrid:
-          value = random() % 3;
-          break;
-        case Values::kEqual:
-          if (are_queries) break;
-          if (row == 0) first[column] = value;
-          value = first[column];
-          break;
-        case Values::kZeros:
-          if (row % 3 == 0) value = 0;
-          break;
-        case Values::kTiny:
-          value *= c.element == ANN_F16 ? 1e-6f : 1e-20f;
-          break;
-        case Values::kHuge:
-          value *= c.element == ANN_F16 ? 1e4f : 1e30f;
-          break;
-        case Values::kDescending:
-          value = are_queries ? 0 : static_cast<float>((rows - row) % 1000) / (is_float ? 7 : 8);
-          break;
-      }
-      if (c.element == ANN_U8) {
-        out[column] = static_cast<uint8_t>(static_cast<int32_t>(value));
-      } else if (c.element == ANN_I8) {
-        out[column] = static_cast<uint8_t>(static_cast<int32_t>(value) - 128);
-        if (c.values == Values::kZeros && value == 0) out[column] = 0;
-      } else if (c.element == ANN_F16) {
-        value = std::clamp(value, -65000.0f, 65000.0f);
-        float_to_element(value, out, c.element, column);
-      } else {
-        float_to_element(value, out, c.element, column);
-      }
-    }
-  }
-  return bytes;
-}
-
 /// A data set and its queries, prepared as searches have them.
 struct Prepared {
-  std::vector<uint8_t> row_bytes;
+  Rows rows;
   std::vector<uint64_t> ids;
   Dataset dataset;
   std::vector<uint8_t> query_values;  // [queries, query_bytes]
   std::vector<double> query_norms;
   std::vector<PreparedQuery> queries;
 
-  static size_t stride(const Case& c) { return size_t{c.dim} * element_bytes(c.element) + c.gap; }
   static std::vector<uint64_t> make_ids(const Case& c) {
     std::vector<uint64_t> ids(c.ids ? c.rows : 0);
     for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = (i * 7919 + 13) << 31;
     std::shuffle(ids.begin(), ids.end(), std::mt19937(5));
     return ids;
   }
-  static Dataset make_dataset(const Case& c, const std::vector<uint8_t>& bytes,
-                              const std::vector<uint64_t>& ids) {
-    const MatrixView view = {bytes.data(), c.rows, c.dim, c.element, stride(c)};
-    return Dataset(view, ids.empty() ? nullptr : ids.data(), c.metric, c.element, c.gap != 0, {});
+  /// Of values that give all rows a place, queries have another.
+  static Values query_values_of(Values values) {
+    if (values == Values::kEqual) return Values::kNormal;
+    return values == Values::kDescending ? Values::kOrigin : values;
   }
 
-  Prepared(const Case& c, std::mt19937 random)
-      : row_bytes(make_values(c, c.rows, false, stride(c), random)),
+  Prepared(const Case& c, uint32_t seed)
+      : rows(c.element, c.rows, c.dim, c.values, seed, c.gap),
         ids(make_ids(c)),
-        dataset(make_dataset(c, row_bytes, ids)),
+        dataset(rows.view(), ids.empty() ? nullptr : ids.data(), c.metric, c.element, c.gap != 0, {}),
         query_values(dataset.query_bytes() * c.queries),
         query_norms(c.queries),
         queries(c.queries) {
-    const std::vector<uint8_t> bytes = make_values(c, c.queries, true, stride(c), random);
+    const Rows asked(c.element, c.queries, c.dim, query_values_of(c.values), seed + 1, c.gap);
     for (uint32_t q = 0; q < c.queries; ++q) {
       const bool finite =
-          dataset.prepare(bytes.data() + q * stride(c), c.element,
+          dataset.prepare(asked.bytes.data() + q * asked.stride, c.element,
                           query_values.data() + q * dataset.query_bytes(), &queries[q]);
       expect(finite, "queries are finite");
       query_norms[q] = queries[q].norm;
@@ -192,7 +126,7 @@ Execution all_threads() {
 }
 
 void compare(const Case& c) {
-  const Prepared data(c, std::mt19937(c.rows * 31 + c.dim * 7 + c.queries));
+  const Prepared data(c, c.rows * 31 + c.dim * 7 + c.queries);
   const uint64_t answers = uint64_t{c.queries} * c.k;
   std::vector<uint32_t> rows(answers, 12345);
   std::vector<float> distances(answers, -7);
@@ -278,7 +212,7 @@ void claim_k() {
   for (const uint32_t k : ks) {
     for (const uint32_t q : {4u, 40u}) {
       for (const int32_t element : {int32_t{ANN_F16}, int32_t{ANN_I8}}) {
-        for (const Values values : {Values::kRandom, Values::kDescending}) {
+        for (const Values values : {Values::kNormal, Values::kDescending}) {
           compare({.element = element, .rows = n, .queries = q, .dim = 16, .k = k,
                    .values = values});
         }
@@ -371,7 +305,7 @@ void claim_threads() {
   for (uint32_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       const Case c{.element = kElements[t], .rows = 2000 + t, .queries = 50, .dim = 40};
-      const Prepared data(c, std::mt19937(t));
+      const Prepared data(c, t);
       std::vector<uint32_t> first(c.queries * c.k), rows(c.queries * c.k);
       std::vector<float> distances(c.queries * c.k);
       for (uint32_t i = 0; i < (quick ? 2u : 10u); ++i) {
@@ -399,7 +333,7 @@ void expect_status(ann_status status, const char* what, const Work& work) {
 
 void claim_refusals() {
   const Case c{.rows = 2000, .queries = 3, .k = 1025};
-  const Prepared data(c, std::mt19937(1));
+  const Prepared data(c, 1);
   std::vector<uint32_t> rows(c.queries * c.k);
   std::vector<float> distances(c.queries * c.k);
   cuda::ExactRequest request = data.request(c, rows.data(), distances.data());
@@ -455,28 +389,19 @@ void claim_descriptions() {
                 [&] { describe_device(static_cast<int32_t>(ANN_DEVICE_CUDA + count), &info); });
 }
 
-/// Milliseconds of a call, the median of seven after one to warm up.
+/// Milliseconds of a call.
 double milliseconds(const Prepared& data, const Case& c) {
   std::vector<uint32_t> rows(uint64_t{c.queries} * c.k);
   std::vector<float> distances(uint64_t{c.queries} * c.k);
   const cuda::ExactRequest request = data.request(c, rows.data(), distances.data());
-  std::vector<double> times;
-  for (uint32_t run = 0; run < 8; ++run) {
-    const auto start = std::chrono::steady_clock::now();
-    cuda::search_exact(request, Execution());
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    if (run > 0) times.push_back(time.count());
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return test::median_ms([&] { cuda::search_exact(request, Execution()); });
 }
 
 void time_case(Case c) {
   const auto rate = [&](double queries, double ms) { return queries * c.rows / ms / 1e6; };
-  std::mt19937 random(1);
   const uint32_t batch = 4096;
   c.queries = 2 * batch;
-  const Prepared data(c, random);
+  const Prepared data(c, 1);
   // A second batch finds the rows on the device, so it adds the search alone.
   const double two_batches = milliseconds(data, c);
   c.queries = batch;
@@ -514,11 +439,6 @@ void claim_handful() {
            .ids = true, .chunk_bytes_max = 64'000});
 }
 
-struct Claim {
-  const char* text;
-  void (*check)();
-};
-
 constexpr Claim kClaims[] = {
     {"devices are described", claim_descriptions},
     {"every dimension, element and metric", claim_dims},
@@ -533,46 +453,19 @@ constexpr Claim kClaims[] = {
     {"refusals", claim_refusals},
 };
 
+constexpr Claim kTimes[] = {{"times", times}};
+constexpr Claim kRaceClaims[] = {{"each kernel", claim_handful}};
+
 }  // namespace
 
 int main(int count, char** arguments) {
   const std::string mode = count > 1 ? arguments[1] : "";
   quick = mode == "quick";
-  const char* reason = "";
-  if (cuda_device_count(&reason) == 0) {
-    std::printf("skipped: %s\n", reason);
-    return 77;
-  }
-  int failures = 0;
-  const auto run = [&](const Claim& claim) {
-    const auto start = std::chrono::steady_clock::now();
-    const char* outcome = "holds";
-    std::string what;
-    try {
-      claim.check();
-    } catch (const Failure& failure) {
-      what = failure.what;
-    } catch (const Error& error) {
-      what = error.message;
-    }
-    if (!what.empty()) {
-      outcome = "FAILS";
-      ++failures;
-    }
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-    std::printf("%s  %s (%.1f s)%s%s\n", outcome, claim.text, time.count(),
-                what.empty() ? "" : ": ", what.c_str());
-    std::fflush(stdout);
-  };
-  if (mode == "time") {
-    run({"times", times});
-  } else if (mode == "race") {
-    run({"each kernel", claim_handful});
-  } else {
-    for (const Claim& claim : kClaims) run(claim);
-    std::printf("%llu cases, %llu answers equal on GPU and CPU; claims that fail: %d\n",
-                static_cast<unsigned long long>(cases_compared),
-                static_cast<unsigned long long>(answers_compared), failures);
-  }
-  return failures == 0 ? 0 : 1;
+  if (mode == "time") return run_claims(kTimes);
+  if (mode == "race") return run_claims(kRaceClaims);
+  const int status = run_claims(kClaims);
+  std::printf("%llu cases, %llu answers equal on GPU and CPU\n",
+              static_cast<unsigned long long>(cases_compared),
+              static_cast<unsigned long long>(answers_compared));
+  return status;
 }

@@ -5,8 +5,6 @@
 //   phases_test quick    fewer and smaller cases, for compute-sanitizer
 //   phases_test race     a handful, for its racecheck, which is slow
 //   phases_test time [FILE.u8bin [ROWS [WORDS]]]   times of each phase; made rows without a file
-//   phases_test cells [FILE.u8bin [ROWS [EFFORTS]]]   times of cells with other efforts:
-//       probes,fine,rounds,expanded,reverse,slice ...
 //
 // Ends with 77 where there is no CUDA device.
 
@@ -609,28 +607,28 @@ double share_of(const std::vector<uint32_t>& exact, const std::vector<uint32_t>&
   return wanted == 0 ? 1 : static_cast<double>(hits) / static_cast<double>(wanted);
 }
 
-constexpr cuda::CellsEffort kSmallSlices{.slice = 1000};
-
 /// By cells twice, and once in small slices: the same lists, of different rows in order, and as many
 /// true neighbours in them as the judge says and `least`.
-void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least) {
+void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
+                   const cuda::CellsEffort& effort = cuda::kGraphEffort) {
   const BothCodes both(rows, metric);
-  if (both.codes.wide() && rows.rows > 3000) return;  // NN-Descent, which has its claims
   const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
                            element_name(rows.element) + ", metric " + std::to_string(metric) +
                            ", k " + std::to_string(k);
   const NnDescentParams params{k, std::min(12u, k), 12, 0.02f, 5};
   const FoundLists lists(both, k);
   const cuda::CellsReport report =
-      cuda::cells_knn(both.sent.view(), params, cuda::kGraphEffort, lists.neighbors.data(),
+      cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(),
                       lists.distances.data(), both.stream, Execution());
   const std::vector<uint32_t> found = lists.neighbors.fetch();
   const std::vector<uint32_t> at = lists.distances.fetch();
   check_lists(both, k, found, at);
-  cuda::cells_knn(both.sent.view(), params, cuda::kGraphEffort, lists.neighbors.data(), nullptr,
+  cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(), nullptr,
                   both.stream, Execution());
   expect(found == lists.neighbors.fetch(), name + ": the same lists twice");
-  cuda::cells_knn(both.sent.view(), params, kSmallSlices, lists.neighbors.data(), nullptr,
+  cuda::CellsEffort in_slices = effort;
+  in_slices.slice = 1000;
+  cuda::cells_knn(both.sent.view(), params, in_slices, lists.neighbors.data(), nullptr,
                   both.stream, Execution());
   expect(found == lists.neighbors.fetch(), name + ": the same lists in small slices");
   cuda::exact_knn(both.sent.view(), k, lists.neighbors.data(), lists.distances.data(), both.stream,
@@ -648,14 +646,22 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least) {
 void claim_cells() {
   std::vector<uint32_t> sizes = {2, 3, 31, 33, 127, 129, 257, 1000, 5000, 20'000};
   std::vector<uint32_t> ks = {1, 10, 31, 32, 33, 64, 65, 100, 256};
-  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960,
-                                1536};
-  if (quick) sizes = {2, 130, 700}, ks = {10, 100}, dims = {64, 128, 200};
-  if (race) sizes = {300}, ks = {20}, dims = {130};
+  if (quick) sizes = {2, 130, 700}, ks = {10, 100};
+  if (race) sizes = {300}, ks = {20};
   for (const uint32_t n : sizes) {
     for (const uint32_t k : ks)
       compare_cells(Rows(ANN_U8, n, 24, Values::kClusters, n), ANN_METRIC_L2, k, 0.93);
   }
+  if (race || quick) return;
+  for (const uint32_t dim : {128u, 300u})
+    compare_cells(Rows(ANN_U8, 30'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 64, 0.9);
+}
+
+void claim_cells_of_any_rows() {
+  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960,
+                                1536};
+  if (quick) dims = {64, 128, 200};
+  if (race) dims = {130};
   for (const uint32_t dim : dims) {
     for (const int32_t element : kElements) {
       if (race && element != ANN_U8) continue;
@@ -664,9 +670,35 @@ void claim_cells() {
                       24, 0.9);
     }
   }
-  if (race || quick) return;
-  for (const uint32_t dim : {128u, 300u})
-    compare_cells(Rows(ANN_U8, 30'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 64, 0.9);
+}
+
+/// Rows of few columns, or islands, which bytes cannot tell apart.
+void claim_wide_cells() {
+  uint32_t wide = 0;
+  const auto compare = [&](const Rows& rows, uint32_t k, const cuda::CellsEffort& effort) {
+    wide += BothCodes(rows, ANN_METRIC_L2).codes.wide() ? 1 : 0;
+    compare_cells(rows, ANN_METRIC_L2, k, 0.9, effort);
+  };
+  cuda::CellsEffort grouped;
+  grouped.matched = 1;
+  const uint32_t n = race ? 300 : quick ? 1500 : 20'000;
+  compare(Rows(ANN_F32, n, 1, Values::kNormal, 1), 24, cuda::kGraphEffort);
+  expect(wide == 1, "one column makes wide codes");
+  if (race) return;
+  for (const uint32_t dim : {1u, 2u, 4u}) {
+    for (const uint32_t k : {10u, 64u, 100u})
+      compare(Rows(ANN_F32, n, dim, Values::kNormal, dim), k, cuda::kGraphEffort);
+  }
+  compare(Rows(ANN_F32, n, 3, Values::kNormal, 1), 32, grouped);
+  compare(Rows(ANN_F32, n, 3, Values::kNormal, 1), 32, cuda::kListEffort);
+  for (const uint32_t dim : {5u, 20u, 70u}) {
+    Rows islands(ANN_F32, quick ? 700 : 5000, dim, Values::kNormal, 3);
+    float* values = reinterpret_cast<float*>(islands.bytes.data());
+    for (uint32_t row = 0; row < islands.rows; ++row)
+      values[uint64_t{row} * dim] += static_cast<float>(row % 5) * 1e4f;
+    compare(islands, 24, cuda::kGraphEffort);
+  }
+  expect(quick || wide == 15, "wide codes: " + std::to_string(wide));
 }
 
 /// Rows of which many are the same, so that cells are empty or hold most of them.
@@ -686,6 +718,21 @@ void claim_giant_cells() {
   }
 }
 
+/// Cells that are found by way of groups, and groups by way of groups of them.
+void claim_groups() {
+  cuda::CellsEffort grouped;
+  grouped.matched = 1;
+  if (race || quick) {
+    compare_cells(Rows(ANN_U8, race ? 600 : 1500, 40, Values::kClusters, 4), ANN_METRIC_L2, 20, 0.9, grouped);
+    return;
+  }
+  for (const uint32_t dim : {24u, 100u, 200u})
+    compare_cells(Rows(ANN_U8, 20'000, dim, Values::kClusters, dim), ANN_METRIC_L2, 32, 0.9, grouped);
+  compare_cells(Rows(ANN_U8, 20'000, 32, Values::kDuplicates, 2), ANN_METRIC_L2, 24, 1, grouped);
+  compare_cells(Rows(ANN_U8, 20'000, 32, Values::kEqual, 2), ANN_METRIC_L2, 24, 1, grouped);
+  compare_cells(Rows(ANN_U8, 300'000, 16, Values::kNormal, 2), ANN_METRIC_L2, 32, 0.9, grouped);
+}
+
 /// Of lists that are known to be complete, or to lack one, the judge says so.
 void claim_judge() {
   const uint32_t n = race ? 300 : quick ? 700 : 20'000;
@@ -696,7 +743,7 @@ void claim_judge() {
     cuda::exact_knn(both.sent.view(), 48, lists.neighbors.data(), lists.distances.data(), both.stream,
                     Execution());
     const OnDevice<uint32_t> near(uint64_t{n} * cuda::kNearCells, both.stream);
-    const cuda::CellMap map(both.sent.view(), 1, 1 << 17, near.data(), both.stream, Execution());
+    const cuda::CellMap map(both.sent.view(), 1, cuda::kGraphEffort, near.data(), both.stream, Execution());
     const cuda::Judge judge(map.view(), 1, both.stream);
     expect(judge.share(lists.distances.data(), 48, 48, true) == 1, "complete lists");
     std::vector<uint32_t> cut = lists.distances.fetch();
@@ -772,79 +819,6 @@ void time_descent(const Rows& rows, const BothCodes& both, const NnDescentParams
               recall(rows, lists, params.k, std::min(32u, params.k)), quality(distances.fetch()));
 }
 
-/// Milliseconds of work on a stream, the median of five after one to warm up.
-template <class Work>
-double device_ms(const cuda::Stream& stream, const Work& work) {
-  cudaEvent_t begin, end;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
-  std::vector<float> times;
-  for (uint32_t run = 0; run < 6; ++run) {
-    cudaEventRecord(begin, stream);
-    work();
-    cudaEventRecord(end, stream);
-    cudaEventSynchronize(end);
-    float ms = 0;
-    cudaEventElapsedTime(&ms, begin, end);
-    if (run > 0) times.push_back(ms);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
-void time_cells(const Rows& rows, const BothCodes& both, uint32_t k, const cuda::CellsEffort& effort) {
-  const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
-  cuda::CellsReport report;
-  const double ms = device_ms(both.stream, [&] {
-    report = cuda::cells_knn(both.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
-                             both.stream, Execution());
-  });
-  const std::vector<uint32_t> lists = neighbors.fetch();
-  std::printf("time cells %u x %u, k %u, %u probes, %u rounds of %u (%u fine, %u reverse, slices of %llu): %.2f ms, %u cells, share %.4f, %u + %u "
-              "rounds, recall@10 %.4f, @32 %.4f, @64 %.4f\n",
-              rows.rows, rows.dim, k, effort.probes, effort.rounds, effort.expanded, effort.fine,
-              effort.reverse, static_cast<unsigned long long>(effort.slice), ms, report.cells,
-              report.share, report.rounds, report.iterations, recall(rows, lists, k, 10),
-              recall(rows, lists, k, std::min(32u, k)), recall(rows, lists, k, std::min(64u, k)));
-}
-
-void time_cell_stages(const Rows& rows, const BothCodes& both, uint32_t k) {
-  const uint64_t places = uint64_t{rows.rows} * cuda::list_length(k);
-  const OnDevice<uint32_t> first(places, both.stream);
-  const OnDevice<uint32_t> second(places, both.stream);
-  const OnDevice<uint32_t> distances(places, both.stream);
-  const cuda::CellsEffort effort;
-  const OnDevice<uint32_t> reverse(uint64_t{rows.rows} * effort.reverse, both.stream);
-  const OnDevice<uint32_t> neighbors(uint64_t{rows.rows} * k, both.stream);
-  const cuda::PlaceLists lists{first.data(), distances.data(), cuda::list_length(k)};
-  const cuda::PlaceLists next{second.data(), distances.data(), cuda::list_length(k)};
-  const double mapping = device_ms(both.stream, [&] {
-    const cuda::CellMap map(both.sent.view(), 1, effort.slice, next.near, both.stream, Execution());
-  });
-  const cuda::CellMap map(both.sent.view(), 1, effort.slice, next.near, both.stream, Execution());
-  const double comparing = device_ms(both.stream, [&] {
-    cuda::compare_with_cells(map, effort, lists, both.stream, Execution());
-  });
-  const double refining = device_ms(both.stream, [&] {
-    cuda::refine_lists(map.view(), lists, next, effort, false, reverse.data(), both.stream, Execution());
-  });
-  // Once is enough for the next, whose distances would be others the second time.
-  const double again = milliseconds_of([&] {
-    cuda::refine_lists(map.view(), next, lists, effort, true, reverse.data(), both.stream, Execution());
-    both.stream.wait();
-  });
-  const double writing = device_ms(both.stream, [&] {
-    cuda::write_lists(map.view(), lists, k, neighbors.data(), nullptr, both.stream);
-  });
-  const cuda::Judge judge(map.view(), 1, both.stream);
-  const double judging = device_ms(both.stream, [&] { judge.share(distances.data(), lists.length, k, false); });
-  std::printf("time cells %u x %u, k %u, stages: map %.2f ms, products %.2f, rounds %.2f and %.2f, judge "
-              "%.2f, writing %.2f\n",
-              rows.rows, rows.dim, k, mapping, comparing, refining, again, judging, writing);
-}
-
 void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const uint32_t rows = both.codes.rows();
   const OnDevice<uint32_t> lists(uint64_t{rows} * k, both.stream);
@@ -884,32 +858,6 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
 Rows timed_rows() {
   return data_file != nullptr ? read_u8bin(data_file, data_rows)
                               : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
-}
-
-const char* cell_variants = nullptr;  // "probes,fine,rounds,expanded,reverse,slice ..."
-
-void time_variants(const Rows& rows, const BothCodes& both, const char* words) {
-  cuda::CellsEffort effort;
-  unsigned long long slice = 0;
-  int read = 0;
-  while (std::sscanf(words, " %u,%u,%u,%u,%u,%llu%n", &effort.probes, &effort.fine, &effort.rounds,
-                     &effort.expanded, &effort.reverse, &slice, &read) == 6) {
-    words += read;
-    effort.slice = slice;
-    effort.enough = 0;
-    time_cells(rows, both, 64, effort);
-  }
-}
-
-void claim_cell_times() {
-  const Rows rows = timed_rows();
-  const BothCodes both(rows, ANN_METRIC_L2);
-  if (cell_variants != nullptr) return time_variants(rows, both, cell_variants);
-  time_cells(rows, both, 64, cuda::kGraphEffort);
-  time_cells(rows, both, 64, cuda::kListEffort);
-  time_cells(rows, both, 48, cuda::kGraphEffort);
-  time_cells(rows, both, 96, cuda::kGraphEffort);
-  time_cell_stages(rows, both, 64);
 }
 
 void claim_descent_times() {
@@ -955,10 +903,12 @@ constexpr Claim kClaims[] = {
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"the judge of cells", claim_judge},
     {"lists by cells hold what the judge says, the same twice", claim_cells},
+    {"cells of any rows", claim_cells_of_any_rows},
+    {"cells of wide codes", claim_wide_cells},
     {"giant and empty cells", claim_giant_cells},
+    {"groups of cells", claim_groups},
 };
 constexpr Claim kTimes[] = {{"times of NN-Descent", claim_descent_times},
-                            {"times of cells", claim_cell_times},
                             {"times of the optimisation", claim_optimise_times},
                             {"times of exact lists", claim_exact_times}};
 
@@ -971,9 +921,5 @@ int main(int count, char** arguments) {
   if (count > 2) data_file = arguments[2];
   if (count > 3) data_rows = static_cast<uint32_t>(std::strtoul(arguments[3], nullptr, 10));
   if (mode == "time") return run_claims(kTimes, count > 4 ? arguments[4] : "");
-  if (mode == "cells") {
-    cell_variants = count > 4 ? arguments[4] : nullptr;
-    return run_claims(kTimes, "times of cells");
-  }
   return run_claims(kClaims, count > 2 ? arguments[2] : "");
 }

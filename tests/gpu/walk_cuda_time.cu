@@ -8,11 +8,13 @@
 //                    them, times are those of the first
 //   elements=u8,f32  what the values are made before the index sees them
 //   metric=l2        or cosine, ip
-//   part=all         or batches, few, threads, promise, sizes, sweep. The last three are not in `all`.
-//                    `promise` asks for recalls and fails where 0.01 less is not reached; `sizes` asks for
-//                    recalls of all queries in batches of several sizes, and times the largest
-//   ceiling=46       rows gathered from memory a second that the device can do at best, in 10^9, for the
-//                    share that is printed
+//   part=all         or batches, few, threads, promise, sizes, sweep. `promise` is not in `all`: it asks
+//                    for recalls and fails where 0.01 less is not reached. Nor is `sizes`: it asks for recalls
+//                    of all queries in batches of several sizes, and times the largest; nor `ceiling`: rows that the
+//                    device gathers from larger arrays; nor `sweep`: the kernels at every combination of
+//   batch=10000 k=10 warps=1 slacks=0.02,0.03 caps=32,4096
+//   ceiling=0        rows gathered from memory a second that the device can do at best, in 10^9, for the
+//                    share that is printed; 0: measured, with as many random rows as the index has
 //
 // ROWS and QUERIES are .u8bin or .f16bin files (uint32 rows, uint32 dim, then the values). The index is
 // built on the device. Recall is measured against exact search there; a row counts as found if it is no
@@ -49,14 +51,25 @@ constexpr uint64_t kBatch = 10'000;
 struct Options {
   std::map<std::string, std::string> words = {
       {"degree", "64"}, {"rows", "0"},   {"seeds", "1"},    {"elements", "u8,f32"},
-      {"metric", "l2"}, {"part", "all"}, {"ceiling", "46"},
+      {"metric", "l2"}, {"part", "all"}, {"ceiling", "0"},
+      {"batch", "10000"}, {"k", "10"}, {"warps", "1"}, {"slacks", "0.02,0.03"}, {"caps", "32,4096"},
   };
+  std::vector<double> numbers(const char* word) const {
+    std::vector<double> list;
+    for (const char* from = words.at(word).c_str(); *from != 0; from += *from == ',' ? 1 : 0) {
+      char* end = nullptr;
+      list.push_back(std::strtod(from, &end));
+      if (end == from) break;
+      from = end;
+    }
+    return list;
+  }
   uint32_t number(const char* word) const {
     return static_cast<uint32_t>(std::atoi(words.at(word).c_str()));
   }
   bool wants(const char* part) const {
     if (words.at("part") == part) return true;
-    for (const char* apart : {"sweep", "promise", "sizes"}) {
+    for (const char* apart : {"sweep", "promise", "sizes", "ceiling"}) {
       if (std::strcmp(part, apart) == 0) return false;
     }
     return words.at("part") == "all";
@@ -181,6 +194,63 @@ class DeviceItems {
  private:
   Item* items_ = nullptr;
 };
+
+constexpr uint32_t kGatherThreads = 256;
+constexpr uint32_t kGatherLoads = 8;  // of a lane, on their way at once
+
+/// Reads random rows, [rows, pieces] of 16 bytes: up to 8 lanes a row, and longer ones in parts of 128 bytes.
+__global__ void gather(const uint4* rows, uint32_t row_count, uint32_t pieces, uint32_t turns, uint32_t* sink) {
+  const uint32_t lanes = pieces < 8 ? pieces : 8;
+  const uint32_t parts = (pieces + 7) / 8;
+  const uint32_t team = (blockIdx.x * kGatherThreads + threadIdx.x) / lanes;
+  const uint32_t member = threadIdx.x % lanes;
+  uint32_t sum = 0;
+  for (uint32_t turn = 0; turn < turns; ++turn) {
+    uint4 values[kGatherLoads];
+#pragma unroll
+    for (uint32_t i = 0; i < kGatherLoads; ++i) {
+      const uint32_t number = turn * kGatherLoads + i;
+      uint32_t mixed = (team * 0x9e3779b1u) ^ (number / parts * 0x85ebca6bu);
+      mixed = (mixed ^ mixed >> 15) * 0x2c1b3c6du;
+      mixed ^= mixed >> 12;
+      const uint64_t row = uint64_t{mixed} * row_count >> 32;
+      const uint32_t piece = number % parts * 8 + member;
+      values[i] = __ldg(rows + row * pieces + (piece < pieces ? piece : member));
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kGatherLoads; ++i) sum += values[i].x ^ values[i].y ^ values[i].z ^ values[i].w;
+  }
+  if (sum == 1) *sink = sum;  // so that it is worth reading
+}
+
+/// Rows of `bytes` bytes, of so many, that the device gathers a second.
+double gathered_per_second(uint32_t row_count, uint32_t bytes, cudaStream_t stream) {
+  const DeviceItems<uint4> rows(uint64_t{row_count} * bytes / 16 + 1);
+  check_cuda(cudaMemset(rows.data(), 1, uint64_t{row_count} * bytes));
+  const uint32_t pieces = bytes / 16;
+  const uint32_t parts = (pieces + 7) / 8;
+  constexpr uint32_t kTurns = 64;
+  constexpr uint32_t kBlocks = 132 * 8 * 4;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  check_cuda(cudaEventCreate(&begin));
+  check_cuda(cudaEventCreate(&end));
+  std::vector<double> times;
+  for (uint32_t i = 0; i < 5; ++i) {
+    check_cuda(cudaEventRecord(begin, stream));
+    gather<<<kBlocks, kGatherThreads, 0, stream>>>(rows.data(), row_count, pieces, kTurns,
+                                                   reinterpret_cast<uint32_t*>(rows.data()));
+    check_cuda(cudaEventRecord(end, stream));
+    check_cuda(cudaStreamSynchronize(stream));
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, begin, end));
+    times.push_back(milliseconds / 1e3);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  const double teams = double{kBlocks} * kGatherThreads / std::min(pieces, 8u);
+  return teams * kTurns * kGatherLoads / parts / median(times);
+}
 
 class BuiltIndex {
  public:
@@ -357,16 +427,27 @@ class Bench {
                 threads * 20.0 * static_cast<double>(count) / time / 1e6);
   }
 
-  /// Recall and rate of the kernels along the slack: what calibration chooses from.
-  void sweep(uint64_t count, uint32_t k, uint32_t warps) {
-    for (const float slack : {-0.04f, -0.02f, 0.0f, 0.02f, 0.03f, 0.04f, 0.06f, 0.09f, 0.12f, 0.16f}) {
-      for (const uint32_t cap : {32u, 96u, 1024u}) {
-        if (warps != 1 && cap != 1024) continue;
-        WalkEffort effort;
-        effort.slack = slack;
-        effort.expansions_max = cap;
-        effort.warps = warps;
-        run_kernels(count, k, effort);
+  /// The ceilings of larger indexes, and of lists of 64 edges.
+  void print_ceilings() {
+    for (const uint32_t millions : {1u, 10u, 100u}) {
+      for (const uint32_t bytes : {128u, 256u})
+        std::printf("ceiling: %u M random rows of %u bytes: %.1f G rows/s\n", millions, bytes,
+                    gathered_per_second(millions * 1'000'000, bytes, stream_) / 1e9);
+    }
+  }
+
+  /// Recall and rate of the kernels: what calibration chooses from.
+  void sweep() {
+    for (const double warps : options_.numbers("warps")) {
+      for (const double slack : options_.numbers("slacks")) {
+        for (const double cap : options_.numbers("caps")) {
+          WalkEffort effort;
+          effort.slack = static_cast<float>(slack);
+          effort.expansions_max = static_cast<uint32_t>(cap);
+          effort.warps = static_cast<uint32_t>(warps);
+          for (const double batch : options_.numbers("batch"))
+            run_kernels(std::min(static_cast<uint64_t>(batch), queries_.rows), options_.number("k"), effort);
+        }
       }
     }
   }
@@ -431,7 +512,7 @@ class Bench {
     for (uint32_t i = 0; i < kRepeats; ++i)
       host.push_back(seconds([&] { search(0, params, &answers, 0); }));
     const double n = static_cast<double>(count);
-    const size_t stride = Codes::code_stride(rows_.dim, options_.metric(), false);
+    const size_t stride = code_stride();
     const double rows_gathered = first.distances * n / on_device;
     const double bytes = rows_gathered * static_cast<double>(stride) +
                          first.expansions * n / on_device * options_.number("degree") * 4;
@@ -441,12 +522,26 @@ class Bench {
                 name_.c_str(), static_cast<unsigned long long>(count), k, how, double{target}, double{asked},
                 first.recall, indexes_.size(), sum / static_cast<double>(indexes_.size()), most - least,
                 first.distances, first.expansions, on_device * 1e6, n / on_device / 1e6, rows_gathered / 1e9,
-                rows_gathered / 1e9 / options_.number("ceiling"), bytes / 1e9, median(host) * 1e6,
+                rows_gathered / ceiling(), bytes / 1e9, median(host) * 1e6,
                 n / median(host) / 1e6);
     std::fflush(stdout);
   }
 
  private:
+  size_t code_stride() const { return Codes::code_stride(rows_.dim, options_.metric(), false); }
+
+  /// Rows of codes gathered a second at best.
+  double ceiling() {
+    if (options_.number("ceiling") != 0) return options_.number("ceiling") * 1e9;
+    if (ceiling_ == 0) {
+      ceiling_ = gathered_per_second(static_cast<uint32_t>(rows_.rows),
+                                     static_cast<uint32_t>(code_stride()), stream_);
+      std::printf("time %s: ceiling, random rows of %zu bytes: %.1f G rows/s, %.0f GB/s\n", name_.c_str(),
+                  code_stride(), ceiling_ / 1e9, ceiling_ * static_cast<double>(code_stride()) / 1e9);
+    }
+    return ceiling_;
+  }
+
   /// Events around the call, with queries and results in device memory.
   double device_seconds(uint64_t count, uint32_t k, ann_search_params params) {
     const DeviceItems<uint64_t> ids(count * k);
@@ -487,25 +582,38 @@ class Bench {
     const auto placement = built.placements.get(built, 0, execution());
     BorrowedSpace space(*placement->index, count, k);
     if (space->capacity() < count) give_up("the batch takes several runs");
-    const ann_matrix queries = queries_.view(0, count);
-    fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count),
-               *space, execution());
+    // Of single queries there are many different ones.
+    const uint64_t starts = count == 1 ? std::min<uint64_t>(1000, queries_.rows) : 1;
+    const uint32_t repeats = count == 1 ? 1 : kRepeats;
+    const std::vector<float>& truth = farthest(starts + count - 1, k);
     std::vector<double> times;
-    for (uint32_t i = 0; i < kRepeats; ++i) {
-      space->run(static_cast<uint32_t>(count), effort, nullptr, true);
-      if (i >= 2) times.push_back(space->kernel_seconds());
-    }
-    const std::vector<float>& truth = farthest(count, k);
+    std::vector<double> runs;
     uint64_t hits = 0;
-    for (uint64_t i = 0; i < count * k; ++i) hits += space->distances()[i] <= truth[i / k] ? 1 : 0;
+    double distances = 0;
+    double expansions = 0;
+    for (uint64_t first = 0; first < starts; ++first) {
+      const ann_matrix queries = queries_.view(first, count);
+      fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count),
+                 *space, execution());
+      for (uint32_t i = 0; i < repeats + 2; ++i) {
+        space->run(static_cast<uint32_t>(count), effort, nullptr, true);
+        if (i >= 2 || count == 1) times.push_back(space->kernel_seconds());
+      }
+      for (uint32_t i = 0; i < repeats; ++i)
+        runs.push_back(seconds([&] { space->run(static_cast<uint32_t>(count), effort, nullptr, false); }));
+      for (uint64_t i = 0; i < count * k; ++i) hits += space->distances()[i] <= truth[first + i / k] ? 1 : 0;
+      distances += static_cast<double>(space->distance_count());
+      expansions += static_cast<double>(space->expansion_count());
+    }
     const double n = static_cast<double>(count);
-    std::printf("sweep %s: batch %llu, k %u, warps %u, slack %.3f, cap %u, recall %.4f, %.0f distances, "
-                "%.1f expansions, kernels %.1f us, %.2f M q/s\n",
+    std::printf("sweep %s: batch %llu, k %u, warps %u, slack %.3f, cap %u, recall %.4f, "
+                "%.0f distances, %.1f expansions, kernels %.1f us, %.2f M q/s, host to host %.1f us\n",
                 name_.c_str(), static_cast<unsigned long long>(count), k, effort.warps, double{effort.slack},
-                effort.expansions_max, static_cast<double>(hits) / (n * k),
-                static_cast<double>(space->distance_count()) / n,
-                static_cast<double>(space->expansion_count()) / n, median(times) * 1e6,
-                n / median(times) / 1e6);
+                effort.expansions_max,
+                static_cast<double>(hits) / (n * static_cast<double>(starts) * k),
+                distances / n / static_cast<double>(starts), expansions / n / static_cast<double>(starts),
+                median(times) * 1e6,
+                n / median(times) / 1e6, median(runs) * 1e6);
     std::fflush(stdout);
   }
 
@@ -521,6 +629,7 @@ class Bench {
   std::vector<std::unique_ptr<BuiltIndex>> indexes_;
   std::map<uint32_t, std::vector<float>> truth_;
   uint32_t promises_broken_ = 0;
+  double ceiling_ = 0;  // once it is known
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begin_ = nullptr;
   cudaEvent_t end_ = nullptr;
@@ -541,6 +650,7 @@ uint32_t time_all(const Vectors& rows, const Vectors& queries, const Options& op
     for (const float recall : {0.95f, 0.99f}) bench.time_singles(recall);
     for (const uint64_t count : {100u, 1000u}) bench.time_batch(count, 10, 0.95f);
   }
+  if (options.wants("ceiling")) bench.print_ceilings();
   if (options.wants("threads")) {
     bench.time_threads(8, 1000);
     bench.time_threads(32, 100);
@@ -552,10 +662,7 @@ uint32_t time_all(const Vectors& rows, const Vectors& queries, const Options& op
     for (const uint32_t k : {1u, 10u, 100u}) bench.compare_sizes(k);
     bench.ask_cagra();
   }
-  if (options.wants("sweep")) {
-    bench.sweep(std::min(queries.rows, kBatch), 10, 1);
-    bench.sweep(std::min<uint64_t>(queries.rows, 1000), 10, 8);
-  }
+  if (options.wants("sweep")) bench.sweep();
   return bench.promises_broken();
 }
 

@@ -1,0 +1,131 @@
+// Exact distances of rows as stored, by one warp, four rows at a time, all lanes on the same columns.
+//
+// Equal bits. The CPU sums floats in 64 lanes, column i in lane i mod 64, without fused multiply-add, and
+// folds them in a fixed order (distance/kernels.h). Lane t of a warp is lanes t and t + 32: each has a
+// sum of its own, and the exchanges below are the CPU's fold. Integers are exact in any order.
+#pragma once
+
+#include "search/metric_cuda.cuh"
+#include "search/rerank_cuda.h"
+#include "search/walk_steps.cuh"
+
+namespace gannet::cuda {
+
+constexpr uint32_t kRerankRows = 4;  // that a warp compares at once
+
+template <int32_t kElement, bool kDot>
+struct ExactRows {
+  static constexpr uint32_t kRows = kRerankRows;
+
+  const RerankArgs& args;
+  const uint8_t* values;  // [query_stride] of the query, as RerankArgs has them
+
+  /// The key of numbers[lane] in the first kRows lanes; kNoKey for kNoRow.
+  __device__ Key compare(const uint32_t (&numbers)[kRows]) const {
+    const uint8_t* rows[kRows];
+    float sums[kRows];
+    // Where there is no row, row 0 is read and not used.
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i)
+      rows[i] = args.rows + uint64_t{numbers[i] == kNoRow ? 0 : numbers[i]} * args.row_stride;
+    if constexpr (is_float_element(kElement))
+      add_floats(rows, sums);
+    else
+      add_integers(rows, sums);
+    Key own = kNoKey;
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) {
+      if (lane_number() == i && numbers[i] != kNoRow)
+        own = make_key(distance(sums[i], rows[i], numbers[i]), numbers[i]);
+    }
+    return own;
+  }
+
+ private:
+  __device__ void add_integers(const uint8_t* const* rows, float* sums) const {
+    const uint32_t* query_words = reinterpret_cast<const uint32_t*>(values);
+    uint32_t totals[kRows] = {};
+    for (uint32_t word = lane_number(); word < (args.dim + 3) / 4; word += kWarp) {
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i)
+        totals[i] = add_products<kElement == ANN_I8>(
+            reinterpret_cast<const uint32_t*>(rows[i])[word], query_words[word], totals[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i)
+      sums[i] = static_cast<float>(static_cast<int32_t>(__reduce_add_sync(kAllLanes, totals[i])));
+  }
+
+  static __device__ float product(float row, float query_value) {
+    const float difference = __fsub_rn(row, query_value);
+    return kDot ? __fmul_rn(row, query_value) : __fmul_rn(difference, difference);
+  }
+
+  __device__ void add_floats(const uint8_t* const* rows, float* sums) const {
+    const float* floats = reinterpret_cast<const float*>(values);
+    float low[kRows] = {};   // the CPU's lane t of each row
+    float high[kRows] = {};  // and t + 32
+#pragma unroll 2
+    for (uint32_t column = lane_number(); column < args.dim; column += 64) {
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i)
+        low[i] = __fadd_rn(low[i], product(float_at<kElement>(rows[i], column), floats[column]));
+      if (column + 32 >= args.dim) continue;
+#pragma unroll
+      for (uint32_t i = 0; i < kRows; ++i)
+        high[i] = __fadd_rn(
+            high[i], product(float_at<kElement>(rows[i], column + 32), floats[column + 32]));
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t i = 0; i < kRows; ++i) sums[i] = fold(low[i], high[i]);
+  }
+
+  static __device__ float others(float value, uint32_t half) {
+    return __shfl_xor_sync(kAllLanes, value, half);
+  }
+
+  static __device__ float fold(float low, float high) {
+    low = __fadd_rn(low, others(low, 16));
+    high = __fadd_rn(high, others(high, 16));
+    float sum = __fadd_rn(low, high);
+    for (uint32_t half = 8; half != 0; half /= 2) sum = __fadd_rn(sum, others(sum, half));
+    return sum;
+  }
+
+  __device__ float distance(float sum, const uint8_t* row, uint32_t number) const {
+    if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
+    const double norm = *reinterpret_cast<const double*>(values + args.value_bytes);
+    if constexpr (is_float_element(kElement)) {
+      if (is_extreme(norm, args.norms[number]))
+        return distance_of_cosine(extreme_cosine<kElement>(
+            reinterpret_cast<const float*>(values), norm, row, args.dim));
+    }
+    return to_distance(sum, args.metric, norm, args.norms[number]);
+  }
+};
+
+/// ExactRows::compare for rows of any element. Apart from its callers, whose registers it is not to take.
+__device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t element, const uint8_t* values,
+                                      uint4 rows) {
+  const uint32_t numbers[kRerankRows] = {rows.x, rows.y, rows.z, rows.w};
+  const bool dot = args.metric != ANN_METRIC_L2;
+  switch (element) {
+    case ANN_F32:
+      return dot ? ExactRows<ANN_F32, true>{args, values}.compare(numbers)
+                 : ExactRows<ANN_F32, false>{args, values}.compare(numbers);
+    case ANN_F16:
+      return dot ? ExactRows<ANN_F16, true>{args, values}.compare(numbers)
+                 : ExactRows<ANN_F16, false>{args, values}.compare(numbers);
+    case ANN_BF16:
+      return dot ? ExactRows<ANN_BF16, true>{args, values}.compare(numbers)
+                 : ExactRows<ANN_BF16, false>{args, values}.compare(numbers);
+    // Of integers the L2 of codes is that of the rows: only products come here.
+    case ANN_I8:
+      return ExactRows<ANN_I8, true>{args, values}.compare(numbers);
+    default:
+      return ExactRows<ANN_U8, true>{args, values}.compare(numbers);
+  }
+}
+
+}  // namespace gannet::cuda
