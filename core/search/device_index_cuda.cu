@@ -331,6 +331,7 @@ class Space final : public DeviceSpace {
   }
 
   uint64_t bytes() const { return queries_.bytes() + answers_.bytes(); }
+  uint64_t host_bytes() const { return bytes() + usable_.bytes(); }
 
   void fit(uint32_t queries, uint32_t k) {
     capacity_ = 0;
@@ -526,6 +527,12 @@ class Copy final : public DeviceIndex {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  uint64_t host_bytes() const override {
+    const std::lock_guard lock(mutex_);
+    uint64_t bytes = 0;
+    for (const auto& space : idle_) bytes += space->host_bytes();
+    return bytes;
+  }
   bool blocks_serve(uint32_t k) const override {
     return kept_count(k, placed_.exact()) <= placed_.blocks_keep;
   }
@@ -890,7 +897,7 @@ class Copy final : public DeviceIndex {
   std::unique_ptr<Stream> made_on_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   Queued queued_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Space>> idle_;
 };
 
