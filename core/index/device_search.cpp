@@ -189,6 +189,13 @@ std::shared_ptr<const Placement> Placements::find(int32_t device) const {
   return nullptr;
 }
 
+uint64_t Placements::host_bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& placement : placed_) bytes += placement->index->host_bytes();
+  return bytes;
+}
+
 std::shared_ptr<const Placement> Placements::get(const Built& built, int32_t device,
                                                  const Execution& execution) {
   if (auto placement = find(device)) return placement;

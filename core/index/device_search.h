@@ -54,6 +54,8 @@ class Placements {
   void adopt(std::shared_ptr<const Placement> placement);
   /// Takes a placement away, if there is one.
   void drop(int32_t device);
+  /// Of host memory that they hold.
+  uint64_t host_bytes() const;
 
  private:
   std::mutex making_;  // one at a time, held while an index is sent

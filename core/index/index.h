@@ -58,7 +58,8 @@ struct Built {
 
   bool has_graph() const { return graph_kind != ANN_GRAPH_NONE; }
   uint64_t bytes() const {
-    return dataset.bytes() + codes.bytes() + graph.bytes() + spaces.bytes() + file_bytes_held;
+    return dataset.bytes() + codes.bytes() + graph.bytes() + spaces.bytes() + placements.host_bytes() +
+           file_bytes_held;
   }
 };
 

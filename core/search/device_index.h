@@ -147,7 +147,8 @@ class DeviceIndex {
  public:
   virtual ~DeviceIndex() = default;
 
-  virtual uint64_t bytes() const = 0;  // of device memory, spaces not included
+  virtual uint64_t bytes() const = 0;       // of device memory, spaces not included
+  virtual uint64_t host_bytes() const = 0;  // of host memory, pinned or not, in spaces that are not in use
 
   /// Whether a block can walk for k answers.
   virtual bool blocks_serve(uint32_t k) const = 0;

@@ -334,6 +334,7 @@ class Space final : public DeviceSpace {
   }
 
   uint64_t bytes() const { return queries_.bytes() + answers_.bytes(); }
+  uint64_t host_bytes() const { return bytes() + usable_.bytes(); }
 
   void fit(uint32_t queries, uint32_t k) {
     capacity_ = 0;
@@ -525,6 +526,12 @@ class Copy final : public DeviceIndex {
   }
 
   uint64_t bytes() const override { return bytes_; }
+  uint64_t host_bytes() const override {
+    const std::lock_guard lock(mutex_);
+    uint64_t bytes = 0;
+    for (const auto& space : idle_) bytes += space->host_bytes();
+    return bytes;
+  }
   bool blocks_serve(uint32_t k) const override {
     return kept_count(k, placed_.exact()) <= placed_.blocks_keep;
   }
@@ -930,7 +937,7 @@ class Copy final : public DeviceIndex {
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
   std::unique_ptr<DeviceArray<uint32_t>> led_on_;  // while rows are hidden
   Queued queued_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Space>> idle_;
 };
 
