@@ -19,6 +19,7 @@ constexpr uint32_t kSampleMax[Calibration::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kBeamMin = 16;
 constexpr double kEnough = 0.99901;
 constexpr double kLeastMiss = 5e-5;   // that a sample can tell from none
+constexpr double kCliff = 1.5;        // of the miss's logarithm: no slope to find one's place on
 constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
 constexpr double kGrowth = 1.35;      // from one beam to the next,
 constexpr double kWideGrowth = 1.6;   // and beyond kWideBeam, where one for ten answers is rarely left
@@ -250,14 +251,15 @@ bool Calibration::Curve::add(uint32_t beam, double mean, double error) {
   return mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
 }
 
-/// The beam at which the curve reaches `recall`.
+/// The beam at which the curve reaches `recall`; where it rises steeply, the one after which it has.
 double Calibration::Curve::beam(double recall) const {
   const auto miss = [](double share) { return std::log(std::max(1 - share, kLeastMiss)); };
   if (points[0].recall >= recall) return points[0].beam;
   for (uint32_t i = 1; i < count; ++i) {
     if (points[i].recall < recall) continue;
     const double fall = miss(points[i - 1].recall) - miss(points[i].recall);
-    const double part = fall > 0 ? (miss(points[i - 1].recall) - miss(recall)) / fall : 1;
+    if (fall <= 0 || fall > kCliff) return points[i].beam;
+    const double part = (miss(points[i - 1].recall) - miss(recall)) / fall;
     return points[i - 1].beam + part * (points[i].beam - points[i - 1].beam);
   }
   return points[count - 1].beam;

@@ -36,6 +36,7 @@ constexpr double kStepMin = 0.004;
 constexpr double kStepMax = 0.12;
 constexpr double kFall = 0.6;      // of the miss's logarithm from point to point,
 constexpr double kFallMax = 0.9;   // and where it fell by more another point is put between
+constexpr double kCliff = 1.5;     // more than that is no slope to find one's place on
 constexpr double kGrowthMax = 1.7;  // of expansions likewise
 constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
 constexpr double kEnough = 0.99901;
@@ -389,7 +390,9 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, Devi
 }
 
 /// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
-/// to the slack.
+/// to the slack, unless it falls off a cliff there: rows in islands by inner product are all about as far
+/// as each other, and none is found below a slack of 0. Halfway up such a cliff a search that was asked for
+/// 0.95 found 0.10.
 bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   uint32_t above = 0;
   while (above < count && points[above].recall < recall) ++above;
@@ -397,9 +400,9 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   *point = points[above];
   if (above == 0) return true;
   const Point& below = points[above - 1];
-  const double part = std::log(miss_of(below.recall) / miss_of(recall)) /
-                      std::log(miss_of(below.recall) / miss_of(points[above].recall));
-  point->move_to(below, 1 - part);
+  const double fall = std::log(miss_of(below.recall) / miss_of(points[above].recall));
+  if (fall > kCliff) return true;
+  point->move_to(below, 1 - std::log(miss_of(below.recall) / miss_of(recall)) / fall);
   return true;
 }
 
