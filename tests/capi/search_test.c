@@ -272,8 +272,11 @@ static void large_k(void) {
     ann_results results = answers_view(&found);
     REFUSED(ann_search_batch(index, &one_view, NULL, &results, NULL, &error), ANN_LIMIT,
             "65537 65536");
-    CHECK_OK(ann_search_exact(index, &one_view, NULL, &results, NULL, NULL));
-    CHECK(found.counts[0] == ANN_BEAM_MAX + 1 && found.ids[ANN_BEAM_MAX] == ANN_BEAM_MAX);
+    /* An exact search on a device gives at most 1,024 answers. */
+    if (!test_on_device()) {
+      CHECK_OK(ann_search_exact(index, &one_view, NULL, &results, NULL, NULL));
+      CHECK(found.counts[0] == ANN_BEAM_MAX + 1 && found.ids[ANN_BEAM_MAX] == ANN_BEAM_MAX);
+    }
     answers_free(&found);
   }
   ann_index_free(index);

@@ -128,6 +128,8 @@ struct DeviceRows {
     expect_cuda(cudaMemcpy2D(memory.at(offset), bytes + gap, rows.bytes.data(), bytes, bytes, rows.rows,
                              cudaMemcpyHostToDevice),
                 "cudaMemcpy2D");
+    // From pageable memory a copy may end after its call, and streams of the library wait for no other.
+    expect_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     matrix.data = memory.at(offset);
     matrix.row_stride = bytes + gap;
     matrix.space = kDevice;
