@@ -178,8 +178,8 @@ class DeviceIndex {
 namespace cuda {
 
 /// Copies an index to a device (a CUDA ordinal, from 0); codes and graph are empty where it has none.
-/// Everything of a mapped file has been touched before. Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
-/// ANN_DEADLINE; nothing is held then.
+/// Everything of a mapped file has been touched before. Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY,
+/// ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE; nothing is held then.
 std::unique_ptr<DeviceIndex> place_index(int32_t device, const Dataset& dataset,
                                          const Codes& codes, const SearchGraph& graph,
                                          const Execution& execution);

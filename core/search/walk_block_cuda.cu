@@ -240,7 +240,7 @@ struct BlockWalk {
   __device__ bool look() {
     const uint64_t* best = shared.best[turn];
     const uint64_t* queue = shared.queue[turn];
-    bound = stretched(RowKey::distance(best[args.k - 1]));
+    bound = stretched<kPolicy.code.kind>(RowKey::distance(best[args.k - 1]), args.stretch);
     limit = max(RowKey::distance(best[args.kept - 1]), min(bound, RowKey::distance(queue[kQueue - 1])));
     const uint32_t most = min(parents_max, args.expansions_max - expansion_count);
     const uint64_t key = queue[lane_number()];
@@ -357,14 +357,6 @@ struct BlockWalk {
       shared.sorted[count_offered(shared.offered, count, key)] = key;
     }
     __syncthreads();
-  }
-
-  __device__ uint32_t stretched(uint32_t distance) const {
-    if (distance == kFarthest) return kFarthest;
-    if constexpr (kPolicy.code.kind == CodeKind::kFloat)
-      return __float_as_uint(__uint_as_float(distance) * args.stretch);
-    else
-      return __float2uint_rz(__uint2float_rn(distance) * args.stretch);  // the largest if beyond
   }
 
   __device__ void report() {

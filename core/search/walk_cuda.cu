@@ -431,15 +431,7 @@ struct TwoLists {
   }
 
   /// After the best list has changed.
-  __device__ void tighten() { bound = stretched(best.kth(args.k, args.kept)); }
-
-  __device__ uint32_t stretched(uint32_t distance) const {
-    if (distance == kFarthest) return kFarthest;
-    if constexpr (kPolicy.code.kind == CodeKind::kFloat)
-      return __float_as_uint(__uint_as_float(distance) * args.stretch);
-    else
-      return __float2uint_rz(__uint2float_rn(distance) * args.stretch);  // the largest if beyond
-  }
+  __device__ void tighten() { bound = stretched<kPolicy.code.kind>(best.kth(args.k, args.kept), args.stretch); }
 
   __device__ void report() {
     if constexpr (kSorted)

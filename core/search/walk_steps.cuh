@@ -247,6 +247,16 @@ __device__ void sort_bitonic(Near& item) {
     order<kByRow>(item, stride, (lane_number() & stride) == 0);
 }
 
+/// T: how far rows are still expanded, when `distance` is that of the k-th best. kFarthest stays.
+template <CodeKind kKind>
+__device__ uint32_t stretched(uint32_t distance, float stretch) {
+  if (distance == kFarthest) return kFarthest;
+  if constexpr (kKind == CodeKind::kFloat)
+    return __float_as_uint(__uint_as_float(distance) * stretch);
+  else
+    return __float2uint_rz(__uint2float_rn(distance) * stretch);  // the largest if beyond
+}
+
 /// Sorts one item in each lane, ascending.
 template <bool kByRow = false>
 __device__ void sort_lanes(Near& item) {
