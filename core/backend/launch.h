@@ -165,7 +165,8 @@ inline void fill(void* memory, uint8_t byte, size_t bytes, const Stream& stream,
 }
 
 /// The one way to start a kernel. Errors that others left behind are cleared first. `shared_bytes` are
-/// those of a block beyond what the kernel declares. `together`: its blocks wait for each other, so they all run at the same time or the launch is refused.
+/// those of a block beyond what the kernel declares. `together`: its blocks wait for each other, so they
+/// all run at the same time or the launch is refused.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
             const Stream& stream, Args args, size_t shared_bytes = 0, bool together = false) {

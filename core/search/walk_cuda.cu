@@ -431,7 +431,9 @@ struct TwoLists {
   }
 
   /// After the best list has changed.
-  __device__ void tighten() { bound = stretched<kPolicy.code.kind>(best.kth(args.k, args.kept), args.stretch); }
+  __device__ void tighten() {
+    bound = stretched<kPolicy.code.kind>(best.kth(args.k, args.kept), args.stretch);
+  }
 
   __device__ void report() {
     if constexpr (kSorted)
