@@ -31,15 +31,6 @@ bool quick = false;
 const char* data_file = nullptr;
 uint32_t data_rows = 1'000'000;
 
-ann_matrix matrix_of(const Rows& rows) {
-  ann_matrix matrix = ANN_MATRIX_INIT;
-  matrix.element = rows.element;
-  matrix.dim = rows.dim;
-  matrix.rows = rows.rows;
-  matrix.data = rows.bytes.data();
-  return matrix;
-}
-
 ann_build_params params_on(int32_t device) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.device = device;

@@ -40,8 +40,7 @@ struct Case {
   bool ids = false;
 
   std::string name() const {
-    static const char* kMetricNames[] = {"", "L2", "IP", "cosine"};
-    return std::string(element_name(element)) + " " + kMetricNames[metric] + ", " +
+    return std::string(element_name(element)) + " " + metric_name(metric) + ", " +
            std::to_string(rows) + " rows x " + std::to_string(dim) + ", k " + std::to_string(k) +
            ", degree " + std::to_string(degree) + ", values " +
            std::to_string(static_cast<int>(values));
@@ -64,10 +63,6 @@ std::string name_of(const ann_search_params& params) {
                 params.hash_bits, params.hash_reset, params.team_size, params.ctas_per_query,
                 params.compare);
   return text;
-}
-
-void expect_ok(ann_status status, const ann_error& error, const std::string& what) {
-  expect(status == ANN_OK, what + ": " + error.message);
 }
 
 /// A built index with its queries.
@@ -98,21 +93,12 @@ struct Prepared {
     }
     std::vector<uint64_t> ids;
     for (uint64_t row = 0; c.ids && row < c.rows; ++row) ids.push_back((c.rows - row) * 1'000'003);
-    const ann_matrix matrix = view(rows, 0, c.rows);
+    const ann_matrix matrix = matrix_of(rows, 0, c.rows);
     expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error),
               error, c.name());
   }
   ~Prepared() { ann_index_free(index); }
   Prepared(const Prepared&) = delete;
-
-  static ann_matrix view(const Rows& vectors, uint64_t first, uint64_t count) {
-    ann_matrix matrix = ANN_MATRIX_INIT;
-    matrix.element = vectors.element;
-    matrix.data = vectors.bytes.data() + first * vectors.dim * element_bytes(vectors.element);
-    matrix.rows = count;
-    matrix.dim = vectors.dim;
-    return matrix;
-  }
 
   Answers search(ann_search_params params, int32_t device, uint64_t first = 0,
                  uint64_t count = UINT64_MAX, bool exact = false, uint32_t k_given = 0) const {
@@ -121,7 +107,7 @@ struct Prepared {
     params.device = device;
     Answers answers;
     ann_error error = ANN_ERROR_INIT;
-    expect_ok(ask(index, view(queries, first, count), k, params, exact, &answers, &error), error,
+    expect_ok(ask(index, matrix_of(queries, first, count), k, params, exact, &answers, &error), error,
               c.name() + name_of(params));
     return answers;
   }

@@ -56,15 +56,6 @@ Execution all_threads() {
   return all;
 }
 
-ann_matrix view_of(const Rows& rows, uint64_t first, uint64_t count) {
-  ann_matrix matrix = ANN_MATRIX_INIT;
-  matrix.element = rows.element;
-  matrix.data = rows.bytes.data() + first * rows.dim * element_bytes(rows.element);
-  matrix.rows = count;
-  matrix.dim = rows.dim;
-  return matrix;
-}
-
 /// The same values as another element.
 Rows converted(const Rows& from, int32_t element) {
   Rows to(element, 0, from.dim, Values::kEqual, 1);
@@ -120,7 +111,7 @@ class Set {
     params.degree = kDegree;
     params.device = ANN_DEVICE_CUDA;
     params.calibrate = ANN_OFF;
-    const ann_matrix matrix = view_of(rows, 0, rows.rows);
+    const ann_matrix matrix = matrix_of(rows, 0, rows.rows);
     check_call(ann_build(index_, &matrix, nullptr, &params, nullptr, &error), error);
     find_truth();
   }
@@ -142,7 +133,7 @@ class Set {
     const auto placement = built.placements.get(built, 0, all_threads());
     const uint32_t count = std::min(queries_.rows, kBatch);
     BorrowedSpace space(*placement->index, count, kNeighbors);
-    const ann_matrix queries = view_of(queries_, 0, count);
+    const ann_matrix queries = matrix_of(queries_, 0, count);
     fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, count, *space,
                all_threads());
     WalkEffort effort;
@@ -169,7 +160,7 @@ class Set {
       results.rows = 1;
       results.ids = ids;
       results.distances = distances.data() + size_t{query} * kNeighbors;
-      const ann_matrix one = view_of(queries_, query, 1);
+      const ann_matrix one = matrix_of(queries_, query, 1);
       ann_error error = ANN_ERROR_INIT;
       for (uint32_t i = 0; i < (query == 0 ? 3u : 1u); ++i) {
         const auto start = std::chrono::steady_clock::now();
@@ -194,7 +185,7 @@ class Set {
     results.rows = count;
     results.ids = ids.data();
     results.distances = distances.data();
-    const ann_matrix queries = view_of(queries_, 0, count);
+    const ann_matrix queries = matrix_of(queries_, 0, count);
     const ann_search_params exact = params(ANN_SEARCH_EXACT, 0);
     ann_error error = ANN_ERROR_INIT;
     check_call(ann_search_exact(index_, &queries, &exact, &results, nullptr, &error), error);

@@ -20,12 +20,20 @@ namespace gannet::test {
 inline constexpr int32_t kElements[] = {ANN_F32, ANN_F16, ANN_BF16, ANN_I8, ANN_U8};
 inline constexpr int32_t kMetrics[] = {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE};
 
+inline const char* metric_name(int32_t metric) {
+  return metric == ANN_METRIC_L2 ? "L2" : metric == ANN_METRIC_INNER_PRODUCT ? "IP" : "cosine";
+}
+
 struct Failure {
   std::string what;
 };
 
 inline void expect(bool holds, const std::string& what) {
   if (!holds) throw Failure{what};
+}
+
+inline void expect_ok(ann_status status, const ann_error& error, const std::string& what) {
+  expect(status == ANN_OK, what + ": " + error.message);
 }
 
 template <class Work>
@@ -112,6 +120,18 @@ struct Rows {
   size_t stride;  // bytes
   std::vector<uint8_t> bytes;
 };
+
+/// `count` of the rows from `first` on, as a caller of the library names them.
+inline ann_matrix matrix_of(const Rows& rows, uint64_t first, uint64_t count) {
+  ann_matrix matrix = ANN_MATRIX_INIT;
+  matrix.element = rows.element;
+  matrix.data = rows.bytes.data() + first * rows.stride;
+  matrix.rows = count;
+  matrix.dim = rows.dim;
+  matrix.row_stride = rows.stride;
+  return matrix;
+}
+inline ann_matrix matrix_of(const Rows& rows) { return matrix_of(rows, 0, rows.rows); }
 
 /// The first rows of a .u8bin file.
 inline Rows read_u8bin(const std::string& path, uint32_t rows_max) {

@@ -92,14 +92,6 @@ struct Call {
   ~Call() { ann_index_free(index); }
   Call(const Call&) = delete;
 
-  static ann_matrix matrix_of(const Rows& given) {
-    ann_matrix matrix = ANN_MATRIX_INIT;
-    matrix.element = given.element;
-    matrix.data = given.bytes.data();
-    matrix.rows = given.rows;
-    matrix.dim = given.dim;
-    return matrix;
-  }
   ann_index* make() {
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows.dim;
@@ -114,7 +106,7 @@ struct Source {
   ann_matrix matrix;
   void* memory = nullptr;
 
-  Source(const Rows& rows, bool there) : matrix(Call::matrix_of(rows)) {
+  Source(const Rows& rows, bool there) : matrix(matrix_of(rows)) {
     if (!there) return;
     expect(cudaMalloc(&memory, rows.bytes.size()) == cudaSuccess, "memory for rows");
     cudaMemcpy(memory, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice);
@@ -158,7 +150,7 @@ ann_status knn_graph(Call& call, int32_t method, bool there = false) {
 
 ann_status search(Call& call, bool exact, bool there) {
   std::vector<uint64_t> ids(kQueries * kNeighbors);
-  ann_matrix queries = Call::matrix_of(call.queries);
+  ann_matrix queries = matrix_of(call.queries);
   ann_results results = ANN_RESULTS_INIT;
   results.k = kNeighbors;
   results.rows = kQueries;

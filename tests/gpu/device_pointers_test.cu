@@ -107,15 +107,6 @@ struct DeviceAnswers {
   }
 };
 
-ann_matrix matrix_of(const Rows& rows) {
-  ann_matrix matrix = ANN_MATRIX_INIT;
-  matrix.element = rows.element;
-  matrix.data = rows.bytes.data();
-  matrix.rows = rows.rows;
-  matrix.dim = rows.dim;
-  return matrix;
-}
-
 /// Rows on the device, `offset` bytes from its beginning, with `gap` bytes of NaN between them.
 struct DeviceRows {
   Memory memory;
@@ -231,7 +222,6 @@ void compare(Built& built, const Rows& queries, uint32_t k, uint32_t beam, bool 
 }
 
 void equal_answers() {
-  static const char* kMetricNames[] = {"", "L2", "IP", "cosine"};
   for (const int32_t element : kElements) {
     for (const int32_t metric : kMetrics) {
       for (const uint32_t dim : {1u, 31u, 64u, 129u}) {
@@ -245,7 +235,7 @@ void equal_answers() {
         Built built(matrix_of(rows), metric, dim == 31 ? ids.data() : nullptr);
         // Rows are sent; after the searches by graph they stand there.
         compare(built, queries, 3, 0, true, std::string(element_name(element)) + ", not placed");
-        const std::string name = std::string(element_name(element)) + " " + kMetricNames[metric] +
+        const std::string name = std::string(element_name(element)) + " " + metric_name(metric) +
                                  ", " + std::to_string(dim) + " columns";
         compare(built, queries, 10, 0, false, name);
         compare(built, queries, 40, 90, false, name + ", one list");

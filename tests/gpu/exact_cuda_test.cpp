@@ -32,11 +32,8 @@ using gannet::test::Values;
 using gannet::test::expect;
 using gannet::test::kElements;
 using gannet::test::kMetrics;
+using gannet::test::metric_name;
 using gannet::test::run_claims;
-
-const char* metric_name(int32_t metric) {
-  return metric == ANN_METRIC_L2 ? "L2" : metric == ANN_METRIC_INNER_PRODUCT ? "IP" : "cosine";
-}
 
 bool quick = false;
 uint64_t cases_compared = 0;

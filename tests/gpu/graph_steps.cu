@@ -158,15 +158,6 @@ struct Point {
   double distances;  // a query
 };
 
-ann_matrix matrix_of(const Rows& rows) {
-  ann_matrix matrix = ANN_MATRIX_INIT;
-  matrix.element = rows.element;
-  matrix.data = rows.bytes.data();
-  matrix.rows = rows.rows;
-  matrix.dim = rows.dim;
-  return matrix;
-}
-
 /// What searches on the graph of a build come to, at growing beams.
 std::vector<Point> points_of(const Rows& rows, const Rows& queries, const Truth& truth,
                              const ann_build_params& params) {

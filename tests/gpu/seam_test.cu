@@ -27,15 +27,6 @@ constexpr double kStopMs = 50;
 
 std::string data_path;
 
-ann_matrix matrix_of(const Rows& rows) {
-  ann_matrix matrix = ANN_MATRIX_INIT;
-  matrix.element = rows.element;
-  matrix.data = rows.bytes.data();
-  matrix.rows = rows.rows;
-  matrix.dim = rows.dim;
-  return matrix;
-}
-
 ann_index* make_index(uint32_t dim) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = dim;

@@ -39,8 +39,10 @@ using gannet::test::Rows;
 using gannet::test::Values;
 using gannet::test::ask;
 using gannet::test::expect;
+using gannet::test::expect_ok;
 using gannet::test::kElements;
 using gannet::test::kMetrics;
+using gannet::test::metric_name;
 using gannet::test::run_claims;
 
 constexpr uint32_t kWarps[] = {1, 8, 16};  // of a walk with two lists
@@ -48,10 +50,6 @@ constexpr uint32_t kWarps[] = {1, 8, 16};  // of a walk with two lists
 bool quick = false;
 uint64_t answers_compared = 0;
 uint64_t answers_equal = 0;
-
-void expect_ok(ann_status status, const ann_error& error, const std::string& what) {
-  expect(status == ANN_OK, what + ": " + error.message);
-}
 
 struct Case {
   int32_t element = ANN_F32;
@@ -68,8 +66,7 @@ struct Case {
   int32_t device = ANN_DEVICE_AUTO;  // that builds
 
   std::string name() const {
-    static const char* kMetricNames[] = {"", "L2", "IP", "cosine"};
-    return std::string(element_name(element)) + " " + kMetricNames[metric] + ", " +
+    return std::string(element_name(element)) + " " + metric_name(metric) + ", " +
            std::to_string(rows) + " rows x " + std::to_string(dim) + ", " +
            std::to_string(queries) + " queries, k " + std::to_string(k) + ", degree " +
            std::to_string(degree) + ", values " + std::to_string(static_cast<int>(values)) +
