@@ -31,7 +31,7 @@ arch=${arch:-90}
 
 # Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
 contract=(build cagra context dlopen exact files graph hard_data host index knn_graph layout memory monitor
-  search sizes struct_size threads version)
+  sameness search sizes struct_size threads version)
 
 echo "--- build (sm_$arch)"
 generator=()
