@@ -310,9 +310,9 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
  * 7  Devices
  * ------------------------------------------------------------------------------------------ */
 
-/* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU for every call that exists
- * in this version. The environment variable GANNET_BACKEND=cpu hides CUDA devices, =cuda makes AUTO
- * mean the first of them where the call has a CUDA procedure (now: builds, k-NN graphs and searches).
+/* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU, but for searches whose queries
+ * lie in device memory, which run there. In the environment GANNET_BACKEND=cpu hides CUDA devices, =cuda
+ * makes AUTO mean the first of them where the call has a CUDA procedure (builds, k-NN graphs, searches).
  *
  * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
  * are not computed on codes alone, rows) and calibrates it for the device, which takes 0.05 to some
@@ -490,9 +490,9 @@ typedef struct ann_build_params {
   int32_t knn;         /* ANN_KNN_* */
   int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them, except by cells, whose
                           graphs on the CPU and on CUDA devices are as good, but not the same. On a
-                          CUDA device the k-NN graph and the search graph are made in its memory,
-                          and the copy that stays there is calibrated there; the rows are read, and
-                          beams are calibrated, on the CPU. */
+                          CUDA device the k-NN graph and the search graph are made in its memory, and
+                          the copy that stays there is calibrated there, for itself and for the beams
+                          of the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. */
@@ -693,10 +693,10 @@ typedef struct ann_search_params {
 
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
  * element, for one of i8 or u8 the same element. Answers depend on the query, the index, the
- * parameters and the kind of device alone: not on the batch, the threads or the CPU. Reported
- * distances are equal bit for bit on all devices. Any thread; on a CUDA device each of several calls
- * at once has a stream of its own. Larger batches than the device has memory for are answered in
- * parts. `monitor` may be NULL; a call that is cancelled has filled some rows.
+ * parameters and the kind of device alone: not on the threads or the CPU, on the batch only where its
+ * size chooses the procedure (AUTO on a CUDA device, CAGRA). Reported distances are equal bit for bit on
+ * all devices. Any thread; on a CUDA device each of several calls at once has a stream of its own. Larger
+ * batches than memory holds are answered in parts. `monitor` may be NULL; a cancelled call fills some rows.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE (not built), ANN_NO_DEVICE,
  * ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT (an index opened LAZY met damage
  * in its file; the rest of it goes on answering), ANN_CANCELLED, ANN_DEADLINE. */
