@@ -32,13 +32,16 @@ struct ExactRows {
       add_floats(rows, sums);
     else
       add_integers(rows, sums);
-    Key own = kNoKey;
+    // Each lane picks its row first: the code for a distance, with its divisions, stands here once.
+    float sum = sums[0];
+    uint32_t number = numbers[0];
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) {
-      if (lane_number() == i && numbers[i] != kNoRow)
-        own = make_key(distance(sums[i], rows[i], numbers[i]), numbers[i]);
+    for (uint32_t i = 1; i < kRows; ++i) {
+      sum = lane_number() == i ? sums[i] : sum;
+      number = lane_number() == i ? numbers[i] : number;
     }
-    return own;
+    if (lane_number() >= kRows || number == kNoRow) return kNoKey;
+    return make_key(distance(sum, number), number);
   }
 
  private:
@@ -93,13 +96,14 @@ struct ExactRows {
     return sum;
   }
 
-  __device__ float distance(float sum, const uint8_t* row, uint32_t number) const {
+  __device__ float distance(float sum, uint32_t number) const {
     if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
     const double norm = *reinterpret_cast<const double*>(values + args.value_bytes);
     if constexpr (is_float_element(kElement)) {
       if (is_extreme(norm, args.norms[number]))
         return distance_of_cosine(extreme_cosine<kElement>(
-            reinterpret_cast<const float*>(values), norm, row, args.dim));
+            reinterpret_cast<const float*>(values), norm,
+            args.rows + uint64_t{number} * args.row_stride, args.dim));
     }
     return to_distance(sum, args.metric, norm, args.norms[number]);
   }
