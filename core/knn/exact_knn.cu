@@ -204,7 +204,7 @@ struct Lists {
 
   /// The k smallest, sorted.
   __device__ void cut(uint64_t (&keys)[kKeys], uint32_t left) {
-    sort_ascending(keys, warp);
+    sort_ascending(keys);
 #pragma unroll
     for (uint32_t r = 0; r < kKeys; ++r) {
       const uint32_t i = 32 * r + warp.thread_rank();
@@ -221,7 +221,7 @@ struct Lists {
       if (!exists(left)) return;
       uint64_t keys[kKeys];
       load(keys, left, shared.counts[left]);
-      sort_ascending(keys, warp);
+      sort_ascending(keys);
       const uint64_t first = uint64_t{left_begin + left} * args.k;
 #pragma unroll
       for (uint32_t r = 0; r < kKeys; ++r) {

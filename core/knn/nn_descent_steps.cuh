@@ -183,7 +183,7 @@ struct StartWithRandomRows {
       const uint32_t distance = pair_distance(args.codes, self, other, warp);
       if (i % 32 == warp.thread_rank()) keys[i / 32] = RowKey::of(distance, other, true);
     }
-    sort_ascending(keys, warp);
+    sort_ascending(keys);
     write_distinct(row, keys);
   }
 
@@ -307,7 +307,7 @@ struct GatherSamples {
       own += __popc(warp.ballot(rows[r] != kNoRow));
     }
     add_reverse(list, own);
-    sort_ascending(rows, warp);
+    sort_ascending(rows);
     write_distinct(samples);
   }
 
@@ -328,13 +328,13 @@ struct GatherSamples {
   __device__ void add_chosen(uint64_t list, const uint32_t* sources, uint64_t count, uint32_t most) {
     uint64_t kept[kRegisters];
     fetch(kept, list, sources, 0, count);
-    sort_ascending(kept, warp);
+    sort_ascending(kept);
     for (uint64_t first = kSide; first < count; first += kSide) {
       uint64_t all[2 * kRegisters];
       fetch(reinterpret_cast<uint64_t(&)[kRegisters]>(all), list, sources, first, count);
 #pragma unroll
       for (uint32_t r = 0; r < kRegisters; ++r) all[kRegisters + r] = kept[r];
-      sort_ascending(all, warp);
+      sort_ascending(all);
 #pragma unroll
       for (uint32_t r = 0; r < kRegisters; ++r) kept[r] = all[kRegisters + r];
     }
@@ -394,7 +394,7 @@ struct MergeIntoList {
     uint64_t* list = args.keys + row * args.k;
     for (uint32_t i = lane; i < args.k; i += 32) memory.list[i] = read_key(list + i);
     uint64_t keys[1] = {unsorted};
-    sort_ascending(keys, warp);
+    sort_ascending(keys);
     const uint64_t key = keys[0];
     const uint64_t before = warp.shfl_up(key, 1);
     warp.sync();

@@ -262,7 +262,7 @@ struct MultiCta {
       merged[i] = i < args.lists * args.list_size ? __ldcg(found + turned) : RowKey::kNone;
     }
     __syncthreads();
-    sort_in_block(merged, size, args.list_size);
+    sort_shared(merged, size, BlockSorts{}, args.list_size);
     write_found(args, number, merged, size);
     __syncthreads();
   }

@@ -361,7 +361,7 @@ struct SingleCta {
 
   __device__ void report(uint32_t number) {
     __syncthreads();
-    if (by_radix()) sort_in_block(list, args.list_size, 1);
+    if (by_radix()) sort_shared(list, args.list_size, BlockSorts{});
     write_found(args, number, list, args.list);
   }
 };

@@ -23,6 +23,8 @@
 #include "search/cagra_cuda.h"
 #include "search/metric_cuda.cuh"
 #include "search/walk_steps.cuh"
+#include "traverse/shared_sort_cuda.h"
+#include "traverse/warp_sort_cuda.h"
 
 namespace gannet::cuda {
 
@@ -299,70 +301,19 @@ __device__ void compare_rows(const CagraArgs& args, const CagraQuery& query, con
   }
 }
 
-/// Keys in the registers of a warp: number i in lane i mod 32, word i / 32.
-template <uint32_t kWords>
-struct WarpKeys {
-  static constexpr uint32_t kSize = kWords * kWarp;
-  uint64_t keys[kWords];
-
-  __device__ void sort() {
-#pragma unroll
-    for (uint32_t run = 2; run <= kSize; run *= 2) order_run(run);
-  }
-
-  /// Sorts keys that rise and then fall.
-  __device__ void sort_bitonic() { order_run(kSize); }
-
- private:
-  __device__ void order_run(uint32_t run) {
-#pragma unroll
-    for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-      if (stride >= kWarp)
-        order_words(run, stride / kWarp);
-      else
-        order_lanes(run, stride);
-    }
-  }
-
-  /// Runs rise and fall in turn; the last one, of all keys, rises.
-  __device__ void order_words(uint32_t run, uint32_t apart) {
-#pragma unroll
-    for (uint32_t word = 0; word < kWords; ++word) {
-      if ((word & apart) != 0) continue;
-      const bool rises = (word * kWarp & run) == 0;
-      const uint64_t first = keys[word];
-      const uint64_t second = keys[word + apart];
-      const bool swap = (first > second) == rises;
-      keys[word] = swap ? second : first;
-      keys[word + apart] = swap ? first : second;
-    }
-  }
-
-  __device__ void order_lanes(uint32_t run, uint32_t stride) {
-#pragma unroll
-    for (uint32_t word = 0; word < kWords; ++word) {
-      const uint32_t number = word * kWarp + lane_number();
-      const bool lesser = ((number & stride) == 0) == ((number & run) == 0);
-      const uint64_t other = __shfl_xor_sync(kAllLanes, keys[word], stride);
-      if (lesser == (other < keys[word])) keys[word] = other;
-    }
-  }
-};
-
 /// Sorts keys[0 ... count) by a warp and puts kNone behind them, up to kWords * 32 in all.
 template <uint32_t kWords>
 __device__ void sort_words(uint64_t* keys, uint32_t count) {
-  WarpKeys<kWords> sorted;
+  uint64_t sorted[kWords];
 #pragma unroll
   for (uint32_t word = 0; word < kWords; ++word) {
     const uint32_t i = word * kWarp + lane_number();
-    sorted.keys[word] = i < count ? keys[i] : RowKey::kNone;
+    sorted[word] = i < count ? keys[i] : RowKey::kNone;
   }
-  sorted.sort();
+  sort_ascending(sorted);
   __syncwarp();
 #pragma unroll
-  for (uint32_t word = 0; word < kWords; ++word)
-    keys[word * kWarp + lane_number()] = sorted.keys[word];
+  for (uint32_t word = 0; word < kWords; ++word) keys[word * kWarp + lane_number()] = sorted[word];
   __syncwarp();
 }
 
@@ -370,20 +321,20 @@ __device__ void sort_words(uint64_t* keys, uint32_t count) {
 template <uint32_t kWords>
 __device__ void merge_words(uint64_t* list, uint32_t length, const uint64_t* keys, uint32_t size) {
   constexpr uint32_t kPlaces = kWords * kWarp;
-  WarpKeys<kWords> merged;
+  uint64_t merged[kWords];
 #pragma unroll
   for (uint32_t word = 0; word < kWords; ++word) {
     const uint32_t i = word * kWarp + lane_number();
     const uint32_t opposite = kPlaces - 1 - i;
     const uint64_t other = opposite < size ? keys[opposite] : RowKey::kNone;
-    merged.keys[word] = min(list[i], other);
+    merged[word] = min(list[i], other);
   }
-  merged.sort_bitonic();
+  sort_bitonic(merged);
   __syncwarp();
 #pragma unroll
   for (uint32_t word = 0; word < kWords; ++word) {
     const uint32_t i = word * kWarp + lane_number();
-    list[i] = i < length ? merged.keys[word] : RowKey::kNone;
+    list[i] = i < length ? merged[word] : RowKey::kNone;
   }
   __syncwarp();
 }
@@ -397,7 +348,8 @@ __host__ __device__ constexpr uint32_t warp_size_of(uint32_t count) {
 
 /// Section IV-B2, up to 512 candidates: they are sorted, then merged into the sorted list, both in the
 /// registers of one warp. `list` has warp_size_of(length) places, `keys` warp_size_of(count).
-static __device__ __noinline__ void update_list(uint64_t* list, uint32_t length, uint64_t* keys, uint32_t count) {
+static __device__ __noinline__ void update_list(uint64_t* list, uint32_t length, uint64_t* keys,
+                                                uint32_t count) {
   const uint32_t size = warp_size_of(count);
   switch (size) {
     case 32: sort_words<1>(keys, count); break;
@@ -434,24 +386,6 @@ __device__ inline uint32_t take_parents(uint64_t* list, uint32_t length, uint32_
   }
   __syncwarp();
   return min(taken, width);
-}
-
-/// Sorts `size` keys, a power of two, by the whole block; runs of `sorted` keys rise and fall in turn.
-__device__ inline void sort_in_block(uint64_t* keys, uint32_t size, uint32_t sorted) {
-  for (uint32_t run = 2 * sorted; run <= size; run *= 2) {
-    for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-      for (uint32_t i = threadIdx.x; i < size / 2; i += blockDim.x) {
-        const uint32_t place = 2 * i - (i & (stride - 1));
-        const uint64_t first = keys[place];
-        const uint64_t second = keys[place + stride];
-        if ((first > second) == ((place & run) == 0)) {
-          keys[place] = second;
-          keys[place + stride] = first;
-        }
-      }
-      __syncthreads();
-    }
-  }
 }
 
 /// Writes the answer of a query from sorted keys.

@@ -42,6 +42,7 @@
 #include "distance/lanes_cuda.h"
 #include "search/exact_cuda.h"
 #include "search/metric_cuda.cuh"
+#include "traverse/shared_sort_cuda.h"
 
 namespace gannet::cuda {
 namespace {
@@ -97,26 +98,21 @@ struct Args {
 };
 
 /// The order of results: by distance, then by id.
-__device__ bool nearer(Key a, Key b, const uint64_t* ids) {
-  if (ids == nullptr || (a >> 32) != (b >> 32) || a == b) return a < b;
-  return ids[row_of(a)] < ids[row_of(b)];
-}
+struct Nearer {
+  const uint64_t* ids;  // [all rows], or null
 
-/// One level of a bitonic sort of `size` keys in shared memory by `lanes` threads, of which this is
-/// `lane`. Runs of `run` keys are to ascend and descend in turn.
-__device__ void sort_level(Key* keys, uint32_t size, uint32_t run, uint32_t stride, uint32_t lane,
-                           uint32_t lanes, const uint64_t* ids) {
-  for (uint32_t i = lane; i < size / 2; i += lanes) {
-    const uint32_t place = 2 * i - (i & (stride - 1));
-    const Key first = keys[place];
-    const Key second = keys[place + stride];
-    const bool ascending = (place & run) == 0;
-    if (ascending ? nearer(second, first, ids) : nearer(first, second, ids)) {
-      keys[place] = second;
-      keys[place + stride] = first;
-    }
+  __device__ bool operator()(Key a, Key b) const {
+    if (ids == nullptr || (a >> 32) != (b >> 32) || a == b) return a < b;
+    return ids[row_of(a)] < ids[row_of(b)];
   }
-}
+};
+
+/// The threads of a block in teams, each with a list; all wait for each other.
+struct TeamSorts {
+  uint32_t lane;
+  uint32_t lanes;
+  __device__ void sync() const { __syncthreads(); }
+};
 
 /// The lists of a block's queries over its slice.
 template <Policy kPolicy>
@@ -158,7 +154,7 @@ struct Candidates {
 
   __device__ void consider(uint32_t query, uint32_t row, float distance, Key worst) {
     const Key key = make_key(distance, row);
-    if (!nearer(key, worst, args.ids)) return;
+    if (!Nearer{args.ids}(key, worst)) return;
     list(query)[atomicAdd(&shared.counts[query], 1)] = key;
   }
 
@@ -191,12 +187,7 @@ struct Candidates {
       for (uint32_t i = lane; i < capacity; i += lanes)
         keys[i] = i < count ? list(query)[i] : kNoKey;
       block.sync();
-      for (uint32_t run = 2; run <= capacity; run *= 2) {
-        for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-          sort_level(keys, capacity, run, stride, lane, lanes, args.ids);
-          block.sync();
-        }
-      }
+      sort_shared(keys, capacity, TeamSorts{lane, lanes}, 1, Nearer{args.ids});
       const uint32_t kept = min(count, args.k);
       for (uint32_t i = lane; i < kept; i += lanes) list(query)[i] = keys[i];
       if (lane == 0 && exists(query)) {
@@ -553,14 +544,11 @@ struct MergeLists {
     if (count == 0) return;
     for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) {
       const uint32_t other = args.half - 1 - i;
-      if (other < count && nearer(list[other], shared.keys[i], args.ids))
+      if (other < count && Nearer{args.ids}(list[other], shared.keys[i]))
         shared.keys[i] = list[other];
     }
     block.sync();
-    for (uint32_t stride = args.half / 2; stride != 0; stride /= 2) {
-      sort_level(shared.keys, args.half, args.half, stride, threadIdx.x, kThreads, args.ids);
-      block.sync();
-    }
+    merge_runs(shared.keys, args.half, args.half, BlockSorts{}, Nearer{args.ids});
   }
 };
 

@@ -14,6 +14,7 @@
 #include <cooperative_groups.h>
 
 #include "search/rerank_steps.cuh"
+#include "traverse/shared_sort_cuda.h"
 
 namespace gannet::cuda {
 namespace {
@@ -33,7 +34,6 @@ struct Rerank {
   const RerankArgs& args;
   Shared& shared;
   cg::thread_block block = cg::this_thread_block();
-  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
   uint64_t query = blockIdx.x;
   const uint8_t* values = args.queries + query * args.query_stride;
   uint32_t size = sort_size(args.kept);
@@ -68,28 +68,10 @@ struct Rerank {
 
   __device__ void sort() {
     if constexpr (kKeysMax > kFewKeys) {
-      sort_keys(threadIdx.x, kThreads, [this] { block.sync(); });
+      sort_shared(shared.keys, size, BlockSorts{});
     } else {
-      if (threadIdx.x < 32) sort_keys(threadIdx.x, 32, [this] { warp.sync(); });
+      if (threadIdx.x < 32) sort_shared(shared.keys, size, WarpSorts{});
       block.sync();
-    }
-  }
-
-  template <class Sync>
-  __device__ void sort_keys(uint32_t lane, uint32_t lanes, const Sync& sync) {
-    for (uint32_t run = 2; run <= size; run *= 2) {
-      for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-        for (uint32_t i = lane; i < size / 2; i += lanes) {
-          const uint32_t place = 2 * i - (i & (stride - 1));
-          const Key first = shared.keys[place];
-          const Key second = shared.keys[place + stride];
-          if ((first > second) == ((place & run) == 0)) {
-            shared.keys[place] = second;
-            shared.keys[place + stride] = first;
-          }
-        }
-        sync();
-      }
     }
   }
 };

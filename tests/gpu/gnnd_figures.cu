@@ -72,7 +72,9 @@ struct AllPairs : UnderLocks {
 /// During a round a list of 64 is two segments of 32 ascending keys, by the parity of the row.
 constexpr uint32_t kSegments = 2;
 
-struct SplitSegments {
+/// A warp takes the keys of each row's list into its registers and puts them back in another order.
+template <class Order>
+struct ReorderLists {
   static constexpr uint32_t kThreads = kWarpThreads;
   struct Shared {};
   const Args& args;
@@ -86,6 +88,13 @@ struct SplitSegments {
     uint64_t keys[kSegments];
     for (uint32_t r = 0; r < kSegments; ++r) keys[r] = list[32 * r + warp.thread_rank()];
     warp.sync();
+    Order::write(list, args.worst + row, keys, warp);
+  }
+};
+
+struct SplitInSegments {
+  static __device__ void write(uint64_t* list, uint64_t*, const uint64_t (&keys)[kSegments],
+                               const Warp& warp) {
     uint32_t counts[kSegments] = {};
     for (uint32_t r = 0; r < kSegments; ++r) {
       for (uint32_t segment = 0; segment < kSegments; ++segment) {
@@ -105,28 +114,18 @@ struct SplitSegments {
 };
 
 struct JoinSegments {
-  static constexpr uint32_t kThreads = kWarpThreads;
-  struct Shared {};
-  const Args& args;
-  Shared& shared;
-  Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
-
-  __device__ void run() {
-    const uint64_t row = global_warp();
-    if (row >= args.rows) return;
-    uint64_t* list = args.keys + row * args.k;
-    uint64_t keys[kSegments];
-    for (uint32_t r = 0; r < kSegments; ++r) keys[r] = list[32 * r + warp.thread_rank()];
-    sort_ascending(keys, warp);
+  static __device__ void write(uint64_t* list, uint64_t* worst, uint64_t (&keys)[kSegments],
+                               const Warp& warp) {
+    sort_ascending(keys);
     for (uint32_t r = 0; r < kSegments; ++r) list[32 * r + warp.thread_rank()] = keys[r];
-    if (warp.thread_rank() == 31) args.worst[row] = keys[kSegments - 1];
+    if (warp.thread_rank() == 31) *worst = keys[kSegments - 1];
   }
 };
 
 /// GNND: a lock for each segment; an insertion reads and moves 32 entries.
 struct Segments : UnderLocks {
-  using Before = SplitSegments;
-  using After = JoinSegments;
+  using Before = ReorderLists<SplitInSegments>;
+  using After = ReorderLists<JoinSegments>;
 
   static __device__ void give(const Args& args, const Warp& warp, uint32_t row, uint64_t key) {
     for (uint32_t lanes = warp.ballot(row != kNoRow); lanes != 0; lanes &= lanes - 1) {
