@@ -11,22 +11,57 @@ namespace {
 constexpr uint64_t kRowsPerTask = 512;
 constexpr uint32_t kSampleRows = 4096;
 constexpr uint32_t kStepsTried = 16;
+constexpr uint64_t kRowsPerFit = 256;
 constexpr uint32_t kJudgedRows = 128;
 constexpr float kStepsApart = 16;
 constexpr uint32_t kWidePiece = 128;  // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 
-/// Squared error of coding `deviations` with a clip at `clip` from the centre.
-double coding_error(const Array<float>& deviations, size_t count, double clip) {
-  const double step = clip / 127;
-  double error = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const double magnitude = std::fabs(deviations[i]);
-    const double beyond = magnitude - clip;
-    error += beyond > 0 ? beyond * beyond : step * step / 12;
+/// What the sizes of deviations come to, by the first of kStepsTried clips beyond them. Clips are equally
+/// far apart up to the largest deviation.
+struct Deviations {
+  double count[kStepsTried] = {};
+  double sum[kStepsTried] = {};
+  double squares[kStepsTried] = {};
+
+  void add(double magnitude, double clips_per_unit) {
+    const uint32_t clip = std::min(static_cast<uint32_t>(magnitude * clips_per_unit), kStepsTried - 1);
+    count[clip] += 1;
+    sum[clip] += magnitude;
+    squares[clip] += magnitude * magnitude;
   }
-  return error;
-}
+  void add(const Deviations& others) {
+    for (uint32_t i = 0; i < kStepsTried; ++i) {
+      count[i] += others.count[i];
+      sum[i] += others.sum[i];
+      squares[i] += others.squares[i];
+    }
+  }
+
+  /// The clip, by its number, that codes them with the least squared error: of deviations below it that of
+  /// rounding, of those beyond it what lies beyond.
+  uint32_t best_clip(double largest) const {
+    uint32_t best = 0;
+    double least = INFINITY;
+    double beyond_count = 0, beyond_sum = 0, beyond_squares = 0, within = 0;
+    for (uint32_t i = 0; i < kStepsTried; ++i) within += count[i];
+    for (uint32_t i = kStepsTried; i-- > 0;) {
+      const double clip = largest * (i + 1) / kStepsTried;
+      const double step = clip / 127;
+      const double error = beyond_squares - 2 * clip * beyond_sum + clip * clip * beyond_count +
+                           within * step * step / 12;
+      if (error <= least) {
+        least = error;
+        best = i;
+      }
+      beyond_count += count[i];
+      beyond_sum += sum[i];
+      beyond_squares += squares[i];
+      within -= count[i];
+    }
+    return best;
+  }
+};
 
 }  // namespace
 
@@ -178,23 +213,32 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   }
   for (uint32_t column = 0; column < width; ++column)
     centre_[column] = static_cast<float>(sums[column] / sample_rows);
-  float largest = 0;
-  for (uint32_t i = 0; i < sample_rows; ++i) {
-    float* row = values.data() + size_t{i} * width;
-    for (uint32_t column = 0; column < width; ++column) {
-      row[column] -= centre_[column];
-      if (!std::isfinite(row[column])) row[column] = 0;
-      largest = std::max(largest, std::fabs(row[column]));
+  const uint64_t tasks = (sample_rows + kRowsPerFit - 1) / kRowsPerFit;
+  Array<float> largest_of = Array<float>::zeroed(execution.memory, tasks);
+  parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {
+    float largest = 0;
+    for (uint64_t i = begin; i < end; ++i) {
+      float* row = values.data() + i * width;
+      for (uint32_t column = 0; column < width; ++column) {
+        row[column] -= centre_[column];
+        if (!std::isfinite(row[column])) row[column] = 0;
+        largest = std::max(largest, std::fabs(row[column]));
+      }
     }
-  }
-  Array<double> errors(execution.memory, kStepsTried);
-  parallel_for(execution, kStepsTried, 1, [&](uint64_t begin, uint64_t, uint32_t) {
-    const double clip = double{largest} * static_cast<double>(begin + 1) / kStepsTried;
-    errors[begin] = coding_error(values, values.size(), clip);
+    largest_of[begin / kRowsPerFit] = largest;
   });
-  const size_t best = static_cast<size_t>(std::min_element(errors.begin(), errors.end()) -
-                                          errors.begin());
-  const double step = double{largest} * static_cast<double>(best + 1) / kStepsTried / 127;
+  const float largest = *std::max_element(largest_of.data(), largest_of.data() + tasks);
+  Array<Deviations> parts(execution.memory, tasks);
+  parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {
+    Deviations part;
+    for (uint64_t i = begin * width; i < end * width; ++i)
+      part.add(std::fabs(values[i]), largest > 0 ? kStepsTried / double{largest} : 0);
+    parts[begin / kRowsPerFit] = part;
+  });
+  Deviations all;
+  for (uint64_t i = 0; i < tasks; ++i) all.add(parts[i]);
+  const double step =
+      double{largest} * static_cast<double>(all.best_clip(largest) + 1) / kStepsTried / 127;
   wide_ = !bytes_suffice(values.data(), sample_rows, static_cast<float>(step), execution);
   // Rows that all lie within a float's smallest step of their centre get one code; answers are
   // still computed on the rows.
@@ -214,7 +258,7 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step,
   const RowsView view{scaled.data(), columns() * sizeof(float), columns(), ANN_F32};
   Array<float> nearest(execution.memory, judged);
   Array<float> scratch(execution.memory, size_t{rows} * execution.threads);
-  parallel_for(execution, judged, 8, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  parallel_for(execution, judged, 2, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     float* distances = scratch.data() + size_t{rows} * worker;
     for (uint64_t i = begin; i < end; ++i) {
       const uint64_t row = i * rows / judged;
