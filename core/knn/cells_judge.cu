@@ -123,7 +123,8 @@ struct Thresholds {
     }
   }
 
-  static __device__ void add(const Args& args, uint32_t judged, uint32_t distance) {
+  // Rare, and repeated for every pair where it is inlined.
+  static __device__ __noinline__ void add(const Args& args, uint32_t judged, uint32_t distance) {
     for (uint32_t entry = 0; entry < args.depth; ++entry) {
       const uint64_t at = uint64_t{judged} * kJudgedDepth + entry;
       if (distance < args.found[at] && args.found[at] != UINT32_MAX) atomicAdd(&args.nearer[at], 1);
