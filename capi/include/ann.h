@@ -519,8 +519,14 @@ typedef struct ann_build_params {
   const uint32_t *knn_graph;     /* [rows, knn_degree] row numbers, nearest first, for
                                     ANN_KNN_GIVEN; UINT32_MAX in unused places at the end of a row.
                                     knn_degree has no default then and may be less than degree. */
-  const ann_matrix *calibration; /* queries like those to come, to calibrate on; default: a sample
-                                    of the rows, each masked while it plays the query */
+  const ann_matrix *calibration; /* queries like those to come, to calibrate on, read during the call;
+                                    default: a sample of the rows, each masked while it plays the query.
+                                    Where queries are unlike the rows, as texts and images are, that
+                                    promises too much: give some hundred queries, at best 2,048. The
+                                    index and its file keep a sample of up to 2,048, as f32 where rows are
+                                    floats: CUDA devices calibrate on it too, also when the index is
+                                    placed later or opened elsewhere. Devices need 64 of them; with fewer
+                                    they walk with the beam of the CPU. */
 } ann_build_params;
 #define ANN_BUILD_PARAMS_INIT \
   {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -632,10 +638,10 @@ typedef struct ann_search_params {
                         like the rows or like `calibration`. Targets above what calibration reached
                         use the longest beam it tried. Without calibration the beam is
                         4 * k + 64, doubled for each halving of 1 - recall below 0.05.
-                        On a CUDA device two lists have calibrations of their own, always with rows for
-                        queries; what they do not reach, and k beyond them, goes by the beam that the CPU
-                        would use. Where that is above 1,984, every row is compared (ANN_UNSUPPORTED if k
-                        is above 1,024). */
+                        On a CUDA device two lists have calibrations of their own; what they do not
+                        reach, and k beyond them, goes by the beam that the CPU would use, and half as
+                        much again where codes are lossy. Where that is above 1,984, every row is
+                        compared (ANN_UNSUPPORTED if k is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
                         and the procedure is BEST_FIRST. For CAGRA's procedures this is M ("internal
@@ -651,8 +657,9 @@ typedef struct ann_search_params {
 
   /* The rest is for CAGRA's procedures and not read by others. */
   uint32_t search_width;     /* p: rows expanded in each iteration, 1 to 64, p times the degree at most
-                                2,048; default 1. More: fewer iterations, more distances. MULTI_CTA
-                                always expands one a block. */
+                                2,048; default 1, and where M goes by a recall on a CUDA device as many as
+                                calibration found random rows to need, up to 8. More: fewer iterations,
+                                more distances. MULTI_CTA always expands one a block. */
   uint32_t iterations_max;   /* at most so many iterations expand rows, 1 to 4,096; default 24 and 1.25
                                 times the beam over p, which few queries need. Fewer: less time at worst,
                                 lower recall. Tables in device memory are sized by it. */
@@ -750,11 +757,11 @@ ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *r
 /* ---------------------------------------------------------------------------------------------
  * 12  Files
  *
- * A file holds a built index whole: rows, ids, codes, graph, calibration. It is opened without a
- * build and answers bit for bit as the index that was saved. Every byte is covered by a 64-bit sum,
- * so that a damaged file is refused and never answers wrongly. Equal indexes give equal files,
- * whatever the threads and the machine (the measured times of the build are not kept). Files of
- * version 1.x of the format are read by every later library. The format is specified in
+ * A file holds a built index whole: rows, ids, codes, graph, calibration and the queries kept for it.
+ * It is opened without a build and answers bit for bit as the index that was saved. Every byte is
+ * covered by a 64-bit sum, so that a damaged file is refused and never answers wrongly. Equal indexes
+ * give equal files, whatever the threads and the machine (the measured times of the build are not
+ * kept). Files of version 1.x of the format are read by every later library. The format is specified in
  * core/storage/storage.h.
  * ------------------------------------------------------------------------------------------ */
 

@@ -71,11 +71,10 @@ void make_graph(const BuildPlan& plan, Built& built, const Execution& execution)
 }
 
 /// Measures how far the CPU has to walk for a recall.
-void calibrate(const BuildPlan& plan, const MatrixView* queries, DeviceIndex* placed,
-               Built& built, const Execution& execution) {
+void calibrate(const BuildPlan& plan, DeviceIndex* placed, Built& built, const Execution& execution) {
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");
-  built.calibration.measure(built.dataset, built.codes, built.graph, queries, built.seed, plan.device,
+  built.calibration.measure(built.dataset, built.codes, built.graph, built.queries, built.seed, plan.device,
                             placed, execution);
   built.calibrate_seconds = seconds_since(start);
 }
@@ -104,8 +103,8 @@ void make_pages(Array<uint32_t>& items, const Execution& execution) {
 
 /// Graph and calibration by a CUDA device, where the index then has a copy. `arrival` is null if rows came
 /// from the host.
-void build_on_device(const BuildPlan& plan, const MatrixView* queries,
-                     std::unique_ptr<cuda::Arrival> arrival, Built& built, const Execution& execution) {
+void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, Built& built,
+                     const Execution& execution) {
   SearchGraph& graph = built.graph;
   KnnGraph copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
@@ -142,13 +141,12 @@ void build_on_device(const BuildPlan& plan, const MatrixView* queries,
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
       if (plan.calibrate && placement != nullptr)
-        placement->calibration.measure(built.dataset, built.codes, *placement->index, placement->device,
-                                       built.seed, measuring);
+        placement->calibration.measure(built.dataset, built.codes, built.queries, *placement->index,
+                                       placement->device, built.seed, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
       if (plan.calibrate)
-        calibrate(plan, queries, placement != nullptr ? placement->index.get() : nullptr, built,
-                  measuring);
+        calibrate(plan, placement != nullptr ? placement->index.get() : nullptr, built, measuring);
     }
   });
   if (placement != nullptr) built.placements.adopt(placement);
@@ -184,12 +182,14 @@ std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixVi
     SearchGraph& graph = built->graph;
     graph.rows = built->dataset.rows();
     graph.degree = plan.degree;
+    if (plan.calibrate && calibration != nullptr)
+      built->queries = QuerySample(built->dataset, *calibration, seed, execution.memory);
     graph.entries = choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
     if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
-      build_on_device(plan, calibration, std::move(arrival), *built, execution.span(0.06, 1));
+      build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, *built, execution.span(0.06, 0.88));
-      if (plan.calibrate) calibrate(plan, calibration, nullptr, *built, execution.span(0.88, 1));
+      if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
     }
   }
   execution.check();

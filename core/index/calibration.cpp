@@ -176,22 +176,21 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int3
 }  // namespace
 
 void Calibration::measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                          const MatrixView* given, uint64_t seed, int32_t device,
+                          const QuerySample& given, uint64_t seed, int32_t device,
                           DeviceIndex* placed, const Execution& execution) {
   const uint32_t deep = truth_depth(dataset.rows());
-  const uint32_t count = static_cast<uint32_t>(
-      std::min<uint64_t>(given != nullptr ? given->rows : dataset.rows() / 4, kSampleMax[0]));
+  const bool plays_rows = given.count() == 0;
+  const uint32_t count = std::min(plays_rows ? dataset.rows() / 4 : given.count(), kSampleMax[0]);
   if (deep == 0 || count == 0) return;
   const Allocator& memory = execution.memory;
 
   // The queries: a sample of the rows, copied together, or the caller's. Rows are shuffled, so that
   // the first of them are a fair sample too.
-  Array<uint32_t> masked(memory, count);
-  Array<uint8_t> copied(memory, given != nullptr ? 0 : checked_product(count, dataset.view().stride));
+  Array<uint32_t> masked(memory, plays_rows ? count : 0);
+  Array<uint8_t> copied(memory, plays_rows ? checked_product(count, dataset.view().stride) : 0);
   MatrixView vectors{copied.data(), count, dataset.dim(), dataset.element(), dataset.view().stride};
-  if (given != nullptr) {
-    vectors = *given;
-    vectors.rows = count;
+  if (!plays_rows) {
+    vectors = given.first(count);
   } else {
     random_strata(dataset.rows(), count, seed, kSampleStream, masked.data());
     for (uint32_t i = count; i > 1; --i)
@@ -201,7 +200,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
       std::memcpy(copied.data() + i * dataset.view().stride, dataset.view().row(masked[i]), row_bytes);
   }
   const QueryBlock queries(dataset, vectors, memory);
-  Sample sample{vectors, &queries, given != nullptr ? nullptr : masked.data(), count,
+  Sample sample{vectors, &queries, plays_rows ? masked.data() : nullptr, count,
                 std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}};
   find_truth(dataset, codes, sample, device, placed, execution);
 
@@ -241,22 +240,22 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
   }
 }
 
-/// A point whose recall, less its error, is at least that of the one before. A curve that does not grow
-/// goes on: where rows lie in islands it is level until a beam is longer than an island. True where
-/// this was the last point.
+/// Points before promise no more than this one. A curve that does not grow goes on: where rows lie in islands
+/// it is level until a beam is longer than an island. True where this was the last point.
 bool Calibration::Curve::add(uint32_t beam, double mean, double error) {
-  const double before = count > 0 ? points[count - 1].recall : 0;
-  const double recall = std::max(before, mean - error);
+  const double recall = std::max(0.0, mean - error);
+  for (uint32_t i = 0; i < count; ++i) points[i].recall = std::min(points[i].recall, recall);
   points[count++] = {beam, recall};
   return mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
 }
 
 /// The beam at which the curve reaches `recall`; where it rises steeply, the one after which it has.
-double Calibration::Curve::beam(double recall) const {
+double Calibration::Curve::beam(double recall, bool in_steps) const {
   const auto miss = [](double share) { return std::log(std::max(1 - share, kLeastMiss)); };
   if (points[0].recall >= recall) return points[0].beam;
   for (uint32_t i = 1; i < count; ++i) {
     if (points[i].recall < recall) continue;
+    if (in_steps) return points[i].beam;
     const double fall = miss(points[i - 1].recall) - miss(points[i].recall);
     if (fall <= 0 || fall > kCliff) return points[i].beam;
     const double part = (miss(points[i - 1].recall) - miss(recall)) / fall;
@@ -276,15 +275,16 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
     if (above == curve_count_) {
       // Beyond the last curve the beam keeps its proportion to k.
       const Curve& last = curves_[curve_count_ - 1];
-      length = last.beam(recall) / last.k * k;
+      length = last.beam(recall, in_steps_) / last.k * k;
     } else if (curves_[above].k == k || above == 0) {
-      length = curves_[above].beam(recall);
+      length = curves_[above].beam(recall, in_steps_);
     } else {
       const Curve& low = curves_[above - 1];
       const Curve& high = curves_[above];
       const double part = std::log(static_cast<double>(k) / low.k) /
                           std::log(static_cast<double>(high.k) / low.k);
-      length = std::exp((1 - part) * std::log(low.beam(recall)) + part * std::log(high.beam(recall)));
+      length = std::exp((1 - part) * std::log(low.beam(recall, in_steps_)) +
+                        part * std::log(high.beam(recall, in_steps_)));
     }
   }
   // A floor for queries that differ a little from the rows: it costs some microseconds.

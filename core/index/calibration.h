@@ -7,7 +7,8 @@
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
 // reaches 0.999 or the beam 1,000 k. A point's recall is the mean over the sample less its standard
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
-// target - 0.01) survives the luck of the sample. Between points the logarithm of the miss falls with
+// target - 0.01) survives the luck of the sample; and at most that of any longer beam, or of several points
+// of a level curve the luckiest would be taken. Between points the logarithm of the miss falls with
 // the beam. One walk serves all curves: what a search with this beam would have answered for another k is
 // a matter of counting.
 //
@@ -23,6 +24,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "index/query_sample.h"
 #include "search/best_first.h"
 #include "search/device_index.h"
 
@@ -42,20 +44,20 @@ class Calibration {
     Point points[kPoints] = {};
 
     bool add(uint32_t beam, double mean, double error);
-    double beam(double recall) const;
+    double beam(double recall, bool in_steps = false) const;
   };
 
   Calibration() = default;
-  /// Of curves that were measured before.
-  Calibration(const Curve* curves, uint32_t count, float recall_max)
-      : curve_count_(count), recall_max_(recall_max) {
+  /// Of curves that were measured before. `in_steps`: only beams that were tried serve, none between them.
+  Calibration(const Curve* curves, uint32_t count, float recall_max, bool in_steps = false)
+      : curve_count_(count), recall_max_(recall_max), in_steps_(in_steps) {
     std::copy(curves, curves + count, curves_);
   }
 
-  /// Measures on masked rows, or on `queries` of the caller if not null. `device` judges, and unless
-  /// `placed` is null, the index's copy there, it walks.
+  /// Measures on masked rows, or on `given` queries of the caller if there are any. `device` judges, and
+  /// unless `placed` is null, the index's copy there, it walks.
   void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const MatrixView* queries, uint64_t seed, int32_t device, DeviceIndex* placed,
+               const QuerySample& given, uint64_t seed, int32_t device, DeviceIndex* placed,
                const Execution& execution);
 
   uint32_t curve_count() const { return curve_count_; }
@@ -71,6 +73,7 @@ class Calibration {
   Curve curves_[kCurves];
   uint32_t curve_count_ = 0;
   float recall_max_ = 0;
+  bool in_steps_ = false;
 };
 
 /// Bytes that measuring takes at most.

@@ -20,11 +20,12 @@ constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kSampleMax = 2048;
 constexpr uint32_t kHiddenMin = 1024;  // rather so many masked than fewer hidden
 constexpr uint32_t kSampleMin = 256;  // fewer say too little: all of 12 found is no recall of 1
+constexpr uint32_t kGivenMin = 64;  // fewer queries of the caller likewise; the CPU's beam goes by them
 constexpr uint32_t kFewAnswers = 10;
 constexpr uint32_t kSomeAnswers = 100;
 static_assert(4 * kSampleMin > 4 * kSomeAnswers);  // where there is a sample, so many answers are known
 constexpr uint32_t kManyAnswers = 1000;
-constexpr uint32_t kSomeSample = 512;  // queries for so many answers, each of which averages more of them
+constexpr uint32_t kSomeSample = 1024;  // queries for so many answers, each of which averages more of them
 constexpr uint32_t kManySample = 64;
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
@@ -35,26 +36,35 @@ constexpr double kFirstStep = 0.04;
 constexpr double kStepMin = 0.004;
 constexpr double kStepMax = 0.12;
 constexpr double kFall = 0.6;      // of the miss's logarithm from point to point,
-constexpr double kFallMax = 0.9;   // and where it fell by more another point is put between
-constexpr double kCliff = 1.5;     // more than that is no slope to find one's place on
+constexpr double kFallMax = 0.9;   // and where it fell by more another point is put between, or it is a cliff
 constexpr double kGrowthMax = 1.7;  // of expansions likewise
 constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
 constexpr double kEnough = 0.99901;
 constexpr double kLastMiss = 0.0009;
 constexpr uint32_t kCagraSampleMin = 100;
 constexpr uint32_t kCagraListMin = 32;  // M is a multiple of it
+constexpr uint32_t kCagraListProbe = 256;   // M with which p is looked for
+constexpr uint32_t kCagraWidthTried = 8;    // p at most
+constexpr double kCagraReached = 0.998;     // such a recall needs no more random rows
+constexpr double kWidthGain = 0.7;          // of the miss is left at most where twice the rows help
 constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
 constexpr double kMargin = 1.15;  // times the miss of a hidden sample is what is promised
+constexpr double kNearTheEnd = 0.003;
 constexpr uint32_t kHiddenShare = 100;  // one of so many rows at most is hidden
 
 constexpr uint32_t kNoCap = 4096;       // a walk of two lists that goes on for longer runs in a desert
 constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth its time
 constexpr double kCapMin = 4;            // for means near zero
+constexpr double kCapSpare = 1.1;        // times the cap of the sample: queries as they come walk for longer
 
 /// The cap is this multiple of the mean.
 double cap_factor(double miss) {
   return std::clamp(1.5 + 0.6 * std::log(0.05 / miss) / std::log(5.0), 1.5, 2.1);
 }
+
+/// What is subtracted for the luck of a sample: its standard error, and more where three of them would not
+/// stay within the 0.01 that the promise leaves.
+double allow_for(double error) { return std::max(error, 3 * error - 0.01); }
 
 struct Outcome {
   double recall;      // mean
@@ -69,40 +79,82 @@ double seconds_since(Clock::time_point start) {
 /// The share of neighbours that is missed. None of a sample is as good as half of one.
 double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
 
-/// The rows that play queries, hidden from the graph for as long as this lives. Where they are too large a
-/// part of all rows, or the device has no room, they are only masked, each for itself.
+/// Who plays the queries: queries of the caller, or rows, hidden from the graph for as long as this lives.
+/// Where those are too large a part of all rows, or the device has no room, they are only masked, each for
+/// itself.
 class Players {
  public:
-  Players(DeviceIndex& index, uint32_t rows, uint32_t count, uint64_t seed, const Allocator& memory)
-      : index_(index), rows_(memory, count), sorted_(memory, count) {
-    random_strata(rows, count, seed, kSampleStream, sorted_.data());
+  Players(const Dataset& dataset, const QuerySample& given, DeviceIndex& index, uint32_t count,
+          uint64_t seed, const Allocator& memory)
+      : index_(index), given_(given), dataset_(dataset), count_(count) {
+    if (!are_rows()) return;
+    sorted_ = Array<uint32_t>(memory, count);
+    rows_ = Array<uint32_t>(memory, count);
+    random_strata(dataset.rows(), count, seed, kSampleStream, sorted_.data());
     std::sort(sorted_.data(), sorted_.data() + count);
     std::copy(sorted_.data(), sorted_.data() + count, rows_.data());
     // So that the first of them are a fair sample too.
     for (uint32_t i = count; i > 1; --i)
       std::swap(rows_[i - 1], rows_[random_below(i, seed, kSampleStream + 1, i)]);
-    hidden_ = rows / kHiddenShare >= count && index.hide_rows(rows_.data(), count);
+    copied_ = Array<uint8_t>(memory, checked_product(count, row_bytes()));
+    for (uint32_t i = 0; i < count; ++i)
+      std::memcpy(copied_.data() + i * row_bytes(), dataset.view().row(rows_[i]), row_bytes());
+    hidden_ = dataset.rows() / kHiddenShare >= count && index.hide_rows(rows_.data(), count);
   }
   ~Players() {
     if (hidden_) index_.show_rows();
   }
   Players(const Players&) = delete;
 
-  const uint32_t* rows() const { return rows_.data(); }
+  uint32_t count() const { return count_; }
+  bool are_rows() const { return given_.count() == 0; }
   bool are_hidden() const { return hidden_; }
+  /// [count] what each must not find, or null.
+  const uint32_t* masked() const { return rows_.data(); }
+  /// The first of them as queries.
+  MatrixView first(uint32_t most) const {
+    if (!are_rows()) return given_.first(most);
+    return {copied_.data(), most, dataset_.dim(), dataset_.element(), row_bytes()};
+  }
 
   /// Whether a search for query `query` cannot find this row.
   bool hides(uint32_t query, uint32_t row) const {
+    if (!are_rows()) return false;
     return row == rows_[query] ||
            (hidden_ && std::binary_search(sorted_.data(), sorted_.data() + sorted_.size(), row));
   }
 
+  /// What others will miss beyond the miss of the sample: queries as they come are farther from the rows
+  /// than hidden rows, and the caller's are queries as they come. Masked rows leave holes, which costs as
+  /// much, but not by inner product, where a row is not what is nearest to it: 0.90 got 0.889 there. Less is
+  /// allowed for then, where the promise's 0.01 is as much, and codes let recall grow no further.
+  double beyond(double miss) const {
+    if (!are_rows()) return 0;
+    const double farther = (kMargin - 1) * miss;
+    if (hidden_) return farther;
+    return dataset_.metric() == ANN_METRIC_INNER_PRODUCT ? std::max(0.0, farther - kNearTheEnd) : 0;
+  }
+
  private:
+  size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
+
   DeviceIndex& index_;
-  Array<uint32_t> rows_;    // [count] in random order
-  Array<uint32_t> sorted_;  // [count]
+  const QuerySample& given_;
+  const Dataset& dataset_;
+  uint32_t count_;
+  Array<uint32_t> rows_;    // [count] in random order, where rows play
+  Array<uint32_t> sorted_;  // [count] likewise
+  Array<uint8_t> copied_;   // [count, row_bytes] likewise
   bool hidden_ = false;
 };
+
+/// Players for a calibration: none where there are too few to tell.
+uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
+  if (dataset.rows() < 4 * kSampleMin) return 0;
+  if (given.count() != 0) return given.count() < kGivenMin ? 0 : std::min(given.count(), kSampleMax);
+  const uint32_t hideable = dataset.rows() / kHiddenShare;
+  return std::min(hideable >= kHiddenMin ? hideable : dataset.rows() / 4, kSampleMax);
+}
 
 /// The first of them as queries, with the distances of their true neighbours.
 class Sample {
@@ -111,22 +163,15 @@ class Sample {
          uint32_t count, uint32_t depth, const Execution& execution)
       : players_(players),
         dataset_(dataset),
-        count_(count),
+        count_(std::min(count, players.count())),
         depth_(depth),
-        copied_(execution.memory, checked_product(count, row_bytes())),
-        truth_(execution.memory, size_t{count} * depth) {
-    for (uint32_t i = 0; i < count; ++i)
-      std::memcpy(copied_.data() + i * row_bytes(), dataset.view().row(players.rows()[i]), row_bytes());
+        truth_(execution.memory, size_t{count_} * depth) {
     judge(index, device, execution);
   }
 
   uint32_t count() const { return count_; }
-  uint32_t depth() const { return depth_; }
-  const uint32_t* masked() const { return players_.rows(); }
-  bool are_hidden() const { return players_.are_hidden(); }
-  MatrixView view() const {
-    return {copied_.data(), count_, dataset_.dim(), dataset_.element(), row_bytes()};
-  }
+  const Players& players() const { return players_; }
+  MatrixView view() const { return players_.first(count_); }
 
   /// A found row counts if it is no farther than the k-th true neighbour.
   double recall_of(uint32_t query, const float* found, uint32_t k) const {
@@ -137,8 +182,6 @@ class Sample {
   }
 
  private:
-  size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
-
   /// Finds the true neighbours, and more than needed, since players are none. Where that was too few, the
   /// farthest stands for those that are missing, which promises less.
   void judge(const DeviceIndex& index, int32_t device, const Execution& execution) {
@@ -172,7 +215,6 @@ class Sample {
   const Dataset& dataset_;
   uint32_t count_;
   uint32_t depth_;
-  Array<uint8_t> copied_;   // [count, row_bytes]
   Array<float> truth_;      // [count, depth] distances of the true neighbours
 };
 
@@ -188,8 +230,8 @@ class Walks {
 
   Outcome run(WalkEffort effort) {
     execution_.check();
-    effort.hidden = sample_.are_hidden();
-    space_->run(used_, effort, sample_.masked(), false);
+    effort.hidden = sample_.players().are_hidden();
+    space_->run(used_, effort, sample_.players().masked(), false);
     ++runs;
     double sum = 0;
     double squares = 0;
@@ -204,7 +246,8 @@ class Walks {
             static_cast<double>(space_->expansion_count()) / used_};
   }
 
-  bool are_hidden() const { return sample_.are_hidden(); }
+  /// Of the recall that the sample got, what is promised before luck.
+  double promise(double recall) const { return recall - sample_.players().beyond(1 - recall); }
 
   uint32_t runs = 0;
 
@@ -259,10 +302,10 @@ class DeviceCalibration::Tracer {
     WalkEffort effort;
     effort.warps = warps_;
     effort.slack = static_cast<float>(slack);
-    effort.expansions_max = static_cast<uint32_t>(cap);
+    effort.expansions_max = static_cast<uint32_t>(warps_ == 1 ? cap / kCapSpare : cap);
     const Outcome outcome = walks_.run(effort);
-    const double margin = walks_.are_hidden() ? kMargin : 1;  // masks alone leave as much
-    return {slack, outcome.recall, 1 - margin * (1 - outcome.recall) - outcome.error, outcome.expansions, cap};
+    const double worth = walks_.promise(outcome.recall) - allow_for(outcome.error);
+    return {slack, outcome.recall, worth, outcome.expansions, cap};
   }
 
   /// Where a warp walks, the multiple of the mean that the last two points let expect.
@@ -333,16 +376,16 @@ class DeviceCalibration::Tracer {
   uint32_t trials_ = 0;
 };
 
-void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, DeviceIndex& index,
-                                int32_t device, uint64_t seed, const Execution& execution) {
-  const uint32_t hideable = dataset.rows() / kHiddenShare;
-  const uint32_t count = std::min(hideable >= kHiddenMin ? hideable : dataset.rows() / 4, kSampleMax);
-  if (count < kSampleMin) return;
+void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, const QuerySample& given,
+                                DeviceIndex& index, int32_t device, uint64_t seed,
+                                const Execution& execution) {
+  const uint32_t count = count_players(dataset, given);
+  if (count == 0) return;
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
   const uint32_t few = codes.exact() ? 32 : 24;  // the most answers of a sorted list of 32 rows
 
-  const Players players(index, dataset.rows(), count, seed, execution.memory);
+  const Players players(dataset, given, index, count, seed, execution.memory);
 
   // Each procedure has a stream and a thread of its own: none keeps the device busy alone.
   reserve_spaces(index, count);
@@ -401,7 +444,7 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   if (above == 0) return true;
   const Point& below = points[above - 1];
   const double fall = std::log(miss_of(below.recall) / miss_of(points[above].recall));
-  if (fall > kCliff) return true;
+  if (fall > kFallMax) return true;
   point->move_to(below, 1 - std::log(miss_of(below.recall) / miss_of(recall)) / fall);
   return true;
 }
@@ -464,33 +507,58 @@ WalkEffort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) 
   return cautious.effort(warps);
 }
 
-Calibration calibrate_cagra(const Dataset& dataset, const Codes& codes, DeviceIndex& index, int32_t device,
-                            uint64_t seed,
-                            const std::function<CagraPlan(uint32_t k, uint32_t list)>& plan,
-                            const Execution& execution) {
-  const uint32_t count = std::min(dataset.rows() / kHiddenShare, kSampleMax);
-  if (count < kCagraSampleMin) return {};
+namespace {
+
+/// The p of a search of CAGRA's beyond which its random rows reach no more islands.
+uint32_t find_width(Walks& walks, const PlanCagra& plan) {
+  uint32_t width = 1;
+  double before = 0;
+  for (uint32_t trial = 1; trial <= kCagraWidthTried; trial *= 2) {
+    WalkEffort effort;
+    effort.cagra = plan(1, kCagraListProbe, trial);
+    const double recall = walks.run(effort).recall;
+    if (trial > 1 && miss_of(recall) > kWidthGain * miss_of(before)) break;
+    width = trial;
+    if (recall >= kCagraReached) break;
+    before = recall;
+  }
+  return width;
+}
+
+}  // namespace
+
+CagraCalibration calibrate_cagra(const Dataset& dataset, const Codes& codes, const QuerySample& given,
+                                 DeviceIndex& index, int32_t device, uint64_t seed, bool has_width,
+                                 const PlanCagra& plan, const Execution& execution) {
+  const bool plays_rows = given.count() == 0;
+  const uint32_t count = plays_rows ? std::min(dataset.rows() / kHiddenShare, kSampleMax)
+                                    : count_players(dataset, given);
+  if (count < (plays_rows ? kCagraSampleMin : kGivenMin)) return {};
   execution.enter("calibrate");
-  const Players players(index, dataset.rows(), count, seed, execution.memory);
-  if (!players.are_hidden()) return {};
+  const Players players(dataset, given, index, count, seed, execution.memory);
+  if (plays_rows && !players.are_hidden()) return {};
+  uint32_t width = 1;
   Calibration::Curve curves[3];
   uint32_t curve_count = 0;
   for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
     const uint32_t used = k == kSomeAnswers ? std::min(count, kSomeSample) : count;
     const Sample sample(dataset, index, device, players, used, k, execution);
     Walks walks(sample, dataset, codes, index, k, execution);
+    if (k == 1 && has_width) width = find_width(walks, plan);
     Calibration::Curve& curve = curves[curve_count++];
     curve.k = k;
     uint32_t list = round_up(std::max(k, kCagraListMin), kCagraListMin);
     for (bool more = true; more && list <= kCagraListMax;) {
       WalkEffort effort;
-      effort.cagra = plan(k, list);
+      effort.cagra = plan(k, list, width);
       const Outcome outcome = walks.run(effort);
-      more = !curve.add(list, 1 - kMargin * (1 - outcome.recall), outcome.error) && outcome.recall < kEnough;
+      more = !curve.add(list, walks.promise(outcome.recall), allow_for(outcome.error)) &&
+             outcome.recall < kEnough;
       list = round_up(list + std::max(kCagraListMin, list / 3), kCagraListMin);
     }
   }
-  return Calibration(curves, curve_count, 0);
+  // Random rows reach an island or do not, so that recall may jump from one M to the next.
+  return {Calibration(curves, curve_count, 0, true), width};
 }
 
 }  // namespace gannet

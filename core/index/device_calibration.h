@@ -1,10 +1,10 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
-// Measured when an index is first placed on a device, as index/calibration.h does it on the CPU: rows play
-// the queries, exact search on the device judges. While they play, they are hidden from the graph
-// (search/hidden_rows_cuda.h), so that it is to them as to queries that it has never seen; in sets of
-// which they would be more than a hundredth each is only masked for itself, which promises less than is
-// kept. There is a table for each procedure (a warp a
+// Measured when an index is first placed on a device, as index/calibration.h does it on the CPU: the
+// queries are the caller's (index/query_sample.h), or rows play them, and exact search on the device judges.
+// While rows play, they are hidden from the graph (search/hidden_rows_cuda.h), so that it is to them as to
+// queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
+// for itself, which by L2 and cosine promises less than is kept. There is a table for each procedure (a warp a
 // query, a block of 8 or 16 warps a query), with a curve for each of some k, between which slacks are
 // interpolated by log k. All procedures have the same queries and one rule, so that what
 // the luck of a sample does to one procedure it does to all.
@@ -20,16 +20,19 @@
 // recall 0.95 a cap of 1.4 times the mean gave 10 to 30 % more queries per second at equal recall, at 0.99
 // 2.1 times the mean 5 % (one NVIDIA H200, 1M SIFT rows, batch 10,000). Blocks have no cap.
 //
-// What a point promises is less than what the sample got, by one standard error and by 15 % of the miss:
-// queries as they come are a little farther from the rows than the rows from each other. Where the slacks
+// What a point promises is less than what the sample got, by one standard error, or more where three of them
+// would not stay within the 0.01 that the promise leaves; and where rows play, by 15 % of the miss: queries
+// as they come are a little farther from the rows than the rows from each other. At equal slack they missed
+// 1.08 to 1.4 times as many, 1.15 as a rule, by every procedure and for k of 1, 10 and 100 (SIFT 1M). They
+// also walk for longer, so the cap is a tenth above the one that was measured. Where the slacks
 // tried do not reach a target, another procedure's table answers, or the walk with one list and the CPU's
 // calibrated beam; so it does where there are too few rows to tell. The table is not kept in files: another
 // device may be another one.
 //
-// Samples: up to 2,048 queries for k of 1 and 10, 512 up to 100 and 64 for 1,000, each of which averages more
-// neighbours. What the three procedures find of 10,000 queries then lies 0.003 to 0.004 of recall apart at
+// Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 1,000, each of which averages
+// more neighbours. What the three procedures find of 10,000 queries then lies 0.003 to 0.004 of recall apart at
 // 0.95 and 0.99, and 0.01 at 0.9 (SIFT 1M, k = 10). Cost: three exact searches, and some 130 runs, side by
-// side on four streams: 37 and 50 ms of a build of 1M SIFT rows (one NVIDIA H200).
+// side on four streams: 50 and 58 ms of a build of 1M SIFT rows (one NVIDIA H200).
 #pragma once
 
 #include <cstdint>
@@ -41,18 +44,28 @@
 
 namespace gannet {
 
-/// Which M ("internal top-M") of CAGRA's searches gives which recall, by plans that `plan` makes for k and M.
-/// CAGRA knows no masks: where rows cannot be hidden there are no curves. Some 25 runs and two exact searches.
-Calibration calibrate_cagra(const Dataset& dataset, const Codes& codes, DeviceIndex& index, int32_t device,
-                            uint64_t seed,
-                            const std::function<CagraPlan(uint32_t k, uint32_t list)>& plan,
-                            const Execution& execution);
+/// Which M ("internal top-M") of CAGRA's searches gives which recall.
+struct CagraCalibration {
+  Calibration curves;
+  uint32_t width = 1;  // p with which they were measured
+};
+
+/// Measures by plans that `plan` makes for k, M and p. A search starts from p times the degree random rows: of
+/// 16 islands 32 rows reach the right one for 0.87 of the queries, whatever M. So p is first doubled until
+/// more brings nothing, unless `has_width` is not set: a search by several CTAs starts from more rows by
+/// itself. CAGRA knows no masks: where there are no queries of the caller, and rows cannot be hidden, there
+/// are no curves. Some 25 runs and two exact searches.
+using PlanCagra = std::function<CagraPlan(uint32_t k, uint32_t list, uint32_t width)>;
+CagraCalibration calibrate_cagra(const Dataset& dataset, const Codes& codes, const QuerySample& given,
+                                 DeviceIndex& index, int32_t device, uint64_t seed, bool has_width,
+                                 const PlanCagra& plan, const Execution& execution);
 
 class DeviceCalibration {
  public:
-  /// `device` is a CUDA ordinal, on which `index` stands.
-  void measure(const Dataset& dataset, const Codes& codes, DeviceIndex& index, int32_t device,
-               uint64_t seed, const Execution& execution);
+  /// On `given` queries of the caller, or where there are none on rows. `device` is a CUDA ordinal, on
+  /// which `index` stands.
+  void measure(const Dataset& dataset, const Codes& codes, const QuerySample& given, DeviceIndex& index,
+               int32_t device, uint64_t seed, const Execution& execution);
 
   /// The effort for k neighbours at a recall by walks of so many warps a query; false where the table
   /// does not say.

@@ -78,28 +78,32 @@ constexpr WarpOrder order_warps(uint64_t queries, uint32_t multiprocessors) {
 }
 
 /// What CAGRA's searches have been found to need for their recall; measured now if nobody has asked yet.
-const Calibration& cagra_calibration(const Built& built, const Placement& placement, ann_search_params params,
-                                     const CagraPlan& like, const Execution& execution) {
+const CagraCalibration& cagra_calibration(const Built& built, const Placement& placement,
+                                          ann_search_params params, const CagraPlan& like,
+                                          const Execution& execution) {
   const std::lock_guard lock(placement.cagra_mutex);
-  std::unique_ptr<const Calibration>& known = placement.cagra[like.multi_cta ? 1 : 0][like.stored ? 1 : 0];
+  std::unique_ptr<const CagraCalibration>& known =
+      placement.cagra[like.multi_cta ? 1 : 0][like.stored ? 1 : 0];
   if (known != nullptr) return *known;
   // By the defaults: what else a caller has chosen is the caller's to answer for.
   ann_search_params plain = ANN_SEARCH_PARAMS_INIT;
   plain.procedure = like.multi_cta ? ANN_SEARCH_CAGRA_MULTI_CTA : ANN_SEARCH_CAGRA_SINGLE_CTA;
   plain.compare = params.compare;
-  const auto plan = [&](uint32_t k, uint32_t list) {
+  const auto plan = [&](uint32_t k, uint32_t list, uint32_t width) {
     plain.beam = list;
+    plain.search_width = width;
     return plan_cagra(built, plain, 0, k, 0, placement.index->multiprocessors());
   };
-  known = std::make_unique<const Calibration>(
+  known = std::make_unique<const CagraCalibration>(
       built.calibration.curve_count() == 0
-          ? Calibration()
-          : calibrate_cagra(built.dataset, built.codes, *placement.index, placement.device, built.seed, plan,
-                            execution));
+          ? CagraCalibration()
+          : calibrate_cagra(built.dataset, built.codes, built.queries, *placement.index, placement.device,
+                            built.seed, !like.multi_cta, plan, execution));
   return *known;
 }
 
-/// The plan of a search as CAGRA, with M from its own calibration where there is one.
+/// The plan of a search as CAGRA, with M, and p if the caller leaves it open, from its own calibration where
+/// there is one.
 CagraPlan choose_cagra(const Built& built, const Placement& placement, const DeviceRequest& request,
                        uint64_t queries, uint32_t k, const Execution& execution) {
   ann_search_params params = *request.cagra;
@@ -110,10 +114,11 @@ CagraPlan choose_cagra(const Built& built, const Placement& placement, const Dev
   if (params.beam != 0 || queries == 0) return chosen;
   // Of CAGRA's two the longer beam may choose the other, whose beam then counts.
   for (uint32_t turn = 0; turn < 2; ++turn) {
-    const Calibration& calibration = cagra_calibration(built, placement, params, chosen, execution);
-    if (calibration.curve_count() == 0) return chosen;
-    const uint32_t list = std::max(k, calibration.beam(k, request.recall));
+    const CagraCalibration& calibration = cagra_calibration(built, placement, params, chosen, execution);
+    if (calibration.curves.curve_count() == 0) return chosen;
+    const uint32_t list = std::max(k, calibration.curves.beam(k, request.recall));
     params.beam = std::min<uint32_t>(kCagraListMax, static_cast<uint32_t>(round_up(list, 32)));
+    if (request.cagra->search_width == 0) params.search_width = calibration.width;
     const bool was_multi = chosen.multi_cta;
     chosen = plan();
     if (chosen.multi_cta == was_multi) break;
@@ -152,8 +157,13 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
       if (placement.calibration.find(warps, k, request.recall, &effort)) return effort;
     }
   }
-  const uint32_t beam =
-      request.beam != 0 ? request.beam : built.calibration.beam(k, request.recall);
+  uint32_t beam = request.beam;
+  if (beam == 0) {
+    beam = built.calibration.beam(k, request.recall);
+    // Of lossy codes a device compares fewer rows again than the CPU, whose beam this is: by inner product
+    // 0.99 got 0.978 with it.
+    if (!built.codes.exact()) beam += beam / 2;
+  }
   // A beam longer than there are rows is never filled.
   effort.beam = std::min(beam, built.dataset.rows());
   return effort;
@@ -208,7 +218,7 @@ std::shared_ptr<const Placement> Placements::get(const Built& built, int32_t dev
       cuda::place_index(device, built.dataset, built.codes, built.graph, execution);
   // An index that was built without calibration leaves recall to the cautious rule.
   if (built.has_graph() && built.calibration.curve_count() > 0)
-    placement->calibration.measure(built.dataset, built.codes, *placement->index, device,
+    placement->calibration.measure(built.dataset, built.codes, built.queries, *placement->index, device,
                                    built.seed, execution);
   const std::lock_guard lock(mutex_);
   placed_.push_back(placement);

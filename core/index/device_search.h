@@ -39,7 +39,7 @@ struct Placement {
   /// Of CAGRA's searches, by one CTA or several, on codes or rows as stored: each measured at the first
   /// search that asks it for a recall.
   mutable std::mutex cagra_mutex;
-  mutable std::unique_ptr<const Calibration> cagra[2][2];
+  mutable std::unique_ptr<const CagraCalibration> cagra[2][2];
 };
 
 /// The placements of one index. A search holds on to its own, so taking one away waits for nobody.

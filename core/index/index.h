@@ -13,6 +13,7 @@
 #include "index/calibration.h"
 #include "index/device_search.h"
 #include "index/parameters.h"
+#include "index/query_sample.h"
 
 namespace gannet {
 
@@ -39,6 +40,7 @@ struct Built {
     dataset.touch_all();
     codes.touch_all();
     graph.touch_all();
+    queries.touch_all();
   }
 
   std::shared_ptr<const void> file;  // the mapped file that the members lie over, or null
@@ -47,6 +49,7 @@ struct Built {
   Codes codes;
   SearchGraph graph;
   Calibration calibration;
+  QuerySample queries;  // of the caller, to calibrate on; none: rows play them
   int32_t graph_kind = 0;
   uint32_t knn_iterations = 0;
   double knn_share = 0;  // of true neighbours in the lists under the graph, where somebody has looked
@@ -58,8 +61,8 @@ struct Built {
 
   bool has_graph() const { return graph_kind != ANN_GRAPH_NONE; }
   uint64_t bytes() const {
-    return dataset.bytes() + codes.bytes() + graph.bytes() + spaces.bytes() + placements.host_bytes() +
-           file_bytes_held;
+    return dataset.bytes() + codes.bytes() + graph.bytes() + queries.bytes() + spaces.bytes() +
+           placements.host_bytes() + file_bytes_held;
   }
 };
 

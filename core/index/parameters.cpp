@@ -8,6 +8,7 @@
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "index/calibration.h"
+#include "index/query_sample.h"
 #include "knn/cells.h"
 #include "knn/cells_effort.h"
 #include "knn/exact_knn_launch.h"
@@ -182,6 +183,9 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
   if (plan.graph != ANN_GRAPH_NONE) {
     if (!Codes::rows_serve(shape.metric, element, plan.borrow)) index += rows * stride;
     index += shape.dim * 4 + rows * plan.degree * 4 + kEntryPoints * 4;
+    if (plan.calibrate)
+      index += std::min<uint64_t>(plan.queries_given, kQueriesKept) * shape.dim *
+               (is_float_element(element) ? sizeof(float) : 1);
     const uint64_t k = plan.nn_descent.k;
     const uint64_t knn_list = rows * k * 4;
     const uint64_t pruned = rows * plan.degree * 4;

@@ -31,6 +31,7 @@ struct BuildPlan {
   NnDescentParams nn_descent;  // k of any k-NN graph, given or made
   const uint32_t* knn_graph = nullptr;  // [rows, nn_descent.k] for ANN_KNN_GIVEN
   uint64_t memory_limit = 0;
+  uint64_t queries_given = 0;  // to calibrate on
 };
 
 /// Checks and completes parameters for `rows` rows. `threads_max` 0: no cap.

@@ -16,6 +16,7 @@ inline constexpr uint8_t kTailMagic[8] = {0x8a, 'G', 'N', 'T', '\n', 'E', 'O', '
 inline constexpr uint32_t kByteOrder = 0x01020304;
 inline constexpr uint16_t kMajor = 1;
 inline constexpr uint16_t kMinor = 0;
+inline constexpr uint16_t kMinorWithQueries = 1;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;
 inline constexpr uint32_t kSectionsMax = 64;
@@ -32,9 +33,13 @@ enum SectionType : uint32_t {
   kEdges = 7,
   kEntries = 8,
   kCalibration = 9,
+  kQueries = 10,
 };
-inline constexpr uint32_t kTypesKnown = 9;
+inline constexpr uint32_t kTypesKnown = 10;
 inline constexpr uint32_t kSkippable = 1;  // flag of a section
+
+/// The flags of a section: a reader of 1.0 skips what has come since.
+constexpr uint32_t flags_of(uint32_t type) { return type <= kCalibration ? 0 : kSkippable; }
 
 struct Header {
   uint8_t magic[8];
@@ -109,6 +114,7 @@ inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 56;
 
 inline constexpr uint32_t kCurvesMax = 4;
 inline constexpr uint32_t kPointsMax = 24;
+inline constexpr uint64_t kQueriesMax = 2048;
 struct Point {
   uint32_t beam;
   uint32_t zero;

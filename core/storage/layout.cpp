@@ -8,11 +8,16 @@ uint32_t code_columns(const Header& header) {
   return Codes::code_columns(header.dim, static_cast<int32_t>(header.metric));
 }
 
-uint32_t demanded_sections(const Header& header, uint32_t curves, Section out[kTypesKnown]) {
+uint64_t query_bytes(const Header& header) {
+  return uint64_t{header.dim} * (is_float_element(static_cast<int32_t>(header.element)) ? sizeof(float) : 1);
+}
+
+uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, Section out[kTypesKnown]) {
   uint32_t count = 0;
   const auto demand = [&](SectionType type, uint64_t items, uint64_t item_bytes) {
     Section& section = out[count++] = {};
     section.type = type;
+    section.flags = flags_of(type);
     section.items = items;
     section.item_bytes = static_cast<uint32_t>(item_bytes);
     section.bytes = items * item_bytes;
@@ -32,7 +37,8 @@ uint32_t demanded_sections(const Header& header, uint32_t curves, Section out[kT
   if (header.graph != kGraphNone) {
     demand(kEdges, header.rows * header.degree, sizeof(uint32_t));
     demand(kEntries, header.entries, sizeof(uint32_t));
-    demand(kCalibration, curves, sizeof(Curve));
+    demand(kCalibration, calibrated.curves, sizeof(Curve));
+    if (calibrated.queries != 0) demand(kQueries, calibrated.queries, query_bytes(header));
   }
   return count;
 }

@@ -1,7 +1,7 @@
 // Layout: which sections an index has and where they lie, from the header alone.
 //
 // Writing and reading share this arithmetic. A reader first checks that the header's numbers are in
-// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most nine sections).
+// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most ten sections).
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,18 @@ constexpr uint32_t code_item_bytes(uint32_t codes) {
 /// Columns of a code; see dataset/codes.h.
 uint32_t code_columns(const Header& header);
 
-/// The sections that a header demands, with type, item_bytes, items, bytes and chunk_bytes filled in;
-/// the number of curves is the one thing that it leaves open. Returns how many they are.
-uint32_t demanded_sections(const Header& header, uint32_t curves, Section out[kTypesKnown]);
+/// Bytes of a query that is kept to calibrate on.
+uint64_t query_bytes(const Header& header);
+
+/// What a header leaves open: how many curves there are, and queries.
+struct Calibrated {
+  uint32_t curves = 0;
+  uint64_t queries = 0;
+};
+
+/// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled
+/// in. Returns how many they are.
+uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, Section out[kTypesKnown]);
 
 /// Fills in offset and sums_offset of each section; returns the offset of the tail.
 uint64_t place_sections(Section* table, uint32_t sections);

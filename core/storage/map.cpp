@@ -128,6 +128,9 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
                         uint64_t{code_columns(header)} * code_item_bytes(header.codes)))
         return "bytes that fill codes up are not zero";
       return nullptr;
+    case kQueries:
+      return !is_float_element(element) || elements_finite(ANN_F32, data, bytes) ? nullptr
+                                                                                 : "a value is NaN or infinite";
     default:
       return nullptr;
   }
@@ -157,7 +160,8 @@ void fail_corrupt(const char* format, ...) {
 
 const char* section_name(uint32_t type) {
   static constexpr const char* kNames[] = {"",       "rows",  "ids",   "order",   "lengths",
-                                           "centre", "codes", "edges", "entries", "calibration"};
+                                           "centre", "codes", "edges", "entries", "calibration",
+                                           "queries"};
   return type >= 1 && type <= kTypesKnown ? kNames[type] : "of unknown type";
 }
 
@@ -294,7 +298,7 @@ void FileMap::check_sections() const {
   Section placed[kSectionsMax];
   std::memcpy(placed, table, sizeof placed);
   const uint64_t tail = place_sections(placed, header.sections);
-  uint32_t curves = 0;
+  Calibrated calibrated;
   uint32_t known = 0;
   for (uint32_t i = 0; i < header.sections; ++i) {
     const Section& section = table[i];
@@ -307,19 +311,24 @@ void FileMap::check_sections() const {
     const bool sound = section.zero == 0 && section.chunk_bytes == kChunkBytes &&
                        section.item_bytes > 0 && section.bytes % section.item_bytes == 0 &&
                        section.items == section.bytes / section.item_bytes &&
-                       section.flags == (section.type > kTypesKnown ? kSkippable : 0);
+                       section.flags == flags_of(section.type);
     if (!sound) fail_corrupt("the table's entry of section %u (%s) is not sound", section.type, name);
     if (section.offset != placed[i].offset || section.sums_offset != placed[i].sums_offset)
       fail_corrupt("section %u (%s) is not in its place", section.type, name);
     if (section.sums_sum != sum(sums(section), chunks_of(section.bytes) * sizeof(uint64_t)))
       fail_corrupt("the sum of the sums of section %u (%s) is wrong", section.type, name);
     if (section.type <= kTypesKnown) ++known;
-    if (section.type == kCalibration) curves = static_cast<uint32_t>(section.items);
+    if (section.type == kCalibration)
+      calibrated.curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kCurvesMax + 1));
+    if (section.type == kQueries) calibrated.queries = section.items;
   }
   if (tail != tail_offset()) fail_corrupt("the tail is not behind the last section");
-  if (curves > kCurvesMax) fail_corrupt("there are %u calibration curves, at most 4 are", curves);
+  if (calibrated.curves > kCurvesMax) fail_corrupt("there are more calibration curves than 4");
+  if (calibrated.queries > kQueriesMax)
+    fail_corrupt("there are %llu queries to calibrate on, at most %llu are",
+                 static_cast<Long>(calibrated.queries), static_cast<Long>(kQueriesMax));
   Section demanded[kTypesKnown];
-  if (known != demanded_sections(header, curves, demanded))
+  if (known != demanded_sections(header, calibrated, demanded))
     fail_corrupt("the sections are not those that the header demands");
   for (uint32_t i = 0; i < known; ++i) {  // the known types come first
     if (table[i].type != demanded[i].type || table[i].items != demanded[i].items ||

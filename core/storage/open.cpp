@@ -153,6 +153,7 @@ struct Parts {
   Array<uint32_t> edges;
   Array<uint32_t> entries;
   Array<Curve> curves;
+  Array<uint8_t> queries;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
   template <class Visit>
@@ -167,6 +168,7 @@ struct Parts {
       case kEdges: return visit(edges);
       case kEntries: return visit(entries);
       case kCalibration: return visit(curves);
+      case kQueries: return visit(queries);
     }
   }
 
@@ -204,6 +206,7 @@ std::unique_ptr<Built> assemble(const Header& header, Parts&& parts, const Touch
   if (!built->has_graph()) return built;
   built->knn_iterations = header.knn_iterations;
   built->calibration = calibration;
+  built->queries = QuerySample(built->dataset, std::move(parts.queries), touches.of[kQueries]);
   built->codes = Codes(built->dataset,
                        {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
                         header.code_factor, header.norm_max, touches.of[kCodes]});

@@ -34,7 +34,8 @@ class Content {
                 built.dataset.ids() != nullptr ? built.dataset.rows() : 0);
     fill_header();
     encode_calibration();
-    header_.sections = demanded_sections(header_, built.calibration.curve_count(), sections_);
+    header_.sections = demanded_sections(
+        header_, {built.calibration.curve_count(), built.queries.count()}, sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -83,7 +84,7 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = kMinor;
+    header_.minor = built_.queries.count() != 0 ? kMinorWithQueries : kMinor;
     header_.table_offset = kPage;
     header_.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
     header_.metric = static_cast<uint32_t>(dataset.metric());
@@ -133,6 +134,7 @@ class Content {
       case kCodes: return built_.codes.data();
       case kEdges: return built_.graph.edges.data();
       case kEntries: return built_.graph.entries.data();
+      case kQueries: return built_.queries.data();
       default: return curves_;
     }
   }

@@ -29,7 +29,7 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: 0
+//     14  u16     minor version: the least that has all that the file has; 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know. None is defined: all three are 0
@@ -68,7 +68,7 @@
 //
 //      0  u32     type, see 4; at least 1 and ascending, so each occurs at most once
 //      4  u32     flags. Bit 0: a reader that does not know the type may skip the section; not set for
-//                 types 1 to 9. Other bits are 0
+//                 types 1 to 9, set for 10. Other bits are 0
 //      8  u64     offset
 //     16  u64     bytes
 //     24  u32     bytes of an item, at least 1. An item is one number where 4 says nothing else
@@ -103,6 +103,9 @@
 //                     0, f64 recall }, zeros where a curve has fewer. k is at least 1 and ascends
 //                     from curve to curve, beams ascend (1 to 65,536), recalls are in [0, 1] and do
 //                     not fall. With a graph; no curve if none was measured, at most 4. Item: a curve
+//     10  queries     [queries, dim] queries of the caller to calibrate on, in random order, at most 2,048:
+//                     f32, finite, where rows are floats, else of the element of the rows. With a graph
+//                     and at least one of them; since 1.1. Item: a query
 //
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.

@@ -231,6 +231,10 @@ bool lawful_calibration(const Values& values) {
   return true;
 }
 
+bool lawful_queries(const Header& header, const Values& queries) {
+  return header.element == ANN_I8 || header.element == ANN_U8 || lawful_floats(queries, true);
+}
+
 }  // namespace
 
 bool lawful(const Bytes& file) {
@@ -239,7 +243,8 @@ bool lawful(const Bytes& file) {
   return lawful_rows(header, values(kRows)) && lawful_ids(header, values(kIds), values(kOrder)) &&
          lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
-         lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration));
+         lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
+         lawful_queries(header, values(kQueries));
 }
 
 bool legal_id(const Bytes& file, uint64_t id) {

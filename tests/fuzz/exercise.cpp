@@ -247,14 +247,16 @@ FileContent content_of(const std::vector<uint8_t>& file) {
   FileContent content;
   content.header = header_of(file);
   const Header& header = content.header;
-  content.only_known = header.minor == kMinor && header.features == 0 &&
+  content.only_known = header.features == 0 &&
                        header.features_to_write == 0 &&
                        header.writer == (ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 |
                                          ANN_VERSION_PATCH);
   Section table[kSectionsMax];
   const uint32_t sections = table_of(file, table);
+  uint16_t minor = kMinor;  // that has all that the file has
   for (uint32_t i = 0; i < sections; ++i) {
     const uint8_t* data = file.data() + table[i].offset;
+    if (table[i].type == kQueries) minor = kMinorWithQueries;
     if (table[i].type == kRows) content.rows.assign(data, data + table[i].bytes);
     if (table[i].type == kIds) {
       content.ids.resize(table[i].items);
@@ -262,6 +264,7 @@ FileContent content_of(const std::vector<uint8_t>& file) {
     }
     if (table[i].type > kTypesKnown) content.only_known = false;
   }
+  content.only_known = content.only_known && header.minor == minor;
   return content;
 }
 

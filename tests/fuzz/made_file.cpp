@@ -51,6 +51,7 @@ class Values {
       case kEdges: return fill_edges(out);
       case kEntries: return fill_entries(out);
       case kCalibration: return fill_curves(out, section.items);
+      case kQueries: return fill_queries(out, section.bytes);
       default: return fill_bytes(out, section.bytes);
     }
   }
@@ -129,6 +130,13 @@ class Values {
     }
   }
 
+  void fill_queries(uint8_t* out, uint64_t bytes) {
+    if (is_float_element(static_cast<int32_t>(header_.element)))
+      fill_floats(out, bytes / sizeof(float));
+    else
+      fill_bytes(out, bytes);
+  }
+
   const Header& header_;
   uint64_t seed_;
   uint64_t counter_ = 0;
@@ -176,6 +184,7 @@ FileShape read_shape(Input& input, bool large) {
   shape.unknown_sections = static_cast<uint32_t>(input.below(8) == 7 ? 1 + input.below(3) : 0);
   shape.values_seed = input.half();
   header.seed = shape.values_seed;
+  if (header.graph == kGraphCagra && input.below(4) == 3) shape.queries = 1 + input.byte();
   return shape;
 }
 
@@ -184,11 +193,11 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = kMinor;
+  header.minor = shape.queries != 0 ? kMinorWithQueries : kMinor;
   header.table_offset = kPage;
   header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
   Section table[kSectionsMax] = {};
-  header.sections = add_unknown(table, demanded_sections(header, shape.curves, table),
+  header.sections = add_unknown(table, demanded_sections(header, {shape.curves, shape.queries}, table),
                                 shape.unknown_sections);
   const uint64_t tail = place_sections(table, header.sections);
   header.file_bytes = tail + sizeof(Tail);

@@ -106,13 +106,14 @@ void lay_out(std::vector<uint8_t>& file, uint64_t bytes_max) {
   if (!settle(header)) return;
   Section old[kSectionsMax] = {};
   const uint32_t old_count = table_of(file, old);
-  uint32_t curves = 0;
+  Calibrated calibrated;
   for (uint32_t i = 0; i < old_count; ++i) {
     if (old[i].type == kCalibration)
-      curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kCurvesMax + 1));
+      calibrated.curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kCurvesMax + 1));
+    if (old[i].type == kQueries) calibrated.queries = std::min(old[i].items, kQueriesMax + 1);
   }
   Section table[kSectionsMax] = {};
-  header.sections = demanded_sections(header, curves, table);
+  header.sections = demanded_sections(header, calibrated, table);
   const uint64_t tail = place_sections(table, header.sections);
   if (tail + sizeof(Tail) > bytes_max) return;
   std::vector<uint8_t> made(tail + sizeof(Tail));

@@ -78,7 +78,7 @@ uint64_t choose(Input& input, uint64_t least, uint64_t most) {
   }
 }
 
-Header read_header(Input& input, uint32_t* curves) {
+Header read_header(Input& input, Calibrated* calibrated) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
@@ -94,7 +94,8 @@ Header read_header(Input& input, uint32_t* curves) {
   header.row_stride = Dataset::stored_stride(header.dim, metric, element);
   if (header.graph == kGraphCagra) {
     header.degree = static_cast<uint32_t>(choose(input, 2, ANN_DEGREE_MAX));
-    *curves = static_cast<uint32_t>(input.below(kCurvesMax + 1));
+    calibrated->curves = static_cast<uint32_t>(input.below(kCurvesMax + 1));
+    if (input.below(4) == 3) calibrated->queries = choose(input, 1, kQueriesMax);
     header.codes = Codes::rows_serve(metric, element, false) ? kCodesRows
                    : input.below(2) == 0                     ? kCodesBytes
                                                              : kCodesFloats;
@@ -127,9 +128,9 @@ void add_unknown(Header& header, Section* table, Input& input) {
 }
 
 /// Header, table and sums of an undamaged file, the sums of all chunks zero.
-std::vector<uint8_t> make_front(Header header, uint32_t curves, Input& input) {
+std::vector<uint8_t> make_front(Header header, const Calibrated& calibrated, Input& input) {
   Section table[kSectionsMax] = {};
-  header.sections = demanded_sections(header, curves, table);
+  header.sections = demanded_sections(header, calibrated, table);
   if (input.below(4) == 3) add_unknown(header, table, input);
   header.file_bytes = place_sections(table, header.sections) + sizeof(Tail);
   // Where the table's end is beyond what is worth having, it is cut; the reader finds zeros.
@@ -209,15 +210,19 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
   demand_bytes(kCodes, codes, Wide{header.rows} * header.code_stride);
   demand_bytes(kEdges, graph, Wide{header.rows} * header.degree * 4);
   demand_bytes(kEntries, graph, Wide{header.entries} * 4);
+  const Section* queries = map.find(kQueries);
+  DEMAND(queries == nullptr || (graph && queries->items <= kQueriesMax &&
+                                queries->item_bytes == query_bytes(header)),
+         "queries are not as long as they are read");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
-  uint32_t curves = 0;
-  Header header = read_header(input, &curves);
-  std::vector<uint8_t> front = make_front(header, curves, input);
+  Calibrated calibrated;
+  Header header = read_header(input, &calibrated);
+  std::vector<uint8_t> front = make_front(header, calibrated, input);
   uint64_t bytes = header_of(front).file_bytes;
   const uint64_t how = input.below(8);
   bool sound = input.empty() && all_bytes(front) <= kUsualBytesMax;

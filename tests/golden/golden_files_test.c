@@ -4,8 +4,8 @@
  *     golden_files FOLDER           checks the files in FOLDER (tests/golden/files)
  *     golden_files --make FOLDER    writes them, with answers.txt
  *
- * One file for each graph, metric and element that exists, half of them with ids, and one with codes
- * of floats. answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
+ * One file for each graph, metric and element that exists, half of them with ids, one with codes of
+ * floats, and two with queries to calibrate on. answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
  * their vectors, and the answers as id:bits, bits being those of the 32-bit distance:
  *
  *     file NAME METRIC ELEMENT GRAPH IDS ROWS DIM
@@ -26,7 +26,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 1 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 3 };
 enum { FILE_BYTES_MAX = 100 << 10 };
 
 /* --- What there is --------------------------------------------------------------------------- */
@@ -36,6 +36,7 @@ typedef struct kind {
   int32_t metric, element, graph;
   int ids;
   uint32_t dim;
+  int queries; /* has some to calibrate on */
 } kind;
 
 static void list_kinds(kind *kinds) {
@@ -49,13 +50,16 @@ static void list_kinds(kind *kinds) {
         k->graph = graph;
         k->ids = count++ % 2;
         k->dim = 8;
+        k->queries = 0;
       }
-  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1};
+  kinds[count] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1};
   for (int i = 0; i < KINDS; i++)
-    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s", metric_name(kinds[i].metric),
+    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element),
              kinds[i].graph == ANN_GRAPH_CAGRA ? "cagra" : "none", kinds[i].ids ? "-ids" : "",
-             kinds[i].dim == 2 ? "-float-codes" : "");
+             kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -92,6 +96,9 @@ static void make_file(const char *folder, const kind *what, FILE *list) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.degree = 8;
   params.graph = what->graph;
+  vectors like_queries = vectors_make(DATA_NORMAL, what->element, 30, what->dim, 13);
+  const ann_matrix calibration = vectors_view(&like_queries);
+  if (what->queries) params.calibration = &calibration;
   ann_index *index = index_make(what->dim, what->metric, ANN_ELEMENT_AUTO);
   const ann_matrix view = vectors_view(&rows);
   CHECK_OK(ann_build(index, &view, what->ids ? ids : NULL, &params, NULL, NULL));
@@ -112,6 +119,7 @@ static void make_file(const char *folder, const kind *what, FILE *list) {
   ann_index_free(index);
   vectors_free(&rows);
   vectors_free(&queries);
+  vectors_free(&like_queries);
 }
 
 static int make_all(const char *folder) {
@@ -161,6 +169,7 @@ static int read_golden(FILE *list, golden *file) {
   if (!CHECK(sscanf(line, "file %63s %d %d %d %d %" SCNu64 " %u", k->name, &k->metric, &k->element,
                     &k->graph, &k->ids, &file->rows, &k->dim) == 7))
     return 0;
+  k->queries = strstr(k->name, "-queries") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
   for (uint64_t q = 0; q < QUERIES; q++) {
     CHECK(fgets(line, sizeof line, list) && strncmp(line, "query ", 6) == 0);
@@ -255,7 +264,7 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
   CHECK_OK(ann_file_info(path, &facts, NULL));
   const kind *k = &file->what;
-  CHECK_SAY(facts.format == 0x10000 && facts.rows == file->rows && facts.dim == k->dim &&
+  CHECK_SAY(facts.format == (k->queries ? 0x10001 : 0x10000) && facts.rows == file->rows && facts.dim == k->dim &&
                 facts.metric == k->metric && facts.element == k->element &&
                 facts.graph == k->graph && facts.has_ids == (uint32_t)k->ids,
             "%s: its header says something else", k->name);

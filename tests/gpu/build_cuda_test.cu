@@ -527,11 +527,11 @@ void print_calibration(const Handle& index) {
   print("in the build", placement->calibration.cost());
   DeviceCalibration again;
   const double device_ms = milliseconds_of([&] {
-    again.measure(built.dataset, built.codes, *placement->index, 0, built.seed, execution);
+    again.measure(built.dataset, built.codes, built.queries, *placement->index, 0, built.seed, execution);
   });
   print("alone", again.cost());
   const double cpu_ms = milliseconds_of([&] {
-    Calibration().measure(built.dataset, built.codes, built.graph, nullptr, built.seed, ANN_DEVICE_CUDA,
+    Calibration().measure(built.dataset, built.codes, built.graph, built.queries, built.seed, ANN_DEVICE_CUDA,
                           placement->index.get(), execution);
   });
   std::printf("       alone: calibration of the device %.2f ms, of the CPU %.2f ms\n", device_ms, cpu_ms);

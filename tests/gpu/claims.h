@@ -57,6 +57,7 @@ double median_ms(const Work& work) {
 
 enum class Values {
   kNormal,
+  kFar,         // 2.5 times as far out as kNormal
   kClusters,
   kGrid,        // few values: many equal distances
   kDuplicates,
@@ -81,6 +82,7 @@ struct Rows {
       const uint32_t group = random() % 16;
       for (uint32_t column = 0; column < dim; ++column) {
         float value = normal(random);
+        if (values == Values::kFar) value *= 2.5f;
         if (values == Values::kClusters) value = value * 0.7f + centres[group * dim + column];
         if (values == Values::kGrid) value = static_cast<float>(random() % 3);
         if (values == Values::kDuplicates) value = centres[row % 7 % 16 * dim + column];

@@ -34,7 +34,7 @@ TEST_CASE("sections follow each other without a gap and without touching") {
   for (const uint64_t rows : {uint64_t{1}, uint64_t{1000}, uint64_t{300000}, uint64_t{ANN_ROWS_MAX}}) {
     const Header header = header_of(rows, ANN_DIM_MAX);
     Section table[kTypesKnown];
-    const uint32_t count = demanded_sections(header, 4, table);
+    const uint32_t count = demanded_sections(header, {4, kQueriesMax}, table);
     REQUIRE(count == kTypesKnown);
     const uint64_t tail = place_sections(table, count);
     uint64_t chunks = 0;

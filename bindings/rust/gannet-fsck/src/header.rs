@@ -163,6 +163,11 @@ impl Header {
         u64::from(self.dim) + if self.metric == Metric::InnerProduct { 16 } else { 0 }
     }
 
+    /// Bytes of a query that is kept to calibrate on: of f32 for rows of floats.
+    pub(crate) fn query_bytes(&self) -> u64 {
+        u64::from(self.dim) * if self.element.bytes() == 1 { 1 } else { 4 }
+    }
+
     pub(crate) fn has_graph(&self) -> bool {
         self.graph != Graph::None
     }

@@ -8,6 +8,7 @@ const ENTRY: u64 = 64;
 const MAY_BE_SKIPPED: u32 = 1;
 pub(crate) const CURVE: u64 = 392;
 const CURVES_MAX: u64 = 4;
+const QUERIES_MAX: u64 = 2048;
 
 pub(crate) const ROWS: u32 = 1;
 pub(crate) const IDS: u32 = 2;
@@ -18,6 +19,7 @@ pub(crate) const CODES: u32 = 6;
 pub(crate) const EDGES: u32 = 7;
 pub(crate) const ENTRIES: u32 = 8;
 pub(crate) const CALIBRATION: u32 = 9;
+pub(crate) const QUERIES: u32 = 10;
 
 /// The name of a type that this reader knows.
 pub(crate) fn name(kind: u32) -> Option<&'static str> {
@@ -31,6 +33,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         EDGES => "edges",
         ENTRIES => "entries",
         CALIBRATION => "calibration",
+        QUERIES => "queries",
         _ => return None,
     })
 }
@@ -78,7 +81,8 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
     let mut sums = sums.chunks_exact(8).map(|sum| u64_at(sum, 0));
     let mut sum_at = PAGE + entries.len() as u64;
     table.end = PAGE + bytes.len() as u64;
-    let mut wanted = wanted_sections(header).into_iter().peekable();
+    let has_queries = entries.chunks_exact(ENTRY as usize).any(|entry| u32_at(entry, 0) == QUERIES);
+    let mut wanted = wanted_sections(header, has_queries).into_iter().peekable();
     let mut last_kind = 0;
     for entry in entries.chunks_exact(ENTRY as usize) {
         let kind = u32_at(entry, 0);
@@ -157,7 +161,7 @@ fn place_section(
 ) -> Result<Section, Problem> {
     let wrong = |what: String| Err(Place::Section(kind).problem(what));
     let (bytes, item, items) = (u64_at(entry, 16), u32_at(entry, 24), u64_at(entry, 32));
-    let flags = if shape.is_some() { 0 } else { MAY_BE_SKIPPED };
+    let flags = if kind <= CALIBRATION { 0 } else { MAY_BE_SKIPPED };
     if u32_at(entry, 4) != flags || u32_at(entry, 28) != 0 {
         return wrong(
             "flags, or the word at byte 28, of its entry are not what they must be".into(),
@@ -209,8 +213,8 @@ impl Shape {
     }
 }
 
-/// The known sections that a file with this header has, by ascending type.
-fn wanted_sections(header: &Header) -> Vec<Shape> {
+/// The known sections that a file with this header has, by ascending type. Queries are there or not.
+fn wanted_sections(header: &Header, has_queries: bool) -> Vec<Shape> {
     let (rows, graph, ids) = (header.rows, header.has_graph(), header.has_ids);
     let coded = header.codes.bytes().is_some();
     let lengths = header.metric == Metric::Cosine;
@@ -225,6 +229,10 @@ fn wanted_sections(header: &Header) -> Vec<Shape> {
         (graph, shape(EDGES, 4, rows * u64::from(header.degree))),
         (graph, shape(ENTRIES, 4, header.entry_points.into())),
         (graph, Shape { items_min: 0, ..shape(CALIBRATION, CURVE, CURVES_MAX) }),
+        (
+            graph && has_queries,
+            Shape { items_min: 1, ..shape(QUERIES, header.query_bytes(), QUERIES_MAX) },
+        ),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()
 }

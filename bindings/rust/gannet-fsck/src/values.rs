@@ -93,6 +93,10 @@ impl Values {
             }
             table::ENTRIES => Values::Entries { rows, last: None },
             table::CALIBRATION => Values::Curves { bytes: Vec::new() },
+            table::QUERIES => match header.element {
+                Element::I8 | Element::U8 => Values::Unknown,
+                _ => Values::Floats { may_be_negative: true, at: 0 },
+            },
             _ => Values::Unknown,
         }
     }

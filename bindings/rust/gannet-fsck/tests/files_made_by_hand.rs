@@ -29,7 +29,7 @@ fn files_in_order() {
         "ok: 4 rows of 3 f32, cosine, CAGRA of degree 2 from 1 entry point, codes of bytes, \
          2 curves, ids are row numbers, 36.9 kB",
         "ok: 3 rows of 2 f16, inner product, CAGRA of degree 2 from 1 entry point, \
-         codes of floats, 0 curves, ids are row numbers, 28.7 kB",
+         codes of floats, 0 curves, ids are row numbers, 32.8 kB",
         "ok: 2 rows of 9 bf16, squared L2, no graph, ids are row numbers, 12.4 kB",
         "ok: 0 rows of 32,768 i8, inner product, no graph, ids are row numbers, 8.3 kB",
     ];
@@ -252,6 +252,7 @@ fn values_of_sections() {
         (cosine_floats, 9, 48, long(1.5f64.to_bits()), "point 2 has recall 1.5"),
         (cosine_floats, 9, 48, long(f64::NAN.to_bits()), "point 2 has recall NaN"),
         (cosine_floats, 9, 391, vec![1], "curve 0: unused places"),
+        (product_halves, 10, 8, word(infinite), "section 10 (queries): value 2 is -inf"),
         (edges_across_chunks, 7, CHUNK - 4, word(none), "row 87381 has an edge behind"),
         (edges_across_chunks, 7, CHUNK, word(none), "row 87381 has an edge behind"),
         (several_chunks, 1, CHUNK + 272, word(infinite), "row 3856, column 4"),

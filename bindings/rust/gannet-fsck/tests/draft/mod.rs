@@ -102,7 +102,8 @@ impl Draft {
     }
 
     pub fn part(&mut self, kind: u32, item: usize, bytes: Vec<u8>) -> &mut Self {
-        self.parts.push(Part { kind, flags: 0, item: item as u32, bytes });
+        let flags = u32::from(kind == 10);
+        self.parts.push(Part { kind, flags, item: item as u32, bytes });
         self
     }
 
@@ -213,7 +214,7 @@ pub fn cosine_floats() -> Draft {
     draft
 }
 
-/// Rows of f16 by inner product, with codes of floats: 16 columns more than the rows.
+/// Rows of f16 by inner product, with codes of floats: 16 columns more than the rows; and with queries.
 pub fn product_halves() -> Draft {
     let mut draft = Draft::new(2, 2, 3, 2, 16);
     draft.word(108, 1).word(124, 2).word(128, 1).word(160, 3).word(176, 1f32.to_bits());
@@ -225,7 +226,8 @@ pub fn product_halves() -> Draft {
         .part(6, 128, padded(72, 128, &floats(&code)))
         .part(7, 4, words(&[1, 2, 2, 0, 0, 1]))
         .part(8, 4, words(&[0]))
-        .part(9, 392, Vec::new());
+        .part(9, 392, Vec::new())
+        .part(10, 8, floats(&[0.5, -1.0, 3e38, 0.0]));
     draft
 }
 

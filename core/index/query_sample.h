@@ -1,0 +1,55 @@
+// QuerySample: some of the queries that a caller has given to calibrate on, kept with the index.
+//
+// Where queries differ from the rows, rows that play queries promise what is not kept: of 10M rows whose
+// queries came from elsewhere, a search that was asked for 0.95 found 0.91. So a caller passes queries like
+// those to come. A CUDA device calibrates when the index is placed there, which may be long after the build,
+// by another process and from a file; so the index keeps a sample of them, as searches prepare them
+// (dataset/dataset.h): floats for rows of floats, else the elements.
+//
+// The sample is drawn from equal strata of what was given and shuffled, so that the first of it are a fair
+// sample too, and those who need fewer take those.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/first_touch.h"
+#include "dataset/dataset.h"
+
+namespace gannet {
+
+/// Queries that an index keeps at most: those that the largest calibration takes.
+inline constexpr uint32_t kQueriesKept = 2048;
+
+class QuerySample {
+ public:
+  QuerySample() = default;
+
+  /// Of finite queries of any element that can be compared with the rows.
+  QuerySample(const Dataset& dataset, const MatrixView& given, uint64_t seed, const Allocator& memory);
+
+  /// As a file brings it. `touch` unless null is asked before it is read.
+  QuerySample(const Dataset& dataset, Array<uint8_t> values, FirstTouch* touch);
+
+  uint32_t count() const { return count_; }
+  const uint8_t* data() const { return values_.data(); }
+  uint64_t bytes() const { return values_.bytes(); }
+  void touch_all() const {
+    if (touch_ != nullptr) touch_->touch_all();
+  }
+
+  /// The first of them, `most` at most, for readers that have asked touch_all() or made them.
+  MatrixView first(uint32_t most) const {
+    return {values_.data(), std::min(most, count_), dim_, element_, query_bytes_};
+  }
+
+ private:
+  Array<uint8_t> values_;  // [count, dim] prepared values
+  uint32_t count_ = 0;
+  uint32_t dim_ = 0;
+  int32_t element_ = 0;
+  size_t query_bytes_ = 0;
+  FirstTouch* touch_ = nullptr;
+};
+
+}  // namespace gannet
