@@ -6,7 +6,8 @@
 //
 // A search of host memory runs in a DeviceSpace: a stream, device memory for a number of queries, and
 // pinned host memory of the same shape. Spaces are kept for the next search, so that searches of a shape
-// that has been seen allocate nothing, and each of many host threads has a stream of its own.
+// that has been seen allocate nothing, and each of many host threads has a stream of its own. A batch takes
+// several, so that copies of one part pass while another is walked for.
 //
 // A search of device memory runs on the caller's stream, with memory from the device's pool in the order
 // of that stream, and copies nothing through the host.
@@ -38,6 +39,9 @@ struct WalkEffort {
   uint32_t warps = 1;           // of two lists, for one query: 1, or a block of 8 or 16
   bool hidden = false;          // on the graph without the rows that hide_rows() has taken out
   CagraPlan cagra;
+
+  /// Whether a block walks for each query.
+  bool by_blocks() const { return beam == 0 && warps > 1 && cagra.lists == 0; }
 };
 
 /// Rows that two lists of one warp and of a block can keep, and the longest beam of one list
@@ -88,7 +92,12 @@ class DeviceSpace {
 
   uint32_t capacity() const { return capacity_; }
 
-  // The queries, to be filled in by the caller before run(); pinned host memory.
+  // The queries, to be filled in by the caller before run() or start(); pinned host memory.
+
+  /// For start(): vectors as a caller gives them, side by side from here on. They take no more than records.
+  uint8_t* vectors() { return records_; }
+
+  // For run():
 
   /// [value_bytes()] of a query with zeros behind: where codes are exact its elements, as they are, else
   /// its prepared values.
@@ -100,14 +109,23 @@ class DeviceSpace {
     std::memcpy(values(query) + value_bytes_, &norm, sizeof norm);
   }
 
-  // Whether a query is finite, for the caller alone.
-  bool usable(uint32_t query) const { return usable_[query] != 0; }
-  void set_usable(uint32_t query, bool usable) { usable_[query] = usable ? 1 : 0; }
+  // Whether a query is finite: before run() the caller says so, for itself alone; after finish() the device.
+  bool usable(uint32_t query) const { return found_usable_ == nullptr || found_usable_[query] != 0; }
+  void set_usable(uint32_t query, bool usable) {
+    usable_[query] = usable ? 1 : 0;
+    found_usable_ = usable_.data();
+  }
 
   /// Answers the first `count` queries and waits for the answers. `masked`, unless null, is [count] a
   /// row that each query neither expands nor returns. With `timed` the kernels are timed.
   virtual void run(uint32_t count, const WalkEffort& effort, const uint32_t* masked,
                    bool timed) = 0;
+
+  /// The same in two steps, for vectors of an element that can be compared with the rows: the first queues
+  /// all work, which begins with making records of them, the second waits for it. In between the space is
+  /// left alone.
+  virtual void start(uint32_t count, int32_t element, const WalkEffort& effort) = 0;
+  virtual void finish() = 0;
 
   // The answers, [count, k]: nearest first, equal distances by row; kNoRow and +infinity where there
   // are no more.
@@ -122,6 +140,7 @@ class DeviceSpace {
   size_t value_bytes_ = 0;
   size_t record_bytes_ = 0;
   Array<uint8_t> usable_;       // [capacity]
+  const uint8_t* found_usable_ = nullptr;  // [count] of the last run, or null: all are
   uint8_t* records_ = nullptr;  // [capacity, record_bytes] values and norm of a query
   const uint32_t* rows_ = nullptr;
   const float* distances_ = nullptr;

@@ -1,10 +1,11 @@
 // The copy of an index on a CUDA device, and what a search there needs beside the kernels.
 //
-// A query travels as one record: its code where codes are exact, else its values and, for cosine, its
-// length, of which the device makes the code. So a search of many queries is one copy to the device, two
-// kernels or four (code, starts, walk, compare once more), one copy back, all on a stream of its own.
-// Answers come back as counters, rows and distances, side by side. A search of few is one kernel, which
-// reads and writes pinned host memory (walk_block_cuda.cu).
+// A search of many queries sends them as the caller gives them. Where those are not records already, the
+// device makes them (records_cuda.cu): the code where codes are exact, else the values and, for cosine, the
+// length, of which it makes the code. So it is one copy to the device, two kernels to five (records, code,
+// starts, walk, compare once more), one copy back, all on a stream of its own. Answers come back as counters,
+// rows, distances and whether queries were finite, side by side. A search of few is one kernel, which reads
+// records and writes answers in pinned host memory (walk_block_cuda.cu).
 //
 // Bytes of a search of 10,000 queries, k = 10, 128 columns: 1.3 MB of u8 or 5.1 MB of f32 to the device,
 // 0.8 MB back: 40 to 120 us on a host link of 50 GB/s, where the kernels take 200 to 300.
@@ -225,8 +226,8 @@ void walk_as_cagra(int32_t device, const Placed& placed, const Run& run, const W
 }
 
 /// From records to rows and distances.
-void start(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
-           const Stream& stream) {
+void start_run(int32_t device, const Placed& placed, const Run& run, const WalkEffort& effort,
+               const Stream& stream) {
   const bool by_codes = !placed.exact() && !walks_whole(placed, effort, run.k);
   if (by_codes) start_encode(encode_args(placed, run), placed.element, placed.kind == CodeKind::kFloat, stream);
   if (effort.cagra.lists != 0)
@@ -333,6 +334,8 @@ class Space final : public DeviceSpace {
     record_bytes_ = placed.record_bytes();
   }
 
+  ~Space() override { settle(); }
+
   uint64_t bytes() const { return queries_.bytes() + answers_.bytes(); }
   uint64_t host_bytes() const { return bytes() + usable_.bytes(); }
 
@@ -340,6 +343,8 @@ class Space final : public DeviceSpace {
     capacity_ = 0;
     queries_.fit(queries * record_bytes_, true, stream_);
     answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
+    found_usable_ = nullptr;
+    if (!vectors_are_records()) made_.fit(queries * record_bytes_, false, stream_);
     starts_.fit(uint64_t{queries} * kStarts * sizeof(uint32_t), false, stream_);
     if (!placed_.exact()) {
       codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
@@ -361,17 +366,70 @@ class Space final : public DeviceSpace {
     const bool polls = run.is_on_host && !timed;
     if (polls) std::fill(run.counts, run.counts + count, WalkCounts());
     if (timed) begin_.record(stream_);
-    start(device_, placed_, run, effort, stream_);
+    start_run(device_, placed_, run, effort, stream_);
     if (timed) end_.record(stream_);
     if (!direct)
       copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_), stream_,
                    "fetching answers from the device");
     if (!polls || !answers_come(run)) stream_.wait();
-    publish(count, effort);
+    publish(count, effort, direct);
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
   }
 
+  void start(uint32_t count, int32_t element, const WalkEffort& effort) override {
+    const DeviceGuard guard(device_);
+    effort_ = effort;
+    count_ = count;
+    started_ = true;
+    const uint32_t vector_bytes = placed_.dim * element_bytes(element);
+    copy_to_device(queries_.device(), queries_.host(), uint64_t{count} * vector_bytes, stream_,
+                   "sending queries to the device");
+    Run run = prepare(count, false, nullptr, effort);
+    if (!vectors_are_records()) {
+      make_records(element, vector_bytes, count);
+      run.queries = made_.device();
+    }
+    start_run(device_, placed_, run, effort, stream_);
+    const uint64_t flag_bytes = vectors_are_records() ? 0 : count;
+    copy_to_host(answers_.host(), answers_.device(), answer_bytes(count, k_) + flag_bytes, stream_,
+                 "fetching answers from the device");
+  }
+
+  void finish() override {
+    const DeviceGuard guard(device_);
+    stream_.wait();
+    started_ = false;
+    publish(count_, effort_, false);
+    found_usable_ = vectors_are_records() ? nullptr : flags(answers_.host());
+  }
+
+  /// Waits for what start() has queued, if finish() has not: a call that met an error.
+  void settle() noexcept {
+    if (started_ && !is_abandoned()) runtime().wait_for_stream(stream_);
+    started_ = false;
+  }
+
  private:
+  /// Whether vectors, which are of the rows' element then, are the bytes of their records.
+  bool vectors_are_records() const { return placed_.exact() && placed_.dim == record_bytes_; }
+  /// [count] whether queries are finite, behind answers.
+  uint8_t* flags(uint8_t* answers) const { return answers + answer_bytes(count_, k_); }
+
+  void make_records(int32_t element, uint32_t vector_bytes, uint32_t count) {
+    RecordArgs args = {};
+    args.queries = queries_.device();
+    args.records = made_.device();
+    args.usable = flags(answers_.device());
+    args.query_stride = vector_bytes;
+    args.record_stride = static_cast<uint32_t>(record_bytes_);
+    args.value_bytes = placed_.value_bytes;
+    args.dim = placed_.dim;
+    args.count = count;
+    args.aligned = true;
+    args.scaled = placed_.metric == ANN_METRIC_COSINE;
+    start_records(args, element, is_float_element(placed_.element), stream_);
+  }
+
   static uint64_t answer_bytes(uint64_t queries, uint32_t k) {
     return sizeof(WalkCounters) + queries * k * (sizeof(uint32_t) + sizeof(float));
   }
@@ -384,7 +442,7 @@ class Space final : public DeviceSpace {
 
   /// Few queries: kernels write the answers to pinned host memory, and read queries there if they read
   /// them once. That takes less time than two copies.
-  static bool is_direct(const WalkEffort& effort) { return effort.beam == 0 && effort.warps > 1; }
+  static bool is_direct(const WalkEffort& effort) { return effort.by_blocks(); }
 
   WalkCounts* answer_counts(uint64_t count) const {
     return reinterpret_cast<WalkCounts*>(answers_.host() + answer_bytes(count, k_));
@@ -431,10 +489,10 @@ class Space final : public DeviceSpace {
     return run;
   }
 
-  void publish(uint32_t count, const WalkEffort& effort) {
+  void publish(uint32_t count, const WalkEffort& effort, bool direct) {
     WalkCounters counters = {};
-    if (!is_direct(effort)) counters = *reinterpret_cast<const WalkCounters*>(answers_.host());
-    for (uint32_t query = 0; is_direct(effort) && query < count; ++query) {
+    if (!direct) counters = *reinterpret_cast<const WalkCounters*>(answers_.host());
+    for (uint32_t query = 0; direct && query < count; ++query) {
       counters.distances += answer_counts(count)[query].distances;
       counters.expansions += answer_counts(count)[query].expansions;
     }
@@ -451,12 +509,18 @@ class Space final : public DeviceSpace {
   Stream stream_;
   Event begin_{true};
   Event end_{true};
-  Staging queries_;     // [capacity, record_bytes]
-  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts
+  Staging queries_;     // [capacity, record_bytes], or vectors, which take no more
+  Staging made_;        // [capacity, record_bytes] records of vectors
+  Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts or flags
   Staging starts_;      // [capacity, kStarts]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
+
+  // Between start() and finish():
+  WalkEffort effort_;
+  uint32_t count_ = 0;
+  bool started_ = false;
 };
 
 class Copy final : public DeviceIndex {
@@ -556,6 +620,7 @@ class Copy final : public DeviceIndex {
 
   void give_back(std::unique_ptr<DeviceSpace> space) noexcept override {
     std::unique_ptr<Space> own(static_cast<Space*>(space.release()));
+    own->settle();
     const std::lock_guard lock(mutex_);
     try {
       idle_.push_back(std::move(own));
@@ -567,7 +632,7 @@ class Copy final : public DeviceIndex {
               DeviceCounts* counts) override {
     answer(batch, false, execution, [&](const Piece& piece, const Stream& stream) {
       const Run run = run_of(piece);
-      start(device_, placed_, run, effort, stream);
+      start_run(device_, placed_, run, effort, stream);
       if (batch.stream != nullptr) return;
       WalkCounters counted;
       copy_to_host(&counted, run.counters, sizeof counted, stream, "fetching counts from the device");
