@@ -572,13 +572,13 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  * ------------------------------------------------------------------------------------------ */
 
 /* How a search walks.
- *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device, while `beam` is
- *               0, walks keep two lists instead: the nearest rows met, and the nearest of those not yet
- *               expanded. They stop when the next row lies farther than (1 + slack) times the k-th best
- *               distance, or after so many expansions; calibration on the device chooses both for a
- *               recall. Who walks depends on the batch: 16 warps of the device for each of few queries, 8
- *               for each of some more, one warp for each of many; for more than 100 neighbours always 8,
- *               up to 1,000. So answers may differ between batches of different sizes; recall does not.
+ *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device walks keep two lists
+ *               instead: the nearest rows met, and the nearest of those not yet expanded. They stop when
+ *               the next row lies farther than (1 + slack) times the k-th best distance, or after so many
+ *               expansions; calibration on the device chooses both for a recall. Who walks depends on
+ *               the batch: 16 warps of the device for each of few queries, 8 for each of some more, one
+ *               warp for each of many; for more than 100 neighbours always 8, up to 1,000. So answers may
+ *               differ between batches of different sizes; recall does not.
  *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
  *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
  *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
@@ -643,14 +643,18 @@ typedef struct ann_search_params {
                         much again where codes are lossy. Where that is above 1,984, every row is
                         compared (ANN_UNSUPPORTED if k is above 1,024). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
-                        recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT),
-                        and the procedure is BEST_FIRST. For CAGRA's procedures this is M ("internal
-                        top-M"), k to 1,984, default what `recall` stands for, a multiple of 32 and at most
-                        1,984: on a CUDA device by a calibration of their own, which the first search that
-                        asks for a recall makes in some 50 ms, for either procedure and the defaults below;
-                        on the CPU and for fewer than 10,000 rows the beam of BEST_FIRST, with which
-                        they may find less. MULTI_CTA shares M out: each beam has
-                        M / ctas_per_query places, 32 to 512. */
+                        recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT).
+                        There AUTO walks with two lists for the recall that the build's calibration has
+                        measured with this beam, which takes a third of the time; recall does not fall
+                        with the beam, and a beam below 16 does what 16 does. Where two lists do not
+                        reach that recall, without a calibration, and by BEST_FIRST, one list of so many
+                        rows walks. For CAGRA's procedures this is M ("internal top-M"), k to 1,984,
+                        default what `recall` stands for, a multiple of 32 and at most 1,984: on a CUDA
+                        device by a calibration of their own, which the first search that asks for a
+                        recall makes in some 50 ms, for either procedure and the defaults below; on the
+                        CPU and for fewer than 10,000 rows the beam of BEST_FIRST, with which they may
+                        find less. MULTI_CTA shares M out: each beam has M / ctas_per_query places, 32 to
+                        512. */
   void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
                         a stream of the library, which is waited for. CUDA's own default streams have
                         names that are not NULL: cudaStreamLegacy, cudaStreamPerThread. */

@@ -292,6 +292,22 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
 }
 
+float Calibration::recall(uint32_t k, uint32_t beam) const {
+  // A shorter beam than any that was measured stands for what the shortest does.
+  const uint32_t least = this->beam(k, 0);
+  const uint32_t length = std::max(beam, least);
+  if (this->beam(k, 1) <= length) return 1;
+  // Halves the interval of the miss's logarithm, along which beams grow evenly.
+  double reached = 0;               // -log(miss) of a recall that needs no longer beam
+  double beyond = -std::log(kLeastMiss);
+  for (uint32_t turn = 0; turn < 20; ++turn) {
+    const double middle = (reached + beyond) / 2;
+    const float wanted = static_cast<float>(1 - std::exp(-middle));
+    (this->beam(k, wanted) <= length ? reached : beyond) = middle;
+  }
+  return static_cast<float>(1 - std::exp(-reached));
+}
+
 uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads) {
   const uint32_t deep = truth_depth(rows);
   const uint32_t depth = std::min(deep, kKs[2]);

@@ -69,6 +69,10 @@ class Calibration {
   /// The beam for k neighbours at a recall. Without curves a cautious rule: see ann_search_params.
   uint32_t beam(uint32_t k, float recall) const;
 
+  /// The recall that a beam stands for, 0 to 1: the highest for which beam() asks for no more. It does not
+  /// fall with the beam. 1 where it is longer than any that was measured. Only where there are curves.
+  float recall(uint32_t k, uint32_t beam) const;
+
  private:
   Curve curves_[kCurves];
   uint32_t curve_count_ = 0;

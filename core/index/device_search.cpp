@@ -271,10 +271,12 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
     check_serves(built, *placement.index, request.warps, k);
     return placement.calibration.nearest(request.warps, k, request.recall);
   }
-  if (request.beam == 0 && !request.one_list) {
+  const bool says_recall = request.beam == 0 || built.calibration.curve_count() != 0;
+  if (says_recall && !request.one_list) {
+    const float recall = request.beam == 0 ? request.recall : built.calibration.recall(k, request.beam);
     const WarpOrder order = order_warps(queries, placement.index->multiprocessors());
     for (const uint32_t warps : order.warps) {
-      if (placement.calibration.find(warps, k, request.recall, &effort)) return effort;
+      if (placement.calibration.find(warps, k, recall, &effort)) return effort;
     }
   }
   uint32_t beam = request.beam;

@@ -63,8 +63,9 @@ class Placements {
   std::vector<std::shared_ptr<const Placement>> placed_;
 };
 
-/// How a device is to walk. At most one of the two ways is asked for: `beam` 0 lets `recall` decide, by
-/// two lists where they serve and `one_list` is not set. How many warps walk for a query depends on the
+/// How a device is to walk. `beam` 0 lets `recall` decide, by two lists where they serve and `one_list` is
+/// not set; another beam stands for the recall that the index's calibration has measured with it, unless
+/// `one_list` is set or that is beyond two lists. How many warps walk for a query depends on the
 /// batch unless `warps` says it; a procedure that is named so answers or is refused.
 struct DeviceRequest {
   int32_t device = 0;  // CUDA ordinal

@@ -213,6 +213,7 @@ uint64_t count_common(const Answers& a, const Answers& b, uint64_t queries, uint
 /// The walk with one list against the CPU's, whose steps it takes but for rows that its filter drops.
 void compare_one_list(const Prepared& data, const Truth& truth, uint32_t k, uint32_t beam) {
   ann_search_params params = on_device();
+  params.procedure = ANN_SEARCH_BEST_FIRST;
   params.beam = beam;
   const std::string name = data.c.name() + ", beam " + std::to_string(beam);
   const Answers device = search(data, k, params);
@@ -559,6 +560,8 @@ void claim_values() {
           ann_search_params params = on_device();
           params.beam = 64;
           check_answers(data, truth, search(data, 10, params), 10, c.name());
+          params.procedure = ANN_SEARCH_BEST_FIRST;
+          check_answers(data, truth, search(data, 10, params), 10, c.name());
         }
       }
     }
@@ -580,6 +583,7 @@ Answers search_by(const Prepared& data, uint32_t k, uint32_t warps, uint32_t bea
   DeviceRequest request;
   request.beam = beam;
   request.recall = 0.95f;
+  request.one_list = beam != 0;
   request.warps = warps;
   const ann_matrix queries = data.view(data.queries, count, first);
   ResultsView results;
