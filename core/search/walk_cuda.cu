@@ -76,6 +76,7 @@
 #include <algorithm>
 
 #include "search/walk_cuda.h"
+#include "traverse/shared_sort_cuda.h"
 
 namespace gannet::cuda {
 namespace {
@@ -361,24 +362,6 @@ struct WaitingBest {
   __device__ uint32_t kth(uint32_t k) const { return shared.items[k - 1].distance; }
 };
 
-/// Sorts a power of two of keys in shared memory by one warp.
-__device__ inline void sort_keys(uint64_t* keys, uint32_t size) {
-  for (uint32_t run = 2; run <= size; run *= 2) {
-    for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-      for (uint32_t i = lane_number(); i < size / 2; i += kWarp) {
-        const uint32_t place = 2 * i - (i & (stride - 1));
-        const uint64_t first = keys[place];
-        const uint64_t second = keys[place + stride];
-        if ((first > second) == ((place & run) == 0)) {
-          keys[place] = second;
-          keys[place + stride] = first;
-        }
-      }
-      __syncwarp();
-    }
-  }
-}
-
 /// Writes the first `kept` of sorted keys as the answer of a query.
 __device__ inline void write_answer(const WalkArgs& args, uint32_t query, const uint64_t* sorted) {
   for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
@@ -523,7 +506,7 @@ struct TwoLists {
       keys[place] = item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
     }
     __syncwarp();
-    sort_keys(keys, kPolicy.best_words * kWarp);
+    sort_shared(keys, kPolicy.best_words * kWarp, WarpSorts{});
     write_answer(args, walker.shared.query, keys);
   }
 };
@@ -672,7 +655,7 @@ struct OneList {
     for (uint32_t i = lane_number(); i < size; i += kWarp)
       sorted[i] = i < args.beam ? shared.keys[i] : RowKey::kNone;
     __syncwarp();
-    sort_keys(sorted, size);
+    sort_shared(sorted, size, WarpSorts{});
     write_answer(args, walker.shared.query, sorted);
   }
 };
