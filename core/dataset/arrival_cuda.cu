@@ -14,8 +14,8 @@
 // and 3 instructions a column and warp for a length. Then 640 MB go to the host while lists are found.
 //
 // Milliseconds of 1M rows of 128 columns, one NVIDIA H200 with 16 processor cores: f32 codes are there after
-// 10, nearly all of which the host takes to fit them; rows and codes are on the host before the graph is
-// found, after 61; the whole build takes 70, and 63 of u8 rows. The memory that copies go through is pinned
+// 5, of which the host takes most to fit them; rows and codes are on the host about when the graph is found;
+// the whole build takes 62, and 57 of u8 rows. The memory that copies go through is pinned
 // first, in 2: left to the first copy it waited for all work that was queued on the device, and builds took 137
 // and 94. Rejected: copying rows while codes are fitted, by 15 threads, 77 and 66, since they fight for
 // processors; 15 threads after that, 73 and 65, since they take 4 to pin their memory.

@@ -2,7 +2,7 @@
 //
 // Device memory, beside the codes and the result, of a row of s bytes and lists of L = 64 (k up to 64)
 // or 256 entries: s + 8 for codes, squares and numbers by place; 4 L three times for lists, two of places
-// in turn and one of distances; 256 for reverse lists. Of 131,072 rows, or a 16th of all, 2,772 bytes for
+// in turn and one of distances; 256 for reverse lists. Of 131,072 rows, or a 16th of all, 5,544 bytes for
 // candidates and pairs, while there are no reverse lists yet. Wide codes of s bytes: s and s / 4 more.
 
 #include "knn/cells_cuda.h"

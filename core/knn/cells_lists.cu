@@ -11,29 +11,39 @@
 //
 // A warp owns a row. Its list stays sorted in registers, 32 keys each: of 32 bits, distance and a slot
 // where place and flag stand, for rows of 128 bytes, which halves the work of sorting; of 64 bits for others.
-// Distances are exact: teams of four lanes read 64 bytes of a row each, dp4a sums them. A list is the
+// Distances are exact: a team of eight lanes reads a row of 128 bytes at once, of four lanes 64 bytes of a
+// longer or shorter one; tensor cores multiply them with the own row, dp4a sums their squares. A list is the
 // smallest keys of what was offered, so that the order of offers does not matter; that a filter takes
 // one candidate for another (some 0.2 %) follows from their order in the lists, which is fixed.
 //
-//   KeepNearest    of a row's 500 candidates finds by bisection a key that 64 to 96 are below, sorts
+//   KeepNearest    of a row's 1,000 candidates finds by bisection a key that 64 to 96 are below, sorts
 //                  these and keeps 64, whose distances the first round measures
 //   ListReverse    tells each row whose list is new near its head; a source goes to the place of its
 //                  hash, where the smallest number stays
-//   RefineRow      offers the reverse list, and the first 32 or 64 entries of the lists of the first 48
-//                  entries; a pair is looked at only if one of its two edges is new
+//   RefineRow      offers the reverse list, and the first 32 or 64 entries of the lists of the first 40 to
+//                  64 entries; a pair is looked at only if one of its two edges is new
 //   WriteRow       lists by row number; of rows at equal distance the smaller number comes first
 //
-// Bytes of a round and row, 128 columns: 48 lists of 128 bytes and some 350 codes of 128: 50 KB, nearly
-// all from the second cache, which is the limit.
+// Bytes of a first round and row, 128 columns: 40 lists of 128 bytes and some 800 codes of 128: 110 KB,
+// nearly all from the second cache. A second round finds 3 neighbours of a row where the first finds 20 to
+// 30, with 400 codes. No unit is busy all the time: instructions are issued in 0.68 of all cycles, the first
+// cache works in 0.61 of them and the second in 0.63 (teams of four lanes, which ask for each line twice:
+// 0.59, 0.89 and 0.67, in the same time).
+//
+// What a graph needs of a list is not told by the mean: two rounds of 48 lists behind 63 probes find .9741
+// of the 32 nearest in 40.4 ms, and a search needs 4.5 % more distances at recall .95 than with exact lists
+// of 96; one round of 40 lists behind 126 probes finds .9683 in 34.8 ms and needs 3.6 % more (one of 48
+// behind 96 probes .9638, 33.7 ms, 4.1 %). Rounds help rows whose neighbours' lists are good.
 //
 // Looked into by experiment on one NVIDIA H200, 1M x 128 bytes: without reverse lists recall@32 loses two
 // points; leaving out pairs of rows whose chunks were compared loses five, since classes hide neighbours
 // there; candidates that must be met twice lose seven. A filter of 2 KB takes 41.1 ms for all
 // of cells where one of 4 KB takes 39.9, and loses .03 points. Reverse lists of 64 places, for which 32
 // entries of each list are told their source, find .5 points more of the 32 nearest than half of both, in
-// 1 ms. Lists of three rounds that read 32 entries of the lists of 64 neighbours take 59 ms at recall@10
-// .9907, four rounds 68 at .9914; those that read 64 entries of 32 neighbours' lists 61 at .9912, of 48 81 at
-// .9955 (two rounds 67 at .9927), of 64 102 at .9970.
+// 1 ms. Lists, milliseconds and recall@10: two rounds that read 32 entries of the lists of 32 neighbours 38.9,
+// .9893, of 40 42.4, .9913, of 48 45.8, .9929; behind 63 probes two rounds of 64 47.2, .9902, three 55.0,
+// .9924; two that read 64 entries of 40 55.0, .9927, of 48 61.9, .9942, three of those 73.0, .9958. Eight
+// blocks at once of 64 registers: 1.3 ms longer.
 // Half of a row's columns tell little: a bound on their distance that keeps all neighbours refuses one
 // candidate in five. Four lists at once, 16 bytes a lane, with __match_any_sync for rows that two of them
 // hold: 46 ms for all of cells instead of 41.
@@ -85,13 +95,16 @@ __device__ uint32_t warp_place(const Args& args) {
 /// How rows are compared: bytes of kNarrowBytes, of any number, or floats.
 enum class Form { kNarrow, kBytes, kFloats };
 
+constexpr uint32_t kOffered = 128;  // candidates that may be offered before those that wait are compared
+constexpr uint32_t kQueue = 256;     // a power of two that holds them and 31 more
+
 /// A list while it is made.
 template <uint32_t kRegisters, Form kForm>
 struct RowList {
   static constexpr bool kNarrow = kForm == Form::kNarrow;
-  static constexpr uint32_t kTeam = 4;
-  static constexpr uint32_t kRounds = 4;  // of eight teams
-  using Pieces = uint4[kRounds];
+  static constexpr uint32_t kTeam = kNarrow ? 8 : 4;  // lanes that read a row together
+  static constexpr uint32_t kRounds = kTeam;          // of all teams, for 32 rows
+  static_assert(kNarrowBytes == 8 * sizeof(uint4) && kPanelBytes == 4 * sizeof(uint4));
   static constexpr uint32_t kLength = 32 * kRegisters;
   // A narrow row's distance is below 2^23. Its key has a slot below, of kLength for the list and 64 for
   // what was found; that of a wide row has distance and entry.
@@ -102,7 +115,7 @@ struct RowList {
   static constexpr uint32_t kSlots = kNarrow ? kLength + 64 : 1;
   struct Shared {
     Key found[64];
-    uint32_t pending[64];      // entries: place << 1 | new
+    alignas(16) uint32_t pending[kQueue];  // a ring of entries: place << 1 | new
     uint32_t entries[kSlots];  // of slots
   };
 
@@ -113,91 +126,80 @@ struct RowList {
   Key keys[kRegisters];
   Key worst = kNoKey;
   uint32_t found_count = 0;
-  uint32_t pending_count = 0;
+  uint32_t pending_first = 0;  // a multiple of 32
+  uint32_t pending_end = 0;
   uint32_t square;
-  uint32_t own[kNarrowPanels][2];
+  uint32_t own[2][2];     // of a narrow row, what narrow_distance multiplies in even and odd rounds
+  uint32_t weights[2];    // of a lane's products in those: -2, or 0 where others count
 
   __device__ RowList(const CodesView& codes, Shared& shared, uint32_t place)
       : codes(codes), shared(shared), place(place),
         square(kForm == Form::kFloats ? 0 : codes.squares[place]) {
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) keys[r] = kNoKey;
-    shared.pending[lane] = place << 1;  // so that what stands there is always a row
-    shared.pending[32 + lane] = place << 1;
-    if (kNarrow) {
+    if constexpr (kNarrow) {
+      // The words of a row's first half for columns 0 and 1, of its second for 2 and 3; the same for 4 to 7.
+      const uint4 all = piece(place, lane / 8 % 2 * 4 + lane % 4);
+      const uint32_t words[2] = {lane / 4 % 2 != 0 ? all.y : all.x, lane / 4 % 2 != 0 ? all.w : all.z};
 #pragma unroll
-      for (uint32_t panel = 0; panel < kNarrowPanels; ++panel) read_own(own[panel], panel);
+      for (uint32_t i = 0; i < 2; ++i) {
+        own[0][i] = lane < 16 ? words[i] : 0;
+        own[1][i] = lane < 16 ? 0 : words[i];
+        weights[i] = lane % 4 == 2 * i + lane / 4 % 2 ? static_cast<uint32_t>(-2) : 0;
+      }
     }
   }
 
-  __device__ uint4 piece(uint32_t other, uint32_t panel) const {
-    return reinterpret_cast<const uint4*>(codes.row(other))[panel * kPieces + lane % kTeam];
+  __device__ uint4 piece(uint32_t other, uint32_t number) const {
+    return reinterpret_cast<const uint4*>(codes.row(other))[number];
   }
 
   static __device__ uint32_t dot(const uint4& a, const uint4& b, uint32_t sum) {
     return __dp4a(a.x, b.x, __dp4a(a.y, b.y, __dp4a(a.z, b.z, __dp4a(a.w, b.w, sum))));
   }
 
-  /// Adds the products of a lane's 16 bytes of four rows with this row's, and their squares. An
-  /// instruction of tensor cores takes the four words of one row as those of two, of which it multiplies
-  /// one pair with the first and third word of this row in even columns, and the other with the second
-  /// and fourth in odd ones; no register has to move for it.
-  static __device__ __forceinline__ void add_panel(int32_t (&products)[kRounds][4],
-                                                   uint32_t (&squares)[kRounds],
-                                                   const Pieces& pieces,
-                                                   const uint32_t (&mine)[2]) {
-#pragma unroll
-    for (uint32_t r = 0; r < kRounds; ++r) {
-      const uint32_t words[4] = {pieces[r].x, pieces[r].y, pieces[r].z, pieces[r].w};
-      multiply_bytes(products[r], words, mine);
-      squares[r] = dot(pieces[r], pieces[r], squares[r]);
-    }
-  }
-
-  /// What a lane brings of this row to add_panel.
-  __device__ void read_own(uint32_t (&words)[2], uint32_t panel) const {
-    const uint4 all = piece(place, panel);
-    const bool odd = (lane / kTeam & 1) != 0;
-    words[0] = odd ? all.y : all.x;
-    words[1] = odd ? all.w : all.z;
-  }
-
-  /// Puts candidates, place << 1 | new, into the queue. Compares when there are 32, and what is left in
-  /// the end if these are the last.
-  __device__ void offer(uint32_t other, bool there, bool last) {
+  /// Puts candidates, place << 1 | new, into the queue.
+  __device__ void offer(uint32_t other, bool there) {
     const uint32_t lanes = __ballot_sync(~0u, there);
-    if (there) shared.pending[pending_count + __popc(lanes & ((1u << lane) - 1))] = other;
-    pending_count += __popc(lanes);
-    __syncwarp();
-    while (pending_count >= 32 || last) {
-      const bool comparing = pending_count != 0;
-      if (comparing) compare(min(pending_count, 32u));
-      if (found_count >= 32 || (found_count != 0 && !comparing))
-        merge();
-      else if (!comparing)
-        break;
-    }
+    if (there) shared.pending[(pending_end + __popc(lanes & ((1u << lane) - 1))) % kQueue] = other;
+    pending_end += __popc(lanes);
   }
 
-  /// Compares the first `count` pending rows and takes them out of the queue. What is behind them in it
-  /// are rows too, which costs nothing.
+  /// Compares candidates while 32 of them wait, and what is left in the end if these are the last.
+  __device__ void compare_pending(bool last) {
+    if (last) shared.pending[(pending_end + lane) % kQueue] = place << 1;  // rows too, which do not count
+    __syncwarp();
+    while (pending_end - pending_first >= 32 || (last && pending_end != pending_first)) {
+      compare(min(pending_end - pending_first, 32u));
+      if (found_count >= 32) merge();
+    }
+    if (last && found_count != 0) merge();
+  }
+
+  /// Compares the first `count` pending rows and takes them out of the queue.
   __device__ void compare(uint32_t count) {
-    const uint32_t mine = kForm == Form::kFloats ? lane : lane % kTeam * 8 + lane / kTeam;
-    const uint32_t distance = kForm == Form::kFloats ? float_distance() : byte_distance();
-    const uint32_t entry = shared.pending[mine];
+    const uint32_t* pending = shared.pending + pending_first % kQueue;
+    uint32_t mine = lane;
+    uint32_t distance;
+    if constexpr (kForm == Form::kFloats) {
+      distance = float_distance(pending);
+    } else if constexpr (kNarrow) {
+      distance = narrow_distance(pending);
+    } else {
+      mine = lane % kTeam * 8 + lane / kTeam;
+      distance = byte_distance(pending);
+    }
+    const uint32_t entry = pending[mine];
     const bool near = mine < count && is_near(distance, entry);
     const uint32_t lanes = __ballot_sync(~0u, near);
     if (near) push(found_count + __popc(lanes & ((1u << lane) - 1)), distance, entry);
     found_count += __popc(lanes);
-    const uint32_t left = shared.pending[32 + lane];
-    __syncwarp();
-    shared.pending[lane] = left;
-    pending_count -= count;
+    pending_first += count;
     __syncwarp();
   }
 
   /// That of the row pending in place `lane`, in the lanes of distance/lanes_cuda.h.
-  __device__ uint32_t float_distance() const {
+  __device__ uint32_t float_distance(const uint32_t* pending) const {
     LaneSums sums;
     const uint32_t columns = codes.stride / sizeof(float);
     const auto value_of = [&](uint32_t row, uint32_t column) {
@@ -208,7 +210,7 @@ struct RowList {
       const float high = value_of(place, column + 32);
 #pragma unroll
       for (uint32_t i = 0; i < LaneSums::kPairs; ++i) {
-        const uint32_t other = shared.pending[i] >> 1;
+        const uint32_t other = pending[i] >> 1;
         sums.low[i] = __fadd_rn(sums.low[i], LaneSums::product<false>(value_of(other, column), low));
         sums.high[i] = __fadd_rn(sums.high[i], LaneSums::product<false>(value_of(other, column + 32), high));
       }
@@ -216,47 +218,50 @@ struct RowList {
     return __float_as_uint(sums.fold(cg::tiled_partition<32>(cg::this_thread_block())));
   }
 
-  /// That of the row pending in place lane % 4 * 8 + lane / 4.
-  __device__ uint32_t byte_distance() const {
-    const uint32_t team = lane / kTeam;
-    int32_t products[kRounds][4] = {};
-    uint32_t sums[kRounds] = {};
-    if (kNarrow) {
-      Pieces pieces[kNarrowPanels];
+  /// That of the row pending in place `lane`. Eight lanes read a row at once, 16 bytes each, so that a line
+  /// of the cache is asked for once.
+  ///
+  /// To an instruction of tensor cores the four words of a lane are two of one left row and two of
+  /// another, and the two halves of a row are neighbouring left rows. It multiplies both with all of this
+  /// row's words that a column has; lane t of four reads the sums of one half where both are of that
+  /// half: t = 0 of a first, t = 1 of a second one. Columns 4 to 7, where t is 2 and 3, serve the next
+  /// round. No register has to move for it.
+  __device__ uint32_t narrow_distance(const uint32_t* pending) const {
+    const uint8_t* column = codes.data + lane % kTeam * sizeof(uint4);
+    const auto piece_of = [&](uint32_t entry) {  // place << 1 | new
+      return *reinterpret_cast<const uint4*>(column + uint64_t{entry & ~1u} * (kNarrowBytes / 2));
+    };
+    uint4 pieces[kRounds];
 #pragma unroll
-      for (uint32_t r = 0; r < kRounds; ++r) {
-        const uint32_t other = shared.pending[8 * r + team] >> 1;
-#pragma unroll
-        for (uint32_t panel = 0; panel < kNarrowPanels; ++panel) pieces[panel][r] = piece(other, panel);
-      }
-#pragma unroll
-      for (uint32_t panel = 0; panel < kNarrowPanels; ++panel)
-        add_panel(products, sums, pieces[panel], own[panel]);
-    } else {
-      const uint4* others[kRounds];
-#pragma unroll
-      for (uint32_t r = 0; r < kRounds; ++r)
-        others[r] = reinterpret_cast<const uint4*>(codes.row(shared.pending[8 * r + team] >> 1)) +
-                    lane % kTeam;
-#pragma unroll 2
-      for (uint32_t panel = 0; panel < codes.stride / kPanelBytes; ++panel) {
-        Pieces pieces;
-        uint32_t mine[2];
-#pragma unroll
-        for (uint32_t r = 0; r < kRounds; ++r) pieces[r] = others[r][panel * kPieces];
-        read_own(mine, panel);
-        add_panel(products, sums, pieces, mine);
-      }
+    for (uint32_t r = 0; r < kRounds; r += 4) {
+      const uint4 four = *reinterpret_cast<const uint4*>(pending + lane / kTeam * kRounds + r);
+      pieces[r] = piece_of(four.x);
+      pieces[r + 1] = piece_of(four.y);
+      pieces[r + 2] = piece_of(four.z);
+      pieces[r + 3] = piece_of(four.w);
     }
+    uint32_t sums[kRounds];
 #pragma unroll
-    for (uint32_t r = 0; r < kRounds; ++r) {
-      // All four lanes of the team have the product; one of them counts it.
-      const uint32_t product = static_cast<uint32_t>(products[r][0] + products[r][3]);
-      sums[r] -= lane % kTeam == 0 ? 2 * product : 0;
+    for (uint32_t r = 0; r < kRounds; r += 2) {
+      int32_t products[4] = {};
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint4& words = pieces[r + i];
+        const uint32_t left[4] = {words.x, words.y, words.z, words.w};
+        multiply_bytes(products, left, own[i]);
+      }
+      const uint32_t product = static_cast<uint32_t>(products[0] + products[3]);
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i)
+        sums[r + i] = dot(pieces[r + i], pieces[r + i], product * weights[i]);
     }
-    // Half of the sums change lanes, twice, so that lane t of a team ends with that of round t.
+    return fold(sums) + square;
+  }
+
+  /// Half of the sums change lanes, again and again, so that lane r of a team ends with all of round r.
+  __device__ uint32_t fold(uint32_t (&sums)[kRounds]) const {
 #pragma unroll
-    for (uint32_t half = 2; half != 0; half /= 2) {
+    for (uint32_t half = kRounds / 2; half != 0; half /= 2) {
       const bool upper = (lane & half) != 0;
 #pragma unroll
       for (uint32_t r = 0; r < half; ++r) {
@@ -265,7 +270,41 @@ struct RowList {
         sums[r] = kept + __shfl_xor_sync(~0u, given, half);
       }
     }
-    return sums[0] + square;
+    return sums[0];
+  }
+
+  /// That of the row pending in place lane % 4 * 8 + lane / 4. An instruction takes the four words of one
+  /// row as those of two, of which it multiplies one pair with the first and third word of this row in even
+  /// columns, and the other with the second and fourth in odd ones.
+  __device__ uint32_t byte_distance(const uint32_t* pending) const {
+    int32_t products[kRounds][4] = {};
+    uint32_t sums[kRounds] = {};
+    uint32_t others[kRounds];
+#pragma unroll
+    for (uint32_t r = 0; r < kRounds; ++r) others[r] = pending[8 * r + lane / kTeam] >> 1;
+    const bool odd = (lane / kTeam & 1) != 0;
+#pragma unroll 2
+    for (uint32_t panel = 0; panel < codes.stride / kPanelBytes; ++panel) {
+      const uint32_t number = panel * kPieces + lane % kTeam;
+      uint4 pieces[kRounds];
+#pragma unroll
+      for (uint32_t r = 0; r < kRounds; ++r) pieces[r] = piece(others[r], number);
+      const uint4 all = piece(place, number);
+      const uint32_t mine[2] = {odd ? all.y : all.x, odd ? all.w : all.z};
+#pragma unroll
+      for (uint32_t r = 0; r < kRounds; ++r) {
+        const uint32_t words[4] = {pieces[r].x, pieces[r].y, pieces[r].z, pieces[r].w};
+        multiply_bytes(products[r], words, mine);
+        sums[r] = dot(pieces[r], pieces[r], sums[r]);
+      }
+    }
+#pragma unroll
+    for (uint32_t r = 0; r < kRounds; ++r) {
+      // All lanes of the team have the product; one of them counts it.
+      const uint32_t product = static_cast<uint32_t>(products[r][0] + products[r][3]);
+      sums[r] -= lane % kTeam == 0 ? 2 * product : 0;
+    }
+    return fold(sums) + square;
   }
 
   __device__ bool is_near(uint32_t distance, uint32_t entry) const {
@@ -294,15 +333,14 @@ struct RowList {
     }
   }
 
-  /// Takes the first 32 of what was found into the list.
+  /// Takes the last 32 of what was found, or all of fewer, into the list.
   __device__ void merge() {
-    merge_keys(keys, sort_keys(lane < found_count ? shared.found[lane] : kNoKey));
-    Key left = shared.found[32 + lane];
+    const uint32_t left = found_count > 32 ? found_count - 32 : 0;
+    const uint32_t i = left + lane;
+    merge_keys(keys, sort_keys(i < found_count ? shared.found[i] : kNoKey));
     if constexpr (kNarrow) {
       // Slots follow the new order.
       constexpr uint32_t kMask = (1u << kSlotBits) - 1;
-      const uint32_t left_entry = shared.entries[kLength + 32 + lane];
-      left -= 32;
       uint32_t entries[kRegisters];
 #pragma unroll
       for (uint32_t r = 0; r < kRegisters; ++r)
@@ -313,12 +351,9 @@ struct RowList {
         shared.entries[32 * r + lane] = entries[r];
         if (keys[r] != kNoKey) keys[r] = (keys[r] & ~kMask) | (32 * r + lane);
       }
-      shared.entries[kLength + lane] = left_entry;
     }
     worst = __shfl_sync(~0u, keys[kRegisters - 1], 31);
-    __syncwarp();
-    shared.found[lane] = left;
-    found_count = found_count > 32 ? found_count - 32 : 0;
+    found_count = left;
     __syncwarp();
   }
 
@@ -339,12 +374,12 @@ struct RowList {
 };
 
 /// The list of a row from its candidates, in the order of their keys.
-template <uint32_t kRegisters>
+template <uint32_t kRegisters, uint32_t kProbes>
 struct KeepNearest {
   static constexpr uint32_t kBlocks = 8;
   static constexpr uint32_t kWanted = 32 * kRegisters;
   static constexpr uint32_t kEnough = kWanted + 32;
-  static constexpr uint32_t kKeyRegisters = (kProbesMax * kProbeKeys + 31) / 32;
+  static constexpr uint32_t kKeyRegisters = (kProbes * kProbeKeys + 31) / 32;
   struct Shared {
     uint32_t kept[kWarps][kEnough];
   };
@@ -405,9 +440,11 @@ struct ListReverse {
   const Args& args;
 
   __device__ void run(uint64_t item) const {
-    const uint32_t place = static_cast<uint32_t>(item / args.told);
-    const uint32_t entry =
-        args.lists.near[uint64_t{place} * args.lists.length + item % args.told];
+    // A division of 64 bits takes longer than all the rest.
+    const uint32_t place = item >> 32 == 0 ? static_cast<uint32_t>(item) / args.told
+                                           : static_cast<uint32_t>(item / args.told);
+    const uint64_t rank = item - uint64_t{place} * args.told;
+    const uint32_t entry = args.lists.near[uint64_t{place} * args.lists.length + rank];
     if (entry == kNone || (entry & 1) == 0) return;
     const uint32_t slot = __umulhi(place * 0x9e3779b1u, args.reverse_places);
     atomicMin(&args.reverse[uint64_t{entry >> 1} * args.reverse_places + slot], place);
@@ -430,17 +467,18 @@ struct Seen {
   __device__ bool has(const Bits& bits) const {
     return (words[bits.word] & bits.bits) == bits.bits;
   }
-  __device__ void add(const Bits& bits) { atomicOr(&words[bits.word], bits.bits); }
+  __device__ void add(const Bits& bits) const { atomicOr(&words[bits.word], bits.bits); }
 };
 
 /// kRead entries of each list are read.
 template <uint32_t kRegisters, Form kForm, uint32_t kRead>
 struct RefineRow {
+  static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
+  static constexpr uint32_t kTurn = kOffered / kRead;  // lists that are offered at once
+  static_assert(kStep % kTurn == 0);
   using List = RowList<kRegisters, kForm>;
   static constexpr uint32_t kBlocks =
       kRegisters > 2 || kForm == Form::kFloats ? 4 : kForm == Form::kNarrow ? 7 : 6;
-  static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
-  static constexpr uint32_t kBatches = kRead / 32;  // of a list
   struct RowShared {
     alignas(16) uint32_t entries[2][kStep][kRead];
     alignas(16) uint32_t seen[kSeenWords];
@@ -452,88 +490,114 @@ struct RefineRow {
   const Args& args;
   Shared& all;
   uint32_t lane = threadIdx.x % 32;
+  uint32_t place = warp_place(args);
+  RowShared& shared = all.rows[threadIdx.x / 32];
+  const uint32_t* near = args.lists.near + uint64_t{place} * args.lists.length;
+  uint32_t first_entries[2];  // lane and 32 + lane of the list
+  uint32_t new_lists[2];      // which of those are new, as bits
 
   __device__ void run() {
-    const uint32_t place = warp_place(args);
     if (place >= args.end) return;
-    RowShared& shared = all.rows[threadIdx.x / 32];
+    Seen seen{shared.seen};
     for (uint32_t i = lane; i < kSeenWords / 4; i += 32)
       reinterpret_cast<uint4*>(shared.seen)[i] = make_uint4(0, 0, 0, 0);
-    Seen seen{shared.seen};
     List list(args.map.exact, shared.list, place);
-    __syncwarp();
-    if (lane == 0) seen.add(Seen::bits(place));
-    const uint32_t* near = args.lists.near + uint64_t{place} * args.lists.length;
-    if (args.measured) load(list, seen, near);
-    const uint32_t first_entries[2] = {near[lane], near[32 + lane]};
-    const auto entry_of = [&](uint32_t i) {
-      const uint32_t low = __shfl_sync(~0u, first_entries[0], i % 32);
-      const uint32_t high = __shfl_sync(~0u, first_entries[1], i % 32);
-      return i < 32 ? low : high;
-    };
-    const auto fetch = [&](uint32_t step) {
-      const uint32_t i = step * kStep + lane / 8;
-      const uint32_t entry = entry_of(i);
-      const uint32_t* from = args.lists.near + uint64_t{entry >> 1} * args.lists.length;
 #pragma unroll
-      for (uint32_t first = lane % 8 * 4; first < kRead; first += 32) {
-        uint4* to = reinterpret_cast<uint4*>(&shared.entries[step % 2][lane / 8][first]);
-        if (i < args.expanded && entry != kNone)
-          copy_piece(to, from + first);
-        else
-          *to = make_uint4(kNone, kNone, kNone, kNone);
-      }
-      commit_copies();
-    };
+    for (uint32_t r = 0; r < 2; ++r) {
+      first_entries[r] = near[32 * r + lane];
+      new_lists[r] = __ballot_sync(~0u, (first_entries[r] & 1) != 0);
+    }
+    fetch(0);
+    __syncwarp();  // the filter is empty
+    if (lane == 0) seen.add(Seen::bits(place));
+    __syncwarp();
+    if (args.measured) load(list, seen);
 
     // Its own list if that was not measured yet, then the reverse one, then those of neighbours.
-    const uint32_t steps = (args.expanded + kStep - 1) / kStep;
-    const uint32_t reverse_begin = args.measured ? 0 : kRegisters;
-    const uint32_t lists_begin = reverse_begin + args.reverse_places / 32;
-    const uint32_t end = lists_begin + steps * kStep * kBatches;
-    fetch(0);
+    constexpr int32_t kOwnTurns = (32 * kRegisters + kOffered - 1) / kOffered;
+    const int32_t turns = static_cast<int32_t>((args.expanded + kTurn - 1) / kTurn);
 #pragma unroll 1
-    for (uint32_t batch = 0; batch <= end; ++batch) {
-      const bool last = batch == end;
-      uint32_t offered = kNone;  // place << 1 | new
-      if (batch < reverse_begin) {
-        offered = near[32 * batch + lane];
-        if (offered != kNone) offered &= ~1u;
-      } else if (batch < lists_begin) {
-        const uint32_t i = 32 * (batch - reverse_begin) + lane;
-        const uint32_t source = args.reverse[uint64_t{place} * args.reverse_places + i];
-        if (source != kNone) offered = source << 1 | 1;
-      } else if (!last) {
-        const uint32_t i = (batch - lists_begin) / kBatches;
-        const uint32_t part = (batch - lists_begin) % kBatches;
-        const uint32_t step = i / kStep;
-        if (i % kStep == 0 && part == 0) {
-          __syncwarp();  // the other half is free
-          if (step + 1 < steps) {
-            fetch(step + 1);
-            wait_copies<1>();
-          } else {
-            wait_copies<0>();
-          }
-          __syncwarp();
-        }
-        const uint32_t entry = shared.entries[step % 2][i % kStep][32 * part + lane];
-        const bool fresh = ((entry_of(i) | entry) & 1) != 0;
-        if (entry != kNone && fresh) offered = entry | 1;
-      }
-      const Seen::Bits bits = Seen::bits(offered >> 1);
-      const bool there = offered != kNone && !seen.has(bits);
-      __syncwarp();  // all have looked before any adds, so that lanes do not race
-      if (there) seen.add(bits);
-      __syncwarp();
-      list.offer(offered, there, last);
+    for (int32_t turn = args.measured ? -1 : -1 - kOwnTurns; turn < turns; ++turn) {
+      if (turn >= 0)
+        offer_lists(list, seen, static_cast<uint32_t>(turn) * kTurn);
+      else if (turn == -1)
+        offer_reverse(list, seen);
+      else
+        offer_own(list, seen, static_cast<uint32_t>(turn + 1 + kOwnTurns) * kOffered);
+      list.compare_pending(turn + 1 == turns);
     }
     list.write(args.next);
   }
 
+  /// Asks for the lists of a step.
+  __device__ void fetch(uint32_t step) const {
+    const uint32_t i = step * kStep + lane / 8;
+    const uint32_t entry = __shfl_sync(~0u, first_entries[step * kStep / 32], i % 32);
+    const uint32_t* from = args.lists.near + uint64_t{entry >> 1} * args.lists.length;
+#pragma unroll
+    for (uint32_t first = lane % 8 * 4; first < kRead; first += 32) {
+      uint4* to = reinterpret_cast<uint4*>(&shared.entries[step % 2][lane / 8][first]);
+      if (i < args.expanded && entry != kNone)
+        copy_piece(to, from + first);
+      else
+        *to = make_uint4(kNone, kNone, kNone, kNone);
+    }
+    commit_copies();
+  }
+
+  /// Offers what was not seen before.
+  __device__ void offer(List& list, const Seen& seen, uint32_t entry, bool there) const {
+    const Seen::Bits bits = Seen::bits(entry >> 1);
+    const bool fresh = there && !seen.has(bits);
+    __syncwarp();  // all have looked before any adds, so that lanes do not race
+    if (fresh) seen.add(bits);
+    list.offer(entry, fresh);
+    __syncwarp();
+  }
+
+  __device__ void offer_own(List& list, const Seen& seen, uint32_t begin) const {
+#pragma unroll 1
+    for (uint32_t first = begin; first < min(begin + kOffered, 32 * kRegisters); first += 32) {
+      const uint32_t entry = near[first + lane];
+      offer(list, seen, entry & ~1u, entry != kNone);
+    }
+  }
+
+  __device__ void offer_reverse(List& list, const Seen& seen) const {
+    const uint32_t* sources = args.reverse + uint64_t{place} * args.reverse_places;
+#pragma unroll 1
+    for (uint32_t first = 0; first < args.reverse_places; first += 32) {
+      const uint32_t source = sources[first + lane];
+      offer(list, seen, source << 1 | 1, source != kNone);
+    }
+  }
+
+  /// What the lists from `begin` on hold, of pairs with a new edge.
+  __device__ void offer_lists(List& list, const Seen& seen, uint32_t begin) const {
+    const uint32_t step = begin / kStep;
+    if (begin % kStep == 0) {
+      if (begin + kStep < args.expanded) {
+        fetch(step + 1);
+        wait_copies<1>();
+      } else {
+        wait_copies<0>();
+      }
+      __syncwarp();
+    }
+    const uint32_t new_here = new_lists[begin / 32] >> begin % 32;
+#pragma unroll
+    for (uint32_t i = 0; i < kTurn; ++i) {
+#pragma unroll
+      for (uint32_t first = 0; first < kRead; first += 32) {
+        const uint32_t entry = shared.entries[step % 2][begin % kStep + i][first + lane];
+        offer(list, seen, entry | 1, entry != kNone && ((new_here >> i | entry) & 1) != 0);
+      }
+    }
+  }
+
   /// The list as the last round left it.
-  __device__ void load(List& list, Seen& seen, const uint32_t* near) const {
-    const uint32_t* distances = args.lists.distances + uint64_t{list.place} * args.lists.length;
+  __device__ void load(List& list, const Seen& seen) const {
+    const uint32_t* distances = args.lists.distances + uint64_t{place} * args.lists.length;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
       const uint32_t entry = near[32 * r + lane];
@@ -660,10 +724,12 @@ void keep_nearest(const CellsView& map, const Candidates& candidates, const Plac
   args.candidates = candidates;
   args.as_entries = as_entries;
   args.lists = lists;
-  if (lists.length == kShortList)
-    launch_rows<KeepNearest<kShortList / 32>>("keep_nearest", candidates.rows, args, stream);
+  if (lists.length == kShortList && candidates.probes <= 64)
+    launch_rows<KeepNearest<kShortList / 32, 64>>("keep_nearest", candidates.rows, args, stream);
+  else if (lists.length == kShortList)
+    launch_rows<KeepNearest<kShortList / 32, kProbesMax>>("keep_nearest", candidates.rows, args, stream);
   else
-    launch_rows<KeepNearest<kLongList / 32>>("keep_nearest", candidates.rows, args, stream);
+    launch_rows<KeepNearest<kLongList / 32, kProbesMax>>("keep_nearest", candidates.rows, args, stream);
 }
 
 void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceLists& next,
@@ -677,7 +743,7 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   args.expanded = std::min(effort.expanded, kExpandedMax);
   args.measured = measured;
   args.reverse = reverse;
-  args.reverse_places = effort.reverse;
+  args.reverse_places = std::min(effort.reverse, kOffered);
   args.told = std::min(effort.told, lists.length);
   fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
        "clearing reverse lists");

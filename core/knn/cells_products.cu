@@ -8,14 +8,14 @@
 //             candidate   a key of 32 bits, distance and place: slot << 7 | number in the chunk
 //
 // The idea. Each row has its own nearest cells, but work is grouped by chunk: a chunk stands in shared
-// memory, the rows that probe it are gathered 32 at a time by each warp. Of all 63 x 100 rows that a row
-// is compared with it keeps 500 without a branch: two instructions a pair for the best of each class.
-// Some 12 % of a list are lost to better rows of the same class; the rounds of neighbours' neighbours
-// bring them back (cells_lists.cu).
+// memory, the rows that probe it are gathered 32 at a time by each warp. Of all 126 x 100 rows that a row
+// is compared with it keeps 1,000 without a branch: two instructions a pair for the best of each class.
+// Some 12 % of a list are lost to better rows of the same class; a round of neighbours' neighbours
+// brings them back (cells_lists.cu).
 //
 // Steps, for each slice of rows: FillSlots - ScanChunks - PlacePairs - CompareChunks - keep_nearest.
 //
-// Inverted lists. A block takes 128 neighbouring rows, which probe some 300 chunks among 8,064 probes,
+// Inverted lists. A block takes 128 neighbouring rows, which probe some 500 chunks among 16,128 probes,
 // and counts them in a hash in shared memory, so that one global atomic serves all rows of the block
 // that probe a chunk. Where the hash is full, a probe counts by itself. The order of pairs under a chunk
 // depends on the atomics; what becomes of a pair does not.
@@ -23,17 +23,20 @@
 // A cell of more than 16 chunks (duplicates) gives 16 of them: those from a row's own on if it is its
 // home, from a hashed one on otherwise, so that it neither uses up all probes nor sends all to one chunk.
 //
-// Bytes and operations a row, at 128 columns: 6,300 pairs, 0.8 million multiply-adds; 63 times its code from
-// the second cache, 8 KB; 500 candidates written and read, 4 KB, and 0.8 KB of slots and pairs written
-// and read twice.
+// Bytes and operations a row, at 128 columns and 126 probes: 12,600 pairs, 1.6 million multiply-adds; 126
+// times its code from the second cache, 16 KB; 1,000 candidates written and read, 8 KB, and 1.5 KB of slots
+// and pairs written and read twice.
 //
-// Measured on one NVIDIA H200, SIFT 1M x 128: 8.3 ms, of which CompareChunks takes half, FillSlots and
-// KeepNearest some 1.4 each, PlacePairs 1.1 and ScanChunks 0.3.
+// Measured on one NVIDIA H200, SIFT 1M x 128: 15.3 ms. Of 8.3 ms for 63 probes CompareChunks took half,
+// FillSlots and KeepNearest some 1.4 each, PlacePairs 1.1 and ScanChunks 0.3. Slices of 65,536 rows: 0.9 ms
+// longer.
 //
 // Other rows than the map's are compared in the same way: that is how rows find cells by way of groups of
 // them (cells_map.cu), whose chunks are of centroids.
 //
-// Rejected, measured on one NVIDIA H200, 1M x 128 bytes: slices of all rows (4 ms longer); eight candidates
+// Rejected, measured on one NVIDIA H200, 1M x 128 bytes: slices of all rows (4 ms longer); parts of 2,048
+// pairs (as long), with five blocks at once (.3 ms longer); rows of a cell in the order of the cell that is
+// nearest but one (as long, and as good); eight candidates
 // of each 32 rows of the nearest four chunks, not of all 128 (recall@10 .9798, @32 .9630 as without, .5 ms
 // longer). In an experiment: one probe list for each 128 rows instead of one
 // for each (eight times the pairs for the same recall); exact running lists with survivors in shared
@@ -237,8 +240,8 @@ struct PlacePairs {
   __device__ void run(uint64_t i) const {
     const uint32_t chunk = args.slots[i];
     if (chunk == kNone) return;
-    const uint32_t row = static_cast<uint32_t>(i / args.probes);
-    const uint32_t slot = static_cast<uint32_t>(i % args.probes);
+    const uint32_t row = static_cast<uint32_t>(i) / args.probes;  // a slice has no 2^32 pairs
+    const uint32_t slot = static_cast<uint32_t>(i) - row * args.probes;
     args.pairs[args.begins[chunk] + args.ranks[i]] = row << 8 | slot;
   }
 };

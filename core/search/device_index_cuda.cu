@@ -86,7 +86,7 @@ struct Run {
   const uint8_t* queries;   // [count, query_stride] records
   uint8_t* codes;           // [count, code_stride] where codes are lossy
   uint32_t* candidates;     // [count, rerank_count(k)] likewise
-  uint32_t* starts;         // [count, kStarts]
+  uint32_t* starts;         // [count, kStartWords]
   const uint32_t* masked;   // [count], or null
   WalkCounters* counters;
   WalkCounts* counts;       // [count], or null
@@ -345,7 +345,7 @@ class Space final : public DeviceSpace {
     answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
     found_usable_ = nullptr;
     if (!vectors_are_records()) made_.fit(queries * record_bytes_, false, stream_);
-    starts_.fit(uint64_t{queries} * kStarts * sizeof(uint32_t), false, stream_);
+    starts_.fit(uint64_t{queries} * kStartWords * sizeof(uint32_t), false, stream_);
     if (!placed_.exact()) {
       codes_.fit(uint64_t{queries} * placed_.code_stride, false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
@@ -512,7 +512,7 @@ class Space final : public DeviceSpace {
   Staging queries_;     // [capacity, record_bytes], or vectors, which take no more
   Staging made_;        // [capacity, record_bytes] records of vectors
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts or flags
-  Staging starts_;      // [capacity, kStarts]
+  Staging starts_;      // [capacity, kStartWords]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, rerank_count(k)] rows to compare once more
   Staging masked_;      // [capacity]
@@ -708,7 +708,7 @@ class Copy final : public DeviceIndex {
     uint8_t* records = nullptr;    // [count, query_stride], or null: queries are read where they lie
     uint8_t* codes = nullptr;      // [count, code_stride] where codes are lossy and rows are walked to
     uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
-    uint32_t* starts = nullptr;    // [count, kStarts] where rows are walked to
+    uint32_t* starts = nullptr;    // [count, kStartWords] where rows are walked to
     double* norms = nullptr;       // [count] for exact search by cosine
     uint8_t* usable = nullptr;     // [count], or null: all are
     WalkCounters* counters = nullptr;
@@ -739,7 +739,7 @@ class Copy final : public DeviceIndex {
       if (!in_place) records = part(uint64_t{count} * record_bytes(placed, exact_search));
       if (!in_place) usable = part(count);
       if (exact_search && placed.metric == ANN_METRIC_COSINE) norms = items(norms, count);
-      if (!exact_search) starts = items(starts, uint64_t{count} * kStarts);
+      if (!exact_search) starts = items(starts, uint64_t{count} * kStartWords);
       if (exact_search || placed.exact()) return bytes;
       codes = part(uint64_t{count} * placed.code_stride);
       candidates = items(candidates, uint64_t{count} * rerank_count(k));

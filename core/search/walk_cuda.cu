@@ -2,8 +2,8 @@
 //
 // TWO LISTS, for up to 128 rows kept of a query:
 //
-//   best      the nearest rows met so far, one in each lane, sorted, or up to four, without order; d_k is
-//             the distance of the k-th (without order, of the last that is kept)
+//   best      the nearest rows met so far, sorted, one in each lane, or four, where new ones wait until there
+//             are 32 of them; d_k is the distance of the k-th
 //   queue     the nearest rows met and not yet expanded, sorted, one in each lane
 //   s         the slack: a row is worth expanding up to T = (1 + s)^2 d_k (distances are squared)
 //   start     at the nearest pivots (pivots_cuda.cu), compared like the edges of a row; where codes are
@@ -11,6 +11,8 @@
 //   step      take the head of the queue; read its edges; drop the rows that have been met; compare
 //             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
 //   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
+//   order     which query is next: those that are likely to need long walks first (pivots_cuda.cu), since
+//             what starts last runs alone in the end
 //
 // The stop rule is GGNN's (section IV: a slack on the bound of the k-th best, a bounded queue); the
 // graph is CAGRA's. Two short lists instead of one long beam need 22 % fewer distances at recall 0.95
@@ -36,13 +38,29 @@
 //   persistent warps with a queue of queries instead of a grid of them   3 to 17 % less
 //   a cap on expansions of 1.4 times their mean and more slack           10 to 30 % less at 0.95: the
 //       longest queries start last and run alone
-//   lists without order, their ends found by reductions                  10 % more
+//   lists without order, their ends found by reductions                  10 % more (here, of 100 answers
+//       kept without order, 897 us at recall .947, where merges of 32 take 731 us at .953)
 //   stopping after steps without improvement instead of a cap            10 % more than with a cap
 //
-// A finish for the walks that the cap cuts was built, measured on one NVIDIA H200 (as above, kernels, us) and
-// left out: a warp leaves its lists and the numbers of the rows that it has expanded, and a block of 8 warps,
-// launched in the same stream so that it starts while other walks still run, meets their edges again and
-// goes on with 4 parents a round.
+// Measured here on one NVIDIA H200 (1M SIFT rows, 64 edges, k = 10, batch 10,000, kernels, us):
+//                                          slack 0.03         cap 40   slack 0.08         cap 96   100,000
+//   order as given                               382            322           757            648     2,403
+//     by the true number of expansions           270
+//     by the mean distance from the pivots       327
+//     by the nearest pivot's share of that       326
+//   order as below, and less between rows
+//   that enter the lists one after the other     313            300           636            601     2,112
+// So the order alone gives what half of an oracle would. Insertion: d_k and T are brought up to date once for
+// all rows of a chunk, and the next row is on its way while one is inserted. Up to 12 or 20 one by one before
+// they are sorted instead of 8: 0 to 2 % more time.
+//
+// Warps without a query that read edges and rows ahead for those of their block that still walk: no gain (385
+// for 382 us, 676 for 648). A walk that runs alone takes its time in instructions that wait for each other.
+//
+// A finish for the walks that the cap cuts was built before there was an order, measured (as above, kernels,
+// us) and left out: a warp leaves its lists and the numbers of the rows that it has expanded, and a block of
+// 8 warps, launched in the same stream so that it starts while other walks still run, meets their edges again
+// and goes on with 4 parents a round.
 //                      slack  recall   us                slack  recall   us
 //   no cap              0.03   .9467  388                 0.08   .9929  778
 //   cap 40, finished    0.03   .9467  360   cap 80        0.08   .9930  741
@@ -58,6 +76,7 @@
 #include <algorithm>
 
 #include "search/walk_cuda.h"
+#include "traverse/shared_sort_cuda.h"
 
 namespace gannet::cuda {
 namespace {
@@ -71,7 +90,7 @@ struct Policy {
   uint32_t edge_words;  // edges that a lane holds at once
   bool any_degree;      // whether a row may have more edges, or an index more entry points, than a warp then
   uint32_t beam_max;    // 0: two lists
-  uint32_t best_words;  // rows of the best list in a lane; one: sorted
+  uint32_t best_words;  // rows of the best list in a lane; one: in registers
 };
 
 // Two lists. M queries/s on one NVIDIA H100, 100,000 SIFT rows of 128 bytes, batch 10,000, k = 10, slack
@@ -81,17 +100,18 @@ struct Policy {
 // and on one NVIDIA H200, 1,000,000 rows, slack 0.03:
 //   64 edges a row, k = 10, cap 32                           32.2  31.6  31.4  32.0
 //   64 edges a row, k = 10, slack 0.09, cap 96               14.3  13.9  14.0  14.2
-//   64 edges a row, k = 100, slack -0.02, cap 128, 24 warps: 11.1 held or not, 20 warps: 10.4
-// 20 warps are 10 % slower at k = 10. Rows of 64 bytes fit into 64 registers either way. Rows of several
+//   64 edges a row, k = 100, slack -0.02, cap 128              -  13.6  13.1     -  (24, not held: 13.4)
+// 20 warps are 10 % slower at k = 10. Rows of 64 bytes fit into 72 registers either way. Rows of several
 // pieces have 24 warps, not measured otherwise.
 constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_words, bool any_degree,
                            uint32_t best_words) {
   const bool long_lists = edge_words > 1;
+  const uint32_t blocks_of_rows = row_bytes != 0 ? 7 : 6;
   if (best_words > 1)
-    return {{kind, row_bytes, false}, 4, 6, 1024, edge_words, any_degree, 0, best_words};
+    return {{kind, row_bytes, false}, 4, blocks_of_rows, 1024, edge_words, any_degree, 0, best_words};
   if (row_bytes == 128)
     return {{kind, row_bytes, long_lists}, 4, long_lists ? 7u : 8u, 1024, edge_words, any_degree, 0, 1};
-  return {{kind, row_bytes, row_bytes != 0}, 4, row_bytes != 0 ? 7u : 6u, 1024, edge_words, any_degree, 0, 1};
+  return {{kind, row_bytes, row_bytes != 0}, 4, blocks_of_rows, 1024, edge_words, any_degree, 0, 1};
 }
 constexpr uint32_t kFewKept = kWarp;
 
@@ -147,7 +167,8 @@ struct Walker {
   }
   __device__ bool take(uint32_t query) const {
     __syncwarp();  // all are done with the last one
-    if (lane_number() == 0) shared.query = query;
+    if (query < args.count && lane_number() == 0)
+      shared.query = args.order != nullptr ? __ldg(args.order + query) : query;
     __syncwarp();
     return query < args.count;
   }
@@ -248,79 +269,98 @@ struct Walker {
 
 /// The nearest rows met so far, sorted, one in each lane.
 struct SortedBest {
+  struct Shared {};
+
   Near items;
   uint32_t farthest;  // distance of the last row that is kept
 
-  __device__ void clear(uint32_t) {
+  __device__ explicit SortedBest(Shared&) {}
+
+  __device__ void clear() {
     items = {};
     farthest = kFarthest;
   }
-  __device__ void insert(const Near& one, uint32_t kept) {
-    gannet::cuda::insert(items, one);
-    settle(kept);
-  }
-  __device__ void merge(const Near& descending, uint32_t kept) {
-    gannet::cuda::merge(items, descending);
-    settle(kept);
-  }
+  /// After rows have entered.
   __device__ void settle(uint32_t kept) {
     farthest = __shfl_sync(kAllLanes, items.distance, kept - 1);
   }
-  __device__ uint32_t kth(uint32_t k, uint32_t kept) const {
-    return k == kept ? farthest : __shfl_sync(kAllLanes, items.distance, k - 1);
-  }
+  __device__ uint32_t kth(uint32_t k) const { return __shfl_sync(kAllLanes, items.distance, k - 1); }
 };
 
-/// The same without order, kWords in each lane: a row replaces the farthest. Places beyond those that are
-/// kept hold distance 0 and no row, which nothing replaces.
+/// The same with kWords in each lane, in shared memory. Rows wait there for their turn: 32 of them are sorted
+/// and merged at once, so the list and its end are behind by up to 31 rows.
 template <uint32_t kWords>
-struct UnsortedBest {
-  Near items[kWords];
-  uint32_t farthest;
+struct WaitingBest {
+  struct Shared {
+    Near items[kWords * kWarp];
+    Near waiting[2 * kWarp];
+  };
 
-  __device__ void clear(uint32_t kept) {
+  Shared& shared;
+  uint32_t waiting = 0;
+  uint32_t farthest = kFarthest;  // distance of the last row that is kept
+
+  __device__ explicit WaitingBest(Shared& warp_shared) : shared(warp_shared) {}
+
+  __device__ void clear() {
 #pragma unroll
-    for (uint32_t word = 0; word < kWords; ++word) {
-      items[word] = {};
-      if (word * kWarp + lane_number() >= kept) items[word].distance = 0;
-    }
+    for (uint32_t word = 0; word < kWords; ++word) shared.items[word * kWarp + lane_number()] = {};
+    waiting = 0;
     farthest = kFarthest;
   }
-  __device__ void insert(const Near& one, uint32_t) {
-    bool placed = false;
-    uint32_t own_farthest = 0;
+
+  /// Takes the items of some lanes; whether the list has changed.
+  __device__ bool take(const Near& item, uint32_t lanes, uint32_t kept) {
+    if ((lanes >> lane_number() & 1) != 0) shared.waiting[waiting + __popc(lanes & lanes_before())] = item;
+    waiting += __popc(lanes);
+    __syncwarp();
+    if (waiting < kWarp) return false;
+    merge_waiting(kept);
+    return true;
+  }
+
+  __device__ void merge_waiting(uint32_t kept) {
+    Near fresh;
+    if (lane_number() < waiting) fresh = shared.waiting[lane_number()];
+    const Near later = shared.waiting[kWarp + lane_number()];
+    __syncwarp();
+    shared.waiting[lane_number()] = later;
+    waiting -= min(waiting, kWarp);
+    sort_lanes(fresh);
+    const Near descending = shuffle(fresh, kWarp - 1 - lane_number());
+    Near items[kWords];
+#pragma unroll
+    for (uint32_t word = 0; word < kWords; ++word) items[word] = shared.items[word * kWarp + lane_number()];
+    Near& last = items[kWords - 1];
+    if (descending.distance < last.distance) last = descending;
+    order_words(items);
 #pragma unroll
     for (uint32_t word = 0; word < kWords; ++word) {
-      if (!placed) {
-        const uint32_t lanes = __ballot_sync(kAllLanes, items[word].distance == farthest);
-        placed = lanes != 0;
-        if (placed && lane_number() + 1 == __ffs(static_cast<int32_t>(lanes))) items[word] = one;
-      }
-      own_farthest = max(own_farthest, items[word].distance);
+      sort_bitonic(items[word]);
+      shared.items[word * kWarp + lane_number()] = items[word];
     }
-    farthest = __reduce_max_sync(kAllLanes, own_farthest);
+    __syncwarp();
+    farthest = shared.items[kept - 1].distance;
   }
-  /// Of a list without order only the end is known.
-  __device__ uint32_t kth(uint32_t, uint32_t) const { return farthest; }
-};
 
-/// Sorts a power of two of keys in shared memory by one warp.
-__device__ inline void sort_keys(uint64_t* keys, uint32_t size) {
-  for (uint32_t run = 2; run <= size; run *= 2) {
-    for (uint32_t stride = run / 2; stride != 0; stride /= 2) {
-      for (uint32_t i = lane_number(); i < size / 2; i += kWarp) {
-        const uint32_t place = 2 * i - (i & (stride - 1));
-        const uint64_t first = keys[place];
-        const uint64_t second = keys[place + stride];
-        if ((first > second) == ((place & run) == 0)) {
-          keys[place] = second;
-          keys[place + stride] = first;
-        }
+  /// Of a list that rises and then falls, what is as a whole before another word.
+  static __device__ void order_words(Near (&items)[kWords]) {
+#pragma unroll
+    for (uint32_t stride = kWords / 2; stride != 0; stride /= 2) {
+#pragma unroll
+      for (uint32_t word = 0; word < kWords; ++word) {
+        if ((word & stride) != 0) continue;
+        const Near low = items[word];
+        const Near high = items[word + stride];
+        const bool turns = high.distance < low.distance;
+        items[word] = turns ? high : low;
+        items[word + stride] = turns ? low : high;
       }
-      __syncwarp();
     }
   }
-}
+
+  __device__ uint32_t kth(uint32_t k) const { return shared.items[k - 1].distance; }
+};
 
 /// Writes the first `kept` of sorted keys as the answer of a query.
 __device__ inline void write_answer(const WalkArgs& args, uint32_t query, const uint64_t* sorted) {
@@ -340,9 +380,10 @@ struct TwoLists {
   static constexpr uint32_t kThreads = Walker<kPolicy>::kThreads;
   static constexpr uint32_t kBlocks = Walker<kPolicy>::kBlocks;
   static constexpr bool kSorted = kPolicy.best_words == 1;
-  using Best = std::conditional_t<kSorted, SortedBest, UnsortedBest<kPolicy.best_words>>;
+  using Best = std::conditional_t<kSorted, SortedBest, WaitingBest<kPolicy.best_words>>;
   struct Shared {
     typename Walker<kPolicy>::WarpShared warps[kPolicy.warps];
+    typename Best::Shared best[kPolicy.warps];
   };
 
   const WalkArgs& args;
@@ -352,7 +393,8 @@ struct TwoLists {
   uint32_t bound;  // T; kFarthest while there are fewer than k rows
 
   __device__ TwoLists(const WalkArgs& walk_args, Shared& shared)
-      : args(walk_args), walker(walk_args, shared.warps[threadIdx.x / kWarp]) {}
+      : args(walk_args), walker(walk_args, shared.warps[threadIdx.x / kWarp]),
+        best(shared.best[threadIdx.x / kWarp]) {}
 
   __device__ void run() {
     for (bool more = walker.first_query(); more; more = walker.next_query()) {
@@ -364,7 +406,7 @@ struct TwoLists {
   }
 
   __device__ void begin() {
-    best.clear(args.kept);
+    best.clear();
     queue = {};
     bound = kFarthest;
     walker.begin();
@@ -386,60 +428,61 @@ struct TwoLists {
   }
 
   __device__ void absorb(const Near& item) {
-    if constexpr (!kSorted) keep_each(item);
+    if constexpr (!kSorted) {
+      const uint32_t nearer = __ballot_sync(kAllLanes, item.distance < best.farthest);
+      if (nearer != 0 && best.take(item, nearer, args.kept)) tighten();
+    }
     const uint32_t tail = __shfl_sync(kAllLanes, queue.distance, kWarp - 1);
     const uint32_t limit = kSorted ? max(best.farthest, min(bound, tail)) : min(bound, tail);
     const uint32_t survivors = __ballot_sync(kAllLanes, item.distance < limit);
     if (survivors == 0) return;
-    if (__popc(survivors) <= kOneByOne)
-      insert_each(item, survivors);
+    const bool nearer = kSorted && __any_sync(kAllLanes, item.distance < best.farthest);
+    if (__popc(survivors) > kOneByOne)
+      merge_all(item, limit, nearer);
+    else if (nearer)
+      insert_each<true>(item, survivors);
     else
-      merge_all(item, limit);
-  }
-
-  __device__ void keep_each(const Near& item) {
-    uint32_t survivors = __ballot_sync(kAllLanes, item.distance < best.farthest);
-    if (survivors == 0) return;
-    for (; survivors != 0; survivors &= survivors - 1) {
-      const Near one = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
-      if (one.distance < best.farthest) best.insert(one, args.kept);
+      insert_each<false>(item, survivors);
+    if constexpr (kSorted) {
+      if (!nearer) return;
+      best.settle(args.kept);
+      tighten();
     }
-    tighten();
   }
 
+  /// The next one is on its way while one is inserted.
+  template <bool kNearer>
   __device__ void insert_each(const Near& item, uint32_t survivors) {
-    for (; survivors != 0; survivors &= survivors - 1) {
-      const Near one = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
+    Near next = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
+    while (survivors != 0) {
+      const Near one = next;
+      survivors &= survivors - 1;
+      next = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
       insert(queue, one);
-      if constexpr (kSorted) {
-        if (one.distance >= best.farthest) continue;
-        best.insert(one, args.kept);
-        tighten();
-      }
+      if constexpr (kSorted && kNearer) insert(best.items, one);
     }
   }
 
-  __device__ void merge_all(const Near& item, uint32_t limit) {
+  __device__ void merge_all(const Near& item, uint32_t limit, bool nearer) {
     Near sorted = item.distance < limit ? item : Near();
     sort_lanes(sorted);
     const Near descending = shuffle(sorted, kWarp - 1 - lane_number());
     merge(queue, descending);
     if constexpr (kSorted) {
-      best.merge(descending, args.kept);
-      tighten();
+      if (nearer) merge(best.items, descending);
     }
   }
 
   /// After the best list has changed.
   __device__ void tighten() {
-    bound = stretched<kPolicy.code.kind>(best.kth(args.k, args.kept), args.stretch);
+    bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.stretch);
   }
 
   __device__ void report() {
     if constexpr (kSorted)
       report_sorted();
     else
-      report_unsorted();
+      report_from_shared();
   }
 
   __device__ void report_sorted() {
@@ -452,18 +495,18 @@ struct TwoLists {
         best.items.row == kNoRow ? INFINITY : __uint2float_rn(best.items.distance);
   }
 
-  /// Sorts the list where the filter was.
-  __device__ void report_unsorted() {
+  /// Sorts the list once more where the filter was, equal distances by row.
+  __device__ void report_from_shared() {
     uint64_t* keys = reinterpret_cast<uint64_t*>(walker.shared.met);
     static_assert(kPolicy.met_words >= 2 * kPolicy.best_words * kWarp);
+    best.merge_waiting(args.kept);
 #pragma unroll
-    for (uint32_t word = 0; word < kPolicy.best_words; ++word) {
-      const Near& item = best.items[word];
-      keys[word * kWarp + lane_number()] =
-          item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
+    for (uint32_t place = lane_number(); place < kPolicy.best_words * kWarp; place += kWarp) {
+      const Near item = best.shared.items[place];
+      keys[place] = item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
     }
     __syncwarp();
-    sort_keys(keys, kPolicy.best_words * kWarp);
+    sort_shared(keys, kPolicy.best_words * kWarp, WarpSorts{});
     write_answer(args, walker.shared.query, keys);
   }
 };
@@ -612,7 +655,7 @@ struct OneList {
     for (uint32_t i = lane_number(); i < size; i += kWarp)
       sorted[i] = i < args.beam ? shared.keys[i] : RowKey::kNone;
     __syncwarp();
-    sort_keys(sorted, size);
+    sort_shared(sorted, size, WarpSorts{});
     write_answer(args, walker.shared.query, sorted);
   }
 };
@@ -691,6 +734,7 @@ void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const Walk
                  const Stream& stream) {
   WalkArgs given = args;
   if (effort.beam != 0 || !has_pivots(kind)) given.starts = nullptr;
+  given.order = given.starts == nullptr ? nullptr : given.starts + uint64_t{given.count} * kStarts;
   const bool by_block = effort.beam == 0 && effort.warps > 1;
   const WalkChoice choice = by_block ? choose_block_walk(kind, args, effort.warps)
                                      : choose_warp_walk(device, kind, args, effort);

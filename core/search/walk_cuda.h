@@ -19,6 +19,9 @@ namespace gannet::cuda {
 /// Pivots at which a query of a batch starts.
 inline constexpr uint32_t kStarts = 8;
 
+/// Room that a query of a batch takes for what is found out beforehand: its starts, and a place in the order.
+inline constexpr uint32_t kStartWords = kStarts + 1;
+
 /// What was done for one query. In host memory it is also the sign that its answer stands there: one
 /// store of 8 bytes, and never zero distances.
 struct alignas(8) WalkCounts {
@@ -49,6 +52,7 @@ struct WalkArgs {
   const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
   const int32_t* squares;      // [kPivots] x.x of bytes
   uint32_t* starts;            // [count, kStarts] room for rows; null: all start at the entry points
+  uint32_t* order;             // [count] room for queries, in which order they are walked for; or null
   const uint8_t* queries;      // [count, query_stride] their codes, [stride] each
   const uint32_t* masked;      // [count] a row that each query neither expands nor returns; or null
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more

@@ -14,7 +14,8 @@
 // device for recall@10 of 0.95 and 0.99, on graphs of the default build and on those of exact lists. Searches
 // run with one list at growing beams; between two beams the logarithm of the distances is interpolated by
 // that of what recall misses. The claim is about degree 64 and the mean of three seeds: at most 4 % more
-// distances at 0.95 than on the graph of exact lists that are as long as those of the default build.
+// distances at 0.95 than on the graphs of exact lists, as long as those of the default build and half as long
+// again.
 
 #include <cmath>
 #include <cstdio>
@@ -202,7 +203,8 @@ void compare_distances() {
   const Rows rows = read_u8bin(data_file, data_rows);
   const Rows queries = read_u8bin(queries_file, UINT32_MAX);
   const Truth truth(truth_file);
-  double more_in_all = 0;
+  double more_in_all = 0;       // than exact lists as long
+  double more_than_longer = 0;  // than those half as long again
   for (const uint32_t degree : {64u, 32u}) {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.device = ANN_DEVICE_CUDA;
@@ -220,16 +222,21 @@ void compare_distances() {
       for (const double recall : {0.95, 0.99}) {
         const double found = distances_at(made, recall);
         const double more = found / distances_at(short_exact, recall) - 1;
+        const double more_of_longer = found / distances_at(exact, recall) - 1;
         std::printf("       degree %u, seed %u, recall %.2f: %.1f distances of a query, %+.2f %% against "
                     "exact lists as long, %+.2f %% against those of %u\n",
                     degree, static_cast<uint32_t>(seed), recall, found, 100 * more,
-                    100 * (found / distances_at(exact, recall) - 1), degree + degree / 2);
-        if (degree == 64 && recall == 0.95) more_in_all += more;
+                    100 * more_of_longer, degree + degree / 2);
+        if (degree != 64 || recall != 0.95) continue;
+        more_in_all += more / kSeeds;
+        more_than_longer += more_of_longer / kSeeds;
       }
     }
   }
-  std::printf("       degree 64, recall 0.95: %+.2f %% on average\n", 100 * more_in_all / kSeeds);
-  expect(more_in_all / kSeeds <= kMoreAllowed, "the default build's graph costs more distances");
+  std::printf("       degree 64, recall 0.95: %+.2f %% and %+.2f %% on average\n", 100 * more_in_all,
+              100 * more_than_longer);
+  expect(std::max(more_in_all, more_than_longer) <= kMoreAllowed,
+         "the default build's graph costs more distances");
 }
 
 constexpr Claim kSteps[] = {{"steps of the optimisation", print_steps}};

@@ -562,10 +562,15 @@ void claim_values() {
           check_answers(data, truth, search(data, 10, params), 10, c.name());
           params.procedure = ANN_SEARCH_BEST_FIRST;
           check_answers(data, truth, search(data, 10, params), 10, c.name());
+          if (!ids) compare_two_lists(data, truth, 10, 0.1f, 1000, 1);
         }
       }
     }
   }
+  // Where queries are what every row is, none of them comes before another.
+  Prepared same({.element = ANN_U8, .rows = 600, .queries = 40, .dim = 30, .values = Values::kEqual});
+  for (size_t i = 0; i < same.queries.size(); ++i) same.queries[i] = same.rows[i % vector_bytes(same.c)];
+  compare_two_lists(same, Truth(same), 10, 0.1f, 1000, 1);
   Case borrowed{.element = ANN_I8, .rows = 700, .dim = 50, .ids = true, .borrow = true};
   compare(borrowed);
   borrowed.element = ANN_F32;
@@ -614,7 +619,8 @@ void claim_batches() {
       const Answers all = search_by(data, by.k, by.warps, by.beam);
       const std::string name = data.c.name() + ", warps " + std::to_string(by.warps) + ", k " +
                                std::to_string(by.k) + ", beam " + std::to_string(by.beam);
-      for (const uint64_t size : {1ull, 7ull, 100ull, 1000ull}) {
+      // The order in which queries are walked for is made in groups of 16.
+      for (const uint64_t size : {1ull, 7ull, 15ull, 16ull, 17ull, 31ull, 100ull, 1000ull}) {
         if (size > most) continue;
         for (const uint64_t first : {uint64_t{0}, uint64_t{most / 3}, uint64_t{most - size}}) {
           const Answers part = search_by(data, by.k, by.warps, by.beam, first, size);
