@@ -44,6 +44,19 @@
 // 62, 43, 39 and 38. 32 warps were slower, reading edges of offered rows ahead gained nothing, and a
 // block that stays and polls for queries was slower than launches (38 us).
 //
+// Lists that every warp has in its registers, with one barrier a round and an exact table of the rows met
+// instead of filter and claims, were built, measured on one NVIDIA H200 (as above, kernels, us) and left out.
+// Four warps expand a row each. The columns are of different runs, at recalls that are near, not equal. Why it
+// is slower was not profiled; one guess is that every warp waits for the same chain of instructions at a merge.
+//                            shared lists                   lists in every warp
+//   one query                34.1 at 0.965, 41.9 at 0.990   38.9 at 0.956, 51.2 at 0.987
+//   100 queries              45.2 at 0.948, 55.3 at 0.983   57.2 at 0.939, 103 at 0.982
+//   1,000 queries            133 at 0.957                   138 at 0.956 (7 blocks of a multiprocessor; 5: 161)
+// There, all rows of 64 edges on their way at once cost one query 6 %, and 1,000 queries 27 % (3 blocks of a
+// multiprocessor instead of 5); edges of offered rows read ahead to the second cache gained nothing. A warp a query
+// (walk_cuda.cu) at 1,000 queries: 134 at 0.957 with its cap, 277 at 0.992; two parents a step 119 at 0.957,
+// where 128 registers and the query held in them alone gave 121.
+//
 // Departures from CAGRA's searches, which share one list per block or per query: two lists and slack as in
 // walk_cuda.cu; the filter never forgets.
 
