@@ -597,7 +597,7 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               block of 8 warps, by a block of 16, for a batch of any size, so that answers depend on
  *               the query alone. For rows of i8 and u8 by L2 WARP finds up to 128 neighbours, BLOCK 1,280
  *               (fewer where rows are long) and WIDE_BLOCK 32; else, as some more are compared again, 103,
- *               1,024 and 24. ANN_LIMIT beyond, ANN_UNSUPPORTED on the CPU, and of blocks for rows that are
+ *               1,024 and 16. ANN_LIMIT beyond, ANN_UNSUPPORTED on the CPU, and of blocks for rows that are
  *               too long for any. `beam` must be 0. A recall or a k beyond the device's calibration
  *               gets the most effort that it has tried; without a calibration the slack is 0.1, and 0.05
  *               more for each halving of 1 - recall below 0.05.

@@ -51,6 +51,7 @@ void search_while_another_builds() {
         const int kind = (number + round) % 5;
         ann_search_params params = ANN_SEARCH_PARAMS_INIT;
         params.threads = 1 + static_cast<uint32_t>(round % 2);
+        params.procedure = kind == 4 ? ANN_SEARCH_EXACT : ANN_SEARCH_BEST_FIRST;
         params.beam = kind == 4 ? 0 : beams[kind % 2];
         ann_results results = answers_view(&found.set);
         const ann_status status =

@@ -781,7 +781,7 @@ void claim_refusals() {
     uint32_t k;  // of floats
   };
   for (const Most& most : {Most{ANN_SEARCH_WARP, 103}, Most{ANN_SEARCH_BLOCK, 1024},
-                           Most{ANN_SEARCH_WIDE_BLOCK, 24}}) {
+                           Most{ANN_SEARCH_WIDE_BLOCK, 16}}) {
     params.procedure = most.procedure;
     expect(status_of(data, most.k, params) == ANN_OK, "as many answers as a procedure finds");
     expect(status_of(data, most.k + 1, params) == ANN_LIMIT, "more answers than a procedure finds");
