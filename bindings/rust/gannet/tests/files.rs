@@ -356,6 +356,11 @@ fn the_library_and_fsck_agree() {
                 (Ok(()), Ok(index)) => {
                     both += 1;
                     // Another version may have written it; features and what is unknown are lost.
+                    let kinds =
+                        (0..u32_of(&changed, 64) as usize).map(|i| u32_of(&changed, 4096 + 64 * i));
+                    if kinds.max() > Some(10) {
+                        continue;
+                    }
                     let mut again = saved(&index);
                     draft::put(&mut again, 14, &changed[14..32]);
                     draft::put(&mut again, 96, &changed[96..100]);

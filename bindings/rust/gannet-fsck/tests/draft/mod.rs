@@ -103,6 +103,9 @@ impl Draft {
 
     pub fn part(&mut self, kind: u32, item: usize, bytes: Vec<u8>) -> &mut Self {
         let flags = u32::from(kind == 10);
+        if kind == 10 {
+            put(&mut self.header, 12, &[1, 0, 1, 0]); // version 1.1
+        }
         self.parts.push(Part { kind, flags, item: item as u32, bytes });
         self
     }
