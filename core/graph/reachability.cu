@@ -17,136 +17,52 @@
 //                   edges of 9: 2 4
 //
 // Wide pieces are expanded by the whole device, a warp for each row: claim, count, add up, append. Narrow
-// ones, at the beginning and where lost rows are hung, by one block that goes on by itself, up to 32 rows
-// at a time.
+// ones, at the beginning and where few lost rows are hung, by one block that goes on by itself, up to 32
+// rows at a time.
 //
-// Hanging lost rows is sequential: each may change what the next one finds. One block asks 32 of them at
-// a time and hangs the first that can be; those before it changed nothing. With up to kRepairMax rows a
-// pass takes some 60 us at most.
+// Hanging lost rows is sequential: each may change what the next one finds. Up to kHungSingly of them are
+// asked by one block, 32 at a time; it hangs the first that can be, since those before it changed nothing.
+// More of them are hung many at once: reachability_many.cuh says why that gives the same edges. The host
+// goes through its steps:
+//
+//   hang_passes    find_roots     labels fall, round by round, until none does
+//                  plant          roots join the tree, and what they lead to
+//                  find_parents   proposals, refused and made again, until each root has a place
+//                  attach         edges
+//   hang_islands   where no lost row has a reached row in its list: once, then passes again
+//
+// What it does not do is left to the CPU, with the edges as they were: rows that find no place at all, which
+// takes lists of few edges or of reached rows all of whose edges the tree uses; and labels or proposals
+// that take more than kManyRounds or kManyLooks, some second, as along chains of thousands of lost rows.
 //
 // Bytes a row at degree d: its list three times, 12 d; its targets' claims twice, 16 d, from L2 up to some
-// million rows; 36 of claims, places and order.
-
-#include <cooperative_groups.h>
-#include <cooperative_groups/reduce.h>
+// million rows; 36 of claims, places and order. A lost row and round of labels: its list and its targets'
+// claims, 12 d, and for each parent it looks at as much again; 60 bytes of memory.
+//
+// Measured on one NVIDIA H200, degree 64, without the tree, which takes 17 ms for 10M rows: of 103,093 lost
+// rows, a hundredth of 10M, 86,349 are hung in 2.1 ms and lead to the others (the CPU takes 3.2 s for all of
+// it); of 248,200 in 2,526 islands one each, in 1.5 ms. Of SIFT grown to 10M rows by adding noise 6,285 are
+// lost, and hung in 0.8 ms. 103 lost rows: 0.4 ms, by one block 0.5; 29: 0.3 and 0.15; 1,031: 0.6 and 4.7.
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
+#include <memory>
+#include <optional>
 #include <thrust/iterator/counting_iterator.h>
 
+#include "backend/launch_items.cuh"
+#include "graph/reachability_many.cuh"
+#include "graph/reachability_tree.cuh"
 #include "graph/search_graph_cuda.h"
-#include "traverse/row_key.h"
 
 namespace gannet::cuda {
 namespace {
 
-namespace cg = cooperative_groups;
-using Claim = unsigned long long;
-
-constexpr uint32_t kThreads = 256;       // of a block, where the whole device works
-constexpr uint32_t kWarps = 32;          // of the block that works alone
-constexpr uint32_t kNarrowMax = 1024;    // rows of a piece that one block expands
-constexpr uint32_t kRounds = 4096;       // of one block in one launch, some 10 ms
-
-// A claim is (place of the parent + 1) << 8 | rank; entry points have 0.
-constexpr Claim kUnclaimed = UINT64_MAX;
-constexpr uint32_t kRankBits = 8;
-static_assert(ANN_DEGREE_MAX <= 1 << kRankBits);
-
-/// Where one block has got to; between launches in device memory.
-struct Progress {
-  uint32_t head;  // order[head, tail) is not expanded yet
-  uint32_t tail;
-  uint32_t cursor;  // lost rows before this one have been asked in this pass
-  uint32_t first;   // lost rows before this one are reached
-  uint32_t donor;   // rows of `order` before this one have no place to give
-  uint32_t spent;
-  uint32_t moved;  // whether this pass has hung a row
-};
-
-struct Args {
-  uint32_t* edges;      // [rows, degree]
-  Claim* claims;        // [rows] kUnclaimed: not reached
-  uint32_t* places;     // [rows] of reached rows: place in `order`
-  uint32_t* order;      // [rows] rows in the order in which they are reached
-  uint32_t* offsets;    // [rows + 1] rows that each row of a piece reaches, then their sums
-  const uint32_t* lost;  // [lost_count] ascending
-  Progress* progress;
-  uint32_t rows;
-  uint32_t degree;
-  uint32_t lost_count;
-  uint32_t head;  // of the piece that the whole device expands
-  uint32_t tail;
-};
-
-__device__ Claim claim_of(uint32_t place, uint32_t rank) {
-  return (Claim{place} + 1) << kRankBits | rank;
-}
-
-/// The list of one row of the tree. One warp.
-struct Branch {
-  const Args& args;
-  uint32_t place;
-  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
-  uint64_t begin = uint64_t{args.order[place]} * args.degree;
-
-  __device__ uint32_t target(uint32_t rank) const {
-    return rank < args.degree ? args.edges[begin + rank] : kNoRow;
-  }
-  __device__ bool won(uint32_t target, uint32_t rank) const {
-    return target != kNoRow && __ldcg(args.claims + target) == claim_of(place, rank);
-  }
-
-  __device__ void claim() const {
-    for (uint32_t rank = warp.thread_rank(); rank < args.degree; rank += 32) {
-      const uint32_t row = target(rank);
-      const Claim mine = claim_of(place, rank);
-      if (row != kNoRow && __ldcg(args.claims + row) > mine) atomicMin(args.claims + row, mine);
-    }
-  }
-
-  __device__ uint32_t count() const {
-    uint32_t winners = 0;
-    for (uint32_t base = 0; base < args.degree; base += 32) {
-      const uint32_t rank = base + warp.thread_rank();
-      winners += __popc(warp.ballot(won(target(rank), rank)));
-    }
-    return winners;
-  }
-
-  /// Puts the rows that it has won behind one another, from `to` on.
-  __device__ void append(uint32_t to) const {
-    for (uint32_t base = 0; base < args.degree; base += 32) {
-      const uint32_t rank = base + warp.thread_rank();
-      const uint32_t row = target(rank);
-      const bool mine = won(row, rank);
-      const uint32_t winners = warp.ballot(mine);
-      if (mine) {
-        const uint32_t at = to + __popc(winners & ((1u << warp.thread_rank()) - 1));
-        args.order[at] = row;
-        args.places[row] = at;
-      }
-      to += __popc(winners);
-    }
-  }
-
-  /// The place of the list that a lost row may take: the first free one, else the last that the tree does
-  /// not use, else kNoRow.
-  __device__ uint32_t free_place() const {
-    uint32_t found = kNoRow;
-    for (uint32_t base = 0; base < args.degree; base += 32) {
-      const uint32_t rank = base + warp.thread_rank();
-      const uint32_t row = target(rank);
-      const uint32_t holes = warp.ballot(rank < args.degree && row == kNoRow);
-      if (holes != 0) return base + __ffs(holes) - 1;
-      const uint32_t unused = warp.ballot(rank < args.degree && !won(row, rank));
-      if (unused != 0) found = base + 31 - __clz(unused);
-    }
-    return found;
-  }
-};
+using namespace reach;
 
 // --- The whole device ----------------------------------------------------------------------------
 
@@ -364,6 +280,11 @@ struct IsLost {
   __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed; }
 };
 
+constexpr uint32_t kManyRounds = 8192;         // of hanging many rows, some 20 us each,
+constexpr uint64_t kManyLooks = uint64_t{1} << 30;  // and rows looked at in them, some ns each
+constexpr uint32_t kDonorsMin = 1 << 16;       // first rows of the tree, below which islands are hung,
+constexpr uint32_t kDonorsOfIsland = 4;        // and more of them for each island
+
 /// The tree of a graph, with the memory that it takes.
 class Tree {
  public:
@@ -375,7 +296,7 @@ class Tree {
         places_(graph.rows, stream),
         order_(graph.rows, stream),
         offsets_(uint64_t{graph.rows} + 1, stream),
-        lost_(kRepairMax + 1, stream),
+        counts_(kCounts, stream),
         progress_(1, stream),
         scratch_bytes_(scratch_bytes(graph.rows)),
         scratch_(scratch_bytes_, stream) {
@@ -399,12 +320,11 @@ class Tree {
     return graph_.rows - at_.tail;
   }
 
-  /// Hangs all lost rows, at most kRepairMax, into the tree; returns the edges spent.
-  uint32_t hang(uint32_t lost_count) {
-    uint64_t bytes = scratch_bytes_;
-    check(select_lost(scratch_.data(), bytes, graph_.rows), "collecting lost rows");
+  /// Hangs all lost rows into the tree, one after the other; returns the edges spent.
+  uint32_t hang_singly(uint32_t lost_count) {
+    collect_lost(lost_count);
     Args args = this->args();
-    args.lost = lost_.data() + 1;
+    args.lost = lost_->data();
     args.lost_count = lost_count;
     while (at_.tail < graph_.rows) {
       execution_.check();
@@ -417,7 +337,193 @@ class Tree {
     return at_.spent;
   }
 
+  /// Hangs all lost rows, many at once; or none, if they are such that it takes too many rounds or some
+  /// row finds no parent that has a place.
+  bool hang_many(uint32_t lost_count) {
+    collect_lost(lost_count);
+    many_ = std::make_unique<Many>(lost_count, graph_.rows, at_.tail, stream_);
+    if (hang_passes() && (at_.tail == graph_.rows || (hang_islands() && hang_passes())) &&
+        at_.tail == graph_.rows)
+      return true;
+    if (at_.spent != 0) launch_items<TakeBack>("take_back_edges", at_.spent, many_args(), stream_);
+    return false;
+  }
+  uint32_t spent() const { return at_.spent; }
+
  private:
+  /// What hanging many rows takes, beside the tree.
+  struct Many {
+    Many(uint32_t lost_, uint32_t rows, uint32_t tail, const Stream& stream)
+        : lost(lost_),
+          reached(tail),
+          key_bits(32 + std::bit_width(rows)),
+          roots(lost, stream),
+          ranks(lost, stream),
+          parents(lost, stream),
+          slots(lost, stream),
+          events(lost, stream),
+          overwritten(lost, stream),
+          taken(lost, stream),
+          keys(lost, stream),
+          sorted(lost, stream),
+          scratch_bytes(select_and_sort_bytes(stream)),
+          scratch(scratch_bytes, stream) {}
+
+    uint64_t select_and_sort_bytes(const Stream& stream) {
+      uint64_t select_bytes = 0;
+      uint64_t sort_bytes = 0;
+      check(cub::DeviceSelect::If(nullptr, select_bytes, roots.data(), roots.data(), roots.data(), lost,
+                                  IsRoot{}, stream),
+            "asking for the bytes of a selection");
+      check(cub::DeviceRadixSort::SortKeys(nullptr, sort_bytes, keys.data(), sorted.data(), lost, 0,
+                                           64, stream),
+            "asking for the bytes of a sort");
+      return std::max(select_bytes, sort_bytes);
+    }
+
+    uint32_t lost;
+    uint32_t reached;  // rows of the tree before any is hung
+    int key_bits;
+    uint32_t root_count = 0;
+    uint64_t looks = 0;   // at lost rows
+    uint32_t rounds = 0;
+    DeviceArray<uint32_t> roots, ranks, parents, slots, events, overwritten;  // [lost]
+    DeviceArray<uint64_t> taken, keys, sorted;                                // [lost]
+    uint64_t scratch_bytes;
+    DeviceArray<uint8_t> scratch;
+  };
+
+  enum Count { kSelected, kChanged, kStuck, kCounts };
+
+  void collect_lost(uint32_t count) {
+    lost_.emplace(count, stream_);
+    uint64_t bytes = scratch_bytes_;
+    check(select_lost(scratch_.data(), bytes, graph_.rows), "collecting lost rows");
+  }
+
+  ManyArgs many_args() const {
+    ManyArgs args = {};
+    args.tree = this->args();
+    args.tree.lost = lost_->data();
+    args.tree.lost_count = many_->lost;
+    args.roots = many_->roots.data();
+    args.ranks = many_->ranks.data();
+    args.parents = many_->parents.data();
+    args.slots = many_->slots.data();
+    args.keys = many_->keys.data();
+    args.sorted = many_->sorted.data();
+    args.taken = many_->taken.data();
+    args.overwritten = many_->overwritten.data();
+    args.changed = counts_.data() + kChanged;
+    args.stuck = counts_.data() + kStuck;
+    args.root_count = many_->root_count;
+    args.spent = at_.spent;
+    return args;
+  }
+
+  /// Pass after pass, until no lost row has a reached one in its list; false if it cannot be done.
+  bool hang_passes() {
+    while (at_.tail < graph_.rows) {
+      if (!find_roots<false>()) return false;
+      if (many_->root_count == 0) return true;
+      const uint32_t first = plant();
+      if (!find_parents(first)) return false;
+      attach();
+    }
+    return true;
+  }
+
+  /// Hangs the smallest row of each island.
+  bool hang_islands() {
+    if (!find_roots<true>()) return false;
+    ManyArgs args = many_args();
+    args.donors = static_cast<uint32_t>(
+        std::min<uint64_t>(many_->reached, kDonorsMin + kDonorsOfIsland * uint64_t{args.root_count}));
+    clear_counts();
+    launch_items<CountPlaces>("count_places", uint64_t{args.donors} + 1, args, stream_);
+    sum_offsets(args.donors + 1);
+    launch_items<Donate>("donate_places", args.root_count, args, stream_);
+    if (fetch_counts().of[kStuck] != 0) return false;
+    plant();
+    attach();
+    return true;
+  }
+
+  /// Labels, and from them the rows that begin an event.
+  template <bool kIslands>
+  bool find_roots() {
+    const ManyArgs args = many_args();
+    launch_items<BeginLabels<kIslands>>("begin_labels", many_->lost, args, stream_);
+    do {
+      if (!may_go_on(many_->lost)) return false;
+      clear_counts();
+      launch_items<LowerLabels<kIslands>>("lower_labels", many_->lost, args, stream_);
+    } while (fetch_counts().of[kChanged] != 0);
+    uint64_t bytes = many_->scratch_bytes;
+    check(cub::DeviceSelect::If(many_->scratch.data(), bytes, lost_->data(), many_->roots.data(),
+                                counts_.data() + kSelected, many_->lost,
+                                IsRoot{claims_.data(), places_.data()}, stream_),
+          "collecting rows to be hung");
+    many_->root_count = fetch_counts().of[kSelected];
+    return true;
+  }
+
+  /// Puts roots into the tree, with all that they lead to; returns the place of the first.
+  uint32_t plant() {
+    const uint32_t first = at_.tail;
+    ManyArgs args = many_args();
+    args.first = first;
+    launch_items<Plant>("plant_roots", many_->root_count, args, stream_);
+    at_.head = first;
+    at_.tail = first + many_->root_count;
+    grow();
+    return first;
+  }
+
+  bool find_parents(uint32_t first) {
+    ManyArgs args = many_args();
+    args.first = first;
+    Counts found;
+    do {
+      if (!may_go_on(many_->root_count)) return false;
+      clear_counts();
+      launch_items<Propose>("propose_parents", many_->root_count, args, stream_);
+      uint64_t bytes = many_->scratch_bytes;
+      check(cub::DeviceRadixSort::SortKeys(many_->scratch.data(), bytes, many_->keys.data(),
+                                           many_->sorted.data(), many_->root_count, 0, many_->key_bits,
+                                           stream_),
+            "sorting proposals");
+      launch_items<Accept>("accept_proposals", many_->root_count, args, stream_);
+      args.again = true;
+      found = fetch_counts();
+      if (found.of[kStuck] != 0) return false;
+    } while (found.of[kChanged] != 0);
+    return true;
+  }
+
+  void attach() {
+    launch_items<Attach>("attach_roots", many_->root_count, many_args(), stream_);
+    at_.spent += many_->root_count;
+  }
+
+  /// Whether another round that looks at so many rows is worth it.
+  bool may_go_on(uint32_t rows) {
+    execution_.check();
+    many_->looks += rows;
+    return ++many_->rounds <= kManyRounds && many_->looks <= kManyLooks;
+  }
+
+  struct Counts {
+    uint32_t of[kCounts];
+  };
+  void clear_counts() { fill(counts_.data(), 0, sizeof(Counts), stream_, "clearing device memory"); }
+  Counts fetch_counts() {
+    Counts counts;
+    copy_to_host(&counts, counts_.data(), sizeof counts, stream_, "fetching counts of lost rows");
+    stream_.wait();
+    return counts;
+  }
+
   uint64_t scratch_bytes(uint32_t rows) {
     uint64_t scan = 0;
     uint64_t select = 0;
@@ -428,11 +534,17 @@ class Tree {
     return std::max(scan, select);
   }
 
-  /// The first of lost_ gets the count, the others the rows.
   cudaError_t select_lost(void* scratch, uint64_t& bytes, uint32_t rows) {
     return cub::DeviceSelect::If(scratch, bytes, thrust::counting_iterator<uint32_t>(0),
-                                 lost_.data() + 1, lost_.data(), rows, IsLost{claims_.data()},
-                                 stream_);
+                                 lost_ ? lost_->data() : nullptr, counts_.data() + kSelected, rows,
+                                 IsLost{claims_.data()}, stream_);
+  }
+
+  void sum_offsets(uint64_t count) {
+    uint64_t bytes = scratch_bytes_;
+    check(cub::DeviceScan::ExclusiveSum(scratch_.data(), bytes, offsets_.data(), offsets_.data(), count,
+                                        stream_),
+          "summing what a piece reaches");
   }
 
   Args args() const {
@@ -445,6 +557,10 @@ class Tree {
     args.progress = progress_.data();
     args.rows = graph_.rows;
     args.degree = graph_.degree;
+    if (many_ != nullptr) {
+      args.events = many_->events.data();
+      args.events_from = many_->reached;
+    }
     return args;
   }
 
@@ -457,10 +573,7 @@ class Tree {
     const uint32_t blocks = (rows - 1) / (kThreads / 32) + 1;
     launch("claim_targets", kernel<ClaimTargets>, blocks, kThreads, stream_, args);
     launch("count_won", kernel<CountWon>, blocks, kThreads, stream_, args);
-    uint64_t bytes = scratch_bytes_;
-    check(cub::DeviceScan::ExclusiveSum(scratch_.data(), bytes, offsets_.data(), offsets_.data(),
-                                        uint64_t{rows} + 1, stream_),
-          "summing what a piece reaches");
+    sum_offsets(uint64_t{rows} + 1);
     launch("append_won", kernel<AppendWon>, blocks, kThreads, stream_, args);
   }
 
@@ -469,6 +582,7 @@ class Tree {
     const Progress before = at_;
     copy_to_host(&at_, progress_.data(), sizeof at_, stream_, "fetching the state of a tree");
     stream_.wait();
+    if (many_ != nullptr) at_.spent = before.spent;  // the device does not count them
     if (std::memcmp(&before, &at_, sizeof at_) == 0 || at_.tail > graph_.rows)
       fail(ANN_INTERNAL, "the device grows no tree of a graph");
   }
@@ -480,24 +594,26 @@ class Tree {
   DeviceArray<uint32_t> places_;   // [rows]
   DeviceArray<uint32_t> order_;    // [rows]
   DeviceArray<uint32_t> offsets_;  // [rows + 1]
-  DeviceArray<uint32_t> lost_;     // [1 + kRepairMax] count, rows
+  DeviceArray<uint32_t> counts_;   // [kCounts]
   DeviceArray<Progress> progress_;
   uint64_t scratch_bytes_;
   DeviceArray<uint8_t> scratch_;
+  std::optional<DeviceArray<uint32_t>> lost_;  // rows, ascending
+  std::unique_ptr<Many> many_;
   Progress at_ = {};
 };
 
 }  // namespace
 
-Reach repair_reachability(const GraphView& graph, const Stream& stream, const Execution& execution) {
-  Reach result;
-  if (graph.rows == 0) return result;
+Reach repair_reachability(const GraphView& graph, const Stream& stream, const Execution& execution,
+                          uint32_t singly_max) {
+  if (graph.rows == 0) return {};
   Tree tree(graph, stream, execution);
-  result.lost = tree.grow();
-  if (result.lost == 0 || result.lost > kRepairMax) return result;
-  result.spent = tree.hang(result.lost);
-  result.lost = 0;
-  return result;
+  const uint32_t lost = tree.grow();
+  if (lost == 0) return {};
+  if (lost <= singly_max) return {tree.hang_singly(lost), 0};
+  if (!tree.hang_many(lost)) return {0, lost};
+  return {tree.spent(), 0};
 }
 
 uint32_t count_unreachable(const GraphView& graph, const Stream& stream,

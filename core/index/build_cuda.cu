@@ -75,12 +75,13 @@ class Graph final : public GraphOnDevice {
             const Array<uint32_t>& entries, const Execution& execution) {
     degree_ = plan.degree;
     const size_t places = checked_product(rows_, degree_);
-    const auto pruned = prune(method, given, plan, execution.span(0, 0.9));
+    auto pruned = prune(method, given, plan, execution.span(0, 0.9));
 
     execution.span(0.9, 0.95).enter("reverse edges");
     left_.edges = std::make_unique<DeviceArray<uint8_t>>(places * sizeof(uint32_t), stream());
     edges_ = reinterpret_cast<uint32_t*>(left_.edges->data());
     add_reverse_edges(pruned->data(), rows_, degree_, edges_, stream(), execution);
+    pruned.reset();
     if (plan.repair) repair(entries, execution.span(0.95, 1));
     stream().wait();
     if (arrival_ == nullptr) return;

@@ -82,7 +82,7 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
           ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
           : 0;
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
-  const uint64_t repairing = rows * 21;
+  const uint64_t repairing = rows * 81;  // if nearly all rows are lost, else 21
   const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
   return std::max({codes + lists + std::max(finding, edges), codes + edges + edges + sorting,
                    codes + edges + repairing, codes + edges + rows * row + judging}) +

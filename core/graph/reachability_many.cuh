@@ -1,0 +1,276 @@
+// Many lost rows are hung by the whole device, with the edges that one after the other would get. This is
+// what its kernels do; reachability.cu tells the whole.
+//
+//   pass    lost rows are asked once, ascending; those are hung whose list holds a reached row
+//   root    a row that is hung in this pass
+//   event   its hanging, after which rows join the tree that its list leads to; named by the root
+//   label   of a lost row, the event by which it joins the tree in this pass; it stands in `places`, which a
+//           row needs only once it is reached
+//
+// Which rows are roots depends neither on where they are hung nor on the order in which rows join the tree
+// within an event: a row is reached by the first event from which edges between lost rows lead to it. It
+// is a root if that is its own, which it has if a row of its list is reached before the pass or by an event
+// of a smaller row. So labels only fall, and are found by all rows at once:
+//
+//   label(x) = min(label of rows that lead to x;  x, if a row of its list is reached or has a label below x)
+//
+// A label is also a row; its own label leads to x too, which halves the rounds along chains.
+//
+// Then the trees of all events grow at once, each only over rows with its label. Within an event rows are
+// appended in the order of the CPU, so that the tree uses the same edges.
+//
+// A root is hung below the first row of its list that is reached by then and has a place. Smaller roots
+// choose first. As all parents prefer smaller roots, proposals find the same: each root asks its first
+// choice, a parent accepts as many as it has places, the smallest ones, and those refused ask their next.
+// A parent's places are taken in a fixed order, so that a root's number among those accepted tells its own.
+//
+// When no lost row has a reached row in its list, what remains is islands, which know nothing of each
+// other: the smallest row of each is hung, all at once, the first islands below the first rows of the tree,
+// and more passes hang the rest.
+#pragma once
+
+#include "graph/reachability_tree.cuh"
+
+namespace gannet::cuda::reach {
+
+struct ManyArgs {
+  Args tree;
+  uint32_t* roots;      // [root_count] ascending
+  uint32_t* ranks;      // [root_count] of the parent in the root's list
+  uint32_t* parents;    // [root_count]
+  uint32_t* slots;      // [root_count] place in the parent's list, kNoRow: refused
+  uint64_t* keys;       // [root_count] parent << 32 | number of the root
+  uint64_t* sorted;     // [root_count] the same, ascending
+  uint64_t* taken;      // [lost_count] places of edges that were overwritten
+  uint32_t* overwritten;  // [lost_count] what stood there
+  uint32_t* changed;    // [1] labels have fallen, or proposals were refused
+  uint32_t* stuck;      // [1] some root finds no parent
+  uint32_t first;       // rows from this place on are reached in this pass
+  uint32_t root_count;
+  uint32_t spent;       // edges, before this pass
+  uint32_t donors;      // first rows of the tree that may give islands a place
+  bool again;           // proposals that were refused are made to the next
+};
+
+__device__ inline bool is_reached(const Args& tree, uint32_t row) {
+  return __ldcg(tree.claims + row) != kUnclaimed;
+}
+
+/// Lost rows have no label, or each its own.
+template <bool kIslands>
+struct BeginLabels {
+  static constexpr uint32_t kLanes = 1;
+  const ManyArgs& args;
+  __device__ void run(uint64_t item) const {
+    const uint32_t row = args.tree.lost[item];
+    if (!is_reached(args.tree, row)) args.tree.places[row] = kIslands ? row : kNoRow;
+  }
+};
+
+/// A row's label falls by its list and its list's by its own: of islands in both directions, as the
+/// smallest row of an island is wanted.
+template <bool kIslands>
+struct LowerLabels {
+  static constexpr uint32_t kLanes = 32;
+  const ManyArgs& args;
+  uint32_t lane = threadIdx.x % 32;
+
+  __device__ void run(uint64_t item) const {
+    const uint32_t row = args.tree.lost[item];
+    if (is_reached(args.tree, row)) return;
+    const uint32_t before = label(row);
+    uint32_t now = before;
+    if (before != kNoRow && before != row) now = min(now, label(before));
+    now = min(now, by_list(row));
+    bool fell = lane == 0 && now < before && atomicMin(args.tree.places + row, now) > now;
+    if (now != kNoRow) {
+      for (uint32_t rank = lane; rank < args.tree.degree; rank += 32) {
+        const uint32_t other = target(row, rank);
+        if (other != kNoRow && !is_reached(args.tree, other) && label(other) > now)
+          fell |= atomicMin(args.tree.places + other, now) > now;
+      }
+    }
+    if (fell) *args.changed = 1;
+  }
+
+  __device__ uint32_t by_list(uint32_t row) const {
+    uint32_t least = kNoRow;
+    for (uint32_t rank = lane; rank < args.tree.degree; rank += 32) {
+      const uint32_t other = target(row, rank);
+      if (other == kNoRow) continue;
+      const bool reached = is_reached(args.tree, other);
+      if (kIslands)
+        least = min(least, reached ? kNoRow : label(other));
+      else if (reached || label(other) < row)
+        least = row;
+    }
+    return __reduce_min_sync(~0u, least);
+  }
+  __device__ uint32_t label(uint32_t row) const { return __ldcg(args.tree.places + row); }
+  __device__ uint32_t target(uint32_t row, uint32_t rank) const {
+    return args.tree.edges[uint64_t{row} * args.tree.degree + rank];
+  }
+};
+
+/// Whether a lost row begins an event.
+struct IsRoot {
+  const Claim* claims;
+  const uint32_t* places;
+  __device__ bool operator()(uint32_t row) const {
+    return claims[row] == kUnclaimed && places[row] == row;
+  }
+};
+
+/// Roots are appended to the tree. By which edge they are reached is not known yet.
+struct Plant {
+  static constexpr uint32_t kLanes = 1;
+  const ManyArgs& args;
+  __device__ void run(uint64_t item) const {
+    const Args& tree = args.tree;
+    const uint32_t row = args.roots[item];
+    const uint32_t at = args.first + static_cast<uint32_t>(item);
+    tree.order[at] = row;
+    tree.places[row] = at;
+    tree.claims[row] = 0;
+    tree.events[at - tree.events_from] = row;
+    if (item == 0) {
+      tree.progress->head = args.first;
+      tree.progress->tail = args.first + args.root_count;
+    }
+  }
+};
+
+/// A root asks the first row of its list, or the next, that is reached by then and had a place before the
+/// pass.
+struct Propose {
+  static constexpr uint32_t kLanes = 32;
+  const ManyArgs& args;
+  uint32_t lane = threadIdx.x % 32;
+
+  __device__ void run(uint64_t item) const {
+    if (args.again && args.slots[item] != kNoRow) return;
+    const uint32_t root = args.roots[item];
+    const uint32_t rank = next(root, args.again ? args.ranks[item] + 1 : 0);
+    if (lane != 0) return;
+    const uint32_t parent =
+        rank != kNoRow ? args.tree.edges[uint64_t{root} * args.tree.degree + rank] : kNoRow;
+    args.ranks[item] = rank;
+    args.parents[item] = parent;
+    args.keys[item] = uint64_t{parent} << 32 | item;
+    if (parent == kNoRow) *args.stuck = 1;
+  }
+
+  __device__ uint32_t next(uint32_t root, uint32_t from) const {
+    for (uint32_t base = from; base < args.tree.degree; base += 32) {
+      const uint32_t rank = base + lane;
+      const uint32_t other =
+          rank < args.tree.degree ? args.tree.edges[uint64_t{root} * args.tree.degree + rank] : kNoRow;
+      uint32_t reached = __ballot_sync(~0u, other != kNoRow && is_before(other, root));
+      for (; reached != 0; reached &= reached - 1) {
+        const uint32_t lane_of = __ffs(reached) - 1;
+        const uint32_t parent = __shfl_sync(~0u, other, lane_of);
+        if (Branch{args.tree, args.tree.places[parent]}.free_place() != kNoRow) return base + lane_of;
+      }
+    }
+    return kNoRow;
+  }
+
+  __device__ bool is_before(uint32_t row, uint32_t root) const {
+    if (!is_reached(args.tree, row)) return false;
+    const uint32_t at = args.tree.places[row];
+    return at < args.first || args.tree.events[at - args.tree.events_from] < root;
+  }
+};
+
+/// A proposal gets the place that is left by smaller roots, or none.
+struct Accept {
+  static constexpr uint32_t kLanes = 32;
+  const ManyArgs& args;
+
+  __device__ void run(uint64_t item) const {
+    const uint64_t key = args.sorted[item];
+    const uint32_t parent = static_cast<uint32_t>(key >> 32);
+    if (parent == kNoRow) return;
+    const uint32_t others = static_cast<uint32_t>(item) - first_of(parent, static_cast<uint32_t>(item));
+    const uint32_t slot = Branch{args.tree, args.tree.places[parent]}.free_place(others);
+    if (threadIdx.x % 32 != 0) return;
+    args.slots[static_cast<uint32_t>(key)] = slot;
+    if (slot == kNoRow) *args.changed = 1;
+  }
+
+  /// The first proposal to a parent, one of those up to `last`.
+  __device__ uint32_t first_of(uint32_t parent, uint32_t last) const {
+    uint32_t low = 0;
+    while (low < last) {
+      const uint32_t middle = (low + last) / 2;
+      if (args.sorted[middle] >> 32 < parent)
+        low = middle + 1;
+      else
+        last = middle;
+    }
+    return low;
+  }
+};
+
+/// Places that the first rows of the tree have.
+struct CountPlaces {
+  static constexpr uint32_t kLanes = 32;
+  const ManyArgs& args;
+  __device__ void run(uint64_t item) const {
+    const uint32_t places =
+        item < args.donors ? Branch{args.tree, static_cast<uint32_t>(item)}.free_places() : 0;
+    if (threadIdx.x % 32 == 0) args.tree.offsets[item] = places;
+  }
+};
+
+/// A root, the smallest row of its island, gets the place of its number. `offsets` are sums by now.
+struct Donate {
+  static constexpr uint32_t kLanes = 32;
+  const ManyArgs& args;
+  __device__ void run(uint64_t item) const {
+    const uint32_t number = static_cast<uint32_t>(item);
+    const uint32_t* begins = args.tree.offsets;
+    uint32_t low = 0;  // the last donor whose places begin at `number` or before
+    uint32_t high = args.donors;
+    while (high - low > 1) {
+      const uint32_t middle = (low + high) / 2;
+      if (begins[middle] <= number)
+        low = middle;
+      else
+        high = middle;
+    }
+    const bool there = number < begins[args.donors];
+    const uint32_t slot = there ? Branch{args.tree, low}.free_place(number - begins[low]) : kNoRow;
+    if (threadIdx.x % 32 != 0) return;
+    args.parents[item] = args.tree.order[low];
+    args.slots[item] = slot;
+    if (!there) *args.stuck = 1;
+  }
+};
+
+/// Roots take the places that they have got.
+struct Attach {
+  static constexpr uint32_t kLanes = 1;
+  const ManyArgs& args;
+  __device__ void run(uint64_t item) const {
+    const Args& tree = args.tree;
+    const uint32_t root = args.roots[item];
+    const uint32_t parent = args.parents[item];
+    const uint32_t rank = args.slots[item];
+    const uint64_t at = uint64_t{parent} * tree.degree + rank;
+    args.taken[args.spent + item] = at;
+    args.overwritten[args.spent + item] = tree.edges[at];
+    tree.edges[at] = root;
+    tree.claims[root] = claim_of(tree.places[parent], rank);
+  }
+};
+
+struct TakeBack {
+  static constexpr uint32_t kLanes = 1;
+  const ManyArgs& args;
+  __device__ void run(uint64_t item) const {
+    args.tree.edges[args.taken[item]] = args.overwritten[item];
+  }
+};
+
+}  // namespace gannet::cuda::reach
