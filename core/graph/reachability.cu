@@ -20,10 +20,10 @@
 // ones, at the beginning and where few lost rows are hung, by one block that goes on by itself, up to 32
 // rows at a time.
 //
-// Hanging lost rows is sequential: each may change what the next one finds. Up to kHungSingly of them are
-// asked by one block, 32 at a time; it hangs the first that can be, since those before it changed nothing.
-// More of them are hung many at once: reachability_many.cuh says why that gives the same edges. The host
-// goes through its steps:
+// Hanging lost rows is sequential: each may change what the next one finds. Few of them are asked by one
+// block, 32 at a time; it hangs the first that can be, since those before it changed nothing. More of them
+// are hung many at once: reachability_many.cuh says why that gives the same edges. The host goes through
+// its steps:
 //
 //   hang_passes    find_roots     labels fall, round by round, until none does
 //                  plant          roots join the tree, and what they lead to
@@ -31,9 +31,9 @@
 //                  attach         edges
 //   hang_islands   where no lost row has a reached row in its list: once, then passes again
 //
-// What it does not do is left to the CPU, with the edges as they were: rows that find no place at all, which
-// takes lists of few edges or of reached rows all of whose edges the tree uses; and labels or proposals
-// that take more than kManyRounds or kManyLooks, some second, as along chains of thousands of lost rows.
+// What this does not do is left to the block, or to the CPU, with the edges as they were: rows that find no
+// place at all, which takes lists of few edges or of reached rows all of whose edges the tree uses; and
+// labels or proposals that take more than kManyRounds or kManyLooks, about a second.
 //
 // Bytes a row at degree d: its list three times, 12 d; its targets' claims twice, 16 d, from L2 up to some
 // million rows; 36 of claims, places and order. A lost row and round of labels: its list and its targets'
@@ -606,14 +606,18 @@ class Tree {
 }  // namespace
 
 Reach repair_reachability(const GraphView& graph, const Stream& stream, const Execution& execution,
-                          uint32_t singly_max) {
+                          const HungSingly& singly) {
   if (graph.rows == 0) return {};
-  Tree tree(graph, stream, execution);
-  const uint32_t lost = tree.grow();
+  std::optional<Tree> tree(std::in_place, graph, stream, execution);
+  const uint32_t lost = tree->grow();
   if (lost == 0) return {};
-  if (lost <= singly_max) return {tree.hang_singly(lost), 0};
-  if (!tree.hang_many(lost)) return {0, lost};
-  return {tree.spent(), 0};
+  if (lost > singly.first) {
+    if (tree->hang_many(lost)) return {tree->spent(), 0};
+    if (lost > singly.then) return {0, lost};
+    tree.emplace(graph, stream, execution);
+    tree->grow();
+  }
+  return {tree->hang_singly(lost), 0};
 }
 
 uint32_t count_unreachable(const GraphView& graph, const Stream& stream,

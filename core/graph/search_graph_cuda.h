@@ -42,14 +42,18 @@ struct Reach {
   uint32_t lost = 0;   // rows that no path from an entry point reaches, afterwards
 };
 
-/// Lost rows that are hung one after the other; more are hung many at once.
-inline constexpr uint32_t kHungSingly = 64;
+/// Lost rows that are hung one after the other, at most: at first, and where they cannot be hung many at
+/// once.
+struct HungSingly {
+  uint32_t first = 64;
+  uint32_t then = 1024;
+};
 
-/// The third: gives lost rows an edge. Where more than `singly_max` are lost and they cannot be hung many at
-/// once, as some of them find no row with a place or they lead to each other in long chains, nothing is
-/// changed: then it is the CPU's work.
+/// The third: gives lost rows an edge. Where more are lost than are hung one after the other, and they cannot
+/// be hung many at once, as some of them find no row with a place or they lead to each other in long
+/// chains, nothing is changed: then it is the CPU's work.
 Reach repair_reachability(const GraphView& graph, const Stream& stream, const Execution& execution,
-                          uint32_t singly_max = kHungSingly);
+                          const HungSingly& singly = {});
 
 /// Rows that no path from an entry point reaches.
 uint32_t count_unreachable(const GraphView& graph, const Stream& stream, const Execution& execution);

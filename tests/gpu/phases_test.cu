@@ -355,17 +355,20 @@ void compare_repair(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed, 
     expect(other == found.end(), how + name + ", place " + std::to_string(other - found.begin()));
   };
   if (lost <= 1024) {
-    const cuda::Reach reach = cuda::repair_reachability(singly.view, stream, Execution(), 1024);
+    const cuda::Reach reach = cuda::repair_reachability(singly.view, stream, Execution(), {1024, 1024});
     expect(reach.lost == 0 && reach.spent == spent, "repair one after the other of " + name);
     compare(singly.edges.fetch(), graph.edges.data(), "repair one after the other of ");
     repairs->singly += lost != 0 ? 1 : 0;
   }
-  const cuda::Reach reach = cuda::repair_reachability(many.view, stream, Execution(), 0);
+  cuda::Reach reach = cuda::repair_reachability(many.view, stream, Execution(), {0, 0});
   if (reach.lost != 0) {
     expect(reach.lost == lost && reach.spent == 0, "what is left to the CPU of " + name);
     compare(many.edges.fetch(), made.data(), "edges that are left to the CPU of ");
     expect(degree < 31 || shape == Shape::kLoose, "many rows are hung at once of " + name);
     ++repairs->left;
+    reach = cuda::repair_reachability(many.view, stream, Execution(), {0, 1024});
+    expect(reach.lost == (lost > 1024 ? lost : 0), "what is left in the end of " + name);
+    compare(many.edges.fetch(), lost > 1024 ? made.data() : graph.edges.data(), "the repair in the end of ");
   } else {
     expect(reach.spent == spent, "repair many at once of " + name + ": " + std::to_string(reach.spent) +
                                      " edges, not " + std::to_string(spent));
