@@ -14,22 +14,23 @@
 // about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists.
 // A last launch merges a query's lists, one a slice.
 //
-// Equal bits. A warp sums 8 queries x 4 rows in the CPU's lanes (distance/lanes_cuda.h).
-// Integers are summed by dp4a; |x - q|^2 = x.x + q.q - 2 x.q holds
+// Equal bits. A warp sums 8 queries x 4 rows of floats in the CPU's lanes (distance/lanes_cuda.h).
+// Integers are multiplied by tensor cores, 32 queries x 32 rows a warp; |x - q|^2 = x.x + q.q - 2 x.q holds
 // in 32 bits modulo 2^32, and the result is below 2^31 for every legal dimension.
 //
 // Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold
 // of 3 to 4 instructions a thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G
-// pairs/s at d = 960. An integer pair costs d / 4 dp4a, at half that rate: 460 G pairs/s at d = 128.
+// pairs/s at d = 960. 16 x 8 integer pairs cost d / 32 instructions of tensor cores, and a pair two more by L2 to
+// tell whether it may be near: on paper 2 T pairs/s at d = 128.
 // Measured on one NVIDIA H200, the kernel alone, 4,096 queries, k = 10: 30,000 x 960 f32 L2 takes
 // 25.3 ms (four launches), 4.9 G pairs/s, with 78 % of the instruction slots in use; 100,000 x 128 u8
-// L2 takes 3.4 ms, 120 G pairs/s, with 49 % in use. A call with few queries waits for the rows' transfer.
+// L2 takes 2.0 ms, 208 G pairs/s, where dp4a took 3.4 ms: 48 % of the slots in use, 16 warps a multiprocessor.
+// A call with few queries waits for the rows' transfer.
 // Bytes. A tile of 32 x 16 floats takes 4 * 48 bytes a column from the cache for 512 pairs, 16 bytes
 // a cycle and multiprocessor at the full rate; rows come from device memory once for all queries
 // that run at a time. Neither binds: 2 % of the cache's rate was measured.
 //
-// Not taken: tensor cores. Integers would be exact there too, several times faster; floats would not
-// be equal to the CPU's.
+// Not taken: tensor cores for floats, whose sums would not be the CPU's.
 
 #include <cooperative_groups.h>
 
@@ -40,6 +41,7 @@
 #include "backend/launch.h"
 #include "distance/element.h"
 #include "distance/lanes_cuda.h"
+#include "distance/tensor_cuda.h"
 #include "search/exact_cuda.h"
 #include "search/metric_cuda.cuh"
 #include "traverse/shared_sort_cuda.h"
@@ -60,9 +62,9 @@ struct Policy {
 // For many, a tile of 16 x 16 by 256 threads took from 3 % more to 7 % less time (4,096 queries).
 constexpr Policy kFloatMany{.threads = 512, .queries = 32, .rows = 16};
 constexpr Policy kFloatFew{.threads = 256, .queries = 8, .rows = 32};
-// One thread compares 4 queries with 8 rows.
+// One warp compares 32 queries with 32 rows.
 constexpr Policy kIntegerMany{.threads = 256, .queries = 64, .rows = 128};
-constexpr Policy kIntegerFew{.threads = 64, .queries = 16, .rows = 128};
+constexpr Policy kIntegerFew{.threads = 128, .queries = 32, .rows = 128};
 constexpr bool are_few(uint32_t query_count) { return query_count <= 8; }
 
 constexpr uint32_t kSortKeys = 2 * kExactMax;  // keys that a block sorts at once
@@ -368,44 +370,46 @@ struct FloatSearch {
   }
 };
 
-/// Sums of integers, four columns at a time.
+/// Sums of integers on tensor cores: a warp compares 32 queries with 32 rows.
 template <bool kSigned, Policy kPolicyOfStep>
 struct IntegerSearch {
   using Args = cuda::Args;
   static constexpr Policy kPolicy = kPolicyOfStep;
   static constexpr uint32_t kThreads = kPolicy.threads;
-  static constexpr uint32_t kWords = 16;  // of four columns, in a chunk of an item
-  static constexpr uint32_t kThreadQueries = 4;
-  static constexpr uint32_t kThreadRows = 8;
-  static constexpr uint32_t kAcross = kPolicy.rows / kThreadRows;  // threads side by side
+  static constexpr uint32_t kPieces = 4;  // of 16 columns, in a chunk of an item
+  static constexpr uint32_t kChunkColumns = 16 * kPieces;
+  static constexpr uint32_t kWarpSide = 32;
+  static constexpr uint32_t kStrips = kWarpSide / 16;  // of queries that an instruction multiplies
+  static constexpr uint32_t kAcross = kWarpSide / 8;   // with so many rows
+  static constexpr uint32_t kLaneQueries = 2 * kStrips;
+  static constexpr uint32_t kLaneRows = 2 * kAcross;
   static constexpr uint32_t kItems = kPolicy.queries + kPolicy.rows;
-  static constexpr uint32_t kFetches = kItems * (kWords / 4) / kThreads;
-  static_assert(kThreads * kThreadQueries * kThreadRows == kPolicy.queries * kPolicy.rows);
-  static_assert(kItems * (kWords / 4) % kThreads == 0);
+  static constexpr uint32_t kFetches = kItems * kPieces / kThreads;
+  static_assert(kThreads * kWarpSide == kPolicy.queries * kPolicy.rows);
+  static_assert(kItems * kPieces % kThreads == 0);
 
-  // Two more items a word: the eight items x four quarters that a warp deposits at once then fall
-  // into 32 different banks.
+  // The eight lanes that are served together read two items whole: 128 bytes side by side.
   struct Shared {
-    alignas(16) uint32_t queries[2][kWords][kPolicy.queries + 2];  // [buffer, word, query]
-    alignas(16) uint32_t rows[2][kWords][kPolicy.rows + 2];        // [buffer, word, row]
+    uint4 pieces[2][kItems][kPieces];  // [buffer, queries then rows, 16 columns]
     typename Candidates<kPolicy>::Shared candidates;
   };
 
   const Args& args;
   Shared& shared;
   Candidates<kPolicy> candidates{args, shared.candidates};
+  uint32_t lane = threadIdx.x % 32;
   uint32_t query_begin = blockIdx.x * kPolicy.queries;
-  uint32_t thread_query = threadIdx.x / kAcross * kThreadQueries;
-  uint32_t thread_row = threadIdx.x % kAcross * 2;  // rows 2 t, 2 t + 1, 2 kAcross on
+  uint32_t warp_query = threadIdx.x / 32 % (kPolicy.queries / kWarpSide) * kWarpSide;
+  uint32_t warp_row = threadIdx.x / 32 / (kPolicy.queries / kWarpSide) * kWarpSide;
   const uint8_t* sources[kFetches];  // vectors that this thread reads of, or null
   uint4 fetched[kFetches];
-  uint32_t sums[kThreadQueries][kThreadRows] = {};
+  int32_t sums[kStrips][kAcross][4] = {};
 
   __device__ void run() { for_each_tile<kPolicy>(args, *this, candidates); }
 
   __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
     if (chunk == 0) aim(row, end);
-    const uint32_t byte = chunk * kWords * 4 + threadIdx.x % 4 * 16;
+    const uint32_t byte = chunk * kChunkColumns + threadIdx.x % kPieces * 16;
 #pragma unroll
     for (uint32_t i = 0; i < kFetches; ++i) {
       fetched[i] = {0, 0, 0, 0};
@@ -417,7 +421,7 @@ struct IntegerSearch {
   __device__ void aim(uint32_t row, uint32_t end) {
 #pragma unroll
     for (uint32_t i = 0; i < kFetches; ++i) {
-      const uint32_t item = (threadIdx.x + i * kThreads) / 4;
+      const uint32_t item = (threadIdx.x + i * kThreads) / kPieces;
       const uint64_t query = uint64_t{query_begin} + item;
       const uint64_t number = uint64_t{row} + (item - kPolicy.queries);
       sources[i] = nullptr;
@@ -433,40 +437,26 @@ struct IntegerSearch {
 #pragma unroll
     for (uint32_t i = 0; i < kFetches; ++i) {
       const uint32_t task = threadIdx.x + i * kThreads;
-      const uint32_t item = task / 4;
-      const uint32_t word = task % 4 * 4;
-      const uint32_t words[4] = {fetched[i].x, fetched[i].y, fetched[i].z, fetched[i].w};
-#pragma unroll
-      for (uint32_t j = 0; j < 4; ++j) {
-        if (item < kPolicy.queries)
-          shared.queries[buffer][word + j][item] = words[j];
-        else
-          shared.rows[buffer][word + j][item - kPolicy.queries] = words[j];
-      }
+      shared.pieces[buffer][task / kPieces][task % kPieces] = fetched[i];
     }
   }
 
+  /// Products do not ask in which order columns come: a lane takes 16 columns that lie together and uses their
+  /// words where the instruction expects others, of queries as of rows.
   __device__ void accumulate(uint32_t buffer) {
+    uint4 queries[kStrips][2];
 #pragma unroll
-    for (uint32_t word = 0; word < kWords; ++word) {
-      uint2 queries[kThreadQueries / 2];
-      uint2 rows[kThreadRows / 2];
+    for (uint32_t q = 0; q < kLaneQueries; ++q)
+      queries[q / 2][q % 2] = shared.pieces[buffer][warp_query + 8 * q + lane / 4][lane % 4];
 #pragma unroll
-      for (uint32_t i = 0; i < kThreadQueries / 2; ++i)
-        queries[i] =
-            *reinterpret_cast<const uint2*>(&shared.queries[buffer][word][thread_query + 2 * i]);
+    for (uint32_t across = 0; across < kAcross; ++across) {
+      const uint4 row = shared.pieces[buffer][kPolicy.queries + warp_row + 8 * across + lane / 4][lane % 4];
 #pragma unroll
-      for (uint32_t i = 0; i < kThreadRows / 2; ++i)
-        rows[i] = *reinterpret_cast<const uint2*>(
-            &shared.rows[buffer][word][thread_row + i * 2 * kAcross]);
-#pragma unroll
-      for (uint32_t q = 0; q < kThreadQueries; ++q) {
-        const uint32_t query = q % 2 == 0 ? queries[q / 2].x : queries[q / 2].y;
-#pragma unroll
-        for (uint32_t i = 0; i < kThreadRows; ++i) {
-          const uint32_t row = i % 2 == 0 ? rows[i / 2].x : rows[i / 2].y;
-          sums[q][i] = add_products<kSigned>(query, row, sums[q][i]);
-        }
+      for (uint32_t strip = 0; strip < kStrips; ++strip) {
+        const uint4& upper = queries[strip][0];
+        const uint4& lower = queries[strip][1];
+        multiply_bytes<kSigned>(sums[strip][across], {upper.x, lower.x, upper.y, lower.y}, {row.x, row.y});
+        multiply_bytes<kSigned>(sums[strip][across], {upper.z, lower.z, upper.w, lower.w}, {row.z, row.w});
       }
     }
   }
@@ -474,40 +464,67 @@ struct IntegerSearch {
   /// What belongs to rows and queries is read before the first candidate is written, so that the
   /// loads need not wait for each other.
   __device__ void finish(uint32_t tile_row, uint32_t end) {
-    uint32_t row_squares[kThreadRows] = {};
-    float norms[kThreadRows] = {};
+    uint32_t row_squares[kLaneRows] = {};
+    float norms[kLaneRows] = {};
 #pragma unroll
-    for (uint32_t i = 0; i < kThreadRows; ++i) {
+    for (uint32_t i = 0; i < kLaneRows; ++i) {
       const uint32_t row = tile_row + row_place(i);
       if (row < end && args.metric == ANN_METRIC_L2) row_squares[i] = args.row_squares[row];
       if (row < end && args.metric == ANN_METRIC_COSINE) norms[i] = args.norms[row];
     }
 #pragma unroll
-    for (uint32_t q = 0; q < kThreadQueries; ++q) {
-      const uint32_t query = query_begin + thread_query + q;
+    for (uint32_t q = 0; q < kLaneQueries; ++q) {
+      const uint32_t place = warp_query + 8 * q + lane / 4;
+      const uint32_t query = query_begin + place;
       if (query < args.query_count) {
-        const uint32_t square = args.metric == ANN_METRIC_L2 ? args.query_squares[query] : 0;
-        const double norm = args.metric == ANN_METRIC_COSINE ? args.query_norms[query] : 0;
-        const Key worst = candidates.worst(thread_query + q);
-#pragma unroll
-        for (uint32_t i = 0; i < kThreadRows; ++i) {
-          const uint32_t row = tile_row + row_place(i);
-          uint32_t sum = sums[q][i];
-          if (args.metric == ANN_METRIC_L2) sum = row_squares[i] + square - 2 * sum;
-          const float distance = to_distance(static_cast<float>(static_cast<int32_t>(sum)),
-                                             args.metric, norm, norms[i]);
-          if (row < end)
-            candidates.consider(thread_query + q, args.first_row + row, distance, worst);
-        }
+        const Key worst = candidates.worst(place);
+        if (args.metric == ANN_METRIC_L2)
+          consider_near(q, place, args.query_squares[query], row_squares, tile_row, end, worst);
+        else
+          consider_all(q, place, args.metric == ANN_METRIC_COSINE ? args.query_norms[query] : 0, norms, tile_row,
+                       end, worst);
       }
 #pragma unroll
-      for (uint32_t i = 0; i < kThreadRows; ++i) sums[q][i] = 0;
+      for (uint32_t i = 0; i < kLaneRows; ++i) sums[q / 2][i / 2][q % 2 * 2 + i % 2] = 0;
     }
   }
 
-  __device__ uint32_t row_place(uint32_t i) const {
-    return thread_row + i / 2 * 2 * kAcross + i % 2;
+  /// Of most tiles no row is as near as the k-th best, which two instructions a pair tell: y.y - 2 x.y against
+  /// what the distance of that one leaves. It is rounded up by more than floats round down.
+  __device__ void consider_near(uint32_t q, uint32_t place, uint32_t square,
+                                const uint32_t (&row_squares)[kLaneRows], uint32_t tile_row, uint32_t end,
+                                Key worst) {
+    const float farthest = worst == kNoKey ? INFINITY : distance_of(worst);
+    const uint32_t bound = farthest < 2e9f ? __float2uint_ru(farthest) + 256 : uint32_t{INT32_MAX};
+    const int32_t room = static_cast<int32_t>(bound - square);
+    bool is_near = false;
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneRows; ++i)
+      is_near |= static_cast<int32_t>(row_squares[i] - 2 * static_cast<uint32_t>(sum(q, i))) <= room;
+    if (!is_near) return;
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneRows; ++i) {
+      const uint32_t distance = row_squares[i] + square - 2 * static_cast<uint32_t>(sum(q, i));
+      const uint32_t row = tile_row + row_place(i);
+      if (row < end && distance <= bound)
+        candidates.consider(place, args.first_row + row, static_cast<float>(distance), worst);
+    }
   }
+
+  __device__ void consider_all(uint32_t q, uint32_t place, double norm, const float (&norms)[kLaneRows],
+                               uint32_t tile_row, uint32_t end, Key worst) {
+#pragma unroll
+    for (uint32_t i = 0; i < kLaneRows; ++i) {
+      const uint32_t row = tile_row + row_place(i);
+      if (row < end)
+        candidates.consider(place, args.first_row + row,
+                            to_distance(static_cast<float>(sum(q, i)), args.metric, norm, norms[i]), worst);
+    }
+  }
+
+  /// Of the lane's query `q` and row `i`.
+  __device__ int32_t sum(uint32_t q, uint32_t i) const { return sums[q / 2][i / 2][q % 2 * 2 + i % 2]; }
+  __device__ uint32_t row_place(uint32_t i) const { return warp_row + i / 2 * 8 + lane % 4 * 2 + i % 2; }
 };
 
 /// Merges the lists of a query, one a slice, and writes the results.
@@ -605,7 +622,7 @@ Choice floats() {
 }
 template <class Step>
 Choice integers() {
-  return {kernel<Step>, Step::kPolicy, Step::kWords * 4, uint64_t{1} << 38};
+  return {kernel<Step>, Step::kPolicy, Step::kChunkColumns, uint64_t{1} << 39};
 }
 
 template <int32_t kElement>
