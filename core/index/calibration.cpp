@@ -64,7 +64,7 @@ Recall mean_of(const double* shares, uint32_t count) {
 /// any will do. Of the `compared` rows a search for k would see only its own share again.
 double query_recall(const float* distances, uint32_t compared, uint32_t k, uint32_t beam,
                     float farthest) {
-  const uint32_t seen = std::min(compared, rerank_count(k, beam));
+  const uint32_t seen = std::min({compared, beam, rerank_count(k)});
   uint32_t hits = 0;
   for (uint32_t i = 0; i < seen; ++i) hits += distances[i] <= farthest ? 1 : 0;
   return static_cast<double>(std::min(hits, k)) / k;

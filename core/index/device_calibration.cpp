@@ -383,7 +383,12 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, cons
   if (count == 0) return;
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
-  const uint32_t few = codes.exact() ? 32 : 24;  // the most answers of a sorted list of 32 rows
+  // The most answers of a sorted list of 32 rows.
+  constexpr uint32_t kFewMost = 32;
+  constexpr uint32_t kFewMostLossy = 16;
+  static_assert(kept_count(kFewMost, true) == kWideBlockKeptMax);
+  static_assert(kept_count(kFewMostLossy, false) == kWideBlockKeptMax);
+  const uint32_t few = codes.exact() ? kFewMost : kFewMostLossy;
 
   const Players players(dataset, given, index, count, seed, execution.memory);
 

@@ -287,14 +287,7 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
       if (placement.calibration.find(warps, k, recall, &effort)) return effort;
     }
   }
-  uint32_t beam = request.beam;
-  if (beam == 0) {
-    beam = built.calibration.beam(k, request.recall);
-    // Of lossy codes a device compares fewer rows again than the CPU, whose beam this is, where fewer than 16
-    // or more than 85 are asked for. By inner product it moved 0.9778 to 0.9784 for 24 answers; more rows
-    // compared again (search/device_index.h) moved it to 0.990.
-    if (!built.codes.exact()) beam += beam / 2;
-  }
+  const uint32_t beam = request.beam != 0 ? request.beam : built.calibration.beam(k, request.recall);
   // A beam longer than there are rows is never filled.
   effort.beam = std::min(beam, built.dataset.rows());
   return effort;

@@ -5,8 +5,6 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kRerankMin = 16;
-
 void prefetch_code(const Codes& codes, uint32_t row) {
   // The first lines; the hardware follows within a row.
   const uint8_t* code = codes.row(row);
@@ -85,7 +83,7 @@ class VisitedCleared {
 /// The reported distances of the beam's first rows.
 uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
                        const Beam& beam, uint32_t k, SearchSpace& space, SearchCounts& counts) {
-  const uint32_t count = rerank_count(k, beam.size());
+  const uint32_t count = std::min(beam.size(), rerank_count(k));
   for (uint32_t i = 0; i < count; ++i) space.rows[i] = RowKey::row(beam.key(i));
   if (codes.exact()) {
     for (uint32_t i = 0; i < count; ++i)
@@ -98,10 +96,6 @@ uint32_t compare_again(const Dataset& dataset, const Codes& codes, const Prepare
 }
 
 }  // namespace
-
-uint32_t rerank_count(uint32_t k, uint32_t size) {
-  return std::min(size, k + std::max(kRerankMin, k / 2));
-}
 
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                             const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,

@@ -74,13 +74,15 @@ uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const Sea
                            const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
                            SearchSpace& space, SearchCounts* counts);
 
+/// Rows of a walk's list that are compared once more for k answers where codes are lossy, as far as it has so
+/// many. With 8 more instead of 16, recall of 10 answers by inner product ends at 0.991, and with a quarter more
+/// instead of half of 60 at 0.980.
+constexpr uint32_t rerank_count(uint32_t k) { return k + std::max(16u, k / 2); }
+
 /// As search_best_first, but leaves the reported distances of the first rerank_count() rows of the
 /// beam in space.distances, in the beam's order; returns how many.
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                             const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
                             SearchSpace& space, SearchCounts* counts);
-
-/// Rows of a beam of `size` that are compared once more for k answers.
-uint32_t rerank_count(uint32_t k, uint32_t size);
 
 }  // namespace gannet

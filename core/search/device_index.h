@@ -13,6 +13,7 @@
 // of that stream, and copies nothing through the host.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "base/random.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "search/best_first.h"
 #include "search/cagra.h"
 #include "search/queries.h"
 #include "traverse/row_key.h"
@@ -74,19 +76,17 @@ inline void draw_pivots(uint32_t rows, uint32_t* pivots) {
   random_strata(rows, rows < kPivots ? rows : kPivots, 0, 0x7069766f7473, pivots);  // "pivots"
 }
 
-/// Rows of a walk's list that are compared once more, k included, where codes are lossy: as many as on the
-/// CPU (search/best_first.cpp), but up to 16 answers no more than a warp has lanes, up to 102 no more than
-/// two lists keep, and beyond a quarter more. With 32 for 24 answers, and 76 for 60, recall by inner product
-/// ended at 0.978 and 0.980.
-constexpr uint32_t rerank_count(uint32_t k) {
-  const uint32_t room = k < kTwoListsMax ? kTwoListsMax - k : 0;
-  const uint32_t half = k <= 16 ? 8 : k <= 32 ? 16 : k / 2;
-  const uint32_t more = half < room ? half : room;
-  return k + (more > k / 4 ? more : k / 4);
+/// Rows that two lists keep for k answers: where codes are lossy as many as are compared once more on the CPU,
+/// but beyond 85 answers no more than a warp keeps, or a quarter more than k.
+constexpr uint32_t kept_count(uint32_t k, bool exact_codes) {
+  return exact_codes ? k : std::max(k + k / 4, std::min(rerank_count(k), kTwoListsMax));
 }
 
-/// Rows that a walk keeps for k answers.
-constexpr uint32_t kept_count(uint32_t k, bool exact_codes) { return exact_codes ? k : rerank_count(k); }
+/// Of these rows, those whose codes lie farther than the k-th by more than so many steps of the codes are not
+/// compared once more where a warp walks: rounding moves a distance by 0.4 steps (dataset/codes.h). Of 26 rows
+/// for 10 answers 13 to 15 are left (SIFT, GIST, words), and recall loses 0.0006 at most; of Gaussian
+/// clusters by inner product, where rows are all about as far, 18, and 0.0009.
+inline constexpr float kAgainWithin = 2.5f;
 
 /// Whether k answers can be found with two lists of a warp.
 constexpr bool two_lists_serve(uint32_t k, bool exact_codes) {

@@ -101,8 +101,8 @@ struct Run {
 /// Rows of a walk's list that are compared once more, or k where none is.
 uint32_t kept_of(const Placed& placed, const WalkEffort& effort, uint32_t k) {
   if (effort.cagra.lists != 0) return effort.cagra.kept;
-  const uint32_t kept = kept_count(k, placed.exact());
-  return effort.beam == 0 ? kept : std::min(kept, std::max(k, effort.beam));
+  if (effort.beam == 0) return kept_count(k, placed.exact());
+  return placed.exact() ? k : std::min(rerank_count(k), std::max(k, effort.beam));
 }
 
 /// Whether the kernel that walks also makes codes and compares the best rows once more.
@@ -185,6 +185,7 @@ void walk(int32_t device, const Placed& placed, const Run& run, const WalkEffort
   args.beam = effort.beam;
   args.expansions_max = effort.expansions_max;
   args.stretch = (1 + effort.slack) * (1 + effort.slack);
+  args.again_within = placed.kind == CodeKind::kFloat ? 0 : kAgainWithin;
   start_walks(device, placed.kind, args, effort, stream);
 }
 

@@ -8,7 +8,7 @@
 //
 // Bytes a query: kept rows, 26 of 512 bytes at k = 10 and 128 columns of f32: 13 KB beside 65 KB that the
 // walk reads. Operations: 3 a column and lane, some 10 for each fold, and a sort of `kept` keys: 15
-// levels of 32 keys at k = 10. Up to 32 keys have a kernel of their own, because 16 KB for 2,048 keys
+// levels of 32 keys at k = 10. Up to 32 and 128 keys have kernels of their own, because 16 KB for 2,048 keys
 // would leave 14 blocks a multiprocessor where 16 fit, and one warp sorts 32 without a block's barriers.
 
 #include <cooperative_groups.h>
@@ -24,6 +24,7 @@ namespace cg = cooperative_groups;
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / 32;
 constexpr uint32_t kFewKeys = 32;
+constexpr uint32_t kSomeKeys = 128;
 
 template <int32_t kElement, bool kDot, uint32_t kKeysMax>
 struct Rerank {
@@ -56,13 +57,14 @@ struct Rerank {
     }
   }
 
-  /// Makes the keys first ... first + kRerankRows - 1.
+  /// Makes the keys first ... first + kRerankRows - 1. Candidates stand first.
   __device__ void compare(uint32_t first) {
     uint32_t numbers[kRerankRows];
 #pragma unroll
     for (uint32_t i = 0; i < kRerankRows; ++i)
       numbers[i] = first + i < args.kept ? args.candidates[query * args.kept + first + i] : kNoRow;
-    const Key key = ExactRows<kElement, kDot>{args, values}.compare(numbers);
+    Key key = kNoKey;
+    if (numbers[0] != kNoRow) key = ExactRows<kElement, kDot>{args, values}.compare(numbers);
     if (lane_number() < kRerankRows) shared.keys[first + lane_number()] = key;
   }
 
@@ -86,8 +88,9 @@ __global__ void __launch_bounds__(kThreads) rerank(const __grid_constant__ Reran
 
 template <int32_t kElement, bool kDot>
 void start(const RerankArgs& args, const Stream& stream) {
-  const auto kernel = args.kept <= kFewKeys ? rerank<Rerank<kElement, kDot, kFewKeys>>
-                                            : rerank<Rerank<kElement, kDot, kRerankMax>>;
+  const auto kernel = args.kept <= kFewKeys    ? rerank<Rerank<kElement, kDot, kFewKeys>>
+                      : args.kept <= kSomeKeys ? rerank<Rerank<kElement, kDot, kSomeKeys>>
+                                               : rerank<Rerank<kElement, kDot, kRerankMax>>;
   launch("rerank", kernel, args.count, kThreads, stream, args);
 }
 

@@ -372,16 +372,28 @@ struct WaitingBest {
   __device__ uint32_t kth(uint32_t k) const { return shared.items[k - 1].distance; }
 };
 
-/// Writes the first `kept` of sorted keys as the answer of a query.
-__device__ inline void write_answer(const WalkArgs& args, uint32_t query, const uint64_t* sorted) {
+/// The distance up to which rows may be among the k nearest, by codes whose k-th is so far.
+__device__ inline uint32_t farthest_again(const WalkArgs& args, uint32_t kth) {
+  if (args.out_distances != nullptr || args.again_within == 0) return kFarthest;
+  const float length = __fsqrt_ru(__uint2float_ru(kth)) + args.again_within;
+  return __float2uint_ru(length * length);  // at most UINT32_MAX, which is kFarthest
+}
+
+/// Writes the first `kept` of sorted keys, as far as `farthest`, as the answer of a query; how many lie beyond.
+__device__ inline uint32_t write_answer(const WalkArgs& args, uint32_t query, const uint64_t* sorted,
+                                        uint32_t farthest = kFarthest) {
+  uint32_t beyond = 0;
   for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
     const uint64_t key = sorted[i];
     const uint64_t place = uint64_t{query} * args.kept + i;
-    args.out_rows[place] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
+    const bool is_near = key != RowKey::kNone && RowKey::distance(key) <= farthest;
+    beyond += key != RowKey::kNone && !is_near ? 1 : 0;
+    args.out_rows[place] = is_near ? RowKey::row(key) : kNoRow;
     if (args.out_distances != nullptr)
       args.out_distances[place] =
           key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
   }
+  return __reduce_add_sync(kAllLanes, beyond);
   __syncwarp();
 }
 
@@ -487,26 +499,33 @@ struct TwoLists {
   __device__ void tighten() {
     bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.stretch);
   }
+  /// Rows that will not be compared once more count as if they were: the host adds all that are kept.
 
+    uint32_t beyond;
   __device__ void report() {
     if constexpr (kSorted)
-      report_sorted();
+      beyond = report_sorted();
     else
-      report_from_shared();
+      beyond = report_from_shared();
+    if (lane_number() == 0) walker.shared.distances -= beyond;
   }
 
-  __device__ void report_sorted() {
+  __device__ uint32_t report_sorted() {
     sort_lanes<true>(best.items);
-    if (lane_number() >= args.kept) return;
-    const uint64_t place = uint64_t{walker.shared.query} * args.kept + lane_number();
-    args.out_rows[place] = best.items.row;
-    if (args.out_distances == nullptr) return;
-    args.out_distances[place] =
-        best.items.row == kNoRow ? INFINITY : __uint2float_rn(best.items.distance);
+    const uint32_t farthest = farthest_again(args, best.kth(args.k));
+    const bool has_row = lane_number() < args.kept && best.items.row != kNoRow;
+    const bool is_near = has_row && best.items.distance <= farthest;
+    if (lane_number() < args.kept) {
+      const uint64_t place = uint64_t{walker.shared.query} * args.kept + lane_number();
+      args.out_rows[place] = is_near ? best.items.row : kNoRow;
+      if (args.out_distances != nullptr)
+        args.out_distances[place] = has_row ? __uint2float_rn(best.items.distance) : INFINITY;
+    }
+    return __popc(__ballot_sync(kAllLanes, has_row && !is_near));
   }
 
   /// Sorts the list once more where the filter was, equal distances by row.
-  __device__ void report_from_shared() {
+  __device__ uint32_t report_from_shared() {
     uint64_t* keys = reinterpret_cast<uint64_t*>(walker.shared.met);
     static_assert(kPolicy.met_words >= 2 * kPolicy.best_words * kWarp);
     best.merge_waiting(args.kept);
@@ -517,7 +536,7 @@ struct TwoLists {
     }
     __syncwarp();
     sort_shared(keys, kPolicy.best_words * kWarp, WarpSorts{});
-    write_answer(args, walker.shared.query, keys);
+    return write_answer(args, walker.shared.query, keys, farthest_again(args, RowKey::distance(keys[args.k - 1])));
   }
 };
 

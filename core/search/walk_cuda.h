@@ -69,6 +69,8 @@ struct WalkArgs {
   uint32_t beam;               // of one list
   uint32_t expansions_max;     // of two lists
   float stretch;               // of two lists: (1 + slack)^2
+  float again_within;          // of two lists of a warp: rows whose codes lie farther than the k-th by more
+                               // than this are not compared once more
   WholeArgs whole;             // where a block walks; `queries` are records then, and answers [count, k]
   alignas(16) uint8_t one_query[kOneQueryBytes];  // instead of `queries`, where those are null
 };
