@@ -574,11 +574,15 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
 /* How a search walks.
  *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device walks keep two lists
  *               instead: the nearest rows met, and the nearest of those not yet expanded. They stop when
- *               the next row lies farther than (1 + slack) times the k-th best distance, or after so many
- *               expansions; calibration on the device chooses both for a recall. Who walks depends on
- *               the batch: 16 warps of the device for each of few queries, 8 for each of some more, one
- *               warp for each of many; for more than 100 neighbours always 8, up to 1,000. So answers may
- *               differ between batches of different sizes; recall does not.
+ *               the next row lies farther than (1 + slack) times the k-th best distance; calibration on
+ *               the device chooses the slack for a recall. Who walks depends on the batch: 16 warps of the
+ *               device for each of few queries, 8 for each of some more, one warp for each of many; for
+ *               more than 100 neighbours always 8, up to 1,000. Batches of a size at which the device
+ *               walks for all queries at once, a warp each (some 500 to 2,000 queries, up to 32
+ *               neighbours, rows of 65 to 128 columns, 33 to 64 edges), take as long as their longest walk:
+ *               there walks have more slack, and end at the latest after about as many expansions as whole
+ *               ones take on average. So answers may differ between batches of different sizes; recall
+ *               does not.
  *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
  *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
  *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU

@@ -24,6 +24,7 @@ constexpr uint32_t kGivenMin = 64;  // fewer queries of the caller likewise; the
 constexpr uint32_t kFewAnswers = 10;
 constexpr uint32_t kSomeAnswers = 100;
 static_assert(4 * kSampleMin > 4 * kSomeAnswers);  // where there is a sample, so many answers are known
+constexpr uint32_t kMoreAnswers = 300;
 constexpr uint32_t kManyAnswers = 1000;
 constexpr uint32_t kSomeSample = 1024;  // queries for so many answers, each of which averages more of them
 constexpr uint32_t kManySample = 64;
@@ -54,13 +55,9 @@ constexpr uint32_t kHiddenShare = 100;  // one of so many rows at most is hidden
 
 constexpr uint32_t kNoCap = 4096;       // a walk of two lists that goes on for longer runs in a desert
 constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth its time
-constexpr double kCapMin = 4;            // for means near zero
-constexpr double kCapSpare = 1.1;        // times the cap of the sample: queries as they come walk for longer
-
-/// The cap is this multiple of the mean.
-double cap_factor(double miss) {
-  return std::clamp(1.5 + 0.6 * std::log(0.05 / miss) / std::log(5.0), 1.5, 2.1);
-}
+constexpr double kCut = 1.05;       // times the mean of whole walks, where all of a batch walk at once
+constexpr double kCapMin = 4;       // for means near zero
+constexpr double kCutRecallMax = 0.991;  // beyond, blocks answer: the longest runs are not made twice
 
 /// What is subtracted for the luck of a sample: its standard error, and more where three of them would not
 /// stay within the 0.01 that the promise leaves.
@@ -277,7 +274,7 @@ class DeviceCalibration::Tracer {
   void run() {
     double step = kFirstStep;
     for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
-      const Trial trial = measure(slack, cap_at(slack));
+      const Trial trial = measure(slack, kNoCap);
       add(trial);
       if (trial.recall >= kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
       before_ = last_;
@@ -286,6 +283,14 @@ class DeviceCalibration::Tracer {
       step = next_step(step);
     }
     while (curve_.count < kPoints && refine()) {
+    }
+  }
+
+  /// The points of another curve, whose walks are whole, with walks that are cut.
+  void cut(const Curve& whole) {
+    for (uint32_t i = 0; i < whole.count && (i == 0 || last_.worth < kCutRecallMax); ++i) {
+      last_ = measure(whole.points[i].slack, kCapMin + kCut * whole.points[i].expansions);
+      add(last_);
     }
   }
 
@@ -302,23 +307,10 @@ class DeviceCalibration::Tracer {
     WalkEffort effort;
     effort.warps = warps_;
     effort.slack = static_cast<float>(slack);
-    effort.expansions_max = static_cast<uint32_t>(warps_ == 1 ? cap / kCapSpare : cap);
+    effort.expansions_max = static_cast<uint32_t>(cap);
     const Outcome outcome = walks_.run(effort);
     const double worth = walks_.promise(outcome.recall) - allow_for(outcome.error);
     return {slack, outcome.recall, worth, outcome.expansions, cap};
-  }
-
-  /// Where a warp walks, the multiple of the mean that the last two points let expect.
-  double cap_at(double slack) const {
-    if (warps_ != 1 || trials_ == 0) return kNoCap;
-    const double part = trials_ == 1 ? 1 : (slack - last_.slack) / (last_.slack - before_.slack);
-    const double growth = trials_ == 1 ? 1.5 : last_.expansions / std::max(1.0, before_.expansions);
-    const double fall = trials_ == 1 ? 1 : miss_of(last_.recall) / miss_of(before_.recall);
-    return cap_for(last_.expansions * std::clamp(std::pow(growth, part), 1.0, 4.0),
-                   miss_of(last_.recall) * std::clamp(std::pow(fall, part), 0.1, 1.0));
-  }
-  static double cap_for(double expansions, double miss) {
-    return std::min<double>(kNoCap, std::ceil(expansions * cap_factor(miss)) + kCapMin);
   }
 
   /// Whether more work has brought next to nothing.
@@ -356,13 +348,10 @@ class DeviceCalibration::Tracer {
     for (uint32_t i = 1; i < curve_.count; ++i) {
       const Point& low = curve_.points[i - 1];
       const Point& high = curve_.points[i];
-      const double miss = std::sqrt(miss_of(low.recall) * miss_of(high.recall));
       const bool steep = std::log(miss_of(low.recall) / miss_of(high.recall)) > kFallMax;
       if (!steep || high.recall < kRecallMin || high.slack - low.slack < 2 * kStepMin) continue;
-      const double cap =
-          warps_ == 1 ? cap_for(std::sqrt(std::max(1.0, low.expansions) * high.expansions), miss) : kNoCap;
       const uint32_t count = curve_.count;
-      add(measure((low.slack + high.slack) / 2, cap));
+      add(measure((low.slack + high.slack) / 2, kNoCap));
       if (curve_.count > count) return true;
     }
     return false;
@@ -397,16 +386,12 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, cons
   const Sample wide(dataset, index, device, players, count, kFewAnswers, execution);
   const Sample some(dataset, index, device, players, std::min(count, kSomeSample), kSomeAnswers, execution);
   cost_.judge_seconds = seconds_since(start);
-  const auto trace = [&](const Sample& sample, uint32_t k, uint32_t warps, Curve* curve) {
-    Execution alone = execution;
-    alone.threads = 1;
-    Walks walks(sample, dataset, codes, index, k, alone);
-    curve->k = k;
-    Tracer(walks, warps, curve).run();
-    return walks.runs;
-  };
+  Execution alone = execution;
+  alone.threads = 1;
   const bool has_many = dataset.rows() > 4 * kManyAnswers && index.blocks_serve(kManyAnswers);
-  Curve many;
+  Curve many[2];
+  Table& at_once = tables_[kTables];
+  at_once.walkers = {1, true};
   Execution each = execution;
   each.threads = std::min(execution.threads, kTables + 1);
   parallel_for(each, kTables + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
@@ -415,26 +400,37 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, cons
     if (task == kTables) {
       if (!has_many) return;
       const Sample sample(dataset, index, device, players, kManySample, kManyAnswers, execution);
-      runs = trace(sample, kManyAnswers, 8, &many);
+      for (const uint32_t k : {kManyAnswers, kMoreAnswers}) {
+        Curve& curve = many[k == kManyAnswers ? 1 : 0];
+        Walks walks(sample, dataset, codes, index, k, alone);
+        curve.k = k;
+        Tracer(walks, 8, &curve).run();
+        runs += walks.runs;
+      }
     } else {
       Table& table = tables_[task];
-      table.warps = kWarps[task];
+      table.walkers = {kWarps[task], false};
       for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers}) {
-        const bool serves = table.warps == 1    ? two_lists_serve(k, codes.exact())
-                            : table.warps == 16 ? k <= few && index.blocks_serve(k)
-                                                : k != few && index.blocks_serve(k);
+        const bool serves = table.walkers.warps == 1    ? two_lists_serve(k, codes.exact())
+                            : table.walkers.warps == 16 ? k <= few && index.blocks_serve(k)
+                                                        : k != few && index.blocks_serve(k);
         if (serves) table.curves[table.count++].k = k;
+        if (task == 0 && serves && index.walks_at_once(k) > 0) at_once.curves[at_once.count++].k = k;
       }
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
-        const uint32_t k = table.curves[place].k;
-        runs += trace(k > kFewAnswers ? some : wide, k, table.warps, &table.curves[place]);
+        Curve& curve = table.curves[place];
+        Walks walks(curve.k > kFewAnswers ? some : wide, dataset, codes, index, curve.k, alone);
+        Tracer(walks, table.walkers.warps, &curve).run();
+        if (task == 0 && place < at_once.count) Tracer(walks, 1, &at_once.curves[place]).cut(curve);
+        runs += walks.runs;
       }
     }
     cost_.seconds[task] = seconds_since(begin);
     cost_.runs[task] = runs;
   });
-  if (has_many) tables_[1].curves[tables_[1].count++] = many;
+  if (!has_many) return;
+  for (const Curve& curve : many) tables_[1].curves[tables_[1].count++] = curve;
 }
 
 /// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
@@ -482,11 +478,11 @@ WalkEffort DeviceCalibration::Point::effort(uint32_t warps) const {
   return effort;
 }
 
-bool DeviceCalibration::find(uint32_t warps, uint32_t k, float recall, WalkEffort* effort) const {
+bool DeviceCalibration::find(Walkers walkers, uint32_t k, float recall, WalkEffort* effort) const {
   for (const Table& table : tables_) {
     Point point;
-    if (table.warps != warps || !table.find(k, recall, &point)) continue;
-    *effort = point.effort(warps);
+    if (table.walkers != walkers || !table.find(k, recall, &point)) continue;
+    *effort = point.effort(walkers.warps);
     return true;
   }
   return false;
@@ -494,9 +490,10 @@ bool DeviceCalibration::find(uint32_t warps, uint32_t k, float recall, WalkEffor
 
 WalkEffort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
   WalkEffort effort;
-  if (find(warps, k, recall, &effort)) return effort;
+  const Walkers walkers = {warps, false};
+  if (find(walkers, k, recall, &effort)) return effort;
   for (const Table& table : tables_) {
-    if (table.warps != warps || table.count == 0) continue;
+    if (table.walkers != walkers || table.count == 0) continue;
     uint32_t place = 0;
     while (place + 1 < table.count && table.curves[place].k < k) ++place;
     const Curve& curve = table.curves[place];

@@ -5,9 +5,9 @@
 // While rows play, they are hidden from the graph (search/hidden_rows_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
 // for itself, which by L2 and cosine promises less than is kept. There is a table for each procedure (a warp a
-// query, a block of 8 or 16 warps a query), with a curve for each of some k, between which slacks are
-// interpolated by log k. All procedures have the same queries and one rule, so that what
-// the luck of a sample does to one procedure it does to all.
+// query, a block of 8 or 16 warps a query, a warp a query all at once), with a curve for each of some k, between
+// which slacks are interpolated by log k. All procedures have the same queries and one rule, so that what the
+// luck of a sample does to one procedure it does to all.
 //
 // A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
 // from where it is large to where a thousandth is left, or to where more work brings next to nothing: some
@@ -15,24 +15,33 @@
 // interpolated. Straight lines through recall itself ask for more slack than is needed; points three times as
 // far apart put the tables up to 0.016 of recall apart at 100 answers.
 //
-// Where a warp walks, there is a cap on expansions, a multiple of the mean that the last two points let
-// expect; recall is measured with it. Without a cap the longest walks of a batch run alone at its end: at
-// recall 0.95 a cap of 1.4 times the mean gave 10 to 30 % more queries per second at equal recall, at 0.99
-// 2.1 times the mean 5 % (one NVIDIA H200, 1M SIFT rows, batch 10,000). Blocks have no cap.
+// A walk ends where its slack says, so that hard queries lose nothing; kNoCap only ends walks through deserts.
+// The exception are batches so small that every query has a warp at once: they take as long as their longest
+// walk, and there walks are cut at 1.05 times the mean of whole ones. Cut walks with more slack find as much in
+// less time, and the hundredth of the queries that finds least fares hardly worse (one NVIDIA H200, 1M SIFT rows,
+// 1,000 queries, kernels; recall, that of this hundredth, us):
+//    slack 0.030  whole  .9464  .53  154      slack 0.080  whole   .9928  .87  381
+//    slack 0.030  cap 40 .9460  .52  124      slack 0.080  cap 88  .9924  .84  238
+//    slack 0.045  cap 26 .9464  .48   99      slack 0.100  cap 72  .9922  .81  210
+//    slack 0.060  cap 26 .9480  .48  101      slack 0.130  cap 72  .9928  .81  221
+// Batches of 10,000 walk longest walks first (search/pivots_cuda.cu); there a cap gains little:
+//    slack 0.030  whole  .9475  .49  312      slack 0.080  whole   .9930  .83  664
+//    slack 0.030  cap 40 .9470  .48  297      slack 0.080  cap 96  .9920  .78  605
+// and of 100 answers nothing.
 //
 // What a point promises is less than what the sample got, by one standard error, or more where three of them
 // would not stay within the 0.01 that the promise leaves; and where rows play, by 15 % of the miss: queries
 // as they come are a little farther from the rows than the rows from each other. At equal slack they missed
-// 1.08 to 1.4 times as many, 1.15 as a rule, by every procedure and for k of 1, 10 and 100 (SIFT 1M). They
-// also walk for longer, so the cap is a tenth above the one that was measured. Where the slacks
-// tried do not reach a target, another procedure's table answers, or the walk with one list and the CPU's
+// 1.08 to 1.4 times as many, 1.15 as a rule, by every procedure and for k of 1, 10 and 100 (SIFT 1M). Where the
+// slacks tried do not reach a target, another procedure's table answers, or the walk with one list and the CPU's
 // calibrated beam; so it does where there are too few rows to tell. The table is not kept in files: another
 // device may be another one.
 //
-// Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 1,000, each of which averages
-// more neighbours. What the three procedures find of 10,000 queries then lies 0.003 to 0.004 of recall apart at
-// 0.95 and 0.99, and 0.01 at 0.9 (SIFT 1M, k = 10). Cost: three exact searches, and some 130 runs, side by
-// side on four streams: 50 and 58 ms of a build of 1M SIFT rows (one NVIDIA H200).
+// Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 300 and 1,000, each of which
+// averages more neighbours. What the procedures find then lies 0.002 to 0.004 of recall apart at 0.95 and 0.99,
+// 0.012 at 0.9 (SIFT 1M, k = 10), where two points of a block's curve lie far from each other. Cost: three exact
+// searches, and some 180 runs, side by side on four streams: 45 and 80 ms of a build of 1M SIFT rows (one NVIDIA
+// H200).
 #pragma once
 
 #include <cstdint>
@@ -67,26 +76,32 @@ class DeviceCalibration {
   void measure(const Dataset& dataset, const Codes& codes, const QuerySample& given, DeviceIndex& index,
                int32_t device, uint64_t seed, const Execution& execution);
 
-  /// The effort for k neighbours at a recall by walks of so many warps a query; false where the table
-  /// does not say.
-  bool find(uint32_t warps, uint32_t k, float recall, WalkEffort* effort) const;
+  /// Who walks for a query: so many warps; or one, in a batch in which every query has one at the same time.
+  struct Walkers {
+    uint32_t warps = 1;
+    bool at_once = false;
+    bool operator==(const Walkers&) const = default;
+  };
+
+  /// The effort for k neighbours at a recall by such walks; false where their table does not say.
+  bool find(Walkers walkers, uint32_t k, float recall, WalkEffort* effort) const;
 
   /// What measuring took.
-  static constexpr uint32_t kTables = 3;
+  static constexpr uint32_t kTables = 3;  // that are traced; that of walks at once follows from the first
   static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
   struct Cost {
     double judge_seconds = 0;              // exact search for up to 100 neighbours
-    double seconds[kTables + 1] = {};      // of each table, and of the curve for 1,000 neighbours,
+    double seconds[kTables + 1] = {};      // of each table, and of the curves for 300 and 1,000 neighbours,
     uint32_t runs[kTables + 1] = {};       // at the same time
   };
   const Cost& cost() const { return cost_; }
 
-  /// The same, or where the table does not say the most that it has tried, for the nearest k; without a
-  /// table a cautious rule.
+  /// The same of a number of warps, or where the table does not say the most that it has tried, for the nearest
+  /// k; without a table a cautious rule.
   WalkEffort nearest(uint32_t warps, uint32_t k, float recall) const;
 
  private:
-  static constexpr uint32_t kCurves = 4;
+  static constexpr uint32_t kCurves = 5;
   static constexpr uint32_t kPoints = 24;
   struct Point {
     double recall = 0;
@@ -103,14 +118,14 @@ class DeviceCalibration {
     bool find(double recall, Point* point) const;
   };
   struct Table {
-    uint32_t warps = 0;
+    Walkers walkers = {};
     uint32_t count = 0;
     Curve curves[kCurves];
     bool find(uint32_t k, double recall, Point* point) const;
   };
   class Tracer;
 
-  Table tables_[kTables];
+  Table tables_[kTables + 1];
   Cost cost_;
 };
 

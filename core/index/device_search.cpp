@@ -1,6 +1,7 @@
 #include "index/device_search.h"
 
 #include <algorithm>
+#include <array>
 
 #include "index/cagra_search.h"
 #include "index/index.h"
@@ -183,25 +184,20 @@ struct HostBatch {
   }
 };
 
-/// Warps of a walk, the best choice for a batch first. Of blocks with 16 warps as many queries run at a
-/// time as there are multiprocessors, of blocks with 8 some three times as many; a batch of more than
+/// Who walks for the queries of a batch, the best choice first. Of blocks with 16 warps as many queries run at
+/// a time as there are multiprocessors, of blocks with 8 some three times as many; a batch of more than
 /// eleven queries for each multiprocessor keeps a warp for each query busy (measured elsewhere on one
 /// NVIDIA H200, 132 of them: 32 us for 100 queries with 16 warps, 37 with 8; 98 us for 1,000 with 8;
-/// 187 us for 3,000 with 1 and 240 with 8). From six queries for each on, walks that are short end sooner by a
-/// warp each, and find what they find in larger batches (one NVIDIA H200, 1,000 queries of SIFT 1M, kernels:
-/// 121 us with 1 and 133 with 8 at recall 0.957, 254 and 237 at 0.992).
-struct WarpOrder {
-  uint32_t warps[3];
-};
-constexpr WarpOrder order_warps(uint64_t queries, uint32_t multiprocessors, bool short_walks) {
-  if (queries <= multiprocessors) return {{16, 8, 1}};
-  if (queries <= uint64_t{short_walks ? 6u : 11u} * multiprocessors) return {{8, 1, 16}};
-  return {{1, 8, 16}};
-}
-
-/// Whether a warp's walk for a query is short: few steps, of many edges each, and nothing to compare again.
-bool walks_are_short(const Built& built, uint32_t k, float recall) {
-  return built.codes.exact() && built.graph.degree > 32 && k <= 32 && recall <= 0.97f;
+/// 187 us for 3,000 with 1 and 240 with 8). Where a warp each can walk at once for all queries, walks cut at
+/// their mean end sooner from some four queries a multiprocessor on (one NVIDIA H200, SIFT 1M, kernels, with a
+/// warp and with a block of 8: 400 queries 103 us at recall 0.954 and 74 at 0.955, 600 queries 105 at 0.956 and
+/// 108 at 0.957, 1,000 queries 110 at 0.956 and 142 at 0.958).
+std::array<DeviceCalibration::Walkers, 4> order_walkers(uint64_t queries, const DeviceIndex& index, uint32_t k) {
+  const uint64_t multiprocessors = index.multiprocessors();
+  if (queries <= multiprocessors) return {{{16}, {8}, {1}, {1}}};
+  if (queries > 4 * multiprocessors && queries <= index.walks_at_once(k)) return {{{1, true}, {8}, {1}, {16}}};
+  if (queries <= 11 * multiprocessors) return {{{8}, {1}, {16}, {16}}};
+  return {{{1}, {8}, {16}, {16}}};
 }
 
 /// What CAGRA's searches have been found to need for their recall; measured now if nobody has asked yet.
@@ -281,10 +277,8 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
   const bool says_recall = request.beam == 0 || built.calibration.curve_count() != 0;
   if (says_recall && !request.one_list) {
     const float recall = request.beam == 0 ? request.recall : built.calibration.recall(k, request.beam);
-    const WarpOrder order =
-        order_warps(queries, placement.index->multiprocessors(), walks_are_short(built, k, recall));
-    for (const uint32_t warps : order.warps) {
-      if (placement.calibration.find(warps, k, recall, &effort)) return effort;
+    for (const DeviceCalibration::Walkers walkers : order_walkers(queries, *placement.index, k)) {
+      if (placement.calibration.find(walkers, k, recall, &effort)) return effort;
     }
   }
   const uint32_t beam = request.beam != 0 ? request.beam : built.calibration.beam(k, request.recall);

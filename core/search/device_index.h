@@ -36,7 +36,7 @@ struct ExactRequest;
 /// `beam` rows; or as CAGRA, where its plan has lists.
 struct WalkEffort {
   float slack = 0;              // s: rows up to 1 + s times as far as the k-th best are expanded
-  uint32_t expansions_max = 0;  // of one query
+  uint32_t expansions_max = 0;  // of one query, where two lists walk
   uint32_t beam = 0;
   uint32_t warps = 1;           // of two lists, for one query: 1, or a block of 8 or 16
   bool hidden = false;          // on the graph without the rows that hide_rows() has taken out
@@ -179,6 +179,8 @@ class DeviceIndex {
 
   /// Whether a block can walk for k answers.
   virtual bool blocks_serve(uint32_t k) const = 0;
+  /// Queries of k answers that a warp each walks for at the same time; 0 where no kernel is made for that.
+  virtual uint32_t walks_at_once(uint32_t k) const = 0;
   virtual uint32_t multiprocessors() const = 0;
 
   /// Room for `queries` queries of k answers each, or for as many of them as one run takes.

@@ -600,6 +600,10 @@ class Copy final : public DeviceIndex {
   bool blocks_serve(uint32_t k) const override {
     return kept_count(k, placed_.exact()) <= placed_.blocks_keep;
   }
+  uint32_t walks_at_once(uint32_t k) const override {
+    return cuda::walks_at_once(device_, placed_.kind, placed_.code_stride, placed_.degree,
+                               kept_count(k, placed_.exact()));
+  }
   uint32_t multiprocessors() const override { return multiprocessors_; }
 
   std::unique_ptr<DeviceSpace> take_space(uint64_t queries, uint32_t k) override {

@@ -75,6 +75,10 @@ struct WalkArgs {
   alignas(16) uint8_t one_query[kOneQueryBytes];  // instead of `queries`, where those are null
 };
 
+/// Queries that a warp each walks for at the same time, all on the device at once; 0 where no kernel is made for
+/// that.
+uint32_t walks_at_once(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept);
+
 /// Starts what an effort asks for: the walks of a batch, and before them what they need.
 void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort,
                  const Stream& stream);

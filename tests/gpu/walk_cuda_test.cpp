@@ -640,10 +640,18 @@ void claim_batches() {
 /// batches of each size: at most half a per cent apart from 0.95 on. Below, the luck of the rows that
 /// calibrate weighs twice as much.
 void claim_batch_recall() {
-  for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}}) {
+  struct Shape {
+    int32_t element;
+    uint32_t dim;
+    uint32_t degree;
+  };
+  // The wider ones have a kernel for batches of which all queries are walked for at once.
+  std::string broken;
+  for (const Shape& shape : {Shape{ANN_F32, 32, 0}, Shape{ANN_U8, 32, 0}, Shape{ANN_U8, 100, 64},
+                             Shape{ANN_F32, 100, 64}}) {
     // So many rows that those that calibrate are hidden.
-    const Prepared data({.element = element, .rows = 120'000, .queries = 10'000, .dim = 32,
-                         .device = ANN_DEVICE_CUDA});
+    const Prepared data({.element = shape.element, .rows = 120'000, .queries = 10'000, .dim = shape.dim,
+                         .degree = shape.degree, .device = ANN_DEVICE_CUDA});
     const Answers exact = search(data, 10, on_device(), 0, UINT64_MAX, true);
     for (const float target : {0.9f, 0.95f, 0.99f}) {
       ann_search_params params = on_device();
@@ -662,13 +670,15 @@ void claim_batch_recall() {
         const double recall = static_cast<double>(hits) / static_cast<double>(asked);
         std::printf("  %s: batches of %llu, asked %.2f, got %.4f\n", data.c.name().c_str(),
                     static_cast<unsigned long long>(size), double{target}, recall);
-        expect(recall >= double{target} - 0.01, data.c.name() + ": recall");
         least = std::min(least, recall);
         most = std::max(most, recall);
       }
-      expect(most - least <= (target < 0.95f ? 0.01 : 0.005), data.c.name() + ": spread of recall");
+      if (least < double{target} - 0.01 || most - least > 0.005)
+        broken += "\n       " + data.c.name() + ": asked " + std::to_string(target) + ", got " +
+                  std::to_string(least) + " to " + std::to_string(most);
     }
   }
+  expect(broken.empty(), broken);
 }
 
 /// A procedure that is asked for by name answers batches of all sizes, as AUTO does by it, and also where
@@ -833,6 +843,7 @@ void claim_placement() {
 
 /// The promise: recall on queries that the calibration has not seen is at most 0.01 below the target.
 void claim_promise() {
+  std::string broken;
   for (const int32_t metric : kMetrics) {
     for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}}) {
       const Prepared data({.element = element, .metric = metric, .rows = 20'000, .queries = 1000, .dim = 24});
@@ -843,7 +854,6 @@ void claim_promise() {
           params.recall = target;
           const Answers found = search(data, k, params);
           uint64_t hits = 0;
-  std::string broken;
           for (uint64_t i = 0; i < found.ids.size(); ++i)
             hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
           const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
@@ -858,6 +868,7 @@ void claim_promise() {
       }
     }
   }
+  expect(broken.empty(), broken);
 }
 
 /// CAGRA's searches keep the promise too, where rows can be hidden.
@@ -868,7 +879,6 @@ void claim_cagra_promise() {
     const Answers exact = search(data, k, on_device(), 0, UINT64_MAX, true);
     for (const int32_t procedure :
          {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA, ANN_SEARCH_CAGRA}) {
-  expect(broken.empty(), broken);
       for (const float target : {0.9f, 0.95f, 0.99f}) {
         ann_search_params params = on_device();
         params.procedure = procedure;
