@@ -637,8 +637,7 @@ void claim_batches() {
 }
 
 /// AUTO may take another procedure for another batch, but recall is what was asked for, of all queries in
-/// batches of each size: at most half a per cent apart from 0.95 on. Below, the luck of the rows that
-/// calibrate weighs twice as much.
+/// batches of each size, at most half a per cent apart.
 void claim_batch_recall() {
   struct Shape {
     int32_t element;
