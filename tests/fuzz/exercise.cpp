@@ -16,14 +16,14 @@ using namespace format;
 
 namespace {
 
-constexpr uint32_t kQueries = 4;
+constexpr uint32_t kAsked = 4;  // queries
 constexpr uint32_t kAnswers = 5;
 constexpr float kExtreme = 3e38f;
 
 /// What an exercise may hold: the file as opened, saves of it, search spaces, and its own queries as
 /// floats twice over.
 uint64_t work_budget(uint64_t file_bytes, uint32_t dim) {
-  return 4 * file_bytes + (256 << 10) + uint64_t{kQueries} * dim * 2 * sizeof(float);
+  return 4 * file_bytes + (256 << 10) + uint64_t{kAsked} * dim * 2 * sizeof(float);
 }
 
 /// One exercise as it goes on.
@@ -53,7 +53,7 @@ std::vector<uint8_t> make_queries(const FileContent& content) {
   const Header& header = content.header;
   const int32_t element = static_cast<int32_t>(header.element);
   const size_t bytes = size_t{header.dim} * element_bytes(element);
-  std::vector<uint8_t> queries(bytes * kQueries);
+  std::vector<uint8_t> queries(bytes * kAsked);
   if (content.rows.size() >= bytes) std::memcpy(queries.data() + bytes, content.rows.data(), bytes);
   uint8_t* noise = queries.data() + 2 * bytes;
   for (uint32_t column = 0; column < 2 * header.dim; ++column) {
@@ -72,7 +72,7 @@ std::vector<uint8_t> make_queries(const FileContent& content) {
 }
 
 void check_answers(const Session& session, const ann_results& found) {
-  for (uint32_t query = 0; query < kQueries; ++query) {
+  for (uint32_t query = 0; query < kAsked; ++query) {
     const uint64_t* ids = found.ids + query * kAnswers;
     const float* distances = found.distances + query * kAnswers;
     const uint32_t count = found.counts[query];
@@ -94,20 +94,20 @@ void check_answers(const Session& session, const ann_results& found) {
 }
 
 void ask_neighbours(Session& session, const std::vector<uint8_t>& queries, bool exact) {
-  uint64_t ids[kQueries * kAnswers] = {};
-  float distances[kQueries * kAnswers] = {};
-  uint32_t counts[kQueries] = {};
-  ann_status status[kQueries] = {};
+  uint64_t ids[kAsked * kAnswers] = {};
+  float distances[kAsked * kAnswers] = {};
+  uint32_t counts[kAsked] = {};
+  ann_status status[kAsked] = {};
   ann_results found = ANN_RESULTS_INIT;
   found.k = kAnswers;
-  found.rows = kQueries;
+  found.rows = kAsked;
   found.ids = ids;
   found.distances = distances;
   found.counts = counts;
   found.status = status;
   ann_matrix view = ANN_MATRIX_INIT;
   view.data = queries.data();
-  view.rows = kQueries;
+  view.rows = kAsked;
   view.dim = session.content.header.dim;
   view.element = static_cast<int32_t>(session.content.header.element);
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
@@ -118,9 +118,9 @@ void ask_neighbours(Session& session, const std::vector<uint8_t>& queries, bool 
             : ann_search_batch(session.index, &view, &params, &found, nullptr, &error);
   if (!session.accept(outcome, error)) return;
   check_answers(session, found);
-  session.note(ids, kQueries * kAnswers);
-  session.note(distances, kQueries * kAnswers);
-  session.note(counts, kQueries);
+  session.note(ids, kAsked * kAnswers);
+  session.note(distances, kAsked * kAnswers);
+  session.note(counts, kAsked);
   session.note(&found.distance_count, 1);
   session.note(&found.expansion_count, 1);
 }
