@@ -38,6 +38,32 @@ const Built& graph_of(const Index::Call& call) {
   return *call.built;
 }
 
+uint64_t vector_bytes(const Dataset& dataset) {
+  return uint64_t{dataset.dim()} * element_bytes(dataset.element());
+}
+
+/// Refuses a buffer of the caller that is too small for `count` vectors.
+void check_capacity(const Dataset& dataset, uint64_t count, uint64_t capacity) {
+  const uint64_t bytes = vector_bytes(dataset);
+  if (capacity / bytes >= count) return;
+  fail(ANN_INVALID_ARGUMENT, "capacity is %llu; %llu vectors of %llu bytes do not fit",
+       static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(count),
+       static_cast<unsigned long long>(bytes));
+}
+
+/// Refuses ids of which one is no row's.
+void check_present(const Dataset& dataset, const uint64_t* ids, uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i) {
+    if (dataset.find(ids[i]) < dataset.rows()) continue;
+    Error error;
+    error.status = ANN_INVALID_ARGUMENT;
+    error.row = i;
+    std::snprintf(error.message, sizeof error.message, "ids[%llu] is %llu, the id of no row",
+                  static_cast<unsigned long long>(i), static_cast<unsigned long long>(ids[i]));
+    throw error;
+  }
+}
+
 /// The CUDA ordinal of a device number.
 int32_t cuda_ordinal(int32_t device) {
   if (device < ANN_DEVICE_CUDA)
@@ -86,13 +112,46 @@ ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint
     check_given(found, "found");
     const Index::Call call(handle);
     const Dataset& dataset = built_of(call).dataset;
-    const uint64_t bytes = uint64_t{dataset.dim()} * element_bytes(dataset.element());
-    if (vector != nullptr && capacity < bytes)
-      fail(ANN_INVALID_ARGUMENT, "capacity is %llu, a vector has %llu bytes",
-           static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(bytes));
+    if (vector != nullptr) check_capacity(dataset, 1, capacity);
     const uint32_t row = dataset.find(id);
     *found = row < dataset.rows() ? 1 : 0;
-    if (*found != 0 && vector != nullptr) std::memcpy(vector, dataset.row(row), bytes);
+    if (*found != 0 && vector != nullptr) std::memcpy(vector, dataset.row(row), vector_bytes(dataset));
+  });
+}
+
+ann_status ann_index_get_batch(const ann_index* index, const uint64_t* ids, uint64_t count,
+                               void* vectors, uint64_t capacity, int32_t* found, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    if (count > 0) check_given(ids, "ids");
+    const Index::Call call(handle);
+    const Dataset& dataset = built_of(call).dataset;
+    if (vectors != nullptr) check_capacity(dataset, count, capacity);
+    if (found == nullptr) check_present(dataset, ids, count);
+    uint8_t* place = static_cast<uint8_t*>(vectors);
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint32_t row = dataset.find(ids[i]);
+      const bool there = row < dataset.rows();
+      if (there && place != nullptr)
+        std::memcpy(place + i * vector_bytes(dataset), dataset.row(row), vector_bytes(dataset));
+      if (found != nullptr) found[i] = there ? 1 : 0;
+    }
+  });
+}
+
+ann_status ann_index_ids(const ann_index* index, uint64_t first, uint64_t count, uint64_t* ids,
+                         ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    if (count > 0) check_given(ids, "ids");
+    const Index::Call call(handle);
+    const Dataset& dataset = built_of(call).dataset;
+    if (first > dataset.rows() || count > dataset.rows() - first)
+      fail(ANN_INVALID_ARGUMENT, "first is %llu and count %llu; the index has %u rows",
+           static_cast<unsigned long long>(first), static_cast<unsigned long long>(count),
+           dataset.rows());
+    if (count > 0)
+      dataset.copy_ids(static_cast<uint32_t>(first), static_cast<uint32_t>(count), ids);
   });
 }
 

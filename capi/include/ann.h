@@ -80,7 +80,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000006u
+#define ANN_ABI_VERSION 0x00000007u
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -403,6 +403,25 @@ ANN_API ann_status ann_index_get_info(const ann_index *index, ann_index_info *ou
  * ANN_CORRUPT as ann_search_batch. */
 ANN_API ann_status ann_index_get(const ann_index *index, uint64_t id, void *vector,
                                  uint64_t capacity, int32_t *found, ann_error *error);
+
+/* Copies the vectors of `count` ids, in any order and as often as they are named: `vectors` is
+ * [count, dim] of the stored element, packed, and `capacity` its size in bytes; `found` is [count], 1
+ * where a row has the id, else 0, and that place of `vectors` stays as it was. `vectors` may be NULL to
+ * ask only. `found` may be NULL where every id is there for certain: an id without a row is then
+ * refused, with its place in `row` of the error, before anything is written. Any thread. Errors:
+ * ANN_INVALID_ARGUMENT (also: capacity too small), ANN_STATE before the build, ANN_CORRUPT as
+ * ann_search_batch, with some vectors written. */
+ANN_API ann_status ann_index_get_batch(const ann_index *index, const uint64_t *ids, uint64_t count,
+                                       void *vectors, uint64_t capacity, int32_t *found,
+                                       ann_error *error);
+
+/* Copies the ids of the rows `first` to `first + count - 1` to `ids`, [count], in the order of the rows
+ * of ann_build, which is that of ann_index_graph too; an index built without ids has row numbers. All of
+ * them: `first` 0 and `count` the `rows` of ann_index_info; pieces of any length make the same list.
+ * `ids` may be NULL if count is 0. Any thread. Errors: ANN_INVALID_ARGUMENT (also: rows beyond the
+ * last), ANN_STATE before the build, ANN_CORRUPT as ann_search_batch, with some ids written. */
+ANN_API ann_status ann_index_ids(const ann_index *index, uint64_t first, uint64_t count, uint64_t *ids,
+                                 ann_error *error);
 
 /* Copies the search graph: `edges` is [rows, degree] row numbers (not ids), UINT32_MAX in unused
  * places, `capacity` its size in edges. With `edges` NULL only `degree` is written. Errors:

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cfloat>
+#include <numeric>
 
 namespace gannet {
 namespace {
@@ -137,6 +138,16 @@ void Dataset::touch_rows(const uint32_t* numbers, uint32_t first, uint32_t count
     vectors_touch_->touch(numbers[i] * stride, stride);
     if (norms_touch_ != nullptr) norms_touch_->touch(numbers[i] * sizeof(float), sizeof(float));
   }
+}
+
+void Dataset::copy_ids(uint32_t first, uint32_t count, uint64_t* out) const {
+  if (ids_.empty()) {
+    std::iota(out, out + count, uint64_t{first});
+    return;
+  }
+  if (ids_touch_ != nullptr)
+    ids_touch_->touch(first * sizeof(uint64_t), count * sizeof(uint64_t));
+  std::copy_n(ids_.data() + first, count, out);
 }
 
 void Dataset::make_room(const MatrixView& rows, const Allocator& memory) {

@@ -82,6 +82,8 @@ class Dataset {
     if (ids_touch_ != nullptr) ids_touch_->touch(row * sizeof(uint64_t), sizeof(uint64_t));
     return ids_[row];
   }
+  /// Copies the ids of `count` rows from `first` on to `out`.
+  void copy_ids(uint32_t first, uint32_t count, uint64_t* out) const;
   const uint8_t* row(uint32_t number) const {
     if (vectors_touch_ != nullptr) vectors_touch_->touch(number * view_.stride, view_.stride);
     return static_cast<const uint8_t*>(view_.row(number));

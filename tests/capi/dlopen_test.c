@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
       "ann_context_free", "ann_monitor_create", "ann_monitor_free", "ann_monitor_cancel",
       "ann_monitor_reset", "ann_monitor_set_deadline", "ann_monitor_progress", "ann_device_count",
       "ann_device_get_info", "ann_index_create", "ann_index_free", "ann_index_get_info",
-      "ann_index_get", "ann_index_graph", "ann_index_graph_stats",
+      "ann_index_get", "ann_index_get_batch", "ann_index_ids", "ann_index_graph", "ann_index_graph_stats",
       "ann_index_place", "ann_index_evict", "ann_build", "ann_estimate",
       "ann_search_batch", "ann_search_exact", "ann_index_beam", "ann_knn_graph"};
 #if defined(__x86_64__)

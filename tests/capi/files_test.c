@@ -127,6 +127,20 @@ static void check_same(const ann_index *a, const ann_index *b, const vectors *qu
     CHECK_SAY(found_a == found_b && (!found_a || !memcmp(row_a, row_b, first.dim)),
               "%s: row of id %llu differs", what, (unsigned long long)id);
   }
+  const uint64_t count = first.rows;
+  uint64_t *ids_a = malloc(count * sizeof *ids_a + 1), *ids_b = malloc(count * sizeof *ids_b + 1);
+  CHECK_OK(ann_index_ids(a, 0, count, ids_a, NULL));
+  CHECK_OK(ann_index_ids(b, 0, count, ids_b, NULL));
+  CHECK_SAY(memcmp(ids_a, ids_b, count * sizeof *ids_a) == 0, "%s: another list of ids", what);
+  const uint64_t bytes = first.dim * element_size(first.element);
+  unsigned char *all_a = calloc(count + 1, bytes), *all_b = calloc(count + 1, bytes);
+  CHECK_OK(ann_index_get_batch(a, ids_a, count, all_a, count * bytes, NULL, NULL));
+  CHECK_OK(ann_index_get_batch(b, ids_b, count, all_b, count * bytes, NULL, NULL));
+  CHECK_SAY(memcmp(all_a, all_b, count * bytes) == 0, "%s: vectors differ", what);
+  free(ids_a);
+  free(ids_b);
+  free(all_a);
+  free(all_b);
   answers_free(&from_a);
   answers_free(&from_b);
 }
@@ -414,6 +428,38 @@ static void strange_targets(void) {
   ann_index_free(other);
 }
 
+/* Ids that lie in a damaged part of a lazily opened file are refused, in lists too. */
+static void lazy_damage_of_ids(void) {
+  enum { N = 300000 }; /* more ids than the megabyte that is checked at once */
+  vectors rows = vectors_make(DATA_NORMAL, ANN_U8, N, 2, 4);
+  uint64_t *ids = malloc(N * sizeof *ids), *got = calloc(N, sizeof *ids);
+  for (uint64_t i = 0; i < N; i++) ids[i] = 0x1122334400000000 + i * 3;
+  ann_index *index = index_make(2, ANN_METRIC_L2, ANN_ELEMENT_AUTO), *opened = NULL;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = ANN_GRAPH_NONE;
+  const ann_matrix view = vectors_view(&rows);
+  CHECK_OK(ann_build(index, &view, ids, &params, NULL, NULL));
+  bytes file = saved_bytes(index, INT64_MAX, 2);
+  unsigned char *place = memmem(file.data, file.count, ids, 64);
+  CHECK(place != NULL);
+  place[(N - 1) * sizeof *ids] ^= 1;
+  ann_open_params lazy = ANN_OPEN_PARAMS_INIT;
+  lazy.mode = ANN_OPEN_LAZY;
+  CHECK_OK(ann_open_memory(NULL, file.data, file.count, &lazy, &opened, NULL, NULL));
+  CHECK_OK(ann_index_ids(opened, 0, 1000, got, NULL));
+  CHECK(memcmp(got, ids, 1000 * sizeof *ids) == 0);
+  CHECK_STATUS(ann_index_ids(opened, 0, N, got, NULL), ANN_CORRUPT);
+  CHECK_STATUS(ann_index_ids(opened, N - 1, 1, got, NULL), ANN_CORRUPT);
+  CHECK_OK(ann_index_ids(opened, 1000, 1000, got, NULL));
+  CHECK(memcmp(got, ids + 1000, 1000 * sizeof *ids) == 0);
+  ann_index_free(opened);
+  ann_index_free(index);
+  free(file.data);
+  free(ids);
+  free(got);
+  vectors_free(&rows);
+}
+
 /* A lazily opened file with damage answers CORRUPT where it is met, and goes on elsewhere. */
 static void lazy_damage(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 3000, 200, 4);
@@ -440,7 +486,12 @@ static void lazy_damage(void) {
     int32_t there = 0;
     float vector[200];
     CHECK_STATUS(ann_index_get(opened, 2999, vector, sizeof vector, &there, NULL), ANN_CORRUPT);
+    const uint64_t ids[2] = {0, 2999};
+    float both[400];
+    CHECK_STATUS(ann_index_get_batch(opened, ids, 2, both, sizeof both, NULL, NULL), ANN_CORRUPT);
+    CHECK_OK(ann_index_get_batch(opened, ids, 1, both, sizeof both, NULL, NULL));
     CHECK_OK(ann_index_get(opened, 0, vector, sizeof vector, &there, NULL));
+    CHECK(memcmp(both, vector, sizeof vector) == 0);
     CHECK(there == 1 && memcmp(vector, vectors_row(&rows, 0), sizeof vector) == 0);
   }
   /* Mended, it is in order: what was found bad is looked at again. */
@@ -564,6 +615,7 @@ int main(int count, char **arguments) {
     misuse();
     strange_targets();
     lazy_damage();
+    lazy_damage_of_ids();
     shares();
   }
   many_at_once();

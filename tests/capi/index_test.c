@@ -59,6 +59,12 @@ static void not_built(void) {
   uint16_t vector[8];
   ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
   REFUSED(ann_index_get(index, 0, vector, sizeof vector, &found, &error), ANN_STATE, "");
+  uint64_t ids[2] = {0, 77};
+  REFUSED(ann_index_get_batch(index, ids, 1, vector, sizeof vector, &found, &error), ANN_STATE, "");
+  REFUSED(ann_index_get_batch(index, NULL, 0, NULL, 0, NULL, &error), ANN_STATE, "");
+  REFUSED(ann_index_ids(index, 0, 1, &ids[1], &error), ANN_STATE, "");
+  REFUSED(ann_index_ids(index, 0, 0, NULL, &error), ANN_STATE, "");
+  CHECK_EQUAL(ids[1], 77);
   REFUSED(ann_index_graph(index, edges, 8, &degree, &error), ANN_STATE, "");
   REFUSED(ann_index_graph(index, NULL, 0, &degree, &error), ANN_STATE, "");
   REFUSED(ann_index_graph_stats(index, &stats, &error), ANN_STATE, "");
@@ -184,6 +190,94 @@ static void built(void) {
   vectors_free(&rows);
 }
 
+/* Lists of ids and vectors by lists of ids, on an index with ids of the caller's or without. */
+static void lists(int with_ids, int32_t element) {
+  enum { N = 300, DIM = 7 };
+  vectors rows = vectors_make(DATA_NORMAL, element, N, DIM, 6);
+  const size_t bytes = DIM * element_size(element);
+  uint64_t ids[N];
+  for (uint64_t i = 0; i < N; i++) ids[i] = with_ids ? (i * 7919 + 13) % 100003 * 1000003 : i;
+  ids[N - 1] = with_ids ? ANN_ID_NONE - 1 : N - 1;
+  ann_index *index = index_make(DIM, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
+  const ann_matrix view = vectors_view(&rows);
+  CHECK_OK(ann_build(index, &view, with_ids ? ids : NULL, NULL, NULL, NULL));
+
+  /* The whole list, and pieces of every length with a guard behind them. */
+  uint64_t got[N + 1];
+  got[N] = 4711;
+  CHECK_OK(ann_index_ids(index, 0, N, got, NULL));
+  CHECK(memcmp(got, ids, sizeof ids) == 0 && got[N] == 4711);
+  for (uint64_t length = 1; length <= N; length += 37)
+    for (uint64_t first = 0; first < N; first += length) {
+      const uint64_t count = first + length > N ? N - first : length;
+      got[count] = 4711;
+      CHECK_OK(ann_index_ids(index, first, count, got, NULL));
+      CHECK(memcmp(got, ids + first, count * sizeof *ids) == 0 && got[count] == 4711);
+    }
+  CHECK_OK(ann_index_ids(index, 0, 0, NULL, NULL));
+  CHECK_OK(ann_index_ids(index, N, 0, NULL, NULL));
+  memset(got, 0x55, sizeof got);
+  uint64_t before[N + 1];
+  memcpy(before, got, sizeof got);
+  REFUSED(ann_index_ids(NULL, 0, 1, got, &error), ANN_INVALID_ARGUMENT, "index");
+  REFUSED(ann_index_ids(index, 0, 1, NULL, &error), ANN_INVALID_ARGUMENT, "ids");
+  REFUSED(ann_index_ids(index, 0, N + 1, got, &error), ANN_INVALID_ARGUMENT, "first 0 count 301 300");
+  REFUSED(ann_index_ids(index, N, 1, got, &error), ANN_INVALID_ARGUMENT, "first 300 count 1");
+  REFUSED(ann_index_ids(index, N + 1, 0, NULL, &error), ANN_INVALID_ARGUMENT, "first 301 count 0");
+  REFUSED(ann_index_ids(index, UINT64_MAX, 2, got, &error), ANN_INVALID_ARGUMENT, "first count 2");
+  REFUSED(ann_index_ids(index, 1, UINT64_MAX, got, &error), ANN_INVALID_ARGUMENT, "first 1 count");
+  CHECK(memcmp(got, before, sizeof got) == 0);
+
+  /* Backwards, every second twice, one that is no row's in the middle. */
+  enum { M = 2 * N + 1 };
+  static uint64_t wanted[M];
+  static int32_t found[M + 1];
+  const uint64_t nobody = with_ids ? 5 : N;
+  for (uint64_t i = 0; i < M; i++) wanted[i] = i == N ? nobody : ids[(M - 1 - i) % N / 2 * 2];
+  unsigned char *data = malloc(M * bytes + 1);
+  memset(data, 0xab, M * bytes + 1);
+  memset(found, 0x33, sizeof found);
+  CHECK_OK(ann_index_get_batch(index, wanted, M, data, M * bytes, found, NULL));
+  for (uint64_t i = 0; i < M; i++) {
+    CHECK_EQUAL(found[i], i != N);
+    const uint64_t row = (M - 1 - i) % N / 2 * 2;
+    if (i != N) CHECK(memcmp(data + i * bytes, vectors_row(&rows, row), bytes) == 0);
+  }
+  for (size_t b = 0; b < bytes; b++) CHECK_EQUAL(data[N * bytes + b], 0xab);
+  CHECK_EQUAL(data[M * bytes], 0xab);
+  CHECK_EQUAL(found[M], 0x33333333);
+  memset(found, 0x33, sizeof found);
+  CHECK_OK(ann_index_get_batch(index, wanted, M, NULL, 0, found, NULL));
+  CHECK(found[0] == 1 && found[N] == 0 && found[M - 1] == 1 && found[M] == 0x33333333);
+
+  /* Without `found` all must be there, or nothing is written. */
+  memset(data, 0xab, M * bytes);
+  ann_error refusal = ANN_ERROR_INIT;
+  CHECK_STATUS(ann_index_get_batch(index, wanted, M, data, M * bytes, NULL, &refusal),
+               ANN_INVALID_ARGUMENT);
+  CHECK_EQUAL(refusal.row, N);
+  CHECK_EQUAL(refusal.column, UINT64_MAX);
+  CHECK(strstr(refusal.message, "ids[300]") != NULL);
+  for (size_t b = 0; b < M * bytes; b++)
+    if (data[b] != 0xab) CHECK_SAY(0, "byte %zu was written", b);
+  CHECK_OK(ann_index_get_batch(index, wanted, N, data, N * bytes, NULL, NULL));
+  CHECK(memcmp(data, vectors_row(&rows, (M - 1) % N / 2 * 2), bytes) == 0);
+
+  CHECK_OK(ann_index_get_batch(index, NULL, 0, NULL, 0, NULL, NULL));
+  memset(found, 0x33, sizeof found);
+  REFUSED(ann_index_get_batch(NULL, wanted, 1, data, bytes, found, &error), ANN_INVALID_ARGUMENT,
+          "index");
+  REFUSED(ann_index_get_batch(index, NULL, 1, data, bytes, found, &error), ANN_INVALID_ARGUMENT, "ids");
+  REFUSED(ann_index_get_batch(index, wanted, 3, data, 3 * bytes - 1, found, &error),
+          ANN_INVALID_ARGUMENT, "capacity 3");
+  REFUSED(ann_index_get_batch(index, wanted, UINT64_MAX / 2, data, M * bytes, found, &error),
+          ANN_INVALID_ARGUMENT, "capacity");
+  CHECK_EQUAL(found[0], 0x33333333);
+  free(data);
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 static void without_graph(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_I8, 50, 8, 4);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
@@ -230,6 +324,11 @@ static void without_rows(void) {
     int32_t there = 77;
     CHECK_OK(ann_index_get(index, 0, NULL, 0, &there, NULL));
     CHECK_EQUAL(there, 0);
+    const uint64_t id = 0;
+    there = 77;
+    CHECK_OK(ann_index_get_batch(index, &id, 1, NULL, 0, &there, NULL));
+    CHECK_EQUAL(there, 0);
+    CHECK_OK(ann_index_ids(index, 0, 0, NULL, NULL));
     if (graph != ANN_GRAPH_NONE) {
       ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
       uint32_t degree = 77;
@@ -269,6 +368,10 @@ int main(void) {
   placement_arguments();
   not_built();
   built();
+  lists(0, ANN_F32);
+  lists(1, ANN_F32);
+  lists(0, ANN_U8);
+  lists(1, ANN_BF16);
   without_graph();
   without_rows();
   return finish("index");

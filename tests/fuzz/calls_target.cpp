@@ -381,6 +381,23 @@ class Program {
     DEMAND(model.built && (found == 1 || (found == 0 && !there)), "found is %d", found);
     if (there && model.rows_known && capacity == bytes && model.rows.legal)
       DEMAND(std::memcmp(vector.data(), model.rows.row(row), bytes) == 0, "another row");
+    get_lists(model, id, found, vector);
+  }
+
+  /// Lists of ids and of vectors say what the model and a call for one vector say.
+  void get_lists(const Model& model, uint64_t id, int32_t found, const std::vector<uint8_t>& vector) {
+    std::vector<uint64_t> ids(model.row_count);
+    DEMAND(ann_index_ids(model.handle, 0, ids.size(), ids.data(), nullptr) == ANN_OK, "no list of ids");
+    DEMAND(ids == model.ids, "another list of ids");
+    const uint64_t pair[2] = {id, id};
+    int32_t both[2] = {-1, -1};
+    std::vector<uint8_t> vectors(2 * vector.size());
+    DEMAND(ann_index_get_batch(model.handle, pair, 2, vectors.data(), vectors.size(), both, nullptr) == ANN_OK,
+           "no list of vectors");
+    DEMAND(both[0] == found && both[1] == found, "found are %d and %d", both[0], both[1]);
+    for (size_t copy = 0; copy < 2 && found == 1; ++copy)
+      DEMAND(std::memcmp(vectors.data() + copy * vector.size(), vector.data(), vector.size()) == 0,
+             "another vector in a list");
   }
 
   void graph() {

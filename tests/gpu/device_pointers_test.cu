@@ -662,6 +662,25 @@ std::vector<uint8_t> file_of(const Built& built) {
   return bytes;
 }
 
+/// An index from rows on the device gives its ids and vectors from host memory.
+void read_back(const Built& from_device, const Rows& rows, const uint64_t* ids, const std::string& name) {
+  std::vector<uint64_t> list(rows.rows);
+  expect(ann_index_ids(from_device.index, 0, rows.rows, list.data(), nullptr) == ANN_OK, "ids of " + name);
+  for (uint64_t row = 0; row < rows.rows; ++row)
+    expect(list[row] == (ids != nullptr ? ids[row] : row), "another id of " + name);
+  const size_t row_bytes = DeviceRows::row_bytes(rows);
+  std::vector<uint8_t> vectors(rows.rows * row_bytes);
+  expect(ann_index_get_batch(from_device.index, list.data(), rows.rows, vectors.data(), vectors.size(),
+                             nullptr, nullptr) == ANN_OK,
+         "vectors of " + name);
+  const ann_matrix given = matrix_of(rows);
+  const size_t stride = given.row_stride == 0 ? row_bytes : given.row_stride;
+  for (uint64_t row = 0; row < rows.rows; ++row)
+    expect(std::memcmp(vectors.data() + row * row_bytes,
+                       static_cast<const uint8_t*>(given.data) + row * stride, row_bytes) == 0,
+           "another vector of " + name);
+}
+
 /// An index from rows on the device is that from the host, byte for byte, and so are its copies on the
 /// device.
 void compare_sources(const Rows& rows, int32_t metric, size_t offset, size_t gap, bool with_ids) {
@@ -673,6 +692,7 @@ void compare_sources(const Rows& rows, int32_t metric, size_t offset, size_t gap
   Built from_host(matrix_of(rows), metric, with_ids ? ids.data() : nullptr);
   Built from_device(there.matrix, metric, with_ids ? ids.data() : nullptr);
   expect(file_of(from_host) == file_of(from_device), "another index of " + name);
+  read_back(from_device, rows, with_ids ? ids.data() : nullptr, name);
   const Rows queries(rows.element, 50, rows.dim, Values::kClusters, 3);
   for (const bool exact : {false, true}) {
     Answers wanted(queries.rows, 10), found(queries.rows, 10);

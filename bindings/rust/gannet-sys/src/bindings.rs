@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 6;
+pub const ANN_ABI_VERSION: u32 = 7;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -486,6 +486,26 @@ extern "C" {
         vector: *mut ::std::os::raw::c_void,
         capacity: u64,
         found: *mut i32,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_index_get_batch(
+        index: *const ann_index,
+        ids: *const u64,
+        count: u64,
+        vectors: *mut ::std::os::raw::c_void,
+        capacity: u64,
+        found: *mut i32,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_index_ids(
+        index: *const ann_index,
+        first: u64,
+        count: u64,
+        ids: *mut u64,
         error: *mut ann_error,
     ) -> ann_status;
 }
