@@ -10,6 +10,7 @@ there was a problem. tidy_test.py proves that every rule still finds what it is 
 
 The rules:
   header        ann.h compiles as C99, C11 and C++17 with all warnings, alone and before any other
+  abi           ann.h still has what capi/abi.txt says that it promised to compiled programs (abi.py)
   layers        an #include of core/ points to its own folder or one below it
   banned        calls that a guest library does not make: printing, ending the process, hidden state,
                 random devices, the environment outside one file, device-wide synchronisation
@@ -30,6 +31,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import abi  # noqa: E402
 
 SOURCES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".md", ".rs", ".go", ".toml", ".yml", ".yaml",
@@ -177,6 +181,11 @@ def rule_header(root, report):
                 first = next((line for line in run.stderr.splitlines() if "error" in line),
                              "does not compile")
                 report.problem("header", "capi/include/ann.h", f"as {standard}: {first.strip()}")
+
+
+def rule_abi(root, report):
+    for problem in abi.differences(root):
+        report.problem("abi", abi.HEADER, problem)
 
 
 def rule_layers(root, report):
@@ -434,7 +443,7 @@ def rule_quiet_gpu(root, library, report):
         report.note("quiet_gpu: looked at " + " and ".join(ways))
 
 
-SOURCE_RULES = {"header": rule_header, "layers": rule_layers, "banned": rule_banned,
+SOURCE_RULES = {"header": rule_header, "abi": rule_abi, "layers": rule_layers, "banned": rule_banned,
                 "build_flags": rule_build_flags, "names": rule_names, "places": rule_places,
                 "twins": rule_twins}
 LIBRARY_RULES = {"exports": rule_exports, "needed": rule_needed, "quiet_gpu": rule_quiet_gpu}

@@ -23,6 +23,8 @@ extern "C" {
 #endif
 #define ANN_API __attribute__((visibility("default")))
 #define ANN_VERSION_MAJOR 0
+#define ANN_ABI_VERSION 0x00000001u
+enum { ANN_OK = 0, ANN_STATE = 200 /* a comment */ };
 typedef struct ann_matrix {
   uint32_t struct_size;
 } ann_matrix;
@@ -34,8 +36,15 @@ ANN_API const char *ann_version(void);
 #endif
 """
 
+ABI = """1 function const char *ann_version(void)
+1 constant ANN_OK 0
+1 constant ANN_STATE 200
+1 field ann_matrix.struct_size at 0, 4 bytes: uint32_t struct_size
+"""
+
 CLEAN = {
     "capi/include/ann.h": HEADER,
+    "capi/abi.txt": ABI,
     "capi/version.cpp": '#include "ann.h"\n',
     "CMakeLists.txt": "add_compile_options(-O3 -ffp-contract=off)  # never -ffast-math\n",
     "core/base/error.h": "#pragma once\n// abort() and printf( in a comment are no calls\n",
@@ -61,6 +70,14 @@ VIOLATIONS = [
                                                     "typedef struct ann_matrix")),
     ("header", "capi/include/ann.h", HEADER.replace("#ifndef ANN_H\n#define ANN_H\n", "")
                                            .replace("#endif\n#endif\n", "#endif\n")),
+    ("abi", "capi/abi.txt", "+1 constant ANN_GONE 1\n"),
+    ("abi", "capi/abi.txt", "+1 field ann_matrix.rows at 4, 4 bytes: uint32_t rows\n"),
+    ("abi", "capi/abi.txt", "+1 function int ann_gone(int x)\n"),
+    ("abi", "capi/include/ann.h", HEADER.replace("ANN_STATE = 200", "ANN_STATE = 201")),
+    ("abi", "capi/include/ann.h", HEADER.replace("uint32_t struct_size", "uint64_t struct_size")),
+    ("abi", "capi/include/ann.h", HEADER.replace("ann_version(void)", "ann_version(int x)")),
+    ("abi", "capi/include/ann.h", HEADER.replace("struct_size;", "struct_size; uint32_t unrecorded;")),
+    ("abi", "capi/include/ann.h", HEADER.replace("0x00000001u", "0x00000002u")),
     ("layers", "core/base/error.h", '#include "distance/kernels.h"\n'),
     ("layers", "core/knn/exact.cpp", '#include "search/walk.h"\n'),
     ("layers", "core/knn/exact.cpp", '#include "../distance/kernels.h"\n'),
@@ -140,7 +157,7 @@ def main():
             shutil.copytree(clean, tree)
             if text.startswith("+"):
                 text = CLEAN[name] + text[1:]
-            elif name in CLEAN and rule != "header":
+            elif name in CLEAN and rule not in ("header", "abi"):
                 text = CLEAN[name] + text
             make_tree(tree, {name: text})
             # The other rules are quiet about it, but for names and places that a text implies.
