@@ -23,6 +23,10 @@ void search_block(const ann_matrix& block, uint64_t first_row, const ann_matrix&
   search.threads = params.threads;
   Neighbours found(queries.rows, params.k);
   ann_results results = found.view(0, queries.rows);
+  if (params.status != nullptr) {
+    params.status->resize(queries.rows);
+    results.status = params.status->data();
+  }
   check(ann_search_exact(index.get(), &queries, &search, &results, params.monitor, &error), error,
         "searching exactly");
 

@@ -15,6 +15,7 @@ struct ExactParams {
   uint64_t rows_max = 0;  // only the first of a file's rows; 0: all
   uint64_t block_bytes = uint64_t{1} << 30;  // rows in memory at once
   ann_monitor* monitor = nullptr;
+  std::vector<ann_status>* status = nullptr;  // gets one for each query, as ann_results has it
   std::function<void(double fraction)> progress;  // after each block; may be empty
 };
 

@@ -7,23 +7,27 @@
 //   gannet exact ROWS QUERIES       true neighbours, without an index
 //   gannet convert IN OUT           vectors from one format to another, or a part of them
 //
-// Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy (see vector_file.h).
-// --json makes the answer one JSON object on stdout; progress goes to stderr. Exit status: 0, 1 for a
-// fault, 2 for wrong usage, 3 for a damaged index, 130 after Ctrl-C.
+// Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy (see vector_file.h); "-" is standard input
+// or output (see standard_streams.h). No file is written over that is read, or that is no index, unless
+// --force says so. --json makes the answer one JSON object on stdout; progress goes to stderr. Exit status:
+// 0; 1 for a fault, a query with NaN among them; 2 for wrong usage; 3 for a damaged index; 130 after Ctrl-C.
 //
-// In reading order: the options of each command, the commands, and main.
+// In reading order: the options of each command, the commands, and main. gannet.1 is the manual, and
+// completion/ has the options for shells.
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -31,26 +35,30 @@
 #include <vector>
 
 #include "ann.h"
+#include "answers.h"
 #include "command_line.h"
 #include "exact_search.h"
 #include "handles.h"
 #include "names.h"
+#include "neighbour_file.h"
+#include "outputs.h"
 #include "progress.h"
+#include "standard_streams.h"
 #include "vector_file.h"
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 enum ExitStatus { kDone = 0, kFault = 1, kUsage = 2, kDamaged = 3, kCancelled = 130 };
 
 struct Options {
   bool json = false;
+  bool force = false;
   std::string in;
   std::string queries;
   std::string out;
   std::string truth;
   std::string calibration;
+  std::string ids;
   std::string device = "auto";
   std::string part;  // FIRST:COUNT
   int32_t metric = ANN_METRIC_L2;
@@ -61,7 +69,7 @@ struct Options {
   bool plan_only = false;
   uint64_t memory_mb = 0;
   uint32_t k = 10;
-  uint64_t show = 10;
+  std::optional<uint64_t> show;
   uint64_t block_mb = 1024;
 };
 
@@ -69,6 +77,36 @@ struct Options {
 
 void add_shared(CLI::App* command, Options& options) {
   command->add_flag("--json", options.json, "answer as one JSON object");
+}
+
+void add_force(CLI::App* command, Options& options, const char* text) {
+  command->add_flag("-f,--force", options.force, text);
+}
+
+void add_device(CLI::App* command, Options& options) {
+  const auto look_up = [](const std::string& text) {
+    try {
+      device_of(text);
+      return std::string();
+    } catch (const std::invalid_argument& fault) {
+      return std::string(fault.what());
+    }
+  };
+  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")
+      ->check(look_up)
+      ->type_name("NAME")
+      ->capture_default_str();
+}
+
+// Neighbours, printed and in a file.
+void add_neighbours(CLI::App* command, Options& options) {
+  command->add_option("-k", options.k, "neighbours of each query")
+      ->check(CLI::Range(1u, ANN_BEAM_MAX))
+      ->capture_default_str();
+  command->add_option("-o,--out", options.out,
+                      "write the neighbours to this .npy, .ibin or .ivecs file");
+  command->add_option("--show", options.show, "queries to print (default: 10; with --json: all)");
+  add_force(command, options, "write over a file that is there");
 }
 
 void add_threads(CLI::App* command, uint32_t& threads) {
@@ -86,7 +124,9 @@ CLI::App* add_build(CLI::App& app, Options& options) {
   CLI::App* command = app.add_subcommand("build", "build an index over a file of vectors");
   ann_build_params& build = options.build;
   command->add_option("rows", options.in, "vectors to index")->required();
-  command->add_option("index", options.out, "file to write");
+  command->add_option("index", options.out, "file to write; an index that is there is replaced");
+  command->add_option("--ids", options.ids, "a number for each row: a list of 32 or 64 bits, .npy or "
+                                            ".ibin (default: 0, 1, 2, ...)");
   add_metric(command, options);
   command->add_option("--element", options.element, "as stored: f32, f16, bf16, i8 or u8 "
                                                     "(default: as in the file)")
@@ -106,6 +146,8 @@ CLI::App* add_build(CLI::App& app, Options& options) {
   command->add_flag("--no-calibration", options.no_calibration, "do not learn it");
   command->add_option("--memory-mb", options.memory_mb, "refuse a build that needs more, in MiB");
   command->add_flag("--plan", options.plan_only, "only say what the build would need");
+  add_device(command, options);
+  add_force(command, options, "write over a file that is no index, or that is read");
   add_threads(command, build.threads);
   add_shared(command, options);
   return command;
@@ -115,9 +157,7 @@ CLI::App* add_search(CLI::App& app, Options& options) {
   CLI::App* command = app.add_subcommand("search", "find near rows for each query");
   command->add_option("index", options.in, "index")->required();
   command->add_option("queries", options.queries, "queries")->required();
-  command->add_option("-k", options.k, "neighbours of each query")
-      ->check(CLI::Range(1u, ANN_BEAM_MAX))
-      ->capture_default_str();
+  add_neighbours(command, options);
   command->add_option("--recall", options.search.recall,
                       "wanted share of true neighbours (default 0.95)")
       ->check(CLI::Range(0.001, 1.0));
@@ -126,10 +166,8 @@ CLI::App* add_search(CLI::App& app, Options& options) {
   command->add_option("--procedure", options.search.procedure, names_of(kProcedures))
       ->transform(one_of(kProcedures))
       ->type_name("NAME");
-  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("-o,--out", options.out, "write the neighbours to this .ibin or .ivecs file");
+  add_device(command, options);
   command->add_option("--truth", options.truth, "true neighbours, to say how many were found");
-  command->add_option("--show", options.show, "queries to print")->capture_default_str();
   add_threads(command, options.search.threads);
   add_shared(command, options);
   return command;
@@ -139,13 +177,9 @@ CLI::App* add_exact(CLI::App& app, Options& options) {
   CLI::App* command = app.add_subcommand("exact", "true neighbours, without an index");
   command->add_option("rows", options.in, "vectors; the file may be larger than memory")->required();
   command->add_option("queries", options.queries, "queries")->required();
-  command->add_option("-k", options.k, "neighbours of each query")
-      ->check(CLI::Range(1u, ANN_BEAM_MAX))
-      ->capture_default_str();
+  add_neighbours(command, options);
   add_metric(command, options);
-  command->add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("-o,--out", options.out, "write the neighbours to this .ibin or .ivecs file");
-  command->add_option("--show", options.show, "queries to print")->capture_default_str();
+  add_device(command, options);
   command->add_option("--block-mb", options.block_mb, "rows in memory at once, in MiB")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
@@ -162,6 +196,7 @@ CLI::App* add_convert(CLI::App& app, Options& options) {
   command->add_option("--element", options.element, "for .npy: f32, f16, i8 or u8")
       ->transform(one_of(kElements))
       ->type_name("NAME");
+  add_force(command, options, "write over a file that is there");
   add_shared(command, options);
   return command;
 }
@@ -190,70 +225,71 @@ bool is_vector_file(const std::string& path) {
   }
 }
 
-// Neighbours as files hold them: row numbers of 31 bits.
-GroundTruth as_file(const Neighbours& found) {
-  GroundTruth out = none_found(found.queries, found.k);
-  out.distances = found.distances;
-  for (size_t i = 0; i < found.ids.size(); ++i) {
-    if (found.ids[i] == ANN_ID_NONE) continue;
-    if (found.ids[i] > INT32_MAX) {
-      throw std::runtime_error("id " + std::to_string(found.ids[i]) +
-                               " does not fit files of neighbours, which have 31 bits");
-    }
-    out.ids[i] = static_cast<int32_t>(found.ids[i]);
-  }
-  return out;
+// Text goes to standard error where standard output is taken by a file.
+std::FILE* text_stream(const Options& options) {
+  return is_standard_stream(options.out) ? stderr : stdout;
 }
 
-// The first neighbours of some queries, for people or as JSON.
-void print_neighbours(const Options& options, const GroundTruth& found, Json& answer) {
-  const uint64_t shown = std::min(options.show, found.queries);
+// Refuses what would be lost or fail at the end, before anything is begun.
+void check_streams(const Options& options, const std::vector<std::string>& read, Replaces may) {
+  if (std::count_if(read.begin(), read.end(), is_standard_stream) > 1) {
+    throw CLI::ValidationError("-", "standard input can be read once only");
+  }
+  if (options.json && is_standard_stream(options.out)) {
+    throw CLI::ValidationError("--json", "the answer and the file would both go to standard output");
+  }
+  if (!options.out.empty()) check_output(options.out, read, may, options.force);
+}
+
+Index open_index(const std::string& path, ann_monitor* monitor) {
+  const std::string file = is_standard_stream(path) ? file_of_standard_input() : path;
+  ann_error error = ANN_ERROR_INIT;
+  ann_index* opened = nullptr;
+  check(ann_open(nullptr, file.c_str(), nullptr, &opened, monitor, &error), error,
+        "opening " + (file == path ? path : "standard input"));
+  return Index(opened);
+}
+
+int64_t write_to_file(void* file, const void* data, uint64_t bytes) {
+  const size_t took = std::fwrite(data, 1, bytes, static_cast<std::FILE*>(file));
+  return took > 0 ? static_cast<int64_t>(took) : -(errno == 0 ? EIO : errno);
+}
+
+// Saves and returns the bytes of the file.
+uint64_t save_index(const ann_index* index, const std::string& path, ann_monitor* monitor) {
+  ann_error error = ANN_ERROR_INIT;
+  if (!is_standard_stream(path)) {
+    check(ann_save(index, path.c_str(), nullptr, monitor, &error), error, "saving " + path);
+    return std::filesystem::file_size(path);
+  }
+  struct Counted {
+    File file;
+    uint64_t bytes = 0;
+  } counted{open_standard_output()};
+  ann_writer writer = ANN_WRITER_INIT;
+  writer.user = &counted;
+  writer.write = [](void* user, const void* data, uint64_t bytes) {
+    Counted& out = *static_cast<Counted*>(user);
+    const int64_t took = write_to_file(out.file.get(), data, bytes);
+    if (took > 0) out.bytes += static_cast<uint64_t>(took);
+    return took;
+  };
+  check(ann_save_stream(index, &writer, nullptr, monitor, &error), error, "saving to standard output");
+  if (std::fclose(counted.file.release()) != 0) {
+    throw std::runtime_error(std::string("standard output cannot be written: ") + std::strerror(errno));
+  }
+  return counted.bytes;
+}
+
+// Prints what a search has found. A query with NaN or infinity is a fault; the others are answered.
+int print_answer(const Options& options, const Answer& answer, const std::string& summary) {
   if (options.json) {
-    Json all = Json::array();
-    for (uint64_t q = 0; q < shown; ++q) {
-      Json one = Json::array();
-      for (uint32_t i = 0; i < found.k && found.ids[q * found.k + i] >= 0; ++i) {
-        one.push_back({{"id", found.ids[q * found.k + i]},
-                       {"distance", found.distances[q * found.k + i]}});
-      }
-      all.push_back(one);
-    }
-    answer["neighbours"] = all;
-    return;
+    print_neighbours_json(answer, options.show.value_or(UINT64_MAX));
+  } else {
+    if (!is_standard_stream(options.out)) print_neighbours(answer, options.show.value_or(10));
+    std::fprintf(text_stream(options), "%s\n", summary.c_str());
   }
-  for (uint64_t q = 0; q < shown; ++q) {
-    std::printf("query %llu:", static_cast<unsigned long long>(q));
-    for (uint32_t i = 0; i < found.k && found.ids[q * found.k + i] >= 0; ++i) {
-      std::printf("  %d (%.6g)", found.ids[q * found.k + i],
-                  static_cast<double>(found.distances[q * found.k + i]));
-    }
-    std::printf("\n");
-  }
-  if (shown < found.queries) {
-    std::printf("... and %s more (--show, --out)\n", with_commas(found.queries - shown).c_str());
-  }
-}
-
-// The share of the true neighbours found; of rows at equal distance any is right, if the file says
-// the distances.
-double recall_of(const GroundTruth& found, const GroundTruth& truth) {
-  uint64_t hits = 0;
-  uint64_t wanted = 0;
-  for (uint64_t q = 0; q < found.queries; ++q) {
-    const int32_t* true_ids = truth.ids.data() + q * truth.k;
-    uint32_t exist = 0;
-    while (exist < found.k && true_ids[exist] >= 0) ++exist;
-    for (uint32_t i = 0; i < found.k; ++i) {
-      const int32_t id = found.ids[q * found.k + i];
-      if (id < 0 || exist == 0) continue;
-      const bool named = std::find(true_ids, true_ids + exist, id) != true_ids + exist;
-      const bool as_near = !truth.distances.empty() && found.distances[q * found.k + i] <=
-                                                           truth.distances[q * truth.k + exist - 1];
-      hits += named || as_near;
-    }
-    wanted += exist;
-  }
-  return wanted == 0 ? 1.0 : static_cast<double>(std::min(hits, wanted)) / static_cast<double>(wanted);
+  return tell_not_finite(answer) ? kFault : kDone;
 }
 
 // --- The commands -------------------------------------------------------------------------------
@@ -271,26 +307,42 @@ int run_plan(const Options& options) {
   if (options.json) {
     const Json answer = {{"rows", rows.rows()},           {"dim", rows.dim()},
                          {"threads", plan.threads},       {"index_bytes", plan.index_bytes},
-                         {"peak_bytes", plan.peak_bytes}, {"seconds", plan.seconds}};
-    std::printf("%s\n", answer.dump(2).c_str());
+                         {"peak_bytes", plan.peak_bytes}, {"device_bytes", plan.device_bytes},
+                         {"seconds", plan.seconds}};
+    print_json(answer);
   } else {
     std::printf("rows    %s x %u %s\nindex   %s\npeak    %s beside the rows that are read\n"
                 "time    about %.1f s on %u threads\n",
                 with_commas(rows.rows()).c_str(), rows.dim(), element_name(rows.element()),
                 bytes_text(plan.index_bytes).c_str(), bytes_text(plan.peak_bytes).c_str(),
                 plan.seconds, plan.threads);
+    if (plan.device_bytes > 0) std::printf("device  %s\n", bytes_text(plan.device_bytes).c_str());
   }
   return kDone;
 }
 
+// One for each row.
+std::vector<uint64_t> ids_of_rows(const std::string& path, uint64_t rows) {
+  if (path.empty()) return {};
+  std::vector<uint64_t> ids = read_ids(path);
+  if (ids.size() != rows) {
+    throw VectorFileError(path, "holds " + std::to_string(ids.size()) + " ids; expected " +
+                                    std::to_string(rows) + ", one for each row");
+  }
+  return ids;
+}
+
 int run_build(Options& options) {
   options.build.memory_limit = options.memory_mb << 20;
+  options.build.device = device_of(options.device);
   if (options.no_calibration) options.build.calibrate = ANN_OFF;
   if (options.plan_only) return run_plan(options);
   if (options.out.empty()) throw CLI::RequiredError("index");
+  check_streams(options, {options.in, options.ids, options.calibration}, Replaces::kIndexes);
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
   const Vectors rows = read_vectors(options.in);
+  const std::vector<uint64_t> ids = ids_of_rows(options.ids, rows.rows);
   Vectors like_queries;
   ann_matrix calibration = ANN_MATRIX_INIT;
   if (!options.calibration.empty()) {
@@ -301,108 +353,130 @@ int run_build(Options& options) {
   const Index index = make_index(rows.dim, options.metric, options.element);
   const ann_matrix view = rows.view();
   ann_error error = ANN_ERROR_INIT;
-  with_progress(monitor.get(), !options.json, [&] {
-    check(ann_build(index.get(), &view, nullptr, &options.build, monitor.get(), &error), error,
-          "building over " + options.in);
+  with_progress(monitor.get(), !options.json && text_stream(options) == stdout, [&] {
+    check(ann_build(index.get(), &view, ids.empty() ? nullptr : ids.data(), &options.build,
+                    monitor.get(), &error),
+          error, "building over " + options.in);
   });
-  check(ann_save(index.get(), options.out.c_str(), nullptr, monitor.get(), &error), error,
-        "saving " + options.out);
+  const uint64_t file_bytes = save_index(index.get(), options.out, monitor.get());
   const ann_index_info info = info_of(index.get());
-  const uint64_t file_bytes = std::filesystem::file_size(options.out);
   if (options.json) {
-    const Json answer = {{"index", options.out},
-                         {"rows", info.rows},
-                         {"dim", info.dim},
-                         {"metric", name_of(kMetrics, info.metric)},
-                         {"element", element_name(info.element)},
-                         {"degree", info.degree},
-                         {"seconds", info.build_seconds},
-                         {"recall_max", info.recall_max},
-                         {"knn_share", info.knn_share},
-                         {"file_bytes", file_bytes}};
-    std::printf("%s\n", answer.dump(2).c_str());
-  } else {
-    std::printf("%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s", options.out.c_str(),
-                with_commas(info.rows).c_str(), info.dim, element_name(info.element), info.degree,
-                bytes_text(file_bytes).c_str(), info.build_seconds);
-    if (info.knn_share > 0)
-      std::printf("; lists held %.3f of the true neighbours of a sample",
-                  static_cast<double>(info.knn_share));
-    std::printf("\n");
+    print_json({{"index", options.out},
+                {"rows", info.rows},
+                {"dim", info.dim},
+                {"metric", name_of(kMetrics, info.metric)},
+                {"element", element_name(info.element)},
+                {"own_ids", !ids.empty()},
+                {"degree", info.degree},
+                {"seconds", info.build_seconds},
+                {"recall_max", info.recall_max},
+                {"knn_share", info.knn_share},
+                {"file_bytes", file_bytes}});
+    return kDone;
   }
+  std::FILE* const text = text_stream(options);
+  std::fprintf(text, "%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s",
+               options.out.c_str(), with_commas(info.rows).c_str(), info.dim,
+               element_name(info.element), info.degree, bytes_text(file_bytes).c_str(),
+               info.build_seconds);
+  if (info.knn_share > 0)
+    std::fprintf(text, "; lists held %.3f of the true neighbours of a sample",
+                 static_cast<double>(info.knn_share));
+  std::fprintf(text, "\n");
   return kDone;
 }
 
+// True neighbours of at least the queries and as many as are searched for.
+Neighbours truth_for(const std::string& path, uint64_t queries, uint32_t k) {
+  Neighbours truth = read_neighbours(path);
+  if (truth.k < k || truth.queries < queries) {
+    throw VectorFileError(path, "holds " + std::to_string(truth.k) + " neighbours of " +
+                                    std::to_string(truth.queries) + " queries; expected at least " +
+                                    std::to_string(k) + " of " + std::to_string(queries));
+  }
+  return truth;
+}
+
 int run_search(Options& options) {
+  check_streams(options, {options.in, options.queries, options.truth}, Replaces::kNothing);
+  options.search.device = device_of(options.device);
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
-  ann_error error = ANN_ERROR_INIT;
-  ann_index* opened = nullptr;
-  check(ann_open(nullptr, options.in.c_str(), nullptr, &opened, monitor.get(), &error), error,
-        "opening " + options.in);
-  const Index index(opened);
   const Vectors queries = read_vectors(options.queries);
-  options.search.device = device_of(options.device);
-  Neighbours found(queries.rows, options.k);
-  ann_results results = found.view(0, queries.rows);
+  std::optional<Neighbours> truth;
+  if (!options.truth.empty()) truth = truth_for(options.truth, queries.rows, options.k);
+  std::optional<NeighbourWriter> writer;
+  if (!options.out.empty()) writer.emplace(options.out, queries.rows, options.k);
+  const Index index = open_index(options.in, monitor.get());
+  if (writer) writer->check_ids(index.get());
+
+  Answer answer;
+  answer.found = Neighbours(queries.rows, options.k);
+  std::vector<ann_status> status(queries.rows);
+  ann_results results = answer.found.view(0, queries.rows);
+  results.status = status.data();
   const ann_matrix view = queries.view();
+  ann_error error = ANN_ERROR_INIT;
   const auto start = std::chrono::steady_clock::now();
   with_progress(monitor.get(), false, [&] {
     check(ann_search_batch(index.get(), &view, &options.search, &results, monitor.get(), &error),
           error, "searching for " + options.queries);
   });
   const double seconds = seconds_since(start);
-  const GroundTruth answers = as_file(found);
-  if (!options.out.empty()) write_ground_truth(options.out, answers);
+  answer.not_finite = not_finite(status);
+  if (writer) writer->write(answer.found);
 
-  Json answer = {{"queries", queries.rows},
-                 {"k", options.k},
-                 {"seconds", seconds},
-                 {"queries_per_second", static_cast<double>(queries.rows) / seconds},
-                 {"distances_per_query", static_cast<double>(results.distance_count) /
-                                             static_cast<double>(queries.rows)}};
-  if (!options.truth.empty()) {
-    const GroundTruth truth = read_ground_truth(options.truth);
-    if (truth.k < options.k || truth.queries < queries.rows) {
-      throw VectorFileError(options.truth, "holds " + std::to_string(truth.k) + " neighbours of " +
-                                               std::to_string(truth.queries) +
-                                               " queries; expected at least " +
-                                               std::to_string(options.k) + " of " +
-                                               std::to_string(queries.rows));
-    }
-    answer["recall"] = recall_of(answers, truth);
+  const double rate = static_cast<double>(queries.rows) / seconds;
+  answer.figures = {{"queries", queries.rows},
+                    {"k", options.k},
+                    {"seconds", seconds},
+                    {"queries_per_second", rate},
+                    {"distances_per_query", static_cast<double>(results.distance_count) /
+                                                static_cast<double>(queries.rows)}};
+  std::array<char, 128> text;
+  std::snprintf(text.data(), text.size(), "%s queries in %.3f s, %s a second",
+                with_commas(queries.rows).c_str(), seconds,
+                with_commas(static_cast<uint64_t>(rate)).c_str());
+  std::string summary = text.data();
+  if (truth) {
+    const double recall = recall_of(answer.found, *truth);
+    answer.figures["recall"] = recall;
+    std::snprintf(text.data(), text.size(), "; recall %.4f", recall);
+    summary += text.data();
   }
-  print_neighbours(options, answers, answer);
-  if (options.json) {
-    std::printf("%s\n", answer.dump(2).c_str());
-  } else {
-    std::printf("%s queries in %.3f s, %s a second", with_commas(queries.rows).c_str(), seconds,
-                with_commas(static_cast<uint64_t>(answer["queries_per_second"])).c_str());
-    if (answer.contains("recall")) std::printf("; recall %.4f", answer["recall"].get<double>());
-    std::printf("\n");
-  }
-  return kDone;
+  return print_answer(options, answer, summary);
+}
+
+// Whether standard input starts as NumPy's files do; it is an index else.
+bool standard_input_is_npy() {
+  const File file(std::fopen(file_of_standard_input().c_str(), "rb"));
+  char start = 0;
+  return file && std::fread(&start, 1, 1, file.get()) == 1 && start == '\x93';
 }
 
 int run_info(const Options& options) {
-  if (is_vector_file(options.in)) {
+  check_streams(options, {options.in}, Replaces::kNothing);
+  const bool unnamed = options.in == "-";
+  if (unnamed ? standard_input_is_npy() : is_vector_file(options.in)) {
     const VectorReader reader(options.in);
     if (options.json) {
       const Json answer = {{"file", options.in},
                            {"kind", "vectors"},
                            {"rows", reader.rows()},
                            {"dim", reader.dim()},
-                           {"element", element_name(reader.element())}};
-      std::printf("%s\n", answer.dump(2).c_str());
+                           {"element", element_name(reader.stored_element())}};
+      print_json(answer);
     } else {
       std::printf("%s: %s rows of %u %s values\n", options.in.c_str(),
-                  with_commas(reader.rows()).c_str(), reader.dim(), element_name(reader.element()));
+                  with_commas(reader.rows()).c_str(), reader.dim(),
+                  element_name(reader.stored_element()));
     }
     return kDone;
   }
   ann_file_description file = ANN_FILE_DESCRIPTION_INIT;
   ann_error error = ANN_ERROR_INIT;
-  check(ann_file_info(options.in.c_str(), &file, &error), error, "reading " + options.in);
+  const std::string path = unnamed ? file_of_standard_input() : options.in;
+  check(ann_file_info(path.c_str(), &file, &error), error, "reading " + options.in);
   std::string content;
   for (const uint8_t byte : file.content_id) {
     std::array<char, 3> digits;
@@ -433,7 +507,7 @@ int run_info(const Options& options) {
                        {"written_by", dotted(file.writer, true)},
                        {"content_id", content}};
   if (options.json) {
-    std::printf("%s\n", answer.dump(2).c_str());
+    print_json(answer);
     return kDone;
   }
   for (const auto& [name, value] : answer.items()) {
@@ -449,25 +523,38 @@ int run_verify(const Options& options) {
   ann_error error = ANN_ERROR_INIT;
   ann_open_params params = ANN_OPEN_PARAMS_INIT;
   params.threads = options.search.threads;
+  const std::string path = is_standard_stream(options.in) ? file_of_standard_input() : options.in;
   with_progress(monitor.get(), false, [&] {
-    check(ann_verify(options.in.c_str(), &params, monitor.get(), &error), error,
-          "checking " + options.in);
+    check(ann_verify(path.c_str(), &params, monitor.get(), &error), error, "checking " + options.in);
   });
-  const uint64_t bytes = std::filesystem::file_size(options.in);
+  const uint64_t bytes = std::filesystem::file_size(path);
   if (options.json) {
-    const Json answer = {{"file", options.in}, {"whole", true}, {"bytes", bytes}};
-    std::printf("%s\n", answer.dump(2).c_str());
+    print_json({{"file", options.in}, {"whole", true}, {"bytes", bytes}});
   } else {
     std::printf("%s: whole, %s checked\n", options.in.c_str(), bytes_text(bytes).c_str());
   }
   return kDone;
 }
 
+// Row numbers of files as ids of ann.h.
+Neighbours as_neighbours(const GroundTruth& rows) {
+  Neighbours out(rows.queries, rows.k);
+  out.distances = rows.distances;
+  for (size_t i = 0; i < rows.ids.size(); ++i) {
+    out.ids[i] = rows.ids[i] < 0 ? ANN_ID_NONE : static_cast<uint64_t>(rows.ids[i]);
+  }
+  return out;
+}
+
 int run_exact(const Options& options) {
+  check_streams(options, {options.in, options.queries}, Replaces::kNothing);
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
   VectorReader rows(options.in);
   const Vectors queries = read_vectors(options.queries);
+  std::optional<NeighbourWriter> writer;
+  if (!options.out.empty()) writer.emplace(options.out, queries.rows, options.k);
+  std::vector<ann_status> status;
   ExactParams params;
   params.k = options.k;
   params.metric = options.metric;
@@ -475,6 +562,7 @@ int run_exact(const Options& options) {
   params.threads = options.search.threads;
   params.block_bytes = options.block_mb << 20;
   params.monitor = monitor.get();
+  params.status = &status;
   if (isatty(STDERR_FILENO) != 0) {
     params.progress = [](double fraction) {
       std::fprintf(stderr, "\r\033[K%s%s", bar_text(fraction, "exact search").c_str(),
@@ -482,19 +570,17 @@ int run_exact(const Options& options) {
     };
   }
   const auto start = std::chrono::steady_clock::now();
-  const GroundTruth found = exact_neighbours(rows, queries.view(), params);
+  Answer answer;
+  answer.found = as_neighbours(exact_neighbours(rows, queries.view(), params));
   const double seconds = seconds_since(start);
-  if (!options.out.empty()) write_ground_truth(options.out, found);
-  Json answer = {{"rows", rows.rows()}, {"queries", queries.rows}, {"k", options.k},
-                 {"seconds", seconds}};
-  print_neighbours(options, found, answer);
-  if (options.json) {
-    std::printf("%s\n", answer.dump(2).c_str());
-  } else {
-    std::printf("%s queries among %s rows in %.3f s\n", with_commas(queries.rows).c_str(),
-                with_commas(rows.rows()).c_str(), seconds);
-  }
-  return kDone;
+  answer.not_finite = not_finite(status);
+  if (writer) writer->write(answer.found);
+  answer.figures = {
+      {"rows", rows.rows()}, {"queries", queries.rows}, {"k", options.k}, {"seconds", seconds}};
+  std::array<char, 128> summary;
+  std::snprintf(summary.data(), summary.size(), "%s queries among %s rows in %.3f s",
+                with_commas(queries.rows).c_str(), with_commas(rows.rows()).c_str(), seconds);
+  return print_answer(options, answer, summary.data());
 }
 
 // FIRST:COUNT as two numbers.
@@ -513,7 +599,7 @@ std::pair<uint64_t, uint64_t> part_of(const std::string& text, uint64_t rows) {
 // Values as another element: the library's own conversion, as an index that stores it would do it.
 Vectors converted(const Vectors& from, int32_t element) {
   if (from.element == element) return from;
-  if (from.element == kElementI32 || element == kElementI32) {
+  if (is_of_ids(from.element) || is_of_ids(element)) {
     throw std::runtime_error("row numbers and vectors are not converted into each other");
   }
   const Index index = make_index(from.dim, ANN_METRIC_L2, element);
@@ -537,13 +623,15 @@ Vectors converted(const Vectors& from, int32_t element) {
 }
 
 int run_convert(const Options& options) {
+  check_streams(options, {options.in}, Replaces::kNothing);
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
   VectorReader reader(options.in);
   const auto [first, count] = part_of(options.part, reader.rows());
   int32_t element = element_of_name(options.out);
   if (element == 0) element = options.element == ANN_ELEMENT_AUTO ? reader.element() : options.element;
-  VectorWriter writer(options.out, element, reader.dim());
+  if (first > reader.rows() || count > reader.rows() - first) reader.read(first, count);  // refuses
+  VectorWriter writer(options.out, element, reader.dim(), count);
   const uint64_t block = std::max<uint64_t>(1, (uint64_t{64} << 20) / reader.row_bytes());
   for (uint64_t done = 0; done < count || done == 0; done += block) {
     if (CancelOnInterrupt::happened()) throw Cancelled();
@@ -553,14 +641,13 @@ int run_convert(const Options& options) {
   }
   writer.finish();
   if (options.json) {
-    const Json answer = {{"file", options.out},
-                         {"rows", count},
-                         {"dim", reader.dim()},
-                         {"element", element_name(element)}};
-    std::printf("%s\n", answer.dump(2).c_str());
+    print_json({{"file", options.out},
+                {"rows", count},
+                {"dim", reader.dim()},
+                {"element", element_name(element)}});
   } else {
-    std::printf("%s: %s rows of %u %s values\n", options.out.c_str(), with_commas(count).c_str(),
-                reader.dim(), element_name(element));
+    std::fprintf(text_stream(options), "%s: %s rows of %u %s values\n", options.out.c_str(),
+                 with_commas(count).c_str(), reader.dim(), element_name(element));
   }
   return kDone;
 }
@@ -568,22 +655,29 @@ int run_convert(const Options& options) {
 // Says what went wrong where the user looks for it.
 int fail(const Options& options, int status, const std::string& text) {
   if (options.json) {
-    std::printf("%s\n", Json({{"error", text}, {"exit_status", status}}).dump(2).c_str());
+    print_json({{"error", text}, {"exit_status", status}});
   } else {
     std::fprintf(stderr, "gannet: %s\n", text.c_str());
   }
   return status;
 }
 
-}  // namespace
+// The library takes no notice of a backend that it does not know.
+void check_backend() {
+  const char* text = std::getenv("GANNET_BACKEND");
+  const std::string backend = text == nullptr ? "" : text;
+  if (backend.empty() || backend == "cpu" || backend == "cuda") return;
+  throw CLI::ValidationError("GANNET_BACKEND",
+                             "the environment has \"" + backend + "\"; expected cpu or cuda");
+}
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   Options options;
   CLI::App app("Nearest neighbours of vectors in files.", "gannet");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(ann_build_info()));
   app.footer("Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy. \"gannet COMMAND "
-             "--help\" says more.");
+             "--help\" and \"man gannet\" say more.");
   CLI::App* build = add_build(app, options);
   CLI::App* search = add_search(app, options);
   CLI::App* info = app.add_subcommand("info", "what an index, or a file of vectors, holds");
@@ -597,6 +691,7 @@ int main(int argc, char** argv) {
   CLI::App* convert = add_convert(app, options);
   try {
     app.parse(argc, argv);
+    check_backend();
     if (*build) return run_build(options);
     if (*search) return run_search(options);
     if (*info) return run_info(options);
@@ -616,4 +711,11 @@ int main(int argc, char** argv) {
   } catch (const std::exception& fault) {
     return fail(options, kFault, fault.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  keep_standard_descriptors();
+  return finish_standard_output("gannet", run(argc, argv), kFault);
 }

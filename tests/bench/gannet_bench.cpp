@@ -32,6 +32,7 @@
 #include "progress.h"
 #include "records.h"
 #include "set_measures.h"
+#include "standard_streams.h"
 #include "sweep.h"
 #include "timing.h"
 #include "vector_file.h"
@@ -544,9 +545,7 @@ int run_inspect(const Options& options) {
   return 0;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   Options options;
   CLI::App app("Makes data, finds true neighbours, measures builds and searches of Gannet.",
                "gannet-bench");
@@ -582,4 +581,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "gannet-bench: %s\n", fault.what());
     return 1;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  keep_standard_descriptors();
+  return finish_standard_output("gannet-bench", run(argc, argv), 1);
 }
