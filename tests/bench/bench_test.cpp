@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -142,8 +143,9 @@ TEST_CASE("latency of calls that sleep") {
     std::this_thread::sleep_for(std::chrono::milliseconds(number % 10 == 9 ? 12 : 3));
   });
   CHECK(timing.calls == 40);
+  // A sleep may last longer on a busy machine, never shorter.
   CHECK(timing.latency_p50 >= 0.003);
-  CHECK(timing.latency_p50 < 0.012);
+  CHECK(timing.latency_p50 <= timing.latency_p95);
   CHECK(timing.latency_p95 >= 0.012);
   CHECK(timing.latency_p99 >= 0.012);
   CHECK(timing.wall >= 36 * 0.003 + 4 * 0.012);
@@ -159,15 +161,19 @@ TEST_CASE("callers work at the same time") {
   std::set<uint64_t> numbers;
   std::set<uint32_t> callers;
   std::mutex mutex;
+  std::latch all_in(4);  // one after the other they would wait here for ever
   const Timing timing = time_calls(params, [&](uint64_t number, uint32_t caller) {
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex);
+      numbers.insert(number);
+      first = callers.insert(caller).second;
+    }
+    if (first) all_in.arrive_and_wait();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    const std::lock_guard lock(mutex);
-    numbers.insert(number);
-    callers.insert(caller);
   });
   CHECK(callers == std::set<uint32_t>{0, 1, 2, 3});
   CHECK(numbers.size() == 20);
-  CHECK(timing.wall < 0.5 * 20 * timing.latency_mean);  // calls overlapped
   CHECK(timing.latency_p50 >= 0.010);
 }
 

@@ -1,5 +1,6 @@
-/* Proves section 6 of the header: progress that never falls, cancelling within 100 ms from another
- * thread and from a signal handler, deadlines, and calls that work again afterwards. */
+/* Proves section 6 of the header: progress that never falls, cancelling from another thread and from a
+ * signal handler, deadlines, and calls that work again afterwards. How soon calls end is judged by
+ * fault.cancel, which counts work and looks at no clock; here a busy machine may hold up anything. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +27,6 @@ typedef struct job {
   uint32_t threads;
   const ann_index *index; /* to search */
   ann_status status;
-  double ended;
   int done;
   ann_index *made;
 } job;
@@ -67,7 +67,6 @@ static void run(job *task) {
       task->status = ann_search_batch(task->index, &view, &params, &results, monitor, NULL);
     answers_free(&found);
   }
-  task->ended = seconds_now();
 }
 
 static void *run_thread(void *argument) {
@@ -94,7 +93,7 @@ static void arguments(void) {
 static void before_the_call(const ann_index *index) {
   for (int kind = 0; kind < WORKS; kind++)
     for (int late = 0; late < 2; late++) {
-      job task = {(work)kind, 2, index, 0, 0, 0, NULL};
+      job task = {(work)kind, 2, index, 0, 0, NULL};
       ann_monitor_reset(monitor);
       if (late) {
         ann_monitor_set_deadline(monitor, 1);
@@ -102,17 +101,18 @@ static void before_the_call(const ann_index *index) {
       } else {
         ann_monitor_cancel(monitor);
       }
-      const double start = seconds_now();
       run(&task);
       CHECK_SAY(task.status == (late ? ANN_DEADLINE : ANN_CANCELLED), "%s: %s", work_names[kind],
                 ann_status_name(task.status));
-      CHECK_SAY(seconds_now() - start < 2, "%s took %.1f s though it was cancelled before",
-                work_names[kind], seconds_now() - start);
+      ann_progress reached = ANN_PROGRESS_INIT;
+      CHECK_OK(ann_monitor_progress(monitor, &reached, NULL));
+      CHECK_SAY(reached.step <= 1 && reached.fraction == 0, "%s went on to %.3f (%s)", work_names[kind],
+                reached.fraction, reached.phase);
       ann_index_free(task.made);
     }
   /* It stays until it is reset. */
   ann_monitor_cancel(monitor);
-  job task = {SEARCH_EXACT, 1, index, 0, 0, 0, NULL};
+  job task = {SEARCH_EXACT, 1, index, 0, 0, NULL};
   run(&task);
   CHECK_EQUAL(task.status, ANN_CANCELLED);
   run(&task);
@@ -135,55 +135,31 @@ static void before_the_call(const ann_index *index) {
   ann_monitor_reset(monitor);
 }
 
-/* Cancels after each of several times. Other programs may hold up this one, so a single answer may
- * be late; the promise is for the middle one, and none may be very late. */
-static int by_value(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
+/* Cancels, or lets a deadline pass, after each of several times, while the call runs or just after it. */
 static void cancel_while_running(const ann_index *index) {
-  const double limit = test_sanitized() ? 0.5 : 0.1;
+  const double delays[] = {0.003, 0.01, 0.03, 0.06, 0.12};
   for (int kind = 0; kind < WORKS; kind++)
-    for (uint32_t threads = 1; threads <= 2; threads++) {
-      const double delays[] = {0.003, 0.01, 0.03, 0.06, 0.12};
-      double late[5];
-      int count = 0;
+    for (uint32_t threads = 1; threads <= 2; threads++)
       for (int i = 0; i < 5; i++) {
         ann_monitor_reset(monitor);
-        job task = {(work)kind, threads, index, 0, 0, 0, NULL};
+        job task = {(work)kind, threads, index, 0, 0, NULL};
         pthread_t thread;
-        pthread_create(&thread, NULL, run_thread, &task);
         const int by_deadline = i % 2;
         if (by_deadline) ann_monitor_set_deadline(monitor, (uint64_t)(delays[i] * 1e9));
-        double wanted_end = seconds_now() + delays[i];
+        pthread_create(&thread, NULL, run_thread, &task);
         if (!by_deadline) {
           sleep_seconds(delays[i]);
-          wanted_end = seconds_now();
           ann_monitor_cancel(monitor);
         }
         pthread_join(thread, NULL);
-        if (task.status == ANN_OK) {
-          /* A fast machine may be done before; the first delay is too short for that. */
-          CHECK_SAY(i > 0, "%s was done within %.3f s", work_names[kind], delays[i]);
-        } else {
-          CHECK_SAY(task.status == (by_deadline ? ANN_DEADLINE : ANN_CANCELLED), "%s: %s",
-                    work_names[kind], ann_status_name(task.status));
-          late[count++] = task.ended - wanted_end;
-        }
-        if (task.made) {
-          ann_index_info info = ANN_INDEX_INFO_INIT;
-          CHECK_OK(ann_index_get_info(task.made, &info, NULL));
-          CHECK_EQUAL(info.built, task.status == ANN_OK);
-          ann_index_free(task.made);
-        }
+        CHECK_SAY(task.status == ANN_OK || task.status == (by_deadline ? ANN_DEADLINE : ANN_CANCELLED),
+                  "%s: %s", work_names[kind], ann_status_name(task.status));
+        if (!task.made) continue;
+        ann_index_info info = ANN_INDEX_INFO_INIT;
+        CHECK_OK(ann_index_get_info(task.made, &info, NULL));
+        CHECK_EQUAL(info.built, task.status == ANN_OK);
+        ann_index_free(task.made);
       }
-      if (count == 0) continue;
-      qsort(late, (size_t)count, sizeof late[0], by_value);
-      CHECK_SAY(late[count / 2] <= limit && late[count - 1] <= 5 * limit,
-                "%s, %u threads: stops %.0f ms after the wish (at worst %.0f ms)", work_names[kind],
-                threads, 1e3 * late[count / 2], 1e3 * late[count - 1]);
-    }
 }
 
 static ann_monitor *signalled;
@@ -199,10 +175,12 @@ static void cancel_from_signal(void) {
   memset(&action, 0, sizeof action);
   action.sa_handler = on_signal;
   sigaction(SIGALRM, &action, &old);
-  const struct itimerval soon = {{0, 0}, {0, 30000}};
-  setitimer(ITIMER_REAL, &soon, NULL);
-  job task = {KNN, 2, NULL, 0, 0, 0, NULL};
+  /* Again and again, so that it does not matter when the call begins. */
+  const struct itimerval often = {{0, 2000}, {0, 2000}}, never = {{0, 0}, {0, 0}};
+  setitimer(ITIMER_REAL, &often, NULL);
+  job task = {KNN, 2, NULL, 0, 0, NULL};
   run(&task);
+  setitimer(ITIMER_REAL, &never, NULL);
   CHECK_EQUAL(task.status, ANN_CANCELLED);
   /* The library has installed no handler of its own. */
   struct sigaction now;
@@ -210,40 +188,34 @@ static void cancel_from_signal(void) {
   CHECK(now.sa_handler == on_signal);
 }
 
+/* As another thread sees it. That progress also moves is proved at each question by fault.cancel: this
+ * thread may be held up for as long as a call takes. */
 static void progress(const ann_index *index) {
-  /* Steps shorter than the time between two looks are not seen. A device answers many thousand queries at
-   * once, and tells of them when it is done. */
-  const double one_step = test_on_device() ? 0.3 : 0.05;
   for (int kind = 0; kind < WORKS; kind++) {
     ann_monitor_reset(monitor);
-    job task = {(work)kind, 2, index, 0, 0, 0, NULL};
+    job task = {(work)kind, 2, index, 0, 0, NULL};
     pthread_t thread;
     pthread_create(&thread, NULL, run_thread, &task);
     ann_progress last = ANN_PROGRESS_INIT;
-    int falls = 0, seen = 0, outside = 0;
-    const double start = seconds_now();
+    int falls = 0, outside = 0, looks = 0;
     while (!__atomic_load_n(&task.done, __ATOMIC_ACQUIRE)) {
       ann_progress now = ANN_PROGRESS_INIT;
       CHECK_OK(ann_monitor_progress(monitor, &now, NULL));
       falls += now.fraction < last.fraction || now.step < last.step;
       outside += !(now.fraction >= 0 && now.fraction <= 1);
-      seen += now.fraction > last.fraction;
       CHECK(now.phase != NULL);
       last = now;
       sleep_seconds(0.002);
       /* Enough has been seen of a slow one. */
-      if (seconds_now() - start > 1) ann_monitor_cancel(monitor);
+      if (++looks == 500) ann_monitor_cancel(monitor);
     }
     pthread_join(thread, NULL);
     CHECK_SAY(falls == 0 && outside == 0, "%s: progress fell %d times", work_names[kind], falls);
-    if (seconds_now() - start > one_step)
-      CHECK_SAY(seen >= 2, "%s: progress moved only %d times", work_names[kind], seen);
-    CHECK_SAY(last.step >= 1 && last.phase[0] != 0, "%s: no phase was named", work_names[kind]);
-    if (task.status == ANN_OK) {
-      ann_progress end = ANN_PROGRESS_INIT;
-      CHECK_OK(ann_monitor_progress(monitor, &end, NULL));
+    ann_progress end = ANN_PROGRESS_INIT;
+    CHECK_OK(ann_monitor_progress(monitor, &end, NULL));
+    CHECK_SAY(end.step >= 1 && end.phase[0] != 0, "%s: no phase was named", work_names[kind]);
+    if (task.status == ANN_OK)
       CHECK_SAY(end.fraction > 0.999, "%s ends at %.3f", work_names[kind], end.fraction);
-    }
     ann_index_free(task.made);
   }
 }
