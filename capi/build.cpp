@@ -57,7 +57,7 @@ void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* n
     piece.data = rows.row(first);
     piece.rows = std::min(piece_max, rows.rows - first);
     for (uint64_t i = 0; i < piece.rows; ++i) self[i] = static_cast<uint32_t>(first + i);
-    const QueryBlock queries(dataset, piece, memory);
+    const QueryBlock queries(dataset, piece, execution);
     float* out = distances == nullptr ? scratch.data() : distances + first * k;
     const double total = static_cast<double>(rows.rows);
     const Execution part = execution.span(static_cast<double>(first) / total,

@@ -121,7 +121,7 @@ void answer_exactly(const Built& built, const MatrixView& queries, int32_t devic
                     const ResultsView& results, const Execution& execution, SearchCounts* counts) {
   counts->distances = queries.rows * built.dataset.rows();
   if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
-  const QueryBlock block(built.dataset, queries, execution.memory);
+  const QueryBlock block(built.dataset, queries, execution);
   if (device < ANN_DEVICE_CUDA)
     return search_exact(built.dataset, block, nullptr, results, execution);
   const auto placement = built.placements.find(device - ANN_DEVICE_CUDA);

@@ -48,6 +48,14 @@ struct Execution {
   }
 };
 
+/// Keeps the smaller one of a number and another, whoever else does so meanwhile: what all threads have met
+/// first, in the order of items, is named in an error then.
+inline void keep_least(std::atomic<uint64_t>& least, uint64_t number) {
+  uint64_t known = least.load(std::memory_order_relaxed);
+  while (number < known && !least.compare_exchange_weak(known, number, std::memory_order_relaxed)) {
+  }
+}
+
 /// Threads that `wanted` (0: all) comes to on this machine under a cap (0: none).
 inline uint32_t thread_count(uint32_t wanted, uint32_t cap) {
   uint32_t threads = wanted != 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
@@ -55,11 +63,17 @@ inline uint32_t thread_count(uint32_t wanted, uint32_t cap) {
   return std::min(threads, 1024u);
 }
 
+/// Items of a task that take `steps` each (columns, places of a list), `most` at most: a task is some
+/// 2^18 steps, a fraction of a millisecond or a few of them, however long the rows are.
+constexpr uint64_t items_per_task(uint64_t steps, uint64_t most) {
+  return std::clamp<uint64_t>((uint64_t{1} << 18) / std::max<uint64_t>(steps, 1), 1, most);
+}
+
 /// Runs body(begin, end, worker) over [0, count) in chunks of `grain`, worker < execution.threads.
 ///
 /// Chunks go to whichever thread is free, so a body that writes only what belongs to its own items
 /// gives the same result for any number of threads. The first exception ends the loop and is
-/// rethrown here. The monitor is asked once a chunk.
+/// rethrown here. The monitor is asked before each chunk and after the last.
 template <class Body>
 void parallel_for(const Execution& execution, uint64_t count, uint64_t grain, const Body& body) {
   std::atomic<uint64_t> next = 0;
@@ -70,9 +84,9 @@ void parallel_for(const Execution& execution, uint64_t count, uint64_t grain, co
   const auto work = [&](uint32_t worker) noexcept {
     try {
       while (!stopped.load(std::memory_order_relaxed)) {
+        execution.check();
         const uint64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
         if (begin >= count) return;
-        execution.check();
         body(begin, std::min(begin + grain, count), worker);
       }
     } catch (...) {

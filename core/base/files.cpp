@@ -50,8 +50,8 @@ class SystemFiles final : public Files {
     return done < 0 ? -errno : done;
   }
 
-  int reserve(int file, uint64_t bytes) override {
-    return outcome(::fallocate(file, 0, 0, static_cast<off_t>(bytes)));
+  int reserve(int file, uint64_t offset, uint64_t bytes) override {
+    return outcome(::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)));
   }
   int set_mode(int file, uint32_t mode) override {
     return outcome(::fchmod(file, static_cast<mode_t>(mode)));

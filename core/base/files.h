@@ -35,7 +35,8 @@ class Files {
   virtual int64_t write(int file, const void* data, size_t bytes) = 0;
 
   /// 0 or -errno.
-  virtual int reserve(int file, uint64_t bytes) = 0;
+  /// Room for [offset, offset + bytes), which then counts as length.
+  virtual int reserve(int file, uint64_t offset, uint64_t bytes) = 0;
   virtual int set_mode(int file, uint32_t mode) = 0;
   virtual int sync(int file) = 0;
   virtual int rename(const char* from, const char* to) = 0;

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/memory.h"
+#include "base/execution.h"
 
 namespace gannet {
 
@@ -36,7 +36,12 @@ class FirstTouch {
       good_[chunk].store(1, std::memory_order_relaxed);
     }
   }
-  void touch_all() { touch(0, bytes_); }
+  /// Everything, by as many threads as the execution has.
+  void touch_all(const Execution& execution = {}) {
+    parallel_for(execution, chunks(bytes_), 1, [&](uint64_t chunk, uint64_t, uint32_t) {
+      touch(chunk << kChunkShift, 1);
+    });
+  }
   uint64_t held_bytes() const { return good_.bytes(); }
 
  private:

@@ -3,6 +3,9 @@
 // The working threads ask `check()` between pieces of work that take some milliseconds at most; it
 // throws once the caller wants an end. Every member is a lock-free atomic, so cancelling from a
 // signal handler is one store.
+//
+// A test may watch the questions: tests/fault/cancel_test.cpp counts the work between two of them, and
+// wishes for an end at each.
 #pragma once
 
 #include <atomic>
@@ -15,6 +18,14 @@ namespace gannet {
 
 class Monitor {
  public:
+  /// Told of each question before it is answered, on the thread that asks.
+  struct Watcher {
+    virtual ~Watcher() = default;
+    virtual void asked(Monitor& monitor) = 0;
+  };
+  /// Null, as it is outside of tests: nobody watches. Set while no call runs.
+  void watch(Watcher* watcher) noexcept { watcher_ = watcher; }
+
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }
 
   void reset() noexcept {
@@ -30,7 +41,8 @@ class Monitor {
   }
 
   /// Throws where the caller cancelled or the deadline has passed.
-  void check() const {
+  void check() {
+    if (watcher_ != nullptr) watcher_->asked(*this);
     if (cancelled_.load(std::memory_order_relaxed))
       fail(ANN_CANCELLED, "the call was cancelled through its monitor");
     const int64_t deadline = deadline_.load(std::memory_order_relaxed);
@@ -69,6 +81,7 @@ class Monitor {
     return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
   }
 
+  Watcher* watcher_ = nullptr;
   std::atomic<bool> cancelled_ = false;
   std::atomic<int64_t> deadline_ = kNever;
   std::atomic<uint32_t> step_ = 0;

@@ -8,7 +8,7 @@
 namespace gannet {
 namespace {
 
-constexpr uint64_t kRowsPerTask = 512;
+constexpr uint64_t kRowsPerTaskMax = 512;
 constexpr uint32_t kSampleRows = 4096;
 constexpr uint32_t kStepsTried = 16;
 constexpr uint64_t kRowsPerFit = 256;
@@ -87,7 +87,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
   if (!exact_) {
     if (metric_ == ANN_METRIC_INNER_PRODUCT) {
       Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
-      parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax), [&](uint64_t begin, uint64_t end, uint32_t worker) {
         for (uint64_t row = begin; row < end; ++row)
           longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
       });
@@ -99,7 +99,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
   }
   make_room(execution.memory);
   Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
-  parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax), [&](uint64_t begin, uint64_t end, uint32_t worker) {
     float* values = scratch.data() + size_t{columns()} * worker;
     for (uint64_t number = begin; number < end; ++number) {
       const uint8_t* row = dataset.view().row(number);
@@ -201,13 +201,14 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   centre_ = Array<float>::zeroed(execution.memory, width);
   if (sample_rows == 0) return;
   Array<float> values(execution.memory, size_t{sample_rows} * width);
-  parallel_for(execution, sample_rows, 64, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, sample_rows, items_per_task(width, 64), [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i)
       transform(row_of(i), row_norm(row_of(i)), values.data() + i * width);
   });
   // A row at a time, as it lies in memory; each column's sum is in the order of rows.
   Array<double> sums = Array<double>::zeroed(execution.memory, width);
   for (uint32_t i = 0; i < sample_rows; ++i) {
+    if (i % 64 == 0) execution.check();
     const float* row = values.data() + size_t{i} * width;
     for (uint32_t column = 0; column < width; ++column) sums[column] += row[column];
   }
@@ -218,6 +219,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {
     float largest = 0;
     for (uint64_t i = begin; i < end; ++i) {
+      if (i % 16 == 0) execution.check();
       float* row = values.data() + i * width;
       for (uint32_t column = 0; column < width; ++column) {
         row[column] -= centre_[column];
@@ -231,8 +233,12 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   Array<Deviations> parts(execution.memory, tasks);
   parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {
     Deviations part;
-    for (uint64_t i = begin * width; i < end * width; ++i)
-      part.add(std::fabs(values[i]), largest > 0 ? kStepsTried / double{largest} : 0);
+    const double clips_per_unit = largest > 0 ? kStepsTried / double{largest} : 0;
+    for (uint64_t row = begin; row < end; ++row) {
+      if (row % 16 == 0) execution.check();
+      for (uint64_t i = row * width; i < (row + 1) * width; ++i)
+        part.add(std::fabs(values[i]), clips_per_unit);
+    }
     parts[begin / kRowsPerFit] = part;
   });
   Deviations all;
@@ -254,15 +260,24 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step,
   const uint32_t judged = std::min(rows, kJudgedRows);
   // In steps, so that no square leaves the range of a float.
   Array<float> scaled(execution.memory, size_t{rows} * columns());
-  for (size_t i = 0; i < scaled.size(); ++i) scaled[i] = sample[i] / step;
+  parallel_for(execution, scaled.size(), uint64_t{1} << 20, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = begin; i < end; ++i) scaled[i] = sample[i] / step;
+  });
   const RowsView view{scaled.data(), columns() * sizeof(float), columns(), ANN_F32};
   Array<float> nearest(execution.memory, judged);
   Array<float> scratch(execution.memory, size_t{rows} * execution.threads);
+  const uint32_t piece = static_cast<uint32_t>(16 * items_per_task(columns(), kSampleRows));
   parallel_for(execution, judged, 2, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     float* distances = scratch.data() + size_t{rows} * worker;
     for (uint64_t i = begin; i < end; ++i) {
       const uint64_t row = i * rows / judged;
-      kernels().squared_l2[ANN_F32](view.row(row), view, nullptr, rows, distances);
+      for (uint32_t first = 0; first < rows; first += piece) {
+        execution.check();
+        RowsView part = view;
+        part.data = view.row(first);
+        kernels().squared_l2[ANN_F32](view.row(row), part, nullptr, std::min(piece, rows - first),
+                                      distances + first);
+      }
       nearest[i] = INFINITY;
       for (uint32_t other = 0; other < rows; ++other) {
         if (distances[other] > 0) nearest[i] = std::min(nearest[i], distances[other]);

@@ -80,8 +80,8 @@ class Codes {
   float inverse_step() const { return inverse_step_; }
   double norm_max() const { return norm_max_; }
   /// Checks everything that has not been yet.
-  void touch_all() const {
-    if (touch_ != nullptr) touch_->touch_all();
+  void touch_all(const Execution& execution = {}) const {
+    if (touch_ != nullptr) touch_->touch_all(execution);
   }
 
   /// Columns that the extra one of inner product is split over.

@@ -6,16 +6,21 @@
 #include <cfloat>
 #include <numeric>
 
+#include "base/parallel_sort.h"
+
 namespace gannet {
 namespace {
 
-constexpr uint64_t kRowsPerTask = 1024;
+constexpr uint64_t kRowsPerTaskMax = 1024;
+constexpr uint64_t kIdsPerTask = 1 << 16;
 constexpr uint64_t kBytesPerTask = uint64_t{2} << 20;  // a huge page, which one thread is to make
 
 // Lengths outside this range are compared in double precision: below, products of two floats lose
 // bits to underflow, above they overflow.
 constexpr float kNormMin = 1e-15f;
 constexpr float kNormMax = 1e15f;
+
+uint64_t rows_per_task(uint32_t dim) { return items_per_task(dim, kRowsPerTaskMax); }
 
 double norm_of(const uint8_t* row, int32_t element, uint32_t dim) {
   double sum = 0;
@@ -71,13 +76,10 @@ void check_finite(const MatrixView& rows, const Execution& execution) {
   if (!is_float_element(rows.element)) return;
   // Every thread reports the first bad row it meets; the smallest of them is named.
   std::atomic<uint64_t> first_bad = kNoPlace;
-  parallel_for(execution, rows.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, rows.rows, rows_per_task(rows.dim), [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       if (first_not_finite(rows.row(row), rows.element, rows.dim) == rows.dim) continue;
-      uint64_t known = first_bad.load();
-      while (row < known && !first_bad.compare_exchange_weak(known, row)) {
-      }
-      return;
+      return keep_least(first_bad, row);
     }
   });
   const uint64_t row = first_bad.load();
@@ -119,9 +121,9 @@ Dataset::Dataset(Parts&& parts)
       by_id_touch_(parts.by_id_touch),
       norms_touch_(parts.norms_touch) {}
 
-void Dataset::touch_all() const {
+void Dataset::touch_all(const Execution& execution) const {
   for (FirstTouch* touch : {vectors_touch_, ids_touch_, by_id_touch_, norms_touch_}) {
-    if (touch != nullptr) touch->touch_all();
+    if (touch != nullptr) touch->touch_all(execution);
   }
 }
 
@@ -166,7 +168,7 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
     return;
   }
   std::atomic<uint64_t> overflow = kNoPlace;
-  parallel_for(execution, rows.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, rows.rows, rows_per_task(rows.dim), [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       uint8_t* target = stored_.data() + row * view_.stride;
       if (rows.element == view_.element) {
@@ -175,11 +177,7 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
         for (uint32_t column = 0; column < rows.dim; ++column)
           float_to_element(element_to_float(rows.row(row), rows.element, column), target,
                            view_.element, column);
-        if (first_not_finite(target, view_.element, rows.dim) != rows.dim) {
-          uint64_t known = overflow.load();
-          while (row < known && !overflow.compare_exchange_weak(known, row)) {
-          }
-        }
+        if (first_not_finite(target, view_.element, rows.dim) != rows.dim) keep_least(overflow, row);
       }
       std::memset(target + stored_bytes, 0, view_.stride - stored_bytes);
     }
@@ -194,20 +192,31 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
 void Dataset::sort_ids(const uint64_t* ids, const Execution& execution) {
   ids_ = Array<uint64_t>(execution.memory, count_);
   by_id_ = Array<uint32_t>(execution.memory, count_);
-  for (uint32_t row = 0; row < count_; ++row) {
-    ids_[row] = ids[row];
-    by_id_[row] = row;
+  parallel_for(execution, count_, kIdsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      ids_[row] = ids[row];
+      by_id_[row] = static_cast<uint32_t>(row);
+    }
+  });
+  parallel_sort(by_id_, [this](uint32_t a, uint32_t b) {
+    return std::pair(ids_[a], a) < std::pair(ids_[b], b);
+  }, execution);
+  // ANN_ID_NONE is the largest number, so it stands last.
+  if (count_ != 0 && ids_[by_id_[count_ - 1]] == ANN_ID_NONE) {
+    const uint32_t* first = std::lower_bound(
+        by_id_.begin(), by_id_.end(), ANN_ID_NONE,
+        [this](uint32_t row, uint64_t id) { return ids_[row] < id; });
+    fail(ANN_INVALID_ARGUMENT, "ids[%u] is ANN_ID_NONE; ids are below 2^64 - 1", *first);
   }
-  std::sort(by_id_.begin(), by_id_.end(),
-            [this](uint32_t a, uint32_t b) { return std::pair(ids_[a], a) < std::pair(ids_[b], b); });
-  for (uint32_t place = 0; place < count_; ++place) {
-    const uint32_t row = by_id_[place];
-    if (ids_[row] == ANN_ID_NONE)
-      fail(ANN_INVALID_ARGUMENT, "ids[%u] is ANN_ID_NONE; ids are below 2^64 - 1", row);
-    if (place > 0 && ids_[by_id_[place - 1]] == ids_[row])
-      fail(ANN_INVALID_ARGUMENT, "ids[%u] and ids[%u] are both %llu; ids must be distinct",
-           by_id_[place - 1], row, static_cast<unsigned long long>(ids_[row]));
-  }
+  std::atomic<uint64_t> repeated = kNoPlace;
+  parallel_for(execution, count_, kIdsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t place = std::max<uint64_t>(begin, 1); place < end; ++place)
+      if (ids_[by_id_[place - 1]] == ids_[by_id_[place]]) return keep_least(repeated, place);
+  });
+  const uint64_t place = repeated.load();
+  if (place != kNoPlace)
+    fail(ANN_INVALID_ARGUMENT, "ids[%u] and ids[%u] are both %llu; ids must be distinct",
+         by_id_[place - 1], by_id_[place], static_cast<unsigned long long>(ids_[by_id_[place]]));
 }
 
 /// Before a place of by_id_ is read.
@@ -231,7 +240,7 @@ uint32_t Dataset::find(uint64_t id) const {
 
 void Dataset::measure_norms(const Execution& execution) {
   norms_ = Array<float>(execution.memory, count_);
-  parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, count_, rows_per_task(view_.dim), [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       const double norm = norm_of(view_.row(row), view_.element, view_.dim);
       norms_[row] = static_cast<float>(std::min(norm, double{FLT_MAX}));

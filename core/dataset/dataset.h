@@ -90,7 +90,7 @@ class Dataset {
   }
   FirstTouch* vectors_touch() const { return vectors_touch_; }
   /// Checks everything that has not been yet.
-  void touch_all() const;
+  void touch_all(const Execution& execution = {}) const;
   bool borrowed() const { return stored_.empty() && count_ != 0; }
   uint64_t bytes() const {
     return stored_.bytes() + ids_.bytes() + by_id_.bytes() + norms_.bytes();

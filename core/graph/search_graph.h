@@ -30,8 +30,8 @@ struct SearchGraph {
     if (touch != nullptr) touch->touch(number * degree * sizeof(uint32_t), degree * sizeof(uint32_t));
     return row(number);
   }
-  void touch_all() const {
-    if (touch != nullptr) touch->touch_all();
+  void touch_all(const Execution& execution = {}) const {
+    if (touch != nullptr) touch->touch_all(execution);
   }
   uint32_t* row(uint64_t number) { return edges.data() + number * degree; }
   uint64_t bytes() const { return edges.bytes() + entries.bytes(); }

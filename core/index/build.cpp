@@ -4,6 +4,7 @@
 // graph: as the copy of the index that searches on the device use. Rows that lie there stay too: the host
 // gets its copy of them while the device finds neighbours (dataset/arrival.h).
 
+#include <atomic>
 #include <chrono>
 
 #include "backend/devices.h"
@@ -25,20 +26,28 @@ double seconds_since(Clock::time_point start) {
 /// Copies a k-NN graph of the caller; refuses rows out of range, and drops loops and repetitions.
 KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execution& execution) {
   KnnGraph graph{Array<uint32_t>(execution.memory, checked_product(rows, k)), rows, k, 0};
-  for (uint32_t row = 0; row < rows; ++row) {
-    const uint32_t* from = given + uint64_t{row} * k;
-    uint32_t* list = graph.neighbors.data() + uint64_t{row} * k;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < k; ++i) {
-      if (from[i] == kNoRow) continue;
-      if (from[i] >= rows)
-        fail(ANN_INVALID_ARGUMENT, "knn_graph[%u, %u] is %u, rows are 0 to %u", row, i, from[i],
-             rows - 1);
-      if (from[i] != row && std::find(list, list + count, from[i]) == list + count)
-        list[count++] = from[i];
+  std::atomic<uint64_t> wrong = kNoPlace;  // the first place that names no row
+  // A place is compared with those before it in its list.
+  const uint64_t grain = items_per_task(uint64_t{k} * k / 8, 1024);
+  parallel_for(execution, rows, grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      const uint32_t* from = given + row * k;
+      uint32_t* list = graph.neighbors.data() + row * k;
+      uint32_t count = 0;
+      for (uint32_t i = 0; i < k; ++i) {
+        if (from[i] == kNoRow) continue;
+        if (from[i] >= rows) return keep_least(wrong, row * k + i);
+        if (from[i] != row && std::find(list, list + count, from[i]) == list + count)
+          list[count++] = from[i];
+      }
+      std::fill(list + count, list + k, kNoRow);
     }
-    std::fill(list + count, list + k, kNoRow);
-  }
+  });
+  const uint64_t place = wrong.load();
+  if (place != kNoPlace)
+    fail(ANN_INVALID_ARGUMENT, "knn_graph[%llu, %llu] is %u, rows are 0 to %u",
+         static_cast<unsigned long long>(place / k), static_cast<unsigned long long>(place % k),
+         given[place], rows - 1);
   return graph;
 }
 

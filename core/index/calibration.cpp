@@ -153,7 +153,7 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
     MatrixView first = sample.vectors;
     first.rows = count;
     Array<uint64_t> ids(execution.memory, distances.size());
-    search_exact_on_device(dataset, QueryBlock(dataset, first, execution.memory), sample.masked, device,
+    search_exact_on_device(dataset, QueryBlock(dataset, first, execution), sample.masked, device,
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
@@ -199,7 +199,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     for (uint32_t i = 0; i < count; ++i)
       std::memcpy(copied.data() + i * dataset.view().stride, dataset.view().row(masked[i]), row_bytes);
   }
-  const QueryBlock queries(dataset, vectors, memory);
+  const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors, &queries, plays_rows ? masked.data() : nullptr, count,
                 std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}};
   find_truth(dataset, codes, sample, device, placed, execution);

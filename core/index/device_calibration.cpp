@@ -183,7 +183,7 @@ class Sample {
   /// farthest stands for those that are missing, which promises less.
   void judge(const DeviceIndex& index, int32_t device, const Execution& execution) {
     const Allocator& memory = execution.memory;
-    const QueryBlock block(dataset_, view(), memory);
+    const QueryBlock block(dataset_, view(), execution);
     const size_t bytes = dataset_.query_bytes();
     Array<uint8_t> packed(memory, checked_product(count_, bytes));
     for (uint32_t i = 0; i < count_; ++i)

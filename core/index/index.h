@@ -36,11 +36,11 @@ struct Built {
   Built(const Built&) = delete;
 
   /// Checks what of a mapped file has not been yet.
-  void touch_all() const {
-    dataset.touch_all();
-    codes.touch_all();
-    graph.touch_all();
-    queries.touch_all();
+  void touch_all(const Execution& execution = {}) const {
+    dataset.touch_all(execution);
+    codes.touch_all(execution);
+    graph.touch_all(execution);
+    queries.touch_all(execution);
   }
 
   std::shared_ptr<const void> file;  // the mapped file that the members lie over, or null

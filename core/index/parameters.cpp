@@ -178,7 +178,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
   if (!plan.borrow) index += rows * Dataset::stored_stride(shape.dim, shape.metric, element);
   if (ids) index += rows * 12;
   if (shape.metric == ANN_METRIC_COSINE) index += rows * 4;
-  uint64_t peak = 0;
+  uint64_t peak = ids ? rows * 4 : 0;  // of a second order of rows while ids are sorted
   double seconds = 0.01;
   if (plan.graph != ANN_GRAPH_NONE) {
     if (!Codes::rows_serve(shape.metric, element, plan.borrow)) index += rows * stride;

@@ -34,8 +34,8 @@ class QuerySample {
   uint32_t count() const { return count_; }
   const uint8_t* data() const { return values_.data(); }
   uint64_t bytes() const { return values_.bytes(); }
-  void touch_all() const {
-    if (touch_ != nullptr) touch_->touch_all();
+  void touch_all(const Execution& execution = {}) const {
+    if (touch_ != nullptr) touch_->touch_all(execution);
   }
 
   /// The first of them, `most` at most, for readers that have asked touch_all() or made them.

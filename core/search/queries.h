@@ -48,20 +48,23 @@ inline void write_answer(const ResultsView& results, uint64_t query, const Neigh
 
 class QueryBlock {
  public:
-  QueryBlock(const Dataset& dataset, const MatrixView& queries, const Allocator& memory)
+  QueryBlock(const Dataset& dataset, const MatrixView& queries, const Execution& execution)
       : count_(queries.rows),
         value_bytes_(round_up(dataset.query_bytes(), 16)),
-        values_(memory, checked_product(queries.rows, value_bytes_)),
-        norms_(memory, queries.rows),
-        usable_(memory, queries.rows) {
-    for (uint64_t query = 0; query < count_; ++query) {
-      PreparedQuery prepared;
-      usable_[query] = dataset.prepare(queries.row(query), queries.element,
-                                       values_.data() + query * value_bytes_, &prepared)
-                           ? 1
-                           : 0;
-      norms_[query] = prepared.norm;
-    }
+        values_(execution.memory, checked_product(queries.rows, value_bytes_)),
+        norms_(execution.memory, queries.rows),
+        usable_(execution.memory, queries.rows) {
+    const uint64_t grain = items_per_task(queries.dim, 4096);
+    parallel_for(execution, count_, grain, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t query = begin; query < end; ++query) {
+        PreparedQuery prepared;
+        usable_[query] = dataset.prepare(queries.row(query), queries.element,
+                                         values_.data() + query * value_bytes_, &prepared)
+                             ? 1
+                             : 0;
+        norms_[query] = prepared.norm;
+      }
+    });
   }
 
   uint64_t size() const { return count_; }

@@ -1,5 +1,6 @@
 #include "storage/map.h"
 
+#include <atomic>
 #include <cmath>
 #include <cstdarg>
 #include <cstring>
@@ -377,15 +378,20 @@ void FileMap::check_tail(const Tail& tail) const {
     fail_corrupt("the tail of the file is not that of its header");
 }
 
-void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows) {
+void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const Execution& execution) {
   // Ascending ids in the order given: then it names every row once, and the ids are distinct.
-  for (uint64_t i = 1; i < rows; ++i) {
-    if (order[i - 1] >= rows || order[i] >= rows)
-      fail_corrupt("the order of the ids names a row that is not there");
-    if (ids[order[i - 1]] >= ids[order[i]])
-      fail_corrupt("the ids are not distinct, or their order is wrong at place %llu",
-                   static_cast<Long>(i));
-  }
+  std::atomic<uint64_t> wrong = kNoPlace;
+  parallel_for(execution, rows, uint64_t{1} << 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = std::max<uint64_t>(begin, 1); i < end; ++i)
+      if (order[i - 1] >= rows || order[i] >= rows || ids[order[i - 1]] >= ids[order[i]])
+        return keep_least(wrong, i);
+  });
+  const uint64_t place = wrong.load();
+  if (place == kNoPlace) return;
+  if (order[place - 1] >= rows || order[place] >= rows)
+    fail_corrupt("the order of the ids names a row that is not there");
+  fail_corrupt("the ids are not distinct, or their order is wrong at place %llu",
+               static_cast<Long>(place));
 }
 
 void check_entries(const uint32_t* entries, uint64_t count) {

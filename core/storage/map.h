@@ -55,7 +55,7 @@ struct FileMap {
 };
 
 /// Checks that section 4 of the specification cannot make chunk by chunk.
-void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows);
+void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const Execution& execution);
 void check_entries(const uint32_t* entries, uint64_t count);
 Calibration read_calibration(const format::Curve* curves, uint64_t count, float recall_max);
 

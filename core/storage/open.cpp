@@ -173,8 +173,8 @@ struct Parts {
   }
 
   /// What the specification demands beyond single chunks.
-  void check() const {
-    check_ids(ids.data(), order.data(), ids.size());
+  void check(const Execution& execution) const {
+    check_ids(ids.data(), order.data(), ids.size(), execution);
     check_entries(entries.data(), entries.size());
   }
 };
@@ -244,7 +244,7 @@ Parts read_all(const FileMap& map, Source& source, bool keep, const Execution& e
     source.read(map.tail_offset(), &tail, sizeof tail);
     map.check_tail(tail);
   }
-  parts.check();
+  parts.check(execution);
   return parts;
 }
 
@@ -341,7 +341,7 @@ std::unique_ptr<const Built> open_mapped(std::unique_ptr<Mapping> mapping, const
         std::make_unique<SectionTouch>(execution.memory, map, section, data);
     FirstTouch* touch = file->touches[section.type].get();
     if (checked_at_once(section.type)) {
-      touch->touch_all();
+      touch->touch_all(execution);
     } else {
       touches.of[section.type] = touch;
     }

@@ -25,13 +25,14 @@ using namespace format;
 /// An index as header, section table and chunks of bytes.
 class Content {
  public:
-  explicit Content(const Built& built) : built_(built) {
+  Content(const Built& built, const Execution& execution) : built_(built) {
+    execution.enter("check");
     // What was never checked must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse what a LAZY one has saved.
-    built.touch_all();
+    built.touch_all(execution);
     if (built.file != nullptr)
       check_ids(built.dataset.ids(), built.dataset.by_id(),
-                built.dataset.ids() != nullptr ? built.dataset.rows() : 0);
+                built.dataset.ids() != nullptr ? built.dataset.rows() : 0, execution);
     fill_header();
     encode_calibration();
     header_.sections = demanded_sections(
@@ -306,12 +307,19 @@ struct Target {
   uint32_t mode = 0666;
 };
 
-void reserve(const Unfinished& file, uint64_t bytes, Files& files) {
-  const int result = uninterrupted([&] { return files.reserve(file.file(), bytes); });
-  // A full disk shows here, before anything is written; a file system that cannot reserve shows it
-  // when it is written to.
-  if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
-    fail_system(result, "reserving space", file.path());
+/// In pieces, since a file system in memory makes the pages here and now.
+void reserve(const Unfinished& file, uint64_t bytes, Files& files, const Execution& execution) {
+  constexpr uint64_t kPiece = uint64_t{16} << 20;
+  for (uint64_t offset = 0; offset < bytes; offset += kPiece) {
+    execution.check();
+    const uint64_t piece = std::min(kPiece, bytes - offset);
+    const int result = uninterrupted([&] { return files.reserve(file.file(), offset, piece); });
+    // A full disk shows here, before anything is written; a file system that cannot reserve shows it
+    // when it is written to.
+    if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
+      fail_system(result, "reserving space", file.path());
+    if (result < 0) return;
+  }
 }
 
 /// Reads header and tail back: what a network or a layered file system dropped shows here at the
@@ -353,13 +361,13 @@ void save_file(const Built& built, const char* path, bool sync, Files& files,
                const Execution& execution) {
   const Target target(path, files);
   const Place place(target.path);
-  Content content(built);
+  Content content(built, execution);
   Unfinished file(place, target.mode, files);
   if (target.exists) {
     const int result = files.set_mode(file.file(), target.mode);
     if (result < 0) fail_system(result, "keeping the permissions of the old file", file.path());
   }
-  reserve(file, content.header().file_bytes, files);
+  reserve(file, content.header().file_bytes, files, execution);
   write_all(content, [&](const void* data, uint64_t bytes) { file.put(data, bytes); }, execution);
   execution.span(0.9, 1).enter("sync");
   if (sync) {
@@ -375,7 +383,7 @@ void save_file(const Built& built, const char* path, bool sync, Files& files,
 }
 
 void save_stream(const Built& built, const StreamSink& sink, const Execution& execution) {
-  Content content(built);
+  Content content(built, execution);
   const auto put = [&](const void* data, uint64_t bytes) {
     const uint8_t* from = static_cast<const uint8_t*>(data);
     while (bytes > 0) {

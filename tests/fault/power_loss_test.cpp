@@ -82,7 +82,7 @@ class LoggingFiles final : public WatchedFiles {
         log.push_back({DiskOp::kWrite, written_, Bytes(call.data, static_cast<uint64_t>(answer)), 0});
         written_ += static_cast<uint64_t>(answer);
         return;
-      case Op::kReserve: log.push_back({DiskOp::kReserve, 0, {}, call.bytes}); return;
+      case Op::kReserve: log.push_back({DiskOp::kReserve, 0, {}, call.offset + call.bytes}); return;
       case Op::kSync: log_sync(call.file); return;
       case Op::kRename: log.push_back({DiskOp::kRename, 0, {}, 0}); return;
       case Op::kUnlink: log.push_back({DiskOp::kUnlink, 0, {}, 0}); return;

@@ -72,9 +72,9 @@ class WatchedFiles : public gannet::Files {
                 [&](size_t count) { return system_.write(file, data, count); });
   }
 
-  int reserve(int file, uint64_t bytes) override {
-    return pass({Op::kReserve, file, nullptr, nullptr, nullptr, bytes},
-                [&] { return system_.reserve(file, bytes); });
+  int reserve(int file, uint64_t offset, uint64_t bytes) override {
+    return pass({Op::kReserve, file, nullptr, nullptr, nullptr, bytes, offset},
+                [&] { return system_.reserve(file, offset, bytes); });
   }
   int set_mode(int file, uint32_t mode) override {
     return pass({Op::kSetMode, file}, [&] { return system_.set_mode(file, mode); });

@@ -38,7 +38,7 @@ class BytesAsFile final : public Files {
   int create(const char*, uint32_t) override { return -EROFS; }
   int open_folder(const char*) override { return -EROFS; }
   int64_t write(int, const void*, size_t) override { return -EROFS; }
-  int reserve(int, uint64_t) override { return -EROFS; }
+  int reserve(int, uint64_t, uint64_t) override { return -EROFS; }
   int set_mode(int, uint32_t) override { return -EROFS; }
   int sync(int) override { return -EROFS; }
   int rename(const char*, const char*) override { return -EROFS; }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/execution.h"
+#include "base/parallel_sort.h"
 #include "base/random.h"
 #include "catch.h"
 
@@ -135,4 +136,24 @@ TEST_CASE("strata are distinct, ascending and below the bound") {
       REQUIRE(drawn.back() < bound);
     }
   }
+}
+
+TEST_CASE("a sort by many threads is a sort") {
+  // Around the length of a run, and runs that have no other to be merged with.
+  for (const uint64_t count : {0u, 1u, 2u, 16383u, 16384u, 16385u, 32768u, 50000u, 81921u, 200000u})
+    for (const uint32_t threads : {1u, 3u})
+      for (const int kind : {0, 1, 2}) {
+        Array<uint64_t> items(Allocator(), count);
+        for (uint64_t i = 0; i < count; ++i)
+          items[i] = kind == 0 ? (i + 1) * 0x9e3779b97f4a7c15u : kind == 1 ? i : count - i;
+        std::vector<uint64_t> wanted(items.begin(), items.end());
+        std::sort(wanted.begin(), wanted.end());
+        parallel_sort(items, std::less<uint64_t>(), Execution{Allocator(), threads, nullptr});
+        REQUIRE(std::equal(wanted.begin(), wanted.end(), items.begin(), items.end()));
+      }
+  Monitor monitor;
+  monitor.cancel();
+  Array<uint64_t> items(Allocator(), 100000);
+  items.fill(1);
+  REQUIRE_THROWS_AS(parallel_sort(items, std::less<uint64_t>(), Execution{Allocator(), 2, &monitor}), Error);
 }

@@ -85,9 +85,9 @@ TEST_CASE("known sums: the format does not change with the hash library") {
 TEST_CASE("values that section 4 of the specification forbids") {
   const uint64_t ids[] = {30, 10, 20};
   const uint32_t right[] = {1, 2, 0}, wrong[] = {1, 0, 2}, repeated[] = {1, 1, 2};
-  CHECK_NOTHROW(check_ids(ids, right, 3));
-  CHECK_THROWS_AS(check_ids(ids, wrong, 3), Error);
-  CHECK_THROWS_AS(check_ids(ids, repeated, 3), Error);
+  CHECK_NOTHROW(check_ids(ids, right, 3, Execution{}));
+  CHECK_THROWS_AS(check_ids(ids, wrong, 3, Execution{}), Error);
+  CHECK_THROWS_AS(check_ids(ids, repeated, 3, Execution{}), Error);
   const uint32_t ascending[] = {1, 5, 9}, twice[] = {1, 5, 5};
   CHECK_NOTHROW(check_entries(ascending, 3));
   CHECK_THROWS_AS(check_entries(twice, 3), Error);
