@@ -28,6 +28,8 @@ constexpr Kernels table_of_level(const char* name, decltype(Kernels::code_tile) 
       nearest_in_columns,
       show_nearest,
       thin_out,
+      show_near,
+      next_near,
       bound_within,
       sort_keys,
       count_detours,

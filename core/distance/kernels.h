@@ -56,6 +56,21 @@ constexpr uint32_t nearest_room(uint32_t k) {
   return (nearest_kept(k) + kNearestPiece + 31) / 16 * 16;
 }
 
+/// The sorted list of a walk (near_list.h): keys of distance * 2^32 + 2 * row + (1 where the row has been
+/// expanded), UINT64_MAX in all of its near_room(capacity) places that hold none.
+struct NearList {
+  uint64_t* keys = nullptr;
+  uint32_t capacity = 0;
+  uint32_t size = 0;
+  uint32_t next = 0;  // rows before this place are expanded
+};
+
+/// Rows are shown to it in pieces of this many.
+inline constexpr uint32_t kNearPiece = 32;
+
+/// Its room: another piece, and whole vectors.
+constexpr size_t near_room(uint32_t capacity) { return size_t{capacity} + kNearPiece + 8; }
+
 /// Detours are counted for this many ranks at once.
 inline constexpr uint32_t kDetourRanks = 16;
 
@@ -95,13 +110,19 @@ struct Kernels {
   void (*nearest_in_columns)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
                              uint32_t* places);
 
-  // LISTS of near places (nearest_list.h, detours.h).
+  // LISTS of near places (nearest_list.h, near_list.h, detours.h).
 
   /// Shows a list the distances line[0..count) of the places first, first + 1, ...
   void (*show_nearest)(NearestList& list, const uint32_t* line, uint32_t count, uint32_t first);
 
   /// Drops entries that are not among the nearest k, but for some.
   void (*thin_out)(NearestList& list);
+
+  /// Shows the list of a walk rows that it does not hold, and their distances.
+  void (*show_near)(NearList& list, const uint32_t* distances, const uint32_t* rows, uint32_t count);
+
+  /// The first place from `place` on whose row has not been expanded, or list.size.
+  uint32_t (*next_near)(const NearList& list, uint32_t place);
 
   /// A bound such that the weights of all line[j] <= bound add up to at most `budget` and, where one
   /// more distance would not exceed it, to 15/16 of it. False if the nearest alone weigh more.

@@ -11,6 +11,7 @@
 #include "distance/detours.h"
 #include "distance/element.h"
 #include "distance/row_loops.h"
+#include "distance/near_list.h"
 #include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 

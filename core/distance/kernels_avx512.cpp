@@ -7,6 +7,7 @@
 #include "distance/row_loops_avx512.h"
 #include "distance/column_pairs.h"
 #include "distance/detours.h"
+#include "distance/near_list.h"
 #include "distance/nearest_list.h"
 #include "distance/tile_minima.h"
 

@@ -5,15 +5,14 @@
 namespace gannet {
 namespace {
 
+/// Bytes of a code that are requested ahead. Behind them the hardware follows, which within the first lines
+/// comes late.
+constexpr size_t kPrefetched = 1024;
+
 void prefetch_code(const Codes& codes, uint32_t row) {
-  // The first lines; the hardware follows within a row.
   const uint8_t* code = codes.row(row);
-  __builtin_prefetch(code);
-  if (codes.stride() > 64) __builtin_prefetch(code + 64);
-  if (codes.stride() > 128) {
-    __builtin_prefetch(code + 128);
-    __builtin_prefetch(code + 192 < code + codes.stride() ? code + 192 : code + 128);
-  }
+  const size_t end = std::min(codes.stride(), kPrefetched);
+  for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(code + byte);
 }
 
 void prefetch_edges(const SearchGraph& graph, uint32_t row) {
@@ -30,11 +29,8 @@ struct Walk {
   SearchCounts counts = {};
 
   void start() {
-    uint32_t count = 0;
-    for (const uint32_t entry : graph.entries) {
-      if (space.visited.enter(entry)) space.candidates[count++] = entry;
-    }
-    compare(count);
+    compare(space.visited.enter(graph.entries.data(), static_cast<uint32_t>(graph.entries.size()),
+                                space.candidates.data()));
   }
 
   void run() {
@@ -44,15 +40,9 @@ struct Walk {
  private:
   void expand(uint32_t row) {
     ++counts.expansions;
-    const uint32_t* edges = graph.touched_row(row);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < graph.degree; ++i) {
-      const uint32_t target = edges[i];
-      if (target == kNoRow) break;
-      if (!space.visited.enter(target)) continue;
-      prefetch_code(codes, target);
-      space.candidates[count++] = target;
-    }
+    const uint32_t count =
+        space.visited.enter(graph.touched_row(row), graph.degree, space.candidates.data());
+    for (uint32_t i = 0; i < count; ++i) prefetch_code(codes, space.candidates[i]);
     const uint32_t next = beam.peek();
     if (next != kNoRow) prefetch_edges(graph, next);
     compare(count);
@@ -62,10 +52,7 @@ struct Walk {
     counts.distances += count;
     codes.distances(space.code.data(), space.candidates.data(), count,
                     space.code_distances.data());
-    for (uint32_t i = 0; i < count; ++i) {
-      if (space.code_distances[i] <= beam.limit())
-        beam.insert(space.code_distances[i], space.candidates[i]);
-    }
+    beam.insert(space.code_distances.data(), space.candidates.data(), count);
   }
 };
 

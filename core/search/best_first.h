@@ -12,7 +12,8 @@
 //
 // Bytes of a query at degree 32 and beam 40, 128 columns of u8: about 45 expansions of 128 bytes and
 // 700 rows of 128 bytes, 95 KB, most of it waiting for memory. Therefore all rows of a step are
-// requested before the first is compared, and the edges of the likely next row while this one's are.
+// requested before the first is compared, and the edges of the likely next row while this one's are; and no
+// step between has a branch that cannot be foreseen: which rows were met, and where the near ones belong.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +39,13 @@ struct SearchSpace {
 
   /// Makes room for a beam of `length`.
   void fit_beam(uint32_t length) {
-    if (keys.size() > length) return;
+    if (keys.size() >= Beam::room(length)) return;
     // The keys last: they say how long a beam all of them have room for, also when memory runs out
     // half-way.
     rows = Array<uint32_t>(allocator, length);
     distances = Array<float>(allocator, length);
     neighbors = Array<Neighbor>(allocator, length);
-    keys = Array<uint64_t>(allocator, size_t{length} + 1);
+    keys = Array<uint64_t>(allocator, Beam::room(length));
   }
   uint64_t bytes() const {
     return visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() + code_distances.bytes() +
@@ -56,7 +57,7 @@ struct SearchSpace {
   Array<uint8_t> code;             // [stride] the query's code
   Array<uint32_t> candidates;      // rows of a step that have not been met
   Array<uint32_t> code_distances;  // theirs
-  Array<uint64_t> keys;            // [beam + 1]
+  Array<uint64_t> keys;            // [Beam::room(beam)]
   Array<uint32_t> rows;            // [beam] rows to compare once more
   Array<float> distances;          // [beam]
   Array<Neighbor> neighbors;       // [beam]

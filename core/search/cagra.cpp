@@ -41,7 +41,7 @@ struct CagraSearch {
 
   void run() {
     for (uint32_t i = 0; i < plan.lists; ++i)
-      new (&space.beams[i]) Beam(space.keys.data() + size_t{i} * (plan.list + 1), plan.list);
+      new (&space.beams[i]) Beam(space.keys.data() + i * Beam::room(plan.list), plan.list);
     start();
     for (uint32_t iteration = 0; iteration < plan.iterations_max; ++iteration) {
       bool any = false;
@@ -100,7 +100,7 @@ struct CagraSearch {
     } else {
       codes.distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
     }
-    for (uint32_t i = 0; i < count; ++i) beam.insert(space.code_distances[i], space.candidates[i]);
+    beam.insert(space.code_distances.data(), space.candidates.data(), count);
     count = 0;
   }
 };
@@ -138,7 +138,7 @@ CagraSpace::CagraSpace(const Dataset& dataset, const Codes& codes, const SearchG
       code_distances(memory, candidates.size()),
       distances(memory, std::max(candidates.size(), size_t{plan.lists} * plan.list)),
       rows(memory, size_t{plan.lists} * plan.list),
-      keys(memory, size_t{plan.lists} * (plan.list + 1)),
+      keys(memory, plan.lists * Beam::room(plan.list)),
       merged(memory, size_t{plan.lists} * plan.list),
       beams(memory, plan.lists),
       neighbors(memory, size_t{plan.lists} * plan.list) {}

@@ -78,7 +78,7 @@ struct CagraSpace {
   Array<uint32_t> code_distances;  // [p d]
   Array<float> distances;          // [the longer of p d and the lists]
   Array<uint32_t> rows;            // [lists * M]
-  Array<uint64_t> keys;            // [lists, M + 1]
+  Array<uint64_t> keys;            // [lists, Beam::room(M)]
   Array<uint64_t> merged;          // [lists * M]
   Array<Beam> beams;               // [lists]
   Array<Neighbor> neighbors;       // [lists * M]

@@ -181,6 +181,49 @@ TEST_CASE("code distances, tiles and their minima are equal on every level") {
   }
 }
 
+TEST_CASE("the list of a walk is the same on every level") {
+  for (const uint32_t capacity : {1u, 5u, 8u, 31u, 64u, 100u, 199u, 260u, 513u, 700u}) {
+    // Distances of CAGRA's rows as stored have the top bit.
+    for (const uint32_t values : {3u, 5000u, UINT32_MAX}) {
+      std::vector<uint64_t> expected;
+      std::vector<NearList> lists;
+      std::vector<std::vector<uint64_t>> keys;
+      for (const Kernels* level : levels_here()) {
+        (void)level;
+        keys.emplace_back(near_room(capacity), UINT64_MAX);
+      }
+      for (auto& room : keys) lists.push_back({room.data(), capacity});
+      for (uint32_t row = 0, step = 0; row < 3 * capacity + 200; ++step) {
+        const uint32_t count = static_cast<uint32_t>(random_below(80, capacity, values, step));
+        std::vector<uint32_t> distances(count);
+        std::vector<uint32_t> rows(count);
+        for (uint32_t i = 0; i < count; ++i) {
+          rows[i] = row++;
+          distances[i] = static_cast<uint32_t>(random_below(values, capacity, rows[i], 1));
+          expected.push_back(uint64_t{distances[i]} << 32 | uint64_t{rows[i]} << 1);
+        }
+        std::sort(expected.begin(), expected.end(), [](uint64_t a, uint64_t b) { return a / 2 < b / 2; });
+        if (expected.size() > capacity) expected.resize(capacity);
+        const auto open = std::find_if(expected.begin(), expected.end(),
+                                       [](uint64_t key) { return key % 2 == 0; });
+        const uint32_t next = static_cast<uint32_t>(open - expected.begin());
+        for (size_t level = 0; level < lists.size(); ++level) {
+          NearList& list = lists[level];
+          levels_here()[level]->show_near(list, distances.data(), rows.data(), count);
+          INFO(levels_here()[level]->name << " capacity " << capacity << " step " << step);
+          REQUIRE(std::vector<uint64_t>(list.keys, list.keys + list.size) == expected);
+          for (size_t i = list.size; i < near_room(capacity); ++i) REQUIRE(list.keys[i] == UINT64_MAX);
+          REQUIRE(list.next <= next);
+          REQUIRE(levels_here()[level]->next_near(list, list.next) == next);
+          list.next = next;
+          if (next < list.size) list.keys[list.next++] |= 1;
+        }
+        if (next < expected.size()) expected[next] |= 1;
+      }
+    }
+  }
+}
+
 TEST_CASE("lists of near places keep the k nearest on every level, in the same order") {
   for (const uint32_t k : {1u, 2u, 15u, 16u, 48u, 256u}) {
     for (const uint32_t count : {1u, 15u, 64u, 65u, 129u, 1000u, 5000u}) {
