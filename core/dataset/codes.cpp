@@ -332,6 +332,20 @@ void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed
   }
 }
 
+/// What a query is multiplied with for inner product: the most that clips no column (the extra ones are 0).
+float Codes::query_scale(const uint8_t* values, int32_t element) const {
+  const float most = wide_ ? 1.0f : 127.0f;
+  float scale = INFINITY;
+  for (uint32_t column = 0; column < dim_; ++column) {
+    const float steps = static_cast<float>(element_to_float(values, element, column)) * inverse_step_;
+    const float centre = centre_[column] * inverse_step_;
+    const float room = steps < 0 ? most - centre : most + centre;
+    // No length serves a column whose centre lies farther than codes reach, on the other side.
+    if (steps != 0 && room > 0) scale = std::min(scale, room / std::fabs(steps));
+  }
+  return scale < 1e30f ? scale : 1;
+}
+
 void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
   const uint8_t* values = static_cast<const uint8_t*>(query.values);
   if (exact_) {
@@ -343,7 +357,9 @@ void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
   }
   constexpr uint32_t kPiece = 1024;
   const int32_t element = is_float_element(element_) ? int32_t{ANN_F32} : element_;
-  const double scale = metric_ == ANN_METRIC_COSINE && query.norm > 0 ? 1 / query.norm : 1;
+  const double scale = metric_ == ANN_METRIC_INNER_PRODUCT                 ? query_scale(values, element)
+                       : metric_ == ANN_METRIC_COSINE && query.norm > 0 ? 1 / query.norm
+                                                                        : 1;
   const uint32_t width = columns();
   // In pieces on the stack, so that a search allocates nothing and small stacks do.
   float piece[kPiece];

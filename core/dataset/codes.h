@@ -11,7 +11,9 @@
 //   Cosine: the same on rows of length one, where squared L2 is twice the cosine distance.
 //   Inner product: the same on rows with an extra column a = sqrt(M^2 - |x|^2), M the largest length,
 //     and queries with a = 0: |q - x|^2 = |q|^2 + M^2 - 2 q.x, the order of the products (Bachrach
-//     et al., "Speeding up the Xbox recommender system", 2014). The extra column may be far wider
+//     et al., "Speeding up the Xbox recommender system", 2014). The order does not depend on a query's
+//     length, its code would: a short one rounds to the centre, a long one is clipped. So queries are coded
+//     at the greatest length at which no column is clipped. The extra column may be far wider
 //     than the others, so it is split over kSplit columns of a / sqrt(kSplit), which leaves distances
 //     as they are and keeps the step small.
 //
@@ -126,6 +128,7 @@ class Codes {
                      const Execution& execution) const;
   RowsView wide_rows(const uint8_t* first) const { return {first, stride_, columns(), ANN_F32}; }
   double row_norm(const uint8_t* row) const;
+  float query_scale(const uint8_t* values, int32_t element) const;
 
   uint32_t count_ = 0;
   uint32_t dim_ = 0;

@@ -1,7 +1,8 @@
 // The code of a query, made by any number of threads: dataset/codes.h says what a code is, and
 // Codes::encode_query makes the same on the CPU, byte for byte.
 //
-//   value      of a column: the query's, at length one for cosine, 0 in the extra columns
+//   value      of a column: the query's, at length one for cosine, at the greatest that clips no column for inner
+//              product, 0 in the extra columns
 //   code       round((value - centre) / step) + 128 in a byte, or (value - centre) / largest as a float
 // (dataset/coding_cuda.h)
 #pragma once
@@ -27,9 +28,26 @@ struct Encode {
 
  private:
   __device__ double find_scale() const {
+    if (args.metric == ANN_METRIC_INNER_PRODUCT) return query_scale();
     if (args.metric != ANN_METRIC_COSINE) return 1;
     const double norm = *reinterpret_cast<const double*>(query + args.value_bytes);
     return norm > 0 ? __ddiv_rn(1, norm) : 1;
+  }
+
+  /// Codes::query_scale, by every thread for itself: columns come from the cache, and no block has to meet.
+  __device__ float query_scale() const {
+    const float most = kWide ? 1.0f : 127.0f;
+    float scale = INFINITY;
+    for (uint32_t column = 0; column < args.dim; ++column) {
+      const float steps = __fmul_rn(value(column), args.inverse_step);
+      const float centre = __fmul_rn(args.centre[column], args.inverse_step);
+      const float room = steps < 0 ? __fsub_rn(most, centre) : __fadd_rn(most, centre);
+      if (steps != 0 && room > 0) {
+        const float fits = __fdiv_rn(room, fabsf(steps));
+        if (fits < scale) scale = fits;
+      }
+    }
+    return scale < 1e30f ? scale : 1;
   }
 
   __device__ float value(uint32_t column) const {
