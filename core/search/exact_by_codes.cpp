@@ -58,6 +58,38 @@ void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries
   }
 }
 
+/// Whether the k nearest of a list, of which `farthest` is the last, come early enough by code that none is
+/// likely to lie beyond its end.
+bool trusted(const Codes& codes, const NearestList& list, const float* exact, uint32_t k, float farthest) {
+  if (codes.exact() || list.size == codes.rows()) return true;
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < list.size; ++i) {
+    if (exact[i] <= farthest) last = std::max(last, list.distances[i]);
+  }
+  const uint32_t before = static_cast<uint32_t>(
+      std::count_if(list.distances, list.distances + list.size, [&](uint32_t d) { return d <= last; }));
+  return before <= k + (list.size - k) / 2;
+}
+
+/// The same by comparing all rows as stored. `nearest` has room for k.
+void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint32_t excluded, uint32_t k,
+                       float* nearest, const Execution& execution) {
+  float tile[kTileRows];
+  uint32_t found = 0;
+  for (uint32_t first = 0; first < dataset.rows(); first += kTileRows) {
+    if (first % (kTileRows * 64) == 0) execution.check();
+    const uint32_t count = std::min(kTileRows, dataset.rows() - first);
+    dataset.distances(query, nullptr, first, count, tile);
+    for (uint32_t i = 0; i < count; ++i) {
+      if (first + i == excluded || (found == k && tile[i] >= nearest[0])) continue;
+      if (found == k) std::pop_heap(nearest, nearest + found--);
+      nearest[found++] = tile[i];
+      std::push_heap(nearest, nearest + found);
+    }
+  }
+  std::sort_heap(nearest, nearest + found);
+}
+
 }  // namespace
 
 void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries,
@@ -87,8 +119,11 @@ void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlo
       NearestList& list = space.lists[i];
       kernels().thin_out(list);
       dataset.distances(queries[first + begin + i], list.places, 0, list.size, space.exact.data());
-      std::partial_sort(space.exact.data(), space.exact.data() + k, space.exact.data() + list.size);
-      std::copy_n(space.exact.data(), k, distances + (begin + i) * k);
+      float* nearest = distances + (begin + i) * k;
+      std::partial_sort_copy(space.exact.data(), space.exact.data() + list.size, nearest, nearest + k);
+      if (!trusted(codes, list, space.exact.data(), k, nearest[k - 1]))
+        nearest_as_stored(dataset, queries[first + begin + i],
+                          excluded != nullptr ? excluded[first + begin + i] : kNoRow, k, nearest, execution);
     }
   });
 }
