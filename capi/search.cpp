@@ -3,6 +3,7 @@
 #include "backend/devices.h"
 #include "boundary.h"
 #include "index/cagra_search.h"
+#include "index/search_work.h"
 #include "search/exact.h"
 #include "search/exact_device.h"
 
@@ -185,6 +186,12 @@ void answer_as_cagra(const Built& built, const MatrixView& queries, const ann_se
     search_on_device(built, request, queries, results, execution, counts);
 }
 
+/// Whether comparing all rows is the surer or the cheaper way to a recall than a walk with this beam.
+bool compares_all(const Built& built, uint32_t k, float recall, uint32_t beam) {
+  return !built.calibration.reaches(std::min(k, built.dataset.rows()), recall) ||
+         walk_work(built.codes, built.graph, beam) > exact_work(built.dataset);
+}
+
 void answer_by_graph(const Built& built, const MatrixView& queries, const ann_search_params& params,
                      int32_t device, float recall, const ResultsView& results,
                      const Execution& execution, SearchCounts* counts) {
@@ -205,6 +212,8 @@ void answer_by_graph(const Built& built, const MatrixView& queries, const ann_se
   if (beam == 0) beam = built.calibration.beam(results.k, recall);
   // A beam longer than there are rows is never filled.
   beam = std::min(beam, std::max(1u, built.dataset.rows()));
+  if (params.beam == 0 && params.procedure == ANN_SEARCH_AUTO && compares_all(built, results.k, recall, beam))
+    return answer_exactly(built, queries, device, results, execution, counts);
   search_batch(built, queries, beam, results, execution, counts);
 }
 

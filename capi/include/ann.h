@@ -591,17 +591,18 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  * ------------------------------------------------------------------------------------------ */
 
 /* How a search walks.
- *   AUTO        BEST_FIRST on an index with a graph, EXACT without. On a CUDA device walks keep two lists
- *               instead: the nearest rows met, and the nearest of those not yet expanded. They stop when
- *               the next row lies farther than (1 + slack) times the k-th best distance; calibration on
- *               the device chooses the slack for a recall. Who walks depends on the batch: 16 warps of the
- *               device for each of few queries, 8 for each of some more, one warp for each of many; for
- *               more than 100 neighbours always 8, up to 1,000. Batches of a size at which the device
- *               walks for all queries at once, a warp each (some 500 to 2,000 queries, up to 32
- *               neighbours, rows of 65 to 128 columns, 33 to 64 edges), take as long as their longest walk:
- *               there walks have more slack, and end at the latest after about as many expansions as whole
- *               ones take on average. So answers may differ between batches of different sizes; recall
- *               does not.
+ *   AUTO        BEST_FIRST on an index with a graph, EXACT without; also EXACT where, without a beam of the
+ *               caller, no walk was found to reach `recall`, or a walk would cost the CPU more (by a count of
+ *               bytes, not by the clock). On a CUDA device walks keep two lists instead: the nearest rows met,
+ *               and the nearest of those not yet expanded. They stop when the next row lies farther than (1 +
+ *               slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
+ *               Who walks depends on the batch: 16 warps of the device for each of few queries, 8 for each of
+ *               some more, one warp for each of many; for more than 100 neighbours always 8, up to 1,000.
+ *               Batches of a size at which the device walks for all queries at once, a warp each (some 500 to
+ *               2,000 queries, up to 32 neighbours, rows of 65 to 128 columns, 33 to 64 edges), take as long as
+ *               their longest walk: there walks have more slack, and end at the latest after about as many
+ *               expansions as whole ones take on average. So answers may differ between batches of different
+ *               sizes; recall does not.
  *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
  *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
  *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
@@ -658,13 +659,15 @@ typedef struct ann_search_params {
                         query always runs on the calling thread */
   float recall;      /* wanted share of true neighbours found, mean over queries, in (0, 1]; default
                         0.95. The build's calibration turns it into a beam, for queries distributed
-                        like the rows or like `calibration`. Targets above what calibration reached
-                        use the longest beam it tried. Without calibration the beam is
-                        4 * k + 64, doubled for each halving of 1 - recall below 0.05.
+                        like the rows or like `calibration`. For targets above what calibration
+                        reached AUTO compares every row; BEST_FIRST uses the longest beam it tried.
+                        Without calibration the beam is 4 * k + 64, doubled for each halving of
+                        1 - recall below 0.05.
                         On a CUDA device two lists have calibrations of their own; what they do not
                         reach, and k beyond them, goes by the beam that the CPU would use, and half as
-                        much again where codes are lossy. Where that is above 1,984, every row is
-                        compared (ANN_UNSUPPORTED if k is above 1,024). */
+                        much again where codes are lossy. Where that is above 1,984, or the CPU's
+                        calibration has not reached the target either, every row is compared
+                        (ANN_UNSUPPORTED if k is above 1,024 and the beam above 1,984). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT).
                         There AUTO walks with two lists for the recall that the build's calibration has
@@ -747,7 +750,8 @@ ANN_API ann_status ann_search_exact(const ann_index *index, const ann_matrix *qu
                                     const ann_search_params *params, ann_results *results,
                                     ann_monitor *monitor, ann_error *error);
 
-/* The beam that ann_search_batch would use for this k and recall (0: the default). Errors:
+/* The beam that ann_search_batch would use for this k and recall (0: the default), by BEST_FIRST, and by AUTO
+ * where it does not compare every row. Errors:
  * ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph. Any thread. */
 ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
                                   ann_error *error);

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "index/device_search.h"
+#include "index/search_work.h"
 #include "search/exact_by_codes.h"
 #include "search/exact_device.h"
 
@@ -21,6 +22,10 @@ constexpr double kEnough = 0.99901;
 constexpr double kLeastMiss = 5e-5;   // that a sample can tell from none
 constexpr double kCliff = 1.5;        // of the miss's logarithm: no slope to find one's place on
 constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
+
+/// Beams that are tried however little it takes to compare all rows, for those who name the walk.
+constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
+
 constexpr double kGrowth = 1.35;      // from one beam to the next,
 constexpr double kWideGrowth = 1.6;   // and beyond kWideBeam, where one for ten answers is rarely left
 constexpr uint32_t kWideBeam = 300;
@@ -224,6 +229,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     uint32_t end = open;
     while (end < curve_count_ && kKs[end] <= beam) ++end;
     if (end == open) continue;
+    const bool costs_more = walk_work(codes, graph, beam) > exact_work(dataset);
     if (walks != nullptr && beam <= kDeviceBeamMax)
       walks->walk(open, end, beam, shares);
     else
@@ -233,7 +239,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
                                     std::min(count, kSampleMax[c]));
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
       if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, recall.error);
-      done[c] = done[c] || beam >= dataset.rows();
+      done[c] = done[c] || beam >= dataset.rows() || (costs_more && beam >= always_tried(kKs[c]));
     }
     while (open < curve_count_ && done[open]) ++open;
     execution.advance(0.3 + 0.7 * open / kCurves);
@@ -290,6 +296,15 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
   // A floor for queries that differ a little from the rows: it costs some microseconds.
   const double wanted = std::clamp(std::ceil(length), double{kBeamMin}, double{ANN_BEAM_MAX});
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
+}
+
+bool Calibration::reaches(uint32_t k, double recall) const {
+  if (curve_count_ == 0) return true;
+  uint32_t above = 0;
+  while (above < curve_count_ && curves_[above].k < k) ++above;
+  const bool by_next = above == curve_count_ || curves_[above].reaches(recall);
+  const bool measured = above < curve_count_ && (above == 0 || curves_[above].k == k);
+  return by_next && (measured || curves_[above - 1].reaches(recall));
 }
 
 float Calibration::recall(uint32_t k, uint32_t beam) const {

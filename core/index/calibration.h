@@ -5,7 +5,8 @@
 // masked while it plays: it is never expanded and never returned. The judge is search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
-// reaches 0.999 or the beam 1,000 k. A point's recall is the mean over the sample less its standard
+// reaches 0.999, the beam 1,000 k, or a walk costs more than comparing all rows (index/search_work.h), which
+// is what a search then does instead. A point's recall is the mean over the sample less its standard
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
 // target - 0.01) survives the luck of the sample; and at most that of any longer beam, or of several points
 // of a level curve the luckiest would be taken. Between points the logarithm of the miss falls with
@@ -34,6 +35,7 @@ class Calibration {
  public:
   static constexpr uint32_t kCurves = 4;
   static constexpr uint32_t kPoints = 24;
+  static constexpr double kSampleDoubt = 0.001;
   struct Point {
     uint32_t beam;
     double recall;
@@ -45,6 +47,8 @@ class Calibration {
 
     bool add(uint32_t beam, double mean, double error);
     double beam(double recall, bool in_steps = false) const;
+    /// Whether it promises a recall. What reached 0.999 does so though its sample leaves a doubt.
+    bool reaches(double recall) const { return recall <= points[count - 1].recall + kSampleDoubt; }
   };
 
   Calibration() = default;
@@ -68,6 +72,10 @@ class Calibration {
 
   /// The beam for k neighbours at a recall. Without curves a cautious rule: see ann_search_params.
   uint32_t beam(uint32_t k, float recall) const;
+
+  /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k.
+  /// True without curves.
+  bool reaches(uint32_t k, double recall) const;
 
   /// The recall that a beam stands for, 0 to 1: the highest for which beam() asks for no more. It does not
   /// fall with the beam. 1 where it is longer than any that was measured. Only where there are curves.

@@ -18,6 +18,9 @@ constexpr uint64_t kTaskPrepared = uint64_t{1} << 20;
 constexpr uint64_t kTaskScaled = uint64_t{1} << 18;
 constexpr uint64_t kTaskAnswers = uint64_t{1} << 17;
 
+// Answers of a comparison of all rows on a device.
+constexpr uint32_t kExactMax = 1024;
+
 // So many queries are made records by the CPU sooner than a kernel starts.
 constexpr uint64_t kFewQueries = 32;
 
@@ -280,6 +283,11 @@ WalkEffort choose_effort(const Built& built, const Placement& placement, const D
     for (const DeviceCalibration::Walkers walkers : order_walkers(queries, *placement.index, k)) {
       if (placement.calibration.find(walkers, k, recall, &effort)) return effort;
     }
+  }
+  // Where no walk was found to reach a recall, all rows are compared.
+  if (request.beam == 0 && !request.one_list && k <= kExactMax && !built.calibration.reaches(k, request.recall)) {
+    effort.beam = kDeviceBeamMax + 1;
+    return effort;
   }
   const uint32_t beam = request.beam != 0 ? request.beam : built.calibration.beam(k, request.recall);
   // A beam longer than there are rows is never filled.

@@ -157,6 +157,10 @@ static void optional_buffers(void) {
     memset(found.ids, 0xa5, Q * K * sizeof *found.ids);
     CHECK_OK(ann_search_batch(index_, &view, NULL, &results, NULL, NULL));
     CHECK(memcmp(found.ids, reference.ids, Q * K * sizeof *found.ids) == 0);
+    CHECK(results.distance_count > 0 && results.distance_count <= (uint64_t)Q * N);
+    ann_search_params walk = ANN_SEARCH_PARAMS_INIT;
+    walk.procedure = ANN_SEARCH_BEST_FIRST;
+    CHECK_OK(ann_search_batch(index_, &view, &walk, &results, NULL, NULL));
     CHECK(results.distance_count > 0 && results.expansion_count > 0);
     CHECK(results.distance_count <= (uint64_t)Q * N);
     CHECK_OK(ann_search_exact(index_, &view, NULL, &results, NULL, NULL));
