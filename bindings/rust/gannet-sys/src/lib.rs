@@ -1,15 +1,19 @@
-//! Raw bindings to `libgannet.so`. The manual of every item is the header, `ann.h`; the safe crate
+//! Raw bindings to `libgannet`. The manual of every item is the header, `ann.h`; the safe crate
 //! over them is `gannet`.
 //!
 //! `Default` of a struct is its `_INIT` macro: `struct_size` set, everything else zero.
 //!
 //! # Finding the library
 //!
-//! When it builds, this crate looks for the library in `GANNET_DIR` (an installed tree or a build
-//! folder), else where pkg-config says, else in the source tree's `build/`. Under `cargo run` and
-//! `cargo test` programs find it too. A program that runs on its own needs the library in a folder
-//! that the dynamic linker knows, its folder in `LD_LIBRARY_PATH`, or an rpath. A crate that
-//! depends on this one directly can set one in its build script:
+//! When it builds, this crate looks for the library in `GANNET_DIR` (an installed tree, Debian's
+//! `lib/TRIPLET` included, or a build folder), else where pkg-config says, else in the source tree's
+//! `build/`. A library that lacks a function of these bindings is refused. With the feature `static`
+//! it is `libgannet.a` that is looked for; with `vendored` the library is built from the sources that
+//! the crate brings, by CMake, and linked statically.
+//!
+//! Under `cargo run` and `cargo test` programs find the shared library too. A program that runs on its
+//! own needs it in a folder that the dynamic linker knows, its folder in `LD_LIBRARY_PATH`, or an
+//! rpath. A crate that depends on this one directly can set one in its build script:
 //!
 //! ```ignore
 //! if let Ok(folder) = std::env::var("DEP_GANNET_LIBDIR") {

@@ -59,6 +59,10 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// Makes a context.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Status::InvalidArgument), [`NoMemory`](crate::Status::NoMemory).
     pub fn new(params: &ContextParams) -> Result<Self> {
         let mut raw = null_mut();
         // SAFETY: params and raw live through the call.

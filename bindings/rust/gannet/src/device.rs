@@ -1,5 +1,6 @@
 //! Section 7 of the header.
 
+use std::fmt;
 use std::ptr::null;
 
 use crate::error::{check, Result};
@@ -28,8 +29,26 @@ impl Raw for Device {
     }
 }
 
+/// As `cpu` or `cuda:0`.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu => f.pad("cpu"),
+            Device::Cuda(i) => f.pad(&format!("cuda:{i}")),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Device {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 /// How many devices there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct DeviceCount {
     /// Devices, the CPU counted: at least 1.
@@ -40,6 +59,7 @@ pub struct DeviceCount {
 
 /// What a device is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct DeviceInfo {
     /// Which one.
@@ -59,6 +79,12 @@ pub struct DeviceInfo {
 /// Counts the devices. This asks the CUDA driver, which costs some 100 ms at first and spoils CUDA
 /// in children forked later; nothing on the CPU path does that.
 ///
+/// # Errors
+///
+/// None that a caller can cause: that there is no driver is no error.
+///
+/// # Examples
+///
 /// ```
 /// assert!(gannet::device_count()?.count >= 1);
 /// # Ok::<(), gannet::Error>(())
@@ -72,6 +98,12 @@ pub fn device_count() -> Result<DeviceCount> {
 }
 
 /// Describes a device. [`Device::Cpu`] touches no driver.
+///
+/// # Errors
+///
+/// [`NoDevice`](crate::Status::NoDevice).
+///
+/// # Examples
 ///
 /// ```
 /// let cpu = gannet::device_info(gannet::Device::Cpu)?;
@@ -94,6 +126,12 @@ pub fn device_info(device: Device) -> Result<DeviceInfo> {
 }
 
 /// Describes every device, the CPU first. As [`device_count`], this asks the CUDA driver.
+///
+/// # Errors
+///
+/// [`NoDevice`](crate::Status::NoDevice) for a device that went away meanwhile.
+///
+/// # Examples
 ///
 /// ```
 /// for device in gannet::devices()? {

@@ -8,15 +8,15 @@ c_enum! {
     /// The type of one coordinate, as a value.
     pub enum ElementType {
         /// IEEE binary32, `f32`.
-        F32 = ANN_F32,
+        F32 = ANN_F32 as "f32",
         /// IEEE binary16, [`F16`].
-        F16 = ANN_F16,
+        F16 = ANN_F16 as "f16",
         /// The upper half of a binary32, [`Bf16`].
-        Bf16 = ANN_BF16,
+        Bf16 = ANN_BF16 as "bf16",
         /// `i8`.
-        I8 = ANN_I8,
+        I8 = ANN_I8 as "i8",
         /// `u8`.
-        U8 = ANN_U8,
+        U8 = ANN_U8 as "u8",
     }
 }
 
@@ -24,7 +24,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The types of one coordinate: `f32`, [`F16`], [`Bf16`], `i8` and `u8`.
+/// The types of one coordinate: `f32`, [`F16`], [`Bf16`], `i8` and `u8`; with the feature `half` also
+/// that crate's `f16` and `bf16`.
 ///
 /// ```
 /// use gannet::{Bf16, Element, ElementType};
@@ -50,6 +51,9 @@ macro_rules! elements {
     )+};
 }
 elements! { f32 => F32, F16 => F16, Bf16 => Bf16, i8 => I8, u8 => U8, }
+// Transparent 16-bit numbers of the same formats.
+#[cfg(feature = "half")]
+elements! { half::f16 => F16, half::bf16 => Bf16, }
 
 pub(crate) fn raw_type<T: Element>() -> i32 {
     T::TYPE.raw()
@@ -173,5 +177,33 @@ impl Bf16 {
     /// The same value, exactly.
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
+    }
+}
+
+#[cfg(feature = "half")]
+impl From<half::f16> for F16 {
+    fn from(value: half::f16) -> Self {
+        F16(value.to_bits())
+    }
+}
+
+#[cfg(feature = "half")]
+impl From<F16> for half::f16 {
+    fn from(value: F16) -> Self {
+        half::f16::from_bits(value.0)
+    }
+}
+
+#[cfg(feature = "half")]
+impl From<half::bf16> for Bf16 {
+    fn from(value: half::bf16) -> Self {
+        Bf16(value.to_bits())
+    }
+}
+
+#[cfg(feature = "half")]
+impl From<Bf16> for half::bf16 {
+    fn from(value: Bf16) -> Self {
+        half::bf16::from_bits(value.0)
     }
 }

@@ -136,6 +136,11 @@ impl Error {
         }
     }
 
+    /// An error of the CUDA driver.
+    pub(crate) fn of_cuda(status: Status, code: i32, message: impl Into<String>) -> Self {
+        Error { cuda_error: Some(code), ..Self::new(status, message) }
+    }
+
     /// The error of a call whose stream failed: what the stream said is what matters.
     pub(crate) fn of_stream(self, error: io::Error) -> Self {
         Error {

@@ -110,6 +110,17 @@ impl<'rows> Index<'rows> {
     /// renamed over it: at every moment, also after a crash or with a full disk, `path` is the old
     /// file or the new one, whole. Searches may run meanwhile.
     ///
+    /// # Errors
+    ///
+    /// [`State`](crate::Status::State) before the build, [`Io`](crate::Status::Io) (nothing has
+    /// changed, unless the text says that the new file is in place and its durability unknown),
+    /// [`Corrupt`](crate::Status::Corrupt) if an index that was opened lazily meets damage in its
+    /// own file, [`InvalidArgument`](crate::Status::InvalidArgument) for a path with a zero in it,
+    /// [`NoMemory`](crate::Status::NoMemory), [`Cancelled`](crate::Status::Cancelled),
+    /// [`Deadline`](crate::Status::Deadline).
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix, OpenParams, SaveParams, SearchParams};
     ///
@@ -136,6 +147,12 @@ impl<'rows> Index<'rows> {
     /// Writes the same bytes to a stream, from first to last. Flushing it and making its bytes
     /// durable are the caller's part. An error of the stream is the
     /// [`source`](std::error::Error::source) of this one; a panic in it goes on after the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`save`](Self::save).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix, OpenParams, SaveParams};
@@ -172,6 +189,15 @@ impl<'rows> Index<'rows> {
     /// Opens a file as a built index: reads everything into memory and checks every byte before it
     /// returns. The index answers as the one that was saved.
     ///
+    /// # Errors
+    ///
+    /// [`Io`](crate::Status::Io), [`Corrupt`](crate::Status::Corrupt),
+    /// [`Version`](crate::Status::Version), [`InvalidArgument`](crate::Status::InvalidArgument)
+    /// where the file is not what `params` expects, [`NoMemory`](crate::Status::NoMemory),
+    /// [`Cancelled`](crate::Status::Cancelled), [`Deadline`](crate::Status::Deadline).
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use gannet::{Index, OpenParams, Status};
     ///
@@ -191,6 +217,10 @@ impl<'rows> Index<'rows> {
     ///
     /// No process cuts the file or writes to it while the index lives. Saving over it is fine, as a
     /// save makes a new file.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
     pub unsafe fn open_lazy(path: impl AsRef<Path>, params: &OpenParams<'_>) -> Result<Self> {
         Self::open_path(path.as_ref(), params, sys::ANN_OPEN_LAZY)
     }
@@ -201,17 +231,32 @@ impl<'rows> Index<'rows> {
     ///
     /// As for [`open_lazy`](Self::open_lazy); and the file is in order, as [`verify`] says. With a
     /// damaged or hostile one behaviour is undefined.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
     pub unsafe fn open_trusted(path: impl AsRef<Path>, params: &OpenParams<'_>) -> Result<Self> {
         Self::open_path(path.as_ref(), params, sys::ANN_OPEN_TRUSTED)
     }
 
     /// As [`open`](Self::open), from the bytes of a file, of which it keeps copies.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for [`Io`](crate::Status::Io).
     pub fn open_memory(file: &[u8], params: &OpenParams<'_>) -> Result<Self> {
         Self::open_bytes(file, params, sys::ANN_OPEN_FULL)
     }
 
     /// Uses the bytes of a file where they lie and checks each megabyte when it is first read. They
     /// start on a multiple of 64, as mapped memory does.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), but for [`Io`](crate::Status::Io);
+    /// [`InvalidArgument`](crate::Status::InvalidArgument) also for bytes that start elsewhere.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix, OpenParams, SaveParams, SearchParams};
@@ -242,6 +287,10 @@ impl<'rows> Index<'rows> {
     ///
     /// The file is in order, as [`verify`] says. With a damaged or hostile one behaviour is
     /// undefined.
+    ///
+    /// # Errors
+    ///
+    /// As [`open_borrowed`](Self::open_borrowed).
     pub unsafe fn open_borrowed_trusted(
         file: &'rows [u8],
         params: &OpenParams<'_>,
@@ -252,6 +301,12 @@ impl<'rows> Index<'rows> {
     /// As [`open`](Self::open), from a stream that holds `bytes` bytes in all and is read from first
     /// to last. An error of the stream is the [`source`](std::error::Error::source) of this one; a
     /// panic in it goes on after the call.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{Index, OpenParams, Status};
@@ -304,6 +359,12 @@ impl<'rows> Index<'rows> {
 /// Checks a file as [`Index::open`] does, without keeping it. The text of a [`Status::Corrupt`]
 /// names section and place.
 ///
+/// # Errors
+///
+/// As [`Index::open`].
+///
+/// # Examples
+///
 /// ```
 /// use gannet::{verify, OpenParams, Status};
 ///
@@ -321,6 +382,7 @@ pub fn verify(path: impl AsRef<Path>, params: &OpenParams<'_>) -> Result<()> {
 
 /// What the header of a file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FileInfo {
     /// Major and minor version of the format.
@@ -353,6 +415,14 @@ pub struct FileInfo {
 
 /// Reads what the header of a file says, and checks header, section table and tail; the rest is
 /// not read.
+///
+/// # Errors
+///
+/// [`Io`](crate::Status::Io), [`Corrupt`](crate::Status::Corrupt),
+/// [`Version`](crate::Status::Version), [`InvalidArgument`](crate::Status::InvalidArgument) for a
+/// path with a zero in it.
+///
+/// # Examples
 ///
 /// ```
 /// use gannet::{file_info, BuildParams, Index, IndexParams, Matrix, SaveParams};

@@ -8,7 +8,7 @@ use crate::element::{Element, ElementType};
 use crate::error::{check, Error, Result, Status};
 use crate::knn::used;
 use crate::macros::Raw;
-use crate::matrix::{as_u32, check_len, zeros, Matrix};
+use crate::matrix::{as_u32, check_len, zeros, AnyMatrix, Matrix};
 use crate::monitor::Monitor;
 use crate::params::{BuildParams, GraphKind, IndexParams, Metric, SearchParams};
 use crate::results::{Results, ResultsMut, SearchStats};
@@ -76,7 +76,7 @@ unsafe impl Send for Index<'_> {}
 unsafe impl Sync for Index<'_> {}
 
 /// The two entries that search.
-type SearchCall = unsafe extern "C" fn(
+pub(crate) type SearchCall = unsafe extern "C" fn(
     *const sys::ann_index,
     *const sys::ann_matrix,
     *const sys::ann_search_params,
@@ -87,6 +87,13 @@ type SearchCall = unsafe extern "C" fn(
 
 impl<'rows> Index<'rows> {
     /// Makes an empty index.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Status::InvalidArgument), [`Limit`](crate::Status::Limit) for a
+    /// dim above 32,768, [`NoMemory`](crate::Status::NoMemory).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{Index, IndexParams, Metric};
@@ -100,6 +107,10 @@ impl<'rows> Index<'rows> {
     }
 
     /// Makes an empty index within the bounds of a context.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
     pub fn with_context(context: &Context, params: &IndexParams) -> Result<Self> {
         Self::create(Some(context), params)
     }
@@ -127,6 +138,19 @@ impl<'rows> Index<'rows> {
     /// Builds the index over a copy of `rows`, whose ids are 0, 1, 2, ... Once in its life; after
     /// an error the index is as empty as before and can be built again.
     ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Status::InvalidArgument), [`Limit`](crate::Status::Limit),
+    /// [`Unsupported`](crate::Status::Unsupported), [`NotFinite`](crate::Status::NotFinite) with
+    /// the place of the value, [`State`](crate::Status::State) if the index is built already,
+    /// [`Busy`](crate::Status::Busy) if another thread is building it,
+    /// [`NoMemory`](crate::Status::NoMemory), [`NoDevice`](crate::Status::NoDevice),
+    /// [`DeviceNoMemory`](crate::Status::DeviceNoMemory),
+    /// [`DeviceLost`](crate::Status::DeviceLost), [`Cancelled`](crate::Status::Cancelled),
+    /// [`Deadline`](crate::Status::Deadline).
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix};
     ///
@@ -142,6 +166,13 @@ impl<'rows> Index<'rows> {
 
     /// As [`build`](Self::build), with an id for each row: distinct numbers below
     /// [`ID_NONE`](crate::ID_NONE).
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build); [`InvalidArgument`](crate::Status::InvalidArgument) also for ids
+    /// that are not distinct, or not one a row.
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix, SearchParams};
@@ -164,6 +195,12 @@ impl<'rows> Index<'rows> {
 
     /// Builds the index over `rows` where they lie, without a copy. The stored element is theirs.
     ///
+    /// # Errors
+    ///
+    /// As [`build_with_ids`](Self::build_with_ids).
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix, SearchParams};
     ///
@@ -183,27 +220,41 @@ impl<'rows> Index<'rows> {
         self.run_build(rows, ids, params, sys::ANN_ROWS_BORROW)
     }
 
-    fn run_build<T: Element>(
+    pub(crate) fn run_build<'a>(
         &self,
-        rows: Matrix<'_, T>,
+        rows: impl Into<AnyMatrix<'a>>,
         ids: Option<&[u64]>,
         params: &BuildParams<'_>,
         rows_mode: u32,
     ) -> Result<()> {
+        let rows = rows.into().raw;
+        let count = rows.rows as usize;
         if let Some(ids) = ids {
-            check_len("ids", ids.len(), rows.rows(), 1)?;
+            check_len("ids", ids.len(), count, 1)?;
         }
         let ids = ids.map_or(null(), |ids| ids.as_ptr());
-        let mut raw = params.raw_for(rows.rows())?;
+        let mut raw = params.raw_for(count)?;
         raw.rows_mode = rows_mode as i32;
-        let (index, rows, monitor) =
-            (self.raw.as_ptr(), rows.raw(), Monitor::pointer(params.monitor));
+        let (index, monitor) = (self.raw.as_ptr(), Monitor::pointer(params.monitor));
         // SAFETY: everything lives through the call; rows that are borrowed live for 'rows.
         check(|error| unsafe { sys::ann_build(index, &rows, ids, &raw, monitor, error) })
     }
 
     /// Finds `k` near rows for each query. For an index of floats queries may have any element,
     /// for one of `i8` or `u8` the same.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Status::InvalidArgument), [`Limit`](crate::Status::Limit),
+    /// [`Unsupported`](crate::Status::Unsupported), [`State`](crate::Status::State) before the
+    /// build, [`NoDevice`](crate::Status::NoDevice), [`NoMemory`](crate::Status::NoMemory),
+    /// [`DeviceNoMemory`](crate::Status::DeviceNoMemory),
+    /// [`DeviceLost`](crate::Status::DeviceLost), [`Corrupt`](crate::Status::Corrupt) if an index
+    /// that was opened lazily meets damage in its file, [`Cancelled`](crate::Status::Cancelled),
+    /// [`Deadline`](crate::Status::Deadline). A query with NaN or infinity is told by its
+    /// [`QueryStatus`](crate::QueryStatus).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix, SearchParams};
@@ -225,6 +276,11 @@ impl<'rows> Index<'rows> {
 
     /// As [`search`](Self::search), into buffers of the caller; see [`ResultsMut`]. A search that
     /// is cancelled has filled some rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search); [`InvalidArgument`](crate::Status::InvalidArgument) also for
+    /// buffers of other lengths.
     pub fn search_into<T: Element>(
         &self,
         queries: Matrix<'_, T>,
@@ -236,6 +292,12 @@ impl<'rows> Index<'rows> {
 
     /// Finds the `k` nearest rows for each query by comparing with every row. Of `params`, the
     /// procedure, recall and beam are not used.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, GraphKind, Index, IndexParams, Matrix, SearchParams};
@@ -257,6 +319,10 @@ impl<'rows> Index<'rows> {
     }
 
     /// As [`search_exact`](Self::search_exact), into buffers of the caller.
+    ///
+    /// # Errors
+    ///
+    /// As [`search_into`](Self::search_into).
     pub fn search_exact_into<T: Element>(
         &self,
         queries: Matrix<'_, T>,
@@ -296,6 +362,13 @@ impl<'rows> Index<'rows> {
     /// The beam that [`search`](Self::search) would use for this k and recall (`None`: the recall
     /// that the library chooses).
     ///
+    /// # Errors
+    ///
+    /// [`InvalidArgument`](crate::Status::InvalidArgument), [`State`](crate::Status::State) before
+    /// the build, [`Unsupported`](crate::Status::Unsupported) without a graph.
+    ///
+    /// # Examples
+    ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix};
     ///
@@ -314,6 +387,10 @@ impl<'rows> Index<'rows> {
     }
 
     /// Reads the state, built or not.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can cause.
     pub fn info(&self) -> Result<IndexInfo> {
         let mut raw = sys::ann_index_info::default();
         // SAFETY: raw lives through the call.
@@ -322,6 +399,14 @@ impl<'rows> Index<'rows> {
     }
 
     /// The vector with an id, if a row has it. `T` must be the stored element.
+    ///
+    /// # Errors
+    ///
+    /// [`State`](crate::Status::State) before the build,
+    /// [`InvalidArgument`](crate::Status::InvalidArgument) if `T` is not the stored element,
+    /// [`Corrupt`](crate::Status::Corrupt) as [`search`](Self::search).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix};
@@ -340,20 +425,27 @@ impl<'rows> Index<'rows> {
 
     /// As [`get`](Self::get), into a buffer of at least `dim` places. Says whether a row has the
     /// id; if not, nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get); [`InvalidArgument`](crate::Status::InvalidArgument) also for a buffer
+    /// that is too short.
     pub fn get_into<T: Element>(&self, id: u64, vector: &mut [T]) -> Result<bool> {
         if !self.contains(id)? {
             return Ok(false);
         }
-        // The library cannot see what the buffer holds.
-        let stored = self.info()?.element;
-        if stored != Some(T::TYPE) {
-            let text = format!("the index stores {stored:?}, not {:?}", T::TYPE);
-            return Err(Error::new(Status::InvalidArgument, text));
-        }
+        self.check_stored::<T>()?;
         self.run_get(id, vector.as_mut_ptr().cast(), size_of_val(vector))
     }
 
     /// Whether a row has the id.
+    ///
+    /// # Errors
+    ///
+    /// [`State`](crate::Status::State) before the build, [`Corrupt`](crate::Status::Corrupt) as
+    /// [`search`](Self::search).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix};
@@ -367,6 +459,137 @@ impl<'rows> Index<'rows> {
         self.run_get(id, null_mut(), 0)
     }
 
+    /// The vectors of many ids, one behind the other, in the order of `ids`; an id may be named more
+    /// than once. `T` must be the stored element. An id that no row has is an error, whose
+    /// [`row`](Error::row) is its place in `ids`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get); [`InvalidArgument`](crate::Status::InvalidArgument) also for an id
+    /// that no row has; [`NoMemory`](crate::Status::NoMemory).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use gannet::{BuildParams, Index, IndexParams, Matrix};
+    ///
+    /// let index = Index::new(&IndexParams::new(2))?;
+    /// let rows = Matrix::new(&[1u8, 2, 3, 4], 2)?;
+    /// index.build_with_ids(rows, &[70, 80], &BuildParams::new())?;
+    /// assert_eq!(index.get_batch::<u8>(&[80, 70, 80])?, [3, 4, 1, 2, 3, 4]);
+    /// assert_eq!(index.get_batch::<u8>(&[80, 0]).unwrap_err().row(), Some(1));
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn get_batch<T: Element>(&self, ids: &[u64]) -> Result<Vec<T>> {
+        let mut vectors = zeros(ids.len(), self.info()?.dim)?;
+        self.check_stored::<T>()?;
+        self.run_get_batch(ids, &mut vectors, null_mut())?;
+        Ok(vectors)
+    }
+
+    /// As [`get_batch`](Self::get_batch), into buffers of the caller: `vectors` is `[ids, dim]` and
+    /// `found` `[ids]`. Where no row has the id, `found` says so, and the vector's place stays as it
+    /// was.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get); [`InvalidArgument`](crate::Status::InvalidArgument) also for buffers
+    /// of other lengths.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use gannet::{BuildParams, Index, IndexParams, Matrix};
+    ///
+    /// let index = Index::new(&IndexParams::new(1))?;
+    /// index.build(Matrix::new(&[0.5f32, 1.5], 1)?, &BuildParams::new())?;
+    /// let (mut vectors, mut found) = ([-1.0f32; 3], [false; 3]);
+    /// index.get_batch_into(&[1, 2, 0], &mut vectors, &mut found)?;
+    /// assert_eq!((vectors, found), ([1.5, -1.0, 0.5], [true, false, true]));
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn get_batch_into<T: Element>(
+        &self,
+        ids: &[u64],
+        vectors: &mut [T],
+        found: &mut [bool],
+    ) -> Result<()> {
+        check_len("found", found.len(), ids.len(), 1)?;
+        check_len("vectors", vectors.len(), ids.len(), self.info()?.dim)?;
+        self.check_stored::<T>()?;
+        let mut numbers: Vec<i32> = zeros(ids.len(), 1)?;
+        self.run_get_batch(ids, vectors, numbers.as_mut_ptr())?;
+        for (found, number) in found.iter_mut().zip(numbers) {
+            *found = number != 0;
+        }
+        Ok(())
+    }
+
+    /// `found` is null or has a place for each id.
+    fn run_get_batch<T: Element>(
+        &self,
+        ids: &[u64],
+        vectors: &mut [T],
+        found: *mut i32,
+    ) -> Result<()> {
+        let (index, count, bytes) = (self.raw.as_ptr(), ids.len() as u64, size_of_val(vectors));
+        let vectors = vectors.as_mut_ptr().cast();
+        // SAFETY: `vectors` has `bytes` bytes, `ids` and `found` have `count` places.
+        check(|error| unsafe {
+            let ids = ids.as_ptr();
+            sys::ann_index_get_batch(index, ids, count, vectors, bytes as u64, found, error)
+        })
+    }
+
+    /// The library cannot see what a buffer for vectors holds.
+    fn check_stored<T: Element>(&self) -> Result<()> {
+        let info = self.info()?;
+        if !info.built || info.element == Some(T::TYPE) {
+            return Ok(());
+        }
+        let stored = info.element.map_or("another element".into(), |element| element.to_string());
+        let text = format!("the index stores {stored}, not {}", T::TYPE);
+        Err(Error::new(Status::InvalidArgument, text))
+    }
+
+    /// The ids of all rows, in the order of the rows of the build.
+    ///
+    /// # Errors
+    ///
+    /// [`State`](crate::Status::State) before the build, [`NoMemory`](crate::Status::NoMemory),
+    /// [`Corrupt`](crate::Status::Corrupt) as [`search`](Self::search).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use gannet::{BuildParams, Index, IndexParams, Matrix};
+    ///
+    /// let index = Index::new(&IndexParams::new(1))?;
+    /// let rows = Matrix::new(&[0.5f32, 1.5], 1)?;
+    /// index.build_with_ids(rows, &[900, 70], &BuildParams::new())?;
+    /// assert_eq!(index.ids()?, [900, 70]);
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn ids(&self) -> Result<Vec<u64>> {
+        let rows = usize::try_from(self.info()?.rows).unwrap_or(usize::MAX);
+        let mut ids = zeros(rows, 1)?;
+        self.ids_into(0, &mut ids)?;
+        Ok(ids)
+    }
+
+    /// The ids of as many rows as `ids` has places, from row `first` on: for large indexes in pieces.
+    ///
+    /// # Errors
+    ///
+    /// [`State`](crate::Status::State) before the build,
+    /// [`InvalidArgument`](crate::Status::InvalidArgument) for rows beyond the last,
+    /// [`Corrupt`](crate::Status::Corrupt) as [`search`](Self::search).
+    pub fn ids_into(&self, first: usize, ids: &mut [u64]) -> Result<()> {
+        let (index, first, count) = (self.raw.as_ptr(), first as u64, ids.len() as u64);
+        // SAFETY: `ids` has `count` places.
+        check(|error| unsafe { sys::ann_index_ids(index, first, count, ids.as_mut_ptr(), error) })
+    }
+
     fn run_get(&self, id: u64, vector: *mut std::ffi::c_void, bytes: usize) -> Result<bool> {
         let (index, bytes, mut found) = (self.raw.as_ptr(), bytes as u64, 0);
         // SAFETY: `vector` is null or has `bytes` bytes; found lives through the call.
@@ -375,6 +598,15 @@ impl<'rows> Index<'rows> {
     }
 
     /// A copy of the search graph.
+    ///
+    /// # Errors
+    ///
+    /// [`State`](crate::Status::State) before the build,
+    /// [`Unsupported`](crate::Status::Unsupported) without a graph,
+    /// [`NoMemory`](crate::Status::NoMemory), [`Corrupt`](crate::Status::Corrupt) as
+    /// [`search`](Self::search).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix};
@@ -397,6 +629,11 @@ impl<'rows> Index<'rows> {
 
     /// As [`graph`](Self::graph), into a buffer of at least `[rows, degree]` places. Returns the
     /// degree.
+    ///
+    /// # Errors
+    ///
+    /// As [`graph`](Self::graph); [`InvalidArgument`](crate::Status::InvalidArgument) also for a
+    /// buffer that is too short.
     pub fn graph_into(&self, edges: &mut [u32]) -> Result<usize> {
         Ok(self.run_graph(edges.as_mut_ptr(), edges.len())? as usize)
     }
@@ -409,6 +646,12 @@ impl<'rows> Index<'rows> {
     }
 
     /// Measures the graph: how well a search can move on it.
+    ///
+    /// # Errors
+    ///
+    /// As [`graph`](Self::graph).
+    ///
+    /// # Examples
     ///
     /// ```
     /// use gannet::{BuildParams, Index, IndexParams, Matrix};
@@ -436,6 +679,7 @@ impl Drop for Index<'_> {
 
 /// State of an index.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IndexInfo {
     /// Columns.
@@ -523,6 +767,7 @@ impl Graph {
 
 /// How well a search can move on a graph.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GraphStats {
     /// Places for edges per row.
@@ -566,6 +811,7 @@ impl GraphStats {
 
 /// What a build will need.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Plan {
     /// Threads that the build would use.
@@ -581,6 +827,13 @@ pub struct Plan {
 }
 
 /// Plans a build of `rows` rows of `element` without doing it.
+///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::Status::InvalidArgument), [`Limit`](crate::Status::Limit),
+/// [`Unsupported`](crate::Status::Unsupported).
+///
+/// # Examples
 ///
 /// ```
 /// use gannet::{estimate, BuildParams, ElementType, IndexParams};

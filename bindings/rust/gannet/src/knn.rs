@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::element::Element;
 use crate::error::{check, Result};
-use crate::matrix::{check_len, zeros, Matrix};
+use crate::matrix::{check_len, zeros, AnyMatrix, Matrix};
 use crate::monitor::Monitor;
 use crate::params::{KnnMethod, Metric};
 use crate::sys;
@@ -106,6 +106,17 @@ pub(crate) fn used(numbers: &[u32], row: usize, columns: usize) -> &[u32] {
 /// Finds the k nearest other rows of every row. By cells and by NN-Descent the lists are
 /// approximate and their distances still exact.
 ///
+/// # Errors
+///
+/// [`InvalidArgument`](crate::Status::InvalidArgument), [`Limit`](crate::Status::Limit),
+/// [`Unsupported`](crate::Status::Unsupported), [`NotFinite`](crate::Status::NotFinite) with the
+/// place of the value, [`NoMemory`](crate::Status::NoMemory),
+/// [`NoDevice`](crate::Status::NoDevice), [`DeviceNoMemory`](crate::Status::DeviceNoMemory),
+/// [`DeviceLost`](crate::Status::DeviceLost), [`Cancelled`](crate::Status::Cancelled),
+/// [`Deadline`](crate::Status::Deadline).
+///
+/// # Examples
+///
 /// ```
 /// use gannet::{knn_graph, KnnParams, Matrix};
 ///
@@ -115,14 +126,24 @@ pub(crate) fn used(numbers: &[u32], row: usize, columns: usize) -> &[u32] {
 /// # Ok::<(), gannet::Error>(())
 /// ```
 pub fn knn_graph<T: Element>(rows: Matrix<'_, T>, params: &KnnParams<'_>) -> Result<KnnGraph> {
-    let k = params.raw.k as usize;
-    let mut graph =
-        KnnGraph { k, neighbors: zeros(rows.rows(), k)?, distances: zeros(rows.rows(), k)? };
-    knn_graph_into(rows, params, &mut graph.neighbors, Some(&mut graph.distances))?;
+    owned(rows.into(), params)
+}
+
+pub(crate) fn owned(rows: AnyMatrix<'_>, params: &KnnParams<'_>) -> Result<KnnGraph> {
+    let (k, count) = (params.raw.k as usize, rows.raw.rows as usize);
+    let mut graph = KnnGraph { k, neighbors: zeros(count, k)?, distances: zeros(count, k)? };
+    run(rows, params, &mut graph.neighbors, Some(&mut graph.distances))?;
     Ok(graph)
 }
 
 /// As [`knn_graph`], into buffers of the caller: `[rows, k]` each.
+///
+/// # Errors
+///
+/// As [`knn_graph`]; [`InvalidArgument`](crate::Status::InvalidArgument) also for buffers of other
+/// lengths.
+///
+/// # Examples
 ///
 /// ```
 /// use gannet::{knn_graph_into, KnnParams, Matrix};
@@ -138,10 +159,19 @@ pub fn knn_graph_into<T: Element>(
     neighbors: &mut [u32],
     distances: Option<&mut [f32]>,
 ) -> Result<()> {
-    let k = params.raw.k as usize;
-    check_len("neighbors", neighbors.len(), rows.rows(), k)?;
+    run(rows.into(), params, neighbors, distances)
+}
+
+pub(crate) fn run(
+    rows: AnyMatrix<'_>,
+    params: &KnnParams<'_>,
+    neighbors: &mut [u32],
+    distances: Option<&mut [f32]>,
+) -> Result<()> {
+    let (k, count) = (params.raw.k as usize, rows.raw.rows as usize);
+    check_len("neighbors", neighbors.len(), count, k)?;
     if let Some(distances) = &distances {
-        check_len("distances", distances.len(), rows.rows(), k)?;
+        check_len("distances", distances.len(), count, k)?;
     }
     let context = Context::pointer(params.context);
     let monitor = Monitor::pointer(params.monitor);
@@ -149,7 +179,7 @@ pub fn knn_graph_into<T: Element>(
     let distances = distances.map_or(null_mut(), |distances| distances.as_mut_ptr());
     // SAFETY: everything lives through the call, and both buffers have [rows, k] places.
     check(|error| unsafe {
-        let (rows, params) = (&rows.raw(), &params.raw);
+        let (rows, params) = (&rows.raw, &params.raw);
         sys::ann_knn_graph(context, rows, params, neighbors, distances, monitor, error)
     })
 }

@@ -22,8 +22,9 @@
 //!
 //! * **Threads.** Everything is `Send` and `Sync`. Any number of threads may search one
 //!   [`Index`] at once, and a [`Monitor`] cancels a call from another thread.
-//! * **Errors.** Nothing panics but a stream of the caller, whose panic goes on where it began. A call that fails gives an [`Error`] with a [`Status`], a line of
-//!   text, and the row and column at fault where there is one.
+//! * **Errors.** Nothing panics but a stream of the caller, whose panic goes on where it began. A call
+//!   that fails gives an [`Error`] with a [`Status`], a line of text, and the row and column at fault
+//!   where there is one.
 //! * **Memory.** Rows are copied by [`Index::build`] and borrowed by [`Index::build_borrowed`],
 //!   which the compiler then holds in place for as long as the index lives. Results are owned
 //!   ([`Index::search`]) or go into buffers of the caller ([`Index::search_into`]). Allocators of
@@ -33,9 +34,19 @@
 //! * **Finding the library.** See `gannet-sys`: `GANNET_DIR`, pkg-config or the source tree when
 //!   building; `LD_LIBRARY_PATH`, an rpath or the system's folders when a program runs on its own.
 //!
-//! The feature `ndarray` turns views of two dimensions into a [`Matrix`].
+//! * **GPUs.** [`SearchParams::device`] and [`BuildParams::device`] choose one; [`cuda`] has placement,
+//!   device memory and streams.
+//!
+//! # Features
+//!
+//! * `ndarray`: views of one and two dimensions become a [`Matrix`]; versions 0.15 to 0.17.
+//! * `half`: its `f16` and `bf16` are elements.
+//! * `serde`: results and descriptions can be serialized, enums deserialized too.
+//! * `static`: links `libgannet.a` instead of `libgannet.so`.
+//! * `vendored`: builds the library from source with CMake, and links it statically.
 
 #![warn(missing_docs)]
+#![warn(clippy::missing_errors_doc)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 use gannet_sys as sys;
@@ -44,6 +55,7 @@ use gannet_sys as sys;
 mod macros;
 
 mod context;
+pub mod cuda;
 mod device;
 mod element;
 mod error;
@@ -69,7 +81,10 @@ pub use monitor::{Monitor, Progress};
 pub use params::{
     BuildParams, Compare, GraphKind, IndexParams, KnnMethod, Metric, Procedure, SearchParams,
 };
-pub use results::{Neighbor, Neighbors, QueryStatus, Results, ResultsMut, SearchStats};
+pub use results::{
+    Neighbor, Neighbors, NeighborsIter, QueryStatus, ResultParts, Results, ResultsIter, ResultsMut,
+    SearchStats,
+};
 pub use version::{abi_version, build_info, is_compatible, version};
 
 /// Marks a result that does not exist; never the id of a row.

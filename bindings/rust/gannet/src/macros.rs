@@ -26,12 +26,15 @@ impl Raw for bool {
     }
 }
 
-/// An enum whose values are constants of `ann.h`.
+/// An enum whose values are constants of `ann.h`, each with the text that `Display`, `FromStr` and serde
+/// know it by.
 macro_rules! c_enum {
     ($(#[$meta:meta])* pub enum $name:ident {
-        $($(#[$value_meta:meta])* $value:ident = $constant:ident,)+
+        $($(#[$value_meta:meta])* $value:ident = $constant:ident as $text:literal,)+
     }) => {
         $(#[$meta])*
+        ///
+        #[doc = concat!("As text ", $("`", $text, "` ",)+ "in this order.")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum $name {
@@ -52,6 +55,47 @@ macro_rules! c_enum {
             #[allow(dead_code)]
             pub(crate) fn from_raw(raw: i32) -> Option<Self> {
                 [$(Self::$value),+].into_iter().find(|&value| crate::macros::Raw::raw(value) == raw)
+            }
+
+            fn text(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.text())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = crate::Error;
+
+            fn from_str(text: &str) -> crate::Result<Self> {
+                [$(Self::$value),+].into_iter().find(|value| value.text() == text).ok_or_else(|| {
+                    let known = [$($text),+].join(", ");
+                    let message = format!("{} is {text:?}, known are {known}", stringify!($name));
+                    crate::Error::new(crate::Status::InvalidArgument, message)
+                })
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+                to.serialize_str(self.text())
+            }
+        }
+
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(
+                from: D,
+            ) -> std::result::Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
             }
         }
     };

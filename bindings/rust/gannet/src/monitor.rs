@@ -39,6 +39,7 @@ unsafe impl Sync for Monitor {}
 
 /// What a call is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Progress {
     /// Place of the phase in the call, from 1; 0: nothing has run.
@@ -51,6 +52,10 @@ pub struct Progress {
 
 impl Monitor {
     /// Makes a monitor.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`](crate::Status::NoMemory).
     pub fn new() -> Result<Self> {
         let mut raw = null_mut();
         // SAFETY: raw lives through the call.
@@ -93,6 +98,12 @@ impl Monitor {
     }
 
     /// Reads the progress.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can cause.
+    ///
+    /// # Examples
     ///
     /// ```
     /// assert_eq!(gannet::Monitor::new()?.progress()?.step, 0);

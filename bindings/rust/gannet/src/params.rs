@@ -1,5 +1,6 @@
 //! The settings of indexes, builds and searches. What is not set is the library's choice.
 
+use crate::cuda::DeviceMatrix;
 use crate::device::Device;
 use crate::element::{Element, ElementType};
 use crate::error::Result;
@@ -11,11 +12,11 @@ c_enum! {
     /// How far apart two vectors are. Smaller is nearer for all of them.
     pub enum Metric {
         /// `sum (x - q)^2`, the squared Euclidean distance.
-        L2 = ANN_METRIC_L2,
+        L2 = ANN_METRIC_L2 as "l2",
         /// `- sum x q`, so that the largest product comes first.
-        InnerProduct = ANN_METRIC_INNER_PRODUCT,
+        InnerProduct = ANN_METRIC_INNER_PRODUCT as "inner_product",
         /// `1 - sum x q / (|x| |q|)`. A zero vector is at distance 1 from everything.
-        Cosine = ANN_METRIC_COSINE,
+        Cosine = ANN_METRIC_COSINE as "cosine",
     }
 }
 
@@ -23,9 +24,9 @@ c_enum! {
     /// The graph that searches walk.
     pub enum GraphKind {
         /// Rank-pruned k-NN graph with reverse edges.
-        Cagra = ANN_GRAPH_CAGRA,
+        Cagra = ANN_GRAPH_CAGRA as "cagra",
         /// Rows only; exact search answers.
-        None = ANN_GRAPH_NONE,
+        None = ANN_GRAPH_NONE as "none",
     }
 }
 
@@ -33,12 +34,12 @@ c_enum! {
     /// How a k-NN graph is found. One that exists already is given by [`BuildParams::knn_graph`].
     pub enum KnnMethod {
         /// NN-Descent as GNND does it; approximate.
-        NnDescent = ANN_KNN_NN_DESCENT,
+        NnDescent = ANN_KNN_NN_DESCENT as "nn_descent",
         /// Every pair: n^2 distances.
-        Exact = ANN_KNN_EXACT,
+        Exact = ANN_KNN_EXACT as "exact",
         /// Every row is compared with the k-means cells around it; approximate, the default above
         /// 4,096 rows.
-        Cells = ANN_KNN_CELLS,
+        Cells = ANN_KNN_CELLS as "cells",
     }
 }
 
@@ -46,21 +47,21 @@ c_enum! {
     /// How a search walks.
     pub enum Procedure {
         /// Expand the nearest unexpanded row of the beam until none is left.
-        BestFirst = ANN_SEARCH_BEST_FIRST,
+        BestFirst = ANN_SEARCH_BEST_FIRST as "best_first",
         /// Compare with every row.
-        Exact = ANN_SEARCH_EXACT,
+        Exact = ANN_SEARCH_EXACT as "exact",
         /// One of CAGRA's two procedures, by the rule of its paper.
-        Cagra = ANN_SEARCH_CAGRA,
+        Cagra = ANN_SEARCH_CAGRA as "cagra",
         /// CAGRA's search for batches.
-        CagraSingleCta = ANN_SEARCH_CAGRA_SINGLE_CTA,
+        CagraSingleCta = ANN_SEARCH_CAGRA_SINGLE_CTA as "cagra_single_cta",
         /// CAGRA's search for few queries.
-        CagraMultiCta = ANN_SEARCH_CAGRA_MULTI_CTA,
+        CagraMultiCta = ANN_SEARCH_CAGRA_MULTI_CTA as "cagra_multi_cta",
         /// One of those that the default chooses from on a CUDA device: two lists by one warp.
-        Warp = ANN_SEARCH_WARP,
+        Warp = ANN_SEARCH_WARP as "warp",
         /// Likewise, by a block of 8 warps.
-        Block = ANN_SEARCH_BLOCK,
+        Block = ANN_SEARCH_BLOCK as "block",
         /// Likewise, by a block of 16 warps.
-        WideBlock = ANN_SEARCH_WIDE_BLOCK,
+        WideBlock = ANN_SEARCH_WIDE_BLOCK as "wide_block",
     }
 }
 
@@ -68,9 +69,9 @@ c_enum! {
     /// What CAGRA's procedures compare queries with on their way.
     pub enum Compare {
         /// One byte a column as a rule.
-        Codes = ANN_COMPARE_CODES,
+        Codes = ANN_COMPARE_CODES as "codes",
         /// Rows as stored.
-        Stored = ANN_COMPARE_STORED,
+        Stored = ANN_COMPARE_STORED as "stored",
     }
 }
 
@@ -199,6 +200,12 @@ impl<'a> BuildParams<'a> {
     /// # Ok::<(), gannet::Error>(())
     /// ```
     pub fn calibration<T: Element>(mut self, queries: Matrix<'a, T>) -> Self {
+        self.calibration = Some(queries.into());
+        self
+    }
+
+    /// As [`calibration`](Self::calibration), with queries in memory of a CUDA device.
+    pub fn calibration_on_device<T: Element>(mut self, queries: DeviceMatrix<'a, T>) -> Self {
         self.calibration = Some(queries.into());
         self
     }

@@ -1,6 +1,9 @@
 //! Section 4 of the header: what searches return.
 
+use std::iter::FusedIterator;
+use std::ops::Range;
 use std::ptr::null_mut;
+use std::slice;
 
 use crate::error::{Result, Status};
 use crate::matrix::{as_u32, check_len, zeros};
@@ -15,11 +18,16 @@ use crate::sys;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct QueryStatus(sys::ann_status);
 
 impl QueryStatus {
     /// `Ok`, or [`Status::NotFinite`] for a query with NaN or infinity, which has no neighbours
     /// and disturbs no other.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFinite`](crate::Status::NotFinite).
     pub fn result(self) -> std::result::Result<(), Status> {
         match self.0 {
             code if code == sys::ANN_OK as i32 => Ok(()),
@@ -30,6 +38,7 @@ impl QueryStatus {
 
 /// Work that a search did, for all its queries together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SearchStats {
     /// Distances that were computed.
@@ -40,6 +49,7 @@ pub struct SearchStats {
 
 /// One neighbour of a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Neighbor {
     /// The row's id.
@@ -73,11 +83,47 @@ impl<'a> Neighbors<'a> {
     }
 
     /// Ids and distances, in pairs.
-    pub fn iter(&self) -> impl Iterator<Item = Neighbor> + 'a {
-        let pairs = self.ids.iter().zip(self.distances);
-        pairs.map(|(&id, &distance)| Neighbor { id, distance })
+    pub fn iter(&self) -> NeighborsIter<'a> {
+        NeighborsIter { ids: self.ids.iter(), distances: self.distances.iter() }
     }
 }
+
+impl<'a> IntoIterator for Neighbors<'a> {
+    type Item = Neighbor;
+    type IntoIter = NeighborsIter<'a>;
+
+    fn into_iter(self) -> NeighborsIter<'a> {
+        self.iter()
+    }
+}
+
+/// The neighbours of one query, one after the other.
+#[derive(Debug, Clone)]
+pub struct NeighborsIter<'a> {
+    ids: slice::Iter<'a, u64>,
+    distances: slice::Iter<'a, f32>,
+}
+
+impl Iterator for NeighborsIter<'_> {
+    type Item = Neighbor;
+
+    fn next(&mut self) -> Option<Neighbor> {
+        Some(Neighbor { id: *self.ids.next()?, distance: *self.distances.next()? })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.ids.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for NeighborsIter<'_> {
+    fn next_back(&mut self) -> Option<Neighbor> {
+        Some(Neighbor { id: *self.ids.next_back()?, distance: *self.distances.next_back()? })
+    }
+}
+
+impl ExactSizeIterator for NeighborsIter<'_> {}
+impl FusedIterator for NeighborsIter<'_> {}
 
 /// Neighbours of all queries of a search, in memory of their own.
 ///
@@ -88,7 +134,7 @@ impl<'a> Neighbors<'a> {
 /// index.build(Matrix::new(&[0.0f32, 5.0, 6.0], 1)?, &BuildParams::new())?;
 /// let found = index.search(Matrix::new(&[1.0f32, 9.0], 1)?, 2, &SearchParams::new())?;
 /// for (query, neighbors) in found.iter().enumerate() {
-///     for near in neighbors.iter() {
+///     for near in neighbors {
 ///         println!("query {query}: row {} at {}", near.id, near.distance);
 ///     }
 /// }
@@ -97,12 +143,13 @@ impl<'a> Neighbors<'a> {
 /// # Ok::<(), gannet::Error>(())
 /// ```
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Results {
-    k: usize,
-    ids: Vec<u64>,
-    distances: Vec<f32>,
-    counts: Vec<u32>,
-    statuses: Vec<QueryStatus>,
+    pub(crate) k: usize,
+    pub(crate) ids: Vec<u64>,
+    pub(crate) distances: Vec<f32>,
+    pub(crate) counts: Vec<u32>,
+    pub(crate) statuses: Vec<QueryStatus>,
     pub(crate) stats: SearchStats,
 }
 
@@ -172,9 +219,80 @@ impl Results {
     }
 
     /// The neighbours of each query.
-    pub fn iter(&self) -> impl Iterator<Item = Neighbors<'_>> {
-        (0..self.rows()).filter_map(|query| self.get(query))
+    pub fn iter(&self) -> ResultsIter<'_> {
+        ResultsIter { results: self, queries: 0..self.rows() }
     }
+
+    /// The buffers themselves, to be kept or sent on without a copy.
+    ///
+    /// ```
+    /// # use gannet::{BuildParams, Index, IndexParams, Matrix, SearchParams};
+    /// # let index = Index::new(&IndexParams::new(1))?;
+    /// # index.build(Matrix::new(&[0.0f32, 5.0, 6.0], 1)?, &BuildParams::new())?;
+    /// let found = index.search(Matrix::one(&[4.0f32])?, 2, &SearchParams::new())?;
+    /// let gannet::ResultParts { ids, distances, .. } = found.into_parts();
+    /// assert_eq!((ids, distances), (vec![1, 2], vec![1.0, 4.0]));
+    /// # Ok::<(), gannet::Error>(())
+    /// ```
+    pub fn into_parts(self) -> ResultParts {
+        let Results { k, ids, distances, counts, statuses, stats } = self;
+        ResultParts { k, ids, distances, counts, statuses, stats }
+    }
+}
+
+impl<'a> IntoIterator for &'a Results {
+    type Item = Neighbors<'a>;
+    type IntoIter = ResultsIter<'a>;
+
+    fn into_iter(self) -> ResultsIter<'a> {
+        self.iter()
+    }
+}
+
+/// The neighbours of each query of a search.
+#[derive(Debug, Clone)]
+pub struct ResultsIter<'a> {
+    results: &'a Results,
+    queries: Range<usize>,
+}
+
+impl<'a> Iterator for ResultsIter<'a> {
+    type Item = Neighbors<'a>;
+
+    fn next(&mut self) -> Option<Neighbors<'a>> {
+        self.results.get(self.queries.next()?)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.queries.size_hint()
+    }
+}
+
+impl<'a> DoubleEndedIterator for ResultsIter<'a> {
+    fn next_back(&mut self) -> Option<Neighbors<'a>> {
+        self.results.get(self.queries.next_back()?)
+    }
+}
+
+impl ExactSizeIterator for ResultsIter<'_> {}
+impl FusedIterator for ResultsIter<'_> {}
+
+/// What [`Results`] consist of; see [`Results::into_parts`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ResultParts {
+    /// Neighbours asked for.
+    pub k: usize,
+    /// `[rows, k]` ids, [`ID_NONE`](crate::ID_NONE) behind the last neighbour of a query.
+    pub ids: Vec<u64>,
+    /// `[rows, k]` distances, infinity behind the last neighbour of a query.
+    pub distances: Vec<f32>,
+    /// `[rows]` neighbours found.
+    pub counts: Vec<u32>,
+    /// `[rows]` whether each query was answered.
+    pub statuses: Vec<QueryStatus>,
+    /// The work that it took.
+    pub stats: SearchStats,
 }
 
 /// Buffers of the caller for the neighbours of a batch. What is not set is not written.

@@ -68,3 +68,23 @@ fn the_ends_of_the_range() {
     assert_eq!(format!("{} {:?}", F16::from_f32(0.5), Bf16::from_f32(1.5)), "0.5 1.5");
     assert_eq!(f32::from(F16::from_f32(0.25)) + f32::from(Bf16::from_f32(0.25)), 0.5);
 }
+
+/// The crate of that name writes the same bits.
+#[cfg(feature = "half")]
+#[test]
+fn types_of_the_half_crate_are_elements() {
+    use gannet::{BuildParams, Element, ElementType, Index, IndexParams, Matrix, SearchParams};
+
+    for bits in 0..=u16::MAX {
+        assert_eq!(F16::from(half::f16::from_bits(bits)).to_bits(), bits);
+        assert_eq!(half::bf16::from(Bf16::from_bits(bits)).to_bits(), bits);
+    }
+    assert_eq!((half::f16::TYPE, half::bf16::TYPE), (ElementType::F16, ElementType::Bf16));
+    let rows: Vec<half::f16> = (0..40).map(|i| half::f16::from_f32(i as f32)).collect();
+    let index = Index::new(&IndexParams::new(2)).unwrap();
+    index.build(Matrix::new(&rows, 2).unwrap(), &BuildParams::new()).unwrap();
+    assert_eq!(index.get::<half::f16>(7).unwrap().unwrap(), rows[14..16]);
+    assert_eq!(index.get::<F16>(7).unwrap().unwrap()[0].to_f32(), 14.0);
+    let found = index.search(Matrix::one(&rows[8..10]).unwrap(), 1, &SearchParams::new()).unwrap();
+    assert_eq!(found.ids(), [4]);
+}
