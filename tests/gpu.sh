@@ -2,22 +2,22 @@
 # Builds the library with CUDA for the device of this machine, and runs everything that needs one:
 # tests, the same under compute-sanitizer where it is installed, and times.
 #
-#   tests/gpu.sh [all | test | sanitize | time]
+#   tests/gpu.sh [all | test | promise | sanitize | time]
 #
 # BUILD names the build folder (build-gpu), ARCH the architecture (that of the first device, else
 # 90; 80-virtual: the oldest PTX alone, which the driver compiles, so that no path for newer devices
 # hides), TOOL_SECONDS the limit of one sanitizer run (300), DATA a .u8bin file that times of builds are
 # taken on instead of made rows and DATA_ROWS how many of its rows, ROWS and QUERIES .u8bin files to time
-# searches by the graph on (examples/data/) and DEGREE the edges of their graph (32). Needs nvcc 13 and a
-# CMake that knows it;
-# tests/setup.sh installs both.
+# searches by the graph on (examples/data/) and DEGREE the edges of their graph (32), PROMISE_ROWS the rows of the
+# made sets on which recall is looked at (1,000,000). Needs nvcc 13 and a CMake that knows it, and for the last what
+# gannet-bench needs; tests/setup.sh installs all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-all}
 case $what in
-  all | test | sanitize | time) ;;
-  *) echo "usage: tests/gpu.sh [all | test | sanitize | time]" >&2; exit 2 ;;
+  all | test | promise | sanitize | time) ;;
+  *) echo "usage: tests/gpu.sh [all | test | promise | sanitize | time]" >&2; exit 2 ;;
 esac
 
 export PATH="${GANNET_CACHE:-$HOME/.cache/gannet}/bin:$PATH"
@@ -31,17 +31,22 @@ arch=${arch:-90}
 
 # Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
 contract=(build cagra context dlopen exact files graph hard_data host index knn_graph layout memory monitor
-  sameness search sizes struct_size threads version)
+  promise sameness search sizes struct_size threads version)
+
+# The promise of recall is looked at by a program beside gannet-bench.
+promise=OFF
+promise_targets=()
+if [ "$what" = all ] || [ "$what" = promise ]; then promise=ON promise_targets=(promise_check); fi
 
 echo "--- build (sm_$arch)"
 generator=()
 if command -v ninja > /dev/null; then generator=(-G Ninja); fi
 cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUDA=on \
-  -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_GPU_TESTS=ON > "$build.log" 2>&1 \
+  -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_GPU_TESTS=ON -DGANNET_TESTS="$promise" > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test cagra_figures \
-  device_memory_fault_test seam_test process_test gnnd_figures cells_time "${contract[@]/#/capi_}" >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test gnnd_figures cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -72,6 +77,10 @@ if [ "$what" = all ] || [ "$what" = test ]; then
     if [ "$test" = dlopen ]; then arguments=("$build/libgannet.so"); fi
     run "contract: $test" env GANNET_BACKEND=cuda "$build/tests/capi/capi_$test" "${arguments[@]}"
   done
+fi
+if [ $promise = ON ]; then
+  run "recall as promised" "$build/tests/recall/promise_check" --device cuda --rows "${PROMISE_ROWS:-1000000}" \
+    --queries 10000 --batches 1,100,1000,10000
 fi
 if [ "$what" = all ] || [ "$what" = time ]; then
   run "times of exact search" "$build/gpu/exact_cuda_test" time

@@ -1,6 +1,6 @@
 // gannet-bench: makes data, finds true neighbours, and measures builds and searches, over ann.h alone.
 //
-//   gannet-bench make KIND --out FOLDER ...     a set from a seed: clusters, uniform, duplicates, norms
+//   gannet-bench make KIND --out FOLDER ...     a set from a seed, by one of the laws of made_rows.h
 //   gannet-bench grow FILE --out FOLDER ...     a real set made larger
 //   gannet-bench truth ROWS QUERIES OUT ...     true neighbours by exact search
 //   gannet-bench run ROWS QUERIES TRUTH ...     builds and searches, measured
@@ -72,7 +72,17 @@ struct Options {
 const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"uniform", static_cast<int32_t>(Law::kUniform)},
                      {"duplicates", static_cast<int32_t>(Law::kDuplicates)},
-                     {"norms", static_cast<int32_t>(Law::kNorms)}};
+                     {"norms", static_cast<int32_t>(Law::kNorms)},
+                     {"islands", static_cast<int32_t>(Law::kIslands)},
+                     {"copies", static_cast<int32_t>(Law::kCopies)},
+                     {"densities", static_cast<int32_t>(Law::kDensities)},
+                     {"scaled", static_cast<int32_t>(Law::kScaled)},
+                     {"contrast", static_cast<int32_t>(Law::kContrast)},
+                     {"outlier_column", static_cast<int32_t>(Law::kOutlierColumn)},
+                     {"outlier_row", static_cast<int32_t>(Law::kOutlierRow)},
+                     {"offset", static_cast<int32_t>(Law::kOffset)},
+                     {"one_hot", static_cast<int32_t>(Law::kOneHot)},
+                     {"corners", static_cast<int32_t>(Law::kCorners)}};
 const Names kBuffers = {{"host", static_cast<int32_t>(Buffers::kHost)},
                         {"device", static_cast<int32_t>(Buffers::kDevice)}};
 const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},
@@ -80,7 +90,7 @@ const Names kModes = {{"latency", static_cast<int32_t>(Mode::kLatency)},
 
 CLI::App* add_make(CLI::App& app, Options& options) {
   CLI::App* make = app.add_subcommand("make", "make a set from a seed");
-  make->add_option("kind", options.made.law, "clusters, uniform, duplicates or norms")
+  make->add_option("kind", options.made.law, names_of(kLaws))
       ->required()
       ->transform(one_of(kLaws))
       ->type_name("NAME");
@@ -89,9 +99,19 @@ CLI::App* add_make(CLI::App& app, Options& options) {
   make->add_option("--dim", options.made.dim, "dimension")->capture_default_str();
   make->add_option("--intrinsic", options.made.intrinsic_dim, "intrinsic dimension of each cluster")
       ->capture_default_str();
-  make->add_option("--clusters", options.made.clusters, "clusters")->capture_default_str();
-  make->add_option("--distinct", options.made.distinct, "duplicates: distinct rows, as a share")
+  make->add_option("--clusters", options.made.clusters, "clusters, or islands")
+      ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
+  make->add_option("--distinct", options.made.distinct, "duplicates, copies: distinct rows, as a share")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  make->add_option("--share", options.made.share, "densities: rows that lie close together, as a share")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  make->add_option("--spread", options.made.spread,
+                   "islands, copies, densities: how far rows lie from the point they share, as a share of how "
+                   "far such points lie apart (default: 0.3, 0.02, 0.001)")
+      ->check(CLI::PositiveNumber);
   make->add_option("--seed", options.made.seed, "seed")->capture_default_str();
   make->add_option("--element", options.element, "f32, u8 or i8 (rounded)")
       ->check(CLI::IsMember({"f32", "u8", "i8"}))

@@ -17,6 +17,7 @@ namespace bench {
 namespace {
 
 constexpr uint32_t kBases = 16;  // bases that the clusters share; more would only take memory
+constexpr float kCentreDeviation = 1.5f;
 constexpr uint32_t kCandidates = 8;
 constexpr uint32_t kSiblingsMax = 2;
 
@@ -124,7 +125,7 @@ MadeRows::MadeRows(const MadeSet& set) : set_(set) {
   if (set.law == Law::kUniform) return;
   centres_.resize(uint64_t{2} * set.clusters * set.dim);
   for (uint64_t i = 0; i < centres_.size(); ++i) {
-    centres_[i] = 1.5f * Draws(set.seed, kCentres, i).normal();
+    centres_[i] = kCentreDeviation * Draws(set.seed, kCentres, i).normal();
   }
   bases_.resize(uint64_t{2} * kBases * set.dim * set.intrinsic_dim);
   // Rows of a basis have length one on average, whatever the dimension.
@@ -157,44 +158,103 @@ void MadeRows::make_clustered(Part part, uint64_t row, float* out) const {
   }
 }
 
+// Rows that lie close to a point which they share with others.
+void MadeRows::make_near_another(Part part, uint64_t row, float* out) const {
+  Draws draws(~set_.seed, stream_of(part), row);
+  const auto spread = static_cast<float>(set_.spread != 0 ? set_.spread
+                                         : set_.law == Law::kIslands ? 0.3
+                                         : set_.law == Law::kCopies  ? 0.02
+                                                                     : 0.001);
+  const uint32_t dim = set_.dim;
+  if (set_.law == Law::kIslands) {
+    const float* centre = centres_.data() + draws.below(set_.clusters) * dim;
+    for (uint32_t j = 0; j < dim; ++j) out[j] = centre[j] + kCentreDeviation * spread * draws.normal();
+  } else if (set_.law == Law::kCopies) {
+    const double originals = std::max(1.0, static_cast<double>(set_.rows) * set_.distinct);
+    make_clustered(Part::kRows, static_cast<uint64_t>(draws.uniform() * originals), out);
+    for (uint32_t j = 0; j < dim; ++j) out[j] += spread * draws.normal();
+  } else {
+    const bool dense = draws.uniform() < set_.share;
+    for (uint32_t j = 0; j < dim; ++j) {
+      const float place = draws.normal();
+      out[j] = dense ? centres_[j] + spread * place : place;
+    }
+  }
+}
+
+// Rows as in clusters, changed.
+void MadeRows::change_clustered(Part part, uint64_t row, float* out) const {
+  Draws draws(~set_.seed, stream_of(part), row);
+  make_clustered(part, row, out);
+  const uint32_t dim = set_.dim;
+  switch (set_.law) {
+    case Law::kNorms: {
+      float length = 0;
+      for (uint32_t j = 0; j < dim; ++j) length += out[j] * out[j];
+      // Most rows are short, few are a hundred times as long.
+      const float pick = static_cast<float>(draws.uniform());
+      const float wanted = part == Part::kRows ? 0.1f + 9.9f * pick * pick * pick * pick : 1.0f;
+      const float factor = wanted / std::sqrt(std::max(length, 1e-12f));
+      for (uint32_t j = 0; j < dim; ++j) out[j] *= factor;
+      break;
+    }
+    case Law::kContrast: {
+      const double pick = 0.03 + draws.uniform();
+      const float factor = static_cast<float>(1 / (pick * std::sqrt(pick)));
+      for (uint32_t j = 0; j < dim; ++j) out[j] = factor * out[j] + 0.1f * draws.normal();
+      break;
+    }
+    case Law::kOutlierColumn: out[0] *= 1000; break;
+    case Law::kOutlierRow:
+      if (part != Part::kRows || row != 0) break;
+      for (uint32_t j = 0; j < dim; ++j) out[j] *= 10'000;
+      break;
+    case Law::kOffset:
+      for (uint32_t j = 0; j < dim; ++j) out[j] += 1000;
+      break;
+    case Law::kCorners:
+      for (uint32_t j = 0; j < dim; ++j) out[j] = out[j] < 0 ? -1.0f : 1.0f;
+      break;
+    default: break;  // clusters as they are
+  }
+}
+
+void MadeRows::make_row(Part part, uint64_t row, float* out) const {
+  Draws draws(~set_.seed, stream_of(part), row);
+  const uint32_t dim = set_.dim;
+  switch (set_.law) {
+    case Law::kUniform:
+      for (uint32_t j = 0; j < dim; ++j)
+        out[j] = static_cast<float>(draws.uniform()) + (part == Part::kForeignQueries ? 1.0f : 0.0f);
+      break;
+    case Law::kDuplicates: {
+      if (part != Part::kRows) return make_clustered(part, row, out);
+      const double distinct = std::max(1.0, static_cast<double>(set_.rows) * set_.distinct);
+      const double pick = draws.uniform();
+      return make_clustered(part, static_cast<uint64_t>(pick * pick * pick * distinct), out);
+    }
+    case Law::kScaled: {
+      constexpr std::array<float, 8> scales = {0.01f, 0.03f, 0.1f, 0.3f, 1, 3, 10, 30};
+      const float scale = part == Part::kRows ? 1 : scales[draws.below(scales.size())];
+      for (uint32_t j = 0; j < dim; ++j) out[j] = scale * draws.normal();
+      break;
+    }
+    case Law::kOneHot: {
+      const double pick = draws.uniform();
+      const auto hot = static_cast<uint32_t>(pick * pick * dim);
+      for (uint32_t j = 0; j < dim; ++j) out[j] = 0.01f * draws.normal() + (j == hot ? 1.0f : 0.0f);
+      break;
+    }
+    case Law::kIslands:
+    case Law::kCopies:
+    case Law::kDensities: return make_near_another(part, row, out);
+    default: return change_clustered(part, row, out);
+  }
+}
+
 void MadeRows::make(Part part, uint64_t first, uint64_t count, float* out) const {
   parallel_parts(count, 1024, [&](uint64_t start, uint64_t rows) {
-    for (uint64_t i = start; i < start + rows; ++i) {
-      float* to = out + i * set_.dim;
-      const uint64_t row = first + i;
-      Draws draws(~set_.seed, stream_of(part), row);
-      switch (set_.law) {
-        case Law::kUniform:
-          for (uint32_t j = 0; j < set_.dim; ++j) {
-            to[j] = static_cast<float>(draws.uniform()) +
-                    (part == Part::kForeignQueries ? 1.0f : 0.0f);
-          }
-          break;
-        case Law::kClusters: make_clustered(part, row, to); break;
-        case Law::kDuplicates: {
-          if (part != Part::kRows) {
-            make_clustered(part, row, to);
-            break;
-          }
-          const double distinct =
-              std::max(1.0, static_cast<double>(set_.rows) * set_.distinct);
-          const double pick = draws.uniform();
-          make_clustered(part, static_cast<uint64_t>(pick * pick * pick * distinct), to);
-          break;
-        }
-        case Law::kNorms: {
-          make_clustered(part, row, to);
-          float length = 0;
-          for (uint32_t j = 0; j < set_.dim; ++j) length += to[j] * to[j];
-          // Most rows are short, few are a hundred times as long.
-          const float pick = static_cast<float>(draws.uniform());
-          const float wanted = part == Part::kRows ? 0.1f + 9.9f * pick * pick * pick * pick : 1.0f;
-          const float factor = wanted / std::sqrt(std::max(length, 1e-12f));
-          for (uint32_t j = 0; j < set_.dim; ++j) to[j] *= factor;
-          break;
-        }
-      }
-    }
+    for (uint64_t i = start; i < start + rows; ++i) make_row(part, first + i, out + i * set_.dim);
   });
 }
 

@@ -4,6 +4,16 @@
 //   uniform     evenly in the unit cube
 //   duplicates  rows of a few distinct vectors, some of them very often
 //   norms       for inner products: directions as in clusters, lengths from 0.1 to 10
+//   islands     balls about centres, of which a row has `spread` of the centres' deviation: 0.3 leaves them
+//               apart, 1 lets them touch; equally many rows each
+//   copies      near copies of a few rows as in clusters, `spread` of whose deviation they lie away
+//   densities   a normal ball, and a share of the rows within `spread` of its deviation about one point
+//   scaled      a normal ball; for inner products with queries of 0.01 to 30 times the rows' lengths
+//   contrast    as in clusters, each row times a factor of a heavy tail, 1 to 200, and a little noise on top
+//   outlier_column, outlier_row   as in clusters, a column 1,000 times as wide; one row 10,000 times as far
+//   offset      as in clusters, far from the origin
+//   one_hot     one column of 1 and noise on all
+//   corners     the signs of rows as in clusters
 //   grown       a real set made larger: see GrownRows
 //
 // Queries are further rows of the same law, or, out of distribution, of clusters that share neither
@@ -21,7 +31,10 @@
 
 namespace bench {
 
-enum class Law { kClusters, kUniform, kDuplicates, kNorms };
+enum class Law {
+  kClusters, kUniform, kDuplicates, kNorms, kIslands, kCopies, kDensities, kScaled, kContrast, kOutlierColumn,
+  kOutlierRow, kOffset, kOneHot, kCorners
+};
 enum class Part { kRows, kQueries, kForeignQueries };
 
 struct MadeSet {
@@ -29,7 +42,9 @@ struct MadeSet {
   uint32_t dim = 128;
   uint32_t intrinsic_dim = 16;  // of each cluster; at most dim
   uint32_t clusters = 100;
-  double distinct = 0.1;  // duplicates: distinct vectors as a share of the rows
+  double distinct = 0.1;  // duplicates and copies: distinct vectors as a share of the rows
+  double share = 0.2;     // densities: rows that lie close together, as a share
+  double spread = 0;      // islands, copies, densities; 0: 0.3, 0.02, 0.001
   uint64_t rows = 0;      // of the whole set
   uint64_t seed = 1;
 };
@@ -42,7 +57,10 @@ class MadeRows {
   void make(Part part, uint64_t first, uint64_t count, float* out) const;
 
  private:
+  void make_row(Part part, uint64_t row, float* out) const;
   void make_clustered(Part part, uint64_t row, float* out) const;
+  void make_near_another(Part part, uint64_t row, float* out) const;
+  void change_clustered(Part part, uint64_t row, float* out) const;
 
   MadeSet set_;
   std::vector<float> centres_;  // [2 * clusters, dim]: of the rows, of the foreign queries
