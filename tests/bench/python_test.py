@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the Python around the benchmark: the recall rules, the converter, the module for
-ann-benchmarks, and the report.
+"""Tests of the Python around the benchmark: the recall rules, the converter, sets made from Debian's packages, the
+module for ann-benchmarks, and the report.
 
     python_test.py LIBGANNET.SO GANNET-BENCH
 """
@@ -16,16 +16,20 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from PIL import Image
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "peers")]
 import convert  # noqa: E402
+import make_patches  # noqa: E402
+import make_texts  # noqa: E402
 import measure  # noqa: E402
 import report  # noqa: E402
 
@@ -64,6 +68,56 @@ class RecallRules(unittest.TestCase):
         self.assertLess(point["latency_p50"], 0.05)
         self.assertLess(point["throughput"], 250)
         self.assertEqual(point["total_queries"], 20)
+
+
+class SetsFromPackages(unittest.TestCase):
+    """On a package that is unpacked already, so that nothing is downloaded."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+        self.tree = self.path / "packages" / "made-up"
+        self.tree.mkdir(parents=True)
+
+    def make(self, maker, *arguments):
+        with unittest.mock.patch.object(sys, "argv", ["make", str(self.path), "--packages", "made-up", *arguments]):
+            quiet(maker.main)
+
+    def read(self, name, element):
+        rows, dim = np.fromfile(self.path / name, np.uint32, 2)
+        return np.fromfile(self.path / name, element, offset=8).reshape(rows, dim)
+
+    def test_patches(self):
+        random = np.random.default_rng(1)
+        Image.fromarray(random.integers(0, 256, (60, 90, 3), np.uint8)).save(self.tree / "noise.png")
+        Image.new("RGB", (500, 500), (9, 9, 9)).save(self.tree / "flat.png")
+        (self.tree / "broken.jpg").write_bytes(b"no picture")
+        self.make(make_patches, "--rows", "200", "--queries", "20")
+        rows, queries = self.read("base.f16bin", np.float16), self.read("query.f16bin", np.float16)
+        self.assertEqual((rows.shape, queries.shape), ((200, 192), (20, 192)))
+        every = np.concatenate([rows, queries]).astype(np.float64)
+        self.assertEqual(len(np.unique(every, axis=0)), 220)
+        self.assertLess(np.abs(every.mean(axis=1)).max(), 0.1)
+        self.assertGreater(np.linalg.norm(every, axis=1).min(), 19.9)
+        with self.assertRaises(SystemExit):
+            self.make(make_patches, "--rows", "100000")
+
+    def test_texts(self):
+        random = np.random.default_rng(2)
+        words = [chr(97 + i // 26) + chr(97 + i % 26) + "word" for i in range(300)]
+        for topic in range(3):
+            text = random.choice(words[100 * topic:100 * topic + 100], 20_000)
+            body = " ".join(f"{word} the of" if i % 10 == 0 else word for i, word in enumerate(text))
+            (self.tree / f"{topic}.html").write_text(f"<html><script>var hidden;</script><p>{body}</p></html>")
+        self.make(make_texts, "--rows", "400", "--queries", "40", "--columns", "8")
+        rows, queries = self.read("base.fbin", np.float32), self.read("query.fbin", np.float32)
+        self.assertEqual((rows.shape, queries.shape), ((400, 8), (40, 8)))
+        # Texts of one topic share words, those of two none: angles fall apart.
+        unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (queries, rows)]
+        cosines = np.sort(unit[0] @ unit[1].T, axis=1)
+        self.assertGreater(cosines[:, -50:].min(), 0.3)
+        self.assertLess(np.abs(cosines[:, 50:150]).max(), 0.3)
 
 
 class Converter(unittest.TestCase):
