@@ -1,0 +1,66 @@
+"""The words that parameters take, and the numbers of ann.h that they stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from .errors import DeviceError, DtypeError, InvalidArgument
+
+METRICS = {"l2": 1, "sqeuclidean": 1, "ip": 2, "inner_product": 2, "dot": 2, "cos": 3, "cosine": 3}
+METRIC_NAMES = {0: "l2", 1: "l2", 2: "ip", 3: "cos"}
+ELEMENTS = {"f32": 1, "float32": 1, "f16": 2, "float16": 2, "bf16": 3, "bfloat16": 3,
+            "i8": 4, "int8": 4, "u8": 5, "uint8": 5}
+ELEMENT_NAMES = {0: "undecided", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8", 5: "uint8"}
+GRAPHS = {"cagra": 1, "none": 2}
+GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none"}
+KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4}
+PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
+              "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8}
+COMPARES = {"auto": 0, "codes": 1, "stored": 2}
+OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED = 1, 2, 3
+CPU, CUDA = 1, 2
+
+
+def number(name: str, given: str, words: dict[str, int]) -> int:
+    """The number of a word, in lower or upper case."""
+    found = words.get(given.lower()) if isinstance(given, str) else None
+    if found is None:
+        raise InvalidArgument(f"{name} is {given!r}; expected one of {', '.join(words)}")
+    return found
+
+
+def element(given: Any) -> int:
+    """The number of an element's type, given as a word, a dtype or a type of NumPy or ml_dtypes."""
+    name = given if isinstance(given, str) else str(np.dtype(given))
+    if name not in ELEMENTS:
+        raise DtypeError(f"dtype is {name}; expected float32, float16, bfloat16, int8 or uint8")
+    return ELEMENTS[name]
+
+
+def device(given: Any) -> int:
+    """The number of a device: "cpu", "cuda", "cuda:1", or what prints as one of these."""
+    name = "cpu" if given is None else str(given).lower()
+    if name == "cpu":
+        return CPU
+    match = re.fullmatch(r"cuda(?::(\d{1,4}))?|<cuda device (\d{1,4})>", name)
+    if match is None:
+        raise DeviceError(f"device is {given!r}; expected \"cpu\", \"cuda\" or \"cuda:0\", \"cuda:1\", ...")
+    return CUDA + int(match[1] or match[2] or 0)
+
+
+def device_name(space: int) -> str:
+    return "cpu" if space <= CPU else f"cuda:{space - CUDA}"
+
+
+def stored_dtype(code: int) -> tuple[np.dtype[Any], bool]:
+    """The dtype of vectors as stored, and whether it stands for bfloat16 without ml_dtypes."""
+    if code == 3:
+        try:
+            import ml_dtypes
+        except ImportError:
+            return np.dtype(np.uint16), True
+        return np.dtype(ml_dtypes.bfloat16), False
+    return np.dtype(ELEMENT_NAMES[code]), False

@@ -1,0 +1,190 @@
+"""Arrays of other libraries on the host, by DLPack."""
+
+import ctypes
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from conftest import floats
+
+import gannet
+from gannet import _core
+
+
+class Lent:
+    """Nothing but DLPack, as of a library that nobody here knows."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class Managed(ctypes.Structure):
+    pass
+
+
+DELETER = ctypes.CFUNCTYPE(None, ctypes.POINTER(Managed))
+Managed._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", DELETER)]
+
+
+class Made:
+    """DLPack with whatever is put into it: types and devices that NumPy does not have."""
+
+    def __init__(self, array, code=2, bits=32, lanes=1, device=1, ndim=None, packed=False, offset=0):
+        self.array, self.deleted = array, 0
+        self.shape = (ctypes.c_int64 * 3)(*array.shape)
+        self.strides = (ctypes.c_int64 * 3)(*(s // array.itemsize for s in array.strides))
+        self.managed = Managed(
+            DLTensor(array.ctypes.data, device, 0, array.ndim if ndim is None else ndim, code, bits, lanes,
+                     self.shape, None if packed else self.strides, offset), None, DELETER(self.delete))
+
+    def delete(self, _):
+        self.deleted += 1
+
+    def __dlpack_device__(self):
+        return self.managed.tensor.device_type, 0
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+def test_rows_and_queries(index, rows, queries):
+    built = gannet.build(Lent(rows))
+    for given in (Lent(queries), Lent(queries[::2]), Lent(queries[5]), Made(queries), Made(queries, packed=True),
+                  Made(queries, device=3)):
+        plain = given.array
+        found = built.search(given, 5)
+        assert isinstance(found.ids, np.ndarray)
+        np.testing.assert_array_equal(found.ids, index.search(plain, 5).ids)
+        np.testing.assert_array_equal(index.exact(given, 5).ids, index.exact(plain, 5).ids)
+    moved = Made(queries, offset=queries.strides[0])
+    moved.shape[0] -= 1
+    np.testing.assert_array_equal(index.search(moved, 5).ids, index.search(queries[1:], 5).ids)
+
+
+def test_bfloat16_by_dlpack(rows, queries):
+    def bits(values):
+        return (values.view(np.uint32) >> 16).astype(np.uint16)
+
+    index = gannet.build(Made(bits(rows), code=4, bits=16))
+    assert index.info.dtype == "bfloat16"
+    cut = (bits(queries).astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(index.search(Made(bits(queries), code=4, bits=16)).ids, index.search(cut).ids)
+
+
+def test_memory_is_given_back(index, queries):
+    given = Made(queries)
+    index.search(given, 5)
+    assert given.deleted == 1
+    with pytest.raises(gannet.ShapeError):
+        index.search(Made(queries[:, :3]), 5)
+    view = _core.from_dlpack(Made(queries).__dlpack__())
+    assert view.shape == (200, 16) and view.space == 0
+    capsule = given.__dlpack__()
+    _core.from_dlpack(capsule)
+    with pytest.raises(TypeError, match="capsule"):  # each is taken once
+        _core.from_dlpack(capsule)
+    with pytest.raises(TypeError, match="capsule"):
+        _core.from_dlpack(queries)
+
+
+def test_borrowed_from_dlpack(rows, queries, index):
+    mine = rows.copy()
+    lent = Lent(mine)
+    watch = weakref.ref(mine)
+    built = gannet.build(lent, copy=False)
+    del mine, lent
+    gc.collect()
+    np.testing.assert_array_equal(built.search(queries).ids, index.search(queries).ids)
+    assert watch() is not None
+    del built
+    gc.collect()
+    assert watch() is None
+
+
+@pytest.mark.parametrize("error, given", [
+    (gannet.DtypeError, dict(code=2, bits=64)), (gannet.DtypeError, dict(code=0, bits=32)),
+    (gannet.DtypeError, dict(code=6, bits=8)), (gannet.DtypeError, dict(lanes=4)),
+    (gannet.DtypeError, dict(code=5, bits=64)), (gannet.DtypeError, dict(bits=4)),
+    (gannet.DeviceError, dict(device=10)), (gannet.DeviceError, dict(device=4)),
+    (gannet.ShapeError, dict(ndim=0)), (gannet.ShapeError, dict(ndim=3))])
+def test_refused(index, queries, error, given):
+    with pytest.raises(error):
+        index.search(Made(queries, **given))
+
+
+def test_lenders_that_refuse(index):
+    class Refuses:
+        def __dlpack_device__(self):
+            return 1, 0
+
+        def __dlpack__(self):
+            raise BufferError("requires grad")
+
+    with pytest.raises(gannet.InvalidArgument, match="Refuses does not lend its memory: requires grad"):
+        index.search(Refuses())
+
+    class NoCapsule(Refuses):
+        def __dlpack__(self):
+            return 5
+
+    with pytest.raises(TypeError, match="capsule"):
+        index.search(NoCapsule())
+
+
+def test_cuda_interface_is_read(index):
+    """Without a device such memory is refused, and not read."""
+
+    class Claims:
+        def __init__(self, **said):
+            self.__cuda_array_interface__ = {"shape": (3, 16), "typestr": "<f4", "data": (4096, False),
+                                             "version": 3, **said}
+
+    for said, error in ((dict(typestr="<f8"), gannet.DtypeError), (dict(typestr=">f4"), gannet.DtypeError),
+                        (dict(shape=(3, 5)), gannet.ShapeError), (dict(shape=(3, 5, 1)), gannet.ShapeError),
+                        (dict(strides=(64, 8)), gannet.OrderError), (dict(mask=1), gannet.DtypeError)):
+        out = Claims(typestr="<i8", shape=(3, 10)), Claims(shape=(3, 10))
+        with pytest.raises(error):
+            index.search(Claims(**said), out=out)
+    if gannet.why_no_cuda():
+        out = Claims(typestr="<i8", shape=(3, 10)), Claims(shape=(3, 10))
+        with pytest.raises((gannet.NoDevice, gannet.Unsupported, gannet.InvalidArgument)):
+            index.search(Claims(), out=out)
+        with pytest.raises((gannet.NoDevice, gannet.Unsupported, gannet.InvalidArgument)):
+            gannet.build(Claims())
+        with pytest.raises((gannet.NoDevice, gannet.Unsupported, gannet.InvalidArgument)):
+            gannet.knn_graph(Claims(), 2)
+
+
+def test_jax_on_the_host(index, queries):
+    jax = pytest.importorskip("jax")
+    given = jax.numpy.asarray(queries)
+    np.testing.assert_array_equal(index.search(given).ids, index.search(queries).ids)
+    half = jax.numpy.asarray(queries, jax.numpy.bfloat16)
+    np.testing.assert_array_equal(index.search(half).ids, index.search(np.asarray(half, np.float32)).ids)
+
+
+def test_torch_on_the_host(index, rows, queries):
+    torch = pytest.importorskip("torch")
+    given = torch.from_numpy(queries)
+    found = index.search(given, 5)
+    assert isinstance(found.ids, torch.Tensor) and found.ids.dtype == torch.int64
+    np.testing.assert_array_equal(found.ids.numpy(), index.search(queries, 5).ids)
+    gannet.build(torch.from_numpy(rows).to(torch.bfloat16))
+    with pytest.raises(gannet.InvalidArgument, match="grad"):
+        index.search(given.clone().requires_grad_())
