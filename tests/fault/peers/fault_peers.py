@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """What becomes of index files on bad days, in Gannet and in other libraries: the same faults for all.
 
-    fault_peers.py --library LIBGANNET.SO [--subjects gannet,hnswlib,...] [--out results.csv]
-                   [--scale 1] [--commit TEXT]
+    fault_peers.py [--subjects gannet,hnswlib,...] [--out results.csv] [--scale 1] [--commit TEXT]
     fault_peers.py --table results.csv      the table of README.md
 
 Each library builds two small indexes, an old one and a new one, and saves them. Then
@@ -338,7 +337,7 @@ def table(rows):
 def run_one(options):
     import subjects
     try:
-        subject = subjects.make(options.only, options.library)
+        subject = subjects.make(options.only)
     except ImportError as fault:
         print(f"{options.only}: not installed: {fault}", flush=True)
         return
@@ -355,7 +354,6 @@ def run_one(options):
 def main():
     import subjects
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--library", help="libgannet.so")
     parser.add_argument("--table", metavar="FILE", help="only print the table of such a file")
     parser.add_argument("--subjects", default=",".join(subjects.NAMES))
     parser.add_argument("--out", default="fault_peers.csv")
@@ -366,8 +364,6 @@ def main():
     if options.table:
         print(table(read_rows(options.table)))
         return 0
-    if not options.library:
-        parser.error("--library is required")
     if options.only:
         run_one(options)
         return 0

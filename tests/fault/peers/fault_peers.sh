@@ -17,7 +17,8 @@ build=${GANNET_BUILD:-$root/build}
 if [ ! -f "$build/CMakeCache.txt" ]; then
   cmake -S "$root" -B "$build" -G Ninja -DGANNET_WERROR=OFF > /dev/null
 fi
-cmake --build "$build" --target gannet > /dev/null
-"$cache/bench-environment/bin/python" "$root/tests/fault/peers/fault_peers.py" \
-  --library "$build/libgannet.so" --out "$root/tests/fault/peers/results.csv" \
+cmake -S "$root" -B "$build" -DGANNET_PYTHON=on > /dev/null
+cmake --build "$build" --target gannet_python > /dev/null
+PYTHONPATH=$build/python "$cache/bench-environment/bin/python" "$root/tests/fault/peers/fault_peers.py" \
+  --out "$root/tests/fault/peers/results.csv" \
   --commit "$(git -C "$root" describe --always 2> /dev/null || echo unknown)" "$@"

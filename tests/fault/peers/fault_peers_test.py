@@ -2,7 +2,7 @@
 """Tests of fault_peers.py: libraries made up here, whose way of failing is known, are told apart; and
 Gannet, through the same harness, never loses a file and never answers from a damaged one.
 
-    fault_peers_test.py LIBGANNET.SO
+    PYTHONPATH=BUILD/python fault_peers_test.py
 """
 
 import contextlib
@@ -18,7 +18,6 @@ import unittest
 import fault_peers
 import subjects
 
-LIBRARY = sys.argv[1]
 SIZE = 400  # bytes that a made-up index holds
 
 
@@ -205,7 +204,7 @@ class GannetItself(unittest.TestCase):
     def test_nothing_is_lost_and_nothing_wrong(self):
         for name in ("gannet", "gannet (mapped)"):
             with contextlib.redirect_stdout(io.StringIO()):
-                trial = tried(subjects.make(name, LIBRARY), 20)
+                trial = tried(subjects.make(name), 20)
             for fault in ("bits", "lengths"):
                 self.assertLessEqual(set(trial.counts[fault]), {"refused", "unchanged"}, name)
             self.assertEqual(set(trial.counts["full disk"]), {"old"})

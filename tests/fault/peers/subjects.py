@@ -1,5 +1,5 @@
-"""The libraries that meet the faults of fault_peers.py, each through its released Python package, and
-Gannet through its C header by ctypes.
+"""The libraries that meet the faults of fault_peers.py, each through its Python package: released ones, and
+that of this tree, bindings/python, for Gannet.
 
 A subject builds a small index from a seed, saves it, loads it, and answers: all rows of its index as
 queries, and some more, as bytes. All of it on one thread, so that equal indexes give equal bytes. Each
@@ -7,28 +7,20 @@ saves by the one call that its manual gives for that.
 """
 
 import array
-import ctypes
 import functools
 import importlib.metadata
-import os
-import pathlib
 import random
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/ann_benchmarks/gannet"))
-from ann_structs import (F32, POINTER, U64, BuildParams, Error, IndexParams, Matrix,  # noqa: E402
-                         OpenParams, Results, SearchParams)
 
 ROWS, DIM, K = 600, 16, 10
 NAMES = ["gannet", "gannet (mapped)", "hnswlib", "usearch", "usearch (mapped)", "faiss HNSW",
          "faiss IVF-PQ"]
 
 
-def make(name, library):
+def make(name):
     """Raises ImportError where a package is missing."""
     queries()  # once, before cases fork
     if name.startswith("gannet"):
-        return Gannet(name, library, lazy="mapped" in name)
+        return Gannet(name)
     if name == "hnswlib":
         return Hnswlib()
     if name.startswith("usearch"):
@@ -50,66 +42,34 @@ def queries():
     return values(1, ROWS) + values(2, ROWS) + values(3, 100)
 
 
-# --- Gannet ---------------------------------------------------------------------------------------
-
-class GannetIndex:
-    def __init__(self, library):
-        self.library, self.handle = library, POINTER()
-
-    def __del__(self):
-        self.library.ann_index_free(self.handle)
-
-
-class Gannet:
-    def __init__(self, name, library, lazy):
-        self.name, self.mode = name, 2 if lazy else 1
-        self.library = ctypes.CDLL(os.path.abspath(library))
-        self.library.ann_index_free.restype = None
-        self.library.ann_version.restype = ctypes.c_char_p
-        self.version = self.library.ann_version().decode()
-
-    def call(self, function, *arguments):
-        error = Error()
-        if getattr(self.library, function)(*arguments, ctypes.byref(error)) != 0:
-            raise RuntimeError(error.message.decode())
-
-    def matrix(self, floats):
-        return Matrix(element=1, data=floats.buffer_info()[0], rows=len(floats) // DIM, dim=DIM)
-
-    def build(self, seed):
-        index, rows = GannetIndex(self.library), values(seed, ROWS)
-        self.call("ann_index_create", None, ctypes.byref(IndexParams(dim=DIM)),
-                  ctypes.byref(index.handle))
-        self.call("ann_build", index.handle, ctypes.byref(self.matrix(rows)), None,
-                  ctypes.byref(BuildParams(degree=16, threads=1)), None)
-        return index
-
-    def save(self, index, path):
-        self.call("ann_save", index.handle, path.encode(), None, None)
-
-    def load(self, path):
-        index = GannetIndex(self.library)
-        self.call("ann_open", None, path.encode(),
-                  ctypes.byref(OpenParams(mode=self.mode, threads=1)), ctypes.byref(index.handle), None)
-        return index
-
-    def answers(self, index):
-        asked = queries()
-        count = len(asked) // DIM
-        ids, distances = (U64 * (count * K))(), (F32 * (count * K))()
-        results = Results(k=K, rows=count, ids=ctypes.addressof(ids),
-                          distances=ctypes.addressof(distances))
-        self.call("ann_search_batch", index.handle, ctypes.byref(self.matrix(asked)),
-                  ctypes.byref(SearchParams(threads=1, beam=64)), ctypes.byref(results), None)
-        return bytes(ids) + bytes(distances)
-
-
-# --- Others ---------------------------------------------------------------------------------------
-
 def as_matrix(floats):
     import numpy
     return numpy.frombuffer(floats, numpy.float32).reshape(-1, DIM)
 
+
+# --- Gannet ---------------------------------------------------------------------------------------
+
+class Gannet:
+    def __init__(self, name):
+        import gannet
+        self.name, self.mapped = name, "mapped" in name
+        self.package, self.version = gannet, gannet.__version__
+
+    def build(self, seed):
+        return self.package.build(as_matrix(values(seed, ROWS)), degree=16, threads=1)
+
+    def save(self, index, path):
+        index.save(path)
+
+    def load(self, path):
+        return self.package.open(path, mmap=self.mapped, threads=1)
+
+    def answers(self, index):
+        found = index.search(as_matrix(queries()), K, beam=64, threads=1)
+        return found.ids.tobytes() + found.distances.tobytes()
+
+
+# --- Others ---------------------------------------------------------------------------------------
 
 class Hnswlib:
     name = "hnswlib"
