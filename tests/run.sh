@@ -12,6 +12,7 @@
 #     rust      generated bindings, cargo fmt, clippy, test; gannet-fsck over golden files and over
 #               those that the tests of the C header make
 #     go        gofmt, vet, test -race; gannet-fsck over the files that these tests make
+#     python    types, pytest and doctests of the package, and pytest once more over sanitized builds
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
 #
@@ -21,7 +22,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-all_parts=(unit tidy asan fuzz tsan rust go examples install)
+all_parts=(unit tidy asan fuzz tsan rust go python examples install)
 case ${1:-} in -h | --help) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 0 ;; esac
 parts=("$@")
 if [ ${#parts[@]} = 0 ]; then parts=("${all_parts[@]}"); fi
@@ -87,8 +88,12 @@ part_tidy() {
   python3 tests/tidy/tidy.py --build "$build"
 }
 
-part_asan() {
+sanitized() {
   compile "$build-asan" -DGANNET_CUDA=off -DGANNET_SANITIZE=address
+}
+
+part_asan() {
+  sanitized
   # Requests for more memory than there is are part of the tests.
   ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1 \
   UBSAN_OPTIONS=print_stacktrace=1 \
@@ -166,6 +171,23 @@ part_go() {
   fsck "$GANNET_KEEP_FILES"
 }
 
+part_python() {
+  release
+  local python=$cache/python-environment/bin/python folder=$root/bindings/python
+  (cd "$folder" && "$python" -m mypy)
+  export PYTHONDONTWRITEBYTECODE=1
+  PYTHONPATH=$build/python "$python" -m pytest -q "$folder/tests"
+  PYTHONPATH=$build/python "$python" -m pytest -q --doctest-modules --pyargs gannet
+
+  # The sanitizer's runtime has to come before Python's own start. Python's allocator would hide small blocks from
+  # it, and what Python leaves behind when it ends is no leak; memory is measured in the run above.
+  sanitized
+  PYTHONPATH=$build-asan/python PYTHONMALLOC=malloc \
+  LD_PRELOAD="$(c++ -print-file-name=libasan.so) $(c++ -print-file-name=libstdc++.so)" \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    "$python" -m pytest -q "$folder/tests" --ignore "$folder/tests/test_memory.py"
+}
+
 part_examples() {
   release
   local data=$root/examples/data
@@ -192,9 +214,9 @@ part_install() {
 # --- Running them ---------------------------------------------------------------------------------
 heading() { printf '\n=== %s\n' "$*"; }
 
-# The lines with which ctest, cargo, go and gannet-fsck close, as they printed them.
+# The lines with which ctest, cargo, go, pytest and gannet-fsck close, as they printed them.
 closing_lines() {
-  grep -hE '^([0-9]+% tests passed|gannet-fsck: |Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
+  grep -hE '^([0-9]+% tests passed|[0-9]+ (passed|failed)|gannet-fsck: |Total Test time|test result: |(ok|FAIL|---) +)|^(ok|FAIL)[[:space:]]' \
     "$logs/$1.log" || true
 }
 

@@ -6,7 +6,8 @@
 #   quickstart  a C++20 compiler, CMake, Ninja or make, xxhash.h
 #   bench       those, the libraries of the tests, and the Python packages of tests/bench: what its
 #               scripts need, and other libraries to compare with, as far as they can be had
-#   tests       all but those other libraries, and a CUDA compiler, Go and Rust (default)
+#   tests       all but those other libraries, what the package for Python is tested with, and a CUDA
+#               compiler, Go and Rust (default)
 #
 # What is here and good enough is used. What is missing comes from Debian's or Ubuntu's packages
 # (as root or through sudo) or, where those are too old, from Python packages in a folder of
@@ -214,12 +215,13 @@ else
   fi
 fi
 
-if [ "$level" = bench ]; then
-  # hnswlib comes as a source and is compiled.
-  if ! python3 -c 'import os, sysconfig
+# Python's headers: for the package of bindings/python, and for hnswlib, which comes as a source.
+if ! python3 -c 'import os, sysconfig
 os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null && apt_works; then
-    apt_install "Python's headers" python3-dev
-  fi
+  apt_install "Python's headers" python3-dev
+fi
+
+if [ "$level" = bench ]; then
   while read -r pin; do
     case $pin in "" | \#*) continue ;; esac
     if "$cache/bench-environment/bin/pip" install --disable-pip-version-check --no-input "$pin" \
@@ -230,6 +232,20 @@ os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null && apt_works;
     fi
   done < "$bench_folder/peers/requirements.txt"
   exit 0
+fi
+
+# The Python packages of the tests of bindings/python, pinned in the same way.
+python_folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/../bindings/python" && pwd)
+installed=$cache/python-environment/requirements.txt
+if cmp -s "$python_folder/requirements-test.txt" "$installed"; then
+  have "Python packages of the package's tests"
+else
+  install_note "Python packages of the package's tests (pytest, mypy, scikit-learn, langchain-core; 100 MB)"
+  if (pip_install python-environment -r "$python_folder/requirements-test.txt"); then
+    cp "$python_folder/requirements-test.txt" "$installed"
+  else
+    note "they cannot be installed here (see $log): part python of tests/run.sh will fail"
+  fi
 fi
 
 # Clang with libFuzzer, for tests/fuzz. Another package manager's machine does without.
