@@ -16,14 +16,27 @@ typedef struct gn_rows {
   int32_t element;
   uint32_t dim;
   uint64_t rows;
+  uint64_t stride;   /* bytes; 0: packed */
+  int32_t space;     /* 0: the pointer beside this is host memory; else `address` is in a device's memory */
+  uintptr_t address; /* a number, for Go: its pointers are of host memory */
 } gn_rows;
+
+/* Results in memory of a device. */
+typedef struct gn_device_results {
+  uint32_t k;
+  int32_t space;
+  uint64_t rows;
+  uintptr_t ids, distances, counts, status;
+} gn_device_results;
 
 static inline ann_matrix gn_matrix(gn_rows shape, const uint8_t *data) {
   ann_matrix matrix = ANN_MATRIX_INIT;
   matrix.element = shape.element;
-  matrix.data = data;
+  matrix.data = shape.space != 0 ? (const void *)shape.address : data;
   matrix.rows = shape.rows;
   matrix.dim = shape.dim;
+  matrix.space = shape.space;
+  matrix.row_stride = shape.stride;
   return matrix;
 }
 
@@ -98,6 +111,38 @@ static inline ann_status gn_search(const ann_index *index, int exact, gn_rows sh
   return answer;
 }
 
+static inline ann_status gn_search_on_device(const ann_index *index, int exact, gn_rows shape,
+                                             const uint8_t *data, const ann_search_params *given,
+                                             gn_device_results found, uintptr_t stream,
+                                             ann_monitor *monitor, ann_error *error) {
+  ann_matrix queries = gn_matrix(shape, data);
+  ann_search_params params = *given;
+  ann_results results = ANN_RESULTS_INIT;
+  params.struct_size = sizeof params;
+  params.stream = (void *)stream;
+  results.k = found.k;
+  results.rows = found.rows;
+  results.space = found.space;
+  results.ids = (uint64_t *)found.ids;
+  results.distances = (float *)found.distances;
+  results.counts = (uint32_t *)found.counts;
+  results.status = (ann_status *)found.status;
+  error->struct_size = sizeof *error;
+  return exact ? ann_search_exact(index, &queries, &params, &results, monitor, error)
+               : ann_search_batch(index, &queries, &params, &results, monitor, error);
+}
+
+static inline ann_status gn_place(const ann_index *index, int32_t device, ann_monitor *monitor,
+                                  ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_place(index, device, monitor, error);
+}
+
+static inline ann_status gn_evict(const ann_index *index, int32_t device, ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_evict(index, device, error);
+}
+
 static inline ann_status gn_knn_graph(gn_rows shape, const uint8_t *data, const ann_knn_params *given,
                                uint32_t *neighbors, float *distances, ann_monitor *monitor,
                                ann_error *error) {
@@ -118,6 +163,19 @@ static inline ann_status gn_get(const ann_index *index, uint64_t id, uint8_t *ve
                          int32_t *found, ann_error *error) {
   error->struct_size = sizeof *error;
   return ann_index_get(index, id, vector, capacity, found, error);
+}
+
+static inline ann_status gn_get_batch(const ann_index *index, const uint64_t *ids, uint64_t count,
+                                      uint8_t *vectors, uint64_t capacity, int32_t *found,
+                                      ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_get_batch(index, ids, count, vectors, capacity, found, error);
+}
+
+static inline ann_status gn_ids(const ann_index *index, uint64_t first, uint64_t count, uint64_t *ids,
+                                ann_error *error) {
+  error->struct_size = sizeof *error;
+  return ann_index_ids(index, first, count, ids, error);
 }
 
 static inline ann_status gn_graph(const ann_index *index, uint32_t *edges, uint64_t capacity,

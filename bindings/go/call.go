@@ -58,9 +58,22 @@ func (c *call) begin(ctx context.Context, places chan struct{}, progress func(Pr
 	return nil
 }
 
+// endEarly lets go of everything before the call of C.
+func (c *call) endEarly(err error) error {
+	c.end(C.ANN_OK)
+	return err
+}
+
 // beginOn begins a call that runs on an index and enters that; without an error the caller leaves it.
 func (c *call) beginOn(ctx context.Context, x *Index, places chan struct{},
 	progress func(Progress)) (*C.ann_index, error) {
+	if x == nil || x.handle == nil {
+		return nil, ErrClosed
+	}
+	if told := progress; told != nil {
+		// Close may be called by what is told, and would wait for the call that waits for it.
+		progress = func(p Progress) { x.handle.duringCallback(func() { told(p) }) }
+	}
 	if err := c.begin(ctx, places, progress); err != nil {
 		return nil, err
 	}

@@ -65,8 +65,15 @@ func (x BF16) Float32() float32 {
 type Matrix struct {
 	data    *byte
 	element ElementType
-	length  int
+	length  int // coordinates, without what lies between rows
 	dim     int
+	stride  int // bytes; 0: rows lie one behind the other
+
+	// In memory of a CUDA device: where, and the buffer if it is one of this package.
+	space   Device
+	address uintptr
+	memory  *deviceMemory
+	keep    any // that buffer, which must not be collected while a view of it is used
 }
 
 // MatrixOf views data as rows of dim coordinates each. The slice holds a whole number of rows; a

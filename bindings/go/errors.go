@@ -139,10 +139,16 @@ func (n *numbers) matrix(name string, m Matrix) C.gn_rows {
 	if m.dim > 0 && m.length%m.dim != 0 {
 		n.refuse("%s hold %d values, which is no whole number of rows of %d", name, m.length, m.dim)
 	}
+	if m.stride < 0 || m.length < 0 {
+		n.refuse("%s have a stride of %d bytes and %d values, less than 0", name, m.stride, m.length)
+	}
 	return C.gn_rows{
 		element: C.int32_t(m.element),
 		dim:     n.u32("dim", m.dim),
 		rows:    C.uint64_t(m.Rows()),
+		stride:  C.uint64_t(m.stride),
+		space:   C.int32_t(m.space),
+		address: C.uintptr_t(m.address),
 	}
 }
 

@@ -45,7 +45,7 @@ func (x *Index) SaveTo(ctx context.Context, w io.Writer, params *SaveParams) err
 		return invalid("the writer is nil")
 	}
 	return x.save(ctx, alone(), params, func(native *C.ann_index, given *C.ann_save_params, c *call) error {
-		return toWriter(w).during(func(s C.uintptr_t) error {
+		return toWriter(w, &x.handle.life).during(func(s C.uintptr_t) error {
 			return c.end(C.gn_save_stream(native, s, given, c.monitor, &c.error))
 		})
 	})

@@ -22,6 +22,12 @@
 // 100 ms of its end; their error then wraps ctx.Err(). A few times GOMAXPROCS calls run at once and
 // the others wait, without a thread each; the context ends the waiting, too.
 //
+// # GPUs
+//
+// SearchParams.Device and BuildParams.Device choose a CUDA device for vectors in host memory;
+// [Index.Place] and [Index.Evict] say when the index's copy is there. [DeviceBuffer], [DeviceResults] and
+// [Stream] serve programs whose vectors are on the device: [Index.SearchOnDevice], [Index.SearchQueued].
+//
 // # Files
 //
 // [Index.Save] replaces a file whole or not at all; [Open] gives the index back and refuses a file of
@@ -33,8 +39,9 @@
 //
 // # Finding the library
 //
-// cgo asks pkg-config for "gannet". With the build tag gannet_tree the package uses the header and
-// the library of the checkout that it lies in.
+// cgo asks pkg-config for "gannet". With the build tag gannet_static it links libgannet.a, which
+// pkg-config --static describes. With the build tag gannet_tree the package uses the header and the
+// library of the checkout that it lies in.
 package gannet
 
 // #include "bridge.h"

@@ -3,6 +3,8 @@ package gannet
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"testing"
@@ -26,6 +28,9 @@ var metrics = map[string]Metric{"l2": MetricL2, "ip": MetricInnerProduct, "cosin
 
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("../../tests/golden/cases.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the cases lie in the source tree, and this is a module of its own")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,18 @@ package gannet
 // #cgo nocallback gn_info
 // #cgo noescape gn_get
 // #cgo nocallback gn_get
+// #cgo noescape gn_get_batch
+// #cgo nocallback gn_get_batch
+// #cgo noescape gn_ids
+// #cgo nocallback gn_ids
 // #cgo noescape gn_beam
 // #cgo nocallback gn_beam
 import "C"
 
 import (
 	"context"
+	"iter"
 	"runtime"
-	"sync"
 	"time"
 	"unsafe"
 )
@@ -32,11 +36,7 @@ type Index struct {
 // handle is the part of an Index that its cleanup may refer to.
 type handle struct {
 	native *C.ann_index
-
-	mutex  sync.Mutex // between closed and the beginning of calls
-	closed bool
-	calls  sync.WaitGroup
-	free   sync.Once
+	life
 }
 
 // New makes an empty index.
@@ -63,11 +63,17 @@ func owner(h *handle, err error) (*Index, error) {
 }
 
 // Close frees the index. Calls that run on it are waited for (end their contexts to make that
-// short), later ones return [ErrClosed]. It may be called any number of times, from any goroutine,
-// and always returns nil.
+// short), later ones return [ErrClosed]. It may be called any number of times, from any goroutine.
+//
+// Called by a Progress function or a stream of a call that runs on the index, it does nothing and
+// returns an error that matches [ErrBusy], because it would wait for its own caller. Otherwise it
+// returns nil.
 func (x *Index) Close() error {
 	if x == nil || x.handle == nil {
 		return nil
+	}
+	if x.handle.insideCallback() {
+		return fail(C.ANN_BUSY, nil, "Close was called from inside a call on the index, for which it would wait")
 	}
 	x.handle.close()
 	x.cleanup.Stop()
@@ -76,11 +82,7 @@ func (x *Index) Close() error {
 }
 
 func (h *handle) close() {
-	h.mutex.Lock()
-	h.closed = true
-	h.mutex.Unlock()
-	h.calls.Wait() // no call begins any more
-	h.free.Do(func() { C.ann_index_free(h.native) })
+	h.end(func() { C.ann_index_free(h.native) })
 }
 
 // enter begins a call on the index; leave ends it.
@@ -88,19 +90,15 @@ func (x *Index) enter() (*C.ann_index, error) {
 	if x == nil || x.handle == nil {
 		return nil, ErrClosed
 	}
-	h := x.handle
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.closed {
-		return nil, ErrClosed
+	if err := x.handle.enter(); err != nil {
+		return nil, err
 	}
-	h.calls.Add(1)
-	return h.native, nil
+	return x.handle.native, nil
 }
 
 // leave also keeps the index alive until here: its cleanup must not run during a call.
 func (x *Index) leave() {
-	x.handle.calls.Done()
+	x.handle.leave()
 	runtime.KeepAlive(x)
 }
 
@@ -121,6 +119,13 @@ func (x *Index) Build(ctx context.Context, rows Matrix, ids []uint64, params *Bu
 	if n.err != nil {
 		return n.err
 	}
+	ended, err := hold(rows.memory, params.Calibration.memory)
+	if err != nil {
+		return err
+	}
+	defer runtime.KeepAlive(rows.keep)
+	defer runtime.KeepAlive(params)
+	defer ended()
 	var c call
 	native, err := c.beginOn(ctx, x, buildPlaces, params.Progress)
 	if err != nil {
@@ -255,6 +260,109 @@ func (x *Index) get(id uint64, vector *C.uint8_t, capacity int) (bool, error) {
 	var e C.ann_error
 	status := C.gn_get(native, C.uint64_t(id), vector, C.uint64_t(capacity), &found, &e)
 	return found != 0, failure(status, &e, nil)
+}
+
+// GetBatch copies the vectors of many ids, one behind the other, in the order of ids; an id may be named
+// more than once. found says for each whether a row has it; where none has, its part of vectors is zero.
+// T is the element as stored, as in [Get].
+func GetBatch[T Element](x *Index, ids []uint64) (vectors []T, found []bool, err error) {
+	info, err := x.Info()
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.Built && info.Element != ElementOf[T]() {
+		return nil, nil, invalid("the index stores %v, not %v", info.Element, ElementOf[T]())
+	}
+	vectors, found = make([]T, len(ids)*info.Dim), make([]bool, len(ids))
+	numbers := make([]C.int32_t, len(ids))
+	if err := x.getBatch(ids, bytesOf(MatrixOf(vectors, info.Dim)),
+		len(vectors)*int(unsafe.Sizeof(*new(T))), numbers); err != nil {
+		return nil, nil, err
+	}
+	for i, number := range numbers {
+		found[i] = number != 0
+	}
+	return vectors, found, nil
+}
+
+func (x *Index) getBatch(ids []uint64, vectors *C.uint8_t, capacity int, found []C.int32_t) error {
+	native, err := x.enter()
+	if err != nil {
+		return err
+	}
+	defer x.leave()
+	var e C.ann_error
+	status := C.gn_get_batch(native, ints(ids), C.uint64_t(len(ids)), vectors, C.uint64_t(capacity),
+		unsafe.SliceData(found), &e)
+	return failure(status, &e, nil)
+}
+
+// IDs lists the ids of all rows, in the order of the rows of [Index.Build].
+func (x *Index) IDs() ([]uint64, error) {
+	info, err := x.Info()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]uint64, info.Rows)
+	if err := x.IDsInto(0, ids); err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// IDsInto fills ids with those of as many rows, from row first on: for large indexes in pieces.
+func (x *Index) IDsInto(first int, ids []uint64) error {
+	if first < 0 {
+		return invalid("first is %d, less than 0", first)
+	}
+	native, err := x.enter()
+	if err != nil {
+		return err
+	}
+	defer x.leave()
+	var e C.ann_error
+	return failure(C.gn_ids(native, C.uint64_t(first), C.uint64_t(len(ids)), ints(ids), &e), &e, nil)
+}
+
+// Row is a row of an index.
+type Row[T Element] struct {
+	ID     uint64
+	Vector []T // a copy
+}
+
+// AllRows goes through the rows of an index, in the order of [Index.Build], a piece of them in memory at a
+// time. An error is the last that it gives. T is the element as stored, as in [Get].
+func AllRows[T Element](x *Index) iter.Seq2[Row[T], error] {
+	const piece = 1024
+	return func(yield func(Row[T], error) bool) {
+		info, err := x.Info()
+		if err != nil {
+			yield(Row[T]{}, err)
+			return
+		}
+		if !info.Built { // an index without rows would be gone through without a word
+			yield(Row[T]{}, fail(C.ANN_STATE, nil, "the index is not built"))
+			return
+		}
+		for first := 0; first < info.Rows; first += piece {
+			ids := make([]uint64, min(piece, info.Rows-first))
+			err := x.IDsInto(first, ids)
+			var vectors []T
+			if err == nil {
+				vectors, _, err = GetBatch[T](x, ids)
+			}
+			if err != nil {
+				yield(Row[T]{}, err)
+				return
+			}
+			for i, id := range ids {
+				from, to := i*info.Dim, (i+1)*info.Dim
+				if !yield(Row[T]{id, vectors[from:to:to]}, nil) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Contains says whether a row has the id.

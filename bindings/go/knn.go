@@ -6,7 +6,10 @@ package gannet
 // #cgo nocallback gn_graph_stats
 import "C"
 
-import "context"
+import (
+	"context"
+	"runtime"
+)
 
 // KNNLists are the nearest other rows of every row, K each: row r has those at r*K to r*K + K - 1,
 // nearest first, ties by row number. Unused places hold [RowNone] and +Inf.
@@ -32,6 +35,12 @@ func KNNGraph(ctx context.Context, rows Matrix, params KNNParams) (*KNNLists, er
 	if n.err != nil {
 		return nil, n.err
 	}
+	ended, err := hold(rows.memory)
+	if err != nil {
+		return nil, err
+	}
+	defer runtime.KeepAlive(rows.keep)
+	defer ended()
 	var c call
 	if err := c.begin(ctx, buildPlaces, params.Progress); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-//go:build !gannet_tree
+//go:build !gannet_tree && !gannet_static
 
 package gannet
 

@@ -37,11 +37,15 @@ const (
 
 // String is the short name, as "f16".
 func (e ElementType) String() string {
-	names := []string{"auto", "f32", "f16", "bf16", "i8", "u8"}
-	if e < 0 || int(e) >= len(names) {
-		return fmt.Sprintf("element %d", int32(e))
+	return nameOf("element", e, "auto", "f32", "f16", "bf16", "i8", "u8")
+}
+
+// nameOf is the name of a number that counts from 0, or what kind of number it is.
+func nameOf[T ~int32](kind string, value T, names ...string) string {
+	if value < 0 || int(value) >= len(names) {
+		return fmt.Sprintf("%s %d", kind, int32(value))
 	}
-	return names[e]
+	return names[value]
 }
 
 // Metric says how far apart two vectors are. Smaller is nearer for all of them.
@@ -55,6 +59,11 @@ const (
 	MetricCosine       Metric = C.ANN_METRIC_COSINE        // 1 - sum x q / (|x| |q|)
 )
 
+// String is the name, as "cosine".
+func (m Metric) String() string {
+	return nameOf("metric", m, "auto", "l2", "inner_product", "cosine")
+}
+
 // GraphKind is the graph that searches walk.
 type GraphKind int32
 
@@ -64,6 +73,9 @@ const (
 	GraphCAGRA GraphKind = C.ANN_GRAPH_CAGRA // rank-pruned k-NN graph with reverse edges
 	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
 )
+
+// String is the name, as "cagra".
+func (g GraphKind) String() string { return nameOf("graph", g, "auto", "cagra", "none") }
 
 // KNNMethod is the way to a k-NN graph.
 type KNNMethod int32
@@ -77,6 +89,11 @@ const (
 	KNNCells     KNNMethod = C.ANN_KNN_CELLS // every row with the k-means cells around it
 )
 
+// String is the name, as "nn_descent".
+func (m KNNMethod) String() string {
+	return nameOf("method", m, "auto", "nn_descent", "exact", "given", "cells")
+}
+
 // Switch is on, off, or left to the library.
 type Switch int32
 
@@ -86,6 +103,9 @@ const (
 	On   Switch = C.ANN_ON
 	Off  Switch = C.ANN_OFF
 )
+
+// String is "auto", "on" or "off".
+func (s Switch) String() string { return nameOf("switch", s, "auto", "on", "off") }
 
 // Procedure is the way a search walks.
 type Procedure int32
@@ -105,6 +125,12 @@ const (
 	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
 )
 
+// String is the name, as "best_first".
+func (p Procedure) String() string {
+	return nameOf("procedure", p, "auto", "best_first", "exact", "cagra", "cagra_single_cta",
+		"cagra_multi_cta", "warp", "block", "wide_block")
+}
+
 // Compare is what CAGRA's procedures compare queries with on their way.
 type Compare int32
 
@@ -115,6 +141,9 @@ const (
 	CompareStored Compare = C.ANN_COMPARE_STORED // rows as stored
 )
 
+// String is the name, as "codes".
+func (c Compare) String() string { return nameOf("compare", c, "auto", "codes", "stored") }
+
 // Device is the place where a call runs. [DeviceCUDA] names the others.
 type Device int32
 
@@ -123,6 +152,14 @@ const (
 	DeviceAuto Device = C.ANN_DEVICE_AUTO
 	DeviceCPU  Device = C.ANN_DEVICE_CPU
 )
+
+// String is "auto", "cpu", or the number of a CUDA device as "cuda:0".
+func (d Device) String() string {
+	if d >= DeviceCUDA(0) {
+		return fmt.Sprintf("cuda:%d", int32(d-DeviceCUDA(0)))
+	}
+	return nameOf("device", d, "auto", "cpu")
+}
 
 // DeviceCUDA is CUDA device i, counted from 0.
 func DeviceCUDA(i int) Device { return C.ANN_DEVICE_CUDA + Device(i) }
@@ -155,8 +192,8 @@ type BuildParams struct {
 	Calibration Matrix   // queries like those to come, to calibrate on
 
 	// Progress is called now and then while the build runs, one call at a time, from a goroutine of
-	// its own; never after Build has returned. Build waits for a call that is running, so Progress
-	// must not close the index.
+	// its own; never after Build has returned. Build waits for a call that is running, so that
+	// [Index.Close] fails with [ErrBusy] when Progress calls it.
 	Progress func(Progress)
 }
 
@@ -214,6 +251,9 @@ const (
 	// file behaviour is undefined.
 	OpenTrusted OpenMode = C.ANN_OPEN_TRUSTED
 )
+
+// String is the name, as "lazy".
+func (m OpenMode) String() string { return nameOf("mode", m, "auto", "full", "lazy", "trusted") }
 
 // SaveParams steers [Index.Save]. In every field zero means "choose for me".
 type SaveParams struct {

@@ -7,7 +7,9 @@ import "C"
 
 import (
 	"context"
+	"iter"
 	"math/bits"
+	"runtime"
 )
 
 // Results are the neighbours of queries, K a query, nearest first, equal distances by ascending id.
@@ -32,6 +34,29 @@ func (r *Results) Rows() int { return len(r.Counts) }
 func (r *Results) Row(q int) (ids []uint64, distances []float32) {
 	from, to := q*r.K, q*r.K+int(r.Counts[q])
 	return r.IDs[from:to:to], r.Distances[from:to:to]
+}
+
+// Neighbors goes through the ids of the neighbours found for query q, and their distances.
+func (r *Results) Neighbors(q int) iter.Seq2[uint64, float32] {
+	return func(yield func(uint64, float32) bool) {
+		ids, distances := r.Row(q)
+		for i, id := range ids {
+			if !yield(id, distances[i]) {
+				return
+			}
+		}
+	}
+}
+
+// All goes through the queries, with the neighbours of each.
+func (r *Results) All() iter.Seq2[int, iter.Seq2[uint64, float32]] {
+	return func(yield func(int, iter.Seq2[uint64, float32]) bool) {
+		for q := range r.Rows() {
+			if !yield(q, r.Neighbors(q)) {
+				return
+			}
+		}
+	}
 }
 
 // Err is an error that matches [ErrNotFinite] if query q holds NaN or infinity. Such a query has no
@@ -87,6 +112,13 @@ func (x *Index) search(ctx context.Context, exact C.int, queries Matrix, k int, 
 	n.places(queries.Rows(), k)
 	if n.err != nil {
 		return n.err
+	}
+	if m := queries.memory; m != nil { // which the library refuses, as the results are the host's
+		if err := m.enter(); err != nil {
+			return err
+		}
+		defer runtime.KeepAlive(queries.keep)
+		defer m.leave()
 	}
 	var c call
 	native, err := c.beginOn(ctx, x, searchPlaces, nil)

@@ -4,7 +4,9 @@ package gannet
 import "C"
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"runtime/cgo"
 	"syscall"
@@ -16,23 +18,35 @@ type stream struct {
 	move     func([]byte) (int, error)
 	err      error
 	panicked bool
-	value    any // of the panic
+	value    any   // of the panic
+	index    *life // that the call runs on; nil if the call makes it
 }
 
 // fromReader moves at least one byte, unless the stream ends.
 func fromReader(r io.Reader) *stream {
 	return &stream{move: func(room []byte) (int, error) {
-		n, err := io.ReadAtLeast(r, room, 1)
-		if err == io.EOF {
-			err = nil
+		for range 100 { // as often as package bufio asks a reader that gives nothing
+			n, err := r.Read(room)
+			switch {
+			case n < 0:
+				return 0, bufio.ErrNegativeCount
+			case n > len(room):
+				return 0, fmt.Errorf("%w: it claims to have read %d bytes into %d", io.ErrShortBuffer, n, len(room))
+			case n > 0:
+				return n, nil
+			case err == io.EOF:
+				return 0, nil
+			case err != nil:
+				return 0, err
+			}
 		}
-		return n, err
+		return 0, io.ErrNoProgress
 	}}
 }
 
 // toWriter moves everything.
-func toWriter(w io.Writer) *stream {
-	return &stream{move: func(data []byte) (int, error) {
+func toWriter(w io.Writer, index *life) *stream {
+	return &stream{index: index, move: func(data []byte) (int, error) {
 		n, err := w.Write(data)
 		if n != len(data) && err == nil {
 			err = io.ErrShortWrite
@@ -66,7 +80,9 @@ func (s *stream) step(data unsafe.Pointer, bytes C.uint64_t) (moved C.int64_t) {
 		}
 	}()
 	s.panicked = true
-	n, err := s.move(unsafe.Slice((*byte)(data), int(bytes)))
+	var n int
+	var err error
+	s.index.duringCallback(func() { n, err = s.move(unsafe.Slice((*byte)(data), int(bytes))) })
 	s.panicked = false
 	if s.err = err; err == nil {
 		return C.int64_t(n)

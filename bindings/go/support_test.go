@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 )
 
 // randomRows are the same for the same seed.
@@ -67,3 +68,6 @@ func recall(found, truth *Results) float64 {
 	}
 	return float64(hits) / float64(all)
 }
+
+// addressOf is the place of a slice as a number.
+func addressOf[T any](data []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(data))) }
