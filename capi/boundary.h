@@ -227,9 +227,15 @@ inline ContextSettings read_context(const ann_context* context) {
 }
 
 /// What a call works on, which must have been built.
-inline const Built& built_of(const Index::Call& call) {
-  if (call.built == nullptr) fail(ANN_STATE, "the index is not built");
-  return *call.built;
+inline const Snapshot& snapshot_of(const Index::Call& call) {
+  if (call.snapshot == nullptr) fail(ANN_STATE, "the index is not built");
+  return *call.snapshot;
+}
+
+/// The same as its only segment.
+inline const PlacedSegment& placed_of(const Index::Call& call) { return snapshot_of(call).single(); }
+inline const Segment& segment_of(const Index::Call& call) {
+  return placed_of(call).segment;
 }
 
 /// The monitor of the caller, which may be null; a new call begins on it.

@@ -74,7 +74,7 @@ void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* n
 
 /// Writes lists whose code distances are the reported ones. Large integers may become equal as
 /// floats; equal ones are in order of rows again then.
-void write_lists(const cuda::KnnLists& lists, uint32_t* neighbors, float* distances,
+void write_lists(const KnnLists& lists, uint32_t* neighbors, float* distances,
                  const Execution& execution) {
   const uint32_t k = lists.graph.k;
   parallel_for(execution, lists.graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
@@ -137,14 +137,14 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
   const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
                                          : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
-  cuda::KnnLists lists;
+  KnnLists lists;
   if (on_cuda)
     lists = cuda::find_neighbors(codes, std::move(arrival), method, params, device, finding);
   else
     lists.graph = method == ANN_KNN_CELLS ? cells_knn(codes, params, finding)
                                           : nn_descent(codes, params, finding);
   execution.span(0.95, 1).enter("distances");
-  if (on_cuda && codes.exact())
+  if (on_cuda && codes.lossless())
     write_lists(lists, neighbors, distances, execution);
   else
     rescore_lists(dataset, lists.graph, neighbors, distances, execution);

@@ -43,11 +43,11 @@ OpenRequest read_open_params(const ann_open_params* given, uint32_t threads_max)
 }
 
 /// A handle of an index that was read.
-ann_index* handle_of(std::unique_ptr<const Built> built, const ContextSettings& settings) {
+ann_index* handle_of(std::unique_ptr<const PlacedSegment> built, const ContextSettings& settings) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
-  shape.dim = built->dataset.dim();
-  shape.metric = built->dataset.metric();
-  shape.element = built->dataset.element();
+  shape.dim = built->segment.dataset.dim();
+  shape.metric = built->segment.dataset.metric();
+  shape.element = built->segment.dataset.element();
   auto handle = std::unique_ptr<ann_index>(
       new ann_index{ann_index::kTag, Index(settings.memory, settings.threads_max, shape),
                     settings.files});
@@ -67,7 +67,7 @@ ann_status ann_save(const ann_index* index, const char* path, const ann_save_par
     const SavePlan plan = read_save_params(params, handle.index.threads_max());
     const Index::Call call(handle.index);
     const Execution execution{handle.index.memory(), plan.threads, begin_monitor(monitor)};
-    save_file(built_of(call), path, plan.sync, *handle.files, execution);
+    save_file(placed_of(call), path, plan.sync, *handle.files, execution);
   });
 }
 
@@ -80,7 +80,7 @@ ann_status ann_save_stream(const ann_index* index, const ann_writer* writer,
     const SavePlan plan = read_save_params(params, handle.index.threads_max());
     const Index::Call call(handle.index);
     const Execution execution{handle.index.memory(), plan.threads, begin_monitor(monitor)};
-    save_stream(built_of(call), {sink.write, sink.user}, execution);
+    save_stream(placed_of(call), {sink.write, sink.user}, execution);
   });
 }
 

@@ -8,34 +8,37 @@ using namespace gannet;
 
 namespace {
 
-ann_index_info describe(const ann_index_params& shape, const Built* built) {
+ann_index_info describe(const ann_index_params& shape, const Snapshot* snapshot) {
   ann_index_info info = ANN_INDEX_INFO_INIT;
   info.dim = shape.dim;
   info.metric = shape.metric;
   info.element = shape.element;
-  if (built == nullptr) return info;
+  if (snapshot == nullptr) return info;
+  const PlacedSegment& placed = snapshot->single();
+  const Segment& segment = placed.segment;
   info.built = 1;
-  info.element = built->dataset.element();
-  info.graph = built->graph_kind;
-  info.rows = built->dataset.rows();
-  info.memory_bytes = built->bytes();
-  info.seed = built->seed;
-  info.build_seconds = built->build_seconds;
-  if (!built->has_graph()) return info;
-  info.degree = built->graph.degree;
-  info.entry_points = static_cast<uint32_t>(built->graph.entries.size());
-  info.calibrate_seconds = built->calibrate_seconds;
-  info.recall_max = built->calibration.recall_max();
-  info.repaired_edges = built->graph.repaired_edges;
-  info.knn_iterations = built->knn_iterations;
-  info.knn_share = static_cast<float>(built->knn_share);
+  info.element = segment.dataset.element();
+  info.graph = segment.graph.kind;
+  info.rows = segment.rows();
+  info.memory_bytes = placed.bytes();
+  info.seed = segment.seed;
+  info.build_seconds = placed.build_seconds;
+  if (!segment.has_graph()) return info;
+  info.degree = segment.graph.degree;
+  info.entry_points = static_cast<uint32_t>(segment.graph.entries.size());
+  info.calibrate_seconds = placed.calibrate_seconds;
+  info.recall_max = placed.calibration.recall_max();
+  info.repaired_edges = segment.graph.repaired_edges;
+  info.knn_iterations = segment.knn_iterations;
+  info.knn_share = static_cast<float>(segment.knn_share);
   return info;
 }
 
-const Built& graph_of(const Index::Call& call) {
-  if (!built_of(call).has_graph())
+const PlacedSegment& graph_of(const Index::Call& call) {
+  const PlacedSegment& placed = placed_of(call);
+  if (!placed.segment.has_graph())
     fail(ANN_UNSUPPORTED, "the index was built without a graph (ANN_GRAPH_NONE)");
-  return *call.built;
+  return placed;
 }
 
 uint64_t vector_bytes(const Dataset& dataset) {
@@ -101,7 +104,7 @@ ann_status ann_index_get_info(const ann_index* index, ann_index_info* out, ann_e
     const Index& handle = checked(index, "index").index;
     check_output(out, "out");
     const Index::Call call(handle);
-    write_struct(describe(handle.shape(), call.built.get()), out);
+    write_struct(describe(handle.shape(), call.snapshot.get()), out);
   });
 }
 
@@ -111,7 +114,7 @@ ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint
     const Index& handle = checked(index, "index").index;
     check_given(found, "found");
     const Index::Call call(handle);
-    const Dataset& dataset = built_of(call).dataset;
+    const Dataset& dataset = segment_of(call).dataset;
     if (vector != nullptr) check_capacity(dataset, 1, capacity);
     const uint32_t row = dataset.find(id);
     *found = row < dataset.rows() ? 1 : 0;
@@ -125,7 +128,7 @@ ann_status ann_index_get_batch(const ann_index* index, const uint64_t* ids, uint
     const Index& handle = checked(index, "index").index;
     if (count > 0) check_given(ids, "ids");
     const Index::Call call(handle);
-    const Dataset& dataset = built_of(call).dataset;
+    const Dataset& dataset = segment_of(call).dataset;
     if (vectors != nullptr) check_capacity(dataset, count, capacity);
     if (found == nullptr) check_present(dataset, ids, count);
     uint8_t* place = static_cast<uint8_t*>(vectors);
@@ -145,7 +148,7 @@ ann_status ann_index_ids(const ann_index* index, uint64_t first, uint64_t count,
     const Index& handle = checked(index, "index").index;
     if (count > 0) check_given(ids, "ids");
     const Index::Call call(handle);
-    const Dataset& dataset = built_of(call).dataset;
+    const Dataset& dataset = segment_of(call).dataset;
     if (first > dataset.rows() || count > dataset.rows() - first)
       fail(ANN_INVALID_ARGUMENT, "first is %llu and count %llu; the index has %u rows",
            static_cast<unsigned long long>(first), static_cast<unsigned long long>(count),
@@ -161,14 +164,19 @@ ann_status ann_index_graph(const ann_index* index, uint32_t* edges, uint64_t cap
     const Index& handle = checked(index, "index").index;
     check_given(degree, "degree");
     const Index::Call call(handle);
-    const SearchGraph& graph = graph_of(call).graph;
-    if (edges != nullptr && capacity < graph.edges.size())
-      fail(ANN_INVALID_ARGUMENT, "capacity is %llu, the graph has %zu edges",
-           static_cast<unsigned long long>(capacity), graph.edges.size());
+    const SearchGraph& graph = graph_of(call).segment.graph;
+    const EdgeTable table = {edges, graph.rows, graph.degree};
+    if (edges != nullptr && capacity < table.places())
+      fail(ANN_INVALID_ARGUMENT, "capacity is %llu, the graph has %llu edges",
+           static_cast<unsigned long long>(capacity), static_cast<unsigned long long>(table.places()));
     *degree = graph.degree;
-    if (edges != nullptr) graph.touch_all();
-    if (edges != nullptr && !graph.edges.empty())
-      std::memcpy(edges, graph.edges.data(), graph.edges.size() * sizeof(uint32_t));
+    if (edges == nullptr) return;
+    graph.touch_all();
+    for (uint32_t row = 0; row < graph.rows; ++row) {
+      const AdjacencyRow from = graph.row(row);
+      uint32_t* end = std::copy(from.begin(), from.end(), table.row(row));
+      std::fill(end, table.row(row) + graph.degree, kNoRow);
+    }
   });
 }
 
@@ -177,10 +185,10 @@ ann_status ann_index_graph_stats(const ann_index* index, ann_graph_stats* out, a
     const Index& handle = checked(index, "index").index;
     check_output(out, "out");
     const Index::Call call(handle);
-    const Built& built = graph_of(call);
+    const Segment& segment = graph_of(call).segment;
     ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
-    built.graph.touch_all();
-    measure_graph(built.graph, built.seed, handle.memory(), &stats);
+    segment.graph.touch_all();
+    measure_graph(segment.graph, segment.seed, handle.memory(), &stats);
     write_struct(stats, out);
   });
 }
@@ -191,12 +199,12 @@ ann_status ann_index_place(const ann_index* index, int32_t device, ann_monitor* 
     const Index& handle = checked(index, "index").index;
     const int32_t ordinal = cuda_ordinal(device);
     const Index::Call call(handle);
-    const Built& built = graph_of(call);
+    const PlacedSegment& placed = graph_of(call);
     check_cuda_device(device);
     const Execution execution{handle.memory(), thread_count(0, handle.threads_max()),
                               begin_monitor(monitor)};
     execution.enter("placement");
-    built.placements.get(built, ordinal, execution);
+    placed.devices.get(placed, ordinal, execution);
     execution.advance(1);
   });
 }
@@ -206,7 +214,7 @@ ann_status ann_index_evict(const ann_index* index, int32_t device, ann_error* er
     const Index& handle = checked(index, "index").index;
     const int32_t ordinal = cuda_ordinal(device);
     const Index::Call call(handle);
-    built_of(call).placements.drop(ordinal);
+    placed_of(call).devices.drop(ordinal);
     trim_device_memory(true);
   });
 }

@@ -2,10 +2,7 @@
 
 #include "backend/devices.h"
 #include "boundary.h"
-#include "index/cagra_search.h"
-#include "index/search_work.h"
-#include "search/exact.h"
-#include "search/exact_device.h"
+#include "index/snapshot.h"
 
 using namespace gannet;
 
@@ -69,27 +66,13 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
   return {out->k, out->ids, out->distances, out->counts, out->status};
 }
 
-void check_queries(const MatrixView& queries, const Built& built, uint32_t dim) {
+void check_queries(const MatrixView& queries, const Segment& segment, uint32_t dim) {
   if (queries.dim != dim)
     fail(ANN_INVALID_ARGUMENT, "queries.dim is %u, the index has %u", queries.dim, dim);
-  if (!Dataset::comparable(queries.element, built.dataset.element()))
+  if (!Dataset::comparable(queries.element, segment.dataset.element()))
     fail(ANN_INVALID_ARGUMENT, "queries.element is %s, an index of %s takes %s only",
-         element_name(queries.element), element_name(built.dataset.element()),
-         element_name(built.dataset.element()));
-}
-
-/// Warps that walk for a query where the caller names such a procedure, else 0.
-uint32_t warps_of(int32_t procedure) {
-  switch (procedure) {
-    case ANN_SEARCH_WARP:
-      return 1;
-    case ANN_SEARCH_BLOCK:
-      return 8;
-    case ANN_SEARCH_WIDE_BLOCK:
-      return 16;
-    default:
-      return 0;
-  }
+         element_name(queries.element), element_name(segment.dataset.element()),
+         element_name(segment.dataset.element()));
 }
 
 ann_search_params read_params(const ann_search_params* params) {
@@ -118,123 +101,22 @@ int32_t read_device(const ann_search_params& params, const MatrixView& queries) 
   return queries.space;
 }
 
-void answer_exactly(const Built& built, const MatrixView& queries, int32_t device,
-                    const ResultsView& results, const Execution& execution, SearchCounts* counts) {
-  counts->distances = queries.rows * built.dataset.rows();
-  if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
-  const QueryBlock block(built.dataset, queries, execution);
-  if (device < ANN_DEVICE_CUDA)
-    return search_exact(built.dataset, block, nullptr, results, execution);
-  const auto placement = built.placements.find(device - ANN_DEVICE_CUDA);
-  search_exact_on_device(built.dataset, block, nullptr, device, results, execution,
-                         placement != nullptr ? placement->index.get() : nullptr);
-}
-
-/// The same for queries and results on a device.
-void answer_exactly_there(const Built& built, const DeviceBatch& batch, const Execution& execution,
-                          SearchCounts* counts) {
-  if (batch.stream == nullptr) counts->distances = batch.queries.rows * built.dataset.rows();
-  search_exact_on_device(built, batch, execution);
-}
-
-/// The beam that the caller asked for, 0: none.
-uint32_t read_beam(const ann_search_params& params, uint32_t k, uint32_t beam_max) {
-  if (params.beam != 0 && params.beam < k)
-    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", params.beam, k);
-  if (params.beam > beam_max)
-    fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed on a CUDA device", params.beam,
-         beam_max);
-  return params.beam;
-}
-
-/// On a device, or by comparing with every row there where the recall needs too long a beam.
-void answer_by_graph_on_cuda(const Built& built, const MatrixView& queries,
-                             const ann_search_params& params, int32_t device, float recall,
-                             const ResultsView& results, const Execution& execution,
-                             SearchCounts* counts) {
-  const uint32_t warps = warps_of(params.procedure);
-  if (warps != 0 && params.beam != 0)
-    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, it must be 0 where procedure is %d, which has two lists",
-         params.beam, params.procedure);
-  const DeviceRequest request = {device - ANN_DEVICE_CUDA,
-                                 read_beam(params, results.k, kDeviceBeamMax), recall,
-                                 params.procedure == ANN_SEARCH_BEST_FIRST,
-                                 warps};
-  const DeviceBatch batch = {queries, results, params.stream};
-  if (queries.on_device()) {
-    if (!search_on_device(built, request, batch, execution, counts))
-      answer_exactly_there(built, batch, execution, counts);
-    return;
-  }
-  if (!search_on_device(built, request, queries, results, execution, counts))
-    answer_exactly(built, queries, device, results, execution, counts);
-}
-
-void answer_as_cagra(const Built& built, const MatrixView& queries, const ann_search_params& params,
-                     int32_t device, float recall, const ResultsView& results,
-                     const Execution& execution, SearchCounts* counts) {
-  const CagraPlan plan = plan_cagra(built, params, queries.rows, results.k, recall, 0);
-  if (device == ANN_DEVICE_CPU)
-    return search_batch_cagra(built, queries, plan, results, execution, counts);
-  DeviceRequest request;
-  request.device = device - ANN_DEVICE_CUDA;
-  request.recall = recall;
-  request.cagra = &params;
-  if (queries.on_device())
-    search_on_device(built, request, DeviceBatch{queries, results, params.stream}, execution, counts);
-  else
-    search_on_device(built, request, queries, results, execution, counts);
-}
-
-/// Whether comparing all rows is the surer or the cheaper way to a recall than a walk with this beam.
-bool compares_all(const Built& built, uint32_t k, float recall, uint32_t beam) {
-  return !built.calibration.reaches(std::min(k, built.dataset.rows()), recall) ||
-         walk_work(built.codes, built.graph, beam) > exact_work(built.dataset);
-}
-
-void answer_by_graph(const Built& built, const MatrixView& queries, const ann_search_params& params,
-                     int32_t device, float recall, const ResultsView& results,
-                     const Execution& execution, SearchCounts* counts) {
-  if (!built.has_graph())
-    fail(ANN_UNSUPPORTED, "params.procedure is %s, but the index has no graph",
-         is_cagra(params.procedure)             ? "CAGRA"
-         : warps_of(params.procedure) != 0 ? "a walk with two lists"
-                                           : "BEST_FIRST");
-  if (is_cagra(params.procedure))
-    return answer_as_cagra(built, queries, params, device, recall, results, execution, counts);
-  if (device > ANN_DEVICE_CPU)
-    return answer_by_graph_on_cuda(built, queries, params, device, recall, results, execution,
-                                   counts);
-  if (warps_of(params.procedure) != 0)
-    fail(ANN_UNSUPPORTED, "params.procedure is %d, which CUDA devices do; the search runs on the CPU",
-         params.procedure);
-  uint32_t beam = read_beam(params, results.k, ANN_BEAM_MAX);
-  if (beam == 0) beam = built.calibration.beam(results.k, recall);
-  // A beam longer than there are rows is never filled.
-  beam = std::min(beam, std::max(1u, built.dataset.rows()));
-  if (params.beam == 0 && params.procedure == ANN_SEARCH_AUTO && compares_all(built, results.k, recall, beam))
-    return answer_exactly(built, queries, device, results, execution, counts);
-  search_batch(built, queries, beam, results, execution, counts);
-}
-
 ann_status search(const ann_index* index, const ann_matrix* queries,
                   const ann_search_params* params, bool exact, ann_results* results,
                   ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     const MatrixView block = read_matrix(queries, "queries");
-    const ann_search_params given = read_params(params);
+    ann_search_params given = read_params(params);
     ann_results buffers;
     const ResultsView view = read_results(results, block, &buffers);
     const float recall = exact ? 1.0f : check_search(1, given.recall);
     if (!exact && given.beam > ANN_BEAM_MAX)
       fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed", given.beam, ANN_BEAM_MAX);
+    if (exact) given.procedure = ANN_SEARCH_EXACT;
     const Index::Call call(handle);
-    const Built& built = built_of(call);
-    check_queries(block, built, handle.shape().dim);
-    const bool by_graph =
-        !exact && given.procedure != ANN_SEARCH_EXACT &&
-        (given.procedure != ANN_SEARCH_AUTO || built.has_graph());
+    const Snapshot& snapshot = snapshot_of(call);
+    check_queries(block, segment_of(call), handle.shape().dim);
     const int32_t device = read_device(given, block);
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
@@ -243,16 +125,7 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
     const Execution execution{handle.memory(), threads, begin_monitor(monitor)};
     execution.enter("search");
     SearchCounts counts;
-    if (by_graph && (results->k <= ANN_BEAM_MAX || built.dataset.rows() <= ANN_BEAM_MAX)) {
-      answer_by_graph(built, block, given, device, recall, view, execution, &counts);
-    } else if (by_graph) {
-      fail(ANN_LIMIT, "results.k is %u, a search by graph finds at most %u; use ann_search_exact",
-           buffers.k, ANN_BEAM_MAX);
-    } else if (block.on_device()) {
-      answer_exactly_there(built, {block, view, given.stream}, execution, &counts);
-    } else {
-      answer_exactly(built, block, device, view, execution, &counts);
-    }
+    search_snapshot(snapshot, given, recall, device, {block, view, given.stream}, execution, &counts);
     execution.advance(1);
     buffers.distance_count = counts.distances;
     buffers.expansion_count = counts.expansions;

@@ -298,7 +298,7 @@ class RowsArrival final : public Arrival {
     copy_to_device(centre.data(), codes.centre().data(), codes.centre().size() * sizeof(float), *stream_,
                    "sending the centre of codes");
     codes_ = std::make_unique<DeviceCodes>(codes, *stream_, [&](uint8_t* to) {
-      if (codes.exact()) return copy_as_codes(codes, to);
+      if (codes.lossless()) return copy_as_codes(codes, to);
       encode_rows(codes, centre.data(), to);
     });
     stream_->wait();

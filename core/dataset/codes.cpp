@@ -76,15 +76,15 @@ Codes::Codes(const Dataset& dataset)
       metric_(dataset.metric()),
       element_(dataset.element()),
       stride_(code_stride(dim_, metric_, false)) {
-  exact_ = metric_ == ANN_METRIC_L2 && !is_float_element(element_);
-  flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
+  lossless_ = metric_ == ANN_METRIC_L2 && !is_float_element(element_);
+  flip_ = lossless_ && element_ == ANN_I8 ? 0x80 : 0;
   if (rows_serve(metric_, element_, dataset.borrowed()))
     data_ = static_cast<const uint8_t*>(dataset.view().data);
 }
 
 Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) : Codes(dataset) {
   if (rows_serve(metric_, element_, dataset.borrowed())) return;
-  if (!exact_) {
+  if (!lossless_) {
     if (metric_ == ANN_METRIC_INNER_PRODUCT) {
       Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
       parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax), [&](uint64_t begin, uint64_t end, uint32_t worker) {
@@ -104,7 +104,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
     for (uint64_t number = begin; number < end; ++number) {
       const uint8_t* row = dataset.view().row(number);
       uint8_t* code = stored_.data() + number * stride_;
-      if (exact_) {
+      if (lossless_) {
         std::memcpy(code, row, dim_);
         std::memset(code + dim_, 0, stride_ - dim_);
       } else {
@@ -118,7 +118,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
 Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max,
              const Execution& execution)
     : Codes(dataset) {
-  if (exact_) return;
+  if (lossless_) return;
   norm_max_ = norm_max;
   fit(std::min(count_, kSampleRows), [&](uint64_t i) { return sample.row(i); }, execution);
   make_room(execution.memory);
@@ -142,15 +142,15 @@ Codes::Codes(const Dataset& dataset, Parts&& parts)
       metric_(dataset.metric()),
       element_(dataset.element()),
       stride_(code_stride(dim_, metric_, parts.wide)),
-      exact_(rows_serve(metric_, element_, false)),
+      lossless_(rows_serve(metric_, element_, false)),
       wide_(parts.wide),
       stored_(std::move(parts.codes)),
       centre_(std::move(parts.centre)),
       inverse_step_(parts.inverse_step),
       norm_max_(parts.norm_max),
-      touch_(exact_ ? dataset.vectors_touch() : parts.touch) {
-  data_ = exact_ ? static_cast<const uint8_t*>(dataset.view().data) : stored_.data();
-  flip_ = exact_ && element_ == ANN_I8 ? 0x80 : 0;
+      touch_(lossless_ ? dataset.vectors_touch() : parts.touch) {
+  data_ = lossless_ ? static_cast<const uint8_t*>(dataset.view().data) : stored_.data();
+  flip_ = lossless_ && element_ == ANN_I8 ? 0x80 : 0;
 }
 
 double Codes::row_norm(const uint8_t* row) const {
@@ -348,7 +348,7 @@ float Codes::query_scale(const uint8_t* values, int32_t element) const {
 
 void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
   const uint8_t* values = static_cast<const uint8_t*>(query.values);
-  if (exact_) {
+  if (lossless_) {
     const uint8_t flip = element_ == ANN_I8 ? 0x80 : 0;
     for (uint32_t column = 0; column < dim_; ++column) code[column] = values[column] ^ flip;
     // Row bytes beyond the dimension are 0 and are flipped with the others when they are read.

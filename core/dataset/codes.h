@@ -40,6 +40,9 @@
 
 namespace gannet {
 
+/// What a code is made of: bytes, bytes that stand signed, or floats.
+enum class CodeKind { kUnsigned, kSigned, kFloat };
+
 class Codes {
  public:
   /// What Codes consist of beside what follows from the dataset, as a file brings it.
@@ -74,9 +77,13 @@ class Codes {
   uint64_t bytes() const { return stored_.bytes() + centre_.bytes(); }
 
   /// Whether code distances are the reported distances.
-  bool exact() const { return exact_; }
+  bool lossless() const { return lossless_; }
 
   bool wide() const { return wide_; }
+
+  CodeKind kind() const {
+    return wide_ ? CodeKind::kFloat : flip_ != 0 ? CodeKind::kSigned : CodeKind::kUnsigned;
+  }
 
   const Array<float>& centre() const { return centre_; }
   float inverse_step() const { return inverse_step_; }
@@ -136,7 +143,7 @@ class Codes {
   int32_t element_ = 0;
   size_t stride_ = 0;
   uint8_t flip_ = 0;
-  bool exact_ = false;
+  bool lossless_ = false;
   bool wide_ = false;
   const uint8_t* data_ = nullptr;  // [rows, stride]
   Array<uint8_t> stored_;

@@ -15,7 +15,7 @@ constexpr uint64_t kEntryStream = 0x656e747279;  // "entry"
 class Tree {
  public:
   Tree(SearchGraph& graph, const Execution& execution)
-      : graph_(graph),
+      : table_(graph.table()),
         execution_(execution),
         reached_(Array<uint8_t>::zeroed(execution.memory, graph.rows)),
         used_(Array<uint8_t>::zeroed(execution.memory, graph.edges.size())),
@@ -30,15 +30,15 @@ class Tree {
 
   /// Hangs `lost` below `parent`, if that has a place free or outside the tree.
   bool attach(uint32_t parent, uint32_t lost) {
-    const uint64_t begin = uint64_t{parent} * graph_.degree;
+    const UsedRow edges = row(parent);
     uint32_t place = kNoRow;
-    for (uint32_t i = 0; i < graph_.degree; ++i) {
-      if (used_[begin + i] == 0) place = i;
-      if (graph_.edges[begin + i] == kNoRow) break;  // the first free place keeps holes at the end
+    for (uint32_t i = 0; i < table_.degree; ++i) {
+      if (edges.used[i] == 0) place = i;
+      if (edges.targets[i] == kNoRow) break;  // the first free place keeps holes at the end
     }
     if (place == kNoRow) return false;
-    graph_.edges[begin + place] = lost;
-    used_[begin + place] = 1;
+    edges.targets[place] = lost;
+    edges.used[place] = 1;
     enter(lost);
     grow();
     return true;
@@ -54,18 +54,27 @@ class Tree {
   void grow() {
     for (; head_ < tail_; ++head_) {
       if (head_ % 65536 == 65535) execution_.check();
-      const uint64_t begin = uint64_t{queue_[head_]} * graph_.degree;
-      for (uint32_t i = 0; i < graph_.degree; ++i) {
-        const uint32_t target = graph_.edges[begin + i];
+      const UsedRow edges = row(queue_[head_]);
+      for (uint32_t i = 0; i < table_.degree; ++i) {
+        const uint32_t target = edges.targets[i];
         if (target == kNoRow) break;
         if (reached_[target] != 0) continue;
-        used_[begin + i] = 1;
+        edges.used[i] = 1;
         enter(target);
       }
     }
   }
 
-  SearchGraph& graph_;
+  struct UsedRow {
+    uint32_t* targets;
+    uint8_t* used;
+  };
+  UsedRow row(uint32_t number) {
+    uint32_t* targets = table_.row(number);
+    return {targets, used_.data() + (targets - table_.edges)};
+  }
+
+  EdgeTable table_;
   const Execution& execution_;
   Array<uint8_t> reached_;  // [rows]
   Array<uint8_t> used_;     // [rows, degree] whether the tree uses the edge
@@ -122,9 +131,9 @@ class Repair {
   void each_lost_edge(const Visit& visit) {
     for (uint32_t row = 0; row < graph_.rows; ++row) {
       if (tree_.reached(row)) continue;
-      const uint32_t* list = graph_.row(row);
-      for (uint32_t i = 0; i < graph_.degree && list[i] != kNoRow; ++i) {
-        if (!tree_.reached(list[i])) visit(row, list[i]);
+      for (const uint32_t target : graph_.row(row)) {
+        if (target == kNoRow) break;
+        if (!tree_.reached(target)) visit(row, target);
       }
     }
   }
@@ -144,9 +153,9 @@ class Repair {
   }
 
   bool hang(uint32_t row) {
-    const uint32_t* list = graph_.row(row);
-    for (uint32_t i = 0; i < graph_.degree && list[i] != kNoRow; ++i) {
-      if (tree_.reached(list[i]) && tree_.attach(list[i], row)) return true;
+    for (const uint32_t target : graph_.row(row)) {
+      if (target == kNoRow) break;
+      if (tree_.reached(target) && tree_.attach(target, row)) return true;
     }
     return false;
   }
@@ -208,8 +217,10 @@ uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory) {
   };
   for (const uint32_t entry : graph.entries) enter(entry);
   for (uint32_t head = 0; head < tail; ++head) {
-    const uint32_t* list = graph.row(queue[head]);
-    for (uint32_t i = 0; i < graph.degree && list[i] != kNoRow; ++i) enter(list[i]);
+    for (const uint32_t target : graph.row(queue[head])) {
+      if (target == kNoRow) break;
+      enter(target);
+    }
   }
   return graph.rows - tail;
 }

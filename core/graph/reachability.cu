@@ -209,10 +209,10 @@ struct Repair {
 
   /// The first row of a list that is in the tree and has a place.
   __device__ uint32_t find_parent(uint32_t row) const {
-    const uint64_t begin = uint64_t{row} * args.degree;
-    for (uint32_t base = 0; base < args.degree; base += 32) {
+    const uint32_t* edges = args.table.row(row);
+    for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
-      const uint32_t target = rank < args.degree ? args.edges[begin + rank] : kNoRow;
+      const uint32_t target = rank < args.table.degree ? edges[rank] : kNoRow;
       uint32_t candidates = warp.ballot(target != kNoRow && reached(target));
       for (; candidates != 0; candidates &= candidates - 1) {
         const uint32_t parent = warp.shfl(target, __ffs(candidates) - 1);
@@ -244,7 +244,7 @@ struct Repair {
     if (threadIdx.x == 0) {
       const uint32_t parent = shared.parents[finder];
       const uint32_t rank = shared.places[finder];
-      args.edges[uint64_t{parent} * args.degree + rank] = lost;
+      args.table.edge(parent, rank) = lost;
       __stcg(args.claims + lost, claim_of(args.places[parent], rank));
       args.places[lost] = at.tail;
       args.order[at.tail] = lost;
@@ -549,14 +549,13 @@ class Tree {
 
   Args args() const {
     Args args = {};
-    args.edges = graph_.edges;
+    args.table = graph_.table();
     args.claims = claims_.data();
     args.places = places_.data();
     args.order = order_.data();
     args.offsets = offsets_.data();
     args.progress = progress_.data();
     args.rows = graph_.rows;
-    args.degree = graph_.degree;
     if (many_ != nullptr) {
       args.events = many_->events.data();
       args.events_from = many_->reached;

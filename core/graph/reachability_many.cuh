@@ -84,7 +84,7 @@ struct LowerLabels {
     now = min(now, by_list(row));
     bool fell = lane == 0 && now < before && atomicMin(args.tree.places + row, now) > now;
     if (now != kNoRow) {
-      for (uint32_t rank = lane; rank < args.tree.degree; rank += 32) {
+      for (uint32_t rank = lane; rank < args.tree.table.degree; rank += 32) {
         const uint32_t other = target(row, rank);
         if (other != kNoRow && !is_reached(args.tree, other) && label(other) > now)
           fell |= atomicMin(args.tree.places + other, now) > now;
@@ -95,7 +95,7 @@ struct LowerLabels {
 
   __device__ uint32_t by_list(uint32_t row) const {
     uint32_t least = kNoRow;
-    for (uint32_t rank = lane; rank < args.tree.degree; rank += 32) {
+    for (uint32_t rank = lane; rank < args.tree.table.degree; rank += 32) {
       const uint32_t other = target(row, rank);
       if (other == kNoRow) continue;
       const bool reached = is_reached(args.tree, other);
@@ -108,7 +108,7 @@ struct LowerLabels {
   }
   __device__ uint32_t label(uint32_t row) const { return __ldcg(args.tree.places + row); }
   __device__ uint32_t target(uint32_t row, uint32_t rank) const {
-    return args.tree.edges[uint64_t{row} * args.tree.degree + rank];
+    return args.tree.table.edge(row, rank);
   }
 };
 
@@ -153,7 +153,7 @@ struct Propose {
     const uint32_t rank = next(root, args.again ? args.ranks[item] + 1 : 0);
     if (lane != 0) return;
     const uint32_t parent =
-        rank != kNoRow ? args.tree.edges[uint64_t{root} * args.tree.degree + rank] : kNoRow;
+        rank != kNoRow ? args.tree.table.edge(root, rank) : kNoRow;
     args.ranks[item] = rank;
     args.parents[item] = parent;
     args.keys[item] = uint64_t{parent} << 32 | item;
@@ -161,10 +161,10 @@ struct Propose {
   }
 
   __device__ uint32_t next(uint32_t root, uint32_t from) const {
-    for (uint32_t base = from; base < args.tree.degree; base += 32) {
+    for (uint32_t base = from; base < args.tree.table.degree; base += 32) {
       const uint32_t rank = base + lane;
       const uint32_t other =
-          rank < args.tree.degree ? args.tree.edges[uint64_t{root} * args.tree.degree + rank] : kNoRow;
+          rank < args.tree.table.degree ? args.tree.table.edge(root, rank) : kNoRow;
       uint32_t reached = __ballot_sync(~0u, other != kNoRow && is_before(other, root));
       for (; reached != 0; reached &= reached - 1) {
         const uint32_t lane_of = __ffs(reached) - 1;
@@ -257,10 +257,10 @@ struct Attach {
     const uint32_t root = args.roots[item];
     const uint32_t parent = args.parents[item];
     const uint32_t rank = args.slots[item];
-    const uint64_t at = uint64_t{parent} * tree.degree + rank;
-    args.taken[args.spent + item] = at;
-    args.overwritten[args.spent + item] = tree.edges[at];
-    tree.edges[at] = root;
+    uint32_t& edge = tree.table.edge(parent, rank);
+    args.taken[args.spent + item] = static_cast<uint64_t>(&edge - tree.table.edges);
+    args.overwritten[args.spent + item] = edge;
+    edge = root;
     tree.claims[root] = claim_of(tree.places[parent], rank);
   }
 };
@@ -269,7 +269,7 @@ struct TakeBack {
   static constexpr uint32_t kLanes = 1;
   const ManyArgs& args;
   __device__ void run(uint64_t item) const {
-    args.tree.edges[args.taken[item]] = args.overwritten[item];
+    args.tree.table.edges[args.taken[item]] = args.overwritten[item];
   }
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ann.h"
+#include "graph/adjacency.h"
 #include "traverse/row_key.h"
 
 namespace gannet::cuda::reach {
@@ -36,7 +37,7 @@ struct Progress {
 };
 
 struct Args {
-  uint32_t* edges;      // [rows, degree]
+  EdgeTable table;
   Claim* claims;        // [rows] kUnclaimed: not reached
   uint32_t* places;     // [rows] of reached rows: place in `order`
   uint32_t* order;      // [rows] rows in the order in which they are reached
@@ -44,7 +45,6 @@ struct Args {
   const uint32_t* lost;  // [lost_count] ascending
   Progress* progress;
   uint32_t rows;
-  uint32_t degree;
   uint32_t lost_count;
   uint32_t head;  // of the piece that the whole device expands
   uint32_t tail;
@@ -61,10 +61,10 @@ struct Branch {
   const Args& args;
   uint32_t place;
   cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
-  uint64_t begin = uint64_t{args.order[place]} * args.degree;
+  const uint32_t* edges = args.table.row(args.order[place]);
 
   __device__ uint32_t target(uint32_t rank) const {
-    return rank < args.degree ? args.edges[begin + rank] : kNoRow;
+    return rank < args.table.degree ? edges[rank] : kNoRow;
   }
   __device__ bool won(uint32_t target, uint32_t rank) const {
     return target != kNoRow && __ldcg(args.claims + target) == claim_of(place, rank);
@@ -77,7 +77,7 @@ struct Branch {
   /// Where many lost rows are hung at once, a row is reached by the event that its label names.
   __device__ void claim() const {
     const uint32_t here = event();
-    for (uint32_t rank = warp.thread_rank(); rank < args.degree; rank += 32) {
+    for (uint32_t rank = warp.thread_rank(); rank < args.table.degree; rank += 32) {
       const uint32_t row = target(rank);
       const Claim mine = claim_of(place, rank);
       if (row != kNoRow && __ldcg(args.claims + row) > mine &&
@@ -88,7 +88,7 @@ struct Branch {
 
   __device__ uint32_t count() const {
     uint32_t winners = 0;
-    for (uint32_t base = 0; base < args.degree; base += 32) {
+    for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
       winners += __popc(warp.ballot(won(target(rank), rank)));
     }
@@ -97,7 +97,7 @@ struct Branch {
 
   /// Puts the rows that it has won behind one another, from `to` on.
   __device__ void append(uint32_t to) const {
-    for (uint32_t base = 0; base < args.degree; base += 32) {
+    for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
       const uint32_t row = target(rank);
       const bool mine = won(row, rank);
@@ -115,13 +115,13 @@ struct Branch {
   /// The place of the list that a lost row may take when `others` have taken theirs: the first free ones,
   /// then, from the last on, those that the tree does not use; else kNoRow.
   __device__ uint32_t free_place(uint32_t others = 0) const {
-    for (uint32_t base = 0; base < args.degree; base += 32) {
+    for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
-      const uint32_t holes = warp.ballot(rank < args.degree && target(rank) == kNoRow);
+      const uint32_t holes = warp.ballot(rank < args.table.degree && target(rank) == kNoRow);
       if (others < __popc(holes)) return base + __fns(holes, 0, static_cast<int>(others) + 1);
       others -= __popc(holes);
     }
-    for (uint32_t base = (args.degree - 1) / 32 * 32;; base -= 32) {
+    for (uint32_t base = (args.table.degree - 1) / 32 * 32;; base -= 32) {
       const uint32_t rank = base + warp.thread_rank();
       const uint32_t row = target(rank);
       const uint32_t unused = warp.ballot(row != kNoRow && !won(row, rank));
@@ -134,9 +134,9 @@ struct Branch {
   /// How many such places there are.
   __device__ uint32_t free_places() const {
     uint32_t places = 0;
-    for (uint32_t base = 0; base < args.degree; base += 32) {
+    for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
-      places += __popc(warp.ballot(rank < args.degree && !won(target(rank), rank)));
+      places += __popc(warp.ballot(rank < args.table.degree && !won(target(rank), rank)));
     }
     return places;
   }

@@ -6,35 +6,29 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "ann.h"
 #include "base/execution.h"
 #include "dataset/codes.h"
+#include "graph/adjacency.h"
 #include "knn/knn_graph.h"
 
 namespace gannet {
 
-/// A directed graph of fixed degree with the rows where searches start.
-struct SearchGraph {
-  Array<uint32_t> edges;   // [rows, degree] best first, kNoRow in unused places at the end
-  Array<uint32_t> entries;  // [entry count] ascending
-  uint32_t rows = 0;
-  uint32_t degree = 0;
+/// A directed graph over all rows of a segment, its bottom layer, with the rows where searches start and the
+/// layers above it, if its kind has any.
+struct SearchGraph : GraphLayer {
+  Array<uint32_t> entries;       // [entry count] ascending
+  std::vector<GraphLayer> upper;  // upper[0] lies on the bottom layer, each other one on that before it
+  int32_t kind = ANN_GRAPH_NONE;  // ANN_GRAPH_*
   uint32_t repaired_edges = 0;
 
-  FirstTouch* touch = nullptr;  // asked before edges over a mapped file are read
-
-  const uint32_t* row(uint64_t number) const { return edges.data() + number * degree; }
-  /// The same for a walk, which may be the first to read them.
-  const uint32_t* touched_row(uint64_t number) const {
-    if (touch != nullptr) touch->touch(number * degree * sizeof(uint32_t), degree * sizeof(uint32_t));
-    return row(number);
+  uint64_t bytes() const {
+    uint64_t bytes = GraphLayer::bytes() + entries.bytes();
+    for (const GraphLayer& layer : upper) bytes += layer.bytes();
+    return bytes;
   }
-  void touch_all(const Execution& execution = {}) const {
-    if (touch != nullptr) touch->touch_all(execution);
-  }
-  uint32_t* row(uint64_t number) { return edges.data() + number * degree; }
-  uint64_t bytes() const { return edges.bytes() + entries.bytes(); }
 };
 
 /// Prunes each list to `degree` edges, [rows, degree], kNoRow in unused places at the end.

@@ -9,6 +9,7 @@
 #include "ann.h"
 #include "backend/launch.h"
 #include "base/execution.h"
+#include "graph/adjacency.h"
 
 namespace gannet::cuda {
 
@@ -35,6 +36,9 @@ struct GraphView {
   uint32_t rows;
   uint32_t degree;
   uint32_t entry_count;
+
+  EdgeTable table() const { return {edges, rows, degree}; }
+  Adjacency adjacency() const { return {edges, nullptr, nullptr, rows, degree, 0}; }
 };
 
 struct Reach {

@@ -17,10 +17,10 @@ uint64_t weak_components(const SearchGraph& graph, const Allocator& memory) {
   };
   uint64_t components = graph.rows;
   for (uint32_t row = 0; row < graph.rows; ++row) {
-    const uint32_t* list = graph.row(row);
-    for (uint32_t i = 0; i < graph.degree && list[i] != kNoRow; ++i) {
+    for (const uint32_t target : graph.row(row)) {
+      if (target == kNoRow) break;
       const uint32_t a = root(row);
-      const uint32_t b = root(list[i]);
+      const uint32_t b = root(target);
       if (a == b) continue;
       parent[std::max(a, b)] = std::min(a, b);
       --components;
@@ -53,7 +53,8 @@ void strong_components(const SearchGraph& graph, const Allocator& memory, ann_gr
     while (depth > 0) {
       const uint32_t row = path[depth - 1];
       const uint32_t edge = next_edge[row]++;
-      const uint32_t target = edge < graph.degree ? graph.row(row)[edge] : kNoRow;
+      const AdjacencyRow edges = graph.row(row);
+      const uint32_t target = edge < edges.length ? edges.targets[edge] : kNoRow;
       if (target != kNoRow) {
         if (index[target] == 0) {
           discover(target);
@@ -92,11 +93,13 @@ double two_hop_mean(const SearchGraph& graph, uint64_t seed, const Allocator& me
       ++total;
     };
     seen[sample[i]] = i + 1;
-    const uint32_t* list = graph.row(sample[i]);
-    for (uint32_t a = 0; a < graph.degree && list[a] != kNoRow; ++a) {
-      enter(list[a]);
-      const uint32_t* second = graph.row(list[a]);
-      for (uint32_t b = 0; b < graph.degree && second[b] != kNoRow; ++b) enter(second[b]);
+    for (const uint32_t first : graph.row(sample[i])) {
+      if (first == kNoRow) break;
+      enter(first);
+      for (const uint32_t second : graph.row(first)) {
+        if (second == kNoRow) break;
+        enter(second);
+      }
     }
   }
   return static_cast<double>(total) / samples;
@@ -109,9 +112,9 @@ void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& mem
   *out = {out->struct_size, graph.degree, graph.rows, 0, 0, 0, 0, 0, 0, 0, 0};
   Array<uint32_t> in_degree = Array<uint32_t>::zeroed(memory, graph.rows);
   for (uint32_t row = 0; row < graph.rows; ++row) {
-    const uint32_t* list = graph.row(row);
-    for (uint32_t i = 0; i < graph.degree && list[i] != kNoRow; ++i) {
-      ++in_degree[list[i]];
+    for (const uint32_t target : graph.row(row)) {
+      if (target == kNoRow) break;
+      ++in_degree[target];
       ++out->edges;
     }
   }

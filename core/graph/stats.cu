@@ -53,7 +53,7 @@ struct Counts {
 };
 
 struct Args {
-  const uint32_t* edges;    // [rows, degree]
+  Adjacency edges;          // fixed rows
   uint32_t* in_degrees;     // [rows]
   uint32_t* parents;        // [rows] of the union-find
   uint32_t* colours;        // [rows] numbers, kNoRow: the row has its component
@@ -64,7 +64,6 @@ struct Args {
   uint32_t* bitmaps;        // [blocks, words] rows met, all 0 between samples
   Counts* counts;
   uint32_t rows;
-  uint32_t degree;
   uint32_t pivot;  // the row with the number `rows`; others have their own
   uint32_t sample_count;
   uint32_t words;
@@ -80,8 +79,8 @@ struct Step {
   /// Calls visit(target) for the edges of a row, all lanes at once.
   template <class Visit>
   __device__ void each_target(uint64_t row, const Visit& visit) const {
-    for (uint32_t rank = warp.thread_rank(); rank < args.degree; rank += 32) {
-      const uint32_t target = args.edges[row * args.degree + rank];
+    for (uint32_t rank = warp.thread_rank(); rank < args.edges.stride; rank += 32) {
+      const uint32_t target = args.edges.fixed_row(row)[rank];
       if (target != kNoRow) visit(target);
     }
   }
@@ -270,8 +269,8 @@ struct CountTwoHops : Step {
   /// A warp for each edge of the sample.
   template <class Visit>
   __device__ void each_within_two(uint32_t sample, const Visit& visit) const {
-    for (uint32_t rank = threadIdx.x / 32; rank < args.degree; rank += kThreads / 32) {
-      const uint32_t first = args.edges[uint64_t{sample} * args.degree + rank];
+    for (uint32_t rank = threadIdx.x / 32; rank < args.edges.stride; rank += kThreads / 32) {
+      const uint32_t first = args.edges.fixed_row(sample)[rank];
       if (first == kNoRow) continue;
       if (warp.thread_rank() == 0) visit(first);
       each_target(first, visit);
@@ -299,7 +298,7 @@ class Measures {
         ways_(uint64_t{graph.rows} * 2, stream),
         marks_(graph.rows, stream),
         counts_(1, stream) {
-    args_.edges = graph.edges;
+    args_.edges = graph.adjacency();
     args_.in_degrees = in_degrees_.data();
     args_.parents = parents_.data();
     args_.colours = colours_.data();
@@ -308,7 +307,6 @@ class Measures {
     args_.marks = marks_.data();
     args_.counts = counts_.data();
     args_.rows = graph.rows;
-    args_.degree = graph.degree;
     set(in_degrees_.data(), 0, graph.rows * sizeof(uint32_t));
     set(sizes_.data(), 0, (uint64_t{graph.rows} + 1) * sizeof(uint32_t));
     set(colours_.data(), 0, graph.rows * sizeof(uint32_t));  // all rows are open

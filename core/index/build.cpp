@@ -1,7 +1,7 @@
 // The build, on one screen: rows -> codes -> k-NN graph -> search graph -> calibration.
 //
 // On a CUDA device everything between codes and search graph stays there (build_cuda.cu), and so does the
-// graph: as the copy of the index that searches on the device use. Rows that lie there stay too: the host
+// graph: as the placement that searches on the device use. Rows that lie there stay too: the host
 // gets its copy of them while the device finds neighbours (dataset/arrival.h).
 
 #include <atomic>
@@ -64,12 +64,12 @@ KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Executi
   return nn_descent(codes, plan.nn_descent, execution);
 }
 
-void make_graph(const BuildPlan& plan, Built& built, const Execution& execution) {
-  SearchGraph& graph = built.graph;
+void make_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
+  SearchGraph& graph = segment.graph;
   {
-    const KnnGraph knn = find_neighbors(built.codes, plan, execution.span(0, 0.78));
-    built.knn_iterations = knn.iterations;
-    built.knn_share = knn.share;
+    const KnnGraph knn = find_neighbors(segment.codes, plan, execution.span(0, 0.78));
+    segment.knn_iterations = knn.iterations;
+    segment.knn_share = knn.share;
     execution.span(0.78, 0.9).enter("prune");
     graph.edges = prune_by_rank(knn, plan.degree, execution);
   }
@@ -80,26 +80,25 @@ void make_graph(const BuildPlan& plan, Built& built, const Execution& execution)
 }
 
 /// Measures how far the CPU has to walk for a recall.
-void calibrate(const BuildPlan& plan, DeviceIndex* placed, Built& built, const Execution& execution) {
+void calibrate(const BuildPlan& plan, DevicePlacement* device, PlacedSegment& built,
+               const Execution& execution) {
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");
-  built.calibration.measure(built.dataset, built.codes, built.graph, built.queries, built.seed, plan.device,
-                            placed, execution);
+  built.calibration.measure(built.segment, plan.device, device, execution);
   built.calibrate_seconds = seconds_since(start);
 }
 
-/// The graph of a device as the index's copy there; null where its memory does not hold one.
-std::shared_ptr<Placement> place(cuda::GraphOnDevice& made, const BuildPlan& plan, const Built& built,
-                                 const Execution& execution) {
-  auto placement = std::make_shared<Placement>();
-  placement->device = plan.device - ANN_DEVICE_CUDA;
+/// The graph of a device as the segment's placement there; null where its memory does not hold one.
+std::shared_ptr<PlacedDevice> place(cuda::GraphOnDevice& made, const Segment& segment,
+                                    const Execution& execution) {
+  auto placed = std::make_shared<PlacedDevice>();
   try {
-    placement->index = made.place(built.dataset, built.codes, built.graph, execution);
+    placed->placement = made.place(segment, execution);
   } catch (const Error& error) {
     if (error.status != ANN_DEVICE_NO_MEMORY) throw;
     return nullptr;  // the index is whole without it
   }
-  return placement;
+  return placed;
 }
 
 /// Touches memory, so that the system makes its pages.
@@ -110,30 +109,31 @@ void make_pages(Array<uint32_t>& items, const Execution& execution) {
   });
 }
 
-/// Graph and calibration by a CUDA device, where the index then has a copy. `arrival` is null if rows came
+/// Graph and calibration by a CUDA device, where the segment is then placed. `arrival` is null if rows came
 /// from the host.
-void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, Built& built,
+void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, PlacedSegment& built,
                      const Execution& execution) {
-  SearchGraph& graph = built.graph;
+  Segment& segment = built.segment;
+  SearchGraph& graph = segment.graph;
   KnnGraph copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
-  const int32_t method = compares_all(built.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+  const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
   // Memory that nobody has touched is made by the system page by page, which takes longer than the copy
   // that fills it. So the pages of the edges are made while the device finds them.
-  graph.edges = Array<uint32_t>(execution.memory, checked_product(graph.rows, graph.degree));
+  graph.make_fixed(execution.memory);
   std::unique_ptr<cuda::GraphOnDevice> made;
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0)
-      made = cuda::build_graph(built.codes, std::move(arrival), method, given ? &copied : nullptr, plan,
+      made = cuda::build_graph(segment.codes, std::move(arrival), method, given ? &copied : nullptr, plan,
                                graph.entries, execution.span(0, 0.85));
     else
       make_pages(graph.edges, execution);
   });
-  built.knn_iterations = made->iterations;
-  built.knn_share = made->share;
+  segment.knn_iterations = made->iterations;
+  segment.knn_share = made->share;
   graph.repaired_edges = made->repaired_edges;
   const bool fetched = made->lost != 0;
   if (fetched) {
@@ -142,23 +142,22 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
     made->replace(graph.edges, execution);
   }
   execution.span(0.85, 0.86).enter("placement");
-  const auto placement = place(*made, plan, built, execution);
+  const auto placed = place(*made, segment, execution);
 
   // The device calibrates itself while the host gets the edges and walks them.
   const Execution measuring = execution.span(0.86, 1);
   measuring.enter("edges to the host");
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
-      if (plan.calibrate && placement != nullptr)
-        placement->calibration.measure(built.dataset, built.codes, built.queries, *placement->index,
-                                       placement->device, built.seed, measuring);
+      if (plan.calibrate && placed != nullptr)
+        placed->tuning.two_lists.measure(segment, *placed->placement, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
       if (plan.calibrate)
-        calibrate(plan, placement != nullptr ? placement->index.get() : nullptr, built, measuring);
+        calibrate(plan, placed != nullptr ? placed->placement.get() : nullptr, built, measuring);
     }
   });
-  if (placement != nullptr) built.placements.adopt(placement);
+  if (placed != nullptr) built.devices.adopt(placed);
 }
 
 }  // namespace
@@ -168,36 +167,37 @@ bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored) {
          (stored == ANN_ELEMENT_AUTO || stored == rows.element);
 }
 
-std::unique_ptr<const Built> build(const ann_index_params& shape, const MatrixView& rows,
+std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const MatrixView& rows,
                                    const uint64_t* ids, const BuildPlan& plan,
                                    const MatrixView* calibration, const Execution& execution) {
   const Clock::time_point start = Clock::now();
   const uint64_t seed = plan.nn_descent.seed;
   if (plan.device >= ANN_DEVICE_CUDA) check_cuda_device(plan.device);
   execution.enter("copy");
-  std::unique_ptr<Built> built;  // outlives what fills it
+  std::unique_ptr<PlacedSegment> built;  // outlives what fills it
   std::unique_ptr<cuda::Arrival> arrival;
   if (rows.on_device()) arrival = cuda::receive_rows(rows, shape.metric, execution);
-  built = std::make_unique<Built>(
+  built = std::make_unique<PlacedSegment>(
       Dataset(rows, ids, shape.metric, shape.element, plan.borrow, execution));
-  built->graph_kind = plan.graph;
-  built->seed = seed;
+  Segment& segment = built->segment;
+  segment.graph.kind = plan.graph;
+  segment.seed = seed;
   if (plan.graph != ANN_GRAPH_NONE) {
     execution.span(0.03, 0.06).enter("codes");
-    built->codes = arrival != nullptr ? arrival->make_codes(built->dataset, seed, execution)
-                                      : Codes(built->dataset, seed, execution);
+    segment.codes = arrival != nullptr ? arrival->make_codes(segment.dataset, seed, execution)
+                                       : Codes(segment.dataset, seed, execution);
 
     execution.span(0.06, 0.7).enter("k-NN graph");
-    SearchGraph& graph = built->graph;
-    graph.rows = built->dataset.rows();
+    SearchGraph& graph = segment.graph;
+    graph.rows = segment.rows();
     graph.degree = plan.degree;
     if (plan.calibrate && calibration != nullptr)
-      built->queries = QuerySample(built->dataset, *calibration, seed, execution.memory);
+      segment.queries = QuerySample(segment.dataset, *calibration, seed, execution.memory);
     graph.entries = choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
     if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
       build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
     } else {
-      make_graph(plan, *built, execution.span(0.06, 0.88));
+      make_graph(plan, segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
     }
   }

@@ -16,7 +16,8 @@
 #include "knn/cells_cuda.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
-#include "search/resident.h"
+#include "place/device_build_result_cuda.h"
+#include "search/device_search.h"
 
 namespace gannet::cuda {
 namespace {
@@ -104,12 +105,11 @@ class Graph final : public GraphOnDevice {
     stream().wait();
   }
 
-  std::unique_ptr<DeviceIndex> place(const Dataset& dataset, const Codes& codes,
-                                     const SearchGraph& graph, const Execution& execution) override {
+  std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
     left_.codes = codes_->release(stream());
     codes_.reset();
-    return place_resident(device_, dataset, codes, graph, left_, execution);
+    return place_for_search(device_, segment, &left_, execution);
   }
 
  private:
@@ -148,7 +148,7 @@ class Graph final : public GraphOnDevice {
   }
 
   int32_t device_;
-  Resident left_;  // until an index takes it over
+  DeviceBuildResult left_;  // until a placement takes it over
   mutable Transfers transfers_;
   uint32_t rows_;
   uint32_t degree_ = 0;

@@ -12,15 +12,9 @@
 #include "dataset/codes.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
-#include "search/device_index.h"
+#include "place/placement.h"
 
 namespace gannet::cuda {
-
-/// k-NN lists with their code distances.
-struct KnnLists {
-  KnnGraph graph;
-  Array<uint32_t> distances;  // [rows, k], UINT32_MAX where there is no neighbour
-};
 
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 /// `arrival`, which may be null, has the codes there; the host has everything when the call returns.
@@ -45,9 +39,8 @@ class GraphOnDevice {
   /// Puts others in their place.
   virtual void replace(const Array<uint32_t>& edges, const Execution& execution) = 0;
 
-  /// Makes the index's copy on the device of it, once.
-  virtual std::unique_ptr<DeviceIndex> place(const Dataset& dataset, const Codes& codes,
-                                             const SearchGraph& graph, const Execution& execution) = 0;
+  /// Makes the segment's placement on the device of it, once.
+  virtual std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) = 0;
 };
 
 /// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs

@@ -1,62 +1,90 @@
-// A batch of queries, walked through the graph by as many threads as it is worth.
+// A search of a snapshot: where each segment is searched, by which plan, and the answers of several as one.
 
 #include <algorithm>
-#include <atomic>
 
-#include "index/index.h"
+#include "backend/devices.h"
+#include "index/choose.h"
+#include "index/snapshot.h"
 
 namespace gannet {
 namespace {
 
-/// Queries that one thread takes at a time: enough to be worth the trip, few enough to share.
-uint64_t queries_per_task(uint64_t queries, uint32_t threads) {
-  return std::clamp<uint64_t>(queries / (uint64_t{threads} * 8), 1, 64);
+void search_segment(const PlacedSegment& placed, const ann_search_params& params, float recall, int32_t device,
+                    const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
+  const Segment& segment = placed.segment;
+  const SearchRequest request{params, recall, batch.queries.rows, std::min(batch.results.k, segment.rows()),
+                        batch.results.k};
+  std::shared_ptr<const PlacedDevice> on_device;
+  const bool exact = compares_all(segment, params);
+  if (device >= ANN_DEVICE_CUDA) {
+    check_cuda_device(device);
+    const int32_t ordinal = device - ANN_DEVICE_CUDA;
+    // Exact search of host memory sends the rows that it needs; it has no use for a placement.
+    on_device = exact && !batch.queries.on_device() ? placed.devices.find(ordinal)
+                                                           : placed.devices.get(placed, ordinal, execution);
+    if (on_device == nullptr) return compare_host_batch(segment, device, nullptr, batch, execution, counts);
+  }
+  const Choice choice = choose(placed, on_device.get(), request, execution);
+  const SearchTarget target{placed.host, on_device != nullptr ? on_device->placement.get() : nullptr};
+  answer_batch(target, *choice.procedure, choice.plan, batch, execution, counts);
 }
 
-/// A search space of the index for the duration of a task.
-class Borrowed {
- public:
-  Borrowed(const Built& built, const Allocator& memory)
-      : built_(built),
-        space_(built.spaces.take(built.dataset, built.codes, built.graph, memory)) {}
-  ~Borrowed() { built_.spaces.give_back(std::move(space_)); }
-  Borrowed(const Borrowed&) = delete;
-  SearchSpace& operator*() { return *space_; }
+/// The answers of one segment for a batch, in memory of their own.
+struct PartialAnswers {
+  PartialAnswers(const SearchBatch& batch, const Allocator& memory)
+      : ids(memory, checked_product(batch.queries.rows, batch.results.k)),
+        distances(memory, ids.size()),
+        counts(memory, batch.queries.rows),
+        status(memory, batch.queries.rows) {}
 
- private:
-  const Built& built_;
-  std::unique_ptr<SearchSpace> space_;
+  ResultsView view(uint32_t k) { return {k, ids.data(), distances.data(), counts.data(), status.data()}; }
+
+  Array<uint64_t> ids;
+  Array<float> distances;
+  Array<uint32_t> counts;
+  Array<ann_status> status;
 };
+
+/// The k first of all segments' answers by (distance, id).
+void merge_answers(const std::vector<PartialAnswers>& parts, uint64_t queries, const ResultsView& results,
+                   const Execution& execution) {
+  const uint32_t k = results.k;
+  parallel_for(execution, queries, 256, [&](uint64_t begin, uint64_t end, uint32_t) {
+    std::vector<Neighbor> merged;
+    merged.reserve(parts.size() * size_t{k});
+    for (uint64_t query = begin; query < end; ++query) {
+      merged.clear();
+      for (const PartialAnswers& part : parts) {
+        for (uint32_t i = 0; i < part.counts[query]; ++i)
+          merged.push_back({part.distances[query * k + i], part.ids[query * k + i]});
+      }
+      const uint32_t found = static_cast<uint32_t>(std::min<size_t>(k, merged.size()));
+      std::partial_sort(merged.begin(), merged.begin() + found, merged.end());
+      write_answer(results, query, merged.data(), found, parts.front().status[query]);
+    }
+  });
+}
 
 }  // namespace
 
-void search_batch(const Built& built, const MatrixView& queries, uint32_t beam,
-                  const ResultsView& results, const Execution& execution, SearchCounts* counts) {
-  std::atomic<uint64_t> distances = 0;
-  std::atomic<uint64_t> expansions = 0;
-  const uint32_t k = std::min(results.k, built.dataset.rows());
-  const uint64_t task = queries_per_task(queries.rows, execution.threads);
-  parallel_for(execution, queries.rows, task, [&](uint64_t begin, uint64_t end, uint32_t) {
-    Borrowed borrowed(built, execution.memory);
-    SearchSpace& space = *borrowed;
-    SearchCounts task_counts;
-    for (uint64_t query = begin; query < end; ++query) {
-      PreparedQuery prepared;
-      uint32_t found = 0;
-      const bool usable = built.dataset.prepare(queries.row(query), queries.element,
-                                                space.values.data(), &prepared);
-      if (usable)
-        found = search_best_first(built.dataset, built.codes, built.graph, prepared, kNoRow, k,
-                                  beam, space, &task_counts);
-      write_answer(results, query, space.neighbors.data(), found,
-                   usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
-    }
-    distances.fetch_add(task_counts.distances, std::memory_order_relaxed);
-    expansions.fetch_add(task_counts.expansions, std::memory_order_relaxed);
-    execution.advance(static_cast<double>(end) / static_cast<double>(queries.rows));
-  });
-  counts->distances = distances.load();
-  counts->expansions = expansions.load();
+void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, float recall, int32_t device,
+                     const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
+  if (snapshot.segments.size() == 1)
+    return search_segment(snapshot.single(), params, recall, device, batch, execution, counts);
+  if (batch.queries.on_device())
+    fail(ANN_UNSUPPORTED, "the index has %zu segments, whose answers are merged in host memory",
+         snapshot.segments.size());
+  std::vector<PartialAnswers> parts;
+  parts.reserve(snapshot.segments.size());
+  const double count = static_cast<double>(snapshot.segments.size());
+  for (const auto& segment : snapshot.segments) {
+    const double done = static_cast<double>(parts.size()) / count;
+    parts.emplace_back(batch, execution.memory);
+    search_segment(*segment, params, recall, device,
+                   {batch.queries, parts.back().view(batch.results.k), nullptr},
+                   execution.span(done, done + 1 / count), counts);
+  }
+  merge_answers(parts, batch.queries.rows, batch.results, execution);
 }
 
 }  // namespace gannet

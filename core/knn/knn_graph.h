@@ -14,9 +14,17 @@ struct KnnGraph {
   uint32_t rows = 0;
   uint32_t k = 0;
   uint32_t iterations = 0;  // rounds that NN-Descent ran; 0 for an exact graph
-  double share = 0;         // of true neighbours, on a sample of rows; 0: nobody has looked
+  double share = 0;         // of true neighbours, on a sample of rows; 0: not measured
 
   const uint32_t* list(uint64_t row) const { return neighbors.data() + row * k; }
+};
+
+/// Lists with their code distances.
+struct KnnLists {
+  KnnGraph graph;
+  Array<uint32_t> distances;  // [rows, k], UINT32_MAX where there is no neighbour
+
+  uint64_t bytes() const { return graph.neighbors.bytes() + distances.bytes(); }
 };
 
 }  // namespace gannet

@@ -16,8 +16,8 @@ void prefetch_code(const Codes& codes, uint32_t row) {
 }
 
 void prefetch_edges(const SearchGraph& graph, uint32_t row) {
-  const char* edges = reinterpret_cast<const char*>(graph.row(row));
-  for (uint32_t byte = 0; byte < graph.degree * 4; byte += 64) __builtin_prefetch(edges + byte);
+  const AdjacencyRow edges = graph.row(row);
+  for (uint32_t i = 0; i < edges.length; i += 64 / sizeof(uint32_t)) __builtin_prefetch(edges.targets + i);
 }
 
 /// One search, as the essay tells it.
@@ -40,8 +40,8 @@ struct Walk {
  private:
   void expand(uint32_t row) {
     ++counts.expansions;
-    const uint32_t count =
-        space.visited.enter(graph.touched_row(row), graph.degree, space.candidates.data());
+    const AdjacencyRow edges = graph.touched_row(row);
+    const uint32_t count = space.visited.enter(edges.targets, edges.length, space.candidates.data());
     for (uint32_t i = 0; i < count; ++i) prefetch_code(codes, space.candidates[i]);
     const uint32_t next = beam.peek();
     if (next != kNoRow) prefetch_edges(graph, next);
@@ -72,7 +72,7 @@ uint32_t compare_again(const Dataset& dataset, const Codes& codes, const Prepare
                        const Beam& beam, uint32_t k, SearchSpace& space, SearchCounts& counts) {
   const uint32_t count = std::min(beam.size(), rerank_count(k));
   for (uint32_t i = 0; i < count; ++i) space.rows[i] = RowKey::row(beam.key(i));
-  if (codes.exact()) {
+  if (codes.lossless()) {
     for (uint32_t i = 0; i < count; ++i)
       space.distances[i] = static_cast<float>(RowKey::distance(beam.key(i)));
   } else {

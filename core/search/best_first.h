@@ -20,6 +20,7 @@
 
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "place/workspace.h"
 #include "search/queries.h"
 #include "traverse/beam.h"
 #include "traverse/visited.h"
@@ -27,7 +28,7 @@
 namespace gannet {
 
 /// What one search needs for itself, kept between searches so that they allocate nothing.
-struct SearchSpace {
+struct SearchSpace final : Workspace {
   SearchSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
               const Allocator& memory)
       : visited(memory, codes.rows()),
@@ -47,7 +48,7 @@ struct SearchSpace {
     neighbors = Array<Neighbor>(allocator, length);
     keys = Array<uint64_t>(allocator, Beam::room(length));
   }
-  uint64_t bytes() const {
+  uint64_t bytes() const override {
     return visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() + code_distances.bytes() +
            keys.bytes() + rows.bytes() + distances.bytes() + neighbors.bytes();
   }
@@ -62,11 +63,6 @@ struct SearchSpace {
   Array<float> distances;          // [beam]
   Array<Neighbor> neighbors;       // [beam]
   Allocator allocator;
-};
-
-struct SearchCounts {
-  uint64_t distances = 0;
-  uint64_t expansions = 0;
 };
 
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.

@@ -75,8 +75,7 @@ struct CagraSearch {
     if (width == 0) return false;
     if (plan.reset != 0 && iteration % plan.reset == 0) forget(beam);
     for (uint32_t i = 0; i < width; ++i) {
-      const uint32_t* edges = graph.touched_row(parents[i]);
-      for (uint32_t edge = 0; edge < graph.degree; ++edge) meet(edges[edge]);
+      for (const uint32_t target : graph.touched_row(parents[i])) meet(target);
     }
     counts.expansions += width;
     compare(beam);
@@ -129,30 +128,44 @@ uint32_t merge_lists(const CagraPlan& plan, CagraSpace& space) {
 
 }  // namespace
 
-CagraSpace::CagraSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                       const CagraPlan& plan, const Allocator& memory)
+CagraSpace::CagraSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory)
     : visited(memory, codes.rows()),
       values(memory, dataset.query_bytes()),
       code(memory, codes.stride()),
-      candidates(memory, size_t{plan.width} * graph.degree),
-      code_distances(memory, candidates.size()),
-      distances(memory, std::max(candidates.size(), size_t{plan.lists} * plan.list)),
-      rows(memory, size_t{plan.lists} * plan.list),
-      keys(memory, plan.lists * Beam::room(plan.list)),
-      merged(memory, size_t{plan.lists} * plan.list),
-      beams(memory, plan.lists),
-      neighbors(memory, size_t{plan.lists} * plan.list) {}
+      allocator(memory) {}
+
+void CagraSpace::fit(const CagraPlan& plan, uint32_t degree) {
+  const auto grow = [&]<class T>(Array<T>& items, size_t size) {
+    if (items.size() < size) items = Array<T>(allocator, size);
+  };
+  const size_t compared = size_t{plan.width} * degree;
+  const size_t kept_in_lists = size_t{plan.lists} * plan.list;
+  grow(candidates, compared);
+  grow(code_distances, compared);
+  grow(distances, std::max(compared, kept_in_lists));
+  grow(rows, kept_in_lists);
+  grow(keys, plan.lists * Beam::room(plan.list));
+  grow(merged, kept_in_lists);
+  grow(beams, plan.lists);
+  grow(neighbors, kept_in_lists);
+}
+
+uint64_t CagraSpace::bytes() const {
+  return visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() + code_distances.bytes() +
+         distances.bytes() + rows.bytes() + keys.bytes() + merged.bytes() + beams.bytes() + neighbors.bytes();
+}
 
 uint32_t search_cagra(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                       const PreparedQuery& query, uint32_t k, const CagraPlan& plan, CagraSpace& space,
                       SearchCounts* counts) {
+  space.fit(plan, graph.degree);
   if (!plan.stored) codes.encode_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
   CagraSearch search{dataset, codes, graph, query, plan, space};
   search.run();
   const uint32_t kept = merge_lists(plan, space);
   for (uint32_t i = 0; i < kept; ++i) space.rows[i] = RowKey::row(space.merged[i]);
-  if (codes.exact()) {
+  if (codes.lossless()) {
     for (uint32_t i = 0; i < kept; ++i)
       space.distances[i] = static_cast<float>(RowKey::distance(space.merged[i]));
   } else {

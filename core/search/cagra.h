@@ -43,14 +43,14 @@ inline constexpr uint32_t kCagraIterationsMax = 4096;
 
 /// One search, every choice made.
 struct CagraPlan {
-  uint32_t lists = 0;  // of a query, a CTA each; 0: a search of another procedure
+  uint32_t lists = 0;  // of a query, a CTA each
   uint32_t list = 0;   // M, of each list
   uint32_t width = 1;  // p
   uint32_t iterations_max = 0;
   uint32_t hash_bits = 0;  // log2 of the places of a table
   uint32_t reset = 0;      // iterations between two that empty the table; 0: it is never emptied
   uint32_t team = 8;       // lanes that compare a row
-  uint32_t kept = 0;       // rows of an answer: k, and some more to compare once more
+  uint32_t kept = 0;       // rows of an answer: k, and some more to re-rank
   bool multi_cta = false;
   bool stored = false;     // rows are compared as stored, else by their codes
 };
@@ -67,9 +67,11 @@ constexpr uint32_t start_row(uint64_t content, uint32_t rows, uint32_t places, u
 }
 
 /// What the twin needs for itself.
-struct CagraSpace {
-  CagraSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-             const CagraPlan& plan, const Allocator& memory);
+struct CagraSpace final : Workspace {
+  CagraSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory);
+  uint64_t bytes() const override;
+  /// Makes room for the lists of a plan.
+  void fit(const CagraPlan& plan, uint32_t degree);
 
   Visited visited;
   Array<uint8_t> values;           // the query, prepared for the dataset
@@ -82,6 +84,7 @@ struct CagraSpace {
   Array<uint64_t> merged;          // [lists * M]
   Array<Beam> beams;               // [lists]
   Array<Neighbor> neighbors;       // [lists * M]
+  Allocator allocator;
 };
 
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.

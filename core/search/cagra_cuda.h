@@ -28,7 +28,7 @@ auto for_row_kind(RowKind kind, const Kernel& kernel) {
 struct CagraArgs {
   const uint8_t* rows;      // [row_count, stride] what is compared
   const float* norms;       // [row_count] lengths, for cosine of stored rows
-  const uint32_t* edges;    // [row_count, degree] kNoRow in unused places at the end
+  Adjacency graph;          // fixed rows
   const uint8_t* queries;   // [count, query_stride] codes, or f32; for cosine of stored rows the length, a
                             // double, `value_bytes` from there
   uint32_t* out_rows;       // [count, kept] nearest first; kNoRow where there are no more
@@ -45,7 +45,6 @@ struct CagraArgs {
   uint32_t query_words;     // that are hashed
   uint32_t value_bytes;
   uint32_t flip;            // xored to each word of codes: 0x80808080 where they are signed, else 0
-  uint32_t degree;
   uint32_t count;           // of queries
   uint32_t kept;
   uint32_t lists;

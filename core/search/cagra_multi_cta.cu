@@ -104,7 +104,7 @@ struct MultiCta {
   __device__ MultiCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
       : args(given),
         shared(block_shared),
-        layout{given.list_size, warp_size_of(given.degree), 0},
+        layout{given.list_size, warp_size_of(given.graph.stride), 0},
         list(reinterpret_cast<uint64_t*>(memory)),
         keys(reinterpret_cast<uint64_t*>(memory + layout.keys_at())),
         rows(reinterpret_cast<uint32_t*>(memory + layout.rows_at())),
@@ -172,9 +172,9 @@ struct MultiCta {
 
   /// Step (0): random rows, as many for each CTA.
   __device__ void start() {
-    const uint32_t places_of_all = args.lists * args.degree;
-    for (uint32_t i = threadIdx.x; i < args.degree; i += blockDim.x) {
-      const uint32_t place = rank * args.degree + i;
+    const uint32_t places_of_all = args.lists * args.graph.stride;
+    for (uint32_t i = threadIdx.x; i < args.graph.stride; i += blockDim.x) {
+      const uint32_t place = rank * args.graph.stride + i;
       meet(start_row(shared.query.content, args.row_count, places_of_all, place), place);
     }
   }
@@ -182,9 +182,9 @@ struct MultiCta {
   /// Step (2).
   __device__ void expand(uint32_t iteration) {
     if (threadIdx.x == 0) ++shared.expansions;
-    for (uint32_t i = threadIdx.x; i < args.degree; i += blockDim.x)
-      meet(__ldg(args.edges + uint64_t{shared.parent} * args.degree + i),
-           ((iteration + 1) * args.lists + rank) * args.degree + i);
+    for (uint32_t i = threadIdx.x; i < args.graph.stride; i += blockDim.x)
+      meet(__ldg(args.graph.fixed_row(shared.parent) + i),
+           ((iteration + 1) * args.lists + rank) * args.graph.stride + i);
   }
 
   __device__ void meet(uint32_t row, uint32_t place) {

@@ -97,7 +97,7 @@ struct SingleCta {
   __device__ SingleCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
       : args(given),
         shared(block_shared),
-        layout{given.list_size, warp_size_of(given.width * given.degree), given.width,
+        layout{given.list_size, warp_size_of(given.width * given.graph.stride), given.width,
                given.tables == nullptr ? 1u << given.hash_bits : 0},
         list(reinterpret_cast<uint64_t*>(memory)),
         keys(reinterpret_cast<uint64_t*>(memory + layout.keys_at())),
@@ -151,7 +151,7 @@ struct SingleCta {
 
   /// Step (0): random rows.
   __device__ void start() {
-    const uint32_t places = args.width * args.degree;
+    const uint32_t places = args.width * args.graph.stride;
     for (uint32_t i = threadIdx.x; i < places; i += blockDim.x)
       meet(start_row(shared.query.content, args.row_count, places, i));
     __syncthreads();
@@ -159,10 +159,10 @@ struct SingleCta {
 
   /// Step (2): the ends of the parents' edges that have not been met.
   __device__ void expand() {
-    const uint32_t places = shared.parents * args.degree;
+    const uint32_t places = shared.parents * args.graph.stride;
     for (uint32_t i = threadIdx.x; i < places; i += blockDim.x) {
-      const uint32_t parent = i / args.degree;
-      meet(__ldg(args.edges + uint64_t{parents[parent]} * args.degree + (i - parent * args.degree)));
+      const uint32_t parent = i / args.graph.stride;
+      meet(__ldg(args.graph.fixed_row(parents[parent]) + (i - parent * args.graph.stride)));
     }
     __syncthreads();
   }

@@ -21,8 +21,8 @@
 #pragma once
 
 #include "search/cagra_cuda.h"
-#include "search/metric_cuda.cuh"
-#include "search/walk_steps.cuh"
+#include "distance/metric_cuda.cuh"
+#include "traverse/walk_steps.cuh"
 #include "traverse/shared_sort_cuda.h"
 #include "traverse/warp_sort_cuda.h"
 

@@ -61,7 +61,7 @@ void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries
 /// Whether the k nearest of a list, of which `farthest` is the last, come early enough by code that none is
 /// likely to lie beyond its end.
 bool trusted(const Codes& codes, const NearestList& list, const float* exact, uint32_t k, float farthest) {
-  if (codes.exact() || list.size == codes.rows()) return true;
+  if (codes.lossless() || list.size == codes.rows()) return true;
   uint32_t last = 0;
   for (uint32_t i = 0; i < list.size; ++i) {
     if (exact[i] <= farthest) last = std::max(last, list.distances[i]);

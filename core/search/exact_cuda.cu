@@ -43,7 +43,7 @@
 #include "distance/lanes_cuda.h"
 #include "distance/tensor_cuda.h"
 #include "search/exact_cuda.h"
-#include "search/metric_cuda.cuh"
+#include "distance/metric_cuda.cuh"
 #include "traverse/shared_sort_cuda.h"
 
 namespace gannet::cuda {

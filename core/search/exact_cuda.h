@@ -8,11 +8,13 @@
 
 #include "base/execution.h"
 #include "distance/kernels.h"
+#include "place/index_view.h"
+#include "search/plan.h"
 
 namespace gannet::cuda {
 
 /// Rows that a query can keep on the device.
-inline constexpr uint32_t kExactMax = 1024;
+inline constexpr uint32_t kExactMax = kDeviceExactMax;
 
 class Stream;
 
@@ -40,6 +42,15 @@ struct ExactRequest {
   /// Bytes from one query to the next, on the device, where they need not be packed.
   uint32_t query_stride = 0;
 };
+
+/// Makes a request compare with the rows of a placement.
+inline void lend_rows(const IndexView& view, ExactRequest* request) {
+  request->rows = {view.lossless ? view.codes : view.rows, view.lossless ? view.code_stride : view.row_stride,
+                   view.dim, view.element};
+  request->norms = view.norms;
+  request->ids = view.ids;
+  request->rows_are_there = true;
+}
 
 /// Answers a request; returns when the results are there.
 ///

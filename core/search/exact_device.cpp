@@ -8,7 +8,7 @@ namespace gannet {
 
 void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
                             const uint32_t* excluded, int32_t device, const ResultsView& results,
-                            const Execution& execution, const DeviceIndex* placed) {
+                            const Execution& execution, const DevicePlacement* placed) {
   if (placed == nullptr) dataset.touch_all();
   const uint64_t count = queries.size();
   if (count > UINT32_MAX)
@@ -38,7 +38,7 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
   request.k = kept;
   request.out_rows = rows.data();
   request.out_distances = distances.data();
-  if (placed != nullptr) placed->lend_rows(&request);
+  if (placed != nullptr) cuda::lend_rows(placed->view(), &request);
   if (kept > 0) cuda::search_exact(request, execution);
   Array<Neighbor> answer(execution.memory, kept);
   for (uint64_t query = 0; query < count; ++query) {

@@ -1,17 +1,17 @@
 // Exact search of a Dataset on a CUDA device.
 #pragma once
 
-#include "search/device_index.h"
+#include "place/placement.h"
 #include "search/queries.h"
 
 namespace gannet {
 
 /// As search_exact (search/exact.h), on an ANN_DEVICE_CUDA + i, with equal answers. `excluded` is
 /// [queries], the row that each must not find, or null. At most kExactMax rows are kept for a query,
-/// the excluded one counted (search/exact_cuda.h). `placed`, unless null, is the index's copy there, whose
-/// rows are compared instead of being sent.
+/// the excluded one counted (search/exact_cuda.h). `placed`, unless null, is the placement there, whose rows are
+/// compared instead of being sent.
 void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
                             const uint32_t* excluded, int32_t device, const ResultsView& results,
-                            const Execution& execution, const DeviceIndex* placed = nullptr);
+                            const Execution& execution, const DevicePlacement* placed = nullptr);
 
 }  // namespace gannet

@@ -46,6 +46,19 @@ inline void write_answer(const ResultsView& results, uint64_t query, const Neigh
   if (results.status != nullptr) results.status[query] = status;
 }
 
+/// Distances computed and rows expanded, for calls that wait for their answers.
+struct SearchCounts {
+  uint64_t distances = 0;
+  uint64_t expansions = 0;
+};
+
+/// Queries and where their answers go: both in host memory, or both on one device.
+struct SearchBatch {
+  MatrixView queries;
+  ResultsView results;
+  void* stream = nullptr;  // the caller's cudaStream_t on a device; null: the library's own, which is waited for
+};
+
 class QueryBlock {
  public:
   QueryBlock(const Dataset& dataset, const MatrixView& queries, const Execution& execution)

@@ -14,7 +14,7 @@
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 
-#include "search/metric_cuda.cuh"
+#include "distance/metric_cuda.cuh"
 #include "search/records_cuda.h"
 
 namespace gannet::cuda {

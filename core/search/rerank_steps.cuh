@@ -5,9 +5,9 @@
 // sum of its own, and the exchanges below are the CPU's fold. Integers are exact in any order.
 #pragma once
 
-#include "search/metric_cuda.cuh"
+#include "distance/metric_cuda.cuh"
 #include "search/rerank_cuda.h"
-#include "search/walk_steps.cuh"
+#include "traverse/walk_steps.cuh"
 
 namespace gannet::cuda {
 

@@ -138,7 +138,7 @@ struct BlockWalk {
   static constexpr uint32_t kBlocks = kPolicy.blocks;
   static constexpr uint32_t kQueue = kPolicy.shape.queue;
   static constexpr uint32_t kBest = kPolicy.shape.best;
-  static constexpr uint32_t kMetWords = 1u << kPolicy.shape.met_word_bits;
+  static constexpr uint32_t kMetWords = 1u << kPolicy.shape.visited_word_bits;
   static constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);  // pivots by each warp
   // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
   // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
@@ -166,10 +166,10 @@ struct BlockWalk {
 
   const WalkArgs& args;
   Shared& shared;
-  BlockMet<kPolicy.shape.met_word_bits> met{shared.met};
+  BlockMet<kPolicy.shape.visited_word_bits> met{shared.met};
   RowComparison<kPolicy.code> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
-  uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
+  uint32_t units = (args.graph.stride + kWarp - 1) / kWarp;  // warps that one parent takes
   uint32_t parent = warp / units;                      // of this warp
   uint32_t first_edge = warp % units * kWarp;
   uint32_t parents_max = kWarps / units;
@@ -253,7 +253,7 @@ struct BlockWalk {
   __device__ bool look() {
     const uint64_t* best = shared.best[turn];
     const uint64_t* queue = shared.queue[turn];
-    bound = stretched<kPolicy.code.kind>(RowKey::distance(best[args.k - 1]), args.stretch);
+    bound = stretched<kPolicy.code.kind>(RowKey::distance(best[args.k - 1]), args.slack_squared);
     limit = max(RowKey::distance(best[args.kept - 1]), min(bound, RowKey::distance(queue[kQueue - 1])));
     const uint32_t most = min(parents_max, args.expansions_max - expansion_count);
     const uint64_t key = queue[lane_number()];
@@ -266,8 +266,8 @@ struct BlockWalk {
   __device__ void expand() {
     if (parent >= parents) return;
     const uint32_t place = first_edge + lane_number();
-    const uint64_t row = RowKey::row(shared.queue[turn][parent]);
-    const uint32_t target = place < args.degree ? __ldg(args.edges + row * args.degree + place) : kNoRow;
+    const uint32_t row = RowKey::row(shared.queue[turn][parent]);
+    const uint32_t target = place < args.graph.stride ? __ldg(args.graph.fixed_row(row) + place) : kNoRow;
     const bool fresh = target != kNoRow && !met.holds(target) && claim_row(target);
     const uint32_t news = __ballot_sync(kAllLanes, fresh);
     const uint32_t count = __popc(news);
@@ -451,7 +451,7 @@ WalkChoice choice_of(const WalkArgs& args) {
 
 template <CodeKind kKind, uint32_t kRowBytes>
 WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
-  if (args.kept > kSomeKept) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockKeptMax)>(args);
+  if (args.kept > kSomeKept) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockListMax)>(args);
   if (args.kept > kFewKept) return choice_of<block_policy(kKind, kRowBytes, 8, kSomeKept)>(args);
   if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kFewKept)>(args);
   return choice_of<block_policy(kKind, kRowBytes, 8, kFewKept)>(args);
@@ -479,7 +479,7 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride, uint3
   WalkArgs args = {};
   args.stride = stride;
   args.whole.record_bytes = record_bytes;
-  for (const uint32_t kept : {kFewKept, kSomeKept, kBlockKeptMax}) {
+  for (const uint32_t kept : {kFewKept, kSomeKept, kBlockListMax}) {
     args.kept = kept;
     for (const uint32_t warps : {8u, 16u}) {
       const WalkChoice choice = choose_block_walk(kind, args, warps);

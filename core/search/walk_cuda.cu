@@ -67,7 +67,7 @@
 //   cap 40              0.03   .9460  326   cap 96        0.08   .9920  665
 //   cap 28              0.04   .9493  317   cap 96        0.10   .9937  740
 // With the order whole walks take 4 % longer than cut ones, which is less than handing over costs, so that batches
-// are walked whole; what is cut, and why, is in index/device_calibration.h.
+// are walked whole; what is cut, and why, is in tune/device_calibration.h.
 //
 // Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
 // CAGRA starts from random rows, hashed from the query's place in the batch; here from the entry points
@@ -217,9 +217,9 @@ struct Walker {
   template <class Lists>
   __device__ void visit(uint32_t row, Lists& lists) {
     const bool at_pivots = args.starts != nullptr;
-    const uint32_t length = row != kNoRow ? args.degree : at_pivots ? kStarts : args.entry_count;
+    const uint32_t length = row != kNoRow ? args.graph.stride : at_pivots ? kStarts : args.entry_count;
     for (uint32_t first = 0; first < length; first += kSpan) {
-      const uint32_t* list = row != kNoRow ? args.edges + uint64_t{row} * args.degree
+      const uint32_t* list = row != kNoRow ? args.graph.fixed_row(row)
                              : at_pivots   ? args.starts + uint64_t{shared.query} * kStarts
                                            : args.entries;
       const bool is_here = first == 0 && row != kNoRow && row == ahead_row;
@@ -241,7 +241,7 @@ struct Walker {
     ahead_row = row;
 #pragma unroll
     for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
-      ahead[word] = target(args.edges + uint64_t{row} * args.degree, word * kWarp, args.degree);
+      ahead[word] = target(args.graph.fixed_row(row), word * kWarp, args.graph.stride);
   }
 
   /// Shows `lists` the distances of the candidates.
@@ -373,8 +373,8 @@ struct WaitingBest {
 
 /// The distance up to which rows may be among the k nearest, by codes whose k-th is so far.
 __device__ inline uint32_t farthest_again(const WalkArgs& args, uint32_t kth) {
-  if (args.out_distances != nullptr || args.again_within == 0) return kFarthest;
-  const float length = __fsqrt_ru(__uint2float_ru(kth)) + args.again_within;
+  if (args.out_distances != nullptr || args.rerank_margin == 0) return kFarthest;
+  const float length = __fsqrt_ru(__uint2float_ru(kth)) + args.rerank_margin;
   return __float2uint_ru(length * length);  // at most UINT32_MAX, which is kFarthest
 }
 
@@ -496,7 +496,7 @@ struct TwoLists {
 
   /// After the best list has changed.
   __device__ void tighten() {
-    bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.stretch);
+    bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.slack_squared);
   }
 
   /// Rows that will not be compared once more count as if they were: the host adds all that are kept.
@@ -731,22 +731,32 @@ Kernel choose_two_lists(uint32_t stride, uint32_t degree, uint32_t kept) {
   return choose_best<kKind, 0>(degree, kept);
 }
 
+Kernel choose_two_lists(CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
+  switch (kind) {
+    case CodeKind::kUnsigned:
+      return choose_two_lists<CodeKind::kUnsigned>(stride, degree, kept);
+    case CodeKind::kSigned:
+      return choose_two_lists<CodeKind::kSigned>(stride, degree, kept);
+    default:
+      return choose_two_lists<CodeKind::kFloat>(stride, degree, kept);
+  }
+}
+
 template <CodeKind kKind>
-Kernel choose(uint32_t stride, uint32_t degree, uint32_t kept, const WalkEffort& effort) {
-  if (effort.beam == 0) return choose_two_lists<kKind>(stride, degree, kept);
-  if (effort.beam <= kSmallBeam) return kernel_of<OneList<one_list(kKind, kSmallBeam)>>();
-  if (effort.beam <= kMiddleBeam) return kernel_of<OneList<one_list(kKind, kMiddleBeam)>>();
+Kernel choose_one_list(uint32_t beam) {
+  if (beam <= kSmallBeam) return kernel_of<OneList<one_list(kKind, kSmallBeam)>>();
+  if (beam <= kMiddleBeam) return kernel_of<OneList<one_list(kKind, kMiddleBeam)>>();
   return kernel_of<OneList<one_list(kKind, kDeviceBeamMax)>>();
 }
 
-Kernel choose(CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept, const WalkEffort& effort) {
+Kernel choose_one_list(CodeKind kind, uint32_t beam) {
   switch (kind) {
     case CodeKind::kUnsigned:
-      return choose<CodeKind::kUnsigned>(stride, degree, kept, effort);
+      return choose_one_list<CodeKind::kUnsigned>(beam);
     case CodeKind::kSigned:
-      return choose<CodeKind::kSigned>(stride, degree, kept, effort);
+      return choose_one_list<CodeKind::kSigned>(beam);
     default:
-      return choose<CodeKind::kFloat>(stride, degree, kept, effort);
+      return choose_one_list<CodeKind::kFloat>(beam);
   }
 }
 
@@ -759,36 +769,59 @@ Kernel choose_roomy(CodeKind kind) {
   return kind == CodeKind::kUnsigned ? choose_roomy<CodeKind::kUnsigned>() : choose_roomy<CodeKind::kSigned>();
 }
 
-/// A kernel in which a warp walks, by two lists or one.
-WalkChoice choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort) {
-  const uint32_t at_once = walks_at_once(device, kind, args.stride, args.degree, args.kept);
-  const bool few = effort.beam == 0 && args.count <= at_once;
-  const Kernel kernel = few ? choose_roomy(kind) : choose(kind, args.stride, args.degree, args.kept, effort);
+/// A kernel in which a warp walks with two lists.
+Kernel choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args) {
+  const uint32_t resident = resident_queries(device, kind, args.stride, args.graph.stride, args.kept);
+  return args.count <= resident ? choose_roomy(kind)
+                                : choose_two_lists(kind, args.stride, args.graph.stride, args.kept);
+}
+
+WalkChoice resident_blocks(int32_t device, const Kernel& kernel) {
   return {kernel.function, kernel.threads, blocks_at_once(device, kernel.function, kernel.threads), 0};
+}
+
+void start(const WalkChoice& choice, const WalkArgs& args, const Stream& stream) {
+  launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream, args,
+         choice.shared_bytes);
+}
+
+void clear_counters(const WalkArgs& args, const Stream& stream) {
+  fill(args.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
 }
 
 }  // namespace
 
-uint32_t walks_at_once(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
+uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
   if (kind == CodeKind::kFloat || stride != 128 || degree <= kWarp || degree > 2 * kWarp || kept > kFewKept)
     return 0;
   const Kernel kernel = choose_roomy(kind);
   return blocks_at_once(device, kernel.function, kernel.threads) * (kernel.threads / kWarp);
 }
 
-void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort,
-                 const Stream& stream) {
+void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32_t warps,
+                     const Stream& stream) {
   WalkArgs given = args;
-  if (effort.beam != 0 || !has_pivots(kind)) given.starts = nullptr;
+  if (!has_pivots(kind)) given.starts = nullptr;
   given.order = given.starts == nullptr ? nullptr : given.starts + uint64_t{given.count} * kStarts;
-  const bool by_block = effort.beam == 0 && effort.warps > 1;
-  const WalkChoice choice = by_block ? choose_block_walk(kind, args, effort.warps)
-                                     : choose_warp_walk(device, kind, args, effort);
-  if (!by_block && given.starts != nullptr) find_starts(given, kind, stream);
-  else if (!by_block || args.counts == nullptr)
-    fill(args.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
-  launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream, given,
-         choice.shared_bytes);
+  if (warps > 1) {
+    if (args.counts == nullptr) clear_counters(args, stream);
+    return start(choose_block_walk(kind, args, warps), given, stream);
+  }
+  const WalkChoice choice = resident_blocks(device, choose_warp_walk(device, kind, args));
+  if (given.starts != nullptr)
+    find_starts(given, kind, stream);
+  else
+    clear_counters(args, stream);
+  start(choice, given, stream);
+}
+
+void start_one_list(int32_t device, CodeKind kind, const WalkArgs& args, const Stream& stream) {
+  WalkArgs given = args;
+  given.starts = nullptr;
+  given.order = nullptr;
+  const WalkChoice choice = resident_blocks(device, choose_one_list(kind, args.beam));
+  clear_counters(args, stream);
+  start(choice, given, stream);
 }
 
 }  // namespace gannet::cuda

@@ -8,11 +8,13 @@
 #include <cstdint>
 
 #include "backend/launch.h"
-#include "search/device_index.h"
+#include "place/pivots.h"
+#include "graph/adjacency.h"
 #include "search/encode_cuda.h"
+#include "search/plan.h"
 #include "search/rerank_cuda.h"
 #include "search/walk_counters.h"
-#include "search/walk_steps.cuh"
+#include "traverse/walk_steps.cuh"
 
 namespace gannet::cuda {
 
@@ -32,7 +34,7 @@ struct alignas(8) WalkCounts {
 /// The longest record that travels with a launch.
 inline constexpr uint32_t kOneQueryBytes = 512;
 
-/// What a block needs that makes the code of its query, and compares the best rows once more. Of the
+/// What a block needs that makes the code of its query and re-ranks the best rows. Of the
 /// arguments of both steps what does not depend on the query.
 struct WholeArgs {
   EncodeArgs encode;
@@ -41,12 +43,12 @@ struct WholeArgs {
   int32_t element;        // of the rows
 };
 
-/// Rows that a block can compare once more.
+/// Rows that a block can re-rank.
 inline constexpr uint32_t kWholeKeptMax = kTwoListsMax;
 
 struct WalkArgs {
   const uint8_t* codes;        // [rows, stride]
-  const uint32_t* edges;       // [rows, degree] kNoRow in unused places at the end
+  Adjacency graph;             // fixed rows
   const uint32_t* entries;     // [entry_count]
   const uint8_t* pivot_codes;  // [kPivots, stride]
   const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
@@ -56,32 +58,34 @@ struct WalkArgs {
   const uint8_t* queries;      // [count, query_stride] their codes, [stride] each
   const uint32_t* masked;      // [count] a row that each query neither expands nor returns; or null
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
-  float* out_distances;        // [count, kept] of the codes; null where rows are compared once more
+  float* out_distances;        // [count, kept] of the codes; null where rows are re-ranked
   WalkCounters* counters;
   WalkCounts* counts;          // [count] where a block walks, instead of the counters; or null
   uint32_t stride;             // bytes
   uint32_t query_stride;       // bytes
-  uint32_t degree;
   uint32_t entry_count;
   uint32_t count;              // of queries
   uint32_t k;
-  uint32_t kept;               // rows of an answer: k, and some more to compare once more
+  uint32_t kept;               // rows of an answer: k, and some more to re-rank
   uint32_t beam;               // of one list
   uint32_t expansions_max;     // of two lists
-  float stretch;               // of two lists: (1 + slack)^2
-  float again_within;          // of two lists of a warp: rows whose codes lie farther than the k-th by more
-                               // than this are not compared once more
+  float slack_squared;         // of two lists: (1 + slack)^2
+  float rerank_margin;         // of two lists of a warp: rows whose codes lie farther than the k-th by more
+                               // than this are not re-ranked
   WholeArgs whole;             // where a block walks; `queries` are records then, and answers [count, k]
   alignas(16) uint8_t one_query[kOneQueryBytes];  // instead of `queries`, where those are null
 };
 
 /// Queries that a warp each walks for at the same time, all on the device at once; 0 where no kernel is made for
 /// that.
-uint32_t walks_at_once(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept);
+uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept);
 
-/// Starts what an effort asks for: the walks of a batch, and before them what they need.
-void start_walks(int32_t device, CodeKind kind, const WalkArgs& args, const WalkEffort& effort,
-                 const Stream& stream);
+/// Starts the walks of a batch with two lists and what they need before, `warps` for each query.
+void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32_t warps,
+                     const Stream& stream);
+
+/// Starts the walks of a batch with one list of `args.beam` rows.
+void start_one_list(int32_t device, CodeKind kind, const WalkArgs& args, const Stream& stream);
 
 /// One of the kernels, for an index and an effort.
 struct WalkChoice {
@@ -102,11 +106,6 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride, uint3
 
 /// Whether pivots can be compared with codes of this kind.
 constexpr bool has_pivots(CodeKind kind) { return kind != CodeKind::kFloat; }
-
-/// Brings the codes of the pivots together, and their squares. On the device: rows [kPivots], codes
-/// [rows, stride]; the results [kPivots, stride] and [kPivots].
-void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, CodeKind kind,
-                   uint8_t* pivot_codes, int32_t* squares, const Stream& stream);
 
 /// Finds where each query of a batch starts, and sets the counters to zero.
 void find_starts(const WalkArgs& args, CodeKind kind, const Stream& stream);

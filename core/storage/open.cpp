@@ -1,4 +1,4 @@
-// Opening: bytes of a file -> Built, and verifying, which is the same without keeping it.
+// Opening: bytes of a file -> segment, and verifying, which is the same without keeping it.
 
 #include <cerrno>
 #include <cstring>
@@ -184,7 +184,7 @@ struct Touches {
   FirstTouch* of[kTypesKnown + 1] = {};
 };
 
-std::unique_ptr<Built> assemble(const Header& header, Parts&& parts, const Touches& touches) {
+std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, const Touches& touches) {
   const Calibration calibration =
       read_calibration(parts.curves.data(), parts.curves.size(), header.recall_max);
   Dataset::Parts rows;
@@ -200,24 +200,25 @@ std::unique_ptr<Built> assemble(const Header& header, Parts&& parts, const Touch
   rows.ids_touch = touches.of[kIds];
   rows.by_id_touch = touches.of[kOrder];
   rows.norms_touch = touches.of[kLengths];
-  auto built = std::make_unique<Built>(Dataset(std::move(rows)));
-  built->seed = header.seed;
-  built->graph_kind = header.graph == kGraphCagra ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
-  if (!built->has_graph()) return built;
-  built->knn_iterations = header.knn_iterations;
-  built->calibration = calibration;
-  built->queries = QuerySample(built->dataset, std::move(parts.queries), touches.of[kQueries]);
-  built->codes = Codes(built->dataset,
+  auto placed = std::make_unique<PlacedSegment>(Dataset(std::move(rows)));
+  Segment& segment = placed->segment;
+  segment.seed = header.seed;
+  segment.graph.kind = header.graph == kGraphCagra ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
+  if (!segment.has_graph()) return placed;
+  segment.knn_iterations = header.knn_iterations;
+  placed->calibration = calibration;
+  segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
+  segment.codes = Codes(segment.dataset,
                        {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
                         header.code_factor, header.norm_max, touches.of[kCodes]});
-  SearchGraph& graph = built->graph;
+  SearchGraph& graph = segment.graph;
   graph.edges = std::move(parts.edges);
   graph.entries = std::move(parts.entries);
   graph.rows = static_cast<uint32_t>(header.rows);
   graph.degree = header.degree;
   graph.repaired_edges = header.repaired_edges;
   graph.touch = touches.of[kEdges];
-  return built;
+  return placed;
 }
 
 /// Which sections a verification must hold as a whole to compare their values with each other.
@@ -248,11 +249,11 @@ Parts read_all(const FileMap& map, Source& source, bool keep, const Execution& e
   return parts;
 }
 
-std::unique_ptr<const Built> open_full(Source& source, const Expectation& expected,
+std::unique_ptr<const PlacedSegment> open_full(Source& source, const Expectation& expected,
                                        const Execution& execution) {
   execution.enter("read");
   const FileMap map(source, expected, execution.memory);
-  std::unique_ptr<Built> built = assemble(map.header, read_all(map, source, true, execution), {});
+  std::unique_ptr<PlacedSegment> built = assemble(map.header, read_all(map, source, true, execution), {});
   execution.check();
   execution.advance(1);
   return built;
@@ -320,7 +321,7 @@ bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration;
 }
 
-std::unique_ptr<const Built> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
+std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
                                          const Execution& execution) {
   const uint8_t* start = static_cast<const uint8_t*>(mapping->data);
   MemorySource source(start, mapping->bytes);
@@ -347,16 +348,16 @@ std::unique_ptr<const Built> open_mapped(std::unique_ptr<Mapping> mapping, const
     }
   }
   if (lazy) check_entries(parts.entries.data(), parts.entries.size());
-  std::unique_ptr<Built> built = assemble(map.header, std::move(parts), touches);
-  built->file_bytes_held = file->bytes();
-  built->file = std::move(file);
+  std::unique_ptr<PlacedSegment> built = assemble(map.header, std::move(parts), touches);
+  built->segment.file_bytes_held = file->bytes();
+  built->segment.file = std::move(file);
   execution.advance(1);
   return built;
 }
 
 }  // namespace
 
-std::unique_ptr<const Built> open_file(const char* path, const OpenPlan& plan, Files& files,
+std::unique_ptr<const PlacedSegment> open_file(const char* path, const OpenPlan& plan, Files& files,
                                        const Execution& execution) {
   FileSource source(path, files);
   if (plan.mode == ANN_OPEN_FULL) return open_full(source, plan.expected, execution);
@@ -368,7 +369,7 @@ std::unique_ptr<const Built> open_file(const char* path, const OpenPlan& plan, F
                      execution);
 }
 
-std::unique_ptr<const Built> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
+std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
                                          const Execution& execution) {
   if (plan.mode != ANN_OPEN_FULL) {
     execution.enter("map");
@@ -378,7 +379,7 @@ std::unique_ptr<const Built> open_memory(const void* data, uint64_t bytes, const
   return open_full(source, plan.expected, execution);
 }
 
-std::unique_ptr<const Built> open_stream(const StreamSource& stream, const OpenPlan& plan,
+std::unique_ptr<const PlacedSegment> open_stream(const StreamSource& stream, const OpenPlan& plan,
                                          const Execution& execution) {
   SequentialSource source(stream);
   return open_full(source, plan.expected, execution);

@@ -1,4 +1,4 @@
-// Saving: Built -> bytes, in the order of the file. storage.h says which.
+// Saving: segment -> bytes, in the order of the file. storage.h says which.
 //
 // The sums stand before the bytes that they cover, so the index is read twice: once to sum it, by all
 // threads, once to write it. The alternative, sums behind the sections, would need a file that can be
@@ -25,18 +25,18 @@ using namespace format;
 /// An index as header, section table and chunks of bytes.
 class Content {
  public:
-  Content(const Built& built, const Execution& execution) : built_(built) {
+  Content(const PlacedSegment& placed, const Execution& execution) : placed_(placed), segment_(placed.segment) {
     execution.enter("check");
     // What was never checked must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse what a LAZY one has saved.
-    built.touch_all(execution);
-    if (built.file != nullptr)
-      check_ids(built.dataset.ids(), built.dataset.by_id(),
-                built.dataset.ids() != nullptr ? built.dataset.rows() : 0, execution);
+    segment_.touch_all(execution);
+    if (segment_.file != nullptr)
+      check_ids(segment_.dataset.ids(), segment_.dataset.by_id(),
+                segment_.dataset.ids() != nullptr ? segment_.rows() : 0, execution);
     fill_header();
     encode_calibration();
     header_.sections = demanded_sections(
-        header_, {built.calibration.curve_count(), built.queries.count()}, sections_);
+        header_, {placed.calibration.curve_count(), segment_.queries.count()}, sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -51,12 +51,12 @@ class Content {
   /// What `chunk` needs to put rows together: nothing where they lie as the file has them, and no more
   /// than there is.
   uint64_t scratch_bytes() const {
-    return built_.dataset.borrowed() ? std::min(kChunkBytes, sections_[0].bytes) : 0;
+    return segment_.dataset.borrowed() ? std::min(kChunkBytes, sections_[0].bytes) : 0;
   }
   /// The bytes of a chunk: where they lie, or put together in `scratch` [scratch_bytes].
   const uint8_t* chunk(const Section& section, uint64_t number, uint8_t* scratch) const {
     const uint64_t begin = number * kChunkBytes;
-    if (section.type == kRows && built_.dataset.borrowed()) {
+    if (section.type == kRows && segment_.dataset.borrowed()) {
       copy_rows(begin, std::min(begin + kChunkBytes, section.bytes), scratch);
       return scratch;
     }
@@ -81,29 +81,29 @@ class Content {
 
  private:
   void fill_header() {
-    const Dataset& dataset = built_.dataset;
+    const Dataset& dataset = segment_.dataset;
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = built_.queries.count() != 0 ? kMinorWithQueries : kMinor;
+    header_.minor = segment_.queries.count() != 0 ? kMinorWithQueries : kMinor;
     header_.table_offset = kPage;
     header_.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
     header_.metric = static_cast<uint32_t>(dataset.metric());
     header_.element = static_cast<uint32_t>(dataset.element());
-    header_.graph = built_.has_graph() ? kGraphCagra : kGraphNone;
+    header_.graph = segment_.has_graph() ? kGraphCagra : kGraphNone;
     header_.rows = dataset.rows();
     header_.dim = dataset.dim();
     header_.has_ids = dataset.ids() != nullptr ? 1 : 0;
-    header_.seed = built_.seed;
+    header_.seed = segment_.seed;
     header_.row_stride =
         Dataset::stored_stride(dataset.dim(), dataset.metric(), dataset.element());
-    if (!built_.has_graph()) return;
-    header_.degree = built_.graph.degree;
-    header_.entries = static_cast<uint32_t>(built_.graph.entries.size());
-    header_.knn_iterations = built_.knn_iterations;
-    header_.repaired_edges = built_.graph.repaired_edges;
-    header_.recall_max = built_.calibration.recall_max();
-    const Codes& codes = built_.codes;
+    if (!segment_.has_graph()) return;
+    header_.degree = segment_.graph.degree;
+    header_.entries = static_cast<uint32_t>(segment_.graph.entries.size());
+    header_.knn_iterations = segment_.knn_iterations;
+    header_.repaired_edges = segment_.graph.repaired_edges;
+    header_.recall_max = placed_.calibration.recall_max();
+    const Codes& codes = segment_.codes;
     if (Codes::rows_serve(dataset.metric(), dataset.element(), false)) {
       header_.codes = kCodesRows;
       return;
@@ -115,7 +115,7 @@ class Content {
   }
 
   void encode_calibration() {
-    const Calibration& calibration = built_.calibration;
+    const Calibration& calibration = placed_.calibration;
     for (uint32_t i = 0; i < calibration.curve_count(); ++i) {
       const Calibration::Curve& from = calibration.curve(i);
       curves_[i].k = from.k;
@@ -127,22 +127,22 @@ class Content {
 
   const void* data_of(uint32_t type) const {
     switch (type) {
-      case kRows: return built_.dataset.view().data;
-      case kIds: return built_.dataset.ids();
-      case kOrder: return built_.dataset.by_id();
-      case kLengths: return built_.dataset.norms();
-      case kCentre: return built_.codes.centre().data();
-      case kCodes: return built_.codes.data();
-      case kEdges: return built_.graph.edges.data();
-      case kEntries: return built_.graph.entries.data();
-      case kQueries: return built_.queries.data();
+      case kRows: return segment_.dataset.view().data;
+      case kIds: return segment_.dataset.ids();
+      case kOrder: return segment_.dataset.by_id();
+      case kLengths: return segment_.dataset.norms();
+      case kCentre: return segment_.codes.centre().data();
+      case kCodes: return segment_.codes.data();
+      case kEdges: return segment_.graph.edges.data();
+      case kEntries: return segment_.graph.entries.data();
+      case kQueries: return segment_.queries.data();
       default: return curves_;
     }
   }
 
   /// Bytes begin ... end of the rows as they would lie if they had been copied.
   void copy_rows(uint64_t begin, uint64_t end, uint8_t* out) const {
-    const Dataset& dataset = built_.dataset;
+    const Dataset& dataset = segment_.dataset;
     const uint64_t stride = header_.row_stride;
     const uint64_t used = uint64_t{dataset.dim()} * element_bytes(dataset.element());
     std::memset(out, 0, end - begin);
@@ -169,7 +169,8 @@ class Content {
     });
   }
 
-  const Built& built_;
+  const PlacedSegment& placed_;
+  const Segment& segment_;
   Header header_ = {};
   Section sections_[kTypesKnown] = {};
   Curve curves_[kCurvesMax] = {};
@@ -357,7 +358,7 @@ void sync_folder(const char* folder, const char* path, Files& files) {
 
 }  // namespace
 
-void save_file(const Built& built, const char* path, bool sync, Files& files,
+void save_file(const PlacedSegment& built, const char* path, bool sync, Files& files,
                const Execution& execution) {
   const Target target(path, files);
   const Place place(target.path);
@@ -382,7 +383,7 @@ void save_file(const Built& built, const char* path, bool sync, Files& files,
   execution.advance(1);
 }
 
-void save_stream(const Built& built, const StreamSink& sink, const Execution& execution) {
+void save_stream(const PlacedSegment& built, const StreamSink& sink, const Execution& execution) {
   Content content(built, execution);
   const auto put = [&](const void* data, uint64_t bytes) {
     const uint8_t* from = static_cast<const uint8_t*>(data);

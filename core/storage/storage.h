@@ -164,11 +164,11 @@ struct StreamSource {
 };
 
 /// Replaces or makes the file at `path`, whole or not at all. `sync`: durable when it returns.
-void save_file(const Built& built, const char* path, bool sync, Files& files,
+void save_file(const PlacedSegment& built, const char* path, bool sync, Files& files,
                const Execution& execution);
 
 /// Writes the same bytes to a stream, from first to last.
-void save_stream(const Built& built, const StreamSink& sink, const Execution& execution);
+void save_stream(const PlacedSegment& built, const StreamSink& sink, const Execution& execution);
 
 /// What a caller demands of a file; zeros demand nothing.
 struct Expectation {
@@ -183,13 +183,13 @@ struct OpenPlan {
   Expectation expected;
 };
 
-std::unique_ptr<const Built> open_file(const char* path, const OpenPlan& plan, Files& files,
+std::unique_ptr<const PlacedSegment> open_file(const char* path, const OpenPlan& plan, Files& files,
                                        const Execution& execution);
 /// FULL copies what it needs; the other modes use the caller's bytes, for as long as the index lives.
-std::unique_ptr<const Built> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
+std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
                                          const Execution& execution);
 /// Reads from first to last, checking everything.
-std::unique_ptr<const Built> open_stream(const StreamSource& source, const OpenPlan& plan,
+std::unique_ptr<const PlacedSegment> open_stream(const StreamSource& source, const OpenPlan& plan,
                                          const Execution& execution);
 
 /// Checks a whole file as FULL does, without keeping it. Throws what is wrong with it.

@@ -89,7 +89,7 @@ SearchGraph graph_of(const std::vector<std::vector<uint32_t>>& lists, uint32_t d
   graph.edges = Array<uint32_t>({}, lists.size() * degree);
   graph.edges.fill(kNoRow);
   for (size_t row = 0; row < lists.size(); ++row)
-    std::copy(lists[row].begin(), lists[row].end(), graph.row(row));
+    std::copy(lists[row].begin(), lists[row].end(), graph.table().row(row));
   graph.entries = Array<uint32_t>({}, entries.size());
   std::copy(entries.begin(), entries.end(), graph.entries.begin());
   return graph;
@@ -164,7 +164,7 @@ TEST_CASE("repair reaches every row of islands and keeps what was reached") {
       for (uint32_t row = 0; row < rows; ++row) {
         bool hole = false;
         for (uint32_t i = 0; i < 2; ++i) {
-          const uint32_t target = graph.row(row)[i];
+          const uint32_t target = graph.row(row).targets[i];
           if (target == kNoRow) hole = true;
           if (target != kNoRow) REQUIRE((!hole && target < rows));
         }
@@ -190,7 +190,7 @@ struct RepairByDefinition {
   void grow() {
     for (; grown < order.size(); ++grown) {
       for (uint32_t i = 0; i < graph.degree; ++i) {
-        const uint32_t target = graph.row(order[grown])[i];
+        const uint32_t target = graph.row(order[grown]).targets[i];
         if (target == kNoRow || reached(target)) continue;
         tree.insert({order[grown], i});
         reach(target);
@@ -200,22 +200,22 @@ struct RepairByDefinition {
   bool attach(uint32_t parent, uint32_t lost) {
     uint32_t place = kNoRow;
     for (uint32_t i = 0; i < graph.degree; ++i) {
-      if (graph.row(parent)[i] == kNoRow) {
+      if (graph.row(parent).targets[i] == kNoRow) {
         place = i;
         break;
       }
       if (!tree.contains({parent, i})) place = i;
     }
     if (place == kNoRow) return false;
-    graph.row(parent)[place] = lost;
+    graph.table().edge(parent, place) = lost;
     tree.insert({parent, place});
     reach(lost);
     grow();
     return true;
   }
   bool hang(uint32_t row) {
-    for (uint32_t i = 0; i < graph.degree && graph.row(row)[i] != kNoRow; ++i)
-      if (reached(graph.row(row)[i]) && attach(graph.row(row)[i], row)) return true;
+    for (uint32_t i = 0; i < graph.degree && graph.row(row).targets[i] != kNoRow; ++i)
+      if (reached(graph.row(row).targets[i]) && attach(graph.row(row).targets[i], row)) return true;
     return false;
   }
   uint32_t run() {
@@ -273,7 +273,7 @@ TEST_CASE("repair hangs every row where its definition does") {
 TEST_CASE("repair spends nothing where all is reached") {
   SearchGraph graph = graph_of({{1, 2}, {2, 0}, {0, 1}}, 2, {1});
   REQUIRE(repair_reachability(graph, {}) == 0);
-  REQUIRE(graph.row(0)[0] == 1);
+  REQUIRE(graph.row(0).targets[0] == 1);
 }
 
 TEST_CASE("built graphs of hard shapes have no unreachable row") {

@@ -46,7 +46,7 @@ double true_distance(const float* x, const float* q, uint32_t dim, int32_t metri
   return metric == ANN_METRIC_INNER_PRODUCT ? -dot : 1 - dot / std::sqrt(xx * qq);
 }
 
-std::unique_ptr<const Built> build_floats(const Floats& rows, int32_t metric, bool calibrate) {
+std::unique_ptr<const PlacedSegment> build_floats(const Floats& rows, int32_t metric, bool calibrate) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = rows.dim;
   shape.metric = metric;
@@ -71,6 +71,13 @@ struct Answers {
   std::vector<uint64_t> ids;
   std::vector<float> distances;
 };
+
+/// Answers of best-first search with a beam.
+void search_by_beam(const PlacedSegment& built, const MatrixView& queries, uint32_t beam,
+                    const ResultsView& results, SearchCounts* counts) {
+  kBestFirst.run_on_host(built.host, {queries, results, nullptr},
+                         BeamPlan{std::min(beam, built.segment.rows())}, {{}, 2, nullptr}, counts);
+}
 
 }  // namespace
 
@@ -112,8 +119,8 @@ TEST_CASE("a beam as long as the rows finds what exact search finds") {
     Answers found(500, 7);
     Answers truth(500, 7);
     SearchCounts counts;
-    search_batch(*built, rows, 500, found.view(), {{}, 2, nullptr}, &counts);
-    search_exact(built->dataset, QueryBlock(built->dataset, rows, {}), nullptr, truth.view(), {});
+    search_by_beam(*built, rows, 500, found.view(), &counts);
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, rows, {}), nullptr, truth.view(), {});
     REQUIRE(found.ids == truth.ids);
     REQUIRE(found.distances == truth.distances);
   }
@@ -127,8 +134,8 @@ TEST_CASE("searches on codes answer each metric, with the distances of the store
     Answers found(200, 10);
     Answers truth(200, 10);
     SearchCounts counts;
-    search_batch(*built, queries.view(), 200, found.view(), {{}, 2, nullptr}, &counts);
-    search_exact(built->dataset, QueryBlock(built->dataset, queries.view(), {}), nullptr,
+    search_by_beam(*built, queries.view(), 200, found.view(), &counts);
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), nullptr,
                  truth.view(), {});
     INFO("metric " << metric);
     REQUIRE(found.recall_against(truth) > 0.95);
@@ -156,13 +163,13 @@ TEST_CASE("a masked row is neither returned nor walked through") {
   params.calibrate = ANN_OFF;
   const auto built = build(shape, view_of(data.bytes, 8), nullptr, plan_build(params, 300, 1),
                            nullptr, {});
-  SearchSpace space(built->dataset, built->codes, built->graph, {});
+  SearchSpace space(built->segment.dataset, built->segment.codes, built->segment.graph, {});
   for (uint32_t row = 0; row < 300; ++row) {
     PreparedQuery query;
     std::vector<uint8_t> values(8);
-    built->dataset.prepare(&data.bytes[row * 8], ANN_U8, values.data(), &query);
+    built->segment.dataset.prepare(&data.bytes[row * 8], ANN_U8, values.data(), &query);
     SearchCounts counts;
-    const uint32_t found = search_best_first(built->dataset, built->codes, built->graph, query, row,
+    const uint32_t found = search_best_first(built->segment.dataset, built->segment.codes, built->segment.graph, query, row,
                                              10, 300, space, &counts);
     REQUIRE(found == 10);
     for (uint32_t i = 0; i < found; ++i) REQUIRE(space.neighbors[i].id != row);
@@ -175,15 +182,105 @@ TEST_CASE("recall asked for is recall got, on queries that calibration has not s
   const auto built = build_floats(rows, ANN_METRIC_L2, true);
   for (const uint32_t k : {1u, 10u, 37u, 100u}) {
     Answers truth(500, k);
-    search_exact(built->dataset, QueryBlock(built->dataset, queries.view(), {}), nullptr,
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), nullptr,
                  truth.view(), {{}, 2, nullptr});
     for (const float recall : {0.8f, 0.9f, 0.95f, 0.99f}) {
       Answers found(500, k);
       SearchCounts counts;
-      search_batch(*built, queries.view(), built->calibration.beam(k, recall), found.view(),
-                   {{}, 2, nullptr}, &counts);
+      search_by_beam(*built, queries.view(), built->calibration.beam(k, recall), found.view(), &counts);
       INFO("k " << k << " recall " << recall);
       REQUIRE(found.recall_against(truth) >= recall - 0.01);
     }
   }
+}
+
+TEST_CASE("walks over variable rows find what walks over the same rows, padded, find") {
+  const Floats rows(600, 12, 31, 0);
+  const Floats queries(40, 12, 32, 0);
+  const auto padded = build_floats(rows, ANN_METRIC_L2, false);
+  const auto variable = build_floats(rows, ANN_METRIC_L2, false);
+  // Every row loses its last edges, a number of its own.
+  SearchGraph& fixed = const_cast<SearchGraph&>(padded->segment.graph);
+  SearchGraph& cut = const_cast<SearchGraph&>(variable->segment.graph);
+  std::vector<uint32_t> edges;
+  cut.offsets = Array<uint64_t>({}, fixed.rows + 1);
+  for (uint32_t row = 0; row < fixed.rows; ++row) {
+    cut.offsets[row] = edges.size();
+    const uint32_t length = fixed.degree - row % 5;
+    uint32_t* list = fixed.table().row(row);
+    for (uint32_t i = 0; i < length && list[i] != kNoRow; ++i) edges.push_back(list[i]);
+    std::fill(list + length, list + fixed.degree, kNoRow);
+  }
+  cut.offsets[fixed.rows] = edges.size();
+  cut.edges = Array<uint32_t>({}, edges.size());
+  std::copy(edges.begin(), edges.end(), cut.edges.begin());
+  REQUIRE_FALSE(cut.is_fixed());
+  for (const Procedure* procedure : {&kBestFirst, &kCagraSingleCta, &kCagraMultiCta}) {
+    Answers wanted(40, 10);
+    Answers found(40, 10);
+    SearchRequest request{ANN_SEARCH_PARAMS_INIT, 0.95f, 40, 10, 10};
+    request.params.procedure = procedure->id;
+    SearchCounts counts[2];
+    for (const auto& built : {&padded, &variable}) {
+      const SearchPlan plan = procedure->plan({(*built)->host}, request, {64, 0, 0});
+      Answers& answers = built == &padded ? wanted : found;
+      procedure->run_on_host((*built)->host, {queries.view(), answers.view(), nullptr}, plan, {{}, 2, nullptr},
+                             &counts[built == &padded ? 0 : 1]);
+    }
+    REQUIRE(found.ids == wanted.ids);
+    REQUIRE(found.distances == wanted.distances);
+    REQUIRE(counts[0].distances == counts[1].distances);
+    REQUIRE(counts[0].expansions == counts[1].expansions);
+  }
+}
+
+TEST_CASE("a snapshot of two segments answers as one of all rows does") {
+  const Floats all(500, 9, 41, 0);
+  const Floats queries(30, 9, 42, 0);
+  Floats halves[2] = {all, all};
+  halves[0].values.assign(all.values.begin(), all.values.begin() + 200 * 9);
+  halves[1].values.assign(all.values.begin() + 200 * 9, all.values.end());
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = 9;
+  shape.metric = ANN_METRIC_L2;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibrate = ANN_OFF;
+  Snapshot snapshot;
+  uint64_t first_id = 0;
+  for (const Floats& half : halves) {
+    const MatrixView rows = half.view();
+    std::vector<uint64_t> ids(rows.rows);
+    for (uint64_t& id : ids) id = first_id++;
+    snapshot.segments.push_back(
+        build(shape, rows, ids.data(), plan_build(params, rows.rows, 2), nullptr, {{}, 2, nullptr}));
+  }
+  const Dataset dataset(all.view(), nullptr, ANN_METRIC_L2, 0, false, {});
+  for (const uint32_t k : {1u, 10u, 250u, 600u}) {
+    Answers truth(30, k);
+    search_exact(dataset, QueryBlock(dataset, queries.view(), {}), nullptr, truth.view(), {});
+    for (const int32_t procedure : {ANN_SEARCH_EXACT, ANN_SEARCH_BEST_FIRST}) {
+      Answers found(30, k);
+      ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+      search.procedure = procedure;
+      search.beam = procedure == ANN_SEARCH_EXACT ? 0 : 600;
+      SearchCounts counts;
+      search_snapshot(snapshot, search, 0.95f, ANN_DEVICE_CPU, {queries.view(), found.view(), nullptr},
+                      {{}, 2, nullptr}, &counts);
+      REQUIRE(found.ids == truth.ids);
+      REQUIRE(found.distances == truth.distances);
+      REQUIRE(counts.distances >= 30 * 400);
+    }
+  }
+}
+
+TEST_CASE("the table of procedures has one row for each name of ann.h") {
+  for (int32_t id = ANN_SEARCH_BEST_FIRST; id <= ANN_SEARCH_WIDE_BLOCK; ++id) {
+    const Procedure* procedure = find_procedure(id);
+    REQUIRE(procedure != nullptr);
+    REQUIRE(procedure->id == id);
+    REQUIRE(procedure->on_host == (procedure->run_on_host != nullptr));
+    REQUIRE((procedure->on_host || procedure->on_device));
+  }
+  REQUIRE(procedures().size() == ANN_SEARCH_WIDE_BLOCK);
+  REQUIRE(find_procedure(ANN_SEARCH_AUTO) == nullptr);
 }

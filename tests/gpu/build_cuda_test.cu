@@ -512,10 +512,10 @@ void print_stages(const ann_matrix& rows, const ann_build_params& params) {
 /// What the calibrations of a build took, which ran at the same time, and what each takes alone.
 void print_calibration(const Handle& index) {
   const Index::Call call(index.index->index);
-  const Built& built = *call.built;
+  const PlacedSegment& built = placed_of(call);
   Execution execution;
   execution.threads = thread_count(0, 0);
-  const auto placement = built.placements.get(built, 0, execution);
+  const auto placement = built.devices.get(built, 0, execution);
   const auto print = [](const char* when, const DeviceCalibration::Cost& cost) {
     std::printf("       device calibration %s: judge %.2f ms", when, 1e3 * cost.judge_seconds);
     for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
@@ -524,15 +524,14 @@ void print_calibration(const Handle& index) {
     std::printf("; 1,000 answers %.2f ms, %u runs\n", 1e3 * cost.seconds[DeviceCalibration::kTables],
                 cost.runs[DeviceCalibration::kTables]);
   };
-  print("in the build", placement->calibration.cost());
+  print("in the build", placement->tuning.two_lists.cost());
   DeviceCalibration again;
   const double device_ms = milliseconds_of([&] {
-    again.measure(built.dataset, built.codes, built.queries, *placement->index, 0, built.seed, execution);
+    again.measure(built.segment, *placement->placement, execution);
   });
   print("alone", again.cost());
   const double cpu_ms = milliseconds_of([&] {
-    Calibration().measure(built.dataset, built.codes, built.graph, built.queries, built.seed, ANN_DEVICE_CUDA,
-                          placement->index.get(), execution);
+    Calibration().measure(built.segment, ANN_DEVICE_CUDA, placement->placement.get(), execution);
   });
   std::printf("       alone: calibration of the device %.2f ms, of the CPU %.2f ms\n", device_ms, cpu_ms);
 }

@@ -25,8 +25,9 @@
 
 #include "capi/boundary.h"
 #include "claims.h"
-#include "index/cagra_search.h"
-#include "index/device_search.h"
+#include "index/snapshot.h"
+#include "search/cagra_plan.h"
+#include "search/host_batch.h"
 
 namespace {
 
@@ -129,19 +130,19 @@ class Set {
   /// One line for a batch of all queries.
   void time_batch(const char* figure, const char* variant, const ann_search_params& params) const {
     const Index::Call call(index_->index);
-    const Built& built = *call.built;
-    const auto placement = built.placements.get(built, 0, all_threads());
+    const PlacedSegment& built = placed_of(call);
+    const auto placement = built.devices.get(built, 0, all_threads());
     const uint32_t count = std::min(queries_.rows, kBatch);
-    BorrowedSpace space(*placement->index, count, kNeighbors);
+    DeviceWorkspaceLease space(*placement->placement, count, kNeighbors);
     const ann_matrix queries = matrix_of(queries_, 0, count);
-    fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, count, *space,
+    fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, count, *space,
                all_threads());
-    WalkEffort effort;
-    effort.cagra = plan_cagra(built, params, count, kNeighbors, 0.95f,
-                              placement->index->multiprocessors());
+    const uint32_t beam = params.beam != 0 ? params.beam : built.calibration.beam(kNeighbors, 0.95f);
+    const CagraPlan plan = plan_cagra(built.segment, params, count, kNeighbors, cagra_list_of(kNeighbors, beam),
+                                      placement->placement->multiprocessors());
     std::vector<double> times;
     for (uint32_t i = 0; i < kRepeats + 2; ++i) {
-      space->run(count, effort, nullptr, true);
+      space->run(count, plan, {}, true);
       if (i >= 2) times.push_back(space->kernel_seconds());
     }
     report(figure, variant, params, count, recall_of(space->distances(), count),

@@ -20,7 +20,7 @@
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
 #include "search/exact_cuda.h"
-#include "search/hidden_rows_cuda.h"
+#include "place/bypass_edges_cuda.h"
 
 namespace {
 
@@ -211,12 +211,9 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   const OnDevice<uint32_t> from(edges.data(), edges.size(), stream);
   const OnDevice<uint32_t> mask(bits.data(), bits.size(), stream);
   const OnDevice<uint32_t> to(edges.size(), stream);
-  const cuda::CodeKind kind = codes.wide()        ? cuda::CodeKind::kFloat
-                              : codes.flip() != 0 ? cuda::CodeKind::kSigned
-                                                  : cuda::CodeKind::kUnsigned;
-  cuda::lead_edges_on({sent.data(), mask.data(), from.data(), to.data(), rows.rows,
-                       static_cast<uint32_t>(codes.stride()), degree},
-                      kind, stream);
+  cuda::make_bypass_edges({sent.data(), mask.data(), {from.data(), nullptr, nullptr, rows.rows, degree, 0},
+                           {to.data(), rows.rows, degree}, static_cast<uint32_t>(codes.stride())},
+                          codes.kind(), stream);
   const std::vector<uint32_t> found = to.fetch();
   uint64_t led_on = 0;
   for (uint32_t row = 0; row < rows.rows; ++row) {
@@ -283,7 +280,7 @@ SearchGraph made_graph(Shape shape, uint32_t rows, uint32_t degree, uint64_t see
     return (has_shy && row % 97 == 5) || (shape == Shape::kGroups && row / 100 % 4 == 1);
   };
   const auto make = [&](uint32_t row) {
-    uint32_t* list = graph.row(row);
+    uint32_t* list = graph.table().row(row);
     uint32_t count = 0;
     const auto add = [&](uint32_t target) {
       if (target < rows && target != row && count < degree &&

@@ -26,7 +26,9 @@
 #include "answers.h"
 #include "capi/boundary.h"
 #include "claims.h"
-#include "index/device_search.h"
+#include "index/snapshot.h"
+#include "place/pivots.h"
+#include "search/host_batch.h"
 #include "traverse/met_filter.h"
 
 namespace {
@@ -247,26 +249,23 @@ void compare_recall(const Prepared& data, const Truth& truth, uint32_t k, float 
 void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, float slack,
                        uint32_t expansions_max, uint32_t warps) {
   const Index::Call call(data.index->index);
-  const Built& built = *call.built;
+  const PlacedSegment& built = placed_of(call);
   const uint32_t found_max = std::min(k, data.c.rows);
   if (found_max == 0 || data.c.queries == 0) return;
-  if (warps == 1 && !two_lists_serve(found_max, built.codes.exact())) return;
+  if (warps == 1 && !two_lists_serve(found_max, built.segment.codes.lossless())) return;
   Execution execution;
-  const auto placement = built.placements.get(built, 0, execution);
-  if (warps != 1 && !placement->index->blocks_serve(found_max)) return;
-  BorrowedSpace space(*placement->index, data.c.queries, found_max);
+  const auto placement = built.devices.get(built, 0, execution);
+  if (warps != 1 && !blocks_serve(*placement->placement, found_max)) return;
+  DeviceWorkspaceLease space(*placement->placement, data.c.queries, found_max);
   const ann_matrix queries = data.view(data.queries, data.c.queries);
-  fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
+  fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
              execution);
-  WalkEffort effort;
-  effort.slack = slack;
-  effort.expansions_max = expansions_max;
-  effort.warps = warps;
-  space->run(data.c.queries, effort, nullptr, false);
+  const TwoListsPlan plan = {slack, expansions_max, warps};
+  space->run(data.c.queries, plan, {}, false);
   Answers answers;
   for (uint64_t i = 0; i < uint64_t{data.c.queries} * found_max; ++i) {
     const uint32_t row = space->rows()[i];
-    answers.ids.push_back(row == UINT32_MAX ? ANN_ID_NONE : built.dataset.id(row));
+    answers.ids.push_back(row == UINT32_MAX ? ANN_ID_NONE : built.segment.dataset.id(row));
     answers.distances.push_back(space->distances()[i]);
   }
   for (uint64_t q = 0; q < data.c.queries; ++q) {
@@ -288,20 +287,20 @@ void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, flo
 /// The walk of a block, step for step as search/walk_block_cuda.cu says it, by one thread.
 class BlockTwin {
  public:
-  BlockTwin(const Built& built, uint32_t kept, uint32_t warps)
-      : built_(built), shape_(block_shape(kept)), warps_(kept > 32 ? 8 : warps), kept_(kept) {
-    draw_pivots(built.dataset.rows(), pivots_);
+  BlockTwin(const Segment& segment, uint32_t kept, uint32_t warps)
+      : segment_(segment), shape_(block_shape(kept)), warps_(kept > 32 ? 8 : warps), kept_(kept) {
+    draw_pivots(segment.rows(), pivots_);
   }
 
-  std::vector<uint64_t> run(const uint8_t* code, uint32_t k, const WalkEffort& effort) {
+  std::vector<uint64_t> run(const uint8_t* code, uint32_t k, const TwoListsPlan& plan) {
     code_ = code;
     best_.assign(shape_.best, RowKey::kNone);
     queue_.assign(shape_.queue, RowKey::kNone);
-    met_.assign(size_t{1} << shape_.met_word_bits, 0);
+    met_.assign(size_t{1} << shape_.visited_word_bits, 0);
     distances = expansions = 0;
     start();
-    const float stretch = (1 + effort.slack) * (1 + effort.slack);
-    const uint32_t parents_max = warps_ / ((built_.graph.degree + 31) / 32);
+    const float stretch = (1 + plan.slack) * (1 + plan.slack);
+    const uint32_t parents_max = warps_ / ((segment_.graph.degree + 31) / 32);
     for (;;) {
       const uint32_t kth = RowKey::distance(best_[k - 1]);
       const float stretched = static_cast<float>(kth) * stretch;
@@ -311,7 +310,7 @@ class BlockTwin {
                                       std::min(bound, RowKey::distance(queue_.back())));
       std::vector<uint32_t> fresh;
       uint32_t parents = 0;
-      while (parents < std::min(parents_max, effort.expansions_max - expansions) &&
+      while (parents < std::min(parents_max, plan.expansions_max - expansions) &&
              queue_[parents] != RowKey::kNone && RowKey::distance(queue_[parents]) <= bound)
         look_at(RowKey::row(queue_[parents++]), &fresh);
       if (parents == 0) return best_;
@@ -334,7 +333,7 @@ class BlockTwin {
   std::vector<uint64_t> keys_of(const std::vector<uint32_t>& rows) {
     std::vector<uint32_t> far(rows.size());
     if (!rows.empty())
-      built_.codes.distances(code_, rows.data(), static_cast<uint32_t>(rows.size()), far.data());
+      segment_.codes.distances(code_, rows.data(), static_cast<uint32_t>(rows.size()), far.data());
     std::vector<uint64_t> keys;
     for (size_t i = 0; i < rows.size(); ++i) keys.push_back(RowKey::of(far[i], rows[i], false));
     distances += static_cast<uint32_t>(rows.size());
@@ -363,15 +362,15 @@ class BlockTwin {
 
   /// Edges to rows that had not been met when the round began, each once.
   void look_at(uint32_t parent, std::vector<uint32_t>* fresh) {
-    for (uint32_t edge = 0; edge < built_.graph.degree; ++edge) {
-      const uint32_t row = built_.graph.row(parent)[edge];
+    for (uint32_t edge = 0; edge < segment_.graph.degree; ++edge) {
+      const uint32_t row = segment_.graph.row(parent).targets[edge];
       if (row == kNoRow || std::find(fresh->begin(), fresh->end(), row) != fresh->end()) continue;
       const uint32_t bits = met_bits(row);
-      if ((met_[met_word(row, shape_.met_word_bits)] & bits) != bits) fresh->push_back(row);
+      if ((met_[met_word(row, shape_.visited_word_bits)] & bits) != bits) fresh->push_back(row);
     }
   }
 
-  void enter(uint32_t row) { met_[met_word(row, shape_.met_word_bits)] |= met_bits(row); }
+  void enter(uint32_t row) { met_[met_word(row, shape_.visited_word_bits)] |= met_bits(row); }
 
   void take(const std::vector<uint64_t>& offered) {
     for (std::vector<uint64_t>* list : {&best_, &queue_}) {
@@ -382,7 +381,7 @@ class BlockTwin {
     }
   }
 
-  const Built& built_;
+  const Segment& segment_;
   BlockShape shape_;
   uint32_t warps_;
   uint32_t kept_;
@@ -397,32 +396,29 @@ class BlockTwin {
 void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t expansions_max,
                        uint32_t warps) {
   const Index::Call call(data.index->index);
-  const Built& built = *call.built;
+  const PlacedSegment& built = placed_of(call);
   k = std::min(k, data.c.rows);
-  if (k == 0 || data.c.queries == 0 || !built.codes.exact()) return;
+  if (k == 0 || data.c.queries == 0 || !built.segment.codes.lossless()) return;
   const Execution execution;
-  const auto placement = built.placements.get(built, 0, execution);
-  if (!placement->index->blocks_serve(k)) return;
-  BorrowedSpace space(*placement->index, data.c.queries, k);
+  const auto placement = built.devices.get(built, 0, execution);
+  if (!blocks_serve(*placement->placement, k)) return;
+  DeviceWorkspaceLease space(*placement->placement, data.c.queries, k);
   const ann_matrix queries = data.view(data.queries, data.c.queries);
-  fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
+  fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
              execution);
-  WalkEffort effort;
-  effort.slack = slack;
-  effort.expansions_max = expansions_max;
-  effort.warps = warps;
-  space->run(data.c.queries, effort, nullptr, false);
-  BlockTwin twin(built, k, warps);
+  const TwoListsPlan plan = {slack, expansions_max, warps};
+  space->run(data.c.queries, plan, {}, false);
+  BlockTwin twin(built.segment, k, warps);
   uint64_t distances = 0;
   uint64_t expansions = 0;
-  std::vector<uint8_t> code(built.codes.stride());
-  std::vector<uint8_t> values(built.dataset.query_bytes() + 64);
+  std::vector<uint8_t> code(built.segment.codes.stride());
+  std::vector<uint8_t> values(built.segment.dataset.query_bytes() + 64);
   for (uint32_t query = 0; query < data.c.queries; ++query) {
     PreparedQuery prepared;
-    built.dataset.prepare(data.queries.data() + query * vector_bytes(data.c), data.c.element, values.data(),
+    built.segment.dataset.prepare(data.queries.data() + query * vector_bytes(data.c), data.c.element, values.data(),
                           &prepared);
-    built.codes.encode_query(prepared, code.data());
-    const std::vector<uint64_t> best = twin.run(code.data(), k, effort);
+    built.segment.codes.encode_query(prepared, code.data());
+    const std::vector<uint64_t> best = twin.run(code.data(), k, plan);
     distances += twin.distances;
     expansions += twin.expansions;
     for (uint32_t i = 0; i < k; ++i) {
@@ -585,20 +581,20 @@ Answers search_by(const Prepared& data, uint32_t k, uint32_t warps, uint32_t bea
   answers.ids.resize(count * k);
   answers.distances.resize(count * k);
   const Index::Call call(data.index->index);
-  DeviceRequest request;
-  request.beam = beam;
-  request.recall = 0.95f;
-  request.one_list = beam != 0;
-  request.warps = warps;
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.beam = beam;
+  params.procedure = beam != 0    ? ANN_SEARCH_BEST_FIRST
+                     : warps == 1 ? ANN_SEARCH_WARP
+                     : warps == 8 ? ANN_SEARCH_BLOCK
+                                  : ANN_SEARCH_WIDE_BLOCK;
   const ann_matrix queries = data.view(data.queries, count, first);
   ResultsView results;
   results.k = k;
   results.ids = answers.ids.data();
   results.distances = answers.distances.data();
   SearchCounts counts;
-  expect(search_on_device(*call.built, request, read_matrix(&queries, "queries"), results, Execution(),
-                          &counts),
-         data.c.name() + ": a search by a procedure");
+  search_snapshot(snapshot_of(call), params, 0.95f, ANN_DEVICE_CUDA,
+                  {read_matrix(&queries, "queries"), results, nullptr}, Execution(), &counts);
   answers.distance_count = counts.distances;
   answers.expansion_count = counts.expansions;
   return answers;

@@ -40,7 +40,8 @@
 #include <vector>
 
 #include "capi/boundary.h"
-#include "index/device_search.h"
+#include "index/snapshot.h"
+#include "search/host_batch.h"
 
 namespace {
 
@@ -443,12 +444,10 @@ class Bench {
     for (const double warps : options_.numbers("warps")) {
       for (const double slack : options_.numbers("slacks")) {
         for (const double cap : options_.numbers("caps")) {
-          WalkEffort effort;
-          effort.slack = static_cast<float>(slack);
-          effort.expansions_max = static_cast<uint32_t>(cap);
-          effort.warps = static_cast<uint32_t>(warps);
+          const TwoListsPlan plan = {static_cast<float>(slack), static_cast<uint32_t>(cap),
+                                     static_cast<uint32_t>(warps)};
           for (const double batch : options_.numbers("batch"))
-            run_kernels(std::min(static_cast<uint64_t>(batch), queries_.rows), options_.number("k"), effort);
+            run_kernels(std::min(static_cast<uint64_t>(batch), queries_.rows), options_.number("k"), plan);
         }
       }
     }
@@ -578,11 +577,11 @@ class Bench {
     return all;
   }
 
-  void run_kernels(uint64_t count, uint32_t k, const WalkEffort& effort) {
+  void run_kernels(uint64_t count, uint32_t k, const TwoListsPlan& plan) {
     const Index::Call call(indexes_[0]->get()->index);
-    const Built& built = *call.built;
-    const auto placement = built.placements.get(built, 0, execution());
-    BorrowedSpace space(*placement->index, count, k);
+    const PlacedSegment& built = placed_of(call);
+    const auto placement = built.devices.get(built, 0, execution());
+    DeviceWorkspaceLease space(*placement->placement, count, k);
     if (space->capacity() < count) give_up("the batch takes several runs");
     // Of single queries there are many different ones.
     const uint64_t starts = count == 1 ? std::min<uint64_t>(1000, queries_.rows) : 1;
@@ -595,14 +594,14 @@ class Bench {
     double expansions = 0;
     for (uint64_t first = 0; first < starts; ++first) {
       const ann_matrix queries = queries_.view(first, count);
-      fill_space(built.dataset, built.codes, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count),
+      fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count),
                  *space, execution());
       for (uint32_t i = 0; i < repeats + 2; ++i) {
-        space->run(static_cast<uint32_t>(count), effort, nullptr, true);
+        space->run(static_cast<uint32_t>(count), plan, {}, true);
         if (i >= 2 || count == 1) times.push_back(space->kernel_seconds());
       }
       for (uint32_t i = 0; i < repeats; ++i)
-        runs.push_back(seconds([&] { space->run(static_cast<uint32_t>(count), effort, nullptr, false); }));
+        runs.push_back(seconds([&] { space->run(static_cast<uint32_t>(count), plan, {}, false); }));
       for (uint64_t i = 0; i < count; ++i) {
         const float* own = space->distances() + i * k;
         found.push_back(static_cast<uint32_t>(
@@ -621,8 +620,8 @@ class Bench {
     };
     std::printf("sweep %s: batch %llu, k %u, warps %u, slack %.3f, cap %u, recall %.4f, of the worst hundredth "
                 "%.4f, %.0f distances, %.1f expansions, kernels %.1f us, %.2f M q/s, host to host %.1f us\n",
-                name_.c_str(), static_cast<unsigned long long>(count), k, effort.warps, double{effort.slack},
-                effort.expansions_max,
+                name_.c_str(), static_cast<unsigned long long>(count), k, plan.warps, double{plan.slack},
+                plan.expansions_max,
                 recall(found.size()), recall(worst), distances / n / static_cast<double>(starts),
                 expansions / n / static_cast<double>(starts), median(times) * 1e6,
                 n / median(times) / 1e6, median(runs) * 1e6);

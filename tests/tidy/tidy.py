@@ -42,7 +42,8 @@ SKIPPED = {".git", "target", "__pycache__", ".venv", "node_modules", "vendor"}
 
 # Lowest first. backend/ is the seam between phases and devices: it may include anything, and
 # anything from search/ on may include it.
-LAYERS = ["base", "distance", "dataset", "traverse", "knn", "graph", "search", "index", "storage"]
+LAYERS = ["base", "distance", "dataset", "traverse", "knn", "graph", "segment", "place", "search", "tune", "index",
+          "storage"]
 
 # (pattern, why, files that may). Strings and comments are blanked out before the search.
 BANNED = [

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ann.h"
 #include "distance/element_cuda.h"
-#include "search/exact_cuda.h"
 
 namespace gannet::cuda {
 

@@ -1,4 +1,4 @@
-#include "index/query_sample.h"
+#include "segment/query_sample.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "index/calibration.h"
+#include "tune/calibration.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "index/device_search.h"
-#include "index/search_work.h"
+#include "search/host_batch.h"
 #include "search/exact_by_codes.h"
 #include "search/exact_device.h"
+#include "tune/search_work.h"
 
 namespace gannet {
 namespace {
@@ -76,8 +76,7 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 }
 
 /// Walks with one beam; shares[c * kSampleMax[0] + query] are the recalls for kKs[c], c in [low, high).
-void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-              const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
+void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
               std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
   const uint32_t count = std::min(sample.count, kSampleMax[low]);
   // One query at a time: the longest beams are for few, which are to keep all threads busy.
@@ -90,7 +89,7 @@ void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& gra
       while (last > low + 1 && query >= kSampleMax[last - 1]) --last;
       SearchCounts counts;
       const uint32_t compared =
-          compare_best_first(dataset, codes, graph, (*sample.queries)[query], masked, kKs[last - 1],
+          compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query], masked, kKs[last - 1],
                              beam, space, &counts);
       for (uint32_t c = low; c < last; ++c)
         shares[c * size_t{kSampleMax[0]} + query] =
@@ -104,18 +103,16 @@ void walk_all(const Dataset& dataset, const Codes& codes, const SearchGraph& gra
 /// answers alone.
 class DeviceWalks {
  public:
-  DeviceWalks(const Dataset& dataset, const Codes& codes, const Sample& sample, DeviceIndex& index,
+  DeviceWalks(const Segment& segment, const Sample& sample, DevicePlacement& placement,
               const Execution& execution)
-      : dataset_(dataset), codes_(codes), sample_(sample), index_(index), execution_(execution) {}
+      : segment_(segment), sample_(sample), placement_(placement), execution_(execution) {}
 
   void walk(uint32_t low, uint32_t high, uint32_t beam, Array<double>& shares) {
     for (uint32_t c = low; c < high; ++c) {
       const uint32_t count = std::min(sample_.count, kSampleMax[c]);
-      DeviceSpace& space = space_of(c, count);
-      WalkEffort effort;
-      effort.beam = std::min(beam, dataset_.rows());
+      DeviceWorkspace& space = workspace_of(c, count);
       execution_.check();
-      space.run(count, effort, sample_.masked, false);
+      space.run(count, BeamPlan{std::min(beam, segment_.rows())}, {sample_.masked, false}, false);
       for (uint32_t query = 0; query < count; ++query)
         shares[c * size_t{kSampleMax[0]} + query] =
             query_recall(space.distances() + size_t{query} * kKs[c], kKs[c], kKs[c], beam,
@@ -124,20 +121,19 @@ class DeviceWalks {
   }
 
  private:
-  DeviceSpace& space_of(uint32_t c, uint32_t count) {
-    if (spaces_[c] == nullptr) {
-      spaces_[c] = std::make_unique<BorrowedSpace>(index_, count, kKs[c]);
-      fill_space(dataset_, codes_, sample_.vectors, 0, count, **spaces_[c], execution_);
+  DeviceWorkspace& workspace_of(uint32_t c, uint32_t count) {
+    if (workspaces_[c] == nullptr) {
+      workspaces_[c] = std::make_unique<DeviceWorkspaceLease>(placement_, count, kKs[c]);
+      fill_workspace(segment_, sample_.vectors, 0, count, **workspaces_[c], execution_);
     }
-    return **spaces_[c];
+    return **workspaces_[c];
   }
 
-  const Dataset& dataset_;
-  const Codes& codes_;
+  const Segment& segment_;
   const Sample& sample_;
-  DeviceIndex& index_;
+  DevicePlacement& placement_;
   const Execution& execution_;
-  std::unique_ptr<BorrowedSpace> spaces_[Calibration::kCurves];
+  std::unique_ptr<DeviceWorkspaceLease> workspaces_[Calibration::kCurves];
 };
 
 uint32_t truth_depth(uint64_t rows) {
@@ -151,7 +147,7 @@ uint32_t truth_depth(uint64_t rows) {
 
 /// Distances of the k true neighbours of the first `count` queries, [count, k].
 Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample,
-                     uint32_t count, uint32_t k, int32_t device, const DeviceIndex* placed,
+                     uint32_t count, uint32_t k, int32_t device, const DevicePlacement* placed,
                      const Execution& execution) {
   Array<float> distances(execution.memory, size_t{count} * k);
   if (device >= ANN_DEVICE_CUDA) {
@@ -168,7 +164,7 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
 }
 
 void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int32_t device,
-                const DeviceIndex* placed, const Execution& execution) {
+                const DevicePlacement* placed, const Execution& execution) {
   sample.truth = nearest(dataset, codes, sample, sample.count, sample.depth, device, placed,
                          execution.span(0, 0.2));
   execution.advance(0.2);
@@ -180,9 +176,12 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int3
 
 }  // namespace
 
-void Calibration::measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                          const QuerySample& given, uint64_t seed, int32_t device,
-                          DeviceIndex* placed, const Execution& execution) {
+void Calibration::measure(const Segment& segment, int32_t device, DevicePlacement* placed,
+                          const Execution& execution) {
+  const Dataset& dataset = segment.dataset;
+  const Codes& codes = segment.codes;
+  const QuerySample& given = segment.queries;
+  const uint64_t seed = segment.seed;
   const uint32_t deep = truth_depth(dataset.rows());
   const bool plays_rows = given.count() == 0;
   const uint32_t count = std::min(plays_rows ? dataset.rows() / 4 : given.count(), kSampleMax[0]);
@@ -212,7 +211,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
   std::vector<SearchSpace> spaces;
   spaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    spaces.emplace_back(dataset, codes, graph, memory);
+    spaces.emplace_back(dataset, codes, segment.graph, memory);
   Array<double> shares(memory, size_t{kCurves} * kSampleMax[0]);
   while (curve_count_ < kCurves && kKs[curve_count_] <= deep) {
     curves_[curve_count_].k = kKs[curve_count_];
@@ -220,7 +219,7 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
   }
   std::unique_ptr<DeviceWalks> walks;
   if (placed != nullptr)
-    walks = std::make_unique<DeviceWalks>(dataset, codes, sample, *placed, execution);
+    walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   bool done[kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
   for (double length = kBeamMin; open < curve_count_ && length <= ANN_BEAM_MAX;
@@ -229,11 +228,11 @@ void Calibration::measure(const Dataset& dataset, const Codes& codes, const Sear
     uint32_t end = open;
     while (end < curve_count_ && kKs[end] <= beam) ++end;
     if (end == open) continue;
-    const bool costs_more = walk_work(codes, graph, beam) > exact_work(dataset);
+    const bool costs_more = walk_work(codes, segment.graph, beam) > exact_work(dataset);
     if (walks != nullptr && beam <= kDeviceBeamMax)
       walks->walk(open, end, beam, shares);
     else
-      walk_all(dataset, codes, graph, sample, open, end, beam, spaces, shares, execution);
+      walk_all(segment, sample, open, end, beam, spaces, shares, execution);
     for (uint32_t c = open; c < end; ++c) {
       const Recall recall = mean_of(shares.data() + c * size_t{kSampleMax[0]},
                                     std::min(count, kSampleMax[c]));

@@ -5,7 +5,7 @@
 // masked while it plays: it is never expanded and never returned. The judge is search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
-// reaches 0.999, the beam 1,000 k, or a walk costs more than comparing all rows (index/search_work.h), which
+// reaches 0.999, the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which
 // is what a search then does instead. A point's recall is the mean over the sample less its standard
 // error, so that the promise (mean recall on unseen queries of the same distribution at least the
 // target - 0.01) survives the luck of the sample; and at most that of any longer beam, or of several points
@@ -25,9 +25,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "index/query_sample.h"
+#include "segment/query_sample.h"
 #include "search/best_first.h"
-#include "search/device_index.h"
+#include "search/device_search.h"
 
 namespace gannet {
 
@@ -58,11 +58,9 @@ class Calibration {
     std::copy(curves, curves + count, curves_);
   }
 
-  /// Measures on masked rows, or on `given` queries of the caller if there are any. `device` judges, and
-  /// unless `placed` is null, the index's copy there, it walks.
-  void measure(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-               const QuerySample& given, uint64_t seed, int32_t device, DeviceIndex* placed,
-               const Execution& execution);
+  /// Measures on masked rows, or on the queries of the caller if the segment keeps any. `device` finds the true
+  /// neighbours, and unless `placed`, the placement there, is null, it walks.
+  void measure(const Segment& segment, int32_t device, DevicePlacement* placed, const Execution& execution);
 
   uint32_t curve_count() const { return curve_count_; }
   const Curve& curve(uint32_t place) const { return curves_[place]; }

@@ -1,9 +1,6 @@
-#include "index/cagra_search.h"
+#include "search/cagra_plan.h"
 
 #include <algorithm>
-#include <atomic>
-
-#include "search/device_index.h"
 
 namespace gannet {
 namespace {
@@ -12,7 +9,6 @@ constexpr uint32_t kListThreshold = 512;  // M_T (section IV-C3)
 constexpr uint32_t kHashBitsMin = 8;      // of a forgettable table (section IV-B3)
 constexpr uint32_t kHashBitsMax = 13;
 constexpr uint32_t kResetMax = 4;
-constexpr uint32_t kTasks = 64;  // queries that one thread takes at a time
 
 void check_at_most(const char* name, uint64_t value, uint64_t most) {
   if (value > most)
@@ -31,18 +27,6 @@ uint32_t choose_team(uint32_t bytes, bool stored, int32_t element) {
   if (bytes <= 64) return 4;
   if (stored) return element == ANN_F32 && bytes >= 512 ? 32 : 8;
   return bytes <= 512 ? 8 : 16;
-}
-
-/// M over all lists.
-uint32_t choose_list(const Built& built, const ann_search_params& params, uint32_t k, float recall) {
-  if (k > kCagraListMax)
-    fail(ANN_LIMIT, "results.k is %u, CAGRA's searches find at most %u", k, kCagraListMax);
-  if (params.beam != 0 && params.beam < k)
-    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", params.beam, k);
-  check_at_most("beam", params.beam, kCagraListMax);
-  if (params.beam != 0) return params.beam;
-  const uint32_t beam = std::max(k, built.calibration.beam(k, recall));
-  return std::min(kCagraListMax, (beam + 31) / 32 * 32);
 }
 
 /// The choice rule of figure 7.
@@ -102,43 +86,34 @@ void choose_table(const ann_search_params& params, uint32_t candidates, CagraPla
     choose_forgettable(params, candidates, plan);
 }
 
-bool choose_stored(const Built& built, const ann_search_params& params) {
+bool choose_stored(const Segment& segment, const ann_search_params& params) {
   if (params.compare < 0 || params.compare > ANN_COMPARE_STORED)
     fail(ANN_INVALID_ARGUMENT, "params.compare is %d, allowed are 0 to %d", params.compare,
          ANN_COMPARE_STORED);
   // Of i8 and u8 the codes tell as much as the rows.
-  return params.compare == ANN_COMPARE_STORED && is_float_element(built.dataset.element());
+  return params.compare == ANN_COMPARE_STORED && is_float_element(segment.dataset.element());
 }
-
-/// One worker's space, made when it takes its first query.
-class CagraSpaces {
- public:
-  CagraSpaces(const Built& built, const CagraPlan& plan, const Execution& execution)
-      : built_(built), plan_(plan), memory_(execution.memory), spaces_(execution.threads) {}
-
-  CagraSpace& of(uint32_t worker) {
-    if (spaces_[worker] == nullptr)
-      spaces_[worker] = std::make_unique<CagraSpace>(built_.dataset, built_.codes, built_.graph, plan_,
-                                                     memory_);
-    return *spaces_[worker];
-  }
-
- private:
-  const Built& built_;
-  const CagraPlan& plan_;
-  Allocator memory_;
-  std::vector<std::unique_ptr<CagraSpace>> spaces_;
-};
 
 }  // namespace
 
-CagraPlan plan_cagra(const Built& built, const ann_search_params& params, uint64_t queries, uint32_t k,
-                     float recall, uint32_t multiprocessors) {
-  const uint32_t degree = built.graph.degree;
+void check_cagra_list(const ann_search_params& params, uint32_t k) {
+  if (k > kCagraListMax)
+    fail(ANN_LIMIT, "results.k is %u, CAGRA's searches find at most %u", k, kCagraListMax);
+  if (params.beam != 0 && params.beam < k)
+    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", params.beam, k);
+  check_at_most("beam", params.beam, kCagraListMax);
+}
+
+uint32_t cagra_list_of(uint32_t k, uint32_t beam) {
+  return std::min<uint32_t>(kCagraListMax, static_cast<uint32_t>(round_up(std::max(k, beam), 32)));
+}
+
+CagraPlan plan_cagra(const Segment& segment, const ann_search_params& params, uint64_t queries, uint32_t k,
+                     uint32_t list, uint32_t multiprocessors) {
+  const uint32_t degree = segment.graph.degree;
   CagraPlan plan;
-  const uint32_t list = choose_list(built, params, k, recall);
   plan.multi_cta = choose_multi_cta(params, queries, list, multiprocessors);
-  plan.stored = choose_stored(built, params);
+  plan.stored = choose_stored(segment, params);
   plan.lists = 1;
   plan.list = list;
   check_at_most("search_width", params.search_width, kCagraWidthMax);
@@ -154,44 +129,14 @@ CagraPlan plan_cagra(const Built& built, const ann_search_params& params, uint64
   const uint32_t turns = (plan.list + plan.width - 1) / plan.width;
   plan.iterations_max = params.iterations_max != 0 ? params.iterations_max : turns + turns / 4 + 24;
   check_team(params.team_size);
-  const uint32_t bytes = plan.stored ? built.dataset.dim() * element_bytes(built.dataset.element())
-                                     : static_cast<uint32_t>(built.codes.stride());
-  plan.team = params.team_size != 0 ? params.team_size : choose_team(bytes, plan.stored, built.dataset.element());
+  const uint32_t bytes = plan.stored ? segment.dataset.dim() * element_bytes(segment.dataset.element())
+                                     : static_cast<uint32_t>(segment.codes.stride());
+  plan.team = params.team_size != 0 ? params.team_size : choose_team(bytes, plan.stored, segment.dataset.element());
   choose_table(params, candidates, &plan);
-  const uint32_t found = std::min(k, built.dataset.rows());
-  const bool again = !built.codes.exact() && !plan.stored;
-  plan.kept = std::min(again ? rerank_count(found) : found, plan.lists * plan.list);
+  const uint32_t found = std::min(k, segment.dataset.rows());
+  const bool lossy = !segment.codes.lossless() && !plan.stored;
+  plan.kept = std::min(lossy ? rerank_count(found) : found, plan.lists * plan.list);
   return plan;
-}
-
-void search_batch_cagra(const Built& built, const MatrixView& queries, const CagraPlan& plan,
-                        const ResultsView& results, const Execution& execution, SearchCounts* counts) {
-  CagraSpaces spaces(built, plan, execution);
-  std::atomic<uint64_t> distances = 0;
-  std::atomic<uint64_t> expansions = 0;
-  const uint32_t k = std::min(results.k, built.dataset.rows());
-  const uint64_t share = queries.rows / (uint64_t{execution.threads} * 8);
-  parallel_for(execution, queries.rows, std::clamp<uint64_t>(share, 1, kTasks),
-               [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    CagraSpace& space = spaces.of(worker);
-    SearchCounts task_counts;
-    for (uint64_t query = begin; query < end; ++query) {
-      PreparedQuery prepared;
-      uint32_t found = 0;
-      const bool usable = built.dataset.prepare(queries.row(query), queries.element,
-                                                space.values.data(), &prepared);
-      if (usable)
-        found = search_cagra(built.dataset, built.codes, built.graph, prepared, k, plan, space,
-                             &task_counts);
-      write_answer(results, query, space.neighbors.data(), found,
-                   usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
-    }
-    distances.fetch_add(task_counts.distances, std::memory_order_relaxed);
-    expansions.fetch_add(task_counts.expansions, std::memory_order_relaxed);
-    execution.advance(static_cast<double>(end) / static_cast<double>(queries.rows));
-  });
-  counts->distances = distances.load();
-  counts->expansions = expansions.load();
 }
 
 }  // namespace gannet

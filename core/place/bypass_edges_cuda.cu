@@ -1,4 +1,4 @@
-// Edges to hidden rows led on to others: hidden_rows_cuda.h says what for.
+// Edges past hidden rows: bypass_edges_cuda.h says what for.
 //
 //   row       whose edges a warp copies
 //   hidden    a row that is to be left out, and one of them to which the row has an edge
@@ -9,7 +9,9 @@
 // of its own, 16 bytes at a time: the reads of a warp are scattered, but there are few.
 // Operations: 4 dp4a and as many subtractions a 16 bytes, nothing beside the reads.
 
-#include "search/hidden_rows_cuda.h"
+#include "place/bypass_edges_cuda.h"
+
+#include "traverse/walk_steps.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -18,24 +20,24 @@ constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarp;
 
 template <CodeKind kKind>
-struct LeadOn {
-  const HiddenRowsArgs& args;
+struct Bypass {
+  const BypassArgs& args;
   uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
-  uint32_t* own = args.led_on + uint64_t{row} * args.degree;
+  uint32_t* own = args.bypass.row(row);
 
   __device__ void run() {
-    if (row >= args.rows) return;
-    const uint32_t* from = args.edges + uint64_t{row} * args.degree;
+    if (row >= args.graph.rows) return;
+    const uint32_t* from = args.graph.fixed_row(row);
     uint32_t found = 0;  // lanes' bits: a hidden row in that part of the edges
-    for (uint32_t first = 0; first < args.degree; first += kWarp) {
+    for (uint32_t first = 0; first < args.graph.stride; first += kWarp) {
       const uint32_t place = first + lane_number();
-      const uint32_t target = place < args.degree ? from[place] : kNoRow;
-      if (place < args.degree) own[place] = target;
+      const uint32_t target = place < args.graph.stride ? from[place] : kNoRow;
+      if (place < args.graph.stride) own[place] = target;
       if (__any_sync(kAllLanes, is_hidden(target))) found |= 1u << first / kWarp;
     }
     __syncwarp();
     if (found == 0 || is_hidden(row)) return;
-    for (uint32_t place = 0; place < args.degree; ++place) {
+    for (uint32_t place = 0; place < args.graph.stride; ++place) {
       if ((found >> place / kWarp & 1) == 0 || !is_hidden(from[place])) continue;
       const uint32_t next = find_next(from[place]);
       if (lane_number() == 0 && next != kNoRow) own[place] = next;
@@ -49,11 +51,11 @@ struct LeadOn {
 
   /// kNoRow where there is none.
   __device__ uint32_t find_next(uint32_t hidden) const {
-    const uint32_t* edges = args.edges + uint64_t{hidden} * args.degree;
+    const uint32_t* edges = args.graph.fixed_row(hidden);
     Near best;
-    for (uint32_t first = 0; first < args.degree; first += kWarp) {
+    for (uint32_t first = 0; first < args.graph.stride; first += kWarp) {
       const uint32_t place = first + lane_number();
-      const uint32_t target = place < args.degree ? edges[place] : kNoRow;
+      const uint32_t target = place < args.graph.stride ? edges[place] : kNoRow;
       if (target == kNoRow || target == row || is_hidden(target) || is_there(target)) continue;
       const uint32_t distance = compare(target);
       if (distance < best.distance || (distance == best.distance && target < best.row))
@@ -64,7 +66,7 @@ struct LeadOn {
   }
 
   __device__ bool is_there(uint32_t target) const {
-    for (uint32_t place = 0; place < args.degree; ++place) {
+    for (uint32_t place = 0; place < args.graph.stride; ++place) {
       if (own[place] == target) return true;
     }
     return false;
@@ -99,19 +101,19 @@ struct LeadOn {
 };
 
 template <CodeKind kKind>
-__global__ void __launch_bounds__(kThreads) lead_on(const __grid_constant__ HiddenRowsArgs args) {
-  LeadOn<kKind>{args}.run();
+__global__ void __launch_bounds__(kThreads) bypass(const __grid_constant__ BypassArgs args) {
+  Bypass<kKind>{args}.run();
 }
 
 }  // namespace
 
-void lead_edges_on(const HiddenRowsArgs& args, CodeKind kind, const Stream& stream) {
-  const uint32_t blocks = (args.rows + kWarps - 1) / kWarps;
+void make_bypass_edges(const BypassArgs& args, CodeKind kind, const Stream& stream) {
+  const uint32_t blocks = (args.graph.rows + kWarps - 1) / kWarps;
   if (blocks == 0) return;
-  const auto kernel = kind == CodeKind::kFloat    ? lead_on<CodeKind::kFloat>
-                      : kind == CodeKind::kSigned ? lead_on<CodeKind::kSigned>
-                                                  : lead_on<CodeKind::kUnsigned>;
-  launch("lead_on", kernel, blocks, kThreads, stream, args);
+  const auto kernel = kind == CodeKind::kFloat    ? bypass<CodeKind::kFloat>
+                      : kind == CodeKind::kSigned ? bypass<CodeKind::kSigned>
+                                                  : bypass<CodeKind::kUnsigned>;
+  launch("bypass", kernel, blocks, kThreads, stream, args);
 }
 
 }  // namespace gannet::cuda

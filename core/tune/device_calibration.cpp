@@ -1,4 +1,4 @@
-#include "index/device_calibration.h"
+#include "tune/device_calibration.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "index/device_search.h"
 #include "search/exact_cuda.h"
+#include "search/host_batch.h"
 #include "search/queries.h"
 
 namespace gannet {
@@ -81,9 +81,10 @@ double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
 /// itself.
 class Players {
  public:
-  Players(const Dataset& dataset, const QuerySample& given, DeviceIndex& index, uint32_t count,
-          uint64_t seed, const Allocator& memory)
-      : index_(index), given_(given), dataset_(dataset), count_(count) {
+  Players(const Segment& segment, DevicePlacement& placement, uint32_t count, const Allocator& memory)
+      : placement_(placement), given_(segment.queries), dataset_(segment.dataset), count_(count) {
+    const Dataset& dataset = segment.dataset;
+    const uint64_t seed = segment.seed;
     if (!are_rows()) return;
     sorted_ = Array<uint32_t>(memory, count);
     rows_ = Array<uint32_t>(memory, count);
@@ -96,10 +97,10 @@ class Players {
     copied_ = Array<uint8_t>(memory, checked_product(count, row_bytes()));
     for (uint32_t i = 0; i < count; ++i)
       std::memcpy(copied_.data() + i * row_bytes(), dataset.view().row(rows_[i]), row_bytes());
-    hidden_ = dataset.rows() / kHiddenShare >= count && index.hide_rows(rows_.data(), count);
+    hidden_ = dataset.rows() / kHiddenShare >= count && placement.hide_rows(rows_.data(), count);
   }
   ~Players() {
-    if (hidden_) index_.show_rows();
+    if (hidden_) placement_.show_rows();
   }
   Players(const Players&) = delete;
 
@@ -135,7 +136,7 @@ class Players {
  private:
   size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
 
-  DeviceIndex& index_;
+  DevicePlacement& placement_;
   const QuerySample& given_;
   const Dataset& dataset_;
   uint32_t count_;
@@ -156,14 +157,14 @@ uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
 /// The first of them as queries, with the distances of their true neighbours.
 class Sample {
  public:
-  Sample(const Dataset& dataset, const DeviceIndex& index, int32_t device, const Players& players,
-         uint32_t count, uint32_t depth, const Execution& execution)
+  Sample(const Segment& segment, const DevicePlacement& placement, const Players& players, uint32_t count,
+         uint32_t depth, const Execution& execution)
       : players_(players),
-        dataset_(dataset),
+        dataset_(segment.dataset),
         count_(std::min(count, players.count())),
         depth_(depth),
         truth_(execution.memory, size_t{count_} * depth) {
-    judge(index, device, execution);
+    judge(placement, execution);
   }
 
   uint32_t count() const { return count_; }
@@ -181,7 +182,7 @@ class Sample {
  private:
   /// Finds the true neighbours, and more than needed, since players are none. Where that was too few, the
   /// farthest stands for those that are missing, which promises less.
-  void judge(const DeviceIndex& index, int32_t device, const Execution& execution) {
+  void judge(const DevicePlacement& placement, const Execution& execution) {
     const Allocator& memory = execution.memory;
     const QueryBlock block(dataset_, view(), execution);
     const size_t bytes = dataset_.query_bytes();
@@ -192,10 +193,10 @@ class Sample {
     const uint32_t wide = std::min(depth_ + 1 + spare, cuda::kExactMax);
     Array<uint32_t> rows(memory, size_t{count_} * wide);
     Array<float> distances(memory, rows.size());
-    cuda::ExactRequest request{device, dataset_.view(), dataset_.rows(), dataset_.metric(),
+    cuda::ExactRequest request{placement.device(), dataset_.view(), dataset_.rows(), dataset_.metric(),
                                dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
                                rows.data(), distances.data()};
-    index.lend_rows(&request);
+    cuda::lend_rows(placement.view(), &request);
     cuda::search_exact(request, execution);
     for (uint32_t query = 0; query < count_; ++query) {
       float* truth = truth_.data() + size_t{query} * depth_;
@@ -218,29 +219,28 @@ class Sample {
 /// A sample in a space for k answers, to be walked again and again.
 class Walks {
  public:
-  Walks(const Sample& sample, const Dataset& dataset, const Codes& codes, DeviceIndex& index, uint32_t k,
+  Walks(const Sample& sample, const Segment& segment, DevicePlacement& placement, uint32_t k,
         const Execution& execution)
-      : sample_(sample), execution_(execution), k_(k), space_(index, sample.count(), k) {
-    used_ = std::min(sample.count(), space_->capacity());
-    fill_space(dataset, codes, sample.view(), 0, used_, *space_, execution);
+      : sample_(sample), execution_(execution), k_(k), workspace_(placement, sample.count(), k) {
+    used_ = std::min(sample.count(), workspace_->capacity());
+    fill_workspace(segment, sample.view(), 0, used_, *workspace_, execution);
   }
 
-  Outcome run(WalkEffort effort) {
+  Outcome run(const SearchPlan& plan) {
     execution_.check();
-    effort.hidden = sample_.players().are_hidden();
-    space_->run(used_, effort, sample_.players().masked(), false);
+    workspace_->run(used_, plan, {sample_.players().masked(), sample_.players().are_hidden()}, false);
     ++runs;
     double sum = 0;
     double squares = 0;
     for (uint32_t query = 0; query < used_; ++query) {
-      const double recall = sample_.recall_of(query, space_->distances() + size_t{query} * k_, k_);
+      const double recall = sample_.recall_of(query, workspace_->distances() + size_t{query} * k_, k_);
       sum += recall;
       squares += recall * recall;
     }
     const double mean = sum / used_;
     const double variance = std::max(0.0, squares / used_ - mean * mean);
     return {mean, std::sqrt(variance / std::max(1u, used_ - 1)),
-            static_cast<double>(space_->expansion_count()) / used_};
+            static_cast<double>(workspace_->expansion_count()) / used_};
   }
 
   /// Of the recall that the sample got, what is promised before luck.
@@ -253,14 +253,14 @@ class Walks {
   const Execution& execution_;
   uint32_t k_;
   uint32_t used_ = 0;  // of the queries
-  BorrowedSpace space_;
+  DeviceWorkspaceLease workspace_;
 };
 
 /// Takes the memory that walks need before any runs: taking it waits for what does.
-void reserve_spaces(DeviceIndex& index, uint32_t count) {
-  std::vector<std::unique_ptr<BorrowedSpace>> spaces;
+void reserve_workspaces(DevicePlacement& placement, uint32_t count) {
+  std::vector<std::unique_ptr<DeviceWorkspaceLease>> workspaces;
   for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
-    spaces.push_back(std::make_unique<BorrowedSpace>(index, count, kSomeAnswers));
+    workspaces.push_back(std::make_unique<DeviceWorkspaceLease>(placement, count, kSomeAnswers));
 }
 
 }  // namespace
@@ -304,11 +304,8 @@ class DeviceCalibration::Tracer {
   };
 
   Trial measure(double slack, double cap) {
-    WalkEffort effort;
-    effort.warps = warps_;
-    effort.slack = static_cast<float>(slack);
-    effort.expansions_max = static_cast<uint32_t>(cap);
-    const Outcome outcome = walks_.run(effort);
+    const Outcome outcome =
+        walks_.run(TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
     const double worth = walks_.promise(outcome.recall) - allow_for(outcome.error);
     return {slack, outcome.recall, worth, outcome.expansions, cap};
   }
@@ -365,30 +362,30 @@ class DeviceCalibration::Tracer {
   uint32_t trials_ = 0;
 };
 
-void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, const QuerySample& given,
-                                DeviceIndex& index, int32_t device, uint64_t seed,
+void DeviceCalibration::measure(const Segment& segment, DevicePlacement& placement,
                                 const Execution& execution) {
-  const uint32_t count = count_players(dataset, given);
+  const uint32_t count = count_players(segment.dataset, segment.queries);
   if (count == 0) return;
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
   // The most answers of a sorted list of 32 rows.
   constexpr uint32_t kFewMost = 32;
   constexpr uint32_t kFewMostLossy = 16;
-  static_assert(kept_count(kFewMost, true) == kWideBlockKeptMax);
-  static_assert(kept_count(kFewMostLossy, false) == kWideBlockKeptMax);
-  const uint32_t few = codes.exact() ? kFewMost : kFewMostLossy;
+  static_assert(list_length(kFewMost, true) == kWideBlockListMax);
+  static_assert(list_length(kFewMostLossy, false) == kWideBlockListMax);
+  const bool lossless = segment.codes.lossless();
+  const uint32_t few = lossless ? kFewMost : kFewMostLossy;
 
-  const Players players(dataset, given, index, count, seed, execution.memory);
+  const Players players(segment, placement, count, execution.memory);
 
   // Each procedure has a stream and a thread of its own: none keeps the device busy alone.
-  reserve_spaces(index, count);
-  const Sample wide(dataset, index, device, players, count, kFewAnswers, execution);
-  const Sample some(dataset, index, device, players, std::min(count, kSomeSample), kSomeAnswers, execution);
+  reserve_workspaces(placement, count);
+  const Sample wide(segment, placement, players, count, kFewAnswers, execution);
+  const Sample some(segment, placement, players, std::min(count, kSomeSample), kSomeAnswers, execution);
   cost_.judge_seconds = seconds_since(start);
   Execution alone = execution;
   alone.threads = 1;
-  const bool has_many = dataset.rows() > 4 * kManyAnswers && index.blocks_serve(kManyAnswers);
+  const bool has_many = segment.rows() > 4 * kManyAnswers && blocks_serve(placement, kManyAnswers);
   Curve many[2];
   Table& at_once = tables_[kTables];
   at_once.walkers = {1, true};
@@ -399,10 +396,10 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, cons
     uint32_t runs = 0;
     if (task == kTables) {
       if (!has_many) return;
-      const Sample sample(dataset, index, device, players, kManySample, kManyAnswers, execution);
+      const Sample sample(segment, placement, players, kManySample, kManyAnswers, execution);
       for (const uint32_t k : {kManyAnswers, kMoreAnswers}) {
         Curve& curve = many[k == kManyAnswers ? 1 : 0];
-        Walks walks(sample, dataset, codes, index, k, alone);
+        Walks walks(sample, segment, placement, k, alone);
         curve.k = k;
         Tracer(walks, 8, &curve).run();
         runs += walks.runs;
@@ -411,16 +408,16 @@ void DeviceCalibration::measure(const Dataset& dataset, const Codes& codes, cons
       Table& table = tables_[task];
       table.walkers = {kWarps[task], false};
       for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers}) {
-        const bool serves = table.walkers.warps == 1    ? two_lists_serve(k, codes.exact())
-                            : table.walkers.warps == 16 ? k <= few && index.blocks_serve(k)
-                                                        : k != few && index.blocks_serve(k);
+        const bool serves = table.walkers.warps == 1    ? two_lists_serve(k, lossless)
+                            : table.walkers.warps == 16 ? k <= few && blocks_serve(placement, k)
+                                                        : k != few && blocks_serve(placement, k);
         if (serves) table.curves[table.count++].k = k;
-        if (task == 0 && serves && index.walks_at_once(k) > 0) at_once.curves[at_once.count++].k = k;
+        if (task == 0 && serves && cuda::resident_queries(placement, k) > 0) at_once.curves[at_once.count++].k = k;
       }
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
         Curve& curve = table.curves[place];
-        Walks walks(curve.k > kFewAnswers ? some : wide, dataset, codes, index, curve.k, alone);
+        Walks walks(curve.k > kFewAnswers ? some : wide, segment, placement, curve.k, alone);
         Tracer(walks, table.walkers.warps, &curve).run();
         if (task == 0 && place < at_once.count) Tracer(walks, 1, &at_once.curves[place]).cut(curve);
         runs += walks.runs;
@@ -470,43 +467,36 @@ void DeviceCalibration::Point::move_to(const Point& other, double part) {
   expansions_max *= std::pow(other.expansions_max / expansions_max, part);
 }
 
-WalkEffort DeviceCalibration::Point::effort(uint32_t warps) const {
-  WalkEffort effort;
-  effort.warps = warps;
-  effort.slack = static_cast<float>(slack);
-  effort.expansions_max = static_cast<uint32_t>(std::ceil(expansions_max));
-  return effort;
+Effort DeviceCalibration::Point::effort() const {
+  return {slack, static_cast<uint32_t>(std::ceil(expansions_max)), 0};
 }
 
-bool DeviceCalibration::find(Walkers walkers, uint32_t k, float recall, WalkEffort* effort) const {
+std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float recall) const {
   for (const Table& table : tables_) {
     Point point;
-    if (table.walkers != walkers || !table.find(k, recall, &point)) continue;
-    *effort = point.effort(walkers.warps);
-    return true;
+    if (table.walkers == walkers && table.find(k, recall, &point)) return point.effort();
   }
-  return false;
+  return std::nullopt;
 }
 
-WalkEffort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
-  WalkEffort effort;
+Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
   const Walkers walkers = {warps, false};
-  if (find(walkers, k, recall, &effort)) return effort;
+  if (const auto effort = find(walkers, k, recall)) return *effort;
   for (const Table& table : tables_) {
     if (table.walkers != walkers || table.count == 0) continue;
     uint32_t place = 0;
     while (place + 1 < table.count && table.curves[place].k < k) ++place;
     const Curve& curve = table.curves[place];
     Point point;
-    if (curve.find(recall, &point)) return point.effort(warps);  // of a smaller k
-    if (curve.count > 0) return curve.points[curve.count - 1].effort(warps);
+    if (curve.find(recall, &point)) return point.effort();  // of a smaller k
+    if (curve.count > 0) return curve.points[curve.count - 1].effort();
   }
   Point cautious;
   cautious.slack = kCautiousSlack;
   cautious.expansions_max = kNoCap;
   for (double miss = 0.05; miss > 1 - recall && cautious.slack < kSlackMax; miss /= 2)
     cautious.slack += kCautiousSlack / 2;
-  return cautious.effort(warps);
+  return cautious.effort();
 }
 
 namespace {
@@ -516,9 +506,7 @@ uint32_t find_width(Walks& walks, const PlanCagra& plan) {
   uint32_t width = 1;
   double before = 0;
   for (uint32_t trial = 1; trial <= kCagraWidthTried; trial *= 2) {
-    WalkEffort effort;
-    effort.cagra = plan(1, kCagraListProbe, trial);
-    const double recall = walks.run(effort).recall;
+    const double recall = walks.run(plan(1, kCagraListProbe, trial)).recall;
     if (trial > 1 && miss_of(recall) > kWidthGain * miss_of(before)) break;
     width = trial;
     if (recall >= kCagraReached) break;
@@ -529,31 +517,30 @@ uint32_t find_width(Walks& walks, const PlanCagra& plan) {
 
 }  // namespace
 
-CagraCalibration calibrate_cagra(const Dataset& dataset, const Codes& codes, const QuerySample& given,
-                                 DeviceIndex& index, int32_t device, uint64_t seed, bool has_width,
+CagraCalibration calibrate_cagra(const Segment& segment, DevicePlacement& placement, bool has_width,
                                  const PlanCagra& plan, const Execution& execution) {
+  const Dataset& dataset = segment.dataset;
+  const QuerySample& given = segment.queries;
   const bool plays_rows = given.count() == 0;
   const uint32_t count = plays_rows ? std::min(dataset.rows() / kHiddenShare, kSampleMax)
                                     : count_players(dataset, given);
   if (count < (plays_rows ? kCagraSampleMin : kGivenMin)) return {};
   execution.enter("calibrate");
-  const Players players(dataset, given, index, count, seed, execution.memory);
+  const Players players(segment, placement, count, execution.memory);
   if (plays_rows && !players.are_hidden()) return {};
   uint32_t width = 1;
   Calibration::Curve curves[3];
   uint32_t curve_count = 0;
   for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
     const uint32_t used = k == kSomeAnswers ? std::min(count, kSomeSample) : count;
-    const Sample sample(dataset, index, device, players, used, k, execution);
-    Walks walks(sample, dataset, codes, index, k, execution);
+    const Sample sample(segment, placement, players, used, k, execution);
+    Walks walks(sample, segment, placement, k, execution);
     if (k == 1 && has_width) width = find_width(walks, plan);
     Calibration::Curve& curve = curves[curve_count++];
     curve.k = k;
     uint32_t list = round_up(std::max(k, kCagraListMin), kCagraListMin);
     for (bool more = true; more && list <= kCagraListMax;) {
-      WalkEffort effort;
-      effort.cagra = plan(k, list, width);
-      const Outcome outcome = walks.run(effort);
+      const Outcome outcome = walks.run(plan(k, list, width));
       more = !curve.add(list, walks.promise(outcome.recall), allow_for(outcome.error)) &&
              outcome.recall < kEnough;
       list = round_up(list + std::max(kCagraListMin, list / 3), kCagraListMin);

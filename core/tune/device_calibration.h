@@ -1,8 +1,8 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
-// Measured when an index is first placed on a device, as index/calibration.h does it on the CPU: the
-// queries are the caller's (index/query_sample.h), or rows play them, and exact search on the device judges.
-// While rows play, they are hidden from the graph (search/hidden_rows_cuda.h), so that it is to them as to
+// Measured when an index is first placed on a device, as tune/calibration.h does it on the CPU: the
+// queries are the caller's (segment/query_sample.h), or rows play them, and exact search on the device judges.
+// While rows play, they are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
 // for itself, which by L2 and cosine promises less than is kept. There is a table for each procedure (a warp a
 // query, a block of 8 or 16 warps a query, a warp a query all at once), with a curve for each of some k, between
@@ -24,7 +24,7 @@
 //    slack 0.030  cap 40 .9460  .52  124      slack 0.080  cap 88  .9924  .84  238
 //    slack 0.045  cap 26 .9464  .48   99      slack 0.100  cap 72  .9922  .81  210
 //    slack 0.060  cap 26 .9480  .48  101      slack 0.130  cap 72  .9928  .81  221
-// Batches of 10,000 walk longest walks first (search/pivots_cuda.cu); there a cap gains little:
+// Batches of 10,000 walk longest walks first (search/starts_cuda.cu); there a cap gains little:
 //    slack 0.030  whole  .9475  .49  312      slack 0.080  whole   .9930  .83  664
 //    slack 0.030  cap 40 .9470  .48  297      slack 0.080  cap 96  .9920  .78  605
 // and of 100 answers nothing.
@@ -46,10 +46,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "base/execution.h"
-#include "index/calibration.h"
-#include "search/device_index.h"
+#include "tune/calibration.h"
+#include "search/device_search.h"
+#include "search/procedure.h"
 
 namespace gannet {
 
@@ -65,16 +67,13 @@ struct CagraCalibration {
 /// itself. CAGRA knows no masks: where there are no queries of the caller, and rows cannot be hidden, there
 /// are no curves. Some 25 runs and two exact searches.
 using PlanCagra = std::function<CagraPlan(uint32_t k, uint32_t list, uint32_t width)>;
-CagraCalibration calibrate_cagra(const Dataset& dataset, const Codes& codes, const QuerySample& given,
-                                 DeviceIndex& index, int32_t device, uint64_t seed, bool has_width,
+CagraCalibration calibrate_cagra(const Segment& segment, DevicePlacement& placement, bool has_width,
                                  const PlanCagra& plan, const Execution& execution);
 
 class DeviceCalibration {
  public:
-  /// On `given` queries of the caller, or where there are none on rows. `device` is a CUDA ordinal, on
-  /// which `index` stands.
-  void measure(const Dataset& dataset, const Codes& codes, const QuerySample& given, DeviceIndex& index,
-               int32_t device, uint64_t seed, const Execution& execution);
+  /// On queries of the caller that the segment keeps, or where there are none on rows.
+  void measure(const Segment& segment, DevicePlacement& placement, const Execution& execution);
 
   /// Who walks for a query: so many warps; or one, in a batch in which every query has one at the same time.
   struct Walkers {
@@ -83,8 +82,8 @@ class DeviceCalibration {
     bool operator==(const Walkers&) const = default;
   };
 
-  /// The effort for k neighbours at a recall by such walks; false where their table does not say.
-  bool find(Walkers walkers, uint32_t k, float recall, WalkEffort* effort) const;
+  /// The effort for k neighbours at a recall by such walks; none where their table does not say.
+  std::optional<Effort> find(Walkers walkers, uint32_t k, float recall) const;
 
   /// What measuring took.
   static constexpr uint32_t kTables = 3;  // that are traced; that of walks at once follows from the first
@@ -98,7 +97,7 @@ class DeviceCalibration {
 
   /// The same of a number of warps, or where the table does not say the most that it has tried, for the nearest
   /// k; without a table a cautious rule.
-  WalkEffort nearest(uint32_t warps, uint32_t k, float recall) const;
+  Effort nearest(uint32_t warps, uint32_t k, float recall) const;
 
  private:
   static constexpr uint32_t kCurves = 5;
@@ -109,7 +108,7 @@ class DeviceCalibration {
     double expansions_max = 0;
     double expansions = 0;  // mean
     void move_to(const Point& other, double part);
-    WalkEffort effort(uint32_t warps) const;
+    Effort effort() const;
   };
   struct Curve {
     uint32_t k = 0;

@@ -29,6 +29,7 @@
 // Departure from CAGRA, which starts at random rows hashed from the query's place in the batch: an
 // answer depends on the query alone.
 
+#include "place/pivots_cuda.h"
 #include "search/walk_cuda.h"
 
 namespace gannet::cuda {
@@ -44,7 +45,7 @@ constexpr uint32_t kTiles = kPivots / kTile;
 static_assert(kTile == kStarts && kTiles % (kWarps * kGroup) == 0);
 static_assert(kQueries * kStarts == kThreads);
 
-constexpr int32_t kFar = 0x7fffffff;  // also the square of a place without a pivot, which none offers
+constexpr int32_t kFar = kNoPivot;
 
 /// The nearest pivot of a class so far.
 struct Nearest {
@@ -216,39 +217,9 @@ __global__ void __launch_bounds__(kThreads) starts(const __grid_constant__ WalkA
   FindStarts<kSigned>{args, shared}.run();
 }
 
-struct GatherArgs {
-  const uint32_t* rows;  // [kPivots]
-  const uint8_t* codes;  // [rows, stride]
-  uint8_t* pivot_codes;  // [kPivots, stride]
-  int32_t* squares;      // [kPivots]
-  uint32_t stride;
-  bool is_signed;
-};
-
-/// A warp for each pivot; of a place without one the code is zeros.
-__global__ void __launch_bounds__(kWarp) gather(const __grid_constant__ GatherArgs args) {
-  const uint32_t row = args.rows[blockIdx.x];
-  uint32_t square = 0;
-  for (uint32_t byte = lane_number() * 4; byte < args.stride; byte += kWarp * 4) {
-    const uint32_t word =
-        row == kNoRow ? 0 : *reinterpret_cast<const uint32_t*>(args.codes + uint64_t{row} * args.stride + byte);
-    *reinterpret_cast<uint32_t*>(args.pivot_codes + uint64_t{blockIdx.x} * args.stride + byte) = word;
-    square = args.is_signed ? add_products<true>(word, word, square) : add_products<false>(word, word, square);
-  }
-  square = __reduce_add_sync(kAllLanes, square);
-  if (lane_number() == 0)
-    args.squares[blockIdx.x] = row == kNoRow ? kFar : static_cast<int32_t>(square);
-}
-
 }  // namespace
 
 // --- Host ----------------------------------------------------------------------------------------
-
-void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, CodeKind kind,
-                   uint8_t* pivot_codes, int32_t* squares, const Stream& stream) {
-  launch("gather", gather, kPivots, kWarp, stream,
-         GatherArgs{rows, codes, pivot_codes, squares, stride, kind == CodeKind::kSigned});
-}
 
 void find_starts(const WalkArgs& args, CodeKind kind, const Stream& stream) {
   const auto kernel = kind == CodeKind::kSigned ? starts<true> : starts<false>;

@@ -14,7 +14,8 @@
 
 #include <type_traits>
 
-#include "search/metric_cuda.cuh"
+#include "dataset/codes.h"
+#include "distance/metric_cuda.cuh"
 #include "traverse/row_key.h"
 
 namespace gannet::cuda {
@@ -59,8 +60,6 @@ struct MetRows {
     return (atomicOr(words + (hash >> (32 - kWordBits)), bit) & bit) != 0;
   }
 };
-
-enum class CodeKind { kUnsigned, kSigned, kFloat };
 
 /// How codes are read. `row_bytes` is 64 or 128 where a row is that long, 0 for rows of any length, which
 /// are read in pieces of 128 bytes. A query that is `held` stays in registers; else every comparison reads

@@ -1,0 +1,152 @@
+#include "index/choose.h"
+
+#include <algorithm>
+#include <array>
+
+#include "search/cagra_plan.h"
+#include "tune/search_work.h"
+
+namespace gannet {
+namespace {
+
+using Walkers = DeviceCalibration::Walkers;
+
+/// A choice in the making: the placed segment, where it is searched, and what is wanted.
+struct Chooser {
+  const PlacedSegment& placed;
+  const PlacedDevice* device;
+  const SearchRequest& request;
+  const Execution& execution;
+  SearchTarget target{placed.host, device != nullptr ? device->placement.get() : nullptr};
+
+  Choice choose() const {
+    if (compares_all(placed.segment, request.params)) return {&kExact, ExactPlan{}};
+    check_answers();
+    if (request.params.procedure == ANN_SEARCH_AUTO) return choose_auto();
+    const Procedure& named = *find_procedure(request.params.procedure);
+    if (!target.on_device() && !named.on_host)
+      fail(ANN_UNSUPPORTED, "params.procedure is %d (%s), which CUDA devices do; the search runs on the CPU",
+           named.id, named.name);
+    if (named.check != nullptr) named.check(target, request);
+    return {&named, named.plan(target, request, effort_of(named))};
+  }
+
+ private:
+  void check_answers() const {
+    if (request.k > ANN_BEAM_MAX)
+      fail(ANN_LIMIT, "results.k is %u, a search by graph finds at most %u; use ann_search_exact",
+           request.k_asked, ANN_BEAM_MAX);
+  }
+
+  /// AUTO over a graph: on a device two lists where their calibration reaches the recall; else best-first search,
+  /// unless comparing all rows is the surer or the cheaper way.
+  Choice choose_auto() const {
+    kBestFirst.check(target, request);
+    if (target.on_device()) {
+      if (const auto choice = choose_two_lists()) return *choice;
+    }
+    const Effort effort = effort_of(kBestFirst);
+    if (request.params.beam == 0 && compares_all_for(effort)) return {&kExact, ExactPlan{}};
+    return {&kBestFirst, kBestFirst.plan(target, request, effort)};
+  }
+
+  /// Whether no walk was found to reach the recall, or on the CPU a walk costs more.
+  bool compares_all_for(const Effort& effort) const {
+    if (target.on_device() && request.k > kDeviceExactMax) return false;
+    if (!placed.calibration.reaches(request.k, request.recall)) return true;
+    const Segment& segment = placed.segment;
+    return !target.on_device() &&
+           walk_work(segment.codes, segment.graph, effort.knob) > exact_work(segment.dataset);
+  }
+
+  /// The first walkers by order of the batch whose calibration reaches the recall. A beam of the caller stands
+  /// for the recall that it has on the CPU.
+  std::optional<Choice> choose_two_lists() const {
+    const uint32_t beam = request.params.beam;
+    if (beam != 0 && placed.calibration.curve_count() == 0) return std::nullopt;
+    if (request.k == 0) return std::nullopt;
+    const float recall = beam == 0 ? request.recall : placed.calibration.recall(request.k, beam);
+    for (const Walkers walkers : order_walkers()) {
+      const auto effort = device->tuning.two_lists.find(walkers, request.k, recall);
+      if (!effort) continue;
+      const Procedure& procedure = procedure_of(walkers.warps);
+      return Choice{&procedure, procedure.plan(target, request, *effort)};
+    }
+    return std::nullopt;
+  }
+
+  /// The walkers for so many queries, the best choice first. Of blocks with 16 warps as many queries run at a time
+  /// as there are multiprocessors, of blocks with 8 some three times as many; a batch of more than eleven queries
+  /// for each multiprocessor keeps a warp for each query busy (one NVIDIA H200, 132 of them: 32 us for 100 queries
+  /// with 16 warps, 37 with 8; 98 us for 1,000 with 8; 187 us for 3,000 with 1 and 240 with 8). Where a warp each
+  /// can walk at once for all queries, walks cut at their mean end sooner from some four queries a multiprocessor
+  /// on (one NVIDIA H200, SIFT 1M, kernels, with a warp and with a block of 8: 400 queries 103 us at recall 0.954
+  /// and 74 at 0.955, 600 queries 105 at 0.956 and 108 at 0.957, 1,000 queries 110 at 0.956 and 142 at 0.958).
+  std::array<Walkers, 4> order_walkers() const {
+    const uint64_t queries = request.queries;
+    const uint64_t multiprocessors = target.device->multiprocessors();
+    if (queries <= multiprocessors) return {{{16}, {8}, {1}, {1}}};
+    if (queries > 4 * multiprocessors && queries <= cuda::resident_queries(*target.device, request.k))
+      return {{{1, true}, {8}, {1}, {16}}};
+    if (queries <= 11 * multiprocessors) return {{{8}, {1}, {16}, {16}}};
+    return {{{1}, {8}, {16}, {16}}};
+  }
+
+  static const Procedure& procedure_of(uint32_t warps) {
+    return warps == 1 ? kWarpTwoLists : warps == 8 ? kBlockTwoLists : kWideBlockTwoLists;
+  }
+
+  /// The effort of a procedure for the wanted recall, or for what the caller says instead.
+  Effort effort_of(const Procedure& procedure) const {
+    if (procedure.knob == Knob::kSlack)
+      return device->tuning.two_lists.nearest(procedure.warps, request.k, request.recall);
+    const uint32_t beam = request.params.beam;
+    if (&procedure == &kBestFirst)
+      return {static_cast<double>(beam != 0 ? beam : beam_for(placed, request.k, request.recall)), 0, 0};
+    if (beam != 0) return {static_cast<double>(beam), 0, 0};
+    return cagra_effort(procedure);
+  }
+
+  /// M, and p if the caller leaves it open, from the device's calibration of CAGRA's searches where there is one,
+  /// else from the CPU's beam.
+  Effort cagra_effort(const Procedure& procedure) const {
+    const uint32_t k = request.k;
+    Effort effort{static_cast<double>(cagra_list_of(k, beam_for(placed, k, request.recall))), 0, 0};
+    if (!target.on_device() || request.queries == 0 || placed.calibration.curve_count() == 0) return effort;
+    CagraPlan plan = std::get<CagraPlan>(procedure.plan(target, request, effort));
+    // The longer beam may choose the other of CAGRA's two searches, whose own beam then counts.
+    for (uint32_t turn = 0; turn < 2; ++turn) {
+      const auto found =
+          device->tuning.cagra(placed.segment, *target.device, plan, k, request.recall, execution);
+      if (!found) return effort;
+      effort = *found;
+      effort.knob = cagra_list_of(k, static_cast<uint32_t>(found->knob));
+      const bool was_multi = plan.multi_cta;
+      plan = std::get<CagraPlan>(procedure.plan(target, request, effort));
+      if (plan.multi_cta == was_multi) break;
+    }
+    return effort;
+  }
+};
+
+}  // namespace
+
+Choice choose(const PlacedSegment& placed, const PlacedDevice* device, const SearchRequest& request,
+              const Execution& execution) {
+  return Chooser{placed, device, request, execution}.choose();
+}
+
+bool compares_all(const Segment& segment, const ann_search_params& params) {
+  if (params.procedure == ANN_SEARCH_EXACT) return true;
+  if (segment.has_graph()) return false;
+  if (params.procedure != ANN_SEARCH_AUTO)
+    fail(ANN_UNSUPPORTED, "params.procedure is %s, but the index has no graph",
+         find_procedure(params.procedure)->name);
+  return true;
+}
+
+uint32_t beam_for(const PlacedSegment& placed, uint32_t k, float recall) {
+  return placed.calibration.beam(k, recall);
+}
+
+}  // namespace gannet

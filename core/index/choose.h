@@ -1,0 +1,26 @@
+// Which procedure answers a batch, and how far it goes.
+#pragma once
+
+#include "index/snapshot.h"
+
+namespace gannet {
+
+struct Choice {
+  const Procedure* procedure = nullptr;
+  SearchPlan plan;
+};
+
+/// Whether a search compares every row whatever is calibrated: by name, or as there is no graph. Error:
+/// ANN_UNSUPPORTED of a procedure that needs a graph where there is none.
+bool compares_all(const Segment& segment, const ann_search_params& params);
+
+/// The procedure that is named, or of those that serve the best, with its plan. `device` is the placement that
+/// searches, null: the CPU. Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED where the request names
+/// what cannot be done.
+Choice choose(const PlacedSegment& placed, const PlacedDevice* device, const SearchRequest& request,
+              const Execution& execution);
+
+/// The beam of the CPU's walk for a request that names none.
+uint32_t beam_for(const PlacedSegment& placed, uint32_t k, float recall);
+
+}  // namespace gannet

@@ -1,0 +1,45 @@
+// Snapshot: what one search sees of an index. An index publishes snapshots by swap; a search holds the one that it
+// finds, so nothing it reads changes or goes away under it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "index/placements.h"
+#include "place/placement.h"
+#include "search/procedure.h"
+#include "segment/segment.h"
+#include "tune/calibration.h"
+
+namespace gannet {
+
+/// A segment with its placements, on the CPU and on devices, and what has been measured there.
+struct PlacedSegment {
+  explicit PlacedSegment(Dataset&& rows) : segment(std::move(rows)), host{segment, {}} {}
+  PlacedSegment(const PlacedSegment&) = delete;
+
+  uint64_t bytes() const {
+    return segment.bytes() + host.workspaces.bytes() + devices.host_bytes();
+  }
+
+  Segment segment;
+  Calibration calibration;  // of the beams of the CPU
+  HostPlacement host;
+  double build_seconds = 0;
+  double calibrate_seconds = 0;
+  mutable Placements devices;  // come and go
+};
+
+struct Snapshot {
+  std::vector<std::shared_ptr<const PlacedSegment>> segments;  // of equal shape
+
+  /// The only segment.
+  const PlacedSegment& single() const { return *segments.front(); }
+};
+
+/// Answers a batch of an index of any number of segments on `device` (ANN_DEVICE_*). Of several segments each
+/// answers for itself, and the answers are merged by (distance, id).
+void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, float recall, int32_t device,
+                     const SearchBatch& batch, const Execution& execution, SearchCounts* counts);
+
+}  // namespace gannet

@@ -1,0 +1,19 @@
+// What a build leaves on its device, to become part of the segment's placement there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/launch.h"
+
+namespace gannet::cuda {
+
+struct DeviceBuildResult {
+  std::unique_ptr<Stream> stream;               // in whose order the memory is given back
+  std::unique_ptr<DeviceArray<uint8_t>> codes;  // [rows, stride] as on the host
+  std::unique_ptr<DeviceArray<uint8_t>> edges;  // [rows, degree] uint32_t
+  const uint8_t* rows = nullptr;                // the caller's, `row_stride` bytes apart, as the segment
+  uint64_t row_stride = 0;                      // stores them; null: they lie on the host
+};
+
+}  // namespace gannet::cuda

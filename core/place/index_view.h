@@ -1,0 +1,45 @@
+// IndexView: what kernels read of a segment on a CUDA device. Plain data that the arguments of kernels are
+// filled from; the placement owns the memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ann.h"
+#include "dataset/codes.h"
+#include "graph/adjacency.h"
+
+namespace gannet {
+
+struct IndexView {
+  CodeKind kind = CodeKind::kUnsigned;
+  const uint8_t* codes = nullptr;        // [row_count, code_stride]
+  Adjacency graph;                       // fixed rows
+  Adjacency bypass;                      // the same past hidden rows, while there are any
+  const uint32_t* entries = nullptr;     // [entry_count]
+  const uint8_t* pivot_codes = nullptr;  // [kPivots, code_stride]
+  const uint32_t* pivots = nullptr;      // [kPivots] their rows, kNoRow in unused places at the end
+  const int32_t* squares = nullptr;      // [kPivots] x.x of their bytes
+  const uint8_t* rows = nullptr;         // [row_count, row_stride] as stored; null where codes are the rows
+  const float* norms = nullptr;          // [row_count] lengths, for cosine; else null
+  const uint64_t* ids = nullptr;         // [row_count], or null: ids are row numbers
+  const float* centre = nullptr;         // [columns] of the codes
+  float inverse_step = 1;
+  uint32_t columns = 0;  // of a code
+  uint32_t row_count = 0;
+  uint32_t code_stride = 0;  // bytes
+  uint32_t row_stride = 0;   // bytes
+  uint32_t value_bytes = 0;  // of a query, a multiple of 16
+  uint32_t entry_count = 0;
+  uint32_t dim = 0;
+  int32_t metric = 0;
+  int32_t element = 0;
+  bool lossless = false;  // code distances are the reported ones
+
+  /// Bytes of a query on the device: its values, and for cosine its length.
+  size_t record_bytes() const {
+    return value_bytes + (!lossless && metric == ANN_METRIC_COSINE ? 16 : 0);
+  }
+};
+
+}  // namespace gannet

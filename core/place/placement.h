@@ -1,0 +1,79 @@
+// Placement: one segment on one device, the CPU included.
+//
+// On the CPU that is the segment itself. On a CUDA device it is a copy: codes, edges, entry points and pivots,
+// which are drawn there; where code distances are not the reported ones also the rows as stored and, for
+// cosine, their lengths; and ids that are not row numbers. Of a segment without a graph only what exact search
+// needs. A placement keeps the workspaces of its searches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/execution.h"
+#include "place/index_view.h"
+#include "place/workspace.h"
+#include "segment/segment.h"
+
+namespace gannet {
+namespace cuda {
+class StreamFence;
+}
+
+/// A segment on the CPU.
+struct HostPlacement {
+  const Segment& segment;
+  mutable WorkspacePool workspaces;
+};
+
+/// A segment on a CUDA device. Searches read the view; all other members may be used by any thread.
+class DevicePlacement {
+ public:
+  virtual ~DevicePlacement() = default;
+  DevicePlacement(const DevicePlacement&) = delete;
+
+  int32_t device() const { return device_; }  // CUDA ordinal
+  const IndexView& view() const { return view_; }
+  const Allocator& memory() const { return memory_; }  // of the host
+  uint64_t bytes() const { return bytes_; }  // of device memory, workspaces not included
+  uint32_t multiprocessors() const { return multiprocessors_; }
+
+  WorkspacePool& workspaces() { return workspaces_; }
+  const WorkspacePool& workspaces() const { return workspaces_; }
+
+  /// Holds back the end of the placement until what callers' streams have queued on it is done.
+  virtual cuda::StreamFence& fence() = 0;
+
+  /// Until show_rows() walks over view().bypass find what they would had these rows never been in the graph
+  /// (place/bypass_edges_cuda.h). False, and nothing done, where device memory does not hold the edges a
+  /// second time.
+  virtual bool hide_rows(const uint32_t* rows, uint32_t count) = 0;
+  virtual void show_rows() noexcept = 0;
+
+  /// Rows that the list of a block's walk can hold on this device: 0 where rows are too long for any. Set by
+  /// the searches when the segment is placed.
+  uint32_t block_list_max = 0;
+
+ protected:
+  DevicePlacement(int32_t device, const Allocator& memory) : device_(device), memory_(memory) {}
+
+  int32_t device_;
+  Allocator memory_;
+  IndexView view_;
+  uint64_t bytes_ = 0;
+  uint32_t multiprocessors_ = 0;
+  WorkspacePool workspaces_;
+};
+
+namespace cuda {
+
+struct DeviceBuildResult;
+
+/// Copies a segment to a device (a CUDA ordinal). Everything of a mapped file has been touched before. `built`,
+/// unless null, is what a build has left there, which becomes part of the copy; on an error it is where it was.
+/// Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE; nothing is held
+/// then.
+std::unique_ptr<DevicePlacement> place_segment(int32_t device, const Segment& segment,
+                                               DeviceBuildResult* built, const Execution& execution);
+
+}  // namespace cuda
+}  // namespace gannet

@@ -1,0 +1,278 @@
+// The placement of a segment on a CUDA device: what is copied, and when it is given back.
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "backend/devices.h"
+#include "backend/stream_fence.h"
+#include "backend/transfers.h"
+#include "place/bypass_edges_cuda.h"
+#include "place/device_build_result_cuda.h"
+#include "place/pivots_cuda.h"
+#include "place/placement.h"
+#include "segment/row_set.h"
+
+namespace gannet::cuda {
+namespace {
+
+constexpr uint64_t kCopyBytes = uint64_t{64} << 20;      // sent between two questions to the monitor
+constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory, left to searches
+
+class CudaPlacement final : public DevicePlacement {
+ public:
+  CudaPlacement(int32_t device, const Segment& segment, DeviceBuildResult* built,
+                const Execution& execution)
+      : DevicePlacement(device, execution.memory) {
+    const DeviceGuard guard(device);
+    describe(segment);
+    check_memory(segment, built != nullptr);
+    stream_ = std::make_unique<Stream>();
+    int multiprocessors = 0;
+    check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+          "asking for multiprocessors");
+    multiprocessors_ = static_cast<uint32_t>(multiprocessors);
+    Upload upload{*this, Transfers(execution), execution};
+    if (segment.has_graph()) place_graph(segment, built == nullptr, upload);
+    place_rows(segment, built, upload);
+    if (built != nullptr) {
+      built->stream->wait();
+      view_.codes = built->codes->data();
+    }
+    if (segment.has_graph()) place_pivots(upload);
+    stream_->wait();
+    // Last, because a build whose copy is refused goes on with what it has.
+    if (built != nullptr) adopt(*built, segment);
+  }
+
+  ~CudaPlacement() override {
+    free_quietly([this](bool reachable) {
+      if (reachable) fence_.wait();
+      fence_.clear();
+      workspaces_.clear();
+      arrays_.clear();
+      bypass_edges_.reset();
+      build_stream_.reset();
+      stream_.reset();
+    });
+  }
+
+  StreamFence& fence() override { return fence_; }
+
+  bool hide_rows(const uint32_t* rows, uint32_t count) override {
+    const DeviceGuard guard(device_);
+    RowSet hidden(memory_, view_.row_count);
+    for (uint32_t i = 0; i < count; ++i) hidden.insert(rows[i]);
+    const Array<uint32_t>& words = hidden.words();
+    try {
+      const DeviceArray<uint32_t> there(words.size(), *stream_);
+      auto edges = std::make_unique<DeviceArray<uint32_t>>(
+          checked_product(view_.row_count, view_.graph.stride), *stream_);
+      copy_to_device(there.data(), words.data(), words.size() * sizeof(uint32_t), *stream_,
+                     "sending hidden rows to the device");
+      make_bypass_edges({view_.codes, there.data(), view_.graph,
+                         {edges->data(), view_.row_count, view_.graph.stride}, view_.code_stride},
+                        view_.kind, *stream_);
+      stream_->wait();
+      bypass_edges_ = std::move(edges);
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+      return false;
+    }
+    view_.bypass = view_.graph;
+    view_.bypass.targets = bypass_edges_->data();
+    return true;
+  }
+
+  void show_rows() noexcept override {
+    view_.bypass = {};
+    free_quietly([this](bool) { bypass_edges_.reset(); });
+  }
+
+ private:
+  /// Copies to device memory that the placement then holds.
+  struct Upload {
+    CudaPlacement& placement;
+    Transfers transfers;
+    const Execution& execution;
+
+    /// `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
+    const uint8_t* vectors(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
+                           size_t to_stride) {
+      uint8_t* to = placement.take(count * to_stride);
+      if (from_stride == bytes && to_stride == bytes) {
+        transfers.send(to, from, count * bytes, *placement.stream_);
+        return to;
+      }
+      if (bytes != to_stride)
+        fill(to, 0, count * to_stride, *placement.stream_, "clearing device memory");
+      const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
+      for (uint64_t first = 0; first < count; first += step) {
+        execution.check();
+        copy_rows(to + first * to_stride, to_stride, from + first * from_stride, from_stride, bytes,
+                  std::min(step, count - first), cudaMemcpyHostToDevice, *placement.stream_,
+                  "sending an index to the device");
+      }
+      return to;
+    }
+
+    template <class T>
+    const T* items(const T* from, uint64_t count) {
+      return reinterpret_cast<const T*>(
+          vectors(reinterpret_cast<const uint8_t*>(from), sizeof(T), count, sizeof(T), sizeof(T)));
+    }
+  };
+
+  void describe(const Segment& segment) {
+    const Dataset& dataset = segment.dataset;
+    const Codes& codes = segment.codes;
+    view_.kind = codes.kind();
+    view_.lossless = codes.lossless();
+    view_.row_count = dataset.rows();
+    view_.code_stride = static_cast<uint32_t>(codes.stride());
+    view_.graph = {nullptr, nullptr, nullptr, dataset.rows(), segment.graph.degree, 0};
+    view_.entry_count = static_cast<uint32_t>(segment.graph.entries.size());
+    view_.dim = dataset.dim();
+    view_.metric = dataset.metric();
+    view_.element = dataset.element();
+    view_.inverse_step = codes.inverse_step();
+    view_.columns = Codes::code_columns(dataset.dim(), dataset.metric());
+    view_.value_bytes = view_.code_stride;
+    if (codes.lossless()) return;
+    view_.row_stride = static_cast<uint32_t>(round_up(row_bytes(dataset), 16));
+    view_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
+  }
+
+  /// Refuses before anything is sent what cannot fit.
+  void check_memory(const Segment& segment, bool graph_is_there) const {
+    const Dataset& dataset = segment.dataset;
+    const bool lossless = segment.codes.lossless();
+    if (graph_is_there && lossless && dataset.ids() == nullptr) return;
+    uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
+    if (!lossless) row += view_.row_stride;
+    if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
+    if (dataset.ids() != nullptr) row += sizeof(uint64_t);
+    const uint64_t needed = row * dataset.rows() + kReserveBytes;
+    const uint64_t free_bytes = DevicePool::of(device_).free_bytes();
+    if (needed > free_bytes)
+      fail(ANN_DEVICE_NO_MEMORY, "the index needs %llu bytes on device %d, of which %llu are free",
+           static_cast<unsigned long long>(needed), device_,
+           static_cast<unsigned long long>(free_bytes));
+  }
+
+  /// Codes and edges where no build has left them, and what searches by the graph need beside them.
+  void place_graph(const Segment& segment, bool with_edges, Upload& upload) {
+    const Codes& codes = segment.codes;
+    const uint64_t n = segment.rows();
+    if (with_edges) {
+      view_.codes = upload.vectors(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
+      view_.graph.targets = place_edges(segment.graph, upload);
+    }
+    view_.entries = upload.items(segment.graph.entries.data(), segment.graph.entries.size());
+    if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
+  }
+
+  /// Variable rows are padded to the longest one.
+  const uint32_t* place_edges(const SearchGraph& graph, Upload& upload) {
+    if (graph.is_fixed()) return upload.items(graph.edges.data(), graph.edges.size());
+    Array<uint32_t> padded(memory_, checked_product(graph.rows, graph.degree));
+    padded.fill(kNoRow);
+    const EdgeTable table = {padded.data(), graph.rows, graph.degree};
+    for (uint32_t row = 0; row < graph.rows; ++row) {
+      const AdjacencyRow edges = graph.row(row);
+      std::copy(edges.begin(), edges.end(), table.row(row));
+    }
+    const uint32_t* there = upload.items(padded.data(), padded.size());
+    stream_->wait();
+    return there;
+  }
+
+  void place_rows(const Segment& segment, const DeviceBuildResult* built, Upload& upload) {
+    const Dataset& dataset = segment.dataset;
+    const uint64_t n = dataset.rows();
+    if (dataset.ids() != nullptr) view_.ids = upload.items(dataset.ids(), n);
+    if (segment.codes.lossless()) return;
+    view_.rows = built != nullptr && built->rows != nullptr
+                     ? copy_rows_here(built->rows, built->row_stride, n, row_bytes(dataset))
+                     : upload.vectors(static_cast<const uint8_t*>(dataset.view().data), dataset.view().stride,
+                                      n, row_bytes(dataset), view_.row_stride);
+    if (dataset.norms() != nullptr) view_.norms = upload.items(dataset.norms(), n);
+  }
+
+  void place_pivots(Upload& upload) {
+    uint32_t pivots[kPivots];
+    draw_pivots(view_.row_count, pivots);
+    view_.pivots = upload.items(pivots, kPivots);
+    uint8_t* codes = take(uint64_t{kPivots} * view_.code_stride);
+    int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
+    gather_pivots(view_.pivots, view_.codes, view_.code_stride, view_.kind, codes, squares, *stream_);
+    view_.pivot_codes = codes;
+    view_.squares = squares;
+  }
+
+  /// Takes over what a build has left, when nothing can go wrong any more.
+  void adopt(DeviceBuildResult& built, const Segment& segment) {
+    arrays_.reserve(arrays_.size() + 2);
+    view_.graph.targets = reinterpret_cast<const uint32_t*>(built.edges->data());
+    arrays_.push_back(std::move(built.codes));
+    arrays_.push_back(std::move(built.edges));
+    build_stream_ = std::move(built.stream);
+    bytes_ += segment.rows() * (segment.codes.stride() + segment.graph.degree * sizeof(uint32_t));
+  }
+
+  /// Copies rows of `bytes` bytes that lie on the device.
+  const uint8_t* copy_rows_here(const uint8_t* from, uint64_t from_stride, uint64_t count, size_t bytes) {
+    uint8_t* to = take(count * view_.row_stride);
+    if (bytes != view_.row_stride)
+      fill(to, 0, count * view_.row_stride, *stream_, "clearing device memory");
+    copy_rows(to, view_.row_stride, from, from_stride, bytes, count, cudaMemcpyDeviceToDevice, *stream_,
+              "copying rows");
+    return to;
+  }
+
+  /// Device memory that the placement holds.
+  uint8_t* take(uint64_t bytes) {
+    arrays_.push_back(std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_));
+    bytes_ += bytes;
+    return arrays_.back()->data();
+  }
+
+  static size_t row_bytes(const Dataset& dataset) {
+    return size_t{dataset.dim()} * element_bytes(dataset.element());
+  }
+
+  /// The caller's device stays as it is, also where CUDA has been lost.
+  template <class Free>
+  void free_quietly(const Free& free) noexcept {
+    int previous = 0;
+    const bool reachable = !is_abandoned() && runtime().current_device(&previous) == cudaSuccess;
+    if (reachable) runtime().choose_device(device_);
+    free(reachable);
+    if (reachable) runtime().choose_device(previous);
+    if (reachable) runtime().last_error();
+  }
+
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> build_stream_;  // the stream of arrays that a build has left
+  std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
+  std::unique_ptr<DeviceArray<uint32_t>> bypass_edges_;  // while rows are hidden
+  StreamFence fence_;
+};
+
+}  // namespace
+
+std::unique_ptr<DevicePlacement> place_segment(int32_t device, const Segment& segment,
+                                               DeviceBuildResult* built, const Execution& execution) {
+  if (built == nullptr) {
+    require_live();
+    const char* reason = "";
+    const uint32_t devices = cuda_device_count(&reason);
+    if (devices == 0) fail(ANN_NO_DEVICE, "CUDA device %d was asked for, but %s", device, reason);
+    if (device < 0 || static_cast<uint32_t>(device) >= devices)
+      fail(ANN_NO_DEVICE, "CUDA device %d was asked for; there are %u", device, devices);
+    execution.enter("placement");
+  }
+  return std::make_unique<CudaPlacement>(device, segment, built, execution);
+}
+
+}  // namespace gannet::cuda

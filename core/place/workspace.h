@@ -1,0 +1,86 @@
+// Workspaces: the memory that one search needs for itself, kept with a placement between searches so that
+// searches of a shape that has been met allocate nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <typeinfo>
+#include <vector>
+
+namespace gannet {
+
+class Workspace {
+ public:
+  virtual ~Workspace() = default;
+  virtual uint64_t bytes() const = 0;  // of host memory, pinned or not
+};
+
+/// The idle workspaces of a placement, of every procedure. Any thread.
+class WorkspacePool {
+ public:
+  /// An idle workspace of type T, none of which is `better(a, b)`; null if there is none.
+  template <class T, class Better>
+  std::unique_ptr<T> take(const Better& better) {
+    const std::lock_guard lock(mutex_);
+    auto best = idle_.end();
+    for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+      if (typeid(**it) != typeid(T)) continue;
+      // Of equals the last one: it was used last, and its memory is near.
+      if (best == idle_.end() || !better(static_cast<const T&>(**best), static_cast<const T&>(**it)))
+        best = it;
+    }
+    if (best == idle_.end()) return nullptr;
+    std::unique_ptr<T> taken(static_cast<T*>(best->release()));
+    idle_.erase(best);
+    return taken;
+  }
+  template <class T>
+  std::unique_ptr<T> take() {
+    return take<T>([](const T&, const T&) { return false; });
+  }
+
+  /// Keeps a workspace for the next search; without memory to remember it by, it goes.
+  void give_back(std::unique_ptr<Workspace> workspace) noexcept {
+    const std::lock_guard lock(mutex_);
+    try {
+      idle_.push_back(std::move(workspace));
+    } catch (const std::bad_alloc&) {
+    }
+  }
+
+  void clear() { idle_.clear(); }
+
+  uint64_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    uint64_t bytes = 0;
+    for (const auto& workspace : idle_) bytes += workspace->bytes();
+    return bytes;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace>> idle_;
+};
+
+/// A workspace for the duration of a task: an idle one, or one that `make` makes.
+template <class T>
+class WorkspaceLease {
+ public:
+  template <class Make>
+  WorkspaceLease(WorkspacePool& pool, const Make& make) : pool_(pool), workspace_(pool.take<T>()) {
+    if (workspace_ == nullptr) workspace_ = make();
+  }
+  ~WorkspaceLease() { pool_.give_back(std::move(workspace_)); }
+  WorkspaceLease(const WorkspaceLease&) = delete;
+  WorkspaceLease& operator=(const WorkspaceLease&) = delete;
+
+  T& operator*() const { return *workspace_; }
+
+ private:
+  WorkspacePool& pool_;
+  std::unique_ptr<T> workspace_;
+};
+
+}  // namespace gannet

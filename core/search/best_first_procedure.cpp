@@ -1,0 +1,48 @@
+// BEST_FIRST as a row of the table: one list, on the CPU and on CUDA devices.
+
+#include "search/batch_on_host.h"
+#include "search/best_first.h"
+#include "search/procedure.h"
+
+namespace gannet {
+namespace {
+
+void check(const SearchTarget& target, const SearchRequest& request) {
+  const uint32_t beam = request.params.beam;
+  if (beam != 0 && beam < request.k_asked)
+    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, at least k = %u is needed", beam, request.k_asked);
+  if (target.on_device() && beam > kDeviceBeamMax)
+    fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed on a CUDA device", beam, kDeviceBeamMax);
+}
+
+/// A beam longer than there are rows is never filled. One that is longer than a device holds stands for a recall
+/// that only comparing every row reaches there.
+SearchPlan plan(const SearchTarget& target, const SearchRequest&, const Effort& effort) {
+  const uint32_t rows = std::max(1u, target.segment().rows());
+  const uint32_t beam = std::min(static_cast<uint32_t>(effort.knob), rows);
+  if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
+  return BeamPlan{beam};
+}
+
+void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
+         const Execution& execution, SearchCounts* counts) {
+  const Segment& segment = host.segment;
+  const uint32_t beam = std::get<BeamPlan>(plan).beam;
+  const uint32_t k = std::min(batch.results.k, segment.rows());
+  answer_on_host<SearchSpace>(
+      host, batch, execution, counts,
+      [&] {
+        return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
+      },
+      [&](const PreparedQuery& query, SearchSpace& workspace, SearchCounts* task_counts) {
+        return search_best_first(segment.dataset, segment.codes, segment.graph, query, kNoRow, k, beam,
+                                 workspace, task_counts);
+      });
+}
+
+}  // namespace
+
+const Procedure kBestFirst = {ANN_SEARCH_BEST_FIRST, "BEST_FIRST", Knob::kBeam, true, true, 0,
+                              check, plan, run};
+
+}  // namespace gannet

@@ -1,0 +1,188 @@
+#include "search/pipeline_cuda.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "search/cagra_cuda.h"
+#include "search/encode_cuda.h"
+#include "search/rerank_cuda.h"
+
+namespace gannet::cuda {
+namespace {
+
+/// Rows of a walk's list that are re-ranked, or k where codes are lossless. One answer a kind of plan.
+struct RerankDepth {
+  const IndexView& view;
+  uint32_t k;
+
+  uint32_t operator()(const ExactPlan&) const { return k; }
+  uint32_t operator()(const CagraPlan& plan) const { return plan.kept; }
+  uint32_t operator()(const TwoListsPlan&) const { return list_length(k, view.lossless); }
+  uint32_t operator()(const BeamPlan& plan) const {
+    return view.lossless ? k : std::min(rerank_count(k), std::max(k, plan.beam));
+  }
+};
+
+uint32_t rerank_depth(const IndexView& view, const SearchPlan& plan, uint32_t k) {
+  return std::visit(RerankDepth{view, k}, plan);
+}
+
+EncodeArgs encode_args(const IndexView& view, const DeviceRun& run) {
+  EncodeArgs args = {};
+  args.queries = run.queries;
+  args.centre = view.centre;
+  args.codes = run.codes;
+  args.query_stride = run.query_stride;
+  args.value_bytes = view.value_bytes;
+  args.code_stride = view.code_stride;
+  args.count = run.count;
+  args.dim = view.dim;
+  args.columns = view.columns;
+  args.metric = view.metric;
+  args.inverse_step = view.inverse_step;
+  return args;
+}
+
+RerankArgs rerank_args(const IndexView& view, const DeviceRun& run, uint32_t depth) {
+  RerankArgs args = {};
+  args.rows = view.rows;
+  args.norms = view.norms;
+  args.queries = run.queries;
+  args.candidates = run.candidates;
+  args.out_rows = run.rows;
+  args.out_distances = run.distances;
+  args.row_stride = view.row_stride;
+  args.query_stride = run.query_stride;
+  args.value_bytes = view.value_bytes;
+  args.dim = view.dim;
+  args.count = run.count;
+  args.kept = depth;
+  args.k = run.k;
+  args.metric = view.metric;
+  return args;
+}
+
+/// Starts the walk of a run. One overload a kind of plan; codes of the queries are there unless `whole`.
+struct StartWalk {
+  int32_t device;
+  const IndexView& view;
+  const DeviceRun& run;
+  const Stream& stream;
+  uint32_t depth;
+  bool whole;
+
+  void operator()(const ExactPlan&) const {
+    fail(ANN_INTERNAL, "an exact search was planned as a walk");
+  }
+
+  void operator()(const BeamPlan& plan) const {
+    WalkArgs args = walk_args();
+    args.beam = plan.beam;
+    start_one_list(device, view.kind, args, stream);
+  }
+
+  void operator()(const TwoListsPlan& plan) const {
+    WalkArgs args = walk_args();
+    if (whole) {
+      args.whole.encode = encode_args(view, run);
+      args.whole.rerank = rerank_args(view, run, depth);
+      args.whole.record_bytes = static_cast<uint32_t>(view.record_bytes());
+      args.whole.element = view.element;
+    }
+    const uint32_t record_bytes = whole ? args.whole.record_bytes : view.code_stride;
+    if (run.is_on_host && run.count == 1 && record_bytes <= kOneQueryBytes) {
+      std::memcpy(args.one_query, args.queries, record_bytes);
+      args.queries = nullptr;
+    }
+    args.expansions_max = plan.expansions_max;
+    args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
+    args.rerank_margin = view.kind == CodeKind::kFloat ? 0 : kRerankMargin;
+    start_two_lists(device, view.kind, args, plan.warps, stream);
+  }
+
+  /// The walk as CAGRA, by codes or by rows as stored.
+  void operator()(const CagraPlan& plan) const {
+    const bool by_records = plan.stored || view.lossless;
+    CagraArgs args = {};
+    args.rows = plan.stored ? view.rows : view.codes;
+    args.norms = view.norms;
+    args.graph = graph();
+    args.queries = by_records ? run.queries : run.codes;
+    args.query_stride = by_records ? run.query_stride : view.code_stride;
+    args.out_rows = view.lossless ? run.rows : run.candidates;
+    args.out_distances = view.lossless ? run.distances : nullptr;
+    args.counters = run.counters;
+    args.row_count = view.row_count;
+    args.stride = plan.stored ? view.row_stride : view.code_stride;
+    args.columns = plan.stored ? view.dim : view.code_stride / sizeof(float);
+    args.query_words = plan.stored ? view.dim : view.code_stride / sizeof(uint32_t);
+    args.value_bytes = view.value_bytes;
+    args.flip = !plan.stored && view.kind == CodeKind::kSigned ? 0x80808080 : 0;
+    args.count = run.count;
+    args.kept = plan.kept;
+    args.metric = plan.stored ? view.metric : int32_t{ANN_METRIC_L2};
+    const CagraLaunch choice = choose_cagra(device, row_kind(plan), plan, view.graph.stride, run.count);
+    const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+    fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
+    start_cagra(choice, plan, args, tables.data(), stream);
+  }
+
+ private:
+  const Adjacency& graph() const { return run.bypass ? view.bypass : view.graph; }
+
+  WalkArgs walk_args() const {
+    WalkArgs args = {};
+    args.codes = view.codes;
+    args.graph = graph();
+    args.entries = view.entries;
+    args.pivot_codes = view.pivot_codes;
+    args.pivots = view.pivots;
+    args.squares = view.squares;
+    args.starts = run.starts;
+    const bool by_records = view.lossless || whole;
+    args.queries = by_records ? run.queries : run.codes;
+    args.query_stride = by_records ? run.query_stride : view.code_stride;
+    args.out_rows = by_records ? run.rows : run.candidates;
+    args.out_distances = by_records ? run.distances : nullptr;
+    args.masked = run.masked;
+    args.counters = run.counters;
+    args.counts = run.counts;
+    args.stride = view.code_stride;
+    args.entry_count = view.entry_count;
+    args.count = run.count;
+    args.k = run.k;
+    args.kept = depth;
+    return args;
+  }
+
+  RowKind row_kind(const CagraPlan& plan) const {
+    if (!plan.stored) return view.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
+    if (view.element == ANN_F32) return RowKind::kF32;
+    return view.element == ANN_F16 ? RowKind::kF16 : RowKind::kBf16;
+  }
+};
+
+}  // namespace
+
+bool walks_whole(const IndexView& view, const SearchPlan& plan, uint32_t k) {
+  return !view.lossless && walks_by_blocks(plan) && rerank_depth(view, plan, k) <= kWholeKeptMax;
+}
+
+void start_run(int32_t device, const IndexView& view, const DeviceRun& run, const SearchPlan& plan,
+               const Stream& stream) {
+  const bool whole = walks_whole(view, plan, run.k);
+  const uint32_t depth = rerank_depth(view, plan, run.k);
+  const bool by_codes = !view.lossless && !whole;
+  if (by_codes)
+    start_encode(encode_args(view, run), view.element, view.kind == CodeKind::kFloat, stream);
+  std::visit(StartWalk{device, view, run, stream, depth, whole}, plan);
+  if (by_codes) start_rerank(rerank_args(view, run, depth), view.element, stream);
+}
+
+uint64_t count_distances(const IndexView& view, const WalkCounters& counters, uint64_t queries,
+                         const SearchPlan& plan, uint32_t k) {
+  if (view.lossless) return counters.distances;
+  return counters.distances + queries * std::min(rerank_depth(view, plan, k), view.row_count);
+}
+
+}  // namespace gannet::cuda

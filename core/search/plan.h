@@ -1,0 +1,81 @@
+// SearchPlan: how one batch is searched, every choice made. One type a kind of procedure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <variant>
+
+#include "search/cagra.h"
+
+namespace gannet {
+
+/// Every row is compared.
+struct ExactPlan {};
+
+/// One sorted list: the nearest unexpanded row of `beam` rows is expanded until none is left.
+struct BeamPlan {
+  uint32_t beam = 0;
+};
+
+/// Two lists on a CUDA device, the nearest rows and those to be expanded (search/walk_cuda.cu).
+struct TwoListsPlan {
+  float slack = 0;  // s: rows up to 1 + s times as far as the k-th best are expanded
+  uint32_t expansions_max = 0;
+  uint32_t warps = 1;  // for one query: 1, or a block of 8 or 16
+
+  bool by_blocks() const { return warps > 1; }
+};
+
+using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan>;
+
+/// Whether a block of a device walks for each query of a batch of host memory.
+inline bool walks_by_blocks(const SearchPlan& plan) {
+  const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
+  return two_lists != nullptr && two_lists->by_blocks();
+}
+
+// --- Limits of walks on a CUDA device ------------------------------------------------------------
+
+/// Rows that two lists of one warp and of a block hold, and the longest beam of one list
+/// (search/walk_cuda.cu, search/walk_block_cuda.cu).
+inline constexpr uint32_t kTwoListsMax = 128;
+inline constexpr uint32_t kBlockListMax = 1280;
+inline constexpr uint32_t kWideBlockListMax = 32;  // of 16 warps
+inline constexpr uint32_t kDeviceBeamMax = 1984;
+
+/// Rows that exact search of a query keeps on a device.
+inline constexpr uint32_t kDeviceExactMax = 1024;
+
+/// Lists and filter of a block's walk.
+struct BlockShape {
+  uint32_t best;               // rows
+  uint32_t queue;              // rows
+  uint32_t visited_word_bits;  // log2 of the words of the filter
+};
+
+/// The shape that holds so many rows. 1,000 answers meet ten times as many rows as 10 and need as much more of
+/// the filter and of the queue.
+constexpr BlockShape block_shape(uint32_t list_length) {
+  if (list_length <= 32) return {32, 64, 13};
+  if (list_length <= 128) return {128, 128, 13};
+  return {kBlockListMax, 512, 15};
+}
+
+/// Rows that two lists hold for k answers: where codes are lossy as many as are re-ranked on the CPU, but beyond
+/// 85 answers no more than a warp holds, or a quarter more than k.
+constexpr uint32_t list_length(uint32_t k, bool lossless) {
+  return lossless ? k : std::max(k + k / 4, std::min(rerank_count(k), kTwoListsMax));
+}
+
+/// Of these rows, those whose codes lie farther than the k-th by more than so many steps of the codes are not
+/// re-ranked where a warp walks: rounding moves a distance by 0.4 steps (dataset/codes.h). Of 26 rows for 10
+/// answers 13 to 15 are left (SIFT, GIST, words), and recall loses 0.0006 at most; of Gaussian clusters by inner
+/// product, where rows are all about as far, 18, and 0.0009.
+inline constexpr float kRerankMargin = 2.5f;
+
+/// Whether k answers can be found with two lists of a warp.
+constexpr bool two_lists_serve(uint32_t k, bool lossless) {
+  return list_length(k, lossless) <= kTwoListsMax;
+}
+
+}  // namespace gannet

@@ -1,0 +1,91 @@
+// Procedure: how a segment is searched. One ordered table; a row of it is all that the library knows of a
+// procedure but its kernels and its type of plan.
+//
+// A search goes: the caller's parameters are a SearchRequest; index/choose.cpp takes the row that is named, or the
+// one that serves best; calibration says the effort for the wanted recall (tune/); the row makes a SearchPlan of
+// it; answer_batch() runs that on the target.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ann.h"
+#include "place/placement.h"
+#include "search/plan.h"
+#include "search/queries.h"
+
+namespace gannet {
+
+/// Where a search runs: a segment, and its placement on a device, or on the CPU.
+struct SearchTarget {
+  const HostPlacement& host;
+  DevicePlacement* device = nullptr;  // null: the CPU
+
+  const Segment& segment() const { return host.segment; }
+  bool on_device() const { return device != nullptr; }
+};
+
+/// What a caller wants.
+struct SearchRequest {
+  ann_search_params params;  // as given, each in its range
+  float recall = 0;          // wanted, with its default
+  uint64_t queries = 0;
+  uint32_t k = 0;            // at most the rows of the segment
+  uint32_t k_asked = 0;
+};
+
+/// What calibration turns.
+enum class Knob { kNone, kBeam, kSlack };
+
+/// How far one search goes: a value of the knob, and what was measured with it.
+struct Effort {
+  double knob = 0;              // a beam in rows, or a slack
+  uint32_t expansions_max = 0;  // of one query, where walks are cut
+  uint32_t width = 0;           // of CAGRA's: parents of an iteration; 0: not measured
+};
+
+struct Procedure {
+  int32_t id;        // ANN_SEARCH_*
+  const char* name;  // in ann.h, without ANN_SEARCH_
+  Knob knob;
+  bool on_host;
+  bool on_device;
+  uint32_t warps;    // of a device that walk for a query; 0: of no meaning
+
+  /// Throws where the procedure cannot do what is asked of it on this target. May be null.
+  void (*check)(const SearchTarget& target, const SearchRequest& request);
+
+  SearchPlan (*plan)(const SearchTarget& target, const SearchRequest& request, const Effort& effort);
+
+  /// Answers a batch of host memory on the CPU; null where on_host is not set. On a device every plan runs
+  /// through search/pipeline_cuda.cu, which has an overload for each type of plan.
+  void (*run_on_host)(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
+                      const Execution& execution, SearchCounts* counts);
+};
+
+/// The table, in the order of the ids.
+std::span<const Procedure* const> procedures();
+
+/// The row of an id other than AUTO; null where there is none.
+const Procedure* find_procedure(int32_t id);
+
+/// Answers a batch by a plan of a procedure.
+void answer_batch(const SearchTarget& target, const Procedure& procedure, const SearchPlan& plan,
+                  const SearchBatch& batch, const Execution& execution, SearchCounts* counts);
+
+/// Compares a batch of host memory with every row on `device` (ANN_DEVICE_CUDA + i), where the rows are sent
+/// unless `placement` has them.
+void compare_host_batch(const Segment& segment, int32_t device, const DevicePlacement* placement,
+                        const SearchBatch& batch, const Execution& execution, SearchCounts* counts);
+
+// The rows, each in a file of its own.
+extern const Procedure kBestFirst;       // best_first_procedure.cpp
+extern const Procedure kExact;           // exact_procedure.cpp
+extern const Procedure kCagra;           // cagra_procedure.cpp: one of the next two
+extern const Procedure kCagraSingleCta;
+extern const Procedure kCagraMultiCta;
+extern const Procedure kWarpTwoLists;    // two_lists_procedure.cpp
+extern const Procedure kBlockTwoLists;
+extern const Procedure kWideBlockTwoLists;
+
+}  // namespace gannet
