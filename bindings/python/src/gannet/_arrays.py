@@ -83,11 +83,9 @@ def of_cuda_interface(vectors: Any, what: str) -> _core.View:
     if said.get("mask") is not None:
         raise DtypeError(f"{what} has a mask, which would be lost")
     address, readonly = said["data"]
-    # The interface does not name the device. The library refuses memory of another one than is named here.
-    number = getattr(getattr(vectors, "device", None), "id", 0)
     strides = said.get("strides")
     return _core.from_address(address or 0, tuple(said["shape"]), None if strides is None else tuple(strides),
-                              kind, size, CUDA + int(number), bool(readonly), vectors)
+                              kind, size, CUDA + device_number(vectors), bool(readonly), vectors)
 
 
 # --- Streams and results --------------------------------------------------------------------------------------
@@ -132,6 +130,14 @@ def is_on_device(array: Any) -> bool:
     if hasattr(array, "__dlpack_device__"):
         return int(array.__dlpack_device__()[0]) in CUDA_KINDS
     return hasattr(array, "__cuda_array_interface__")
+
+
+def device_number(array: Any) -> int:
+    """Which CUDA device such an array says that it lies on."""
+    if hasattr(array, "__dlpack_device__"):
+        return int(array.__dlpack_device__()[1])
+    # __cuda_array_interface__ does not name the device. The library refuses memory of another one than this.
+    return int(getattr(getattr(array, "device", None), "id", 0))
 
 
 def allocator(library: str) -> str:

@@ -190,18 +190,14 @@ class Index:
         strict = not_finite == "raise"
         host = isinstance(queries, (np.ndarray, list, tuple)) or not _arrays.is_on_device(queries)
         number = None if stream is None else _arrays.stream_number(stream)
+        found: Any = out or (None, None)
         if host and stream is not None:
             raise InvalidArgument("stream is for queries in the memory of a CUDA device")
+        if not host and stream is None:
+            number = _arrays.stream_of(queries, _arrays.device_number(queries))
         given = _arrays.of(queries, "queries", number, self._list_dtype())
-        if not host:
-            device = given.space - _names.CUDA
-            if stream is None:
-                number = _arrays.stream_of(queries, device)
-                if number is not None:
-                    given = _arrays.of(queries, "queries", number)
-            found = out or _arrays.results_on_device(queries, device, (*given.shape[:-1], k))
-        else:
-            found = out or (None, None)
+        if not host and out is None:
+            found = _arrays.results_on_device(queries, given.space - _names.CUDA, (*given.shape[:-1], k))
         ids, distances = (None if buffer is None else _arrays.of(buffer, f"out[{i}]", number)
                           for i, buffer in enumerate(found))
         made = self._core.search(exact, given, k, params, ids, distances, number, timeout, strict)
