@@ -127,6 +127,24 @@ def test_what_progress_raises_stops_the_call(long_rows):
         assert len(calls) == 1
 
 
+def test_ctrl_c_in_calls_on_files(tmp_path, index, queries):
+    """It comes while progress is reported, since these calls are too short to be met by a timer."""
+    index.save(tmp_path / "a")
+
+    def interrupt(now):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for call in (lambda: index.save(tmp_path / "b", progress=interrupt),
+                 lambda: gannet.open(tmp_path / "a", progress=interrupt),
+                 lambda: gannet.verify(tmp_path / "a", progress=interrupt)):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    assert os.path.exists(tmp_path / "a") and set(os.listdir(tmp_path)) <= {"a", "b"}
+    if os.path.exists(tmp_path / "b"):  # the signal came when it was done
+        gannet.verify(tmp_path / "b")
+    np.testing.assert_array_equal(gannet.open(tmp_path / "a").search(queries).ids, index.search(queries).ids)
+
+
 def test_progress_may_use_gannet(rows, queries, index):
     found = []
     gannet.build(rows, progress=lambda _: found.append(index.search(queries[0], 1).ids[0]))
