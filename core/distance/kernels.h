@@ -1,8 +1,8 @@
 // The distance loops, chosen at run time, equal bit for bit on every level.
 //
-// Three families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
-// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h). LISTS selects: the
-// nearest of many distances, keys in order, detours.
+// Four families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
+// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h). BOUNDS tells which rows
+// are too far to be among the nearest. LISTS selects: the nearest of many distances, keys in order, detours.
 //
 // Why the levels agree. Integers are exact anyhow. Floats are summed in 64 fixed lanes: column i
 // goes to lane i mod 64, each product is rounded before it is added (no fused multiply-add), and the
@@ -45,6 +45,7 @@ struct NearestList {
   uint32_t k = 0;
   uint32_t size = 0;
   uint32_t limit = UINT32_MAX;  // only what is nearer is taken
+  const uint64_t* ids = nullptr;  // of places: of equal distances those with the lowest stay
 };
 
 /// Distances are shown in pieces of this many.
@@ -71,6 +72,34 @@ inline constexpr uint32_t kNearPiece = 32;
 /// Its room: another piece, and whole vectors.
 constexpr size_t near_room(uint32_t capacity) { return size_t{capacity} + kNearPiece + 8; }
 
+/// What a vector's code of whole numbers X leaves open (bounds.h).
+struct BoundCode {
+  bool usable = false;  // false: too large or too small to tell anything
+  float step = 0;       // s: the vector is about s X
+  float square = 0;     // |x|^2
+  float error = 0;      // |x - s X|
+  float whole = 0;      // |X|^2
+};
+
+/// A lower bound of what rows of a tile differ by from a query q, up to what depends on the query alone: with
+/// d = |X - Q|^2 of the tile,
+///   self + scale * step * (d - whole_x - whole_q) - length_q * error_x - error_q * length_x.
+/// Arrays are as long as the tile, rounded up to kPackRows.
+struct BoundRows {
+  float* self = nullptr;
+  float* step = nullptr;
+  float* whole = nullptr;
+  float* error = nullptr;
+  float* length = nullptr;
+};
+struct BoundQuery {
+  float scale = 0;
+  float whole = 0;
+  float length = 0;
+  float error = 0;
+  float bound = 0;  // rows that differ by more are too far
+};
+
 /// Detours are counted for this many ranks at once.
 inline constexpr uint32_t kDetourRanks = 16;
 
@@ -86,6 +115,19 @@ struct Kernels {
   /// Inner product, indexed by element.
   void (*dot[6])(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
                  float* out);
+
+  /// A row of f32, f16 or bf16 as floats, indexed by element.
+  void (*widen[4])(const void* row, uint32_t dim, float* out);
+
+  // BOUNDS (bounds.h).
+
+  /// Codes `width` values, a multiple of 16, as bytes X + 128.
+  BoundCode (*bound_code)(const float* values, size_t width, uint8_t* code);
+
+  /// The places j < count whose bound is not above the query's, ascending, with room for kPackRows more;
+  /// line[j] is |X - Q|^2, and may be read as far as the arrays.
+  uint32_t (*within_bound)(const uint32_t* line, const BoundRows& rows, uint32_t count,
+                           const BoundQuery& query, uint32_t* places);
 
   // CODES: squared L2 of rows of `stride` bytes (a multiple of kCodeAlign). Code bytes are xored
   // with `flip` (0 or 0x80, the latter for signed rows) before use; queries and blocks hold bytes

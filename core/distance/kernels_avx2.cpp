@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "distance/bounds.h"
 #include "distance/column_pairs.h"
 #include "distance/detours.h"
 #include "distance/element.h"
@@ -32,6 +33,15 @@ __m256 load8(const uint8_t* at) {
   if constexpr (kElement == ANN_F32) return load8_f32(at);
   if constexpr (kElement == ANN_F16) return load8_f16(at);
   return load8_bf16(at);
+}
+
+template <int32_t kElement>
+void widen(const void* row, uint32_t dim, float* out) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(row);
+  uint32_t column = 0;
+  for (; column + 8 <= dim; column += 8)
+    _mm256_storeu_ps(out + column, load8<kElement>(bytes + size_t{column} * element_bytes(kElement)));
+  for (; column < dim; ++column) out[column] = element_to_float(row, kElement, column);
 }
 
 template <bool kDot>

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/bounds.h"
 #include "distance/column_pairs.h"
 #include "distance/detours.h"
 #include "distance/near_list.h"

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "distance/row_loops_avx512.h"
+#include "distance/bounds.h"
 #include "distance/detours.h"
 #include "distance/near_list.h"
 #include "distance/nearest_list.h"

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "distance/bounds.h"
 #include "distance/detours.h"
 #include "distance/element.h"
 #include "distance/near_list.h"
@@ -32,6 +33,11 @@ void load(const uint8_t* row, uint32_t column, uint32_t count, float* values) {
   } else {
     for (uint32_t i = 0; i < count; ++i) values[i] = element_to_float(row, kElement, column + i);
   }
+}
+
+template <int32_t kElement>
+void widen(const void* row, uint32_t dim, float* out) {
+  load<kElement>(static_cast<const uint8_t*>(row), 0, dim, out);
 }
 
 template <int32_t kElement, bool kDot>

@@ -8,7 +8,8 @@
 // cannot be foreseen).
 //
 // What stays depends on the order in which distances are shown only where distances are equal: of
-// those that lie at the k-th distance the first shown stay. Callers show them in a fixed order.
+// those that lie at the k-th distance the first shown stay, and callers show them in a fixed order; or
+// those with the lowest ids, where the list knows ids.
 //
 // Each level includes this in its own file and so gets it in its own instruction set.
 #pragma once
@@ -104,6 +105,19 @@ uint32_t take_again(NearestList& list, uint32_t bound) {
   return kept;
 }
 
+/// Drops the farthest entries, at `distance`, but for `count` with the lowest ids.
+void keep_lowest_ids(NearestList& list, uint32_t distance, uint32_t count) {
+  uint32_t nearer = 0;
+  for (uint32_t i = 0; i < list.size; ++i) {
+    std::swap(list.places[nearer], list.places[i]);
+    std::swap(list.distances[nearer], list.distances[i]);
+    nearer += list.distances[nearer] < distance ? 1 : 0;
+  }
+  std::nth_element(list.places + nearer, list.places + nearer + count, list.places + list.size,
+                   [&](uint32_t a, uint32_t b) { return list.ids[a] < list.ids[b]; });
+  list.size = nearer + count;
+}
+
 /// Drops entries that are not among the nearest k, but for some, and lowers the limit.
 void thin_out(NearestList& list) {
   if (list.size <= list.k) return;
@@ -131,7 +145,12 @@ void thin_out(NearestList& list) {
   // More than `most` within the least bound: equal distances, of which the first stay.
   uint32_t ties = UINT32_MAX;
   if (within > most) ties = list.k - (high == 0 ? 0 : count_within(list.distances, padded, high - 1));
-  list.limit = ties == UINT32_MAX ? high + 1 : high;
+  list.limit = ties == UINT32_MAX || list.ids != nullptr ? high + 1 : high;
+  if (ties != UINT32_MAX && list.ids != nullptr) {
+    // Those beyond the bound first, as they would stand among the farthest.
+    list.size = take_again(list, high);
+    return keep_lowest_ids(list, high, ties);
+  }
   uint32_t kept = 0;
   if (ties == UINT32_MAX) {
     kept = take_again(list, high);

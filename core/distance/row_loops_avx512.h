@@ -23,6 +23,17 @@ inline __m512 load16(const uint8_t* at, __mmask16 columns) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
+template <int32_t kElement>
+void widen(const void* row, uint32_t dim, float* out) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(row);
+  for (uint32_t column = 0; column < dim; column += 16) {
+    const uint32_t left = dim - column;
+    const __mmask16 columns = left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1u << left) - 1);
+    _mm512_mask_storeu_ps(out + column, columns,
+                          load16<kElement>(bytes + size_t{column} * element_bytes(kElement), columns));
+  }
+}
+
 template <bool kDot>
 inline __m512 term(__m512 sum, __m512 x, __m512 q) {
   if constexpr (kDot) return _mm512_add_ps(sum, _mm512_mul_ps(x, q));

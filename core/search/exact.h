@@ -4,8 +4,11 @@
 // without a graph. The answer is defined by distances and ids alone: the k smallest pairs (distance,
 // id). So no order of work, thread or device changes it.
 //
-// Cost: rows * queries distances. Rows are read in tiles that stay in the second cache while a group
-// of queries is compared with them; the rows so are read from memory once a group.
+// Few queries are compared with the rows as stored. For more, a tile of rows is coded as bytes once, and the
+// tile's products with all queries of a group tell which rows may be nearer than the farthest that a query
+// keeps (row_bounds.h); only those are compared as stored. That is one instruction for 64 columns instead
+// of twelve, and changes no bit. Lists take what is below a limit and are thinned out now and then
+// (distance/nearest_list.h).
 #pragma once
 
 #include "base/execution.h"
@@ -14,7 +17,8 @@
 namespace gannet {
 
 /// Answers every usable query of the block. `excluded`, if not null, is [queries] one row for each
-/// query that must not be found (kNoRow: none).
+/// query that must not be found (kNoRow: none). The monitor is asked by work done, also while long lists
+/// are sorted and padded.
 void search_exact(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
                   const ResultsView& results, const Execution& execution);
 

@@ -181,6 +181,49 @@ TEST_CASE("code distances, tiles and their minima are equal on every level") {
   }
 }
 
+TEST_CASE("halves are widened as they are on every level") {
+  for (const int32_t element : {ANN_F32, ANN_F16, ANN_BF16}) {
+    const Block block(40, 67, element, 3, 5);  // 40 rows, 3 bytes after an aligned address
+    for (const Kernels* level : levels_here()) {
+      for (uint32_t row = 0; row < 40; ++row) {
+        std::vector<float> found(68, -7);
+        level->widen[element](block.view().row(row), 67, found.data());
+        for (uint32_t i = 0; i < 67; ++i)
+          REQUIRE(found[i] == element_to_float(block.view().row(row), element, i));
+        REQUIRE(found[67] == -7);
+      }
+    }
+  }
+}
+
+TEST_CASE("codes of bounds tell their own error, on every level") {
+  for (const double magnitude : {1e-20, 1e-14, 1.0, 1e14, 1e20}) {
+    for (const uint32_t width : {64u, 128u, 960u}) {
+      std::vector<float> values(width);
+      for (uint32_t i = 0; i < width; ++i)
+        values[i] = static_cast<float>(magnitude * (static_cast<double>(random_below(1001, 7, width, i)) / 500 - 1));
+      for (const Kernels* level : levels_here()) {
+        INFO(level->name << " magnitude " << magnitude << " width " << width);
+        std::vector<uint8_t> code(width);
+        const BoundCode found = level->bound_code(values.data(), width, code.data());
+        REQUIRE(found.usable == (magnitude > 1e-15 && magnitude < 1e15));
+        if (!found.usable) continue;
+        double square = 0, error = 0, whole = 0;
+        for (uint32_t i = 0; i < width; ++i) {
+          const double byte = code[i] - 128.0;
+          square += double{values[i]} * values[i];
+          error += std::pow(values[i] - found.step * byte, 2);
+          whole += byte * byte;
+        }
+        REQUIRE(std::fabs(found.square - square) < 1e-5 * square);
+        REQUIRE(std::fabs(found.error - std::sqrt(error)) < 1e-3 * std::sqrt(error));
+        REQUIRE(found.error < 0.01 * std::sqrt(square));
+        REQUIRE(found.whole == whole);
+      }
+    }
+  }
+}
+
 TEST_CASE("the list of a walk is the same on every level") {
   for (const uint32_t capacity : {1u, 5u, 8u, 31u, 64u, 100u, 199u, 260u, 513u, 700u}) {
     // Distances of CAGRA's rows as stored have the top bit.

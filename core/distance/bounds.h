@@ -1,0 +1,135 @@
+// Bounds: how near a row can be, told by bytes.
+//
+// Exact search compares every query with every row, and reports a few. To leave a row out it is enough to
+// know that it is too far, and a byte a column tells that for nearly all of them. A vector x is written as
+// s X + e, X of whole numbers from -127 to 127, with a step s of its own. With S = s_x s_q X.Q
+//
+//     x.q <= S + |e_x| |q| + |s_x X| |e_q|
+//
+// holds whatever was rounded, since X, s and |e| are known, hence
+//
+//     |x - q|^2 >= |x|^2 + |q|^2 - 2 (S + |e_x| |q| + |s_x X| |e_q|).
+//
+// X.Q is a whole number and comes from the tiles of codes (kernels.h), which give |X - Q|^2. All that is
+// computed in floats here is given room for its rounding: lengths by `rounding` of a length, squares by as
+// much of a square. Whatever passes is compared as stored, so a loose bound costs time and changes no answer.
+//
+// Each level includes this in its own file and so gets it in its own instruction set.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "distance/kernels.h"
+
+namespace gannet {
+namespace {  // one copy for each file, compiled with that file's instruction set
+
+constexpr uint32_t kSums = 16;  // taken side by side, as floats are not added in another order unasked
+
+/// |values|^2 and the largest of |values|.
+void measure(const float* values, size_t width, float* square, float* largest) {
+  float squares[kSums] = {};
+  float tops[kSums] = {};
+  for (size_t i = 0; i < width; i += kSums) {
+    for (uint32_t lane = 0; lane < kSums; ++lane) {
+      const float value = values[i + lane];
+      squares[lane] += value * value;
+      tops[lane] = std::max(tops[lane], std::fabs(value));
+    }
+  }
+  *square = 0;
+  *largest = 0;
+  for (uint32_t lane = 0; lane < kSums; ++lane) {
+    *square += squares[lane];
+    *largest = std::max(*largest, tops[lane]);
+  }
+}
+
+BoundCode bound_code(const float* values, size_t width, uint8_t* code) {
+  BoundCode found;
+  float square;
+  float largest;
+  measure(values, width, &square, &largest);
+  const float step = largest / 127;
+  // Beyond these squares are lost or overflow. The zero vector is exact.
+  if (largest != 0 && !(largest > 1e-15f && largest < 1e15f)) return found;
+  const float inverse = largest == 0 ? 0 : 127 / largest;
+  float errors[kSums] = {};
+  int32_t squares[kSums] = {};
+  for (size_t i = 0; i < width; i += kSums) {
+    for (uint32_t lane = 0; lane < kSums; ++lane) {
+      const int32_t byte = static_cast<int32_t>(values[i + lane] * inverse + 128.5f);
+      const float rest = values[i + lane] - step * static_cast<float>(byte - 128);
+      errors[lane] += rest * rest;
+      squares[lane] += (byte - 128) * (byte - 128);
+      code[i + lane] = static_cast<uint8_t>(byte);
+    }
+  }
+  float error = 0;
+  int32_t whole = 0;
+  for (uint32_t lane = 0; lane < kSums; ++lane) {
+    error += errors[lane];
+    whole += squares[lane];
+  }
+  found.usable = true;
+  found.step = step;
+  found.square = square;
+  found.error = std::sqrt(error);
+  found.whole = static_cast<float>(whole);
+  return found;
+}
+
+uint32_t within_bound(const uint32_t* line, const BoundRows& rows, uint32_t count,
+                      const BoundQuery& query, uint32_t* places) {
+  uint32_t taken = 0;
+#if defined(__AVX512F__)
+  const __m512 scale = _mm512_set1_ps(query.scale);
+  const __m512 whole = _mm512_set1_ps(query.whole);
+  const __m512 length = _mm512_set1_ps(query.length);
+  const __m512 error = _mm512_set1_ps(query.error);
+  const __m512 bound = _mm512_set1_ps(query.bound);
+  const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (uint32_t j = 0; j < count; j += 16) {
+    const __m512 apart = _mm512_cvtepi32_ps(_mm512_loadu_si512(line + j));
+    const __m512 cross = _mm512_sub_ps(_mm512_sub_ps(apart, _mm512_loadu_ps(rows.whole + j)), whole);
+    __m512 least = _mm512_fmadd_ps(cross, _mm512_mul_ps(scale, _mm512_loadu_ps(rows.step + j)),
+                                   _mm512_loadu_ps(rows.self + j));
+    least = _mm512_fnmadd_ps(length, _mm512_loadu_ps(rows.error + j), least);
+    least = _mm512_fnmadd_ps(error, _mm512_loadu_ps(rows.length + j), least);
+    const __mmask16 near = _mm512_cmp_ps_mask(least, bound, _CMP_NGT_UQ);
+    if (near == 0) continue;
+    const __m512i numbers = _mm512_add_epi32(_mm512_set1_epi32(static_cast<int>(j)), steps);
+    _mm512_storeu_si512(places + taken, _mm512_maskz_compress_epi32(near, numbers));
+    taken += static_cast<uint32_t>(__builtin_popcount(near));
+  }
+#else
+  for (uint32_t j = 0; j < count; j += kSums) {
+    uint32_t near[kSums];
+    uint32_t any = 0;
+    for (uint32_t lane = 0; lane < kSums; ++lane) {
+      const uint32_t at = j + lane;
+      const float apart = static_cast<float>(static_cast<int32_t>(line[at]));
+      const float cross = apart - rows.whole[at] - query.whole;
+      const float least = rows.self[at] + cross * (query.scale * rows.step[at]) -
+                          query.length * rows.error[at] - query.error * rows.length[at];
+      near[lane] = least > query.bound ? 0 : 1;
+      any |= near[lane];
+    }
+    if (any == 0) continue;
+    for (uint32_t lane = 0; lane < kSums; ++lane) {
+      places[taken] = j + lane;
+      taken += near[lane];
+    }
+  }
+#endif
+  while (taken > 0 && places[taken - 1] >= count) --taken;  // of the last vector
+  return taken;
+}
+
+}  // namespace
+}  // namespace gannet
