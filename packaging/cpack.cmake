@@ -11,7 +11,10 @@ string(TOLOWER "${CMAKE_SYSTEM_NAME}" system)
 
 set(CPACK_PACKAGE_NAME gannet)
 set(CPACK_PACKAGE_VENDOR "The Gannet maintainers")
-set(CPACK_PACKAGE_CONTACT "The Gannet maintainers <gannet@localhost>")
+set(GANNET_CONTACT "The Gannet maintainers <maintainers@gannet.invalid>" CACHE STRING
+    "Whom packages name as their maintainer: who makes them gives a name that answers")
+mark_as_advanced(GANNET_CONTACT)
+set(CPACK_PACKAGE_CONTACT "${GANNET_CONTACT}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_PACKAGE_FILE_NAME
@@ -51,6 +54,7 @@ endif()
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME "libgannet${PROJECT_VERSION_MAJOR}")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA "${PROJECT_SOURCE_DIR}/packaging/debian/triggers")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${PROJECT_DESCRIPTION}: shared library
 Finds, among many stored vectors, the few that lie nearest to a query.
@@ -59,6 +63,7 @@ ${gpu_text}")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libgannet-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${CPACK_DEBIAN_RUNTIME_PACKAGE_NAME} ${exactly}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "g++")  # for programs with the archive
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${PROJECT_DESCRIPTION}: development files
 The C header ann.h, the archive, and what CMake and pkg-config need.")
 
@@ -73,7 +78,7 @@ option(GANNET_DEBIAN "Install what Debian's packages have and others have not" O
 if(GANNET_DEBIAN)
   foreach(component IN LISTS CPACK_COMPONENTS_ALL)
     string(TOUPPER "${component}" kind)
-    install(FILES LICENSE RENAME copyright COMPONENT ${component}
+    install(FILES packaging/debian/copyright COMPONENT ${component}
             DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${kind}_PACKAGE_NAME}")
   endforeach()
 endif()

@@ -16,6 +16,10 @@
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
 #
+#   and, only where it is named, because it compiles the library four more times:
+#
+#     packages  packages installed in a bare root, two builds compared, recipes of package managers
+#
 # Builds lie in build/, build-asan/, build-fuzz/ and build-tsan/, or under the name that GANNET_BUILD gives, and
 # are kept, so a second run compiles what has changed only.
 set -euo pipefail
@@ -23,13 +27,14 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 all_parts=(unit tidy asan fuzz tsan rust go python examples install)
+named_parts=(packages)
 case ${1:-} in -h | --help) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 0 ;; esac
 parts=("$@")
 if [ ${#parts[@]} = 0 ]; then parts=("${all_parts[@]}"); fi
 for part in "${parts[@]}"; do
-  case " ${all_parts[*]} " in
+  case " ${all_parts[*]} ${named_parts[*]} " in
     *" $part "*) ;;
-    *) echo "run.sh: no part \"$part\"; expected some of: ${all_parts[*]}" >&2; exit 2 ;;
+    *) echo "run.sh: no part \"$part\"; expected some of: ${all_parts[*]} ${named_parts[*]}" >&2; exit 2 ;;
   esac
 done
 
@@ -209,6 +214,16 @@ part_install() {
     if [ -e "$script" ]; then bash "$script" "$build"; found=yes; fi
   done
   if [ $found = no ]; then echo "nothing in tests/install"; fi
+}
+
+part_packages() {
+  local script status
+  tests/setup.sh packages
+  for script in tests/install/packages/*_test.sh; do
+    status=0
+    "$script" || status=$?
+    if [ $status != 0 ] && [ $status != 77 ]; then return $status; fi
+  done
 }
 
 # --- Running them ---------------------------------------------------------------------------------

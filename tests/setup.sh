@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Finds the tools that Gannet is built and tested with, and installs those that are missing.
 #
-#   tests/setup.sh [quickstart | bench | tests]
+#   tests/setup.sh [quickstart | bench | tests | packages]
 #
 #   quickstart  a C++20 compiler, CMake, Ninja or make, xxhash.h
 #   bench       those, the libraries of the tests, and the Python packages of tests/bench: what its
 #               scripts need, and other libraries to compare with, as far as they can be had
 #   tests       all but those other libraries, what the package for Python is tested with, and a CUDA
 #               compiler, Go and Rust (default)
+#   packages    what tests/run.sh packages needs beside that, as far as it can be had
 #
 # What is here and good enough is used. What is missing comes from Debian's or Ubuntu's packages
 # (as root or through sudo) or, where those are too old, from Python packages in a folder of
@@ -17,8 +18,8 @@ set -euo pipefail
 
 level=${1:-tests}
 case $level in
-  quickstart | bench | tests) ;;
-  *) echo "usage: tests/setup.sh [quickstart | bench | tests]" >&2; exit 2 ;;
+  quickstart | bench | tests | packages) ;;
+  *) echo "usage: tests/setup.sh [quickstart | bench | tests | packages]" >&2; exit 2 ;;
 esac
 
 cache=${GANNET_CACHE:-$HOME/.cache/gannet}
@@ -119,6 +120,30 @@ link_commands() {
   for command in "$@"; do ln -sfn "$environment/bin/$command" "$cache/bin/$command"; done
 }
 
+# apt_try COMMAND PACKAGE TEXT: installs a tool that tests can do without, or notes that.
+apt_try() {
+  if command -v "$1" > /dev/null; then
+    have "$1"
+  elif apt_has "$2"; then
+    apt_install "$1" "$2"
+  else
+    note "no $1 here: $3"
+  fi
+}
+
+# --- What the packages need, beside what the tests do ---------------------------------------------
+if [ "$level" = packages ]; then
+  echo "Tools for the $level"
+  apt_try dpkg-shlibdeps dpkg-dev "no .deb is made"
+  apt_try debootstrap debootstrap "packages are not installed in a bare root"
+  if (pip_install packaging-environment 'conan>=2.4,<3' 'py-rattler-build>=0.60'); then
+    have "conan and py-rattler-build"
+  else
+    note "the recipes for Conan and conda are not checked"
+  fi
+  exit 0
+fi
+
 # --- What both levels need ------------------------------------------------------------------------
 echo "Tools for the $level"
 
@@ -196,6 +221,8 @@ else
   missing+=(python3 python3-venv)
 fi
 if [ ${#missing[@]} -gt 0 ]; then apt_install "libraries and tools of the tests" "${missing[@]}"; fi
+apt_try zsh zsh "completion for it is not tested"
+apt_try fish fish "completion for it is not tested"
 
 # The Python packages of tests/bench. The pins are in its requirements.txt; a copy of them in the
 # environment says that they are installed.
