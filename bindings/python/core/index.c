@@ -13,6 +13,8 @@ typedef struct handle {
   Py_ssize_t running;
   int closed;
   uint32_t dim;
+  uint64_t compared; /* rows that a search compares a query with where there is no graph; else 0 */
+  uint64_t rows;
   PyObject *kept; /* what owns borrowed rows */
 } handle;
 
@@ -103,6 +105,15 @@ static int too_few(Py_ssize_t count, Py_ssize_t wanted) {
   return 1;
 }
 
+/* Keeps what searches need to know of a built index. */
+static void look_at(handle *self) {
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  if (ann_index_get_info(self->index, &info, NULL) != ANN_OK) return;
+  self->dim = info.dim;
+  self->rows = info.rows;
+  self->compared = info.graph == ANN_GRAPH_NONE ? info.rows : 0;
+}
+
 /* --- Build ------------------------------------------------------------------------------------------------ */
 
 typedef struct build_call {
@@ -169,6 +180,7 @@ static PyObject *handle_build(PyObject *object, PyObject *const *given, Py_ssize
     self->kept = kept;
   }
   int failed = call_run(&made.base, 1, given[5], timeout);
+  if (!failed) look_at(self);
   leave(self);
   if (failed) return NULL;
   Py_RETURN_NONE;
@@ -194,15 +206,15 @@ static ann_status run_search(call *base) {
 }
 
 /* Whether a search may take longer than some 20 ms, so that a person could want to stop it. A thread of its
- * own costs some 30 us. */
-static int takes_long(const search_call *made) {
-  double each = made->params.beam > made->results.k ? made->params.beam : made->results.k;
-  each = (each + 60) * made->queries.dim;
-  if (made->exact || made->params.procedure == ANN_SEARCH_EXACT) {
-    ann_index_info info = ANN_INDEX_INFO_INIT;
-    if (ann_index_get_info(made->index, &info, NULL) == ANN_OK) each = (double)info.rows * info.dim / 16;
-  }
-  return (double)made->queries.rows * each > 4e6;
+ * own costs some 30 us. Work on a stream is only queued. */
+static int takes_long(const handle *self, const search_call *made) {
+  if (made->params.stream != NULL) return 0;
+  double beam = made->params.beam > made->results.k ? made->params.beam : made->results.k;
+  double work = (beam + 60) * made->queries.dim * (double)made->queries.rows;
+  uint64_t compared = made->exact || made->params.procedure == ANN_SEARCH_EXACT ? self->rows : self->compared;
+  if (compared > 0) work = (double)compared / 16 * made->queries.dim * (double)made->queries.rows;
+  int on_device = made->queries.space != 0 || made->params.device >= ANN_DEVICE_CUDA;
+  return work > (on_device ? 1e9 : 4e6);
 }
 
 /* A new array of NumPy of [rows, k] or, for a single query, [k]; and where it lies. */
@@ -257,7 +269,7 @@ static int find_buffers(search_call *made, const memory *queries, PyObject *cons
 
 /* Runs it; with `strict` a query with NaN or infinity is an error. Queries on a device are not asked for, as
  * their answers may be written later. */
-static int run_strictly(search_call *made, int strict, double timeout) {
+static int run_strictly(const handle *self, search_call *made, int strict, double timeout) {
   ann_status few[FEW], *status = NULL;
   int64_t rows = (int64_t)made->queries.rows;
   if (strict && made->queries.space == 0 && made->queries.element != ANN_I8 && made->queries.element != ANN_U8) {
@@ -269,7 +281,7 @@ static int run_strictly(search_call *made, int strict, double timeout) {
     for (int64_t i = 0; i < rows; ++i) status[i] = ANN_OK;
     made->results.status = status;
   }
-  int failed = call_run(&made->base, takes_long(made), NULL, timeout);
+  int failed = call_run(&made->base, takes_long(self, made), NULL, timeout);
   for (int64_t i = 0; status != NULL && !failed && i < rows; ++i) {
     if (status[i] == ANN_OK) continue;
     ann_error error = ANN_ERROR_INIT;
@@ -307,7 +319,7 @@ static PyObject *handle_search(PyObject *object, PyObject *const *given, Py_ssiz
   if (enter(self)) return NULL;
   made.index = self->index;
   int failed = find_buffers(&made, &queries, given + 4, &ids, &distances) ||
-               run_strictly(&made, PyObject_IsTrue(given[8]), timeout);
+               run_strictly(self, &made, PyObject_IsTrue(given[8]), timeout);
   leave(self);
   PyObject *both = failed ? NULL : PyTuple_Pack(2, ids, distances);
   Py_XDECREF(ids);
@@ -611,14 +623,13 @@ PyObject *index_open(PyObject *module, PyObject *arguments) {
   }
   handle *self = new_handle((PyTypeObject *)index_type);
   if (self == NULL) return NULL;
-  ann_index_info info = ANN_INDEX_INFO_INIT;
   if (call_run(&made.base, 1, progress, timeout) != 0) {
     if (made.index != NULL) ann_index_free(made.index); /* opened while a callback raised */
     Py_DECREF(self);
     return NULL;
   }
   self->index = made.index;
-  if (ann_index_get_info(self->index, &info, NULL) == ANN_OK) self->dim = info.dim;
+  look_at(self);
   return (PyObject *)self;
 }
 
