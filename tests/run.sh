@@ -173,6 +173,7 @@ part_go() {
   rm -rf "$GANNET_KEEP_FILES"
   mkdir -p "$GANNET_KEEP_FILES"
   go test -count=1 -race -tags gannet_tree ./...
+  go test -count=1 -tags gannet_tree,gannet_static -run 'TestVersion|TestSearch|TestMisuse' ./...
   fsck "$GANNET_KEEP_FILES"
 }
 
@@ -199,12 +200,22 @@ part_examples() {
   GANNET_BUILD=$build examples/quickstart.sh
   echo; echo "C:"
   "$build/examples/quickstart_c" "$data/sift_10k.u8bin" "$data/sift_queries.u8bin"
+  "$build/examples/gpu_c"
+  local index=$build/kept/example.gannet
+  mkdir -p "$build/kept"
+  "$build/examples/save_open_cancel_c" "$index"
   echo; echo "Rust:"
   (cd examples/rust && GANNET_DIR=$build cargo run --quiet --release -- "$data/sift_10k.u8bin")
+  (cd examples/rust && GANNET_DIR=$build cargo run --quiet --release --bin gpu)
+  python3 examples/service_test.py "$index" env GANNET_DIR="$build" \
+    cargo run --quiet --release --manifest-path "$root/examples/rust/Cargo.toml" --bin service --
   echo; echo "Go:"
   (cd examples/go &&
     CGO_CFLAGS="-O2 -I$root/capi/include" CGO_LDFLAGS="-L$build -Wl,-rpath,$build" \
-      go run -tags gannet_tree . "$data/sift_10k.u8bin")
+      go build -tags gannet_tree -o "$build/examples/go/" ./...)
+  "$build/examples/go/go" "$data/sift_10k.u8bin"
+  "$build/examples/go/gpu"
+  python3 examples/service_test.py "$index" "$build/examples/go/service"
 }
 
 part_install() {

@@ -53,7 +53,7 @@ fn run<T: Element>(data: &[T], rows: usize, dim: usize) -> Result<(), Box<dyn Er
     let found = index.search(queries, K, &SearchParams::new())?;
     for (query, neighbors) in found.iter().enumerate() {
         println!("row {query}:");
-        for near in neighbors.iter() {
+        for near in neighbors {
             println!("  row {:>8} at distance {}", near.id, near.distance);
         }
     }
