@@ -129,11 +129,12 @@ peers() {
 gannet_on_cpu() {
   gannet gannet --device cpu --seeds "$seeds" --procedure "${procedures:-auto,exact}" --batch 1,1000 \
     --threads "$threads" --recall 0.9,0.95,0.99 --beam $beams
-  gannet gannet_k100 --device cpu -k 100 --batch 1000 --threads "$threads" --beam 100,128,192,256,512
+  gannet gannet_k100 --device cpu -k 100 --procedure "${procedures:-auto,exact}" --batch 1000 \
+    --threads "$threads" --beam 100,128,192,256,512
 }
 peers_on_cpu() {
   rm -f "$out/peers.jsonl"
-  peers peers "$peers" --batches 1,1000 --threads "$threads"
+  peers peers "$peers" -k 10,100 --batches 1,1000 --threads "$threads"
 }
 
 # On a GPU: from and to the host's memory and the device's; every procedure and every way to the k-NN

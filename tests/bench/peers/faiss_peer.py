@@ -44,6 +44,9 @@ class Faiss(Peer):
         for name, number in value.items():
             self.parameters.set_index_parameter(self.index, name, number)
 
+    def differs(self, value, k):
+        return value.get("efSearch", k) >= k  # less is raised to k
+
     def search(self, queries, k, threads):
         faiss.omp_set_num_threads(threads)
         return self.index.search(self.prepared(queries), k)[1]

@@ -31,6 +31,9 @@ class Hnsw(Peer):
         self.index.set_ef(max(self.ef, k))
         return self.index.knn_query(queries, k=k, num_threads=threads)[0].astype("int64")
 
+    def differs(self, value, k):
+        return value >= k  # less is raised to k
+
     def size_bytes(self):
         return self.index.index_file_size()
 

@@ -136,6 +136,10 @@ class Peer:
         """Row numbers [queries, k]."""
         raise NotImplementedError
 
+    def differs(self, value, k):
+        """Whether an effort is another than a lesser one for so many neighbours."""
+        return True
+
     def placed(self, queries):
         """The queries in the device's memory."""
         raise NotImplementedError
@@ -168,6 +172,8 @@ def run_peer(peer, rows, queries, truth, options, records):
           flush=True)
     for k in options.k:
         for label, value in peer.efforts:
+            if not peer.differs(value, k):
+                continue
             peer.set_effort(value)
             part = max(1000, *options.batches)
             found = np.concatenate([peer.search(queries[i:i + part], k, threads_all)

@@ -36,6 +36,9 @@ class Usearch(Peer):
         keys = self.index.search(queries, k, threads=threads).keys
         return np.asarray(keys).astype(np.int64).reshape(len(queries), k)
 
+    def differs(self, value, k):
+        return value >= k  # less is raised to k
+
     def size_bytes(self):
         return int(self.index.serialized_length)
 
