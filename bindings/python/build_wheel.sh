@@ -52,7 +52,7 @@ else
 fi
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-build=$root/build-wheel/cmake-$glibc
+build=$root/build-wheel-$glibc
 CMAKE_GENERATOR=Ninja CMAKE_ARGS="${settings[*]@Q}" \
   "$environment/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
   --config-settings=build-dir="$build" --wheel-dir "$made" "$here"
