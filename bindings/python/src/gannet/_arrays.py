@@ -113,16 +113,37 @@ def stream_of_library(library: str, number: int) -> int:
     return torch.cuda.current_stream(number).cuda_stream or LEGACY_STREAM
 
 
-def stream_of(queries: Any, number: int) -> int | None:
-    """The stream to search on for queries on CUDA device `number`: that on which their library works now.
-    None where a library names none; its queries are ready then, and the search waits for its own end."""
-    library = library_of(queries)
+def stream_of(array: Any) -> int | None:
+    """The stream on which the library of an array in a device's memory works now. None where it has no stream to
+    name, and the array is ready."""
+    library = library_of(array)
     if library in ("cupy", "torch"):
-        return stream_of_library(library, number)
-    if hasattr(queries, "block_until_ready"):
-        queries.block_until_ready()
+        return stream_of_library(library, device_number(array))
+    if hasattr(array, "block_until_ready"):
+        array.block_until_ready()
         return None
-    return getattr(queries, "__cuda_array_interface__", {}).get("stream")
+    # A lender by DLPack lets CUDA's default stream wait for what it has queued.
+    return getattr(array, "__cuda_array_interface__", {}).get("stream") or LEGACY_STREAM
+
+
+def wait_for(stream: int | None) -> None:
+    """Returns when what was queued on a stream is done; at once where there is neither CuPy nor Torch to ask."""
+    if stream is None:
+        return
+    if "cupy" in sys.modules:
+        sys.modules["cupy"].cuda.ExternalStream(stream).synchronize()
+    elif "torch" in sys.modules:
+        sys.modules["torch"].cuda.ExternalStream(stream).synchronize()
+
+
+def ready(vectors: Any, what: str) -> Any:
+    """As of(), with elements that nothing is writing any more: a build takes them from no stream."""
+    if isinstance(vectors, (np.ndarray, list, tuple, _core.View)) or not is_on_device(vectors):
+        return of(vectors, what)
+    stream = stream_of(vectors)
+    view = of(vectors, what, stream)
+    wait_for(stream)
+    return view
 
 
 def is_on_device(array: Any) -> bool:

@@ -94,7 +94,7 @@ def knn_graph(rows: Array, k: int, *, metric: str = "l2", method: str = "auto", 
            [0, 2],
            [1, 0]], dtype=int32)
     """
-    given = _arrays.of(rows, "rows")
+    given = _arrays.ready(rows, "rows")
     _arrays.check_matrix(given, "rows")
     params: dict[str, Any] = {
         "metric": _names.number("metric", metric, _names.METRICS), "k": k,

@@ -193,14 +193,17 @@ class Index:
         found: Any = out or (None, None)
         if host and stream is not None:
             raise InvalidArgument("stream is for queries in the memory of a CUDA device")
+        waits = not host and stream is None and _arrays.library_of(queries) not in ("cupy", "torch")
         if not host and stream is None:
-            number = _arrays.stream_of(queries, _arrays.device_number(queries))
+            number = _arrays.stream_of(queries)
         given = _arrays.of(queries, "queries", number, self._list_dtype())
         if not host and out is None:
             found = _arrays.results_on_device(queries, given.space - _names.CUDA, (*given.shape[:-1], k))
         ids, distances = (None if buffer is None else _arrays.of(buffer, f"out[{i}]", number)
                           for i, buffer in enumerate(found))
         made = self._core.search(exact, given, k, params, ids, distances, number, timeout, strict)
+        if waits:
+            _arrays.wait_for(number)
         if found[0] is not None:
             return Neighbors(*found)
         if _arrays.library_of(queries) == "torch":
@@ -439,7 +442,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     >>> index.search(rows[7], k=1).ids
     array([7])
     """
-    given = _arrays.of(rows, "rows")
+    given = _arrays.ready(rows, "rows")
     stored = 0 if dtype is None else _names.element(dtype)
     params: dict[str, Any] = {
         "graph": _names.number("graph", graph, _names.GRAPHS),
@@ -456,7 +459,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
         check_recall(recall)
     _arrays.check_matrix(given, "rows")
     if calibration is not None:
-        calibration = _arrays.of(calibration, "calibration")
+        calibration = _arrays.ready(calibration, "calibration")
     if knn_graph is not None:
         knn_graph = _arrays.of(knn_graph, "knn_graph", None, np.int32)
     core = _core.Handle(given.shape[1], _names.number("metric", metric, _names.METRICS), stored)
