@@ -44,7 +44,7 @@ void describe_cpu(ann_device_info* out) {
   out->device = ANN_DEVICE_CPU;
   out->memory_total = memory_bytes(_SC_PHYS_PAGES);
   out->memory_free = memory_bytes(_SC_AVPHYS_PAGES);
-  out->compute_units = std::max(1u, std::thread::hardware_concurrency());
+  out->compute_units = thread_count(0, 0);
   out->capability = 0;
   write_cpu_name(out->name, sizeof out->name);
 }

@@ -1,9 +1,7 @@
 // Execution: what a phase may use (memory, threads) and whom it reports to.
 //
-// parallel_for splits a range into chunks and hands them to threads that live as long as the call.
-// A standing pool would save some 20 microseconds a thread and call, and cost a global that breaks
-// in the children of a fork; a call worth splitting runs for milliseconds. Where the system refuses
-// a thread, the others do its share; the calling thread always works too.
+// parallel_for splits a range into chunks and hands them to the workers of the process (execution.cpp). Where the
+// system refuses a thread, the others do its share; the calling thread always works too.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +9,6 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 #include "base/memory.h"
 #include "base/monitor.h"
@@ -56,12 +51,14 @@ inline void keep_least(std::atomic<uint64_t>& least, uint64_t number) {
   }
 }
 
-/// Threads that `wanted` (0: all) comes to on this machine under a cap (0: none).
-inline uint32_t thread_count(uint32_t wanted, uint32_t cap) {
-  uint32_t threads = wanted != 0 ? wanted : std::max(1u, std::thread::hardware_concurrency());
-  if (cap != 0) threads = std::min(threads, cap);
-  return std::min(threads, 1024u);
-}
+/// Threads that `wanted` comes to under a cap (0: none). 0 is as many as the calling thread may use: the processors
+/// of its affinity mask, or fewer where the process's control group has a quota of processor time.
+uint32_t thread_count(uint32_t wanted, uint32_t cap);
+
+/// Runs work(context, worker) on the calling thread as worker 0 and on up to `threads` - 1 workers of the process,
+/// each with a number of its own; returns when all that have begun have ended. Workers may begin late or not at
+/// all, so the work is done whoever comes. `work` does not throw.
+void run_on_workers(uint32_t threads, void (*work)(void* context, uint32_t worker), void* context);
 
 /// Items of a task that take `steps` each (columns, places of a list), `most` at most: a task is some
 /// 2^18 steps, a fraction of a millisecond or a few of them, however long the rows are.
@@ -98,17 +95,9 @@ void parallel_for(const Execution& execution, uint64_t count, uint64_t grain, co
 
   const uint64_t chunks = (count + grain - 1) / grain;
   const uint32_t threads = static_cast<uint32_t>(std::min<uint64_t>(execution.threads, chunks));
-  std::vector<std::thread> others;
-  if (threads > 1) {
-    others.reserve(threads - 1);
-    try {
-      for (uint32_t worker = 1; worker < threads; ++worker) others.emplace_back(work, worker);
-    } catch (const std::system_error&) {  // no thread to be had: those that are here do the work
-    } catch (const std::bad_alloc&) {     // likewise
-    }
-  }
-  work(0);
-  for (std::thread& other : others) other.join();
+  run_on_workers(
+      threads, [](void* context, uint32_t worker) { (*static_cast<decltype(&work)>(context))(worker); },
+      const_cast<void*>(static_cast<const void*>(&work)));
   if (failure) std::rethrow_exception(failure);
 }
 

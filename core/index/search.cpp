@@ -1,6 +1,7 @@
 // A search of a snapshot: where each segment is searched, by which plan, and the answers of several as one.
 
 #include <algorithm>
+#include <vector>
 
 #include "backend/devices.h"
 #include "index/choose.h"

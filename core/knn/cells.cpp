@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "knn/cells_judge.h"
 #include "knn/cells_products.h"

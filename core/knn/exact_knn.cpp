@@ -1,6 +1,7 @@
 #include "knn/exact_knn.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace gannet {
 namespace {

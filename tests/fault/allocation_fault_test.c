@@ -499,6 +499,14 @@ static void all_points(scenario what, uint32_t threads, int by_hook, int forever
     const pid_t pid = fork();
     if (pid == 0) {
       checks_failed = 0;
+      /* The child's own workers are made by its first calls, and stay. */
+      for (int i = 0; i < 2; i++) {
+        stage on = set_up(what, threads, by_hook);
+        uint64_t unused = 0;
+        CHECK_OK(act(&on, what, &unused, NULL));
+        with_index(&on, what, unused);
+        tear_down(&on);
+      }
       /* A throw takes memory of its own the first time; let that be behind us. */
       const board before = *shared;
       one_point(what, threads, by_hook, 0, 1, wanted);

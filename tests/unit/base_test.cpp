@@ -1,7 +1,14 @@
 // Base: memory through the hook, loops over threads, random numbers, monitors.
 
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <mutex>
 #include <numeric>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "base/execution.h"
 #include "base/parallel_sort.h"
@@ -156,4 +163,96 @@ TEST_CASE("a sort by many threads is a sort") {
   Array<uint64_t> items(Allocator(), 100000);
   items.fill(1);
   REQUIRE_THROWS_AS(parallel_sort(items, std::less<uint64_t>(), Execution{Allocator(), 2, &monitor}), Error);
+}
+
+TEST_CASE("workers serve every caller, nested and at once, and a job is done whoever comes") {
+  Execution four;
+  four.threads = 4;
+  std::atomic<uint64_t> sum = 0;
+  parallel_for(four, 1000, 7, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    REQUIRE(worker < 4);
+    for (uint64_t i = begin; i < end; ++i) sum += i;
+  });
+  REQUIRE(sum == 999 * 1000 / 2);
+
+  std::atomic<uint64_t> inner = 0;
+  parallel_for(four, 6, 1, [&](uint64_t, uint64_t, uint32_t) {
+    parallel_for(four, 50, 3, [&](uint64_t begin, uint64_t end, uint32_t) { inner += end - begin; });
+  });
+  REQUIRE(inner == 300);
+
+  std::atomic<uint64_t> all = 0;
+  std::vector<std::thread> callers;
+  for (uint32_t caller = 0; caller < 12; ++caller)
+    callers.emplace_back([&] {
+      for (uint32_t turn = 0; turn < 200; ++turn)
+        parallel_for(four, 20, 1, [&](uint64_t, uint64_t, uint32_t) { ++all; });
+    });
+  for (std::thread& caller : callers) caller.join();
+  REQUIRE(all == 12 * 200 * 20);
+
+  REQUIRE_THROWS_AS(
+      parallel_for(four, 100, 1, [](uint64_t begin, uint64_t, uint32_t) { if (begin == 60) fail(ANN_IO, "sixty"); }),
+      Error);
+}
+
+TEST_CASE("workers are kept: many calls make no more threads than one") {
+  Execution three;
+  three.threads = 3;
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  for (uint32_t turn = 0; turn < 300; ++turn)
+    parallel_for(three, 60, 1, [&](uint64_t, uint64_t, uint32_t) {
+      const std::lock_guard lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+  // Those of the test before may come, too.
+  REQUIRE(seen.size() <= 64);
+}
+
+TEST_CASE("a child of fork has workers of its own") {
+  Execution four;
+  four.threads = 4;
+  const auto count = [&] {
+    std::atomic<uint64_t> items = 0;
+    for (uint32_t turn = 0; turn < 20; ++turn)
+      parallel_for(four, 500, 1, [&](uint64_t begin, uint64_t end, uint32_t) { items += end - begin; });
+    return items.load();
+  };
+  REQUIRE(count() == 10'000);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(count() == 10'000 ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  REQUIRE(WEXITSTATUS(status) == 0);
+  REQUIRE(count() == 10'000);
+}
+
+TEST_CASE("as many threads are planned as the caller's affinity allows, and workers keep to it") {
+  cpu_set_t before;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int processor = 0; CPU_COUNT(&one) == 0; ++processor)
+    if (CPU_ISSET(processor, &before)) CPU_SET(processor, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  const uint32_t threads = thread_count(0, 0);
+  Execution four;
+  four.threads = 4;
+  std::atomic<uint32_t> elsewhere = 0;
+  parallel_for(four, 400, 1, [&](uint64_t, uint64_t, uint32_t) {
+    cpu_set_t here;
+    sched_getaffinity(0, sizeof here, &here);
+    if (!CPU_EQUAL(&here, &one)) ++elsewhere;
+  });
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+  REQUIRE(threads == 1);
+  REQUIRE(elsewhere == 0);
+  REQUIRE(thread_count(0, 0) <= static_cast<uint32_t>(CPU_COUNT(&before)));
+  REQUIRE(thread_count(5, 0) == 5);
+  REQUIRE(thread_count(5, 2) == 2);
 }
