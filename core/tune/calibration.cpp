@@ -39,6 +39,7 @@ struct Sample {
   uint32_t deep_count;
   uint32_t depth;
   uint32_t deep;
+  uint32_t sizes[Calibration::kCurves];  // queries that judge each curve, no more than for the one before
   Array<float> truth;       // [count, depth] distances of the true neighbours
   Array<float> deep_truth;  // [deep_count, deep]
 
@@ -78,7 +79,7 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// Walks with one beam; shares[c * kSampleMax[0] + query] are the recalls for kKs[c], c in [low, high).
 void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
               std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
-  const uint32_t count = std::min(sample.count, kSampleMax[low]);
+  const uint32_t count = sample.sizes[low];
   // One query at a time: the longest beams are for few, which are to keep all threads busy.
   parallel_for(execution, count, 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     SearchSpace& space = spaces[worker];
@@ -86,7 +87,7 @@ void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32
       const uint32_t masked = sample.masked != nullptr ? sample.masked[query] : kNoRow;
       // The largest k that this query plays a part in.
       uint32_t last = high;
-      while (last > low + 1 && query >= kSampleMax[last - 1]) --last;
+      while (last > low + 1 && query >= sample.sizes[last - 1]) --last;
       SearchCounts counts;
       const uint32_t compared =
           compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query], masked, kKs[last - 1],
@@ -109,7 +110,7 @@ class DeviceWalks {
 
   void walk(uint32_t low, uint32_t high, uint32_t beam, Array<double>& shares) {
     for (uint32_t c = low; c < high; ++c) {
-      const uint32_t count = std::min(sample_.count, kSampleMax[c]);
+      const uint32_t count = sample_.sizes[c];
       DeviceWorkspace& space = workspace_of(c, count);
       execution_.check();
       space.run(count, BeamPlan{std::min(beam, segment_.rows())}, {sample_.masked, false}, false);
@@ -122,9 +123,11 @@ class DeviceWalks {
 
  private:
   DeviceWorkspace& workspace_of(uint32_t c, uint32_t count) {
-    if (workspaces_[c] == nullptr) {
+    if (filled_[c] < count) {
+      workspaces_[c] = nullptr;
       workspaces_[c] = std::make_unique<DeviceWorkspaceLease>(placement_, count, kKs[c]);
       fill_workspace(segment_, sample_.vectors, 0, count, **workspaces_[c], execution_);
+      filled_[c] = count;
     }
     return **workspaces_[c];
   }
@@ -134,6 +137,7 @@ class DeviceWalks {
   DevicePlacement& placement_;
   const Execution& execution_;
   std::unique_ptr<DeviceWorkspaceLease> workspaces_[Calibration::kCurves];
+  uint32_t filled_[Calibration::kCurves] = {};  // queries in each
 };
 
 uint32_t truth_depth(uint64_t rows) {
@@ -205,7 +209,8 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   }
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors, &queries, plays_rows ? masked.data() : nullptr, count,
-                std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}};
+                std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}, {}};
+  for (uint32_t c = 0; c < kCurves; ++c) sample.sizes[c] = std::min(count, kSampleMax[c]);
   find_truth(dataset, codes, sample, device, placed, execution);
 
   std::vector<SearchSpace> spaces;
@@ -229,13 +234,24 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     while (end < curve_count_ && kKs[end] <= beam) ++end;
     if (end == open) continue;
     const bool costs_more = walk_work(codes, segment.graph, beam) > exact_work(dataset);
-    if (walks != nullptr && beam <= kDeviceBeamMax)
-      walks->walk(open, end, beam, shares);
-    else
-      walk_all(segment, sample, open, end, beam, spaces, shares, execution);
+    const auto walk = [&](uint32_t low, uint32_t high) {
+      if (walks != nullptr && beam <= kDeviceBeamMax)
+        walks->walk(low, high, beam, shares);
+      else
+        walk_all(segment, sample, low, high, beam, spaces, shares, execution);
+    };
+    const auto judge = [&](uint32_t c) {
+      return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
+    };
+    walk(open, end);
     for (uint32_t c = open; c < end; ++c) {
-      const Recall recall = mean_of(shares.data() + c * size_t{kSampleMax[0]},
-                                    std::min(count, kSampleMax[c]));
+      Recall recall = judge(c);
+      // A few queries that all fare well say little of those that a walk does not reach at all.
+      if (recall.mean >= kEnough && kKs[c] <= sample.depth && sample.sizes[c] < count && !done[c]) {
+        sample.sizes[c] = count;
+        walk(c, c + 1);
+        recall = judge(c);
+      }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
       if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, recall.error);
       done[c] = done[c] || beam >= dataset.rows() || (costs_more && beam >= always_tried(kKs[c]));

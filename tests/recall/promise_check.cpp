@@ -225,7 +225,7 @@ int run(int argc, char** argv) {
   Asked asked;
   asked.ks = {1, 10, 100};
   asked.recalls = {0.8f, 0.9f, 0.95f, 0.99f, 0.999f};
-  asked.queries = 400;
+  asked.queries = 2000;
   uint64_t rows = 10'000;
   std::string device = "cpu";
   std::vector<std::string> names;
