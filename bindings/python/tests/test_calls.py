@@ -21,12 +21,13 @@ def interrupt_soon(delay=0.2):
     return timer
 
 
+# With few threads, so that they last on every machine.
 LONG = {
-    "build": lambda index, rows: gannet.build(rows, knn="exact"),
-    "knn_graph": lambda index, rows: gannet.knn_graph(rows, 8, method="exact", threads=1),
-    "exact": lambda index, rows: index.exact(rows, 10),
-    "search": lambda index, rows: index.search(rows, 10),
-    "exact in one thread": lambda index, rows: index.exact(rows, 10, threads=1),
+    "build": lambda index, rows, **more: gannet.build(rows, knn="exact", threads=1, **more),
+    "knn_graph": lambda index, rows, **more: gannet.knn_graph(rows, 8, method="exact", threads=1, **more),
+    "exact": lambda index, rows, **more: index.exact(rows, 10, threads=1, **more),
+    "exact by threads": lambda index, rows, **more: index.exact(rows, 10, threads=2, **more),
+    "search": lambda index, rows, **more: index.search(rows, 10, threads=1, **more),
 }
 
 
@@ -51,7 +52,7 @@ def test_a_handler_of_the_caller_runs(long_index, long_rows):
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
         timer.start()
         with pytest.raises(Mine):
-            long_index.exact(long_rows)
+            long_index.exact(long_rows, threads=1)
         timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -69,14 +70,10 @@ def test_a_handler_that_returns_does_not_stop(rows):
 
 @pytest.mark.parametrize("call", LONG.values(), ids=LONG)
 def test_timeout(call, long_index, long_rows):
-    limited = {"build": lambda: gannet.build(long_rows, knn="exact", timeout=0.05),
-               "knn_graph": lambda: gannet.knn_graph(long_rows, 8, method="exact", timeout=0.05),
-               "exact": lambda: long_index.exact(long_rows, timeout=0.05),
-               "search": lambda: long_index.search(long_rows, timeout=0.05),
-               "exact in one thread": lambda: long_index.exact(long_rows, threads=1, timeout=0)}
-    name = next(name for name in LONG if LONG[name] is call)
     with pytest.raises(gannet.DeadlineExceeded) as caught:
-        limited[name]()
+        call(long_index, long_rows, timeout=0.05)
+    with pytest.raises(gannet.DeadlineExceeded):
+        call(long_index, long_rows, timeout=0)
     assert isinstance(caught.value, TimeoutError) and caught.value.status == 601
 
 
@@ -119,8 +116,8 @@ def test_what_progress_raises_stops_the_call(long_rows):
         calls.append(now)
         raise Mine("enough")
 
-    for call in (lambda: gannet.build(long_rows, knn="exact", progress=stop),
-                 lambda: gannet.knn_graph(long_rows, 8, method="exact", progress=stop)):
+    for call in (lambda: gannet.build(long_rows, knn="exact", threads=1, progress=stop),
+                 lambda: gannet.knn_graph(long_rows, 8, method="exact", threads=1, progress=stop)):
         calls.clear()
         with pytest.raises(Mine, match="enough"):
             call()
@@ -177,5 +174,5 @@ def test_a_line_in_a_terminal_and_elsewhere(rows, monkeypatch):
 def test_the_line_of_a_stopped_call(long_rows, monkeypatch):
     monkeypatch.setattr(sys, "stderr", screen := Screen())
     with pytest.raises(gannet.DeadlineExceeded):
-        gannet.build(long_rows, knn="exact", progress=True, timeout=0.3)
+        gannet.build(long_rows, knn="exact", threads=1, progress=True, timeout=0.3)
     assert "stopped" in screen.getvalue() or screen.getvalue() == ""
