@@ -11,19 +11,21 @@ trap 'rm -rf "$scratch"' EXIT
 # Equal objects out of a cache would prove nothing.
 export CCACHE_DISABLE=1 SOURCE_DATE_EPOCH=1700000000
 
-# build NAME SOURCES OPTION...: a copy of the sources there, built, installed to NAME-installed and packed
+first="$scratch/here" second="$scratch/in another/folder, deeper"
+mkdir -p "$first" "$second"
+(cd "$source" && tar -c --exclude=./build* --exclude=./.git --exclude=target --exclude=./tests/fuzz/corpus .) |
+  tee >(tar -x -C "$first") | tar -x -C "$second"
+
+# build NAME SOURCES OPTION...: built, installed to NAME-installed and packed
 build() {
   local name=$1 copy=$2
   shift 2
-  mkdir -p "$copy"
-  (cd "$source" && tar -c --exclude=./build* --exclude=./.git --exclude=target --exclude=./tests/fuzz/corpus .) |
-    tar -x -C "$copy"
   GANNET_BUILD=$scratch/$name-build "$copy/packaging/make_packages.sh" "$scratch/$name-packages" \
     -DGANNET_CUDA=off "$@" > "$scratch/$name.log" 2>&1 || { tail -n 40 "$scratch/$name.log"; exit 1; }
   cmake --install "$scratch/$name-build" --prefix "$scratch/$name-installed" > "$scratch/$name.log"
 }
-(umask 022; TZ=UTC USER=one build first "$scratch/here" "$@")
-(umask 077; TZ=Asia/Tokyo USER=two LC_ALL=C build second "$scratch/in another/folder, deeper" "$@")
+(umask 022; TZ=UTC USER=one build first "$first" "$@")
+(umask 077; TZ=Asia/Tokyo USER=two LC_ALL=C build second "$second" "$@")
 
 files=0
 for kind in installed packages; do
