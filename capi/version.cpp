@@ -37,6 +37,8 @@ const char* ann_build_info(void) {
   if (chosen == &gannet::kAvx512VnniKernels) return GANNET_BUILD_INFO("avx512vnni");
   if (chosen == &gannet::kAvx512Kernels) return GANNET_BUILD_INFO("avx512");
   if (chosen == &gannet::kAvx2Kernels) return GANNET_BUILD_INFO("avx2");
+#elif defined(__aarch64__)
+  if (chosen == &gannet::kNeonKernels) return GANNET_BUILD_INFO("neon");
 #endif
   (void)chosen;
   return GANNET_BUILD_INFO("portable");

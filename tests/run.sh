@@ -16,9 +16,10 @@
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
 #
-#   and, only where it is named, because it compiles the library four more times:
+#   and, only where they are named, because they compile the library again:
 #
 #     packages  packages installed in a bare root, two builds compared, recipes of package managers
+#     arm64     the library for 64-bit ARM, its kernels and answers under QEMU
 #
 # Builds lie in build/, build-asan/, build-fuzz/ and build-tsan/, or under the name that GANNET_BUILD gives, and
 # are kept, so a second run compiles what has changed only.
@@ -27,7 +28,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 all_parts=(unit tidy asan fuzz tsan rust go python examples install)
-named_parts=(packages)
+named_parts=(packages arm64)
 case ${1:-} in -h | --help) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 0 ;; esac
 parts=("$@")
 if [ ${#parts[@]} = 0 ]; then parts=("${all_parts[@]}"); fi
@@ -235,6 +236,14 @@ part_packages() {
     "$script" || status=$?
     if [ $status != 0 ] && [ $status != 77 ]; then return $status; fi
   done
+}
+
+part_arm64() {
+  release
+  tests/setup.sh arm64
+  local status=0
+  tests/arm64/arm64_test.sh "$build" || status=$?
+  if [ $status != 77 ]; then return $status; fi
 }
 
 # --- Running them ---------------------------------------------------------------------------------

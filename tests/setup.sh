@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Finds the tools that Gannet is built and tested with, and installs those that are missing.
 #
-#   tests/setup.sh [quickstart | bench | tests | packages]
+#   tests/setup.sh [quickstart | bench | tests | packages | arm64]
 #
 #   quickstart  a C++20 compiler, CMake, Ninja or make, xxhash.h
 #   bench       those, the libraries of the tests, and the Python packages of tests/bench: what its
@@ -9,6 +9,7 @@
 #   tests       all but those other libraries, what the package for Python is tested with, and a CUDA
 #               compiler, Go and Rust (default)
 #   packages    what tests/run.sh packages needs beside that, as far as it can be had
+#   arm64       likewise for tests/run.sh arm64
 #
 # What is here and good enough is used. What is missing comes from Debian's or Ubuntu's packages
 # (as root or through sudo) or, where those are too old, from Python packages in a folder of
@@ -18,8 +19,8 @@ set -euo pipefail
 
 level=${1:-tests}
 case $level in
-  quickstart | bench | tests | packages) ;;
-  *) echo "usage: tests/setup.sh [quickstart | bench | tests | packages]" >&2; exit 2 ;;
+  quickstart | bench | tests | packages | arm64) ;;
+  *) echo "usage: tests/setup.sh [quickstart | bench | tests | packages | arm64]" >&2; exit 2 ;;
 esac
 
 cache=${GANNET_CACHE:-$HOME/.cache/gannet}
@@ -141,6 +142,13 @@ if [ "$level" = packages ]; then
   else
     note "the recipes for Conan and conda are not checked"
   fi
+  exit 0
+fi
+
+if [ "$level" = arm64 ]; then
+  echo "Tools for $level"
+  apt_try aarch64-linux-gnu-g++ g++-aarch64-linux-gnu "nothing is compiled for 64-bit ARM"
+  apt_try qemu-aarch64 qemu-user "nothing is run for 64-bit ARM"
   exit 0
 fi
 

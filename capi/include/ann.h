@@ -95,8 +95,8 @@ ANN_API const char *ann_version(void);
 ANN_API uint32_t ann_abi_version(void);
 
 /* What the library was built with, for bug reports: compiler, CUDA toolkit and architectures or
- * "no CUDA", and the instruction set that this process uses ("avx512vnni", "avx512", "avx2" or
- * "portable"). The text lives as long as the library. Any thread; touches no device. */
+ * "no CUDA", and the instruction set that this process uses ("avx512vnni", "avx512", "avx2", "neon"
+ * or "portable"). The text lives as long as the library. Any thread; touches no device. */
 ANN_API const char *ann_build_info(void);
 
 /* ---------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ const Kernels& choose() {
     return kAvx512VnniKernels;
   if (has_avx512 && allowed("avx512")) return kAvx512Kernels;
   if (has_avx2 && allowed("avx2")) return kAvx2Kernels;
+#elif defined(__aarch64__)
+  if (wanted == nullptr || std::strcmp(wanted, "portable") != 0) return kNeonKernels;
 #endif
   (void)allowed;
   return kPortableKernels;

@@ -189,8 +189,9 @@ constexpr size_t packed_bytes(uint32_t count, size_t stride) {
 /// GANNET_SIMD. Chosen once.
 const Kernels& kernels();
 
-// One table a level; the tests compare them. On other machines than x86-64 only the first exists.
+// One table a level; the tests compare them. NEON's exists on 64-bit ARM, those of AVX on x86-64.
 extern const Kernels kPortableKernels;
+extern const Kernels kNeonKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512VnniKernels;

@@ -109,12 +109,15 @@ static int cpu_has(const char *level) {
   if (strcmp(level, "avx512vnni") == 0)
     return cpu_has("avx512") && __builtin_cpu_supports("avx512vnni");
 #endif
+#if defined(__aarch64__)
+  if (strcmp(level, "neon") == 0) return 1;
+#endif
   return strcmp(level, "portable") == 0;
 }
 
 int main(int argc, char **argv) {
   if (argc > 1) return child();
-  const char *const levels[] = {"portable", "avx2", "avx512", "avx512vnni", NULL, "no such level"};
+  const char *const levels[] = {"portable", "avx2", "avx512", "avx512vnni", "neon", NULL, "no such level"};
   char *reference = NULL;
   int compared = 0;
   for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
@@ -123,7 +126,7 @@ int main(int argc, char **argv) {
     char *hashes = strchr(text, '\n'); /* the first line names the level */
     if (!CHECK(hashes != NULL)) continue;
     *hashes++ = 0;
-    if (levels[i] && i < 4 && cpu_has(levels[i])) {
+    if (levels[i] && i < 5 && cpu_has(levels[i])) {
       /* "avx512" is a part of "avx512vnni", so the end of the word counts. */
       const char *at = strstr(text, levels[i]);
       CHECK_SAY(at && !isalnum((unsigned char)at[strlen(levels[i])]), "GANNET_SIMD=%s runs \"%s\"",

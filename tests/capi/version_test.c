@@ -16,7 +16,8 @@ static void versions(void) {
   CHECK_EQUAL(ann_abi_version(), ANN_ABI_VERSION);
   const char *info = ann_build_info();
   CHECK(info != NULL && info == ann_build_info());
-  CHECK_SAY(mentions(info, "portable") || mentions(info, "avx2") || mentions(info, "avx512"),
+  CHECK_SAY(mentions(info, "portable") || mentions(info, "neon") || mentions(info, "avx2") ||
+                mentions(info, "avx512"),
             "build info \"%s\" names no instruction set", info);
   CHECK_SAY(mentions(info, "CUDA"), "build info \"%s\" does not mention CUDA", info);
 }

@@ -25,6 +25,8 @@ std::vector<const Kernels*> levels_here() {
   if (avx2) levels.push_back(&kAvx2Kernels);
   if (avx512) levels.push_back(&kAvx512Kernels);
   if (avx512 && __builtin_cpu_supports("avx512vnni")) levels.push_back(&kAvx512VnniKernels);
+#elif defined(__aarch64__)
+  levels.push_back(&kNeonKernels);
 #endif
   return levels;
 }
