@@ -17,7 +17,6 @@ constexpr uint32_t kSlice = 8;          // queries of one call of a tile
 constexpr uint32_t kGroupMax = 1024;    // queries that share a coded tile
 constexpr uint32_t kDirectGroup = 16;   // queries that share a tile where no row is coded
 constexpr uint32_t kDirectTile = 256;   // its rows
-constexpr uint32_t kFewest = 8;         // queries that coding the rows pays for
 constexpr size_t kListBytes = size_t{16} << 20;  // of a group's lists, but for one
 constexpr uint64_t kWork = uint64_t{1} << 23;    // bytes compared, or items moved, between questions
 constexpr size_t kSortedAtOnce = 1 << 15;
@@ -280,7 +279,7 @@ void search_exact(const Dataset& dataset, const QueryBlock& queries, const uint3
   std::optional<RowBounds> bounds;
   search.group = group_size(queries.size(), threads, kept, dataset.rows(), kGroupMax);
   // Where most rows are reported, there is nothing to leave out.
-  if (search.group >= kFewest && kept < dataset.rows() / 2) {
+  if (search.group >= RowBounds::fewest(dataset.element()) && kept < dataset.rows() / 2) {
     bounds.emplace(dataset, execution);
     search.bounds = &*bounds;
   } else {

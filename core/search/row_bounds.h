@@ -1,8 +1,7 @@
 // RowBounds: which rows a query need not be compared with.
 //
 // Rows are coded tile by tile while an exact search runs, as bytes with a step of each row's own
-// (distance/bounds.h), and forgotten: nothing is kept beside the rows. Coding a row costs what some ten queries
-// spend on it.
+// (distance/bounds.h), and forgotten: nothing is kept beside the rows.
 //
 //   L2       of rows less the mean of some of them, since errors grow with length;
 //   product  of the rows as they are;
@@ -19,6 +18,9 @@ namespace gannet {
 class RowBounds {
  public:
   RowBounds(const Dataset& dataset, const Execution& execution);
+
+  /// So many queries must share the codes, or comparing rows as stored costs less.
+  static uint64_t fewest(int32_t element);
 
   /// Bytes of a code.
   size_t stride() const { return stride_; }
