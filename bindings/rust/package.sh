@@ -41,6 +41,7 @@ done
   printf '"%s", ' "${crates[@]/%/-$version}"
   printf ']\n\n[patch.crates-io]\n'
   for crate in "${crates[@]}"; do printf '%s = { path = "%s" }\n' "$crate" "$crate-$version"; done
+  sed -n '/^\[profile/,$p' Cargo.toml
 } > "$here/Cargo.toml"
 cp Cargo.lock "$here"
 cd "$here"

@@ -28,6 +28,8 @@ fn main() {
     for variable in [
         "GANNET_DIR",
         "GANNET_CUDA",
+        "CUDA_HOME",
+        "CUDA_PATH",
         "PKG_CONFIG",
         "PKG_CONFIG_PATH",
         "PKG_CONFIG_LIBDIR",
@@ -199,6 +201,10 @@ fn announce_static(folder: &Path) -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", folder.join(STATIC).display());
     println!("cargo::rustc-link-search=native={}", folder.display());
     println!("cargo::rustc-link-lib=static=gannet");
+    // Where the CUDA toolkit has its libraries, of which an archive with GPU code needs one.
+    for root in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(env::var_os) {
+        println!("cargo::rustc-link-search=native={}", Path::new(&root).join("lib64").display());
+    }
     for word in needed_by_static(folder).split_whitespace() {
         if let Some(library) = word.strip_prefix("-l").filter(|&library| library != "gannet") {
             println!("cargo::rustc-link-lib={library}");
@@ -212,14 +218,29 @@ fn announce_static(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The line Libs.private of the gannet.pc beside the library.
+/// What the gannet.pc beside the library names.
 fn needed_by_static(folder: &Path) -> String {
     let text = ["pkgconfig/gannet.pc", "gannet.pc"]
         .iter()
         .find_map(|name| fs::read_to_string(folder.join(name)).ok())
         .unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Libs.private:"));
-    line.map_or(NEEDED, str::trim).to_owned()
+    // Where there is only an archive, Libs has everything.
+    let named =
+        |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+    let words = format!("{} {}", named("Libs:"), named("Libs.private:"));
+    if words.contains("-lstdc++") {
+        // The folder of gannet.pc's own variables is known already.
+        words.split_whitespace().filter(|word| !word.contains("${")).collect::<Vec<_>>().join(" ")
+    } else if feature("VENDORED") && cuda_wish() != "off" {
+        format!("-lcudart_static -lrt {NEEDED}")
+    } else {
+        NEEDED.to_owned()
+    }
+}
+
+/// Whether a library that is built here gets GPU code.
+fn cuda_wish() -> String {
+    env::var("GANNET_CUDA").unwrap_or_else(|_| "off".into())
 }
 
 /// Builds the library in cargo's output folder, for the CPU unless `GANNET_CUDA` says `on`.
@@ -230,18 +251,15 @@ fn vendored() -> Result<PathBuf, String> {
     for folder in ["core", "capi"] {
         println!("cargo::rerun-if-changed={}", source.join(folder).display());
     }
-    let cuda = env::var("GANNET_CUDA").unwrap_or_else(|_| "off".into());
     let built = cmake::Config::new(source)
         .profile("Release")
         .define("BUILD_SHARED_LIBS", "OFF")
-        .define("GANNET_CUDA", cuda)
-        .define("GANNET_WERROR", "OFF")
+        .define("GANNET_CUDA", cuda_wish())
         .define("GANNET_TOOL", "off")
-        .define("GANNET_TESTS", "OFF")
-        .define("GANNET_EXAMPLES", "OFF")
-        .define("CMAKE_INSTALL_LIBDIR", "lib")
+        .define("GANNET_INSTALL", "OFF")
+        .build_target("gannet")
         .build();
-    let folder = built.join("lib");
+    let folder = built.join("build");
     if folder.join(STATIC).exists() {
         Ok(folder)
     } else {
