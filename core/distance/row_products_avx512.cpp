@@ -2,14 +2,8 @@
 
 #if defined(__x86_64__)
 
-// gcc 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
 #include "distance/row_products.h"
+#include "distance/row_products_avx512.h"
 
 namespace gannet {
 namespace {
@@ -27,7 +21,7 @@ uint32_t product(const int16_t* query, const uint8_t* row, uint32_t columns) {
         _mm512_cvtepu8_epi16(_mm256_maskz_loadu_epi8(columns_here(column, columns), row + column));
     sums = _mm512_add_epi32(sums, _mm512_madd_epi16(x, _mm512_loadu_si512(query + column)));
   }
-  return static_cast<uint32_t>(_mm512_reduce_add_epi32(sums));
+  return sum32(sums);
 }
 
 void products(const ProductQuery& query, const uint8_t* rows, size_t stride, uint32_t columns,

@@ -3,14 +3,8 @@
 
 #if defined(__x86_64__)
 
-// gcc 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-
 #include "distance/row_products.h"
+#include "distance/row_products_avx512.h"
 
 namespace gannet {
 namespace {
@@ -38,7 +32,7 @@ void add_rows(const ProductQuery& query, const uint8_t* const* row, uint32_t col
   }
   for (uint32_t r = 0; r < kRows; ++r) {
     const __m512i sums = _mm512_add_epi32(_mm512_slli_epi32(high[r], 8), low[r]);
-    out[r] = static_cast<int32_t>(static_cast<uint32_t>(_mm512_reduce_add_epi32(sums)) - query.bias);
+    out[r] = static_cast<int32_t>(sum32(sums) - query.bias);
   }
 }
 
