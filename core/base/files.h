@@ -15,19 +15,37 @@ namespace gannet {
 struct FileFacts {
   uint64_t bytes = 0;
   uint32_t mode = 0;      // permission bits
+  uint32_t owner = 0;
+  uint32_t group = 0;
+  uint64_t names = 0;     // links to it
+  uint64_t device = 0;    // with `number` one file and no other
+  uint64_t number = 0;
   bool regular = false;
   bool link = false;
 };
 
 class Files {
  public:
+  /// In place of a folder: where the process works.
+  static constexpr int kHere = -100;
+  static constexpr uint32_t kUnchanged = UINT32_MAX;  // of an owner or a group
+
   virtual ~Files() = default;
 
   /// A descriptor, or -errno. Never inherited by a program that the process starts.
   virtual int open_to_read(const char* path) = 0;
+  /// A folder to name files in and to sync; `path` is relative to another. Renaming it, or working
+  /// elsewhere, does not change what a descriptor stands for.
+  virtual int open_folder(int folder, const char* path) = 0;
   /// Makes a file that was not there; follows no link.
-  virtual int create(const char* path, uint32_t mode) = 0;
-  virtual int open_folder(const char* path) = 0;
+  virtual int create(int folder, const char* name, uint32_t mode) = 0;
+  /// Makes a file that has no name until link() gives it one, and that is gone with its last descriptor
+  /// otherwise. -EOPNOTSUPP where the system has no such files.
+  virtual int create_unnamed(int folder, uint32_t mode) = 0;
+  /// Opens what another save may have left, to lock(); follows no link.
+  virtual int open_left(int folder, const char* name) = 0;
+  /// A second descriptor of an open file; it shares the lock.
+  virtual int duplicate(int file) = 0;
   virtual int close(int file) = 0;
 
   /// Bytes read or written, which may be fewer than asked for, or -errno.
@@ -37,14 +55,23 @@ class Files {
   /// 0 or -errno.
   /// Room for [offset, offset + bytes), which then counts as length.
   virtual int reserve(int file, uint64_t offset, uint64_t bytes) = 0;
+  virtual int set_owner(int file, uint32_t owner, uint32_t group) = 0;
   virtual int set_mode(int file, uint32_t mode) = 0;
+  /// Begins to write [offset, offset + bytes) to the disk, or waits until that is done. Promises no more
+  /// than that a later sync has less to do; an error is the file's, and may be told only once.
+  virtual int write_back(int file, uint64_t offset, uint64_t bytes, bool wait) = 0;
   virtual int sync(int file) = 0;
-  virtual int rename(const char* from, const char* to) = 0;
-  virtual int unlink(const char* path) = 0;
+  /// Takes the lock of a file for as long as a descriptor of it is open; -EWOULDBLOCK where another has it.
+  virtual int lock(int file) = 0;
+  /// Gives a file without a name one that was free.
+  virtual int link(int file, int folder, const char* name) = 0;
+  virtual int rename(int folder, const char* from, const char* to) = 0;
+  virtual int unlink(int folder, const char* name) = 0;
   virtual int facts(int file, FileFacts* out) = 0;
-  virtual int facts_of_path(const char* path, bool follow, FileFacts* out) = 0;
-  /// The path without links, to `out` of `capacity` bytes.
-  virtual int resolve(const char* path, char* out, size_t capacity) = 0;
+  /// Of a link its own.
+  virtual int facts_in(int folder, const char* name, FileFacts* out) = 0;
+  /// Where a link leads, to `out` of `capacity` bytes.
+  virtual int read_link(int folder, const char* name, char* out, size_t capacity) = 0;
 
   /// Maps `bytes` of a file to read; null and -errno where the system refuses.
   virtual const void* map(int file, uint64_t bytes, int* error) = 0;

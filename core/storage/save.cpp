@@ -4,16 +4,13 @@
 // threads, once to write it. The alternative, sums behind the sections, would need a file that can be
 // written out of order, which a stream cannot.
 
-#include <unistd.h>
-
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <string_view>
 #include <vector>
 
 #include "storage/layout.h"
 #include "storage/map.h"
+#include "storage/replacement.h"
 
 namespace gannet {
 namespace {
@@ -207,153 +204,16 @@ void write_all(Content& content, const Put& put, const Execution& execution) {
   put(&tail, sizeof tail);
 }
 
-// --- The file around them -------------------------------------------------------------------------
-
-/// A path split into its folder ("." where it names none) and its name.
-struct Place {
-  explicit Place(const char* path) {
-    const std::string_view whole(path);
-    const size_t slash = whole.rfind('/');
-    name = slash == std::string_view::npos ? whole : whole.substr(slash + 1);
-    const std::string_view parent = slash == std::string_view::npos ? "." : whole.substr(0, slash);
-    copy(parent.empty() ? std::string_view("/") : parent, folder, path);
-    if (name.empty() || name == "." || name == "..")
-      fail(ANN_INVALID_ARGUMENT, "path names a folder: %.150s", path);
-  }
-  static void copy(std::string_view text, char (&out)[PATH_MAX], const char* path) {
-    if (text.size() >= sizeof out) fail_system(-ENAMETOOLONG, "reading the path", path);
-    std::memcpy(out, text.data(), text.size());
-    out[text.size()] = 0;
-  }
-
-  char folder[PATH_MAX];
-  std::string_view name;
-};
-
-/// The new file until it has its name: closed and removed unless that came.
-class Unfinished {
- public:
-  Unfinished(const Place& place, uint32_t mode, Files& files) : files_(files) {
-    for (uint32_t attempt = 0; file_ < 0; ++attempt) {
-      const int length = std::snprintf(
-          path_, sizeof path_, "%s/.%.*s.%ld-%u.tmp", place.folder,
-          static_cast<int>(place.name.size()), place.name.data(), static_cast<long>(::getpid()),
-          attempt);
-      if (length < 0 || static_cast<size_t>(length) >= sizeof path_)
-        fail_system(-ENAMETOOLONG, "making a file beside the target", place.folder);
-      file_ = uninterrupted([&] { return files.create(path_, mode); });
-      // Left behind by a process that died, or in use by another thread: either way not this one's.
-      const bool taken = file_ == -EEXIST && attempt < 10000;
-      if (file_ < 0 && !taken)
-        fail_system(file_, "making a file beside the target", path_);
-    }
-  }
-  ~Unfinished() {
-    if (file_ >= 0) files_.close(file_);
-    if (!named_) files_.unlink(path_);
-  }
-  Unfinished(const Unfinished&) = delete;
-
-  const char* path() const { return path_; }
-  int file() const { return file_; }
-
-  void put(const void* data, uint64_t bytes) {
-    const uint8_t* from = static_cast<const uint8_t*>(data);
-    while (bytes > 0) {
-      const int64_t done = uninterrupted([&] { return files_.write(file_, from, bytes); });
-      if (done <= 0) fail_system(done < 0 ? done : -EIO, "writing", path_);
-      from += done;
-      bytes -= static_cast<uint64_t>(done);
-    }
-  }
-  /// The answer of a close is part of the write: network file systems report errors there.
-  void close() {
-    const int result = files_.close(std::exchange(file_, -1));
-    if (result < 0 && result != -EINTR) fail_system(result, "closing", path_);
-  }
-  void rename_to(const char* target) {
-    const int result = files_.rename(path_, target);
-    if (result < 0) fail_system(result, "renaming over the target", target);
-    named_ = true;
-  }
-
- private:
-  Files& files_;
-  char path_[PATH_MAX];
-  int file_ = -1;
-  bool named_ = false;
-};
-
-/// What stands at the target: follows a link to `path`, gives the permissions of an old file.
-struct Target {
-  Target(const char* given, Files& files) {
-    if (*given == 0) fail(ANN_INVALID_ARGUMENT, "path is empty");
-    Place::copy(given, path, given);
-    FileFacts facts;
-    int result = files.facts_of_path(path, false, &facts);
-    if (result == 0 && facts.link) {
-      result = files.resolve(given, path, sizeof path);
-      if (result == 0) result = files.facts_of_path(path, false, &facts);
-      if (result < 0) fail_system(result, "following the link", given);
-    }
-    if (result < 0 && result != -ENOENT) fail_system(result, "looking at the target", given);
-    exists = result == 0;
-    if (!exists) return;
-    mode = facts.mode;
-    if (!facts.regular) fail_system(-EINVAL, "the target is no regular file", given);
-  }
-
-  char path[PATH_MAX];
-  bool exists = false;
-  uint32_t mode = 0666;
-};
-
-/// In pieces, since a file system in memory makes the pages here and now.
-void reserve(const Unfinished& file, uint64_t bytes, Files& files, const Execution& execution) {
-  constexpr uint64_t kPiece = uint64_t{16} << 20;
-  for (uint64_t offset = 0; offset < bytes; offset += kPiece) {
-    execution.check();
-    const uint64_t piece = std::min(kPiece, bytes - offset);
-    const int result = uninterrupted([&] { return files.reserve(file.file(), offset, piece); });
-    // A full disk shows here, before anything is written; a file system that cannot reserve shows it
-    // when it is written to.
-    if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
-      fail_system(result, "reserving space", file.path());
-    if (result < 0) return;
-  }
-}
-
 /// Reads header and tail back: what a network or a layered file system dropped shows here at the
 /// latest, while the old file is still in place.
-void check_written(const Unfinished& file, const Header& header, Files& files) {
+void check_written(Replacement& file, const Header& header, const char* path) {
   Header read;
   Tail tail;
-  const auto read_back = [&](void* out, size_t bytes, uint64_t offset) {
-    uint8_t* to = static_cast<uint8_t*>(out);
-    while (bytes > 0) {
-      const int64_t done =
-          uninterrupted([&] { return files.read_at(file.file(), to, bytes, offset); });
-      if (done <= 0) fail_system(done < 0 ? done : -EIO, "reading back", file.path());
-      to += done;
-      offset += static_cast<uint64_t>(done);
-      bytes -= static_cast<size_t>(done);
-    }
-  };
-  read_back(&read, sizeof read, 0);
-  read_back(&tail, sizeof tail, header.file_bytes - sizeof tail);
+  file.read(&read, sizeof read, 0);
+  file.read(&tail, sizeof tail, header.file_bytes - sizeof tail);
   const Tail wanted = tail_of(header);
   if (std::memcmp(&read, &header, sizeof read) != 0 || std::memcmp(&tail, &wanted, sizeof tail) != 0)
-    fail_system(-EIO, "the file read back differs from what was written", file.path());
-}
-
-void sync_folder(const char* folder, const char* path, Files& files) {
-  const int opened = files.open_folder(folder);
-  const int result = opened < 0 ? opened : files.sync(opened);
-  if (opened >= 0) files.close(opened);
-  // Some file systems cannot sync a folder and say EINVAL; there is nothing to be done about it.
-  if (result < 0 && result != -EINVAL)
-    fail_system(result, "the new file is in place, but syncing its folder failed and whether it survives "
-                    "a power failure is unknown", path);
+    fail_system(-EIO, "the file read back differs from what was written", path);
 }
 
 }  // namespace
@@ -361,25 +221,16 @@ void sync_folder(const char* folder, const char* path, Files& files) {
 void save_file(const PlacedSegment& built, const char* path, bool sync, Files& files,
                const Execution& execution) {
   const Target target(path, files);
-  const Place place(target.path);
   Content content(built, execution);
-  Unfinished file(place, target.mode, files);
-  if (target.exists) {
-    const int result = files.set_mode(file.file(), target.mode);
-    if (result < 0) fail_system(result, "keeping the permissions of the old file", file.path());
-  }
-  reserve(file, content.header().file_bytes, files, execution);
+  Replacement file(target, sync, files);
+  file.reserve(content.header().file_bytes, execution);
   write_all(content, [&](const void* data, uint64_t bytes) { file.put(data, bytes); }, execution);
   execution.span(0.9, 1).enter("sync");
-  if (sync) {
-    const int result = files.sync(file.file());
-    if (result < 0) fail_system(result, "syncing", file.path());
-  }
-  check_written(file, content.header(), files);
-  file.close();
+  if (sync) file.sync(execution);
+  check_written(file, content.header(), path);
   execution.check();
-  file.rename_to(target.path);
-  if (sync) sync_folder(place.folder, target.path, files);
+  file.replace();
+  if (sync) target.sync();
   execution.advance(1);
 }
 

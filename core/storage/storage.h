@@ -135,11 +135,13 @@
 // anything else as ANN_CORRUPT. Every later release reads what this one writes; tests/golden/files holds
 // such files with the answers that they must give.
 //
-// 8  SAVING. To a new file in the same folder, ".NAME.PID-N.tmp", made so that it cannot be another's;
-// space is reserved first; written, synced, closed; renamed over NAME; the folder synced. Until the
-// rename NAME is as it was; after it NAME is the new file, whole. A failed sync is not tried again,
-// since the system may have dropped the pages that it could not write (Rebello et al., "Can
-// Applications Recover from fsync Failures?", 2021).
+// 8  SAVING. To a new file in the same folder, without a name where the system has such files, else locked
+// and named ".gannet-HASH-N.tmp"; space is reserved first; written, synced, closed; named so if it was not,
+// and renamed over NAME; the folder synced. Until the rename NAME is as it was; after it NAME is the new
+// file, whole. What processes left that died is removed by the next save to NAME (storage/replacement.h).
+// Pages are sent to the disk while others are written, so that the sync is short and the save can be ended
+// until then. A failed sync is not tried again, since the system may have dropped the pages that it could
+// not write (Rebello et al., "Can Applications Recover from fsync Failures?", 2021).
 #pragma once
 
 #include <cstdint>

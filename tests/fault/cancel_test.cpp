@@ -12,7 +12,8 @@
 // questions, and from its last one to the end, is measured as time of that thread, which another process
 // cannot lengthen. Sizes are such that a phase that never asks computes for several times the limit. A
 // phase above the limit is measured again, twice at most, since a busy neighbour in the same core takes
-// from caches and from the thread's own time; the least of the three counts.
+// from caches and from the thread's own time; the least of the three counts. Where a save waits for the
+// disk, bytes are counted instead: those between two questions, and those left for the sync.
 //
 //     fault_cancel            both parts, with the longest time between two questions of each call
 //     fault_cancel --clock    how late calls of the second part end after a wish, by the clock: a figure
@@ -36,6 +37,7 @@
 #include "check.h"
 #include "made_files.h"
 #include "support.h"
+#include "watched_files.h"
 
 using namespace fault;
 
@@ -668,6 +670,48 @@ void work_between_questions(const HardScene& scene) {
   }
 }
 
+/// Bytes that a save moves between two questions, and those that are still on their way to the disk when it
+/// syncs: waiting for a disk takes no time of the thread.
+class BytesBetween final : public WatchedFiles, public gannet::Monitor::Watcher {
+ public:
+  uint64_t written = 0;
+  uint64_t waited = 0;
+  uint64_t most = 0;             // between two questions
+  uint64_t waited_at_sync = 0;
+
+ private:
+  void asked(gannet::Monitor&) override { since_ = 0; }
+  Verdict before(const FileCall& call) override {
+    const bool waits = call.op == Op::kWriteBack && call.data != nullptr;
+    if (call.op == Op::kWrite) written += call.bytes;
+    if (waits) waited += call.bytes;
+    if (moves_bytes(call.op) || waits) most = std::max(most, since_ += call.bytes);
+    if (call.op == Op::kSync && waited_at_sync == 0) waited_at_sync = waited;
+    return 0;
+  }
+  uint64_t since_ = 0;
+};
+
+void bytes_between_questions(const HardScene& scene) {
+  for (const bool names_only : {false, true}) {
+    BytesBetween files;
+    files.names_only = names_only;
+    const MonitorHandle monitor(&files);
+    ann_save_params params = ANN_SAVE_PARAMS_INIT;
+    params.threads = 1;
+    scene.with_ids->files = &files;
+    CHECK_OK(ann_save(scene.with_ids.get(), scene.folder.path("bytes.gannet").c_str(), &params, monitor.get(),
+                      nullptr));
+    scene.with_ids->files = &gannet::system_files();
+    CHECK(files.written > 100'000'000);
+    CHECK_SAY(files.most <= 4 << 20, "a save moves %llu bytes between two questions",
+              static_cast<unsigned long long>(files.most));
+    CHECK_SAY(files.waited_at_sync == files.written, "%llu of %llu bytes are on the disk when a save syncs",
+              static_cast<unsigned long long>(files.waited_at_sync),
+              static_cast<unsigned long long>(files.written));
+  }
+}
+
 /// How late calls end by the clock. Wishes come at five places of each call.
 void by_the_clock(const HardScene& scene) {
   for (const HardCall& call : hard_calls(scene)) {
@@ -708,7 +752,11 @@ int main(int count, char** arguments) {
   }
   CHECK(wishes >= 100);
   // Sanitizers make each loop slower by a factor of its own, and the sizes take much memory.
-  if (!test_sanitized()) work_between_questions(HardScene());
+  if (!test_sanitized()) {
+    const HardScene scene;
+    work_between_questions(scene);
+    bytes_between_questions(scene);
+  }
   std::printf("wishes: %llu\n", static_cast<unsigned long long>(wishes));
   return finish("cancel");
 }

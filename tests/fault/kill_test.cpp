@@ -3,8 +3,10 @@
 // A child process saves and is killed by SIGKILL: before and after each of its calls to the system,
 // and within each write, when 1 byte, 511, 512, half or all but one byte of it are written. Then the
 // parent looks at the target: it must be the old file (or not be there) if the child died before the
-// rename had been made, and the new file, whole, afterwards. A later save must work beside what the
-// dead one left, also when that bears the very name that the later save would choose first.
+// rename had been made, and the new file, whole, afterwards. A later save must work, and remove what the
+// dead one left. Where the system has files without a name, little is left: only who dies between naming
+// the whole file and renaming it leaves one. What a living process is writing must stay: one is stopped in
+// the middle of a save while others save to the same path, and must come to its end when it goes on.
 //
 // Kills between two calls leave out what happens within one, so further children are killed at a
 // random moment while they save over and over: then the target must be one of the two files.
@@ -51,18 +53,21 @@ struct Death {
 
 class DeadlyFiles final : public WatchedFiles {
  public:
-  explicit DeadlyFiles(const Death& death) : death_(death) {}
+  DeadlyFiles(const Death& death, bool only_names, int signal) : death_(death), signal_(signal) {
+    names_only = only_names;
+  }
 
  private:
   Verdict before(const FileCall&) override {
     if (++calls_ != death_.call) return 0;
-    if (death_.moment == Moment::kBefore) kill(getpid(), SIGKILL);
+    if (death_.moment == Moment::kBefore) kill(getpid(), signal_);
     return static_cast<Verdict>(death_.written);
   }
   void after(const FileCall&, int64_t) override {
-    if (calls_ == death_.call) kill(getpid(), SIGKILL);
+    if (calls_ == death_.call && death_.moment != Moment::kBefore) kill(getpid(), signal_);
   }
   Death death_;
+  int signal_;
   uint64_t calls_ = 0;
 };
 
@@ -74,6 +79,7 @@ struct NotedCall {
 /// Keeps the list of the calls.
 class NotingFiles final : public WatchedFiles {
  public:
+  explicit NotingFiles(bool only_names) { names_only = only_names; }
   std::vector<NotedCall> calls;
 
  private:
@@ -116,6 +122,7 @@ struct Scene {
   const Folder& folder;
   bool replace;
   bool sync;
+  bool names_only;
 
   std::string path() const { return folder.path("index.gannet"); }
   void prepare() const {
@@ -130,7 +137,7 @@ bool run_to_death(const Scene& scene, const Death& death) {
   const pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    DeadlyFiles files(death);
+    DeadlyFiles files(death, scene.names_only, SIGKILL);
     _exit(save(scene.made, scene.path(), scene.sync, files) == ANN_OK ? 0 : 1);
   }
   int status = 0;
@@ -138,28 +145,20 @@ bool run_to_death(const Scene& scene, const Death& death) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-/// The files that the dead child left get the name that a save of this process would choose.
-std::vector<std::string> put_in_the_way(const Folder& folder) {
-  std::vector<std::string> left = folder.temporary();
-  CHECK_SAY(left.size() <= 1, "%zu temporary files are left", left.size());
-  if (left.empty()) return left;
-  const std::string name = ".index.gannet." + std::to_string(getpid()) + "-0.tmp";
-  CHECK(std::rename(folder.path(left[0]).c_str(), folder.path(name).c_str()) == 0);
-  return {name};
-}
-
 void check_later_save(const Scene& scene, const std::string& text) {
-  const std::vector<std::string> left = put_in_the_way(scene.folder);
-  const Bytes stale = left.empty() ? Bytes() : read_file(scene.folder.path(left[0]));
-  CHECK_SAY(save(scene.made, scene.path(), scene.sync, gannet::system_files()) == ANN_OK,
-            "%s: a later save fails", text.c_str());
+  const std::vector<std::string> left = scene.folder.temporary();
+  CHECK_SAY(left.empty() || left == std::vector{left_name("index.gannet", 0)}, "%s: %zu files are left",
+            text.c_str(), left.size());
+  // As if more saves had died, at once.
+  if (!left.empty())
+    for (const uint32_t number : {1u, 2u, 6u})
+      write_file(scene.folder.path(left_name("index.gannet", number)), "left", 4);
+  NotingFiles files(scene.names_only);
+  CHECK_SAY(save(scene.made, scene.path(), scene.sync, files) == ANN_OK, "%s: a later save fails",
+            text.c_str());
   CHECK_SAY(read_file(scene.path()) == scene.made.file, "%s: a later save gives another file",
             text.c_str());
-  CHECK_SAY(scene.folder.temporary() == left, "%s: a later save leaves or takes away a file",
-            text.c_str());
-  if (!left.empty())
-    CHECK_SAY(read_file(scene.folder.path(left[0])) == stale, "%s: another's file is written to",
-              text.c_str());
+  CHECK_SAY(scene.folder.temporary().empty(), "%s: what was left is still there", text.c_str());
 }
 
 void kill_once(const Scene& scene, const std::vector<NotedCall>& calls, const Death& death) {
@@ -172,6 +171,12 @@ void kill_once(const Scene& scene, const std::vector<NotedCall>& calls, const De
                 static_cast<Long>(death.written));
   scene.prepare();
   CHECK_SAY(run_to_death(scene, death), "%s: the child was not killed", text);
+  const bool left = !scene.folder.temporary().empty();
+  if (left && !scene.names_only) {
+    CHECK_SAY((op == Op::kLink && death.moment == Moment::kAfter) ||
+                  (op == Op::kRename && death.moment == Moment::kBefore),
+              "%s: leaves a file", text);
+  }
   uint64_t rename_call = 1;
   while (calls[rename_call - 1].op != Op::kRename) ++rename_call;
   const bool renamed = death.call > rename_call ||
@@ -192,7 +197,7 @@ void kill_once(const Scene& scene, const std::vector<NotedCall>& calls, const De
 /// Kills at all calls, one of `step`; returns how many.
 uint64_t kill_at_calls(const Scene& scene, uint64_t step, uint64_t first) {
   scene.prepare();
-  NotingFiles noting;
+  NotingFiles noting(scene.names_only);
   CHECK_OK(save(scene.made, scene.path(), scene.sync, noting));
   const std::vector<Death> deaths = deaths_of(noting.calls);
   uint64_t kills = 0;
@@ -229,6 +234,39 @@ uint64_t kill_at_any_time(const Scene& scene, uint64_t count, uint64_t seed) {
   return count;
 }
 
+// --- What lives -----------------------------------------------------------------------------------
+
+/// A save that is stopped within a write, while it has a name, does not lose its file to other saves.
+void stop_and_go_on(const Scene& scene) {
+  scene.prepare();
+  NotingFiles noting(true);
+  CHECK_OK(save(scene.made, scene.path(), scene.sync, noting));
+  uint64_t write = 1;
+  while (noting.calls[write - 1].op != Op::kWrite) ++write;
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    DeadlyFiles files({write, Moment::kAfter, 0}, true, SIGSTOP);
+    _exit(save(scene.made, scene.path(), scene.sync, files) == ANN_OK ? 0 : 1);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+  const std::vector<std::string> living = {left_name("index.gannet", 0)};
+  CHECK(scene.folder.temporary() == living);
+  // What is left stands behind it.
+  write_file(scene.folder.path(left_name("index.gannet", 1)), "left", 4);
+  for (const bool names_only : {true, false}) {
+    NotingFiles files(names_only);
+    CHECK_OK(save(scene.other, scene.path(), scene.sync, files));
+    CHECK(read_file(scene.path()) == scene.other.file);
+    CHECK_SAY(scene.folder.temporary() == living, "a living save lost its file, or a dead one's stays");
+  }
+  CHECK(kill(child, SIGCONT) == 0 && waitpid(child, &status, 0) == child);
+  CHECK_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a save that was stopped for a while fails");
+  CHECK(read_file(scene.path()) == scene.made.file);
+  CHECK(scene.folder.temporary().empty());
+}
+
 // --- What the kernel sees -------------------------------------------------------------------------
 
 constexpr const char* kMark = "/gannet-marks-this-moment";
@@ -237,7 +275,7 @@ constexpr const char* kMark = "/gannet-marks-this-moment";
 /// calls of the table to `out`.
 int trace(const char* path, const char* out) {
   const Made made(few_kinds()[1], 1);
-  NotingFiles noting;
+  NotingFiles noting(false);
   ann_context* context = nullptr;
   CHECK_OK(ann_context_create(nullptr, &context, nullptr));
   context->files = &noting;
@@ -264,20 +302,27 @@ std::string table_call(const std::string& line) {
   const std::string name = line.substr(start, line.find('(') - start);
   const auto has = [&](const char* text) { return line.find(text) != std::string::npos; };
   if (name == "openat" || name == "open")
-    return has("O_CREAT") ? "create" : has("O_DIRECTORY") ? "open_folder" : "open_to_read";
-  if (name == "newfstatat") return has("AT_EMPTY_PATH") ? "facts" : "facts_of_path";
+    return has("O_TMPFILE")     ? "create_unnamed"
+           : has("O_CREAT")     ? "create"
+           : has("O_DIRECTORY") ? "open_folder"
+           : has("O_RDWR")      ? "open_left"
+                                : "open_to_read";
+  if (name == "newfstatat") return has("AT_EMPTY_PATH") ? "facts" : "facts_in";
+  if (name == "fcntl") return has("F_DUPFD_CLOEXEC") ? "duplicate" : name;
+  // Whether a file without a name can be linked is a part of making it.
+  if (name == "access") return has("/proc/self/fd/") ? "" : name;
   if (name == "mmap") return has("MAP_ANONYMOUS") ? "" : "map";
-  static const std::array<std::array<const char*, 2>, 12> kNames = {{
+  static const std::array<std::array<const char*, 2>, 14> kNames = {{
       {"close", "close"}, {"pread64", "read_at"}, {"write", "write"}, {"fallocate", "reserve"},
-      {"fchmod", "set_mode"}, {"fsync", "sync"}, {"rename", "rename"}, {"unlink", "unlink"},
-      {"fstat", "facts"}, {"lstat", "facts_of_path"}, {"stat", "facts_of_path"},
-      {"readlink", "resolve"}}};
+      {"fchmod", "set_mode"}, {"fchown", "set_owner"}, {"fsync", "sync"}, {"renameat", "rename"},
+      {"unlinkat", "unlink"}, {"linkat", "link"}, {"flock", "lock"}, {"sync_file_range", "write_back"},
+      {"fstat", "facts"}, {"readlinkat", "read_link"}}};
   for (const auto& [call, ours] : kNames)
     if (name == call) return ours;
   return name;
 }
 
-/// The kernel's list between the marks, calls that follow one table call put together.
+/// The kernel's list between the marks.
 std::vector<std::string> seen_by_kernel(const std::string& path) {
   std::vector<std::string> seen;
   std::ifstream log(path);
@@ -288,8 +333,7 @@ std::vector<std::string> seen_by_kernel(const std::string& path) {
       continue;
     }
     const std::string call = between ? table_call(line) : "";
-    const bool further_link = call == "resolve" && !seen.empty() && seen.back() == "resolve";
-    if (!call.empty() && !further_link) seen.push_back(call);
+    if (!call.empty()) seen.push_back(call);
   }
   return seen;
 }
@@ -309,7 +353,7 @@ bool compare_with_kernel(const char* program, const Folder& folder) {
   const std::string log = folder.path("log"), list = folder.path("list");
   CHECK(symlink("index.gannet", folder.path("link").c_str()) == 0);
   write_file(folder.path("index.gannet"), "", 0);
-  const std::string command = "strace -f -o " + log + " -e trace=%file,%desc,fsync,fdatasync,sync " +
+  const std::string command = "strace -f -o " + log + " -e trace=%file,%desc,fsync,fdatasync,sync,sync_file_range " +
                               program + " --trace " + folder.path("link") + " " + list +
                               " > /dev/null 2>&1";
   if (std::system("strace -o /dev/null true > /dev/null 2>&1") != 0) return false;
@@ -338,8 +382,10 @@ int main(int argc, char** argv) {
     const Made other(kinds[i], 2);
     for (const bool replace : {false, true})
       for (const bool sync : {true, false})
-        at_calls += kill_at_calls({made, other, folder, replace, sync}, step, i);
-    at_any_time += kill_at_any_time({made, other, folder, i % 2 == 0, true}, 100 / step, i);
+        for (const bool names_only : {false, true})
+          at_calls += kill_at_calls({made, other, folder, replace, sync, names_only}, step, i);
+    at_any_time += kill_at_any_time({made, other, folder, i % 2 == 0, true, false}, 100 / step, i);
+    stop_and_go_on({made, other, folder, true, i % 2 == 0, true});
   }
   const bool compared = compare_with_kernel(argv[0], folder);
   CHECK(at_calls >= 100);  // nothing killed would prove nothing

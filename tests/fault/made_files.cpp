@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "check.h"
+#include "storage/format.h"
 #include "support.h"
 
 #ifdef __SANITIZE_ADDRESS__
@@ -190,6 +191,13 @@ std::vector<std::string> Folder::temporary() const {
 
 void Folder::clear() const {
   for (const std::string& name : names()) unlink(path(name).c_str());
+}
+
+std::string left_name(const std::string& name, uint32_t number) {
+  char text[64];
+  std::snprintf(text, sizeof text, ".gannet-%016llx-%u.tmp",
+                static_cast<unsigned long long>(gannet::format::sum(name.data(), name.size())), number);
+  return text;
 }
 
 Bytes read_file(const std::string& path, bool* found) {

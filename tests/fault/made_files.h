@@ -123,6 +123,9 @@ class Folder {
   std::string path_;
 };
 
+/// The name that a save to `name` gives its new file if the names with lower numbers are taken.
+std::string left_name(const std::string& name, uint32_t number);
+
 /// The whole of a file; nothing if it is not there.
 Bytes read_file(const std::string& path, bool* found = nullptr);
 void write_file(const std::string& path, const void* data, uint64_t count);

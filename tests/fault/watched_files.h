@@ -14,14 +14,16 @@
 namespace fault {
 
 enum class Op {
-  kOpenToRead, kCreate, kOpenFolder, kClose, kReadAt, kWrite, kReserve, kSetMode, kSync, kRename,
-  kUnlink, kFacts, kFactsOfPath, kResolve, kMap, kUnmap
+  kOpenToRead, kOpenFolder, kCreate, kCreateUnnamed, kOpenLeft, kDuplicate, kClose, kReadAt, kWrite,
+  kReserve, kSetOwner, kSetMode, kWriteBack, kSync, kLock, kLink, kRename, kUnlink, kFacts, kFactsIn,
+  kReadLink, kMap, kUnmap
 };
 
 inline const char* op_name(Op op) {
   static constexpr const char* kNames[] = {
-      "open_to_read", "create", "open_folder", "close",  "read_at", "write",         "reserve", "set_mode",
-      "sync",         "rename", "unlink",      "facts",  "facts_of_path", "resolve", "map",     "unmap"};
+      "open_to_read", "open_folder", "create",   "create_unnamed", "open_left", "duplicate", "close", "read_at",
+      "write",        "reserve",     "set_owner", "set_mode",      "write_back", "sync",     "lock",  "link",
+      "rename",       "unlink",      "facts",    "facts_in",       "read_link", "map",       "unmap"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -45,14 +47,27 @@ inline constexpr Verdict kMovesNothing = INT64_MAX;
 
 class WatchedFiles : public gannet::Files {
  public:
+  /// As on a system that has no files without a name; nobody is asked about those then.
+  bool names_only = false;
+
   int open_to_read(const char* path) override {
     return pass({Op::kOpenToRead, -1, path}, [&] { return system_.open_to_read(path); });
   }
-  int create(const char* path, uint32_t mode) override {
-    return pass({Op::kCreate, -1, path}, [&] { return system_.create(path, mode); });
+  int open_folder(int folder, const char* path) override {
+    return pass({Op::kOpenFolder, folder, path}, [&] { return system_.open_folder(folder, path); });
   }
-  int open_folder(const char* path) override {
-    return pass({Op::kOpenFolder, -1, path}, [&] { return system_.open_folder(path); });
+  int create(int folder, const char* name, uint32_t mode) override {
+    return pass({Op::kCreate, folder, name}, [&] { return system_.create(folder, name, mode); });
+  }
+  int create_unnamed(int folder, uint32_t mode) override {
+    if (names_only) return -EOPNOTSUPP;
+    return pass({Op::kCreateUnnamed, folder}, [&] { return system_.create_unnamed(folder, mode); });
+  }
+  int open_left(int folder, const char* name) override {
+    return pass({Op::kOpenLeft, folder, name}, [&] { return system_.open_left(folder, name); });
+  }
+  int duplicate(int file) override {
+    return pass({Op::kDuplicate, file}, [&] { return system_.duplicate(file); });
   }
   /// A close that fails has closed all the same, as on Linux.
   int close(int file) override {
@@ -76,27 +91,41 @@ class WatchedFiles : public gannet::Files {
     return pass({Op::kReserve, file, nullptr, nullptr, nullptr, bytes, offset},
                 [&] { return system_.reserve(file, offset, bytes); });
   }
+  int set_owner(int file, uint32_t owner, uint32_t group) override {
+    return pass({Op::kSetOwner, file}, [&] { return system_.set_owner(file, owner, group); });
+  }
   int set_mode(int file, uint32_t mode) override {
     return pass({Op::kSetMode, file}, [&] { return system_.set_mode(file, mode); });
+  }
+  int write_back(int file, uint64_t offset, uint64_t bytes, bool wait) override {
+    // A call that begins is told from one that waits by its data.
+    return pass({Op::kWriteBack, file, nullptr, nullptr, wait ? this : nullptr, bytes, offset},
+                [&] { return system_.write_back(file, offset, bytes, wait); });
   }
   int sync(int file) override {
     return pass({Op::kSync, file}, [&] { return system_.sync(file); });
   }
-  int rename(const char* from, const char* to) override {
-    return pass({Op::kRename, -1, from, to}, [&] { return system_.rename(from, to); });
+  int lock(int file) override {
+    return pass({Op::kLock, file}, [&] { return system_.lock(file); });
   }
-  int unlink(const char* path) override {
-    return pass({Op::kUnlink, -1, path}, [&] { return system_.unlink(path); });
+  int link(int file, int folder, const char* name) override {
+    return pass({Op::kLink, file, name}, [&] { return system_.link(file, folder, name); });
+  }
+  int rename(int folder, const char* from, const char* to) override {
+    return pass({Op::kRename, folder, from, to}, [&] { return system_.rename(folder, from, to); });
+  }
+  int unlink(int folder, const char* name) override {
+    return pass({Op::kUnlink, folder, name}, [&] { return system_.unlink(folder, name); });
   }
   int facts(int file, gannet::FileFacts* out) override {
     return pass({Op::kFacts, file}, [&] { return system_.facts(file, out); });
   }
-  int facts_of_path(const char* path, bool follow, gannet::FileFacts* out) override {
-    return pass({Op::kFactsOfPath, -1, path},
-                [&] { return system_.facts_of_path(path, follow, out); });
+  int facts_in(int folder, const char* name, gannet::FileFacts* out) override {
+    return pass({Op::kFactsIn, folder, name}, [&] { return system_.facts_in(folder, name, out); });
   }
-  int resolve(const char* path, char* out, size_t capacity) override {
-    return pass({Op::kResolve, -1, path}, [&] { return system_.resolve(path, out, capacity); });
+  int read_link(int folder, const char* name, char* out, size_t capacity) override {
+    return pass({Op::kReadLink, folder, name},
+                [&] { return system_.read_link(folder, name, out, capacity); });
   }
 
   const void* map(int file, uint64_t bytes, int* error) override {

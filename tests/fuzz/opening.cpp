@@ -18,7 +18,10 @@ class BytesAsFile final : public Files {
   int open_to_read(const char*) override { return ++opened_, 3; }
   int close(int) override { return ++closed_, 0; }
   int facts(int, FileFacts* out) override {
-    *out = {bytes_.size(), 0600, true, false};
+    *out = {};
+    out->bytes = bytes_.size();
+    out->mode = 0600;
+    out->regular = true;
     return 0;
   }
   int64_t read_at(int, void* data, size_t count, uint64_t offset) override {
@@ -35,16 +38,23 @@ class BytesAsFile final : public Files {
   void unmap(const void*, uint64_t) override {}
 
   // Opening writes nothing.
-  int create(const char*, uint32_t) override { return -EROFS; }
-  int open_folder(const char*) override { return -EROFS; }
+  int open_folder(int, const char*) override { return -EROFS; }
+  int create(int, const char*, uint32_t) override { return -EROFS; }
+  int create_unnamed(int, uint32_t) override { return -EROFS; }
+  int open_left(int, const char*) override { return -EROFS; }
+  int duplicate(int) override { return -EROFS; }
   int64_t write(int, const void*, size_t) override { return -EROFS; }
   int reserve(int, uint64_t, uint64_t) override { return -EROFS; }
+  int set_owner(int, uint32_t, uint32_t) override { return -EROFS; }
   int set_mode(int, uint32_t) override { return -EROFS; }
+  int write_back(int, uint64_t, uint64_t, bool) override { return -EROFS; }
   int sync(int) override { return -EROFS; }
-  int rename(const char*, const char*) override { return -EROFS; }
-  int unlink(const char*) override { return -EROFS; }
-  int facts_of_path(const char*, bool, FileFacts*) override { return -EROFS; }
-  int resolve(const char*, char*, size_t) override { return -EROFS; }
+  int lock(int) override { return -EROFS; }
+  int link(int, int, const char*) override { return -EROFS; }
+  int rename(int, const char*, const char*) override { return -EROFS; }
+  int unlink(int, const char*) override { return -EROFS; }
+  int facts_in(int, const char*, FileFacts*) override { return -EROFS; }
+  int read_link(int, const char*, char*, size_t) override { return -EROFS; }
 
   void demand_closed() const {
     DEMAND(opened_ == closed_, "%d files were opened, %d closed", opened_, closed_);
