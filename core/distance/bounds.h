@@ -31,6 +31,42 @@ namespace {  // one copy for each file, compiled with that file's instruction se
 
 constexpr uint32_t kSums = 16;  // taken side by side, as floats are not added in another order unasked
 
+#if defined(__AVX512F__)
+
+/// |values|^2 and the largest of |values|.
+void measure(const float* values, size_t width, float* square, float* largest) {
+  __m512 squares = _mm512_setzero_ps();
+  __m512 tops = _mm512_setzero_ps();
+  for (size_t i = 0; i < width; i += kSums) {
+    const __m512 value = _mm512_loadu_ps(values + i);
+    squares = _mm512_fmadd_ps(value, value, squares);
+    tops = _mm512_max_ps(tops, _mm512_abs_ps(value));
+  }
+  *square = _mm512_reduce_add_ps(squares);
+  *largest = _mm512_reduce_max_ps(tops);
+}
+
+/// Codes values as bytes of X + 128; |values - step X|^2 and |X|^2.
+void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code,
+                 float* error, int32_t* whole) {
+  __m512 errors = _mm512_setzero_ps();
+  __m512i squares = _mm512_setzero_si512();
+  for (size_t i = 0; i < width; i += kSums) {
+    const __m512 value = _mm512_loadu_ps(values + i);
+    const __m512i byte = _mm512_cvttps_epi32(
+        _mm512_fmadd_ps(value, _mm512_set1_ps(inverse), _mm512_set1_ps(128.5f)));
+    const __m512i x = _mm512_sub_epi32(byte, _mm512_set1_epi32(128));
+    const __m512 rest = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(x), _mm512_set1_ps(step), value);
+    errors = _mm512_fmadd_ps(rest, rest, errors);
+    squares = _mm512_add_epi32(squares, _mm512_mullo_epi32(x, x));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(code + i), _mm512_cvtepi32_epi8(byte));
+  }
+  *error = _mm512_reduce_add_ps(errors);
+  *whole = _mm512_reduce_add_epi32(squares);
+}
+
+#else
+
 /// |values|^2 and the largest of |values|.
 void measure(const float* values, size_t width, float* square, float* largest) {
   float squares[kSums] = {};
@@ -50,15 +86,9 @@ void measure(const float* values, size_t width, float* square, float* largest) {
   }
 }
 
-BoundCode bound_code(const float* values, size_t width, uint8_t* code) {
-  BoundCode found;
-  float square;
-  float largest;
-  measure(values, width, &square, &largest);
-  const float step = largest / 127;
-  // Beyond these squares are lost or overflow. The zero vector is exact.
-  if (largest != 0 && !(largest > 1e-15f && largest < 1e15f)) return found;
-  const float inverse = largest == 0 ? 0 : 127 / largest;
+/// Codes values as bytes of X + 128; |values - step X|^2 and |X|^2.
+void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code,
+                 float* error, int32_t* whole) {
   float errors[kSums] = {};
   int32_t squares[kSums] = {};
   for (size_t i = 0; i < width; i += kSums) {
@@ -70,12 +100,28 @@ BoundCode bound_code(const float* values, size_t width, uint8_t* code) {
       code[i + lane] = static_cast<uint8_t>(byte);
     }
   }
-  float error = 0;
-  int32_t whole = 0;
+  *error = 0;
+  *whole = 0;
   for (uint32_t lane = 0; lane < kSums; ++lane) {
-    error += errors[lane];
-    whole += squares[lane];
+    *error += errors[lane];
+    *whole += squares[lane];
   }
+}
+
+#endif
+
+BoundCode bound_code(const float* values, size_t width, uint8_t* code) {
+  BoundCode found;
+  float square;
+  float largest;
+  measure(values, width, &square, &largest);
+  const float step = largest / 127;
+  // Beyond these squares are lost or overflow. The zero vector is exact.
+  if (largest != 0 && !(largest > 1e-15f && largest < 1e15f)) return found;
+  const float inverse = largest == 0 ? 0 : 127 / largest;
+  float error;
+  int32_t whole;
+  code_values(values, width, step, inverse, code, &error, &whole);
   found.usable = true;
   found.step = step;
   found.square = square;

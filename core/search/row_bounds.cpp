@@ -17,8 +17,8 @@ constexpr uint32_t kMeanRows = 256;
 constexpr double kOfLength = 0x1p-19;
 constexpr double kOfWhole = 0x1p-20;
 
-// Coding a row of floats costs what 30 to 45 queries spend on it (128 to 960 columns), one of bytes what 10 do.
-constexpr uint64_t kFewestOfFloats = 40;
+// Coding a row of floats costs what 18 to 24 queries spend on it (128 and 960 columns), one of bytes what 10 do.
+constexpr uint64_t kFewestOfFloats = 24;
 constexpr uint64_t kFewestOfBytes = 12;
 
 float above(double value) { return std::nextafter(static_cast<float>(value), INFINITY); }
