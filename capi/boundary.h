@@ -4,6 +4,8 @@
 // ann_error. Structs of the caller are read through Sized, which knows how much of them there is.
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -100,6 +102,37 @@ void write_struct(const T& value, T* out) {
   out->struct_size = size;
 }
 
+/// Makes a text one line of whole UTF-8: it may tell of a path, which may be anything, cut anywhere.
+inline void make_one_line(char* text) noexcept {
+  unsigned char* at = reinterpret_cast<unsigned char*>(text);
+  while (*at != 0) {
+    // Bytes that follow the first of a character, and what the second of them may be at least and at most.
+    const unsigned char first = *at;
+    const int more = first >= 0xc2 && first <= 0xdf ? 1
+                     : (first & 0xf0) == 0xe0       ? 2
+                     : first >= 0xf0 && first <= 0xf4 ? 3
+                                                      : 0;
+    const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned char most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    int seen = 0;
+    while (seen < more && at[seen + 1] >= (seen == 0 ? least : 0x80) &&
+           at[seen + 1] <= (seen == 0 ? most : 0xbf))
+      ++seen;
+    const bool control = first < 0x20 || first == 0x7f ||
+                         (first == 0xc2 && seen == 1 && at[1] < 0xa0) ||
+                         (first == 0xe2 && seen == 2 && at[1] == 0x80 && (at[2] == 0xa8 || at[2] == 0xa9));
+    const bool whole = first < 0x80 || (more > 0 && seen == more);
+    if (!whole && at[seen + 1] == 0) {  // the text was cut within its last character
+      *at = 0;
+      return;
+    }
+    if (control || !whole) {
+      for (int i = 0; i <= (whole ? more : 0); ++i) at[i] = '?';
+    }
+    at += whole ? more + 1 : 1;
+  }
+}
+
 inline void report_error(const Error& error, ann_error* out) noexcept {
   if (out == nullptr || out->struct_size < offsetof(ann_error, row)) return;
   ann_error filled = {};
@@ -110,6 +143,7 @@ inline void report_error(const Error& error, ann_error* out) noexcept {
   filled.os_error = error.os_error;
   filled.cuda_error = error.cuda_error;
   std::memcpy(filled.message, error.message, sizeof filled.message);
+  make_one_line(filled.message);
   write_struct(filled, out);
 }
 
@@ -121,9 +155,21 @@ inline ann_status report_plain(ann_status status, const char* text, ann_error* o
   return status;
 }
 
-/// Runs the body of an entry point; nothing is thrown beyond it.
+/// While this lives, pthread_cancel waits. It would unwind the thread from wherever it waits or reads,
+/// through code that is noexcept, which ends the process. What was asked for meanwhile happens at the
+/// caller's next point of cancellation, or here for a thread that may be cancelled anywhere.
+class Uncancelled {
+ public:
+  Uncancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_); }
+  ~Uncancelled() noexcept(false) { pthread_setcancelstate(state_, nullptr); }
+  Uncancelled(const Uncancelled&) = delete;
+
+ private:
+  int state_ = PTHREAD_CANCEL_ENABLE;
+};
+
 template <class Body>
-ann_status guarded(ann_error* error, const Body& body) noexcept {
+ann_status run_guarded(ann_error* error, const Body& body) noexcept {
   try {
     body();
     return report_plain(ANN_OK, "", error);
@@ -137,6 +183,13 @@ ann_status guarded(ann_error* error, const Body& body) noexcept {
   } catch (...) {
     return report_plain(ANN_INTERNAL, "an exception of unknown type", error);
   }
+}
+
+/// Runs the body of an entry point; nothing is thrown beyond it.
+template <class Body>
+ann_status guarded(ann_error* error, const Body& body) {
+  const Uncancelled uncancelled;
+  return run_guarded(error, body);
 }
 
 /// Refuses what names no memory space.

@@ -93,6 +93,7 @@ ann_status ann_index_create(const ann_context* context, const ann_index_params* 
 
 void ann_index_free(ann_index* index) {
   if (index == nullptr || index->tag != ann_index::kTag) return;
+  const Uncancelled uncancelled;  // it may wait
   index->index.wait_for_calls();
   index->tag = 0;
   delete index;

@@ -31,6 +31,12 @@ Range range_of(const T* begin, uint64_t count, const char* name) {
   return {reinterpret_cast<const uint8_t*>(begin), bytes, name};
 }
 
+/// Up to the last value of the last query: behind that its stride is nobody's.
+uint64_t bytes_of(const MatrixView& queries) {
+  if (queries.rows == 0) return 0;
+  return (queries.rows - 1) * queries.stride + uint64_t{queries.dim} * element_bytes(queries.element);
+}
+
 /// The caller's buffers, checked against the queries and each other.
 ResultsView read_results(const ann_results* given, const MatrixView& queries, ann_results* out) {
   *out = read_struct(given, "results", offsetof(ann_results, distance_count), false);
@@ -48,7 +54,7 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
   uint64_t places = 0;
   if (__builtin_mul_overflow(out->rows, uint64_t{out->k}, &places)) places = UINT64_MAX;
   const Range ranges[] = {
-      range_of(queries.data, queries.rows * queries.stride, "queries.data"),
+      range_of(queries.data, bytes_of(queries), "queries.data"),
       range_of(out->ids, places, "results.ids"),
       range_of(out->distances, places, "results.distances"),
       range_of(out->counts, out->rows, "results.counts"),

@@ -29,7 +29,8 @@
  *   Status.    A function that can fail returns ann_status; 0 is success. With an `ann_error *` it
  *              also fills that struct; with NULL it does not. There is no last error kept anywhere,
  *              nothing is printed, nothing aborts, no C++ exception and no signal handler leaves
- *              the library.
+ *              the library. A thread that pthread_cancel ends, ends after its call, also where the
+ *              call is in a callback. A limit on the size of files is ANN_IO and raises no signal.
  *   No change. A call that fails has changed nothing that the caller can see, but for its
  *              `ann_error` and, where the entry says so, rows of results already written.
  *   Zero.      In every parameter zero means "choose for me". A NULL parameter struct is one of
@@ -81,6 +82,15 @@ extern "C" {
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
 #define ANN_ABI_VERSION 0x00000007u
+
+/* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
+#if !defined(__cplusplus)
+#define ANN_NULL ((void *)0)
+#elif __cplusplus >= 201103L
+#define ANN_NULL nullptr
+#else
+#define ANN_NULL 0L
+#endif
 
 /* "none" where zero means "choose for me". */
 #define ANN_NONE (-1)
@@ -151,7 +161,8 @@ typedef struct ann_error {
   uint64_t column;    /* column of the value at fault, else UINT64_MAX */
   int32_t os_error;   /* errno, where the system refused something, else 0 */
   int32_t cuda_error; /* cudaError_t, where CUDA did, else 0 */
-  char message[256];  /* one line of UTF-8: parameter, value, allowed range */
+  char message[256];  /* one line of UTF-8: parameter, value, allowed range. What of a path is none is
+                         replaced by question marks. */
 } ann_error;
 #define ANN_ERROR_INIT {sizeof(ann_error), 0, 0, 0, 0, 0, {0}}
 
@@ -216,12 +227,12 @@ typedef struct ann_matrix {
   int32_t space;       /* 0: host memory; ANN_DEVICE_CUDA + i: memory of CUDA device i */
   uint64_t row_stride; /* bytes from a row to the next; 0: dim elements, packed */
 } ann_matrix;
-#define ANN_MATRIX_INIT {sizeof(ann_matrix), 0, 0, 0, 0, 0, 0}
+#define ANN_MATRIX_INIT {sizeof(ann_matrix), 0, ANN_NULL, 0, 0, 0, 0}
 
 /* Buffers of the caller for the neighbours of `rows` queries, `k` a query: element [q, i] stands at
  * q * k + i. Nearest first, equal distances by ascending id. A query with fewer than k neighbours
  * is filled up with ANN_ID_NONE and +infinity. The buffers must not overlap each other or the
- * queries. */
+ * queries; they may lie behind the last query's values within its stride. */
 typedef struct ann_results {
   uint32_t struct_size;
   uint32_t k;            /* neighbours wanted for each query, at least 1; no default. A search by graph
@@ -238,7 +249,7 @@ typedef struct ann_results {
   int32_t space;         /* where the four buffers lie; must equal the matrix's space */
   int32_t reserved;      /* zero */
 } ann_results;
-#define ANN_RESULTS_INIT {sizeof(ann_results), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_RESULTS_INIT {sizeof(ann_results), 0, 0, ANN_NULL, ANN_NULL, ANN_NULL, ANN_NULL, 0, 0, 0, 0}
 
 /* ---------------------------------------------------------------------------------------------
  * 5  Context: where memory comes from (optional; NULL means the defaults everywhere)
@@ -249,9 +260,9 @@ typedef struct ann_context ann_context;
 /* Settings of a context. `allocate` returns `bytes` of memory aligned to `alignment` (a power of
  * two, at most 4096), or NULL; `release` takes back what it returned, with the same sizes. Both may
  * be called on any thread, must not call the library and must not unwind. Both or neither are
- * given; neither means the C library's. They serve everything whose size depends on data or
- * parameters. Handles, threads and error texts, some hundred bytes each, come from C++'s own
- * operator new, whose failure is reported as ANN_NO_MEMORY just the same. */
+ * given; neither means the C library's. They serve everything whose size depends on data.
+ * Handles, error texts and what a call notes of its threads, less than 2 KB for each of them, come from
+ * C++'s own operator new, whose failure is reported as ANN_NO_MEMORY just the same. */
 typedef struct ann_context_params {
   uint32_t struct_size;
   uint32_t threads_max; /* no call uses more threads than this; 0: the hardware's number */
@@ -259,7 +270,7 @@ typedef struct ann_context_params {
   void (*release)(void *user, void *memory, size_t bytes, size_t alignment);
   void *user;
 } ann_context_params;
-#define ANN_CONTEXT_PARAMS_INIT {sizeof(ann_context_params), 0, 0, 0, 0}
+#define ANN_CONTEXT_PARAMS_INIT {sizeof(ann_context_params), 0, ANN_NULL, ANN_NULL, ANN_NULL}
 
 /* Makes a context. Errors: ANN_INVALID_ARGUMENT, ANN_NO_MEMORY. */
 ANN_API ann_status ann_context_create(const ann_context_params *params, ann_context **out,
@@ -285,7 +296,7 @@ typedef struct ann_progress {
   double fraction;     /* of the whole call, 0 to 1 */
   const char *phase;   /* "copy", "k-NN graph", ...; lives as long as the library; never NULL */
 } ann_progress;
-#define ANN_PROGRESS_INIT {sizeof(ann_progress), 0, 0, 0}
+#define ANN_PROGRESS_INIT {sizeof(ann_progress), 0, 0, ANN_NULL}
 
 /* Makes a monitor. Errors: ANN_INVALID_ARGUMENT, ANN_NO_MEMORY. */
 ANN_API ann_status ann_monitor_create(ann_monitor **out, ann_error *error);
@@ -548,7 +559,7 @@ typedef struct ann_build_params {
                                     they walk with the beam of the CPU. */
 } ann_build_params;
 #define ANN_BUILD_PARAMS_INIT \
-  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL}
 
 /* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
@@ -710,7 +721,8 @@ typedef struct ann_search_params {
   int32_t compare;           /* ANN_COMPARE_* */
   int32_t reserved;          /* zero */
 } ann_search_params;
-#define ANN_SEARCH_PARAMS_INIT {sizeof(ann_search_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_SEARCH_PARAMS_INIT \
+  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *
@@ -808,7 +820,10 @@ typedef struct ann_save_params {
 /* Saves to the file `path` (UTF-8 or whatever the system takes), replacing one that is there. The
  * new file is written beside it, synced and renamed over it: at every moment, also after a crash or
  * with a full disk, `path` is the old file or the new one, whole. Permissions of an old file are
- * kept; a symbolic link is followed. Needs room for both. Searches may run meanwhile. Any thread;
+ * kept, its owner and group as far as the process may set them; a symbolic link is followed. A
+ * relative path is resolved once, when the call begins. Where the system has files without a name, the
+ * new file gets one when it is whole; what a killed process leaves all the same is removed by the next
+ * save to `path`. Needs room for both. Searches may run meanwhile. Any thread;
  * several may save to one path, the last rename wins. `params` and `monitor` may be NULL.
  * Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_IO (nothing changed, unless the text
  * says that the new file is in place and its durability unknown), ANN_CORRUPT (an index opened LAZY
@@ -825,7 +840,7 @@ typedef struct ann_writer {
   int64_t (*write)(void *user, const void *data, uint64_t bytes);
   void *user;
 } ann_writer;
-#define ANN_WRITER_INIT {sizeof(ann_writer), 0, 0, 0}
+#define ANN_WRITER_INIT {sizeof(ann_writer), 0, ANN_NULL, ANN_NULL}
 
 /* Writes the same bytes from first to last through `writer`; making them durable is the caller's
  * part. As ann_save. */
@@ -879,7 +894,7 @@ typedef struct ann_reader {
   void *user;
   uint64_t bytes;    /* that the stream holds in all; no default */
 } ann_reader;
-#define ANN_READER_INIT {sizeof(ann_reader), 0, 0, 0, 0}
+#define ANN_READER_INIT {sizeof(ann_reader), 0, ANN_NULL, ANN_NULL, 0}
 
 /* The same from a stream, read from first to last on the calling thread. Mode FULL only. */
 ANN_API ann_status ann_open_stream(const ann_context *context, const ann_reader *reader,

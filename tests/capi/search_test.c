@@ -288,6 +288,35 @@ static void large_k(void) {
   free(lists);
 }
 
+/* Results within the last query's stride, behind its values, overlap nothing; one byte earlier they do. */
+static void results_in_stride(void) {
+  enum { DIM = 8, ROWS = 3, K = 2, STRIDE = 256 };
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 40, DIM, 3);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  unsigned char *memory = aligned_alloc(64, ROWS * STRIDE);
+  memset(memory, 0, ROWS * STRIDE);
+  for (int i = 0; i < ROWS; i++) memcpy(memory + i * STRIDE, vectors_row(&rows, (uint64_t)i), DIM * 4);
+  ann_matrix queries = vectors_view(&rows);
+  queries.data = memory;
+  queries.rows = ROWS;
+  queries.row_stride = STRIDE;
+  unsigned char *behind = memory + (ROWS - 1) * STRIDE + DIM * 4;
+  uint64_t ids[ROWS * K];
+  ann_results results = ANN_RESULTS_INIT;
+  results.k = K;
+  results.rows = ROWS;
+  results.ids = (uint64_t *)behind;
+  results.distances = (float *)(behind + sizeof ids);
+  CHECK_OK(ann_search_batch(index, &queries, NULL, &results, NULL, NULL));
+  for (int i = 0; i < ROWS; i++) CHECK_EQUAL(results.ids[i * K], i);
+  results.ids = ids;
+  results.distances = (float *)(behind - 4);
+  REFUSED(ann_search_batch(index, &queries, NULL, &results, NULL, &error), ANN_INVALID_ARGUMENT, "overlap");
+  free(memory);
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 int main(void) {
   rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
   queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 2);
@@ -306,5 +335,6 @@ int main(void) {
   answers_free(&reference);
   vectors_free(&rows);
   vectors_free(&queries);
+  results_in_stride();
   return finish("search");
 }
