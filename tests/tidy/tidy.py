@@ -11,6 +11,7 @@ there was a problem. tidy_test.py proves that every rule still finds what it is 
 The rules:
   header        ann.h compiles as C99, C11 and C++17 with all warnings, alone and before any other
   abi           ann.h still has what capi/abi.txt says that it promised to compiled programs (abi.py)
+  promises      every sentence of ann.h has its line in tests/capi/promises.txt, with a test (promises.py)
   layers        an #include of core/ points to its own folder or one below it
   banned        calls that a guest library does not make: printing, ending the process, hidden state,
                 random devices, the environment outside one file, device-wide synchronisation
@@ -34,6 +35,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import abi  # noqa: E402
+import promises  # noqa: E402
 
 SOURCES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".md", ".rs", ".go", ".toml", ".yml", ".yaml",
@@ -187,6 +189,11 @@ def rule_header(root, report):
 def rule_abi(root, report):
     for problem in abi.differences(root):
         report.problem("abi", abi.HEADER, problem)
+
+
+def rule_promises(root, report):
+    for problem in promises.problems(root):
+        report.problem("promises", promises.HEADER, problem)
 
 
 def rule_layers(root, report):
@@ -444,9 +451,9 @@ def rule_quiet_gpu(root, library, report):
         report.note("quiet_gpu: looked at " + " and ".join(ways))
 
 
-SOURCE_RULES = {"header": rule_header, "abi": rule_abi, "layers": rule_layers, "banned": rule_banned,
-                "build_flags": rule_build_flags, "names": rule_names, "places": rule_places,
-                "twins": rule_twins}
+SOURCE_RULES = {"header": rule_header, "abi": rule_abi, "promises": rule_promises,
+                "layers": rule_layers, "banned": rule_banned, "build_flags": rule_build_flags,
+                "names": rule_names, "places": rule_places, "twins": rule_twins}
 LIBRARY_RULES = {"exports": rule_exports, "needed": rule_needed, "quiet_gpu": rule_quiet_gpu}
 
 
