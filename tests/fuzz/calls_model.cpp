@@ -8,7 +8,11 @@
 namespace gannet::fuzz {
 namespace {
 
-/// A value of a matrix, by the matrix's character: noise, few values, one value, large, islands.
+constexpr uint64_t kCharacters = 12;
+
+/// A value of a matrix, by the matrix's character: noise, few values, one value, large, clusters, tiny, two
+/// densities, lengths by a power law, near copies, one column that outweighs the others, zeros of both signs,
+/// islands.
 float value_of(uint64_t character, uint64_t seed, uint64_t row, uint64_t column) {
   const uint64_t word = random_word(seed, row, column);
   switch (character) {
@@ -18,6 +22,13 @@ float value_of(uint64_t character, uint64_t seed, uint64_t row, uint64_t column)
     case 3: return static_cast<float>(word % 255) * 1e36f;
     case 4: return static_cast<float>(row % 3) * 1000 + static_cast<float>(word % 16);
     case 5: return static_cast<float>(word % 255) * 1e-40f;
+    case 6:
+      return row % 5 == 0 ? static_cast<float>(word % 64) * 1e-5f : static_cast<float>(word % 255) - 127;
+    case 7: return std::ldexp(static_cast<float>(word % 255) - 127, static_cast<int>(row * 7 % 33) - 16);
+    case 8:
+      return static_cast<float>(random_word(seed, row / 8, column) % 100) + static_cast<float>(word % 4) * 0.001f;
+    case 9: return (static_cast<float>(word % 255) - 127) * (column == 0 ? 1000.0f : 1.0f);
+    case 10: return word % 3 == 0 ? -0.0f : static_cast<float>(word % 3) - 1;
     default: return row % 2 == 0 ? 0 : static_cast<float>(word % 9) - 4;
   }
 }
@@ -68,7 +79,7 @@ Block make_block(Input& input, uint32_t dim, int32_t element, uint64_t rows) {
   block.view.element = element;
   block.view.rows = rows;
   block.bytes.resize(rows * dim * element_bytes(element));
-  const uint64_t character = input.below(7);
+  const uint64_t character = input.below(kCharacters);
   const uint64_t seed = input.byte();
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint32_t column = 0; column < dim; ++column)

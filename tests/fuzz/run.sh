@@ -2,11 +2,15 @@
 # Builds the fuzz targets with clang and runs them, the canary first.
 #
 #   tests/fuzz/run.sh [--unrecorded] SECONDS [TARGET...]
+#   tests/fuzz/run.sh --hour     an hour in all, from the inputs that earlier hours have kept
+#   tests/fuzz/run.sh --sum      the executions of all targets that the ledger has, and ends
 #
 # Each target (default: open repaired shape table calls) runs for SECONDS, two at a time where there
 # are two cores, from the inputs in corpus/ and those that earlier runs left in the build folder. A
 # finding ends the run with its report and the place of the input. The number of executions is appended
-# to tests/fault/results.csv, unless --unrecorded is given. Without a clang that has libFuzzer the
+# to tests/fault/results.csv, unless --unrecorded is given, and their sum is printed. An hour shares its time
+# among the targets and keeps what they found to be new in $GANNET_CACHE/fuzz (~/.cache/gannet/fuzz), thinned
+# out at the end, so that the next hour begins where this one ended. Without a clang that has libFuzzer the
 # script says so and ends with status 77.
 #
 # To replay a finding:    BUILD/tests/fuzz/replay_TARGET INPUT
@@ -20,7 +24,20 @@ build=${GANNET_BUILD:-$root/build}-fuzz
 corpus=$root/tests/fuzz/corpus
 ledger=$root/tests/fault/results.csv
 
+# All executions of fuzz targets that were ever recorded.
+sum_of_ledger() {
+  awk -F, '$3 ~ /^fuzz / { split($4, words, " "); sum += words[1] }
+           END { printf "fuzz: %.0f executions in the ledger\n", sum }' "$ledger"
+}
+
 record=yes
+keep=
+if [ "${1:-}" = --sum ]; then sum_of_ledger; exit; fi
+if [ "${1:-}" = --hour ]; then
+  keep=${GANNET_CACHE:-$HOME/.cache/gannet}/fuzz
+  lanes=$(($(nproc) < 2 ? 1 : 2))
+  set -- $((3600 * lanes / 5)) open repaired shape table calls
+fi
 if [ "${1:-}" = --unrecorded ]; then record=no; shift; fi
 case ${1:-} in '' | *[!0-9]*) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 2 ;; esac
 seconds=$1
@@ -103,7 +120,7 @@ run_canary() {
 
 run_target() {
   local target=$1 status=0
-  local log=$work/$target.log kept=$work/corpus-$target
+  local log=$work/$target.log kept=${keep:-$work}/corpus-$target
   mkdir -p "$kept"
   if ! "$bin/replay_$target" "$corpus/$target" > "$log" 2>&1; then
     tail -n 40 "$log"
@@ -122,6 +139,14 @@ run_target() {
   fi
   append "fuzz $target" "$executions executions" "no finding"
   printf '%-9s %s executions, %s s, no finding\n' "$target" "$executions" "$seconds"
+  if [ -n "$keep" ]; then
+    # What others cover is left out.
+    rm -rf "$kept.thin"
+    mkdir "$kept.thin"
+    "$bin/fuzz_$target" -merge=1 "$kept.thin" "$corpus/$target" "$kept" > "$work/$target-merge.log" 2>&1
+    rm -r "$kept"
+    mv "$kept.thin" "$kept"
+  fi
 }
 
 run_canary
@@ -139,4 +164,5 @@ while [ $running -gt 0 ]; do
   wait -n || failed=yes
   running=$((running - 1))
 done
+if [ $record = yes ]; then sum_of_ledger; fi
 if [ $failed = yes ]; then exit 1; fi
