@@ -88,7 +88,8 @@ static void one(uint64_t number) {
     CHECK_OK(ann_index_create(context, &shape, &index, NULL));
     held = peak = calls = 0;
     ann_build_params wanted = params;
-    /* Half of what is needed is refused; all of it is enough. The plan counts ids, and of few rows it is mostly slack. */
+    /* Half of what is needed is refused; all of it is enough. The plan counts ids, and of few rows it is
+     * mostly slack. */
     wanted.memory_limit = limited ? plan.peak_bytes / 2 : plan.peak_bytes;
     const ann_status status = ann_build(index, &view, with_ids ? ids : NULL, &wanted, NULL, NULL);
     if (limited) {
