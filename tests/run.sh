@@ -9,8 +9,9 @@
 #     asan      build with AddressSanitizer and UndefinedBehaviorSanitizer, all of ctest
 #     fuzz      clang's libFuzzer: a planted defect must be found; each target runs for 15 s
 #     tsan      build with ThreadSanitizer, ctest of label "threads"
-#     rust      generated bindings, cargo fmt, clippy, test; gannet-fsck over golden files and over
-#               those that the tests of the C header make
+#     rust      generated bindings, cargo fmt, clippy, test; the crates from their own archives, with the
+#               static library and built from source; gannet-fsck over golden files and over those that
+#               the tests of the C header make
 #     go        gofmt, vet, test -race; gannet-fsck over the files that these tests make
 #     python    types, pytest and doctests of the package, and pytest once more over sanitized builds
 #     examples  the quickstart and the programs in examples/
@@ -136,6 +137,7 @@ part_rust() {
     cargo clippy --quiet --workspace --all-targets --features "$features" -- -D warnings
   fi
   cargo test --quiet --workspace --features "$features"
+  ./package.sh "$build"
   export GANNET_KEEP_FILES=$build/kept/capi
   rm -rf "$GANNET_KEEP_FILES"
   mkdir -p "$GANNET_KEEP_FILES"
