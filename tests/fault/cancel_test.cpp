@@ -408,7 +408,6 @@ struct Owed {
   const char* why;
 };
 constexpr Owed kOwed[] = {
-    {"exact search, k = 1M", "search", "a heap of a million answers is sorted at once"},
     {"search, beam of 10,000", "search", "a task is many whole walks"},
 };
 
