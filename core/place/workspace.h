@@ -26,9 +26,10 @@ class WorkspacePool {
     const std::lock_guard lock(mutex_);
     auto best = idle_.end();
     for (auto it = idle_.begin(); it != idle_.end(); ++it) {
-      if (typeid(**it) != typeid(T)) continue;
+      const Workspace& workspace = **it;
+      if (typeid(workspace) != typeid(T)) continue;
       // Of equals the last one: it was used last, and its memory is near.
-      if (best == idle_.end() || !better(static_cast<const T&>(**best), static_cast<const T&>(**it)))
+      if (best == idle_.end() || !better(static_cast<const T&>(**best), static_cast<const T&>(workspace)))
         best = it;
     }
     if (best == idle_.end()) return nullptr;
