@@ -21,6 +21,11 @@
 
 namespace gannet {
 
+/// The places of a row of fixed rows, [rows, stride].
+constexpr const uint32_t* fixed_row(const uint32_t* targets, uint32_t stride, uint32_t row) {
+  return targets + uint64_t{row} * stride;
+}
+
 /// The edges of one row, best first. kNoRow may end them early.
 struct AdjacencyRow {
   const uint32_t* targets;
@@ -40,7 +45,7 @@ struct Adjacency {
   uint32_t levels = 0;
 
   /// The places of a row where rows are fixed.
-  constexpr const uint32_t* fixed_row(uint32_t row) const { return targets + uint64_t{row} * stride; }
+  constexpr const uint32_t* fixed_row(uint32_t row) const { return gannet::fixed_row(targets, stride, row); }
 
   AdjacencyRow row(uint32_t row) const {
     if (offsets == nullptr) return {fixed_row(row), stride};

@@ -133,7 +133,8 @@ struct StartWalk {
   WalkArgs walk_args() const {
     WalkArgs args = {};
     args.codes = view.codes;
-    args.graph = graph();
+    args.edges = graph().targets;
+    args.degree = graph().stride;
     args.entries = view.entries;
     args.pivot_codes = view.pivot_codes;
     args.pivots = view.pivots;

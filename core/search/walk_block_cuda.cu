@@ -169,7 +169,7 @@ struct BlockWalk {
   BlockMet<kPolicy.shape.visited_word_bits> met{shared.met};
   RowComparison<kPolicy.code> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
-  uint32_t units = (args.graph.stride + kWarp - 1) / kWarp;  // warps that one parent takes
+  uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
   uint32_t parent = warp / units;                      // of this warp
   uint32_t first_edge = warp % units * kWarp;
   uint32_t parents_max = kWarps / units;
@@ -267,7 +267,7 @@ struct BlockWalk {
     if (parent >= parents) return;
     const uint32_t place = first_edge + lane_number();
     const uint32_t row = RowKey::row(shared.queue[turn][parent]);
-    const uint32_t target = place < args.graph.stride ? __ldg(args.graph.fixed_row(row) + place) : kNoRow;
+    const uint32_t target = place < args.degree ? __ldg(fixed_row(args.edges, args.degree, row) + place) : kNoRow;
     const bool fresh = target != kNoRow && !met.holds(target) && claim_row(target);
     const uint32_t news = __ballot_sync(kAllLanes, fresh);
     const uint32_t count = __popc(news);

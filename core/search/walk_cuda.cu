@@ -217,9 +217,9 @@ struct Walker {
   template <class Lists>
   __device__ void visit(uint32_t row, Lists& lists) {
     const bool at_pivots = args.starts != nullptr;
-    const uint32_t length = row != kNoRow ? args.graph.stride : at_pivots ? kStarts : args.entry_count;
+    const uint32_t length = row != kNoRow ? args.degree : at_pivots ? kStarts : args.entry_count;
     for (uint32_t first = 0; first < length; first += kSpan) {
-      const uint32_t* list = row != kNoRow ? args.graph.fixed_row(row)
+      const uint32_t* list = row != kNoRow ? fixed_row(args.edges, args.degree, row)
                              : at_pivots   ? args.starts + uint64_t{shared.query} * kStarts
                                            : args.entries;
       const bool is_here = first == 0 && row != kNoRow && row == ahead_row;
@@ -241,7 +241,7 @@ struct Walker {
     ahead_row = row;
 #pragma unroll
     for (uint32_t word = 0; word < kPolicy.edge_words; ++word)
-      ahead[word] = target(args.graph.fixed_row(row), word * kWarp, args.graph.stride);
+      ahead[word] = target(fixed_row(args.edges, args.degree, row), word * kWarp, args.degree);
   }
 
   /// Shows `lists` the distances of the candidates.
@@ -771,9 +771,9 @@ Kernel choose_roomy(CodeKind kind) {
 
 /// A kernel in which a warp walks with two lists.
 Kernel choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args) {
-  const uint32_t resident = resident_queries(device, kind, args.stride, args.graph.stride, args.kept);
+  const uint32_t resident = resident_queries(device, kind, args.stride, args.degree, args.kept);
   return args.count <= resident ? choose_roomy(kind)
-                                : choose_two_lists(kind, args.stride, args.graph.stride, args.kept);
+                                : choose_two_lists(kind, args.stride, args.degree, args.kept);
 }
 
 WalkChoice resident_blocks(int32_t device, const Kernel& kernel) {

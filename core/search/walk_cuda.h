@@ -48,7 +48,8 @@ inline constexpr uint32_t kWholeKeptMax = kTwoListsMax;
 
 struct WalkArgs {
   const uint8_t* codes;        // [rows, stride]
-  Adjacency graph;             // fixed rows
+  const uint32_t* edges;       // [rows, degree] fixed rows, as fields of their own: as an Adjacency they cost a
+                               // warp of 72 registers 8 bytes of spills more and 2 % of its time
   const uint32_t* entries;     // [entry_count]
   const uint8_t* pivot_codes;  // [kPivots, stride]
   const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
@@ -63,6 +64,7 @@ struct WalkArgs {
   WalkCounts* counts;          // [count] where a block walks, instead of the counters; or null
   uint32_t stride;             // bytes
   uint32_t query_stride;       // bytes
+  uint32_t degree;
   uint32_t entry_count;
   uint32_t count;              // of queries
   uint32_t k;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Proves that Gannet as a part of another project (add_subdirectory, FetchContent) changes nothing there: the
 # parent's build type, flags, kind of libraries, targets, tests and rules for installing stay as they are.
-# Everything is configured, nothing compiled; tests/install/packages/build_test.sh compiles it too.
+# Everything is configured, nothing compiled.
 #
 #   sh tests/install/subproject_test.sh BUILD
 set -eu
