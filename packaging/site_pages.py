@@ -33,7 +33,9 @@ pre, code { font: .85rem/1.45 ui-monospace, monospace; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: var(--shade); border-radius: .4rem; white-space: pre;
       overflow-wrap: normal; }
 pre { tab-size: 4; } p { margin: .6rem 0; }
-ul.names { columns: 16rem; padding-left: 1.2rem; } dl dt { font-weight: 600; margin-top: .6rem; } dd { margin: 0 0 0 1rem; } dd ul.names { margin: 0; }
+ul.names { columns: 16rem; padding-left: 1.2rem; }
+dl dt { font-weight: 600; margin-top: .6rem; } dd { margin: 0 0 0 1rem; }
+dd ul.names { margin: 0; }
 """
 PAGES = [("index.html", "Gannet"), ("c.html", "C"), ("python.html", "Python"), ("go.html", "Go")]
 
@@ -86,7 +88,8 @@ def pieces_of(lines, link):
                 else:
                     break
                 count += 1
-            yield "<dl>" + "\n".join(f"<dt>{said(name)}</dt>\n<dd>{said(rest)}</dd>" for name, rest in entries) + "</dl>"
+            items = [f"<dt>{said(name)}</dt>\n<dd>{said(rest)}</dd>" for name, rest in entries]
+            yield "<dl>" + "\n".join(items) + "</dl>"
         elif indent_of(lines[0]) >= 4:
             while count < len(lines) and indent_of(lines[count]) >= 4:
                 count += 1
