@@ -675,10 +675,10 @@ typedef struct ann_search_params {
                         Without calibration the beam is 4 * k + 64, doubled for each halving of
                         1 - recall below 0.05.
                         On a CUDA device two lists have calibrations of their own; what they do not
-                        reach, and k beyond them, goes by the beam that the CPU would use, and half as
-                        much again where codes are lossy. Where that is above 1,984, or the CPU's
-                        calibration has not reached the target either, every row is compared
-                        (ANN_UNSUPPORTED if k is above 1,024 and the beam above 1,984). */
+                        reach, and k beyond them, goes by the beam that the CPU would use. Where that is
+                        above 1,984, or the CPU's calibration has not reached the target either, every
+                        row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam above
+                        1,984). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT).
                         There AUTO walks with two lists for the recall that the build's calibration has

@@ -6,12 +6,12 @@
 //             are 32 of them; d_k is the distance of the k-th
 //   queue     the nearest rows met and not yet expanded, sorted, one in each lane
 //   s         the slack: a row is worth expanding up to T = (1 + s)^2 d_k (distances are squared)
-//   start     at the nearest pivots (pivots_cuda.cu), compared like the edges of a row; where codes are
+//   start     at the nearest pivots (starts_cuda.cu), compared like the edges of a row; where codes are
 //             floats, at all entry points of the index
 //   step      take the head of the queue; read its edges; drop the rows that have been met; compare
 //             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
 //   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
-//   order     which query is next: those that are likely to need long walks first (pivots_cuda.cu), since
+//   order     which query is next: those that are likely to need long walks first (starts_cuda.cu), since
 //             what starts last runs alone in the end
 //
 // The stop rule is GGNN's (section IV: a slack on the bound of the k-th best, a bounded queue); the
@@ -20,7 +20,7 @@
 // table that forgets makes the walk run in circles (6 to 25 times the work at 0.99), therefore a Bloom
 // filter.
 //
-// ONE LIST, for more answers and wherever a caller names a beam: search/best_first.h step for step.
+// ONE LIST, by the name BEST_FIRST, and for what two lists do not reach: search/best_first.h step for step.
 // The list lies in shared memory in 32 segments, one a lane; each lane knows the farthest and the
 // nearest unexpanded row of its own. A row replaces the farthest of all, and only that segment is
 // looked through again. Answers are those of the CPU but for rows that the Bloom filter drops.
@@ -70,8 +70,8 @@
 // are walked whole; what is cut, and why, is in tune/device_calibration.h.
 //
 // Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
-// CAGRA starts from random rows, hashed from the query's place in the batch; here from the entry points
-// that the index has, which reach every row, so that an answer depends on the query alone.
+// CAGRA starts from random rows, hashed from the query's place in the batch; here from the nearest
+// pivots, or where codes are floats from the entry points, so that an answer depends on the query alone.
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Walks over a SearchGraph on a CUDA device: what the kernels take, and the calls that start them.
 //
 // Three procedures: a warp for each query (walk_cuda.cu), whose starts are found beforehand
-// (pivots_cuda.cu), for batches; a block for each query (walk_block_cuda.cu) for few queries and for many
+// (starts_cuda.cu), for batches; a block for each query (walk_block_cuda.cu) for few queries and for many
 // answers; one long list (walk_cuda.cu) that takes the CPU's steps.
 #pragma once
 
