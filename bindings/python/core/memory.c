@@ -47,8 +47,12 @@ PyObject *memory_view_type;
 static void view_dealloc(PyObject *object) {
   view *self = (view *)object;
   PyTypeObject *type = Py_TYPE(object);
+  /* A view also goes while an error is on its way, which the lender's deleter must neither see nor lose. */
+  PyObject *error, *value, *trace;
+  PyErr_Fetch(&error, &value, &trace);
   if (self->managed != NULL && self->managed->deleter != NULL) self->managed->deleter(self->managed);
   if (self->versioned != NULL && self->versioned->deleter != NULL) self->versioned->deleter(self->versioned);
+  PyErr_Restore(error, value, trace);
   Py_XDECREF(self->owner);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
   Py_DECREF(type);

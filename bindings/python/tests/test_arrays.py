@@ -41,7 +41,10 @@ Managed._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("delete
 
 
 class Made:
-    """DLPack with whatever is put into it: types and devices that NumPy does not have."""
+    """DLPack with whatever is put into it: types and devices that NumPy does not have. What is lent stays until
+    its deleter has been called."""
+
+    lent = []
 
     def __init__(self, array, code=2, bits=32, lanes=1, device=1, ndim=None, packed=False, offset=0):
         self.array, self.deleted = array, 0
@@ -53,11 +56,14 @@ class Made:
 
     def delete(self, _):
         self.deleted += 1
+        if self in Made.lent:
+            Made.lent.remove(self)
 
     def __dlpack_device__(self):
         return self.managed.tensor.device_type, 0
 
     def __dlpack__(self, **_):
+        Made.lent.append(self)
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
         return new(ctypes.addressof(self.managed), b"dltensor", None)
