@@ -6,6 +6,7 @@
 // must leave the handle as it was.
 //
 // Input: a byte says which call, the next ones what with.
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 
@@ -396,7 +397,7 @@ class Program {
            "no list of vectors");
     DEMAND(both[0] == found && both[1] == found, "found are %d and %d", both[0], both[1]);
     for (size_t copy = 0; copy < 2 && found == 1; ++copy)
-      DEMAND(std::memcmp(vectors.data() + copy * vector.size(), vector.data(), vector.size()) == 0,
+      DEMAND(std::equal(vector.begin(), vector.end(), vectors.data() + copy * vector.size()),
              "another vector in a list");
   }
 
