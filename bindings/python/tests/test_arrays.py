@@ -179,9 +179,10 @@ def test_cuda_interface_is_read(index):
 
 def test_jax_on_the_host(index, queries):
     jax = pytest.importorskip("jax")
-    given = jax.numpy.asarray(queries)
+    host = jax.devices("cpu")[0]  # whatever else there is, where arrays go by default
+    given = jax.device_put(queries, host)
     np.testing.assert_array_equal(index.search(given).ids, index.search(queries).ids)
-    half = jax.numpy.asarray(queries, jax.numpy.bfloat16)
+    half = jax.device_put(queries, host).astype(jax.numpy.bfloat16)
     np.testing.assert_array_equal(index.search(half).ids, index.search(np.asarray(half, np.float32)).ids)
 
 
