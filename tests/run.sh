@@ -44,6 +44,13 @@ build=${GANNET_BUILD:-$root/build}
 cache=${GANNET_CACHE:-$HOME/.cache/gannet}
 export PATH="$cache/bin:$PATH"
 export GOTOOLCHAIN=local
+# The static CUDA runtime, which programs that are linked with libgannet.a need where it has GPU code.
+for toolkit in "${CUDA_HOME:-}" "$cache/cuda" /usr/local/cuda; do
+  if [ -e "$toolkit/lib64/libcudart_static.a" ]; then
+    export LIBRARY_PATH=$toolkit/lib64${LIBRARY_PATH:+:$LIBRARY_PATH}
+    break
+  fi
+done
 export CMAKE_GENERATOR=Ninja  # of new build folders
 jobs=$(nproc)
 mkdir -p "$build"
@@ -176,6 +183,9 @@ part_go() {
   rm -rf "$GANNET_KEEP_FILES"
   mkdir -p "$GANNET_KEEP_FILES"
   go test -count=1 -race -tags gannet_tree ./...
+  if grep -q cudart_static "$build/gannet.pc"; then
+    export CGO_LDFLAGS="$CGO_LDFLAGS -l:libgannet.a -lcudart_static -lrt"
+  fi
   go test -count=1 -tags gannet_tree,gannet_static -run 'TestVersion|TestSearch|TestMisuse' ./...
   fsck "$GANNET_KEEP_FILES"
 }
