@@ -28,6 +28,7 @@ use tiny_http::{Header, Method, Request, Response, Server};
 const K_MAX: usize = 1000; // results take memory, found or not
 const BODY_MAX: u64 = 1 << 20; // bytes
 const TIME_LIMIT: Duration = Duration::from_secs(2); // of a search
+const LINGER: Duration = Duration::from_millis(100); // without a request, before it ends
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (address, path) = arguments()?;
@@ -52,6 +53,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Each wakes one worker, when that has answered what it is at.
         (0..workers).for_each(|_| server.unblock());
     });
+    // Requests that were waiting when the last worker left: dropped with the server they would get a 500.
+    let end = Instant::now() + TIME_LIMIT;
+    while let Ok(Some(request)) = server.recv_timeout(LINGER) {
+        service.answer(request);
+        if Instant::now() >= end {
+            break;
+        }
+    }
     Ok(())
 }
 
