@@ -47,7 +47,7 @@ export GOTOOLCHAIN=local
 # The static CUDA runtime, which programs that are linked with libgannet.a need where it has GPU code.
 for toolkit in "${CUDA_HOME:-}" "$cache/cuda" /usr/local/cuda; do
   if [ -e "$toolkit/lib64/libcudart_static.a" ]; then
-    export LIBRARY_PATH=$toolkit/lib64${LIBRARY_PATH:+:$LIBRARY_PATH}
+    export LIBRARY_PATH=$toolkit/lib64${LIBRARY_PATH:+:$LIBRARY_PATH} CUDAToolkit_ROOT=$toolkit
     break
   fi
 done
