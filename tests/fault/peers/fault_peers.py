@@ -2,7 +2,7 @@
 """What becomes of index files on bad days, in Gannet and in other libraries: the same faults for all.
 
     fault_peers.py [--subjects gannet,hnswlib,...] [--out results.csv] [--scale 1] [--commit TEXT]
-    fault_peers.py --table results.csv      the table of README.md
+    fault_peers.py --table results.csv      the table of the README.md beside it
 
 Each library builds two small indexes, an old one and a new one, and saves them. Then
 
