@@ -67,23 +67,20 @@ T read_struct(const T* given, const char* name, size_t needed, bool optional) {
   uint32_t size = 0;
   std::memcpy(&size, static_cast<const void*>(given), sizeof size);
   if (size < needed)
-    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, at least %zu are needed (use its _INIT macro)",
-         name, size, needed);
-  if (size > 65536)
-    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, at most 65536 are allowed", name, size);
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, at least %zu are needed (use its _INIT macro)", name,
+         size, needed);
+  if (size > 65536) fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, at most 65536 are allowed", name, size);
   // Whatever the version, a struct is as long as a multiple of its alignment. Any other size cuts a
   // field, and half a pointer must not be followed. (So a struct that gets a larger alignment than it
   // had must have had a size that is a multiple of it.)
   if (size < sizeof(T) && size % alignof(T) != 0)
-    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, which cuts a field (use its _INIT macro)", name,
-         size);
+    fail(ANN_INVALID_ARGUMENT, "%s.struct_size is %u, which cuts a field (use its _INIT macro)", name, size);
   std::memcpy(&known, static_cast<const void*>(given), std::min<size_t>(size, sizeof(T)));
   const unsigned char* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t at = sizeof(T); at < size; ++at) {
     if (bytes[at] != 0)
-      fail(ANN_INVALID_ARGUMENT,
-           "%s has a value at byte %zu that this version (%zu bytes) does not know", name, at,
-           sizeof(T));
+      fail(ANN_INVALID_ARGUMENT, "%s has a value at byte %zu that this version (%zu bytes) does not know",
+           name, at, sizeof(T));
   }
   return known;
 }
@@ -108,8 +105,8 @@ inline void make_one_line(char* text) noexcept {
   while (*at != 0) {
     // Bytes that follow the first of a character, and what the second of them may be at least and at most.
     const unsigned char first = *at;
-    const int more = first >= 0xc2 && first <= 0xdf ? 1
-                     : (first & 0xf0) == 0xe0       ? 2
+    const int more = first >= 0xc2 && first <= 0xdf   ? 1
+                     : (first & 0xf0) == 0xe0         ? 2
                      : first >= 0xf0 && first <= 0xf4 ? 3
                                                       : 0;
     const unsigned char least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
@@ -118,8 +115,7 @@ inline void make_one_line(char* text) noexcept {
     while (seen < more && at[seen + 1] >= (seen == 0 ? least : 0x80) &&
            at[seen + 1] <= (seen == 0 ? most : 0xbf))
       ++seen;
-    const bool control = first < 0x20 || first == 0x7f ||
-                         (first == 0xc2 && seen == 1 && at[1] < 0xa0) ||
+    const bool control = first < 0x20 || first == 0x7f || (first == 0xc2 && seen == 1 && at[1] < 0xa0) ||
                          (first == 0xe2 && seen == 2 && at[1] == 0x80 && (at[2] == 0xa8 || at[2] == 0xa9));
     const bool whole = first < 0x80 || (more > 0 && seen == more);
     if (!whole && at[seen + 1] == 0) {  // the text was cut within its last character
@@ -195,8 +191,9 @@ ann_status guarded(ann_error* error, const Body& body) {
 /// Refuses what names no memory space.
 inline void check_space(int32_t space, const char* name) {
   if (space != 0 && space < ANN_DEVICE_CUDA)
-    fail(ANN_INVALID_ARGUMENT, "%s.space is %d, allowed are 0 (host memory) and %d (the first CUDA "
-                               "device) and more",
+    fail(ANN_INVALID_ARGUMENT,
+         "%s.space is %d, allowed are 0 (host memory) and %d (the first CUDA "
+         "device) and more",
          name, space, int{ANN_DEVICE_CUDA});
 }
 
@@ -205,8 +202,8 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   const ann_matrix matrix =
       read_struct(given, name, offsetof(ann_matrix, row_stride) + sizeof(uint64_t), false);
   if (!is_element(matrix.element))
-    fail(ANN_INVALID_ARGUMENT, "%s.element is %d, allowed are %d (f32) to %d (u8)", name,
-         matrix.element, ANN_F32, ANN_U8);
+    fail(ANN_INVALID_ARGUMENT, "%s.element is %d, allowed are %d (f32) to %d (u8)", name, matrix.element,
+         ANN_F32, ANN_U8);
   check_space(matrix.space, name);
   if (matrix.dim == 0) fail(ANN_INVALID_ARGUMENT, "%s.dim is 0, allowed are 1 to %u", name, ANN_DIM_MAX);
   if (matrix.dim > ANN_DIM_MAX)
@@ -226,14 +223,17 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   if (__builtin_mul_overflow(stride, matrix.rows, &bytes) || bytes > SIZE_MAX / 2)
     fail(ANN_LIMIT, "%s.row_stride is %llu, with %llu rows that is more than the address space", name,
          static_cast<unsigned long long>(stride), static_cast<unsigned long long>(matrix.rows));
-  const MatrixView view = {static_cast<const uint8_t*>(matrix.data), matrix.rows, matrix.dim,
-                           matrix.element, stride, matrix.space};
+  const MatrixView view = {static_cast<const uint8_t*>(matrix.data),
+                           matrix.rows,
+                           matrix.dim,
+                           matrix.element,
+                           stride,
+                           matrix.space};
   if (!view.on_device()) return view;
   check_cuda_device(view.space);
   char data_name[64];
   std::snprintf(data_name, sizeof data_name, "%s.data", name);
-  if (view.rows > 0)
-    check_device_memory(view.data, stride * (view.rows - 1) + packed, view.space, data_name);
+  if (view.rows > 0) check_device_memory(view.data, stride * (view.rows - 1) + packed, view.space, data_name);
   return view;
 }
 
@@ -287,9 +287,7 @@ inline const Snapshot& snapshot_of(const Index::Call& call) {
 
 /// The same as its only segment.
 inline const PlacedSegment& placed_of(const Index::Call& call) { return snapshot_of(call).single(); }
-inline const Segment& segment_of(const Index::Call& call) {
-  return placed_of(call).segment;
-}
+inline const Segment& segment_of(const Index::Call& call) { return placed_of(call).segment; }
 
 /// The monitor of the caller, which may be null; a new call begins on it.
 inline Monitor* begin_monitor(ann_monitor* given) {

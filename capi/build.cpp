@@ -15,12 +15,11 @@ namespace {
 constexpr size_t kBuildParamsNeeded = 2 * sizeof(uint32_t);
 
 void check_same_dim(uint32_t dim, uint32_t wanted, const char* name) {
-  if (dim != wanted)
-    fail(ANN_INVALID_ARGUMENT, "%s.dim is %u, the index has %u", name, dim, wanted);
+  if (dim != wanted) fail(ANN_INVALID_ARGUMENT, "%s.dim is %u, the index has %u", name, dim, wanted);
 }
 
-void check_budget(const ann_index_params& shape, const MatrixView& rows, bool ids,
-                  const BuildPlan& plan, bool stay) {
+void check_budget(const ann_index_params& shape, const MatrixView& rows, bool ids, const BuildPlan& plan,
+                  bool stay) {
   if (plan.memory_limit == 0) return;
   ann_plan needed = ANN_PLAN_INIT;
   const int32_t element = shape.element != 0 ? shape.element : rows.element;
@@ -42,8 +41,8 @@ MatrixView rows_of(const Dataset& dataset) {
 }
 
 /// Exact k-NN lists in the metric itself: each row is a query that must not find itself.
-void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* neighbors,
-                 float* distances, const Execution& execution) {
+void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* neighbors, float* distances,
+                 const Execution& execution) {
   const MatrixView rows = rows_of(dataset);
   // A device is sent the rows again for each piece, which is to take much longer than that.
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
@@ -60,8 +59,8 @@ void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* n
     const QueryBlock queries(dataset, piece, execution);
     float* out = distances == nullptr ? scratch.data() : distances + first * k;
     const double total = static_cast<double>(rows.rows);
-    const Execution part = execution.span(static_cast<double>(first) / total,
-                                          static_cast<double>(first + piece.rows) / total);
+    const Execution part =
+        execution.span(static_cast<double>(first) / total, static_cast<double>(first + piece.rows) / total);
     const ResultsView results{k, ids.data(), out, nullptr, nullptr};
     if (on_cuda)
       search_exact_on_device(dataset, queries, self.data(), device, results, part);
@@ -74,8 +73,7 @@ void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* n
 
 /// Writes lists whose code distances are the reported ones. Large integers may become equal as
 /// floats; equal ones are in order of rows again then.
-void write_lists(const KnnLists& lists, uint32_t* neighbors, float* distances,
-                 const Execution& execution) {
+void write_lists(const KnnLists& lists, uint32_t* neighbors, float* distances, const Execution& execution) {
   const uint32_t k = lists.graph.k;
   parallel_for(execution, lists.graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
@@ -112,8 +110,7 @@ void rescore_lists(const Dataset& dataset, const KnnGraph& graph, uint32_t* neig
       std::sort(sorted, sorted + count);
       for (uint32_t i = 0; i < graph.k; ++i) {
         neighbors[row * graph.k + i] = i < count ? static_cast<uint32_t>(sorted[i].id) : kNoRow;
-        if (distances != nullptr)
-          distances[row * graph.k + i] = i < count ? sorted[i].distance : INFINITY;
+        if (distances != nullptr) distances[row * graph.k + i] = i < count ? sorted[i].distance : INFINITY;
       }
     }
   });
@@ -128,8 +125,8 @@ bool by_rows(int32_t metric, int32_t element, int32_t method, int32_t device) {
 /// The lists of a dataset, by codes where those find or are the distances. `arrival` is null, or brings the
 /// dataset, which outlives it.
 void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_t method,
-                const NnDescentParams& params, int32_t device, uint32_t* neighbors,
-                float* distances, const Execution& execution) {
+                const NnDescentParams& params, int32_t device, uint32_t* neighbors, float* distances,
+                const Execution& execution) {
   const Execution finding = execution.span(0.05, 0.95);
   finding.enter(method == ANN_KNN_EXACT ? "exact k-NN graph" : "k-NN graph");
   if (by_rows(dataset.metric(), dataset.element(), method, device))
@@ -141,8 +138,8 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
   if (on_cuda)
     lists = cuda::find_neighbors(codes, std::move(arrival), method, params, device, finding);
   else
-    lists.graph = method == ANN_KNN_CELLS ? cells_knn(codes, params, finding)
-                                          : nn_descent(codes, params, finding);
+    lists.graph =
+        method == ANN_KNN_CELLS ? cells_knn(codes, params, finding) : nn_descent(codes, params, finding);
   execution.span(0.95, 1).enter("distances");
   if (on_cuda && codes.lossless())
     write_lists(lists, neighbors, distances, execution);
@@ -182,8 +179,9 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
     const ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
     BuildPlan plan = plan_build(given, given_rows.rows, handle.threads_max());
     if (plan.borrow && given_rows.on_device())
-      fail(ANN_UNSUPPORTED, "params.rows_mode is BORROW, but rows lie on device %d; an index borrows host "
-                            "memory only",
+      fail(ANN_UNSUPPORTED,
+           "params.rows_mode is BORROW, but rows lie on device %d; an index borrows host "
+           "memory only",
            given_rows.space);
     MatrixView given_queries;
     if (given.calibration != nullptr) {
@@ -196,8 +194,7 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
         fail(ANN_INVALID_ARGUMENT, "params.calibration is %s, the index stores %s",
              element_name(calibration.element), element_name(stored));
     }
-    const bool stay =
-        plan.graph != ANN_GRAPH_NONE && stay_on_device(given_rows, plan.device, shape.element);
+    const bool stay = plan.graph != ANN_GRAPH_NONE && stay_on_device(given_rows, plan.device, shape.element);
     check_budget(shape, given_rows, ids != nullptr, plan, stay);
     Index::BuildRight right(handle);
     const Execution execution{handle.memory(), plan.threads, begin_monitor(monitor)};
@@ -215,8 +212,7 @@ ann_status ann_estimate(const ann_index_params* shape, uint64_t rows, int32_t el
     ann_index_params checked_shape = read_struct(shape, "shape", 2 * sizeof(uint32_t), false);
     check_shape(&checked_shape);
     if (!is_element(element))
-      fail(ANN_INVALID_ARGUMENT, "element is %d, allowed are %d (f32) to %d (u8)", element, ANN_F32,
-           ANN_U8);
+      fail(ANN_INVALID_ARGUMENT, "element is %d, allowed are %d (f32) to %d (u8)", element, ANN_F32, ANN_U8);
     ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
     check_output(out, "out");
     // The graph of the caller need not exist to be planned with.
@@ -237,9 +233,8 @@ ann_status ann_estimate(const ann_index_params* shape, uint64_t rows, int32_t el
   });
 }
 
-ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
-                         const ann_knn_params* params, uint32_t* neighbors, float* distances,
-                         ann_monitor* monitor, ann_error* error) {
+ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, const ann_knn_params* params,
+                         uint32_t* neighbors, float* distances, ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const ContextSettings settings = read_context(context);
     const MatrixView given_rows = read_matrix(rows, "rows");
@@ -249,16 +244,16 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows,
     shape.metric = given.metric;
     check_shape(&shape);
     if (given.k == 0 || given.k > ANN_DEGREE_MAX)
-      fail(given.k == 0 ? ANN_INVALID_ARGUMENT : ANN_LIMIT, "params.k is %u, allowed are 1 to %u",
-           given.k, ANN_DEGREE_MAX);
+      fail(given.k == 0 ? ANN_INVALID_ARGUMENT : ANN_LIMIT, "params.k is %u, allowed are 1 to %u", given.k,
+           ANN_DEGREE_MAX);
     if (given.device < 0)
       fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
     if (given.reserved != 0)
       fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
     const int32_t device = choose_device(given.device);
     const int32_t method = knn_method(given, shape.metric, given_rows.rows);
-    const NnDescentParams descent = complete_nn_descent(given.k, given.samples, given.iterations,
-                                                        given.convergence, given.seed);
+    const NnDescentParams descent =
+        complete_nn_descent(given.k, given.samples, given.iterations, given.convergence, given.seed);
     if (given_rows.rows > 0) check_given(neighbors, "neighbors");
     const Execution execution{settings.memory, thread_count(given.threads, settings.threads_max),
                               begin_monitor(monitor)};

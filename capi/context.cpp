@@ -6,16 +6,14 @@ using namespace gannet;
 
 extern "C" {
 
-ann_status ann_context_create(const ann_context_params* params, ann_context** out,
-                              ann_error* error) {
+ann_status ann_context_create(const ann_context_params* params, ann_context** out, ann_error* error) {
   return guarded(error, [&] {
     const ann_context_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
     check_given(out, "out");
     if ((given.allocate == nullptr) != (given.release == nullptr))
       fail(ANN_INVALID_ARGUMENT, "params.%s is null, but the other of allocate and release is not",
            given.allocate == nullptr ? "allocate" : "release");
-    *out = new ann_context{ann_context::kTag, {given.allocate, given.release, given.user},
-                           given.threads_max};
+    *out = new ann_context{ann_context::kTag, {given.allocate, given.release, given.user}, given.threads_max};
   });
 }
 
@@ -47,8 +45,7 @@ void ann_monitor_reset(ann_monitor* monitor) {
 }
 
 void ann_monitor_set_deadline(ann_monitor* monitor, uint64_t nanoseconds) {
-  if (monitor != nullptr && monitor->tag == ann_monitor::kTag)
-    monitor->monitor.set_deadline(nanoseconds);
+  if (monitor != nullptr && monitor->tag == ann_monitor::kTag) monitor->monitor.set_deadline(nanoseconds);
 }
 
 ann_status ann_monitor_progress(const ann_monitor* monitor, ann_progress* out, ann_error* error) {

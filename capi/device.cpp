@@ -20,8 +20,7 @@ ann_status ann_device_get_info(int32_t device, ann_device_info* out, ann_error* 
   return guarded(error, [&] {
     check_output(out, "out");
     if (device < ANN_DEVICE_CPU)
-      fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are %d (CPU) and more", device,
-           ANN_DEVICE_CPU);
+      fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are %d (CPU) and more", device, ANN_DEVICE_CPU);
     ann_device_info info = ANN_DEVICE_INFO_INIT;
     describe_device(device, &info);
     write_struct(info, out);

@@ -49,8 +49,7 @@ ann_index* handle_of(std::unique_ptr<const PlacedSegment> built, const ContextSe
   shape.metric = built->segment.dataset.metric();
   shape.element = built->segment.dataset.element();
   auto handle = std::unique_ptr<ann_index>(
-      new ann_index{ann_index::kTag, Index(settings.memory, settings.threads_max, shape),
-                    settings.files});
+      new ann_index{ann_index::kTag, Index(settings.memory, settings.threads_max, shape), settings.files});
   Index::BuildRight(handle->index).publish(std::move(built));
   return handle.release();
 }
@@ -71,8 +70,8 @@ ann_status ann_save(const ann_index* index, const char* path, const ann_save_par
   });
 }
 
-ann_status ann_save_stream(const ann_index* index, const ann_writer* writer,
-                           const ann_save_params* params, ann_monitor* monitor, ann_error* error) {
+ann_status ann_save_stream(const ann_index* index, const ann_writer* writer, const ann_save_params* params,
+                           ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const ann_index& handle = checked(index, "index");
     const ann_writer sink = read_struct(writer, "writer", sizeof(ann_writer), false);
@@ -105,8 +104,8 @@ ann_status ann_open_memory(const ann_context* context, const void* data, uint64_
     const OpenRequest request = read_open_params(params, settings.threads_max);
     if (bytes > 0) check_given(data, "data");
     if (request.plan.mode != ANN_OPEN_FULL && reinterpret_cast<uintptr_t>(data) % kAlignment != 0)
-      fail(ANN_INVALID_ARGUMENT, "data is %p; to be used in place it must start on a multiple of %zu",
-           data, kAlignment);
+      fail(ANN_INVALID_ARGUMENT, "data is %p; to be used in place it must start on a multiple of %zu", data,
+           kAlignment);
     const Execution execution{settings.memory, request.threads, begin_monitor(monitor)};
     *out = handle_of(open_memory(data, bytes, request.plan, execution), settings);
   });
@@ -122,11 +121,11 @@ ann_status ann_open_stream(const ann_context* context, const ann_reader* reader,
     check_given(out, "out");
     const OpenRequest request = read_open_params(params, settings.threads_max);
     if (request.plan.mode != ANN_OPEN_FULL)
-      fail(ANN_UNSUPPORTED, "params.mode is %d; a stream is opened FULL (%d) only",
-           request.plan.mode, ANN_OPEN_FULL);
+      fail(ANN_UNSUPPORTED, "params.mode is %d; a stream is opened FULL (%d) only", request.plan.mode,
+           ANN_OPEN_FULL);
     const Execution execution{settings.memory, request.threads, begin_monitor(monitor)};
-    *out = handle_of(open_stream({source.read, source.user, source.bytes}, request.plan, execution),
-                     settings);
+    *out =
+        handle_of(open_stream({source.read, source.user, source.bytes}, request.plan, execution), settings);
   });
 }
 

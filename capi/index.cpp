@@ -79,15 +79,15 @@ int32_t cuda_ordinal(int32_t device) {
 
 extern "C" {
 
-ann_status ann_index_create(const ann_context* context, const ann_index_params* params,
-                            ann_index** out, ann_error* error) {
+ann_status ann_index_create(const ann_context* context, const ann_index_params* params, ann_index** out,
+                            ann_error* error) {
   return guarded(error, [&] {
     const ContextSettings settings = read_context(context);
     ann_index_params shape = read_struct(params, "params", 2 * sizeof(uint32_t), false);
     check_given(out, "out");
     check_shape(&shape);
-    *out = new ann_index{ann_index::kTag, Index(settings.memory, settings.threads_max, shape),
-                         settings.files};
+    *out =
+        new ann_index{ann_index::kTag, Index(settings.memory, settings.threads_max, shape), settings.files};
   });
 }
 
@@ -109,8 +109,8 @@ ann_status ann_index_get_info(const ann_index* index, ann_index_info* out, ann_e
   });
 }
 
-ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint64_t capacity,
-                         int32_t* found, ann_error* error) {
+ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint64_t capacity, int32_t* found,
+                         ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     check_given(found, "found");
@@ -123,8 +123,8 @@ ann_status ann_index_get(const ann_index* index, uint64_t id, void* vector, uint
   });
 }
 
-ann_status ann_index_get_batch(const ann_index* index, const uint64_t* ids, uint64_t count,
-                               void* vectors, uint64_t capacity, int32_t* found, ann_error* error) {
+ann_status ann_index_get_batch(const ann_index* index, const uint64_t* ids, uint64_t count, void* vectors,
+                               uint64_t capacity, int32_t* found, ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     if (count > 0) check_given(ids, "ids");
@@ -152,15 +152,13 @@ ann_status ann_index_ids(const ann_index* index, uint64_t first, uint64_t count,
     const Dataset& dataset = segment_of(call).dataset;
     if (first > dataset.rows() || count > dataset.rows() - first)
       fail(ANN_INVALID_ARGUMENT, "first is %llu and count %llu; the index has %u rows",
-           static_cast<unsigned long long>(first), static_cast<unsigned long long>(count),
-           dataset.rows());
-    if (count > 0)
-      dataset.copy_ids(static_cast<uint32_t>(first), static_cast<uint32_t>(count), ids);
+           static_cast<unsigned long long>(first), static_cast<unsigned long long>(count), dataset.rows());
+    if (count > 0) dataset.copy_ids(static_cast<uint32_t>(first), static_cast<uint32_t>(count), ids);
   });
 }
 
-ann_status ann_index_graph(const ann_index* index, uint32_t* edges, uint64_t capacity,
-                           uint32_t* degree, ann_error* error) {
+ann_status ann_index_graph(const ann_index* index, uint32_t* edges, uint64_t capacity, uint32_t* degree,
+                           ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     check_given(degree, "degree");
@@ -194,16 +192,14 @@ ann_status ann_index_graph_stats(const ann_index* index, ann_graph_stats* out, a
   });
 }
 
-ann_status ann_index_place(const ann_index* index, int32_t device, ann_monitor* monitor,
-                           ann_error* error) {
+ann_status ann_index_place(const ann_index* index, int32_t device, ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     const int32_t ordinal = cuda_ordinal(device);
     const Index::Call call(handle);
     const PlacedSegment& placed = graph_of(call);
     check_cuda_device(device);
-    const Execution execution{handle.memory(), thread_count(0, handle.threads_max()),
-                              begin_monitor(monitor)};
+    const Execution execution{handle.memory(), thread_count(0, handle.threads_max()), begin_monitor(monitor)};
     execution.enter("placement");
     placed.devices.get(placed, ordinal, execution);
     execution.advance(1);

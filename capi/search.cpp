@@ -45,12 +45,11 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
     fail(ANN_INVALID_ARGUMENT, "results.rows is %llu, queries.rows is %llu; they must be equal",
          static_cast<unsigned long long>(out->rows), static_cast<unsigned long long>(queries.rows));
   if (out->rows > 0) check_given(out->ids, "results.ids");
-  if (out->reserved != 0)
-    fail(ANN_INVALID_ARGUMENT, "results.reserved is %d, it must be 0", out->reserved);
+  if (out->reserved != 0) fail(ANN_INVALID_ARGUMENT, "results.reserved is %d, it must be 0", out->reserved);
   check_space(out->space, "results");
   if (out->space != queries.space)
-    fail(ANN_INVALID_ARGUMENT, "results.space is %d, queries.space is %d; they must be equal",
-         out->space, queries.space);
+    fail(ANN_INVALID_ARGUMENT, "results.space is %d, queries.space is %d; they must be equal", out->space,
+         queries.space);
   uint64_t places = 0;
   if (__builtin_mul_overflow(out->rows, uint64_t{out->k}, &places)) places = UINT64_MAX;
   const Range ranges[] = {
@@ -73,8 +72,7 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
 }
 
 void check_queries(const MatrixView& queries, const Segment& segment, uint32_t dim) {
-  if (queries.dim != dim)
-    fail(ANN_INVALID_ARGUMENT, "queries.dim is %u, the index has %u", queries.dim, dim);
+  if (queries.dim != dim) fail(ANN_INVALID_ARGUMENT, "queries.dim is %u, the index has %u", queries.dim, dim);
   if (!Dataset::comparable(queries.element, segment.dataset.element()))
     fail(ANN_INVALID_ARGUMENT, "queries.element is %s, an index of %s takes %s only",
          element_name(queries.element), element_name(segment.dataset.element()),
@@ -88,8 +86,7 @@ ann_search_params read_params(const ann_search_params* params) {
          ANN_SEARCH_WIDE_BLOCK);
   if (given.device < 0)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
-  if (given.reserved != 0)
-    fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
+  if (given.reserved != 0) fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
   return given;
 }
 
@@ -101,15 +98,14 @@ int32_t read_device(const ann_search_params& params, const MatrixView& queries) 
     return choose_device(params.device);
   }
   if (params.device != ANN_DEVICE_AUTO && params.device != queries.space)
-    fail(ANN_INVALID_ARGUMENT, "params.device is %d, but queries and results lie on device %d",
-         params.device, queries.space);
+    fail(ANN_INVALID_ARGUMENT, "params.device is %d, but queries and results lie on device %d", params.device,
+         queries.space);
   if (params.stream != nullptr) check_stream(params.stream, queries.space);
   return queries.space;
 }
 
-ann_status search(const ann_index* index, const ann_matrix* queries,
-                  const ann_search_params* params, bool exact, ann_results* results,
-                  ann_monitor* monitor, ann_error* error) {
+ann_status search(const ann_index* index, const ann_matrix* queries, const ann_search_params* params,
+                  bool exact, ann_results* results, ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     const MatrixView block = read_matrix(queries, "queries");
@@ -144,14 +140,14 @@ ann_status search(const ann_index* index, const ann_matrix* queries,
 extern "C" {
 
 ann_status ann_search_batch(const ann_index* index, const ann_matrix* queries,
-                            const ann_search_params* params, ann_results* results,
-                            ann_monitor* monitor, ann_error* error) {
+                            const ann_search_params* params, ann_results* results, ann_monitor* monitor,
+                            ann_error* error) {
   return search(index, queries, params, false, results, monitor, error);
 }
 
 ann_status ann_search_exact(const ann_index* index, const ann_matrix* queries,
-                            const ann_search_params* params, ann_results* results,
-                            ann_monitor* monitor, ann_error* error) {
+                            const ann_search_params* params, ann_results* results, ann_monitor* monitor,
+                            ann_error* error) {
   return search(index, queries, params, true, results, monitor, error);
 }
 

@@ -18,15 +18,14 @@
 #define GANNET_COMPILER "gcc " __VERSION__
 #endif
 
-#define GANNET_BUILD_INFO(level)                                                     \
-  "gannet " GANNET_TEXT(ANN_VERSION_MAJOR) "." GANNET_TEXT(ANN_VERSION_MINOR) "."   \
-      GANNET_TEXT(ANN_VERSION_PATCH) ", " GANNET_COMPILER ", " GANNET_CUDA_TEXT ", " level
+#define GANNET_BUILD_INFO(level)                                                               \
+  "gannet " GANNET_TEXT(ANN_VERSION_MAJOR) "." GANNET_TEXT(ANN_VERSION_MINOR) "." GANNET_TEXT( \
+      ANN_VERSION_PATCH) ", " GANNET_COMPILER ", " GANNET_CUDA_TEXT ", " level
 
 extern "C" {
 
 const char* ann_version(void) {
-  return GANNET_TEXT(ANN_VERSION_MAJOR) "." GANNET_TEXT(ANN_VERSION_MINOR) "." GANNET_TEXT(
-      ANN_VERSION_PATCH);
+  return GANNET_TEXT(ANN_VERSION_MAJOR) "." GANNET_TEXT(ANN_VERSION_MINOR) "." GANNET_TEXT(ANN_VERSION_PATCH);
 }
 
 uint32_t ann_abi_version(void) { return ANN_ABI_VERSION; }
@@ -46,24 +45,42 @@ const char* ann_build_info(void) {
 
 const char* ann_status_name(ann_status status) {
   switch (status) {
-    case ANN_OK: return "ANN_OK";
-    case ANN_INVALID_ARGUMENT: return "ANN_INVALID_ARGUMENT";
-    case ANN_LIMIT: return "ANN_LIMIT";
-    case ANN_UNSUPPORTED: return "ANN_UNSUPPORTED";
-    case ANN_NOT_FINITE: return "ANN_NOT_FINITE";
-    case ANN_STATE: return "ANN_STATE";
-    case ANN_BUSY: return "ANN_BUSY";
-    case ANN_NO_MEMORY: return "ANN_NO_MEMORY";
-    case ANN_DEVICE_NO_MEMORY: return "ANN_DEVICE_NO_MEMORY";
-    case ANN_NO_DEVICE: return "ANN_NO_DEVICE";
-    case ANN_DEVICE_LOST: return "ANN_DEVICE_LOST";
-    case ANN_IO: return "ANN_IO";
-    case ANN_CORRUPT: return "ANN_CORRUPT";
-    case ANN_VERSION: return "ANN_VERSION";
-    case ANN_CANCELLED: return "ANN_CANCELLED";
-    case ANN_DEADLINE: return "ANN_DEADLINE";
-    case ANN_INTERNAL: return "ANN_INTERNAL";
-    default: return "unknown status";
+    case ANN_OK:
+      return "ANN_OK";
+    case ANN_INVALID_ARGUMENT:
+      return "ANN_INVALID_ARGUMENT";
+    case ANN_LIMIT:
+      return "ANN_LIMIT";
+    case ANN_UNSUPPORTED:
+      return "ANN_UNSUPPORTED";
+    case ANN_NOT_FINITE:
+      return "ANN_NOT_FINITE";
+    case ANN_STATE:
+      return "ANN_STATE";
+    case ANN_BUSY:
+      return "ANN_BUSY";
+    case ANN_NO_MEMORY:
+      return "ANN_NO_MEMORY";
+    case ANN_DEVICE_NO_MEMORY:
+      return "ANN_DEVICE_NO_MEMORY";
+    case ANN_NO_DEVICE:
+      return "ANN_NO_DEVICE";
+    case ANN_DEVICE_LOST:
+      return "ANN_DEVICE_LOST";
+    case ANN_IO:
+      return "ANN_IO";
+    case ANN_CORRUPT:
+      return "ANN_CORRUPT";
+    case ANN_VERSION:
+      return "ANN_VERSION";
+    case ANN_CANCELLED:
+      return "ANN_CANCELLED";
+    case ANN_DEADLINE:
+      return "ANN_DEADLINE";
+    case ANN_INTERNAL:
+      return "ANN_INTERNAL";
+    default:
+      return "unknown status";
   }
 }
 

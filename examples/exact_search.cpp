@@ -58,10 +58,8 @@ GroundTruth none_found(uint64_t queries, uint32_t k) {
   return out;
 }
 
-GroundTruth exact_neighbours(VectorReader& rows, const ann_matrix& queries,
-                             const ExactParams& params) {
-  const uint64_t count =
-      params.rows_max == 0 ? rows.rows() : std::min(rows.rows(), params.rows_max);
+GroundTruth exact_neighbours(VectorReader& rows, const ann_matrix& queries, const ExactParams& params) {
+  const uint64_t count = params.rows_max == 0 ? rows.rows() : std::min(rows.rows(), params.rows_max);
   if (count > INT32_MAX) {
     throw VectorFileError(rows.path(), "has " + std::to_string(rows.rows()) +
                                            " rows; row numbers in files of true neighbours have "
@@ -79,8 +77,7 @@ GroundTruth exact_neighbours(VectorReader& rows, const ann_matrix& queries,
   return out;
 }
 
-GroundTruth exact_neighbours(const Vectors& rows, const ann_matrix& queries,
-                             const ExactParams& params) {
+GroundTruth exact_neighbours(const Vectors& rows, const ann_matrix& queries, const ExactParams& params) {
   GroundTruth out = none_found(queries.rows, params.k);
   search_block(rows.view(), 0, queries, params, out);
   return out;

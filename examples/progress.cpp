@@ -21,7 +21,7 @@ void on_interrupt(int) {
 
 CancelOnInterrupt::CancelOnInterrupt(ann_monitor* monitor) {
   monitor_of_signals = monitor;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_interrupt;
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);

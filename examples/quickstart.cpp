@@ -64,13 +64,11 @@ template <typename Number>
 Number parse_number(const char* option, std::string_view text, Number low, Number high) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= low) ||
-      !(value <= high)) {
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= low) || !(value <= high)) {
     char range[64];
-    std::snprintf(range, sizeof range, "%g to %g", static_cast<double>(low),
-                  static_cast<double>(high));
-    throw UsageError(std::string(option) + " is \"" + std::string(text) +
-                     "\"; expected a number from " + range);
+    std::snprintf(range, sizeof range, "%g to %g", static_cast<double>(low), static_cast<double>(high));
+    throw UsageError(std::string(option) + " is \"" + std::string(text) + "\"; expected a number from " +
+                     range);
   }
   return value;
 }
@@ -83,24 +81,34 @@ int32_t parse_metric(std::string_view text) {
 }
 
 Options parse_options(int argc, char** argv) {
-  const option known[] = {{"metric", required_argument, nullptr, 'm'},
-                          {"recall", required_argument, nullptr, 'r'},
-                          {"k", required_argument, nullptr, 'k'},
-                          {"threads", required_argument, nullptr, 't'},
-                          {"help", no_argument, nullptr, 'h'},
-                          {nullptr, 0, nullptr, 0}};
+  const option known[] = {
+      {"metric", required_argument, nullptr, 'm'}, {"recall", required_argument, nullptr, 'r'},
+      {"k", required_argument, nullptr, 'k'},      {"threads", required_argument, nullptr, 't'},
+      {"help", no_argument, nullptr, 'h'},         {nullptr, 0, nullptr, 0}};
   Options out;
   opterr = 0;  // the messages are ours
   int letter;
   while ((letter = getopt_long(argc, argv, ":m:r:k:t:h", known, nullptr)) != -1) {
     switch (letter) {
-      case 'm': out.metric = parse_metric(optarg); break;
-      case 'r': out.recall = parse_number("--recall", optarg, 0.001f, 1.0f); break;
-      case 'k': out.k = parse_number("--k", optarg, 1u, ANN_BEAM_MAX); break;
-      case 't': out.threads = parse_number("--threads", optarg, 1u, 4096u); break;
-      case 'h': out.help = true; return out;
-      case ':': throw UsageError(std::string(argv[optind - 1]) + " needs a value");
-      default: throw UsageError(std::string("unknown option ") + argv[optind - 1]);
+      case 'm':
+        out.metric = parse_metric(optarg);
+        break;
+      case 'r':
+        out.recall = parse_number("--recall", optarg, 0.001f, 1.0f);
+        break;
+      case 'k':
+        out.k = parse_number("--k", optarg, 1u, ANN_BEAM_MAX);
+        break;
+      case 't':
+        out.threads = parse_number("--threads", optarg, 1u, 4096u);
+        break;
+      case 'h':
+        out.help = true;
+        return out;
+      case ':':
+        throw UsageError(std::string(argv[optind - 1]) + " needs a value");
+      default:
+        throw UsageError(std::string("unknown option ") + argv[optind - 1]);
     }
   }
   const int files = argc - optind;
@@ -124,15 +132,17 @@ std::string rate_text(double per_second) {
 }
 
 std::string shape_text(uint64_t rows, const Vectors& vectors) {
-  return with_commas(rows) + " x " + std::to_string(vectors.dim) + " " +
-         element_name(vectors.element);
+  return with_commas(rows) + " x " + std::to_string(vectors.dim) + " " + element_name(vectors.element);
 }
 
 const char* metric_text(int32_t metric) {
   switch (metric) {
-    case ANN_METRIC_INNER_PRODUCT: return "inner product, negated";
-    case ANN_METRIC_COSINE: return "cosine distance";
-    default: return "squared Euclidean distance";
+    case ANN_METRIC_INNER_PRODUCT:
+      return "inner product, negated";
+    case ANN_METRIC_COSINE:
+      return "cosine distance";
+    default:
+      return "squared Euclidean distance";
   }
 }
 
@@ -200,12 +210,11 @@ void run(const Options& options) {
   const Vectors& query_vectors = options.queries_file.empty() ? rows : own_queries;
   if (query_vectors.dim != rows.dim) {
     throw std::runtime_error(options.queries_file + ": the dimension is " +
-                             std::to_string(query_vectors.dim) + "; expected " +
-                             std::to_string(rows.dim) + ", as in " + options.rows_file);
+                             std::to_string(query_vectors.dim) + "; expected " + std::to_string(rows.dim) +
+                             ", as in " + options.rows_file);
   }
   std::printf("\nData\n");
-  std::printf("  rows      %-20s  %s\n", shape_text(row_count, rows).c_str(),
-              options.rows_file.c_str());
+  std::printf("  rows      %-20s  %s\n", shape_text(row_count, rows).c_str(), options.rows_file.c_str());
   std::printf("  queries   %-20s  %s\n", shape_text(queries.rows, query_vectors).c_str(),
               options.queries_file.empty() ? "the last rows of that file, kept out of the index"
                                            : options.queries_file.c_str());
@@ -249,8 +258,7 @@ void run(const Options& options) {
   Neighbours truth(queries.rows, options.k);
   const auto search_exactly = [&](uint64_t first, uint64_t count) {
     ann_results results = truth.view(first, count);
-    const ann_matrix some = query_vectors.view(
-        (options.queries_file.empty() ? row_count : 0) + first, count);
+    const ann_matrix some = query_vectors.view((options.queries_file.empty() ? row_count : 0) + first, count);
     check(ann_search_exact(index.get(), &some, &search, &results, monitor.get(), &error), error,
           "searching exactly");
   };
@@ -275,8 +283,7 @@ void run(const Options& options) {
   }
 
   uint32_t beam = 0;
-  check(ann_index_beam(index.get(), options.k, options.recall, &beam, &error), error,
-        "reading the beam");
+  check(ann_index_beam(index.get(), options.k, options.recall, &beam, &error), error, "reading the beam");
   const double recall = recall_of(found, truth, compared);
   // Each line: queries per second on one thread and on all.
   const double exact_many = static_cast<double>(compared) / exact_seconds;
@@ -287,8 +294,8 @@ void run(const Options& options) {
     search.threads = 1;
     graph_one = queries_per_second(queries.rows, search_all);
     // About half a second of exact search.
-    const uint64_t sample = std::clamp<uint64_t>(
-        static_cast<uint64_t>(exact_many / options.threads / 2), 1, compared);
+    const uint64_t sample =
+        std::clamp<uint64_t>(static_cast<uint64_t>(exact_many / options.threads / 2), 1, compared);
     exact_one = queries_per_second(sample, [&] { search_exactly(0, sample); });
   }
   const auto line = [&](const char* name, const std::string& share, const std::string& one,

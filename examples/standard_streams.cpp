@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kInputName = "/dev/stdin";
 
 bool can_be_opened() {
-  struct stat state {};
+  struct stat state{};
   return fstat(STDIN_FILENO, &state) == 0 && S_ISREG(state.st_mode) &&
          lseek(STDIN_FILENO, 0, SEEK_CUR) == 0 && access(kInputName, R_OK) == 0;
 }
@@ -95,7 +95,7 @@ int finish_standard_output(const char* program, int status, int fault) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return status;
-  std::fprintf(stderr, "%s: standard output cannot be written%s%s\n", program,
-               errno == 0 ? "" : ": ", errno == 0 ? "" : std::strerror(errno));
+  std::fprintf(stderr, "%s: standard output cannot be written%s%s\n", program, errno == 0 ? "" : ": ",
+               errno == 0 ? "" : std::strerror(errno));
   return fault;
 }

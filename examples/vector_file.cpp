@@ -29,10 +29,14 @@ struct Format {
   int32_t element;  // 0: the head says
 };
 constexpr Format kFormats[] = {
-    {".fbin", Layout::kBin, ANN_F32},    {".f16bin", Layout::kBin, ANN_F16},
-    {".i8bin", Layout::kBin, ANN_I8},    {".u8bin", Layout::kBin, ANN_U8},
-    {".ibin", Layout::kBin, kElementI32}, {".fvecs", Layout::kVecs, ANN_F32},
-    {".bvecs", Layout::kVecs, ANN_U8},   {".ivecs", Layout::kVecs, kElementI32},
+    {".fbin", Layout::kBin, ANN_F32},
+    {".f16bin", Layout::kBin, ANN_F16},
+    {".i8bin", Layout::kBin, ANN_I8},
+    {".u8bin", Layout::kBin, ANN_U8},
+    {".ibin", Layout::kBin, kElementI32},
+    {".fvecs", Layout::kVecs, ANN_F32},
+    {".bvecs", Layout::kVecs, ANN_U8},
+    {".ivecs", Layout::kVecs, kElementI32},
     {".npy", Layout::kNpy, 0},
 };
 
@@ -51,17 +55,14 @@ struct NpyType {
   std::string_view descr;
   int32_t element;
 };
-constexpr NpyType kNpyTypes[] = {{"'<f4'", ANN_F32},     {"'<f2'", ANN_F16},
-                                 {"'|i1'", ANN_I8},      {"'|u1'", ANN_U8},
-                                 {"'<f8'", kElementF64}, {"'<i4'", kElementI32},
-                                 {"'<u4'", kElementU32}, {"'<i8'", kElementI64},
-                                 {"'<u8'", kElementU64}};
+constexpr NpyType kNpyTypes[] = {{"'<f4'", ANN_F32},     {"'<f2'", ANN_F16},     {"'|i1'", ANN_I8},
+                                 {"'|u1'", ANN_U8},      {"'<f8'", kElementF64}, {"'<i4'", kElementI32},
+                                 {"'<u4'", kElementU32}, {"'<i8'", kElementI64}, {"'<u8'", kElementU64}};
 
 // A file opened for reading that knows its size, its name and how far it was read.
 class Input {
  public:
-  explicit Input(const std::string& name)
-      : path_(is_standard_stream(name) ? "standard input" : name) {
+  explicit Input(const std::string& name) : path_(is_standard_stream(name) ? "standard input" : name) {
     const std::string path = is_standard_stream(name) ? file_of_standard_input() : name;
     std::error_code failure;
     const auto kind = std::filesystem::status(path, failure).type();
@@ -81,8 +82,7 @@ class Input {
   void read(void* to, size_t bytes) {
     const size_t got = std::fread(to, 1, bytes, file_.get());
     if (got != bytes) {
-      fail_at(offset_ + got, "the file ends or cannot be read",
-              std::to_string(bytes - got) + " more bytes");
+      fail_at(offset_ + got, "the file ends or cannot be read", std::to_string(bytes - got) + " more bytes");
     }
     offset_ += bytes;
   }
@@ -95,8 +95,7 @@ class Input {
   }
 
   [[noreturn]] void fail(const std::string& text) const { throw VectorFileError(path_, text); }
-  [[noreturn]] void fail_at(uint64_t offset, const std::string& found,
-                            const std::string& expected) const {
+  [[noreturn]] void fail_at(uint64_t offset, const std::string& found, const std::string& expected) const {
     throw VectorFileError(path_, offset, found, expected);
   }
 
@@ -106,8 +105,7 @@ class Input {
       fail_at(size_, "the file ends", std::to_string(wanted) + " bytes for " + claim);
     }
     if (size_ > wanted) {
-      fail_at(wanted, std::to_string(size_ - wanted) + " more bytes",
-              "the end of the file after " + claim);
+      fail_at(wanted, std::to_string(size_ - wanted) + " more bytes", "the end of the file after " + claim);
     }
   }
 
@@ -120,8 +118,7 @@ class Input {
 
   void check_dim(uint64_t offset, int64_t dim) const {
     if (dim < 1 || dim > static_cast<int64_t>(ANN_DIM_MAX)) {
-      fail_at(offset, "the dimension is " + std::to_string(dim),
-              "1 to " + std::to_string(ANN_DIM_MAX));
+      fail_at(offset, "the dimension is " + std::to_string(dim), "1 to " + std::to_string(ANN_DIM_MAX));
     }
   }
 
@@ -161,8 +158,7 @@ std::optional<std::pair<int64_t, int64_t>> npy_shape(std::string_view text, bool
   size_t at = 1;
   for (int i = 0; i < 2; ++i) {
     while (at < text.size() && text[at] == ' ') ++at;
-    const auto [end, error] =
-        std::from_chars(text.data() + at, text.data() + text.size(), numbers[i]);
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), numbers[i]);
     if (error != std::errc()) return std::nullopt;
     at = static_cast<size_t>(end - text.data());
     while (at < text.size() && text[at] == ' ') ++at;
@@ -214,10 +210,9 @@ struct VectorHeads {
     const uint64_t record = out.row_head_ + out.row_bytes();
     out.rows_ = in.size() / record;
     if (in.size() % record != 0) {
-      in.fail_at(out.rows_ * record,
-                 std::to_string(in.size() % record) + " bytes at the end of the file",
-                 "whole rows of " + std::to_string(record) + " bytes (dimension " +
-                     std::to_string(dim) + ")");
+      in.fail_at(
+          out.rows_ * record, std::to_string(in.size() % record) + " bytes at the end of the file",
+          "whole rows of " + std::to_string(record) + " bytes (dimension " + std::to_string(dim) + ")");
     }
     in.check_rows(0, static_cast<int64_t>(out.rows_));
   }
@@ -241,8 +236,7 @@ struct VectorHeads {
     const uint64_t bytes = major == 1 ? in.read<uint16_t>() : in.read<uint32_t>();
     if (bytes > in.size() - in.offset()) {
       in.fail_at(in.offset(), "a head of " + std::to_string(bytes) + " bytes",
-                 "at most the " + std::to_string(in.size() - in.offset()) +
-                     " bytes left in the file");
+                 "at most the " + std::to_string(in.size() - in.offset()) + " bytes left in the file");
     }
     std::string head(bytes, '\0');
     in.read(head.data(), head.size());
@@ -283,37 +277,51 @@ struct VectorHeads {
 };
 
 bool is_of_ids(int32_t element) {
-  return element == kElementI32 || element == kElementU32 || element == kElementI64 ||
-         element == kElementU64;
+  return element == kElementI32 || element == kElementU32 || element == kElementI64 || element == kElementU64;
 }
 
 uint32_t element_bytes(int32_t element) {
   switch (element) {
     case kElementI64:
     case kElementU64:
-    case kElementF64: return 8;
+    case kElementF64:
+      return 8;
     case ANN_F32:
     case kElementI32:
-    case kElementU32: return 4;
+    case kElementU32:
+      return 4;
     case ANN_F16:
-    case ANN_BF16: return 2;
-    default: return 1;
+    case ANN_BF16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
 const char* element_name(int32_t element) {
   switch (element) {
-    case ANN_F32: return "f32";
-    case ANN_F16: return "f16";
-    case ANN_BF16: return "bf16";
-    case ANN_I8: return "i8";
-    case ANN_U8: return "u8";
-    case kElementI32: return "i32";
-    case kElementU32: return "u32";
-    case kElementI64: return "i64";
-    case kElementU64: return "u64";
-    case kElementF64: return "f64";
-    default: return "?";
+    case ANN_F32:
+      return "f32";
+    case ANN_F16:
+      return "f16";
+    case ANN_BF16:
+      return "bf16";
+    case ANN_I8:
+      return "i8";
+    case ANN_U8:
+      return "u8";
+    case kElementI32:
+      return "i32";
+    case kElementU32:
+      return "u32";
+    case kElementI64:
+      return "i64";
+    case kElementU64:
+      return "u64";
+    case kElementF64:
+      return "f64";
+    default:
+      return "?";
   }
 }
 
@@ -338,9 +346,15 @@ VectorReader::VectorReader(const std::string& path) : path_(path) {
   size_ = in.size();
   VectorHeads heads{in, *this};
   switch (format.layout) {
-    case Layout::kBin: heads.read_bin(format.element); break;
-    case Layout::kVecs: heads.read_vecs(format.element); break;
-    case Layout::kNpy: heads.read_npy(); break;
+    case Layout::kBin:
+      heads.read_bin(format.element);
+      break;
+    case Layout::kVecs:
+      heads.read_vecs(format.element);
+      break;
+    case Layout::kNpy:
+      heads.read_npy();
+      break;
   }
   file_ = in.take_file();
 }
@@ -348,8 +362,7 @@ VectorReader::VectorReader(const std::string& path) : path_(path) {
 void VectorReader::read(uint64_t first, uint64_t count, void* out) {
   if (first > rows_ || count > rows_ - first) {
     throw VectorFileError(path_, "has " + std::to_string(rows_) + " rows; asked for " +
-                                     std::to_string(count) + " from row " + std::to_string(first) +
-                                     " on");
+                                     std::to_string(count) + " from row " + std::to_string(first) + " on");
   }
   std::byte* values = static_cast<std::byte*>(out);
   if (row_head_ != 0) return read_headed(first, count, values);
@@ -386,9 +399,8 @@ void VectorReader::read_headed(uint64_t first, uint64_t count, std::byte* out) {
     int32_t dim = 0;
     read_bytes(at, &dim, sizeof dim);
     if (dim != static_cast<int32_t>(dim_)) {
-      throw VectorFileError(
-          path_, at, "row " + std::to_string(row) + " has dimension " + std::to_string(dim),
-          std::to_string(dim_) + ", as in row 0");
+      throw VectorFileError(path_, at, "row " + std::to_string(row) + " has dimension " + std::to_string(dim),
+                            std::to_string(dim_) + ", as in row 0");
     }
     read_bytes(at + sizeof dim, out + (row - first) * row_bytes(), row_bytes());
   }
@@ -406,10 +418,10 @@ void VectorReader::read_as_f32(uint64_t first, uint64_t count, std::byte* out) {
     for (uint64_t i = 0; i < wide.size(); ++i) {
       narrow[i] = static_cast<float>(wide[i]);
       if (std::isinf(narrow[i]) && std::isfinite(wide[i])) {
-        throw VectorFileError(path_, data_at_ + ((first + done) * dim_ + i) * sizeof(double),
-                              "row " + std::to_string(first + done + i / dim_) + " holds " +
-                                  std::to_string(wide[i]),
-                              "a value that f32 can hold");
+        throw VectorFileError(
+            path_, data_at_ + ((first + done) * dim_ + i) * sizeof(double),
+            "row " + std::to_string(first + done + i / dim_) + " holds " + std::to_string(wide[i]),
+            "a value that f32 can hold");
       }
     }
   }
@@ -468,7 +480,7 @@ void VectorWriter::open_part() {
     descriptor = open(part_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0 && errno != EEXIST) fail();
   }
-  struct stat old {};
+  struct stat old{};
   if (stat(real_path_.c_str(), &old) == 0) fchmod(descriptor, old.st_mode & 07777);
   file_.reset(fdopen(descriptor, "wb"));
   if (!file_) fail();
@@ -480,9 +492,7 @@ VectorWriter::~VectorWriter() {
   if (!part_path_.empty()) std::filesystem::remove(part_path_, ignored);
 }
 
-std::string VectorWriter::shown_name() const {
-  return is_standard_stream(path_) ? "standard output" : path_;
-}
+std::string VectorWriter::shown_name() const { return is_standard_stream(path_) ? "standard output" : path_; }
 
 void VectorWriter::fail() const {
   throw VectorFileError(shown_name(), std::string("cannot be written: ") + std::strerror(errno));
@@ -505,9 +515,8 @@ void VectorWriter::write_head(uint64_t rows) {
     for (const NpyType& type : kNpyTypes) {
       if (type.element == element_) descr = type.descr;
     }
-    std::string head = "{'descr': " + std::string(descr) +
-                       ", 'fortran_order': False, 'shape': (" + std::to_string(rows) + ", " +
-                       std::to_string(dim_) + "), }";
+    std::string head = "{'descr': " + std::string(descr) + ", 'fortran_order': False, 'shape': (" +
+                       std::to_string(rows) + ", " + std::to_string(dim_) + "), }";
     constexpr size_t head_bytes = 128;
     head.resize(head_bytes - 11, ' ');
     head += '\n';
@@ -538,7 +547,7 @@ void VectorWriter::finish() {
   if (part_path_.empty()) {
     if (rows_ != *rows_to_come_) {
       throw VectorFileError(shown_name(), std::to_string(rows_) + " rows came of " +
-                                       std::to_string(*rows_to_come_) + " that were announced");
+                                              std::to_string(*rows_to_come_) + " that were announced");
     }
   } else {
     if (fseeko(file_.get(), 0, SEEK_SET) != 0) fail();

@@ -32,8 +32,8 @@ class VectorFileError : public std::runtime_error {
   // For a fault at one place of the file.
   VectorFileError(const std::string& path, uint64_t offset, const std::string& found,
                   const std::string& expected)
-      : std::runtime_error(path + ": at byte " + std::to_string(offset) + ": " + found +
-                           "; expected " + expected) {}
+      : std::runtime_error(path + ": at byte " + std::to_string(offset) + ": " + found + "; expected " +
+                           expected) {}
   // For a fault of the file as a whole.
   VectorFileError(const std::string& path, const std::string& text)
       : std::runtime_error(path + ": " + text) {}

@@ -80,8 +80,7 @@ float value_at(const Vectors& vectors, size_t index) {
 TEST_CASE("bin files of every element") {
   const Folder folder;
   const std::string head = bytes_of<uint32_t>({2, 3});
-  const Vectors f32 =
-      read_vectors(folder.write("a.fbin", head + bytes_of<float>({1, 2, 3, 4, 5, 6})));
+  const Vectors f32 = read_vectors(folder.write("a.fbin", head + bytes_of<float>({1, 2, 3, 4, 5, 6})));
   CHECK(f32.element == ANN_F32);
   CHECK(f32.rows == 2);
   CHECK(f32.dim == 3);
@@ -105,8 +104,8 @@ TEST_CASE("a view is a window on the rows") {
 
 TEST_CASE("vecs files") {
   const Folder folder;
-  const std::string fvecs = bytes_of<int32_t>({2}) + bytes_of<float>({1, 2}) +
-                            bytes_of<int32_t>({2}) + bytes_of<float>({3, 4});
+  const std::string fvecs =
+      bytes_of<int32_t>({2}) + bytes_of<float>({1, 2}) + bytes_of<int32_t>({2}) + bytes_of<float>({3, 4});
   const Vectors f32 = read_vectors(folder.write("a.fvecs", fvecs));
   CHECK(f32.rows == 2);
   CHECK(f32.dim == 2);
@@ -163,21 +162,18 @@ TEST_CASE("lists of ids") {
   const uint64_t large = UINT64_MAX - 1;
   CHECK(read_ids(folder.write("a.npy", npy(head("<u8", "(2,)"), bytes_of<uint64_t>({large, 0})))) ==
         Ids{large, 0});
-  CHECK(read_ids(folder.write("b.npy", npy(head("<i8", "(2, 1)"), bytes_of<int64_t>({5, 1})))) ==
-        Ids{5, 1});
+  CHECK(read_ids(folder.write("b.npy", npy(head("<i8", "(2, 1)"), bytes_of<int64_t>({5, 1})))) == Ids{5, 1});
   CHECK(read_ids(folder.write("c.npy", npy(head("<u4", "(1,)"), bytes_of<uint32_t>({UINT32_MAX})))) ==
         Ids{UINT32_MAX});
   CHECK(read_ids(folder.write("d.ibin", bytes_of<uint32_t>({2, 1, 7, 8}))) == Ids{7, 8});
-  const std::string negative =
-      folder.write("e.npy", npy(head("<i4", "(2,)"), bytes_of<int32_t>({3, -1})));
+  const std::string negative = folder.write("e.npy", npy(head("<i4", "(2,)"), bytes_of<int32_t>({3, -1})));
   CHECK_THROWS_WITH(read_ids(negative), negative + ": row 1 holds the id -1; expected 0 or more");
   CHECK(VectorReader(negative).read_ids(0, 2, true) == Ids{3, ANN_ID_NONE});
   const std::string floats = folder.write("f.npy", npy(head("<f4", "(1, 1)"), "abcd"));
   CHECK_THROWS_WITH(read_ids(floats),
                     floats + ": holds 1 f32 values a row; expected one id, of 32 or 64 bits");
   const std::string pairs = folder.write("g.ibin", bytes_of<uint32_t>({1, 2, 7, 8}));
-  CHECK_THROWS_WITH(read_ids(pairs),
-                    pairs + ": holds 2 i32 values a row; expected one id, of 32 or 64 bits");
+  CHECK_THROWS_WITH(read_ids(pairs), pairs + ": holds 2 i32 values a row; expected one id, of 32 or 64 bits");
 }
 
 TEST_CASE("a part of a file") {
@@ -228,7 +224,9 @@ TEST_CASE("what is written is read back") {
     CHECK(std::memcmp(read.data.data(), values.data(), 24) == 0);
   }
   const std::string path = folder.path() + "/b.fbin";
-  { VectorWriter unfinished(path, ANN_F32, 2); }
+  {
+    VectorWriter unfinished(path, ANN_F32, 2);
+  }
   CHECK(std::filesystem::is_empty(folder.path()) == false);
   CHECK(!std::filesystem::exists(path));
   for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
@@ -267,18 +265,15 @@ TEST_CASE("true neighbours") {
 
 TEST_CASE("bin files that are refused") {
   const auto head = [](uint32_t rows, uint32_t dim) { return bytes_of<uint32_t>({rows, dim}); };
-  CHECK(refusal("a.fbin", "") ==
-        "at byte 0: the file ends; expected 8 bytes: uint32 rows, uint32 dimension");
+  CHECK(refusal("a.fbin", "") == "at byte 0: the file ends; expected 8 bytes: uint32 rows, uint32 dimension");
   CHECK(refusal("a.fbin", "1234567") ==
         "at byte 7: the file ends; expected 8 bytes: uint32 rows, uint32 dimension");
-  CHECK(refusal("a.fbin", head(0, 3)) ==
-        "at byte 0: the number of rows is 0; expected 1 to 1099511627776");
+  CHECK(refusal("a.fbin", head(0, 3)) == "at byte 0: the number of rows is 0; expected 1 to 1099511627776");
   // More rows than an index takes are legal in a file: a part of it may be read.
   CHECK(refusal("a.fbin", head(0xffffffff, 3)) ==
         "at byte 8: the file ends; expected 51539607548 bytes for 4294967295 rows of 3 f32 values");
   CHECK(refusal("a.fbin", head(1, 0)) == "at byte 4: the dimension is 0; expected 1 to 32768");
-  CHECK(refusal("a.fbin", head(1, 32769)) ==
-        "at byte 4: the dimension is 32769; expected 1 to 32768");
+  CHECK(refusal("a.fbin", head(1, 32769)) == "at byte 4: the dimension is 32769; expected 1 to 32768");
   // A head that promises 256 TiB costs nothing.
   CHECK(refusal("a.fbin", head(2147483646, 32768)) ==
         "at byte 8: the file ends; expected 281474976448520 bytes for 2147483646 rows of 32768 f32 "
@@ -291,8 +286,7 @@ TEST_CASE("bin files that are refused") {
 
 TEST_CASE("vecs files that are refused") {
   CHECK(refusal("a.fvecs", "") == "at byte 0: the file ends; expected 4 bytes: int32 dimension");
-  CHECK(refusal("a.fvecs", bytes_of<int32_t>({-1})) ==
-        "at byte 0: the dimension is -1; expected 1 to 32768");
+  CHECK(refusal("a.fvecs", bytes_of<int32_t>({-1})) == "at byte 0: the dimension is -1; expected 1 to 32768");
   CHECK(refusal("a.bvecs", bytes_of<int32_t>({3}) + "ab") ==
         "at byte 0: 6 bytes at the end of the file; expected whole rows of 7 bytes (dimension 3)");
   const std::string row = bytes_of<int32_t>({3}) + "abc";
@@ -303,8 +297,7 @@ TEST_CASE("vecs files that are refused") {
 }
 
 TEST_CASE("NumPy files that are refused") {
-  const auto head = [](const std::string& descr, const std::string& order,
-                       const std::string& shape) {
+  const auto head = [](const std::string& descr, const std::string& order, const std::string& shape) {
     return "{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }\n";
   };
   CHECK(refusal("a.npy", "") == "at byte 0: the file ends; expected the head of a NumPy array");
@@ -339,8 +332,7 @@ TEST_CASE("NumPy files that are refused") {
 
 TEST_CASE("names that are refused") {
   const Folder folder;
-  CHECK_THROWS_WITH(read_vectors(folder.path() + "/none.fbin"),
-                    folder.path() + "/none.fbin: no such file");
+  CHECK_THROWS_WITH(read_vectors(folder.path() + "/none.fbin"), folder.path() + "/none.fbin: no such file");
   CHECK_THROWS_WITH(read_vectors(folder.path()), folder.path() + ": not a regular file");
   CHECK(refusal("a.hdf5", "x") ==
         "the ending \".hdf5\" is not known; expected .fbin, .f16bin, .i8bin, .u8bin, .ibin, "

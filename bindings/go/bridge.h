@@ -40,8 +40,7 @@ static inline ann_matrix gn_matrix(gn_rows shape, const uint8_t *data) {
   return matrix;
 }
 
-static inline ann_build_params gn_build_params(const ann_build_params *given,
-                                               const uint32_t *knn_graph,
+static inline ann_build_params gn_build_params(const ann_build_params *given, const uint32_t *knn_graph,
                                                const ann_matrix *calibration) {
   ann_build_params params = *given;
   params.struct_size = sizeof params;
@@ -51,7 +50,7 @@ static inline ann_build_params gn_build_params(const ann_build_params *given,
 }
 
 static inline ann_status gn_create(uint32_t dim, int32_t metric, int32_t element, ann_index **out,
-                            ann_error *error) {
+                                   ann_error *error) {
   ann_index_params params = ANN_INDEX_PARAMS_INIT;
   params.dim = dim;
   params.metric = metric;
@@ -60,11 +59,10 @@ static inline ann_status gn_create(uint32_t dim, int32_t metric, int32_t element
   return ann_index_create(NULL, &params, out, error);
 }
 
-static inline ann_status gn_build(ann_index *index, gn_rows shape, const uint8_t *data,
-                           const uint64_t *ids, const ann_build_params *given,
-                           const uint32_t *knn_graph, gn_rows calibration_shape,
-                           const uint8_t *calibration_data, ann_monitor *monitor,
-                           ann_error *error) {
+static inline ann_status gn_build(ann_index *index, gn_rows shape, const uint8_t *data, const uint64_t *ids,
+                                  const ann_build_params *given, const uint32_t *knn_graph,
+                                  gn_rows calibration_shape, const uint8_t *calibration_data,
+                                  ann_monitor *monitor, ann_error *error) {
   ann_matrix rows = gn_matrix(shape, data);
   ann_matrix calibration = gn_matrix(calibration_shape, calibration_data);
   ann_build_params params = gn_build_params(given, knn_graph, &calibration);
@@ -73,9 +71,9 @@ static inline ann_status gn_build(ann_index *index, gn_rows shape, const uint8_t
 }
 
 static inline ann_status gn_estimate(uint32_t dim, int32_t metric, int32_t stored, uint64_t rows,
-                              int32_t element, const ann_build_params *given,
-                              const uint32_t *knn_graph, gn_rows calibration_shape,
-                              const uint8_t *calibration_data, ann_plan *out, ann_error *error) {
+                                     int32_t element, const ann_build_params *given,
+                                     const uint32_t *knn_graph, gn_rows calibration_shape,
+                                     const uint8_t *calibration_data, ann_plan *out, ann_error *error) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = dim;
   shape.metric = metric;
@@ -89,9 +87,9 @@ static inline ann_status gn_estimate(uint32_t dim, int32_t metric, int32_t store
 
 /* `work` gets distance_count and expansion_count. */
 static inline ann_status gn_search(const ann_index *index, int exact, gn_rows shape, const uint8_t *data,
-                            const ann_search_params *given, uint32_t k, uint64_t *ids,
-                            float *distances, uint32_t *counts, ann_status *status, uint64_t *work,
-                            ann_monitor *monitor, ann_error *error) {
+                                   const ann_search_params *given, uint32_t k, uint64_t *ids,
+                                   float *distances, uint32_t *counts, ann_status *status, uint64_t *work,
+                                   ann_monitor *monitor, ann_error *error) {
   ann_matrix queries = gn_matrix(shape, data);
   ann_search_params params = *given;
   ann_results results = ANN_RESULTS_INIT;
@@ -113,8 +111,8 @@ static inline ann_status gn_search(const ann_index *index, int exact, gn_rows sh
 
 static inline ann_status gn_search_on_device(const ann_index *index, int exact, gn_rows shape,
                                              const uint8_t *data, const ann_search_params *given,
-                                             gn_device_results found, uintptr_t stream,
-                                             ann_monitor *monitor, ann_error *error) {
+                                             gn_device_results found, uintptr_t stream, ann_monitor *monitor,
+                                             ann_error *error) {
   ann_matrix queries = gn_matrix(shape, data);
   ann_search_params params = *given;
   ann_results results = ANN_RESULTS_INIT;
@@ -144,8 +142,8 @@ static inline ann_status gn_evict(const ann_index *index, int32_t device, ann_er
 }
 
 static inline ann_status gn_knn_graph(gn_rows shape, const uint8_t *data, const ann_knn_params *given,
-                               uint32_t *neighbors, float *distances, ann_monitor *monitor,
-                               ann_error *error) {
+                                      uint32_t *neighbors, float *distances, ann_monitor *monitor,
+                                      ann_error *error) {
   ann_matrix rows = gn_matrix(shape, data);
   ann_knn_params params = *given;
   params.struct_size = sizeof params;
@@ -160,14 +158,13 @@ static inline ann_status gn_info(const ann_index *index, ann_index_info *out, an
 }
 
 static inline ann_status gn_get(const ann_index *index, uint64_t id, uint8_t *vector, uint64_t capacity,
-                         int32_t *found, ann_error *error) {
+                                int32_t *found, ann_error *error) {
   error->struct_size = sizeof *error;
   return ann_index_get(index, id, vector, capacity, found, error);
 }
 
 static inline ann_status gn_get_batch(const ann_index *index, const uint64_t *ids, uint64_t count,
-                                      uint8_t *vectors, uint64_t capacity, int32_t *found,
-                                      ann_error *error) {
+                                      uint8_t *vectors, uint64_t capacity, int32_t *found, ann_error *error) {
   error->struct_size = sizeof *error;
   return ann_index_get_batch(index, ids, count, vectors, capacity, found, error);
 }
@@ -179,7 +176,7 @@ static inline ann_status gn_ids(const ann_index *index, uint64_t first, uint64_t
 }
 
 static inline ann_status gn_graph(const ann_index *index, uint32_t *edges, uint64_t capacity,
-                           uint32_t *degree, ann_error *error) {
+                                  uint32_t *degree, ann_error *error) {
   error->struct_size = sizeof *error;
   return ann_index_graph(index, edges, capacity, degree, error);
 }
@@ -191,14 +188,13 @@ static inline ann_status gn_graph_stats(const ann_index *index, ann_graph_stats 
 }
 
 static inline ann_status gn_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
-                          ann_error *error) {
+                                 ann_error *error) {
   error->struct_size = sizeof *error;
   return ann_index_beam(index, k, recall, beam, error);
 }
 
-static inline ann_status gn_save(const ann_index *index, const char *path,
-                                 const ann_save_params *given, ann_monitor *monitor,
-                                 ann_error *error) {
+static inline ann_status gn_save(const ann_index *index, const char *path, const ann_save_params *given,
+                                 ann_monitor *monitor, ann_error *error) {
   ann_save_params params = *given;
   params.struct_size = sizeof params;
   error->struct_size = sizeof *error;
@@ -237,18 +233,16 @@ static inline ann_status gn_open(const char *path, const ann_open_params *given,
   return ann_open(NULL, path, &params, out, monitor, error);
 }
 
-static inline ann_status gn_open_memory(const uint8_t *data, uint64_t bytes,
-                                        const ann_open_params *given, ann_index **out,
-                                        ann_monitor *monitor, ann_error *error) {
+static inline ann_status gn_open_memory(const uint8_t *data, uint64_t bytes, const ann_open_params *given,
+                                        ann_index **out, ann_monitor *monitor, ann_error *error) {
   ann_open_params params = *given;
   params.struct_size = sizeof params;
   error->struct_size = sizeof *error;
   return ann_open_memory(NULL, data, bytes, &params, out, monitor, error);
 }
 
-static inline ann_status gn_open_stream(uintptr_t stream, uint64_t bytes,
-                                        const ann_open_params *given, ann_index **out,
-                                        ann_monitor *monitor, ann_error *error) {
+static inline ann_status gn_open_stream(uintptr_t stream, uint64_t bytes, const ann_open_params *given,
+                                        ann_index **out, ann_monitor *monitor, ann_error *error) {
   ann_reader reader = ANN_READER_INIT;
   ann_open_params params = *given;
   reader.read = gn_read_stream;
@@ -259,16 +253,15 @@ static inline ann_status gn_open_stream(uintptr_t stream, uint64_t bytes,
   return ann_open_stream(NULL, &reader, &params, out, monitor, error);
 }
 
-static inline ann_status gn_verify(const char *path, const ann_open_params *given,
-                                   ann_monitor *monitor, ann_error *error) {
+static inline ann_status gn_verify(const char *path, const ann_open_params *given, ann_monitor *monitor,
+                                   ann_error *error) {
   ann_open_params params = *given;
   params.struct_size = sizeof params;
   error->struct_size = sizeof *error;
   return ann_verify(path, &params, monitor, error);
 }
 
-static inline ann_status gn_file_info(const char *path, ann_file_description *out,
-                                      ann_error *error) {
+static inline ann_status gn_file_info(const char *path, ann_file_description *out, ann_error *error) {
   out->struct_size = sizeof *out;
   error->struct_size = sizeof *error;
   return ann_file_info(path, out, error);

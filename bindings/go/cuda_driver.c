@@ -62,15 +62,15 @@ static int ready(void) {
 #define OWN_STREAM ((void *)2)
 
 /* Evaluates `call` with the context current on this thread. */
-#define WITHIN(context, call)                                 \
-  do {                                                        \
-    void *popped;                                             \
-    int code = ready();                                       \
-    if (code == 0) code = driver.push((void *)(context));     \
-    if (code != 0) return code;                               \
-    code = (call);                                            \
-    driver.pop(&popped);                                      \
-    return code;                                              \
+#define WITHIN(context, call)                             \
+  do {                                                    \
+    void *popped;                                         \
+    int code = ready();                                   \
+    if (code == 0) code = driver.push((void *)(context)); \
+    if (code != 0) return code;                           \
+    code = (call);                                        \
+    driver.pop(&popped);                                  \
+    return code;                                          \
   } while (0)
 
 static int then_wait(int code) { return code != 0 ? code : driver.stream_wait(OWN_STREAM); }

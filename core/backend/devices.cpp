@@ -17,8 +17,7 @@ namespace {
 /// The text behind "model name" in /proc/cpuinfo, or "CPU" where there is no such line.
 void write_cpu_name(char* name, size_t capacity) {
   std::snprintf(name, capacity, "CPU");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/cpuinfo", "re"),
-                                                             &std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/cpuinfo", "re"), &std::fclose);
   if (file == nullptr) return;
   char line[512];
   while (std::fgets(line, sizeof line, file.get()) != nullptr) {
@@ -35,9 +34,7 @@ void write_cpu_name(char* name, size_t capacity) {
 uint64_t memory_bytes(int pages_name) {
   const long pages = sysconf(pages_name);
   const long page_bytes = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page_bytes > 0
-             ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes)
-             : 0;
+  return pages > 0 && page_bytes > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes) : 0;
 }
 
 void describe_cpu(ann_device_info* out) {
@@ -73,8 +70,8 @@ uint32_t cuda_device_count(const char** reason) {
 
 void check_cuda_device(int32_t device) {
   if (device < ANN_DEVICE_CUDA)
-    fail(ANN_NO_DEVICE, "device is %d; %d is the CPU, %d the first CUDA device", device,
-         int{ANN_DEVICE_CPU}, int{ANN_DEVICE_CUDA});
+    fail(ANN_NO_DEVICE, "device is %d; %d is the CPU, %d the first CUDA device", device, int{ANN_DEVICE_CPU},
+         int{ANN_DEVICE_CUDA});
   const char* reason = "";
   const uint32_t count = cuda_device_count(&reason);
   if (count == 0) fail(ANN_NO_DEVICE, "device is %d, but %s", device, reason);
@@ -111,8 +108,8 @@ void check_stream(void* stream, int32_t device) {
 #endif
 }
 
-void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device,
-                void* to, const Execution& execution) {
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device, void* to,
+                const Execution& execution) {
   check_cuda_device(device);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
   cuda::fetch_rows(from, stride, bytes, rows, device - ANN_DEVICE_CUDA, to, execution);

@@ -33,8 +33,8 @@ void check_device_memory(const void* memory, uint64_t bytes, int32_t device, con
 void check_stream(void* stream, int32_t device);
 
 /// Copies rows of `bytes` bytes, `stride` bytes apart, from memory of a device to host memory, packed.
-void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device,
-                void* to, const Execution& execution);
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t device, void* to,
+                const Execution& execution);
 
 /// Gives device memory that the library keeps for later calls back to the driver; unless `always`, only
 /// of devices on which it holds no index and runs no call. Touches no driver where there is none.
@@ -66,8 +66,8 @@ void require_live();
 /// The CUDA halves of the above; `ordinal` counts from 0 and exists.
 void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, const char* name);
 void check_stream(void* stream, int32_t ordinal);
-void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal,
-                void* to, const Execution& execution);
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal, void* to,
+                const Execution& execution);
 
 /// The CUDA half of describe_device; `ordinal` counts from 0 and exists.
 void describe(int32_t ordinal, ann_device_info* out);

@@ -115,8 +115,7 @@ void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
   cudaPointerAttributes found = {};
   const cudaError_t error = runtime().describe_pointer(&found, address);
   runtime().last_error();
-  if (error != cudaSuccess && error != cudaErrorInvalidValue)
-    check(error, "asking what a pointer points to");
+  if (error != cudaSuccess && error != cudaErrorInvalidValue) check(error, "asking what a pointer points to");
   const int device = ANN_DEVICE_CUDA + ordinal;
   if (error != cudaSuccess || found.type == cudaMemoryTypeUnregistered)
     fail(ANN_INVALID_ARGUMENT, "%s is said to lie on device %d, but is no memory that CUDA knows", name,
@@ -135,9 +134,7 @@ bool is_child() noexcept {
   return asked != 0 && asked != getpid();
 }
 
-bool is_abandoned() noexcept {
-  return first_fault.load(std::memory_order_relaxed) != 0 || is_child();
-}
+bool is_abandoned() noexcept { return first_fault.load(std::memory_order_relaxed) != 0 || is_child(); }
 
 void require_live() {
   if (is_child()) fail(ANN_NO_DEVICE, "CUDA cannot be used here: %s", kForked);
@@ -171,8 +168,8 @@ void raise_no_memory(size_t bytes) {
   Error error;
   error.status = ANN_DEVICE_NO_MEMORY;
   error.cuda_error = static_cast<int32_t>(cudaErrorMemoryAllocation);
-  std::snprintf(error.message, sizeof error.message,
-                "%zu bytes of device memory were refused by the driver", bytes);
+  std::snprintf(error.message, sizeof error.message, "%zu bytes of device memory were refused by the driver",
+                bytes);
   throw error;
 }
 
@@ -200,8 +197,9 @@ void check_stream(void* stream, int32_t ordinal) {
     fail(ANN_INVALID_ARGUMENT, "params.stream is no stream that CUDA knows");
   check(error, "asking for a stream's context");
   if (!here)
-    fail(ANN_INVALID_ARGUMENT, "params.stream belongs to another device than %d, or to another context "
-                               "than the CUDA runtime's",
+    fail(ANN_INVALID_ARGUMENT,
+         "params.stream belongs to another device than %d, or to another context "
+         "than the CUDA runtime's",
          ANN_DEVICE_CUDA + ordinal);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   check(runtime().stream_capture(given, &capture), "asking whether a stream is captured");
@@ -209,8 +207,8 @@ void check_stream(void* stream, int32_t ordinal) {
     fail(ANN_UNSUPPORTED, "params.stream is being captured into a graph, which searches do not support");
 }
 
-void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal,
-                void* to, const Execution& execution) {
+void fetch_rows(const void* from, uint64_t stride, uint64_t bytes, uint64_t rows, int32_t ordinal, void* to,
+                const Execution& execution) {
   const DeviceGuard guard(ordinal);
   const Stream stream;
   Transfers(execution).fetch_rows(to, bytes, from, stride, bytes, rows, stream);
@@ -229,8 +227,7 @@ void describe(int32_t ordinal, ann_device_info* out) {
   out->memory_free = free_bytes;
   out->compute_units = static_cast<uint32_t>(properties.multiProcessorCount);
   out->capability = static_cast<uint32_t>(10 * properties.major + properties.minor);
-  std::snprintf(out->name, sizeof out->name, "%.*s", static_cast<int>(sizeof out->name) - 1,
-                properties.name);
+  std::snprintf(out->name, sizeof out->name, "%.*s", static_cast<int>(sizeof out->name) - 1, properties.name);
 }
 
 }  // namespace gannet::cuda

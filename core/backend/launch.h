@@ -136,16 +136,13 @@ class DeviceArray {
 
 // Copies in the order of a stream. `what` says what an error is to be called.
 
-inline void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream,
-                           const char* what) {
+inline void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream, const char* what) {
   check(runtime().copy(to, from, bytes, cudaMemcpyHostToDevice, stream), what);
 }
-inline void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream,
-                         const char* what) {
+inline void copy_to_host(void* to, const void* from, size_t bytes, const Stream& stream, const char* what) {
   check(runtime().copy(to, from, bytes, cudaMemcpyDeviceToHost, stream), what);
 }
-inline void copy_on_device(void* to, const void* from, size_t bytes, const Stream& stream,
-                           const char* what) {
+inline void copy_on_device(void* to, const void* from, size_t bytes, const Stream& stream, const char* what) {
   check(runtime().copy(to, from, bytes, cudaMemcpyDeviceToDevice, stream), what);
 }
 
@@ -168,17 +165,16 @@ inline void fill(void* memory, uint8_t byte, size_t bytes, const Stream& stream,
 /// those of a block beyond what the kernel declares. `together`: its blocks wait for each other, so they
 /// all run at the same time or the launch is refused.
 template <class Args>
-void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
-            const Stream& stream, Args args, size_t shared_bytes = 0, bool together = false) {
+void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads, const Stream& stream,
+            Args args, size_t shared_bytes = 0, bool together = false) {
   void* kernel_args[] = {&args};
   runtime().last_error();
   const auto start = together ? runtime().launch_together : runtime().launch;
-  const cudaError_t error = start(reinterpret_cast<const void*>(kernel), grid, dim3(threads),
-                                  kernel_args, shared_bytes, stream);
+  const cudaError_t error =
+      start(reinterpret_cast<const void*>(kernel), grid, dim3(threads), kernel_args, shared_bytes, stream);
   if (error == cudaSuccess) return;
   char what[128];
-  std::snprintf(what, sizeof what, "starting %s on %u x %u blocks of %u", name, grid.x, grid.y,
-                threads);
+  std::snprintf(what, sizeof what, "starting %s on %u x %u blocks of %u", name, grid.x, grid.y, threads);
   raise(error, what);
 }
 
@@ -186,21 +182,19 @@ void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
 template <class Args>
 void allow_shared(void (*kernel)(Args), size_t shared_bytes) {
   check(runtime().set_kernel(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes)),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
         "asking for shared memory");
 }
 
 /// Blocks of a kernel that the device holds at once.
 template <class Args>
-uint32_t blocks_at_once(int32_t device, void (*kernel)(Args), uint32_t threads,
-                        size_t shared_bytes = 0) {
+uint32_t blocks_at_once(int32_t device, void (*kernel)(Args), uint32_t threads, size_t shared_bytes = 0) {
   int multiprocessors = 0;
   int blocks = 0;
   check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
         "asking for multiprocessors");
-  check(runtime().blocks_at_once(&blocks, reinterpret_cast<const void*>(kernel),
-                                 static_cast<int>(threads), shared_bytes),
+  check(runtime().blocks_at_once(&blocks, reinterpret_cast<const void*>(kernel), static_cast<int>(threads),
+                                 shared_bytes),
         "asking for blocks of a multiprocessor");
   return static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(blocks > 1 ? blocks : 1);
 }
@@ -245,9 +239,7 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  void record(const Stream& stream) {
-    check(runtime().record_event(event_, stream), "recording an event");
-  }
+  void record(const Stream& stream) { check(runtime().record_event(event_, stream), "recording an event"); }
   // For paths on which nothing can be thrown; a lost device tells at the next call.
   void record_quietly(const Stream& stream) noexcept { runtime().record_event(event_, stream); }
   void wait_quietly() const noexcept { runtime().wait_for_event(event_); }

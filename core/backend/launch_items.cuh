@@ -22,8 +22,7 @@ struct ItemArgs {
 };
 
 template <class Step, class Args>
-__global__ void __launch_bounds__(kItemThreads)
-    item_kernel(const __grid_constant__ ItemArgs<Args> launched) {
+__global__ void __launch_bounds__(kItemThreads) item_kernel(const __grid_constant__ ItemArgs<Args> launched) {
   const uint64_t item = (uint64_t{blockIdx.x} * kItemThreads + threadIdx.x) / Step::kLanes;
   if (item < launched.items) Step{launched.args}.run(item);
 }

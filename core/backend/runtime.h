@@ -36,10 +36,9 @@ struct Runtime {
   cudaError_t (*give_back_pinned)(void* memory);
   cudaError_t (*pin)(void* memory, size_t bytes, unsigned flags);
   cudaError_t (*unpin)(void* memory);
-  cudaError_t (*copy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                      cudaStream_t stream);
-  cudaError_t (*copy_rows)(void* to, size_t to_stride, const void* from, size_t from_stride,
-                           size_t bytes, size_t rows, cudaMemcpyKind kind, cudaStream_t stream);
+  cudaError_t (*copy)(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+  cudaError_t (*copy_rows)(void* to, size_t to_stride, const void* from, size_t from_stride, size_t bytes,
+                           size_t rows, cudaMemcpyKind kind, cudaStream_t stream);
   cudaError_t (*fill)(void* memory, int byte, size_t bytes, cudaStream_t stream);
   cudaError_t (*describe_pointer)(cudaPointerAttributes* attributes, const void* pointer);
 
@@ -61,8 +60,8 @@ struct Runtime {
   // Kernels.
   cudaError_t (*launch)(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
                         cudaStream_t stream);
-  cudaError_t (*launch_together)(const void* kernel, dim3 grid, dim3 block, void** args,
-                                 size_t shared_bytes, cudaStream_t stream);
+  cudaError_t (*launch_together)(const void* kernel, dim3 grid, dim3 block, void** args, size_t shared_bytes,
+                                 cudaStream_t stream);
   cudaError_t (*set_kernel)(const void* kernel, cudaFuncAttribute attribute, int value);
   cudaError_t (*blocks_at_once)(int* blocks, const void* kernel, int threads, size_t shared_bytes);
 };

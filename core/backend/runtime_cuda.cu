@@ -32,8 +32,8 @@ cudaError_t stream_is_here(cudaStream_t stream, bool* here) {
   if (of_thread.error != cudaSuccess) return of_thread.error;
   Context stream_context = nullptr;
   Context current = nullptr;
-  const int stream_error = reinterpret_cast<int (*)(cudaStream_t, Context*)>(of_stream.function)(
-      stream, &stream_context);
+  const int stream_error =
+      reinterpret_cast<int (*)(cudaStream_t, Context*)>(of_stream.function)(stream, &stream_context);
   if (stream_error != 0) return static_cast<cudaError_t>(stream_error);  // the two share their codes
   const int thread_error = reinterpret_cast<int (*)(Context*)>(of_thread.function)(&current);
   *here = stream_context == current;

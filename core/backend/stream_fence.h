@@ -48,9 +48,8 @@ class StreamFence {
     auto found = std::find_if(slots_.begin(), slots_.end(),
                               [number](const auto& slot) { return slot->stream == number; });
     if (found == slots_.end())
-      found = std::find_if(slots_.begin(), slots_.end(), [](const auto& slot) {
-        return slot->users == 0 && slot->event.has_passed();
-      });
+      found = std::find_if(slots_.begin(), slots_.end(),
+                           [](const auto& slot) { return slot->users == 0 && slot->event.has_passed(); });
     if (found == slots_.end()) {
       slots_.push_back(std::make_unique<Slot>());
       found = slots_.end() - 1;

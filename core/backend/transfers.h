@@ -51,8 +51,8 @@ class Transfers {
 
   const Execution execution_;
   int32_t device_;
-  bool refused_ = false;      // the system pins no memory
-  Array<uint8_t> memory_;     // [threads, 2, piece] from `first_` on
+  bool refused_ = false;   // the system pins no memory
+  Array<uint8_t> memory_;  // [threads, 2, piece] from `first_` on
   uint8_t* first_ = nullptr;
   std::vector<std::unique_ptr<Lane>> lanes_;  // [threads], each made by the thread that first uses it
 };

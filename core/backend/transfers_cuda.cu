@@ -22,8 +22,7 @@ struct Target {
 
   void clear_behind() const {
     if (stride == bytes) return;
-    for (uint64_t row = 0; row < rows; ++row)
-      std::memset(data + row * stride + bytes, 0, stride - bytes);
+    for (uint64_t row = 0; row < rows; ++row) std::memset(data + row * stride + bytes, 0, stride - bytes);
   }
   /// From rows without anything between them.
   void take(const uint8_t* packed) const {
@@ -31,8 +30,7 @@ struct Target {
       std::memcpy(data, packed, rows * bytes);
       return;
     }
-    for (uint64_t row = 0; row < rows; ++row)
-      std::memcpy(data + row * stride, packed + row * bytes, bytes);
+    for (uint64_t row = 0; row < rows; ++row) std::memcpy(data + row * stride, packed + row * bytes, bytes);
     clear_behind();
   }
 };
@@ -85,8 +83,7 @@ class Transfers::Lane {
   Target target_ = {};
 };
 
-Transfers::Transfers(const Execution& execution)
-    : execution_(execution), device_(current_device()) {}
+Transfers::Transfers(const Execution& execution) : execution_(execution), device_(current_device()) {}
 
 Transfers::~Transfers() = default;
 
@@ -111,8 +108,7 @@ bool Transfers::by_lanes(uint64_t bytes) {
 
 /// A lane, made by who first asks for it.
 Transfers::Lane& Transfers::lane(uint64_t number) {
-  if (lanes_[number] == nullptr)
-    lanes_[number] = std::make_unique<Lane>(first_ + number * 2 * kPiece);
+  if (lanes_[number] == nullptr) lanes_[number] = std::make_unique<Lane>(first_ + number * 2 * kPiece);
   return *lanes_[number];
 }
 

@@ -30,8 +30,8 @@ struct Error : std::exception {
 };
 
 /// Throws an Error whose text is formatted as by printf.
-[[noreturn]] __attribute__((format(printf, 2, 3))) inline void fail(ann_status status,
-                                                                    const char* format, ...) {
+[[noreturn]] __attribute__((format(printf, 2, 3))) inline void fail(ann_status status, const char* format,
+                                                                    ...) {
   Error error;
   error.status = status;
   va_list arguments;
@@ -42,8 +42,7 @@ struct Error : std::exception {
 }
 
 /// The refusal of one value of a matrix, with its place.
-[[noreturn]] inline void fail_at(ann_status status, uint64_t row, uint64_t column,
-                                 const char* what) {
+[[noreturn]] inline void fail_at(ann_status status, uint64_t row, uint64_t column, const char* what) {
   Error error;
   error.status = status;
   error.row = row;

@@ -38,12 +38,12 @@ constexpr std::chrono::seconds kIdle{5};  // until a worker without work ends
 struct Job {
   void (*work)(void* context, uint32_t worker);
   void* context;
-  uint32_t next;    // number of the next worker that comes,
-  uint32_t end;     // and where they end
-  uint32_t active;  // workers at it
-  cpu_set_t affinity;  // of the caller,
-  bool has_affinity;   // if the system tells it,
-  fenv_t arithmetic;   // and its floating-point mode
+  uint32_t next;                 // number of the next worker that comes,
+  uint32_t end;                  // and where they end
+  uint32_t active;               // workers at it
+  cpu_set_t affinity;            // of the caller,
+  bool has_affinity;             // if the system tells it,
+  fenv_t arithmetic;             // and its floating-point mode
   std::condition_variable left;  // a worker has left the job
 };
 

@@ -106,9 +106,8 @@ class SystemFiles final : public Files {
   }
 
   int reserve(int file, uint64_t offset, uint64_t bytes) override {
-    return without_size_signal([&] {
-      return outcome(::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)));
-    });
+    return without_size_signal(
+        [&] { return outcome(::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes))); });
   }
   int set_owner(int file, uint32_t owner, uint32_t group) override {
     return outcome(::fchown(file, owner, group));

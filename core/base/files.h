@@ -14,11 +14,11 @@ namespace gannet {
 
 struct FileFacts {
   uint64_t bytes = 0;
-  uint32_t mode = 0;      // permission bits
+  uint32_t mode = 0;  // permission bits
   uint32_t owner = 0;
   uint32_t group = 0;
-  uint64_t names = 0;     // links to it
-  uint64_t device = 0;    // with `number` one file and no other
+  uint64_t names = 0;   // links to it
+  uint64_t device = 0;  // with `number` one file and no other
   uint64_t number = 0;
   bool regular = false;
   bool link = false;

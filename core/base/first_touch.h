@@ -38,9 +38,8 @@ class FirstTouch {
   }
   /// Everything, by as many threads as the execution has.
   void touch_all(const Execution& execution = {}) {
-    parallel_for(execution, chunks(bytes_), 1, [&](uint64_t chunk, uint64_t, uint32_t) {
-      touch(chunk << kChunkShift, 1);
-    });
+    parallel_for(execution, chunks(bytes_), 1,
+                 [&](uint64_t chunk, uint64_t, uint32_t) { touch(chunk << kChunkShift, 1); });
   }
   uint64_t held_bytes() const { return good_.bytes(); }
 

@@ -29,10 +29,8 @@ struct Allocator {
   void* user = nullptr;
 
   void* take(size_t bytes) const {
-    void* memory =
-        allocate != nullptr ? allocate(user, bytes, kAlignment) : take_from_system(bytes);
-    if (memory == nullptr)
-      fail(ANN_NO_MEMORY, "%zu bytes of memory were refused by the allocator", bytes);
+    void* memory = allocate != nullptr ? allocate(user, bytes, kAlignment) : take_from_system(bytes);
+    if (memory == nullptr) fail(ANN_NO_MEMORY, "%zu bytes of memory were refused by the allocator", bytes);
     return memory;
   }
 

@@ -66,8 +66,7 @@ class Monitor {
 
   void advance(double fraction) noexcept {
     double known = fraction_.load(std::memory_order_relaxed);
-    while (known < fraction &&
-           !fraction_.compare_exchange_weak(known, fraction, std::memory_order_relaxed)) {
+    while (known < fraction && !fraction_.compare_exchange_weak(known, fraction, std::memory_order_relaxed)) {
     }
   }
 

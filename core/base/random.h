@@ -22,18 +22,16 @@ constexpr uint64_t random_word(uint64_t seed, uint64_t stream, uint64_t counter)
 
 /// A number below `bound`; the bias, bound / 2^64, is beyond measuring.
 constexpr uint64_t random_below(uint64_t bound, uint64_t seed, uint64_t stream, uint64_t counter) {
-  return static_cast<uint64_t>(
-      (static_cast<unsigned __int128>(random_word(seed, stream, counter)) * bound) >> 64);
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(random_word(seed, stream, counter)) * bound) >>
+                               64);
 }
 
 /// `count` <= `bound` distinct numbers below `bound`, ascending: out[i] is drawn from the i-th of
 /// `count` equal strata, which spreads the sample over the whole range.
-inline void random_strata(uint64_t bound, uint64_t count, uint64_t seed, uint64_t stream,
-                          uint32_t* out) {
+inline void random_strata(uint64_t bound, uint64_t count, uint64_t seed, uint64_t stream, uint32_t* out) {
   for (uint64_t i = 0; i < count; ++i) {
     const uint64_t begin = static_cast<uint64_t>(static_cast<unsigned __int128>(bound) * i / count);
-    const uint64_t end =
-        static_cast<uint64_t>(static_cast<unsigned __int128>(bound) * (i + 1) / count);
+    const uint64_t end = static_cast<uint64_t>(static_cast<unsigned __int128>(bound) * (i + 1) / count);
     out[i] = static_cast<uint32_t>(begin + random_below(end - begin, seed, stream, i));
   }
 }

@@ -43,7 +43,6 @@ class Arrival {
 };
 
 /// Takes rows on a device, none of which may be NaN or infinite (ANN_NOT_FINITE).
-std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric,
-                                      const Execution& execution);
+std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric, const Execution& execution);
 
 }  // namespace gannet::cuda

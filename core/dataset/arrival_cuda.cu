@@ -58,13 +58,13 @@ struct Args {
   uint8_t* codes;          // [count, code_stride] that Encode writes
   double norm_max;
   uint32_t row_bytes;
-  uint32_t code_stride;    // bytes
+  uint32_t code_stride;  // bytes
   uint32_t count;
   uint32_t dim;
-  uint32_t columns;        // of a code: dim, and for inner product the extra ones
+  uint32_t columns;  // of a code: dim, and for inner product the extra ones
   int32_t metric;
   float inverse_step;
-  bool aligned;            // rows start on multiples of the element's size
+  bool aligned;  // rows start on multiples of the element's size
 };
 
 /// A row and the warp that has it.
@@ -146,8 +146,7 @@ struct Encode : RowWarp<kElement> {
 
   /// What each of the extra columns of inner product holds.
   __device__ float extra_value(double length) const {
-    const double rest =
-        __dsub_rn(__dmul_rn(args.norm_max, args.norm_max), __dmul_rn(length, length));
+    const double rest = __dsub_rn(__dmul_rn(args.norm_max, args.norm_max), __dmul_rn(length, length));
     return static_cast<float>(__dsqrt_rn(__ddiv_rn(rest > 0 ? rest : 0, Codes::kSplit)));
   }
 
@@ -168,9 +167,7 @@ __global__ void __launch_bounds__(kThreads) survey(const __grid_constant__ Args 
   Survey<kElement>{args}.run();
 }
 
-__global__ void __launch_bounds__(kThreads) gather(const __grid_constant__ Args args) {
-  Gather{args}.run();
-}
+__global__ void __launch_bounds__(kThreads) gather(const __grid_constant__ Args args) { Gather{args}.run(); }
 
 template <int32_t kElement, bool kWide>
 __global__ void __launch_bounds__(kThreads) encode(const __grid_constant__ Args args) {
@@ -183,11 +180,16 @@ __global__ void __launch_bounds__(kThreads) encode(const __grid_constant__ Args 
 template <class Use>
 void with_element(int32_t element, const Use& use) {
   switch (element) {
-    case ANN_F32: return use(std::integral_constant<int32_t, ANN_F32>());
-    case ANN_F16: return use(std::integral_constant<int32_t, ANN_F16>());
-    case ANN_BF16: return use(std::integral_constant<int32_t, ANN_BF16>());
-    case ANN_I8: return use(std::integral_constant<int32_t, ANN_I8>());
-    default: return use(std::integral_constant<int32_t, ANN_U8>());
+    case ANN_F32:
+      return use(std::integral_constant<int32_t, ANN_F32>());
+    case ANN_F16:
+      return use(std::integral_constant<int32_t, ANN_F16>());
+    case ANN_BF16:
+      return use(std::integral_constant<int32_t, ANN_BF16>());
+    case ANN_I8:
+      return use(std::integral_constant<int32_t, ANN_I8>());
+    default:
+      return use(std::integral_constant<int32_t, ANN_U8>());
   }
 }
 
@@ -262,8 +264,7 @@ class RowsArrival final : public Arrival {
     });
     copy_to_host(&found, there.data(), sizeof found, *stream_, "fetching what is known of rows");
     stream_->wait();
-    if (found.first_bad != ~0ull)
-      fail_not_finite(found.first_bad / rows_.dim, found.first_bad % rows_.dim);
+    if (found.first_bad != ~0ull) fail_not_finite(found.first_bad / rows_.dim, found.first_bad % rows_.dim);
     args_.norm_max = std::bit_cast<double>(found.longest_bits);
   }
 
@@ -363,8 +364,7 @@ class RowsArrival final : public Arrival {
 
 }  // namespace
 
-std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric,
-                                      const Execution& execution) {
+std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric, const Execution& execution) {
   return std::make_unique<RowsArrival>(rows, metric, execution);
 }
 

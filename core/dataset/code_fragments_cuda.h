@@ -47,8 +47,8 @@ struct CodeFragment {
       const uint4& lower = pieces[2 * strip + 1][half];
 #pragma unroll
       for (uint32_t word = 0; word < 4; word += 2) {
-        const uint32_t left[4] = {word_of(upper, word), word_of(lower, word),
-                                  word_of(upper, word + 1), word_of(lower, word + 1)};
+        const uint32_t left[4] = {word_of(upper, word), word_of(lower, word), word_of(upper, word + 1),
+                                  word_of(lower, word + 1)};
         const uint32_t right[2] = {word_of(others[half], word), word_of(others[half], word + 1)};
         multiply_bytes(sums, left, right);
       }

@@ -14,7 +14,7 @@ constexpr uint32_t kStepsTried = 16;
 constexpr uint64_t kRowsPerFit = 256;
 constexpr uint32_t kJudgedRows = 128;
 constexpr float kStepsApart = 16;
-constexpr uint32_t kWidePiece = 128;  // right rows of a wide tile that are compared in one call
+constexpr uint32_t kWidePiece = 128;              // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 
 /// What the sizes of deviations come to, by the first of kStepsTried clips beyond them. Clips are equally
@@ -48,8 +48,8 @@ struct Deviations {
     for (uint32_t i = kStepsTried; i-- > 0;) {
       const double clip = largest * (i + 1) / kStepsTried;
       const double step = clip / 127;
-      const double error = beyond_squares - 2 * clip * beyond_sum + clip * clip * beyond_count +
-                           within * step * step / 12;
+      const double error =
+          beyond_squares - 2 * clip * beyond_sum + clip * clip * beyond_count + within * step * step / 12;
       if (error <= least) {
         least = error;
         best = i;
@@ -87,36 +87,38 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
   if (!lossless_) {
     if (metric_ == ANN_METRIC_INNER_PRODUCT) {
       Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
-      parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax), [&](uint64_t begin, uint64_t end, uint32_t worker) {
-        for (uint64_t row = begin; row < end; ++row)
-          longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
-      });
+      parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
+                   [&](uint64_t begin, uint64_t end, uint32_t worker) {
+                     for (uint64_t row = begin; row < end; ++row)
+                       longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
+                   });
       norm_max_ = *std::max_element(longest.begin(), longest.end());
     }
     const Array<uint32_t> sample = sample_of(count_, seed, execution.memory);
-    fit(static_cast<uint32_t>(sample.size()),
-        [&](uint64_t i) { return dataset.view().row(sample[i]); }, execution);
+    fit(
+        static_cast<uint32_t>(sample.size()), [&](uint64_t i) { return dataset.view().row(sample[i]); },
+        execution);
   }
   make_room(execution.memory);
   Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
-  parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax), [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    float* values = scratch.data() + size_t{columns()} * worker;
-    for (uint64_t number = begin; number < end; ++number) {
-      const uint8_t* row = dataset.view().row(number);
-      uint8_t* code = stored_.data() + number * stride_;
-      if (lossless_) {
-        std::memcpy(code, row, dim_);
-        std::memset(code + dim_, 0, stride_ - dim_);
-      } else {
-        transform(row, row_norm(row), values);
-        encode(values, 0, columns(), code);
-      }
-    }
-  });
+  parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
+               [&](uint64_t begin, uint64_t end, uint32_t worker) {
+                 float* values = scratch.data() + size_t{columns()} * worker;
+                 for (uint64_t number = begin; number < end; ++number) {
+                   const uint8_t* row = dataset.view().row(number);
+                   uint8_t* code = stored_.data() + number * stride_;
+                   if (lossless_) {
+                     std::memcpy(code, row, dim_);
+                     std::memset(code + dim_, 0, stride_ - dim_);
+                   } else {
+                     transform(row, row_norm(row), values);
+                     encode(values, 0, columns(), code);
+                   }
+                 }
+               });
 }
 
-Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max,
-             const Execution& execution)
+Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution)
     : Codes(dataset) {
   if (lossless_) return;
   norm_max_ = norm_max;
@@ -170,8 +172,7 @@ void Codes::transform(const uint8_t* row, double norm, float* values) const {
     values[column] = static_cast<float>(element_to_float(row, element_, column) * scale);
   if (metric_ == ANN_METRIC_INNER_PRODUCT) {
     const double rest = std::max(0.0, norm_max_ * norm_max_ - norm * norm);
-    for (uint32_t i = 0; i < kSplit; ++i)
-      values[dim_ + i] = static_cast<float>(std::sqrt(rest / kSplit));
+    for (uint32_t i = 0; i < kSplit; ++i) values[dim_ + i] = static_cast<float>(std::sqrt(rest / kSplit));
   }
 }
 
@@ -186,8 +187,8 @@ void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* c
     } else {
       // Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference beyond
       // the range of a float is clipped like any other.
-      code[column] = static_cast<uint8_t>(
-          static_cast<int32_t>(std::min(255.0f, std::max(0.0f, scaled + 128.5f))));
+      code[column] =
+          static_cast<uint8_t>(static_cast<int32_t>(std::min(255.0f, std::max(0.0f, scaled + 128.5f))));
     }
   }
   const size_t used = end * (wide_ ? sizeof(float) : 1);
@@ -201,10 +202,11 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   centre_ = Array<float>::zeroed(execution.memory, width);
   if (sample_rows == 0) return;
   Array<float> values(execution.memory, size_t{sample_rows} * width);
-  parallel_for(execution, sample_rows, items_per_task(width, 64), [&](uint64_t begin, uint64_t end, uint32_t) {
-    for (uint64_t i = begin; i < end; ++i)
-      transform(row_of(i), row_norm(row_of(i)), values.data() + i * width);
-  });
+  parallel_for(execution, sample_rows, items_per_task(width, 64),
+               [&](uint64_t begin, uint64_t end, uint32_t) {
+                 for (uint64_t i = begin; i < end; ++i)
+                   transform(row_of(i), row_norm(row_of(i)), values.data() + i * width);
+               });
   // A row at a time, as it lies in memory; each column's sum is in the order of rows.
   Array<double> sums = Array<double>::zeroed(execution.memory, width);
   for (uint32_t i = 0; i < sample_rows; ++i) {
@@ -243,8 +245,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   });
   Deviations all;
   for (uint64_t i = 0; i < tasks; ++i) all.add(parts[i]);
-  const double step =
-      double{largest} * static_cast<double>(all.best_clip(largest) + 1) / kStepsTried / 127;
+  const double step = double{largest} * static_cast<double>(all.best_clip(largest) + 1) / kStepsTried / 127;
   wide_ = !bytes_suffice(values.data(), sample_rows, static_cast<float>(step), execution);
   // Rows that all lie within a float's smallest step of their centre get one code; answers are
   // still computed on the rows.
@@ -254,8 +255,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
 
 /// Whether three quarters of the sampled rows lie kStepsApart from their nearest other row. Rows
 /// equal to another do not count: nothing tells them apart.
-bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step,
-                          const Execution& execution) const {
+bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const {
   if (!(step > 0)) return true;
   const uint32_t judged = std::min(rows, kJudgedRows);
   // In steps, so that no square leaves the range of a float.
@@ -285,13 +285,12 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step,
     }
   });
   const float far_enough = kStepsApart * kStepsApart;
-  const auto near = std::count_if(nearest.begin(), nearest.end(),
-                                  [&](float distance) { return distance < far_enough; });
+  const auto near =
+      std::count_if(nearest.begin(), nearest.end(), [&](float distance) { return distance < far_enough; });
   return near * 4 <= static_cast<int64_t>(judged);
 }
 
-void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count,
-                      uint32_t* out) const {
+void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {
   if (touch_ != nullptr) {
     for (uint32_t i = 0; i < count; ++i) touch_->touch(ids[i] * stride_, stride_);
   }
@@ -315,8 +314,8 @@ void Codes::pack(const uint8_t* block, uint32_t count, uint8_t* packed) const {
   }
 }
 
-void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
-                 uint32_t right_count, uint32_t* out, size_t out_stride) const {
+void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
+                 uint32_t* out, size_t out_stride) const {
   if (!wide_) {
     kernels().code_tile(left, left_count, packed, right_count, stride_, out, out_stride);
     return;
@@ -325,8 +324,8 @@ void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed
   for (uint32_t i = 0; i < left_count; ++i) {
     for (uint32_t first = 0; first < right_count; first += kWidePiece) {
       const uint32_t count = std::min(kWidePiece, right_count - first);
-      kernels().squared_l2[ANN_F32](left + i * stride_, wide_rows(packed + first * stride_), nullptr,
-                                    count, line);
+      kernels().squared_l2[ANN_F32](left + i * stride_, wide_rows(packed + first * stride_), nullptr, count,
+                                    line);
       std::memcpy(out + i * out_stride + first, line, count * sizeof(float));
     }
   }
@@ -357,7 +356,7 @@ void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
   }
   constexpr uint32_t kPiece = 1024;
   const int32_t element = is_float_element(element_) ? int32_t{ANN_F32} : element_;
-  const double scale = metric_ == ANN_METRIC_INNER_PRODUCT                 ? query_scale(values, element)
+  const double scale = metric_ == ANN_METRIC_INNER_PRODUCT              ? query_scale(values, element)
                        : metric_ == ANN_METRIC_COSINE && query.norm > 0 ? 1 / query.norm
                                                                         : 1;
   const uint32_t width = columns();

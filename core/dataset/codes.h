@@ -48,8 +48,8 @@ class Codes {
   /// What Codes consist of beside what follows from the dataset, as a file brings it.
   struct Parts {
     bool wide = false;
-    Array<uint8_t> codes;   // [rows, stride]; empty where the rows serve
-    Array<float> centre;    // [columns]
+    Array<uint8_t> codes;  // [rows, stride]; empty where the rows serve
+    Array<float> centre;   // [columns]
     float inverse_step = 1;
     double norm_max = 0;
     FirstTouch* touch = nullptr;  // asked before a code is read, unless null
@@ -131,8 +131,7 @@ class Codes {
   template <class RowOf>
   void fit(uint32_t sample_rows, const RowOf& row_of, const Execution& execution);
   void make_room(const Allocator& memory);
-  bool bytes_suffice(const float* sample, uint32_t rows, float step,
-                     const Execution& execution) const;
+  bool bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const;
   RowsView wide_rows(const uint8_t* first) const { return {first, stride_, columns(), ANN_F32}; }
   double row_norm(const uint8_t* row) const;
   float query_scale(const uint8_t* values, int32_t element) const;

@@ -71,8 +71,7 @@ DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream, const Executi
 
 void DeviceCodes::flip_and_square(const Stream& stream) const {
   if (rows_ == 0 || squares_.data() == nullptr) return;  // none, or wide
-  const Args args = {reinterpret_cast<uint32_t*>(data_->data()), squares_.data(), rows_, stride_ / 4,
-                     flip_};
+  const Args args = {reinterpret_cast<uint32_t*>(data_->data()), squares_.data(), rows_, stride_ / 4, flip_};
   launch("flip_and_square", kernel, (rows_ - 1) / (kThreads / 32) + 1, kThreads, stream, args);
 }
 

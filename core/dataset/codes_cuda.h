@@ -50,9 +50,9 @@ class DeviceCodes {
 
   uint32_t rows_;
   uint32_t stride_;
-  uint32_t flip_;  // xored with every word, here or there
+  uint32_t flip_;                               // xored with every word, here or there
   std::unique_ptr<DeviceArray<uint8_t>> data_;  // [rows, stride]
-  DeviceArray<uint32_t> squares_;  // [rows], or none
+  DeviceArray<uint32_t> squares_;               // [rows], or none
 };
 
 }  // namespace gannet::cuda

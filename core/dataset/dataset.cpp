@@ -83,12 +83,11 @@ void check_finite(const MatrixView& rows, const Execution& execution) {
     }
   });
   const uint64_t row = first_bad.load();
-  if (row != kNoPlace)
-    fail_not_finite(row, first_not_finite(rows.row(row), rows.element, rows.dim));
+  if (row != kNoPlace) fail_not_finite(row, first_not_finite(rows.row(row), rows.element, rows.dim));
 }
 
-Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element,
-                 bool borrow, const Execution& execution)
+Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element, bool borrow,
+                 const Execution& execution)
     : count_(static_cast<uint32_t>(rows.rows)), metric_(metric) {
   const int32_t stored = element == ANN_ELEMENT_AUTO ? rows.element : element;
   if (!storable(rows.element, stored))
@@ -147,8 +146,7 @@ void Dataset::copy_ids(uint32_t first, uint32_t count, uint64_t* out) const {
     std::iota(out, out + count, uint64_t{first});
     return;
   }
-  if (ids_touch_ != nullptr)
-    ids_touch_->touch(first * sizeof(uint64_t), count * sizeof(uint64_t));
+  if (ids_touch_ != nullptr) ids_touch_->touch(first * sizeof(uint64_t), count * sizeof(uint64_t));
   std::copy_n(ids_.data() + first, count, out);
 }
 
@@ -175,8 +173,8 @@ void Dataset::store(const MatrixView& rows, const Execution& execution) {
         std::memcpy(target, rows.row(row), row_bytes);
       } else {
         for (uint32_t column = 0; column < rows.dim; ++column)
-          float_to_element(element_to_float(rows.row(row), rows.element, column), target,
-                           view_.element, column);
+          float_to_element(element_to_float(rows.row(row), rows.element, column), target, view_.element,
+                           column);
         if (first_not_finite(target, view_.element, rows.dim) != rows.dim) keep_least(overflow, row);
       }
       std::memset(target + stored_bytes, 0, view_.stride - stored_bytes);
@@ -198,14 +196,13 @@ void Dataset::sort_ids(const uint64_t* ids, const Execution& execution) {
       by_id_[row] = static_cast<uint32_t>(row);
     }
   });
-  parallel_sort(by_id_, [this](uint32_t a, uint32_t b) {
-    return std::pair(ids_[a], a) < std::pair(ids_[b], b);
-  }, execution);
+  parallel_sort(
+      by_id_, [this](uint32_t a, uint32_t b) { return std::pair(ids_[a], a) < std::pair(ids_[b], b); },
+      execution);
   // ANN_ID_NONE is the largest number, so it stands last.
   if (count_ != 0 && ids_[by_id_[count_ - 1]] == ANN_ID_NONE) {
-    const uint32_t* first = std::lower_bound(
-        by_id_.begin(), by_id_.end(), ANN_ID_NONE,
-        [this](uint32_t row, uint64_t id) { return ids_[row] < id; });
+    const uint32_t* first = std::lower_bound(by_id_.begin(), by_id_.end(), ANN_ID_NONE,
+                                             [this](uint32_t row, uint64_t id) { return ids_[row] < id; });
     fail(ANN_INVALID_ARGUMENT, "ids[%u] is ANN_ID_NONE; ids are below 2^64 - 1", *first);
   }
   std::atomic<uint64_t> repeated = kNoPlace;
@@ -215,21 +212,20 @@ void Dataset::sort_ids(const uint64_t* ids, const Execution& execution) {
   });
   const uint64_t place = repeated.load();
   if (place != kNoPlace)
-    fail(ANN_INVALID_ARGUMENT, "ids[%u] and ids[%u] are both %llu; ids must be distinct",
-         by_id_[place - 1], by_id_[place], static_cast<unsigned long long>(ids_[by_id_[place]]));
+    fail(ANN_INVALID_ARGUMENT, "ids[%u] and ids[%u] are both %llu; ids must be distinct", by_id_[place - 1],
+         by_id_[place], static_cast<unsigned long long>(ids_[by_id_[place]]));
 }
 
 /// Before a place of by_id_ is read.
 void Dataset::touch_place(const uint32_t* place) const {
   if (by_id_touch_ != nullptr)
-    by_id_touch_->touch(static_cast<uint64_t>(place - by_id_.data()) * sizeof(uint32_t),
-                        sizeof(uint32_t));
+    by_id_touch_->touch(static_cast<uint64_t>(place - by_id_.data()) * sizeof(uint32_t), sizeof(uint32_t));
 }
 
 uint32_t Dataset::find(uint64_t id) const {
   if (ids_.empty()) return id < count_ ? static_cast<uint32_t>(id) : count_;
-  const uint32_t* place = std::lower_bound(
-      by_id_.begin(), by_id_.end(), id, [this](const uint32_t& row, uint64_t wanted) {
+  const uint32_t* place =
+      std::lower_bound(by_id_.begin(), by_id_.end(), id, [this](const uint32_t& row, uint64_t wanted) {
         touch_place(&row);
         return this->id(row) < wanted;
       });
@@ -250,8 +246,7 @@ void Dataset::measure_norms(const Execution& execution) {
   });
 }
 
-bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values,
-                      PreparedQuery* out) const {
+bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values, PreparedQuery* out) const {
   if (first_not_finite(vector, element, view_.dim) != view_.dim) return false;
   out->values = values;
   if (!is_float_element(view_.element)) {
@@ -277,8 +272,7 @@ bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values,
   }
   if (metric_ == ANN_METRIC_COSINE) {
     out->norm = norm_of(static_cast<const uint8_t*>(values),
-                        is_float_element(view_.element) ? int32_t{ANN_F32} : view_.element,
-                        view_.dim);
+                        is_float_element(view_.element) ? int32_t{ANN_F32} : view_.element, view_.dim);
   }
   return true;
 }
@@ -291,8 +285,8 @@ double Dataset::extreme_cosine(const PreparedQuery& query, const uint8_t* row) c
   return sum / (query.norm * norm_of(row, view_.element, view_.dim));
 }
 
-void Dataset::distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first,
-                        uint32_t count, float* out) const {
+void Dataset::distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first, uint32_t count,
+                        float* out) const {
   touch_rows(numbers, first, count);
   RowsView rows = view_;
   if (numbers == nullptr) rows.data = view_.row(first);

@@ -74,8 +74,8 @@ class Dataset {
   int32_t element() const { return view_.element; }
   /// All rows, for readers that have asked touch_all() or made the Dataset themselves.
   const RowsView& view() const { return view_; }
-  const float* norms() const { return norms_.data(); }  // [rows] lengths, for cosine; else null
-  const uint64_t* ids() const { return ids_.data(); }  // [rows], or null: ids are row numbers
+  const float* norms() const { return norms_.data(); }     // [rows] lengths, for cosine; else null
+  const uint64_t* ids() const { return ids_.data(); }      // [rows], or null: ids are row numbers
   const uint32_t* by_id() const { return by_id_.data(); }  // [rows] in ascending order of id, or null
   uint64_t id(uint32_t row) const {
     if (ids_.empty()) return row;
@@ -92,16 +92,14 @@ class Dataset {
   /// Checks everything that has not been yet.
   void touch_all(const Execution& execution = {}) const;
   bool borrowed() const { return stored_.empty() && count_ != 0; }
-  uint64_t bytes() const {
-    return stored_.bytes() + ids_.bytes() + by_id_.bytes() + norms_.bytes();
-  }
+  uint64_t bytes() const { return stored_.bytes() + ids_.bytes() + by_id_.bytes() + norms_.bytes(); }
 
   /// The row with an id, or rows() if there is none.
   uint32_t find(uint64_t id) const;
 
   /// Distances in the metric from a query to the rows `numbers` (null: rows first ... first + count).
-  void distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first,
-                 uint32_t count, float* out) const;
+  void distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first, uint32_t count,
+                 float* out) const;
 
   /// Bytes that a PreparedQuery's values take.
   size_t query_bytes() const { return view_.dim * (is_float_element(view_.element) ? 4u : 1u); }

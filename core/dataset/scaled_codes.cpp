@@ -180,7 +180,7 @@ void ScaledCodes::encode_query(const PreparedQuery& prepared, Query& query) cons
   values_of(static_cast<const uint8_t*>(prepared.values), element_, prepared.norm, query.floats.data());
   const bool product = metric_ == ANN_METRIC_INNER_PRODUCT;
   (product ? kernels().dot : kernels().squared_l2)[ANN_F32](query.floats.data(), centres(), nullptr, cells_,
-                                                           query.table.data());
+                                                            query.table.data());
   if (product) {
     for (uint32_t cell = 0; cell < cells_; ++cell) query.table[cell] = -query.table[cell];
   }
@@ -279,8 +279,8 @@ CodeOrder ScaledCodes::measure(const Dataset& dataset, uint64_t seed, const Exec
   return order;
 }
 
-std::optional<ScaledCodes> ScaledCodes::choose(const Dataset& dataset, uint64_t seed, const Execution& execution,
-                                               CodeOrder* order) {
+std::optional<ScaledCodes> ScaledCodes::choose(const Dataset& dataset, uint64_t seed,
+                                               const Execution& execution, CodeOrder* order) {
   for (const uint32_t cells : {1u, kCellsMany}) {
     ScaledCodes codes(dataset, cells, seed, execution);
     const CodeOrder found = codes.measure(dataset, seed, execution);

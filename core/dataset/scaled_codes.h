@@ -95,7 +95,8 @@ class ScaledCodes {
   void encode_query(const PreparedQuery& prepared, Query& query) const;
 
   /// out[i] is the distance to row ids[i], or to row first + i where ids is null.
-  void distances(const Query& query, const uint32_t* ids, uint32_t first, uint32_t count, uint32_t* out) const;
+  void distances(const Query& query, const uint32_t* ids, uint32_t first, uint32_t count,
+                 uint32_t* out) const;
 
   /// Compares the order about sampled rows with that of true distances, over all rows.
   CodeOrder measure(const Dataset& dataset, uint64_t seed, const Execution& execution) const;
@@ -125,9 +126,9 @@ class ScaledCodes {
   uint32_t columns_ = 0;  // of queries: dim rounded up to kProductAlign
   size_t stride_ = 0;
   RowProducts products_ = nullptr;
-  Array<uint8_t> stored_;   // [rows, stride]
-  Array<float> centres_;    // [cells, dim]
-  Array<float> mean_;       // [dim] what queries are coded about; zeros for inner product
+  Array<uint8_t> stored_;  // [rows, stride]
+  Array<float> centres_;   // [cells, dim]
+  Array<float> mean_;      // [dim] what queries are coded about; zeros for inner product
 };
 
 }  // namespace gannet

@@ -47,14 +47,14 @@ void measure(const float* values, size_t width, float* square, float* largest) {
 }
 
 /// Codes values as bytes of X + 128; |values - step X|^2 and |X|^2.
-void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code,
-                 float* error, int32_t* whole) {
+void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code, float* error,
+                 int32_t* whole) {
   __m512 errors = _mm512_setzero_ps();
   __m512i squares = _mm512_setzero_si512();
   for (size_t i = 0; i < width; i += kSums) {
     const __m512 value = _mm512_loadu_ps(values + i);
-    const __m512i byte = _mm512_cvttps_epi32(
-        _mm512_fmadd_ps(value, _mm512_set1_ps(inverse), _mm512_set1_ps(128.5f)));
+    const __m512i byte =
+        _mm512_cvttps_epi32(_mm512_fmadd_ps(value, _mm512_set1_ps(inverse), _mm512_set1_ps(128.5f)));
     const __m512i x = _mm512_sub_epi32(byte, _mm512_set1_epi32(128));
     const __m512 rest = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(x), _mm512_set1_ps(step), value);
     errors = _mm512_fmadd_ps(rest, rest, errors);
@@ -87,8 +87,8 @@ void measure(const float* values, size_t width, float* square, float* largest) {
 }
 
 /// Codes values as bytes of X + 128; |values - step X|^2 and |X|^2.
-void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code,
-                 float* error, int32_t* whole) {
+void code_values(const float* values, size_t width, float step, float inverse, uint8_t* code, float* error,
+                 int32_t* whole) {
   float errors[kSums] = {};
   int32_t squares[kSums] = {};
   for (size_t i = 0; i < width; i += kSums) {
@@ -130,8 +130,8 @@ BoundCode bound_code(const float* values, size_t width, uint8_t* code) {
   return found;
 }
 
-uint32_t within_bound(const uint32_t* line, const BoundRows& rows, uint32_t count,
-                      const BoundQuery& query, uint32_t* places) {
+uint32_t within_bound(const uint32_t* line, const BoundRows& rows, uint32_t count, const BoundQuery& query,
+                      uint32_t* places) {
   uint32_t taken = 0;
 #if defined(__AVX512F__)
   const __m512 scale = _mm512_set1_ps(query.scale);

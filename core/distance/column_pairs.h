@@ -39,13 +39,13 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
 
 /// `kRows` left rows against all groups.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
-               uint32_t* out, size_t out_stride);
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
+               size_t out_stride);
 
 /// As Kernels::code_tile, kTileRows left rows at a time.
 template <uint32_t kTileRows>
-void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
-               uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
+void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
+               size_t stride, uint32_t* out, size_t out_stride) {
   const uint32_t groups = (right_count + kPackRows - 1) / kPackRows;
   uint32_t i = 0;
   for (; i + kTileRows <= left_count; i += kTileRows)

@@ -34,10 +34,9 @@ void count_detours(const uint32_t* own, uint32_t count, const uint32_t* theirs, 
     for (uint32_t p = 0; p < entries; ++p) {
       const uint32_t nearer = std::max(rank, p);
       const __mmask16 farther =
-          nearer < first ? __mmask16{0xffff}
-                         : static_cast<__mmask16>(0xfffeu << (nearer - first));
-      const __mmask16 same = _mm512_mask_cmpeq_epi32_mask(
-          farther, rows, _mm512_set1_epi32(static_cast<int>(theirs[p])));
+          nearer < first ? __mmask16{0xffff} : static_cast<__mmask16>(0xfffeu << (nearer - first));
+      const __mmask16 same =
+          _mm512_mask_cmpeq_epi32_mask(farther, rows, _mm512_set1_epi32(static_cast<int>(theirs[p])));
       found = _mm512_mask_add_epi32(found, same, found, one);
     }
     _mm512_storeu_si512(detours + first, found);

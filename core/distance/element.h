@@ -39,11 +39,11 @@ inline uint16_t f16_of_float(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return sign | 0x7e00;               // NaN
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;              // rounds to infinity
-  if (magnitude < 0x38800000) {                                   // subnormal half: units of 2^-24
+  if (magnitude > 0x7f800000) return sign | 0x7e00;   // NaN
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds to infinity
+  if (magnitude < 0x38800000) {                       // subnormal half: units of 2^-24
     const float units = std::bit_cast<float>(magnitude) * 0x1p24f;
-    const float nearest = (units + 0x1p23f) - 0x1p23f;            // to nearest even, units < 2^10
+    const float nearest = (units + 0x1p23f) - 0x1p23f;  // to nearest even, units < 2^10
     return sign | static_cast<uint16_t>(nearest);
   }
   const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);

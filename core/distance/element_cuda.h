@@ -20,9 +20,7 @@ __device__ float float_of_bits(uint32_t bits) {
 /// Column `column` of a row that starts at any address, on a multiple of the element's size if `aligned`.
 template <int32_t kElement>
 __device__ float column_of(const uint8_t* row, uint32_t column, bool aligned) {
-  const auto bits_at = [row](uint32_t place) {
-    return row[2 * place] | uint32_t{row[2 * place + 1]} << 8;
-  };
+  const auto bits_at = [row](uint32_t place) { return row[2 * place] | uint32_t{row[2 * place + 1]} << 8; };
   if constexpr (kElement == ANN_I8) {
     return static_cast<int8_t>(row[column]);
   } else if constexpr (kElement == ANN_U8) {

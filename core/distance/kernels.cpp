@@ -39,10 +39,9 @@ const Kernels& choose() {
   __builtin_cpu_init();
   const bool has_avx2 = __builtin_cpu_supports("avx2") && has_f16c();
   const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
-                          __builtin_cpu_supports("avx512bw") &&
-                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (has_avx512 && __builtin_cpu_supports("avx512vnni") && allowed("avx512vnni"))
-    return kAvx512VnniKernels;
+                          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  if (has_avx512 && __builtin_cpu_supports("avx512vnni") && allowed("avx512vnni")) return kAvx512VnniKernels;
   if (has_avx512 && allowed("avx512")) return kAvx512Kernels;
   if (has_avx2 && allowed("avx2")) return kAvx2Kernels;
 #elif defined(__aarch64__)

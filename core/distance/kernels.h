@@ -32,9 +32,7 @@ struct RowsView {
   uint32_t dim = 0;
   int32_t element = 0;
 
-  const uint8_t* row(uint64_t number) const {
-    return static_cast<const uint8_t*>(data) + number * stride;
-  }
+  const uint8_t* row(uint64_t number) const { return static_cast<const uint8_t*>(data) + number * stride; }
 };
 
 /// A list that keeps the k nearest, and some more, of the distances that it is shown
@@ -44,7 +42,7 @@ struct NearestList {
   uint32_t* places = nullptr;
   uint32_t k = 0;
   uint32_t size = 0;
-  uint32_t limit = UINT32_MAX;  // only what is nearer is taken
+  uint32_t limit = UINT32_MAX;    // only what is nearer is taken
   const uint64_t* ids = nullptr;  // of places: of equal distances those with the lowest stay
 };
 
@@ -53,9 +51,7 @@ inline constexpr uint32_t kNearestPiece = 64;
 
 /// Entries that stay when such a list is thinned out, and its room: another piece, and whole vectors.
 constexpr uint32_t nearest_kept(uint32_t k) { return k + k / 8 + 16; }
-constexpr uint32_t nearest_room(uint32_t k) {
-  return (nearest_kept(k) + kNearestPiece + 31) / 16 * 16;
-}
+constexpr uint32_t nearest_room(uint32_t k) { return (nearest_kept(k) + kNearestPiece + 31) / 16 * 16; }
 
 /// The sorted list of a walk (near_list.h): keys of distance * 2^32 + 2 * row + (1 where the row has been
 /// expanded), UINT64_MAX in all of its near_room(capacity) places that hold none.
@@ -110,11 +106,10 @@ struct Kernels {
   // A query for f32, f16 and bf16 rows is [dim] f32; for i8 and u8 rows [dim] of that element.
 
   /// Squared L2, indexed by element. Integers are summed in 32 bits and then made floats.
-  void (*squared_l2[6])(const void* query, const RowsView& rows, const uint32_t* ids,
-                        uint32_t count, float* out);
+  void (*squared_l2[6])(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
+                        float* out);
   /// Inner product, indexed by element.
-  void (*dot[6])(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
-                 float* out);
+  void (*dot[6])(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count, float* out);
 
   /// A row of f32, f16 or bf16 as floats, indexed by element.
   void (*widen[4])(const void* row, uint32_t dim, float* out);
@@ -143,8 +138,8 @@ struct Kernels {
 
   /// out[i * out_stride + j] = |left i - right j|^2 for a plain block and a packed one; out_stride is
   /// at least right_count rounded up to kPackRows, and columns up to there may be overwritten.
-  void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
-                    uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride);
+  void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
+                    size_t stride, uint32_t* out, size_t out_stride);
 
   /// The first place of the smallest value in each row, and in each column, of such a tile.
   void (*nearest_in_rows)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
@@ -168,15 +163,15 @@ struct Kernels {
 
   /// A bound such that the weights of all line[j] <= bound add up to at most `budget` and, where one
   /// more distance would not exceed it, to 15/16 of it. False if the nearest alone weigh more.
-  bool (*bound_within)(const uint32_t* line, const uint32_t* weights, uint32_t count,
-                       uint32_t budget, uint32_t* bound);
+  bool (*bound_within)(const uint32_t* line, const uint32_t* weights, uint32_t count, uint32_t budget,
+                       uint32_t* bound);
 
   /// Sorts distinct keys; `from` and `to` do not overlap.
   void (*sort_keys)(const uint64_t* from, uint32_t count, uint64_t* to);
 
   /// detours[r] += 1 for every r with own[r] == theirs[p] for a p, and r > rank, r > p (detours.h).
-  void (*count_detours)(const uint32_t* own, uint32_t count, const uint32_t* theirs,
-                        uint32_t their_count, uint32_t rank, uint32_t* detours);
+  void (*count_detours)(const uint32_t* own, uint32_t count, const uint32_t* theirs, uint32_t their_count,
+                        uint32_t rank, uint32_t* detours);
 };
 
 /// Bytes of a packed block.

@@ -53,10 +53,8 @@ __m256 term(__m256 sum, __m256 x, __m256 q) {
 
 /// Lanes 8 r .. 8 r + 7 are register r.
 float fold(const __m256* lanes) {
-  const __m256 low = _mm256_add_ps(_mm256_add_ps(lanes[0], lanes[2]),
-                                   _mm256_add_ps(lanes[4], lanes[6]));
-  const __m256 high = _mm256_add_ps(_mm256_add_ps(lanes[1], lanes[3]),
-                                    _mm256_add_ps(lanes[5], lanes[7]));
+  const __m256 low = _mm256_add_ps(_mm256_add_ps(lanes[0], lanes[2]), _mm256_add_ps(lanes[4], lanes[6]));
+  const __m256 high = _mm256_add_ps(_mm256_add_ps(lanes[1], lanes[3]), _mm256_add_ps(lanes[5], lanes[7]));
   const __m256 eight = _mm256_add_ps(low, high);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
@@ -81,8 +79,8 @@ float float_distance(const float* query, const void* row, uint32_t dim) {
     std::memcpy(row_end, bytes + column * kBytes, (dim - column) * kBytes);
     std::memcpy(query_end, query + column, (dim - column) * sizeof(float));
     for (uint32_t r = 0; r < 8; ++r)
-      lanes[r] = term<kDot>(lanes[r], load8<kElement>(row_end + 8 * r * kBytes),
-                            _mm256_load_ps(query_end + 8 * r));
+      lanes[r] =
+          term<kDot>(lanes[r], load8<kElement>(row_end + 8 * r * kBytes), _mm256_load_ps(query_end + 8 * r));
   }
   return fold(lanes);
 }
@@ -109,8 +107,7 @@ int32_t integer_distance(const Integer* query, const void* row, uint32_t dim) {
     const __m256i x = widen16<kSigned>(values + i);
     const __m256i q = widen16<kSigned>(query + i);
     const __m256i difference = _mm256_sub_epi16(x, q);
-    sums = _mm256_add_epi32(sums, kDot ? _mm256_madd_epi16(x, q)
-                                       : _mm256_madd_epi16(difference, difference));
+    sums = _mm256_add_epi32(sums, kDot ? _mm256_madd_epi16(x, q) : _mm256_madd_epi16(difference, difference));
   }
   int32_t sum = sum32(sums);
   for (; i < dim; ++i) {
@@ -125,8 +122,7 @@ uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, __m256
   const __m256i zero = _mm256_setzero_si256();
   for (size_t i = 0; i < stride; i += 32) {
     const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + i));
-    const __m256i y =
-        _mm256_xor_si256(flip, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + i)));
+    const __m256i y = _mm256_xor_si256(flip, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + i)));
     // |x - y| in bytes, then squares of 16-bit values added in pairs.
     const __m256i gap = _mm256_sub_epi8(_mm256_max_epu8(x, y), _mm256_min_epu8(x, y));
     const __m256i low = _mm256_unpacklo_epi8(gap, zero);
@@ -137,11 +133,10 @@ uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, __m256
   return static_cast<uint32_t>(sum32(sums));
 }
 
-void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
-                 const uint32_t* ids, uint32_t count, uint32_t* out) {
+void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip, const uint32_t* ids,
+                 uint32_t count, uint32_t* out) {
   const __m256i flips = _mm256_set1_epi8(static_cast<char>(flip));
-  for (uint32_t i = 0; i < count; ++i)
-    out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
+  for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
 }
 
 /// Left rows of a tile: two sums each, and three registers for what is multiplied.
@@ -149,8 +144,8 @@ constexpr uint32_t kTileRows = 4;
 
 /// `kRows` left rows against all groups.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
-               uint32_t* out, size_t out_stride) {
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
+               size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
   uint32_t own[kRows];
   for (uint32_t r = 0; r < kRows; ++r) own[r] = squared_norm(left + r * stride, stride);
@@ -172,8 +167,7 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
     for (uint32_t r = 0; r < kRows; ++r) {
       for (uint32_t half = 0; half < 2; ++half) {
         const uint32_t first = group * kPackRows + half * 8;
-        const __m256i theirs =
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + first * 4));
+        const __m256i theirs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(norms + first * 4));
         const __m256i ends = _mm256_add_epi32(theirs, _mm256_set1_epi32(static_cast<int>(own[r])));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + r * out_stride + first),
                             _mm256_sub_epi32(ends, _mm256_slli_epi32(cross[r][half], 1)));

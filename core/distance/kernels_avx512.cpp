@@ -30,11 +30,10 @@ uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, __m512
   return static_cast<uint32_t>(_mm512_reduce_add_epi32(sums));
 }
 
-void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
-                 const uint32_t* ids, uint32_t count, uint32_t* out) {
+void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip, const uint32_t* ids,
+                 uint32_t count, uint32_t* out) {
   const __m512i flips = _mm512_set1_epi8(static_cast<char>(flip));
-  for (uint32_t i = 0; i < count; ++i)
-    out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
+  for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
 }
 
 /// Left rows of a tile: a sum each, and two registers for what is multiplied.
@@ -42,8 +41,8 @@ constexpr uint32_t kTileRows = 8;
 
 /// `kRows` left rows against all groups.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
-               uint32_t* out, size_t out_stride) {
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
+               size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
   uint32_t own[kRows];
   for (uint32_t r = 0; r < kRows; ++r) own[r] = squared_norm(left + r * stride, stride);
@@ -52,8 +51,8 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
     __m512i cross[kRows];
     for (__m512i& sum : cross) sum = _mm512_setzero_si512();
     for (size_t column = 0; column < stride; column += 2) {
-      const __m512i right = _mm512_cvtepu8_epi16(_mm256_loadu_si256(
-          reinterpret_cast<const __m256i*>(rows + column * kPackRows)));
+      const __m512i right = _mm512_cvtepu8_epi16(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows + column * kPackRows)));
       for (uint32_t r = 0; r < kRows; ++r) {
         int16_t two;
         std::memcpy(&two, left + r * stride + column, 2);

@@ -42,8 +42,7 @@ struct CodeSums {
     total = _mm512_dpbusd_epi32(total, x, _mm512_set1_epi8(1));
   }
   __m512i lanes() const {
-    return _mm512_sub_epi32(_mm512_sub_epi32(self, _mm512_slli_epi32(cross, 1)),
-                            _mm512_slli_epi32(total, 7));
+    return _mm512_sub_epi32(_mm512_sub_epi32(self, _mm512_slli_epi32(cross, 1)), _mm512_slli_epi32(total, 7));
   }
 };
 
@@ -61,12 +60,11 @@ __m128i fold4(__m512i a, __m512i b, __m512i c, __m512i d) {
         _mm256_add_epi32(_mm512_castsi512_si256(lanes), _mm512_extracti64x4_epi64(lanes, 1));
     return _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
   };
-  return _mm_hadd_epi32(_mm_hadd_epi32(quarter(a), quarter(b)),
-                        _mm_hadd_epi32(quarter(c), quarter(d)));
+  return _mm_hadd_epi32(_mm_hadd_epi32(quarter(a), quarter(b)), _mm_hadd_epi32(quarter(c), quarter(d)));
 }
 
-void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
-                 const uint32_t* ids, uint32_t count, uint32_t* out) {
+void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip, const uint32_t* ids,
+                 uint32_t count, uint32_t* out) {
   const __m512i flips = _mm512_set1_epi8(static_cast<char>(flip));
   uint32_t query_total;
   const uint32_t query_norm = squared_norm(query, stride, &query_total);
@@ -77,11 +75,9 @@ void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint
     CodeSums sums[4];
     for (size_t at = 0; at < stride; at += 64) {
       const __m512i q = _mm512_xor_si512(load64(query + at), half());
-      for (uint32_t r = 0; r < 4; ++r)
-        sums[r].add(_mm512_xor_si512(load64(row[r] + at), flips), q);
+      for (uint32_t r = 0; r < 4; ++r) sums[r].add(_mm512_xor_si512(load64(row[r] + at), flips), q);
     }
-    const __m128i folded =
-        fold4(sums[0].lanes(), sums[1].lanes(), sums[2].lanes(), sums[3].lanes());
+    const __m128i folded = fold4(sums[0].lanes(), sums[1].lanes(), sums[2].lanes(), sums[3].lanes());
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
                      _mm_add_epi32(folded, _mm_set1_epi32(static_cast<int>(query_norm))));
   }
@@ -89,8 +85,7 @@ void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint
     const uint8_t* row = codes + ids[i] * stride;
     CodeSums sums;
     for (size_t at = 0; at < stride; at += 64)
-      sums.add(_mm512_xor_si512(load64(row + at), flips),
-               _mm512_xor_si512(load64(query + at), half()));
+      sums.add(_mm512_xor_si512(load64(row + at), flips), _mm512_xor_si512(load64(query + at), half()));
     out[i] = query_norm + static_cast<uint32_t>(_mm512_reduce_add_epi32(sums.lanes()));
   }
 }
@@ -102,8 +97,8 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
   const uint32_t groups = (count + kPackRows - 1) / kPackRows;
   uint32_t* norms = reinterpret_cast<uint32_t*>(packed + groups * kPackRows * stride);
   std::memset(packed, 0, packed_bytes(count, stride));
-  const __m512i quads = _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192,
-                                          208, 224, 240);
+  const __m512i quads =
+      _mm512_setr_epi32(0, 16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240);
   for (uint32_t row = 0; row < count; ++row) {
     uint32_t total;
     norms[row] = squared_norm(block + row * stride, stride, &total);
@@ -131,16 +126,15 @@ void tile_group(const uint8_t* left, const uint32_t* fixed, const uint8_t* group
   }
   for (uint32_t r = 0; r < kRows; ++r) {
     const __m512i ends = _mm512_add_epi32(norms, _mm512_set1_epi32(static_cast<int>(fixed[r])));
-    _mm512_storeu_si512(out + r * out_stride,
-                        _mm512_sub_epi32(ends, _mm512_slli_epi32(cross[r], 1)));
+    _mm512_storeu_si512(out + r * out_stride, _mm512_sub_epi32(ends, _mm512_slli_epi32(cross[r], 1)));
   }
 }
 
 /// `kRows` left rows against all groups. Their own sums are made once for all of these: made for each
 /// group they took a third of the time at 128 columns.
 template <uint32_t kRows>
-void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride,
-               uint32_t* out, size_t out_stride) {
+void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size_t stride, uint32_t* out,
+               size_t out_stride) {
   const uint8_t* norms = packed + groups * kPackRows * stride;
   uint32_t fixed[kRows];
   for (uint32_t r = 0; r < kRows; ++r) {
@@ -150,29 +144,43 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
   }
   for (uint32_t group = 0; group < groups; ++group)
     tile_group<kRows>(left, fixed, packed + group * (kPackRows * stride),
-                      _mm512_loadu_si512(norms + group * kPackRows * 4), stride,
-                      out + group * kPackRows, out_stride);
+                      _mm512_loadu_si512(norms + group * kPackRows * 4), stride, out + group * kPackRows,
+                      out_stride);
 }
 
-void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
-               uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
+void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
+               size_t stride, uint32_t* out, size_t out_stride) {
   const uint32_t groups = (right_count + kPackRows - 1) / kPackRows;
   const auto rows = [&]<uint32_t kRows>(uint32_t first) {
-    tile_rows<kRows>(left + first * stride, packed, groups, stride, out + first * out_stride,
-                     out_stride);
+    tile_rows<kRows>(left + first * stride, packed, groups, stride, out + first * out_stride, out_stride);
   };
   uint32_t i = 0;
   for (; i + 8 <= left_count; i += 8) rows.operator()<8>(i);
   // The rest at once: a row alone waits for each sum before the next.
   switch (left_count - i) {
-    case 1: rows.operator()<1>(i); break;
-    case 2: rows.operator()<2>(i); break;
-    case 3: rows.operator()<3>(i); break;
-    case 4: rows.operator()<4>(i); break;
-    case 5: rows.operator()<5>(i); break;
-    case 6: rows.operator()<6>(i); break;
-    case 7: rows.operator()<7>(i); break;
-    default: break;
+    case 1:
+      rows.operator()<1>(i);
+      break;
+    case 2:
+      rows.operator()<2>(i);
+      break;
+    case 3:
+      rows.operator()<3>(i);
+      break;
+    case 4:
+      rows.operator()<4>(i);
+      break;
+    case 5:
+      rows.operator()<5>(i);
+      break;
+    case 6:
+      rows.operator()<6>(i);
+      break;
+    case 7:
+      rows.operator()<7>(i);
+      break;
+    default:
+      break;
   }
 }
 

@@ -116,19 +116,18 @@ uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, uint8x
   return vaddvq_u32(vaddq_u32(low, high));
 }
 
-void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
-                 const uint32_t* ids, uint32_t count, uint32_t* out) {
+void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip, const uint32_t* ids,
+                 uint32_t count, uint32_t* out) {
   const uint8x16_t flips = vdupq_n_u8(flip);
-  for (uint32_t i = 0; i < count; ++i)
-    out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
+  for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
 }
 
 void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed) {
   std::memcpy(packed, block, count * stride);
 }
 
-void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
-               uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
+void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
+               size_t stride, uint32_t* out, size_t out_stride) {
   const uint8x16_t flips = vdupq_n_u8(0);
   for (uint32_t i = 0; i < left_count; ++i) {
     for (uint32_t j = 0; j < right_count; ++j)

@@ -18,8 +18,7 @@ constexpr uint32_t kLanes = 64;
 /// Folds the 64 lanes in the order that kernels.h fixes.
 float fold(const float* lanes) {
   float sum[16];
-  for (uint32_t i = 0; i < 16; ++i)
-    sum[i] = (lanes[i] + lanes[i + 16]) + (lanes[i + 32] + lanes[i + 48]);
+  for (uint32_t i = 0; i < 16; ++i) sum[i] = (lanes[i] + lanes[i + 16]) + (lanes[i + 32] + lanes[i + 48]);
   for (uint32_t half = 8; half != 0; half /= 2) {
     for (uint32_t i = 0; i < half; ++i) sum[i] += sum[i + half];
   }
@@ -81,18 +80,17 @@ uint32_t code_distance(const uint8_t* a, const uint8_t* b, size_t stride, uint8_
   return static_cast<uint32_t>(sum);
 }
 
-void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip,
-                 const uint32_t* ids, uint32_t count, uint32_t* out) {
-  for (uint32_t i = 0; i < count; ++i)
-    out[i] = code_distance(query, codes + ids[i] * stride, stride, flip);
+void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint8_t flip, const uint32_t* ids,
+                 uint32_t count, uint32_t* out) {
+  for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flip);
 }
 
 void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed) {
   std::memcpy(packed, block, count * stride);
 }
 
-void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed,
-               uint32_t right_count, size_t stride, uint32_t* out, size_t out_stride) {
+void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
+               size_t stride, uint32_t* out, size_t out_stride) {
   for (uint32_t i = 0; i < left_count; ++i) {
     for (uint32_t j = 0; j < right_count; ++j)
       out[i * out_stride + j] = code_distance(left + i * stride, packed + j * stride, stride, 0);

@@ -77,8 +77,8 @@ struct LaneSums {
 
 /// Squared L2 of 8 x 4 pairs of wide codes of `columns` floats; thread t gets pair t. Null pointers
 /// stand for rows that do not exist and give no meaning to their pairs.
-__device__ inline float wide_distances(const float* const* left, const float* const* right,
-                                       uint32_t columns, const Warp& warp) {
+__device__ inline float wide_distances(const float* const* left, const float* const* right, uint32_t columns,
+                                       const Warp& warp) {
   LaneSums sums;
   const auto read = [&](const float* row, uint32_t column) {
     return row != nullptr && column < columns ? row[column] : 0.0f;

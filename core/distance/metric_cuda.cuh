@@ -69,8 +69,8 @@ __device__ inline bool is_extreme(double query_norm, float row_norm) {
 
 /// Dataset::extreme_cosine, column by column: rare, and slow.
 template <int32_t kElement>
-__device__ __noinline__ double extreme_cosine(const float* query, double query_norm,
-                                              const uint8_t* row, uint32_t dim) {
+__device__ __noinline__ double extreme_cosine(const float* query, double query_norm, const uint8_t* row,
+                                              uint32_t dim) {
   double dot = 0;
   double square = 0;
   for (uint32_t column = 0; column < dim; ++column) {

@@ -36,8 +36,7 @@ uint32_t keys_below(const uint32_t* distances, const uint32_t* rows, uint32_t co
 #if defined(__AVX512F__)
   const __m512i limits = _mm512_set1_epi64(static_cast<int64_t>(limit));
   for (uint32_t i = 0; i < count; i += 8) {
-    const __mmask8 there =
-        count - i >= 8 ? __mmask8{0xff} : static_cast<__mmask8>((1u << (count - i)) - 1);
+    const __mmask8 there = count - i >= 8 ? __mmask8{0xff} : static_cast<__mmask8>((1u << (count - i)) - 1);
     const __m512i distance = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(there, distances + i));
     const __m512i row = _mm512_cvtepu32_epi64(_mm256_maskz_loadu_epi32(there, rows + i));
     const __m512i key = _mm512_or_si512(_mm512_slli_epi64(distance, 32), _mm512_add_epi64(row, row));
@@ -96,12 +95,8 @@ KeyVector let_in(KeyVector old, KeyVector before, KeyVector key) {
 #elif defined(__AVX2__)
 constexpr uint32_t kKeys = 4;
 using KeyVector = __m256i;
-KeyVector load_keys(const uint64_t* at) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-}
-void store_keys(uint64_t* at, KeyVector keys) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), keys);
-}
+KeyVector load_keys(const uint64_t* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
+void store_keys(uint64_t* at, KeyVector keys) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), keys); }
 KeyVector all_keys(uint64_t key) { return _mm256_set1_epi64x(static_cast<int64_t>(key)); }
 
 KeyVector greater(KeyVector a, KeyVector b) {  // unsigned order by a signed compare
@@ -162,8 +157,8 @@ void show_piece(NearList& list, const uint32_t* distances, const uint32_t* rows,
   const uint64_t limit = list.size < list.capacity ? UINT64_MAX : list.keys[list.capacity - 1];
   const uint32_t taken = keys_below(distances, rows, count, limit, keys);
   if (taken == 0) return;
-  const uint32_t changed = list.capacity <= kSinkMax * kKeys ? sink_in(list, keys, taken)
-                                                             : merge_in(list, keys, taken);
+  const uint32_t changed =
+      list.capacity <= kSinkMax * kKeys ? sink_in(list, keys, taken) : merge_in(list, keys, taken);
   list.size = std::min(list.size + taken, list.capacity);
   list.next = std::min(list.next, changed);
 }

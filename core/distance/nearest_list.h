@@ -27,16 +27,16 @@ namespace gannet {
 namespace {  // one copy for each file, compiled with that file's instruction set
 
 /// Appends (line[j], first + j) for every line[j] < limit, j < count <= kNearestPiece; how many.
-uint32_t take_below(const uint32_t* line, uint32_t count, uint32_t limit, uint32_t first,
-                    uint32_t* distances, uint32_t* places) {
+uint32_t take_below(const uint32_t* line, uint32_t count, uint32_t limit, uint32_t first, uint32_t* distances,
+                    uint32_t* places) {
   uint32_t taken = 0;
   uint32_t j = 0;
 #if defined(__AVX512F__)
   const __m512i bound = _mm512_set1_epi32(static_cast<int>(limit));
   const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   for (; j < count; j += 16) {
-    const __mmask16 there = count - j >= 16 ? __mmask16{0xffff}
-                                            : static_cast<__mmask16>((1u << (count - j)) - 1);
+    const __mmask16 there =
+        count - j >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1u << (count - j)) - 1);
     const __m512i values = _mm512_maskz_loadu_epi32(there, line + j);
     const __mmask16 nearer = _mm512_mask_cmplt_epu32_mask(there, values, bound);
     if (nearer == 0) continue;

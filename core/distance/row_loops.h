@@ -8,8 +8,7 @@ namespace gannet {
 /// One loop over the rows of a kernel, with the next rows requested ahead: gathered rows are where
 /// the time goes, and two rows ahead hide about the latency of one.
 template <class Query, class Value, Value (*kDistance)(const Query*, const void*, uint32_t)>
-void each_row(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
-              float* out) {
+void each_row(const void* query, const RowsView& rows, const uint32_t* ids, uint32_t count, float* out) {
   const Query* vector = static_cast<const Query*>(query);
   for (uint32_t i = 0; i < count; ++i) {
     if (ids != nullptr && i + 2 < count) {

@@ -42,10 +42,8 @@ inline __m512 term(__m512 sum, __m512 x, __m512 q) {
 }
 
 inline float fold(const __m512* lanes) {
-  const __m512 sixteen =
-      _mm512_add_ps(_mm512_add_ps(lanes[0], lanes[1]), _mm512_add_ps(lanes[2], lanes[3]));
-  const __m256 eight =
-      _mm256_add_ps(_mm512_castps512_ps256(sixteen), _mm512_extractf32x8_ps(sixteen, 1));
+  const __m512 sixteen = _mm512_add_ps(_mm512_add_ps(lanes[0], lanes[1]), _mm512_add_ps(lanes[2], lanes[3]));
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sixteen), _mm512_extractf32x8_ps(sixteen, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
@@ -56,8 +54,7 @@ float float_distance(const float* query, const void* row, uint32_t dim) {
   constexpr size_t kBytes = element_bytes(kElement);
   constexpr __mmask16 kAll = 0xffff;
   const uint8_t* bytes = static_cast<const uint8_t*>(row);
-  __m512 lanes[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(),
-                     _mm512_setzero_ps()};
+  __m512 lanes[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
   uint32_t column = 0;
   for (; column + 64 <= dim; column += 64) {
     for (uint32_t r = 0; r < 4; ++r)
@@ -86,8 +83,7 @@ int32_t integer_distance(const Integer* query, const void* row, uint32_t dim) {
     const __m512i x = kSigned ? _mm512_cvtepi8_epi16(x_bytes) : _mm512_cvtepu8_epi16(x_bytes);
     const __m512i q = kSigned ? _mm512_cvtepi8_epi16(q_bytes) : _mm512_cvtepu8_epi16(q_bytes);
     const __m512i difference = _mm512_sub_epi16(x, q);
-    sums = _mm512_add_epi32(
-        sums, kDot ? _mm512_madd_epi16(x, q) : _mm512_madd_epi16(difference, difference));
+    sums = _mm512_add_epi32(sums, kDot ? _mm512_madd_epi16(x, q) : _mm512_madd_epi16(difference, difference));
   }
   return _mm512_reduce_add_epi32(sums);
 }

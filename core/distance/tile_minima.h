@@ -12,8 +12,7 @@ namespace gannet {
 namespace {  // one copy for each file, compiled with that file's instruction set
 
 /// places[i] is the first column of row i with the smallest value.
-void nearest_in_rows(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
-                     uint32_t* places) {
+void nearest_in_rows(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns, uint32_t* places) {
   for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t* line = tile + i * stride;
     uint32_t least = UINT32_MAX;

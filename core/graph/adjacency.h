@@ -109,13 +109,9 @@ struct GraphLayer {
 
   /// For phases that write fixed rows.
   EdgeTable table() { return {edges.data(), rows, degree}; }
-  void make_fixed(const Allocator& memory) {
-    edges = Array<uint32_t>(memory, checked_product(rows, degree));
-  }
+  void make_fixed(const Allocator& memory) { edges = Array<uint32_t>(memory, checked_product(rows, degree)); }
 
-  uint64_t bytes() const {
-    return edges.bytes() + offsets.bytes() + prefixes.bytes() + base_rows.bytes();
-  }
+  uint64_t bytes() const { return edges.bytes() + offsets.bytes() + prefixes.bytes() + base_rows.bytes(); }
 };
 
 }  // namespace gannet

@@ -14,8 +14,10 @@ namespace {
 
 struct Workspace {
   Workspace(uint32_t k, const Allocator& memory)
-      : own(memory, round_up(k, kDetourRanks)), detours(memory, round_up(k, kDetourRanks)),
-        order(memory, k), sorted(memory, k) {}
+      : own(memory, round_up(k, kDetourRanks)),
+        detours(memory, round_up(k, kDetourRanks)),
+        order(memory, k),
+        sorted(memory, k) {}
 
   Array<uint32_t> own;      // [k rounded up] the row's list
   Array<uint32_t> detours;  // [k rounded up]
@@ -32,8 +34,7 @@ void keep(const uint32_t* list, uint32_t length, uint32_t degree, Workspace& spa
     kept[i] = i < length ? list[static_cast<uint32_t>(space.sorted[i])] : kNoRow;
 }
 
-void prune_row(const KnnGraph& knn, uint32_t row, uint32_t degree, Workspace& space,
-               uint32_t* kept) {
+void prune_row(const KnnGraph& knn, uint32_t row, uint32_t degree, Workspace& space, uint32_t* kept) {
   const uint32_t* list = knn.list(row);
   const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
   const uint32_t looked_at = std::min(length, degree);
@@ -94,8 +95,8 @@ Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execut
   });
 }
 
-Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances,
-                                  uint32_t degree, const Execution& execution) {
+Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances, uint32_t degree,
+                                  const Execution& execution) {
   return prune_rows(knn, degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
     prune_row_by_distance(knn, distances, row, degree, space, kept);
   });

@@ -78,7 +78,7 @@ struct Args {
 template <Policy kPolicy, bool kByDistance>
 struct PruneRow {
   static constexpr uint32_t kThreads = kPolicy.warps * 32;
-  static constexpr uint32_t kAhead = 4;  // lists requested before the first is used
+  static constexpr uint32_t kAhead = 4;                    // lists requested before the first is used
   static constexpr uint32_t kOfLane = kPolicy.k_max / 32;  // entries of the list
   static constexpr uint32_t kPlaceBits = std::countr_zero(kPolicy.places);
   static constexpr uint32_t kRanks = 1u << kPolicy.rank_bits;
@@ -89,7 +89,7 @@ struct PruneRow {
   struct RowShared {
     alignas(16) uint32_t order[kPolicy.k_max];  // detours << 16 | rank; there are at most k_max detours
     alignas(16) uint32_t list[kPolicy.k_max];
-    uint32_t left_out[kPolicy.k_max];  // ranks of entries that are not in the table
+    uint32_t left_out[kPolicy.k_max];                     // ranks of entries that are not in the table
     uint32_t distances[kByDistance ? kPolicy.k_max : 1];  // of the list
   };
   struct Shared {
@@ -109,8 +109,7 @@ struct PruneRow {
       : args(args), shared(shared.rows[threadIdx.x / 32]), table(shared.tables[threadIdx.x / 32]) {}
 
   __device__ void run() {
-    const uint64_t row =
-        args.first_row + uint64_t{blockIdx.x} * kPolicy.warps + threadIdx.x / 32;
+    const uint64_t row = args.first_row + uint64_t{blockIdx.x} * kPolicy.warps + threadIdx.x / 32;
     if (row >= args.rows) return;
     const uint32_t length = read(row * args.k);
     enter(length);
@@ -153,8 +152,8 @@ struct PruneRow {
         const uint32_t rank = 32 * i + lane;
         const uint32_t product = shared.list[rank] * multiplier;
         places[i] = place_of(product);
-        entered[i] = rank < length && atomicCAS(table + places[i], kEmpty,
-                                                product << kPlaceBits | rank) == kEmpty;
+        entered[i] =
+            rank < length && atomicCAS(table + places[i], kEmpty, product << kPlaceBits | rank) == kEmpty;
         const uint32_t lanes = warp.ballot(rank < length && !entered[i]);
         if (attempt == kPolicy.tries && rank < length && !entered[i])
           shared.left_out[left_out_count + __popc(lanes & ((1u << lane) - 1))] = rank;
@@ -210,8 +209,7 @@ struct PruneRow {
           const uint32_t rank = rank_of<kLeftOut>(y[i]);
           bool shorter = rank < kRanks;
           if constexpr (kByDistance) {
-            if (shorter)
-              shorter = max(shared.distances[first + i], distances[i]) < shared.distances[rank];
+            if (shorter) shorter = max(shared.distances[first + i], distances[i]) < shared.distances[rank];
           } else {
             shorter = shorter && rank > max(first + i, rank_y);
           }
@@ -266,9 +264,7 @@ struct PruneRow {
         : "r"(address), "r"(rank), "r"(above), "n"(kRanks), "r"(1u << 16)
         : "memory");
   }
-  __device__ const uint32_t* list_of(uint32_t row) const {
-    return args.knn + uint64_t{row} * args.k;
-  }
+  __device__ const uint32_t* list_of(uint32_t row) const { return args.knn + uint64_t{row} * args.k; }
 
   /// The `degree` entries with the fewest detours, equal counts in order of rank.
   __device__ void keep(uint32_t length, uint32_t* kept) {
@@ -329,8 +325,7 @@ void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degr
 }
 
 void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
-                       uint32_t degree, uint32_t* kept, const Stream& stream,
-                       const Execution& execution) {
+                       uint32_t degree, uint32_t* kept, const Stream& stream, const Execution& execution) {
   prune<true>({knn, distances, kept, 0, rows, k, degree}, stream, execution);
 }
 

@@ -120,8 +120,7 @@ class Repair {
         row = 0;
       }
       ++spent;
-      for (uint32_t place = size_before; place < tree_.size(); ++place)
-        announce(tree_.in_order(place));
+      for (uint32_t place = size_before; place < tree_.size(); ++place) announce(tree_.in_order(place));
     }
     return spent;
   }
@@ -184,16 +183,15 @@ class Repair {
   SearchGraph& graph_;
   Tree& tree_;
   const Execution& execution_;
-  Array<uint64_t> pending_;     // [rows / 64 + 1] bits
-  Array<uint64_t> begins_;      // [rows + 1] into listeners
-  Array<uint32_t> listeners_;   // lost rows, by the lost row that stands in their list
+  Array<uint64_t> pending_;    // [rows / 64 + 1] bits
+  Array<uint64_t> begins_;     // [rows + 1] into listeners
+  Array<uint32_t> listeners_;  // lost rows, by the lost row that stands in their list
   uint64_t pending_count_ = 0;
 };
 
 }  // namespace
 
-Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed,
-                               const Allocator& memory) {
+Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed, const Allocator& memory) {
   Array<uint32_t> entries(memory, std::min(rows, count));
   random_strata(rows, entries.size(), seed, kEntryStream, entries.data());
   return entries;

@@ -224,8 +224,7 @@ struct Repair {
 
   /// What this warp has found; kNoRow: nothing.
   __device__ void offer(uint32_t parent) {
-    const uint32_t place =
-        parent != kNoRow ? Branch{args, args.places[parent]}.free_place() : kNoRow;
+    const uint32_t place = parent != kNoRow ? Branch{args, args.places[parent]}.free_place() : kNoRow;
     if (warp.thread_rank() == 0) {
       shared.parents[number] = place != kNoRow ? parent : kNoRow;
       shared.places[number] = place;
@@ -280,10 +279,10 @@ struct IsLost {
   __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed; }
 };
 
-constexpr uint32_t kManyRounds = 8192;         // of hanging many rows, some 20 us each,
+constexpr uint32_t kManyRounds = 8192;              // of hanging many rows, some 20 us each,
 constexpr uint64_t kManyLooks = uint64_t{1} << 30;  // and rows looked at in them, some ns each
-constexpr uint32_t kDonorsMin = 1 << 16;       // first rows of the tree, below which islands are hung,
-constexpr uint32_t kDonorsOfIsland = 4;        // and more of them for each island
+constexpr uint32_t kDonorsMin = 1 << 16;            // first rows of the tree, below which islands are hung,
+constexpr uint32_t kDonorsOfIsland = 4;             // and more of them for each island
 
 /// The tree of a graph, with the memory that it takes.
 class Tree {
@@ -375,8 +374,8 @@ class Tree {
       check(cub::DeviceSelect::If(nullptr, select_bytes, roots.data(), roots.data(), roots.data(), lost,
                                   IsRoot{}, stream),
             "asking for the bytes of a selection");
-      check(cub::DeviceRadixSort::SortKeys(nullptr, sort_bytes, keys.data(), sorted.data(), lost, 0,
-                                           64, stream),
+      check(cub::DeviceRadixSort::SortKeys(nullptr, sort_bytes, keys.data(), sorted.data(), lost, 0, 64,
+                                           stream),
             "asking for the bytes of a sort");
       return std::max(select_bytes, sort_bytes);
     }
@@ -385,7 +384,7 @@ class Tree {
     uint32_t reached;  // rows of the tree before any is hung
     int key_bits;
     uint32_t root_count = 0;
-    uint64_t looks = 0;   // at lost rows
+    uint64_t looks = 0;  // at lost rows
     uint32_t rounds = 0;
     DeviceArray<uint32_t> roots, ranks, parents, slots, events, overwritten;  // [lost]
     DeviceArray<uint64_t> taken, keys, sorted;                                // [lost]
@@ -527,8 +526,8 @@ class Tree {
   uint64_t scratch_bytes(uint32_t rows) {
     uint64_t scan = 0;
     uint64_t select = 0;
-    check(cub::DeviceScan::ExclusiveSum(nullptr, scan, offsets_.data(), offsets_.data(),
-                                        uint64_t{rows} + 1, stream_),
+    check(cub::DeviceScan::ExclusiveSum(nullptr, scan, offsets_.data(), offsets_.data(), uint64_t{rows} + 1,
+                                        stream_),
           "asking for the bytes of a sum");
     check(select_lost(nullptr, select, rows), "asking for the bytes of a selection");
     return std::max(scan, select);
@@ -619,8 +618,7 @@ Reach repair_reachability(const GraphView& graph, const Stream& stream, const Ex
   return {tree->hang_singly(lost), 0};
 }
 
-uint32_t count_unreachable(const GraphView& graph, const Stream& stream,
-                           const Execution& execution) {
+uint32_t count_unreachable(const GraphView& graph, const Stream& stream, const Execution& execution) {
   if (graph.rows == 0) return 0;
   return Tree(graph, stream, execution).grow();
 }

@@ -35,21 +35,21 @@ namespace gannet::cuda::reach {
 
 struct ManyArgs {
   Args tree;
-  uint32_t* roots;      // [root_count] ascending
-  uint32_t* ranks;      // [root_count] of the parent in the root's list
-  uint32_t* parents;    // [root_count]
-  uint32_t* slots;      // [root_count] place in the parent's list, kNoRow: refused
-  uint64_t* keys;       // [root_count] parent << 32 | number of the root
-  uint64_t* sorted;     // [root_count] the same, ascending
-  uint64_t* taken;      // [lost_count] places of edges that were overwritten
+  uint32_t* roots;        // [root_count] ascending
+  uint32_t* ranks;        // [root_count] of the parent in the root's list
+  uint32_t* parents;      // [root_count]
+  uint32_t* slots;        // [root_count] place in the parent's list, kNoRow: refused
+  uint64_t* keys;         // [root_count] parent << 32 | number of the root
+  uint64_t* sorted;       // [root_count] the same, ascending
+  uint64_t* taken;        // [lost_count] places of edges that were overwritten
   uint32_t* overwritten;  // [lost_count] what stood there
-  uint32_t* changed;    // [1] labels have fallen, or proposals were refused
-  uint32_t* stuck;      // [1] some root finds no parent
-  uint32_t first;       // rows from this place on are reached in this pass
+  uint32_t* changed;      // [1] labels have fallen, or proposals were refused
+  uint32_t* stuck;        // [1] some root finds no parent
+  uint32_t first;         // rows from this place on are reached in this pass
   uint32_t root_count;
-  uint32_t spent;       // edges, before this pass
-  uint32_t donors;      // first rows of the tree that may give islands a place
-  bool again;           // proposals that were refused are made to the next
+  uint32_t spent;   // edges, before this pass
+  uint32_t donors;  // first rows of the tree that may give islands a place
+  bool again;       // proposals that were refused are made to the next
 };
 
 __device__ inline bool is_reached(const Args& tree, uint32_t row) {
@@ -107,18 +107,14 @@ struct LowerLabels {
     return __reduce_min_sync(~0u, least);
   }
   __device__ uint32_t label(uint32_t row) const { return __ldcg(args.tree.places + row); }
-  __device__ uint32_t target(uint32_t row, uint32_t rank) const {
-    return args.tree.table.edge(row, rank);
-  }
+  __device__ uint32_t target(uint32_t row, uint32_t rank) const { return args.tree.table.edge(row, rank); }
 };
 
 /// Whether a lost row begins an event.
 struct IsRoot {
   const Claim* claims;
   const uint32_t* places;
-  __device__ bool operator()(uint32_t row) const {
-    return claims[row] == kUnclaimed && places[row] == row;
-  }
+  __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed && places[row] == row; }
 };
 
 /// Roots are appended to the tree. By which edge they are reached is not known yet.
@@ -152,8 +148,7 @@ struct Propose {
     const uint32_t root = args.roots[item];
     const uint32_t rank = next(root, args.again ? args.ranks[item] + 1 : 0);
     if (lane != 0) return;
-    const uint32_t parent =
-        rank != kNoRow ? args.tree.table.edge(root, rank) : kNoRow;
+    const uint32_t parent = rank != kNoRow ? args.tree.table.edge(root, rank) : kNoRow;
     args.ranks[item] = rank;
     args.parents[item] = parent;
     args.keys[item] = uint64_t{parent} << 32 | item;
@@ -163,8 +158,7 @@ struct Propose {
   __device__ uint32_t next(uint32_t root, uint32_t from) const {
     for (uint32_t base = from; base < args.tree.table.degree; base += 32) {
       const uint32_t rank = base + lane;
-      const uint32_t other =
-          rank < args.tree.table.degree ? args.tree.table.edge(root, rank) : kNoRow;
+      const uint32_t other = rank < args.tree.table.degree ? args.tree.table.edge(root, rank) : kNoRow;
       uint32_t reached = __ballot_sync(~0u, other != kNoRow && is_before(other, root));
       for (; reached != 0; reached &= reached - 1) {
         const uint32_t lane_of = __ffs(reached) - 1;

@@ -15,10 +15,10 @@ namespace gannet::cuda::reach {
 namespace cg = cooperative_groups;
 using Claim = unsigned long long;
 
-constexpr uint32_t kThreads = 256;       // of a block, where the whole device works
-constexpr uint32_t kWarps = 32;          // of the block that works alone
-constexpr uint32_t kNarrowMax = 1024;    // rows of a piece that one block expands
-constexpr uint32_t kRounds = 4096;       // of one block in one launch, some 10 ms
+constexpr uint32_t kThreads = 256;     // of a block, where the whole device works
+constexpr uint32_t kWarps = 32;        // of the block that works alone
+constexpr uint32_t kNarrowMax = 1024;  // rows of a piece that one block expands
+constexpr uint32_t kRounds = 4096;     // of one block in one launch, some 10 ms
 
 // A claim is (place of the parent + 1) << 8 | rank; entry points have 0.
 constexpr Claim kUnclaimed = UINT64_MAX;
@@ -38,10 +38,10 @@ struct Progress {
 
 struct Args {
   EdgeTable table;
-  Claim* claims;        // [rows] kUnclaimed: not reached
-  uint32_t* places;     // [rows] of reached rows: place in `order`
-  uint32_t* order;      // [rows] rows in the order in which they are reached
-  uint32_t* offsets;    // [rows + 1] rows that each row of a piece reaches, then their sums
+  Claim* claims;         // [rows] kUnclaimed: not reached
+  uint32_t* places;      // [rows] of reached rows: place in `order`
+  uint32_t* order;       // [rows] rows in the order in which they are reached
+  uint32_t* offsets;     // [rows + 1] rows that each row of a piece reaches, then their sums
   const uint32_t* lost;  // [lost_count] ascending
   Progress* progress;
   uint32_t rows;
@@ -52,9 +52,7 @@ struct Args {
   uint32_t events_from;
 };
 
-__device__ Claim claim_of(uint32_t place, uint32_t rank) {
-  return (Claim{place} + 1) << kRankBits | rank;
-}
+__device__ Claim claim_of(uint32_t place, uint32_t rank) { return (Claim{place} + 1) << kRankBits | rank; }
 
 /// The list of one row of the tree. One warp.
 struct Branch {
@@ -63,9 +61,7 @@ struct Branch {
   cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
   const uint32_t* edges = args.table.row(args.order[place]);
 
-  __device__ uint32_t target(uint32_t rank) const {
-    return rank < args.table.degree ? edges[rank] : kNoRow;
-  }
+  __device__ uint32_t target(uint32_t rank) const { return rank < args.table.degree ? edges[rank] : kNoRow; }
   __device__ bool won(uint32_t target, uint32_t rank) const {
     return target != kNoRow && __ldcg(args.claims + target) == claim_of(place, rank);
   }

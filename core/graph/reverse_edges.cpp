@@ -17,8 +17,8 @@ constexpr uint64_t kRowsPerTask = 1024;
 constexpr uint64_t kSortedAtOnce = 128;  // nearly all reverse lists; hubs have longer ones
 
 /// The first `degree` distinct rows of f0 r0 f1 r1 ..., `self` left out.
-void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count,
-               const uint64_t* reverse, uint32_t reverse_count, uint32_t degree, uint32_t* merged) {
+void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count, const uint64_t* reverse,
+               uint32_t reverse_count, uint32_t degree, uint32_t* merged) {
   uint32_t count = 0;
   uint32_t taken[ANN_DEGREE_MAX];
   std::fill(taken, taken + round_up(degree, 8), kNoRow);
@@ -40,8 +40,7 @@ void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count,
 
 }  // namespace
 
-void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree,
-                       const Execution& execution) {
+void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution) {
   const Allocator& memory = execution.memory;
   Array<uint64_t> begins(memory, size_t{rows} + 1);
   Array<std::atomic<uint32_t>> counts(memory, rows);
@@ -56,9 +55,8 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree,
       }
     });
   };
-  each_edge([&](uint32_t, uint32_t target, uint32_t) {
-    counts[target].fetch_add(1, std::memory_order_relaxed);
-  });
+  each_edge(
+      [&](uint32_t, uint32_t target, uint32_t) { counts[target].fetch_add(1, std::memory_order_relaxed); });
   begins[0] = 0;
   for (uint32_t row = 0; row < rows; ++row) {
     begins[row + 1] = begins[row] + counts[row].load(std::memory_order_relaxed);
@@ -86,8 +84,8 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree,
       std::copy_n(merged, degree, forward);
       const uint32_t forward_count =
           static_cast<uint32_t>(std::find(forward, forward + degree, kNoRow) - forward);
-      merge_row(static_cast<uint32_t>(row), forward, forward_count, reverse,
-                static_cast<uint32_t>(kept), degree, merged);
+      merge_row(static_cast<uint32_t>(row), forward, forward_count, reverse, static_cast<uint32_t>(kept),
+                degree, merged);
     }
   });
 }

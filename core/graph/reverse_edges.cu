@@ -70,8 +70,8 @@ struct Policy {
 
 // Teams collect. ms of the whole phase on one NVIDIA H200 at 1M rows, with teams that merged by comparing
 // every entry, and degree                                   8    16    32    64
-constexpr Policy kNarrow{.threads = 256, .team = 8};     // 0.63  1.00  1.78
-constexpr Policy kWide{.threads = 256, .team = 32};      // 0.77  1.09  1.62  3.03
+constexpr Policy kNarrow{.threads = 256, .team = 8};  // 0.63  1.00  1.78
+constexpr Policy kWide{.threads = 256, .team = 32};   // 0.77  1.09  1.62  3.03
 constexpr uint32_t kNarrowDegree = 16;
 
 constexpr uint64_t kWorkspaceBytes = uint64_t{2} << 30;
@@ -190,7 +190,7 @@ struct MergeEdges {
   static constexpr uint32_t kOfLane = kLaneEntries;
   static constexpr uint32_t kPlaces = 4 * 32 * kOfLane;
   struct WarpShared {
-    uint32_t rows[kPlaces];   // of the forward list, kNoRow in empty places
+    uint32_t rows[kPlaces];  // of the forward list, kNoRow in empty places
     uint8_t ranks[kPlaces];
     uint32_t repeated[kOfLane];  // bits of forward entries
   };
@@ -299,8 +299,7 @@ uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b 
 void sort_by_target(void* scratch, uint64_t& scratch_bytes, Buffers& targets, Buffers& sources,
                     uint64_t count, uint32_t rows, cudaStream_t stream) {
   const int end_bit = std::bit_width(rows);  // holes have the target `rows`
-  check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, targets, sources, count, 0, end_bit,
-                                        stream),
+  check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, targets, sources, count, 0, end_bit, stream),
         "sorting edges by target");
 }
 
@@ -310,8 +309,7 @@ struct Slice {
   uint64_t edges;
   uint64_t scratch_bytes = 0;
 
-  Slice(uint32_t rows, uint32_t rank_count)
-      : ranks(rank_count), edges(uint64_t{rows} * rank_count) {
+  Slice(uint32_t rows, uint32_t rank_count) : ranks(rank_count), edges(uint64_t{rows} * rank_count) {
     Buffers none;
     sort_by_target(nullptr, scratch_bytes, none, none, edges, rows, nullptr);
   }
@@ -343,12 +341,11 @@ void run_phase(Args args, const Slice& slice, const Stream& stream, const Execut
     launch("list_by_rank", kernel<ListByRank>, tiles, ListByRank::kThreads, stream, args);
 
     uint64_t scratch_bytes = slice.scratch_bytes;
-    sort_by_target(scratch.data(), scratch_bytes, targets, sources, args.listed_count(), args.rows,
-                   stream);
+    sort_by_target(scratch.data(), scratch_bytes, targets, sources, args.listed_count(), args.rows, stream);
     args.targets = targets.Current();
     args.sources = sources.Current();
-    launch("collect_reverse", kernel<CollectReverse<kPolicy>>,
-           ceil_div(args.rows, kPolicy.threads), kPolicy.threads, stream, args);
+    launch("collect_reverse", kernel<CollectReverse<kPolicy>>, ceil_div(args.rows, kPolicy.threads),
+           kPolicy.threads, stream, args);
     if (slice.ranks < args.degree) stream.wait();
   }
 }
@@ -362,8 +359,7 @@ void merge(const Args& args, const Stream& stream) {
 }  // namespace
 
 void add_reverse_edges(const uint32_t* forward, uint32_t rows, uint32_t degree, uint32_t* merged,
-                       const Stream& stream, const Execution& execution,
-                       uint64_t workspace_bytes_max) {
+                       const Stream& stream, const Execution& execution, uint64_t workspace_bytes_max) {
   if (rows == 0) return;
   const Slice slice = pick_slice(rows, degree, workspace_bytes_max);
   const Args args = {forward, merged, nullptr, nullptr, rows, degree, 0, 0};

@@ -19,7 +19,7 @@ namespace gannet {
 /// A directed graph over all rows of a segment, its bottom layer, with the rows where searches start and the
 /// layers above it, if its kind has any.
 struct SearchGraph : GraphLayer {
-  Array<uint32_t> entries;       // [entry count] ascending
+  Array<uint32_t> entries;        // [entry count] ascending
   std::vector<GraphLayer> upper;  // upper[0] lies on the bottom layer, each other one on that before it
   int32_t kind = ANN_GRAPH_NONE;  // ANN_GRAPH_*
   uint32_t repaired_edges = 0;
@@ -43,8 +43,8 @@ Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execut
 /// The same with distances in equation 3, as the paper has it before it puts ranks in their place:
 /// max(w(x, z), w(z, y)) < w(x, y), w the `distances` of the lists, [rows, k]. For comparison; no build
 /// uses it.
-Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances,
-                                  uint32_t degree, const Execution& execution);
+Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances, uint32_t degree,
+                                  const Execution& execution);
 
 /// Merges pruned lists with their reverse edges, in place.
 ///
@@ -52,12 +52,10 @@ Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& di
 /// by row number; the first `degree` of them. The merged row interleaves both, the forward edge
 /// first (f0 r0 f1 r1 ...), takes each row where it occurs first and is cut after `degree`. So it
 /// keeps half its forward edges and as many reverse ones, and any prefix of it is a fair row too.
-void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree,
-                       const Execution& execution);
+void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution);
 
 /// Chooses the rows where searches start: `count` of them, spread over the rows by `seed`.
-Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed,
-                               const Allocator& memory);
+Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed, const Allocator& memory);
 
 /// Gives every row that no path from an entry point reaches an edge from one that is reached.
 ///
@@ -75,7 +73,6 @@ inline constexpr uint32_t kTwoHopSample = 1000;
 inline constexpr uint64_t kTwoHopStream = 0x74776f;  // "two"
 
 /// Fills all members but struct_size.
-void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory,
-                   ann_graph_stats* out);
+void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory, ann_graph_stats* out);
 
 }  // namespace gannet

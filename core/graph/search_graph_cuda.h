@@ -20,14 +20,12 @@ void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degr
 
 /// The same by distances, [rows, k], for comparison: see search_graph.h.
 void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
-                       uint32_t degree, uint32_t* kept, const Stream& stream,
-                       const Execution& execution);
+                       uint32_t degree, uint32_t* kept, const Stream& stream, const Execution& execution);
 
 /// The second: `forward` is [rows, degree] as prune_by_rank leaves it; `merged` gets [rows, degree].
 /// `workspace_bytes_max` bounds the memory that it takes, 0: 2 GiB; less makes it slower.
 void add_reverse_edges(const uint32_t* forward, uint32_t rows, uint32_t degree, uint32_t* merged,
-                       const Stream& stream, const Execution& execution,
-                       uint64_t workspace_bytes_max = 0);
+                       const Stream& stream, const Execution& execution, uint64_t workspace_bytes_max = 0);
 
 /// A graph on the device.
 struct GraphView {
@@ -63,7 +61,7 @@ Reach repair_reachability(const GraphView& graph, const Stream& stream, const Ex
 uint32_t count_unreachable(const GraphView& graph, const Stream& stream, const Execution& execution);
 
 /// Fills all members but struct_size.
-void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream,
-                   const Execution& execution, ann_graph_stats* out);
+void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream, const Execution& execution,
+                   ann_graph_stats* out);
 
 }  // namespace gannet::cuda

@@ -35,8 +35,8 @@ void strong_components(const SearchGraph& graph, const Allocator& memory, ann_gr
   Array<uint32_t> index = Array<uint32_t>::zeroed(memory, rows);  // order of discovery, from 1
   Array<uint32_t> low(memory, rows);
   Array<uint32_t> next_edge = Array<uint32_t>::zeroed(memory, rows);
-  Array<uint32_t> path(memory, rows);     // the depth-first path
-  Array<uint32_t> open(memory, rows);     // rows whose component is not closed
+  Array<uint32_t> path(memory, rows);  // the depth-first path
+  Array<uint32_t> open(memory, rows);  // rows whose component is not closed
   Array<uint8_t> is_open = Array<uint8_t>::zeroed(memory, rows);
   uint32_t discovered = 0;
   uint32_t open_count = 0;
@@ -107,8 +107,7 @@ double two_hop_mean(const SearchGraph& graph, uint64_t seed, const Allocator& me
 
 }  // namespace
 
-void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory,
-                   ann_graph_stats* out) {
+void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory, ann_graph_stats* out) {
   *out = {out->struct_size, graph.degree, graph.rows, 0, 0, 0, 0, 0, 0, 0, 0};
   Array<uint32_t> in_degree = Array<uint32_t>::zeroed(memory, graph.rows);
   for (uint32_t row = 0; row < graph.rows; ++row) {

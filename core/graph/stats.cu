@@ -219,9 +219,8 @@ struct SpreadMarks : Step {
     const uint32_t mine = colour(row);
     if (mine == kNoRow || __ldcg(args.marks + row) != 0) return;
     bool reaches = false;
-    each_target(row, [&](uint32_t target) {
-      reaches |= colour(target) == mine && __ldcg(args.marks + target) != 0;
-    });
+    each_target(
+        row, [&](uint32_t target) { reaches |= colour(target) == mine && __ldcg(args.marks + target) != 0; });
     if (!warp.any(reaches)) return;
     if (warp.thread_rank() == 0) args.marks[row] = 1;
     args.counts->changed = 1;
@@ -347,9 +346,7 @@ class Measures {
   void set(void* memory, int value, uint64_t bytes) {
     fill(memory, static_cast<uint8_t>(value), bytes, stream_, "clearing device memory");
   }
-  void send_counts() {
-    copy_to_device(counts_.data(), &now_, sizeof now_, stream_, "sending counts");
-  }
+  void send_counts() { copy_to_device(counts_.data(), &now_, sizeof now_, stream_, "sending counts"); }
   void fetch_counts() {
     execution_.check();
     copy_to_host(&now_, counts_.data(), sizeof now_, stream_, "fetching counts");
@@ -401,8 +398,7 @@ class Measures {
     args_.samples = samples.data();
     args_.sample_count = count;
     args_.bitmaps = bitmaps.data();
-    launch("count_two_hops", kernel<CountTwoHops>, static_cast<uint32_t>(blocks), kThreads, stream_,
-           args_);
+    launch("count_two_hops", kernel<CountTwoHops>, static_cast<uint32_t>(blocks), kThreads, stream_, args_);
     stream_.wait();  // the host's sample is read until then
     return count;
   }
@@ -423,8 +419,8 @@ class Measures {
 
 }  // namespace
 
-void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream,
-                   const Execution& execution, ann_graph_stats* out) {
+void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream, const Execution& execution,
+                   ann_graph_stats* out) {
   *out = {out->struct_size, graph.degree, graph.rows, 0, 0, 0, 0, 0, 0, 0, 0};
   if (graph.rows == 0) return;
   out->unreachable = count_unreachable(graph, stream, execution);

@@ -37,8 +37,7 @@ KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execut
       for (uint32_t i = 0; i < k; ++i) {
         if (from[i] == kNoRow) continue;
         if (from[i] >= rows) return keep_least(wrong, row * k + i);
-        if (from[i] != row && std::find(list, list + count, from[i]) == list + count)
-          list[count++] = from[i];
+        if (from[i] != row && std::find(list, list + count, from[i]) == list + count) list[count++] = from[i];
       }
       std::fill(list + count, list + k, kNoRow);
     }
@@ -46,8 +45,8 @@ KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execut
   const uint64_t place = wrong.load();
   if (place != kNoPlace)
     fail(ANN_INVALID_ARGUMENT, "knn_graph[%llu, %llu] is %u, rows are 0 to %u",
-         static_cast<unsigned long long>(place / k), static_cast<unsigned long long>(place % k),
-         given[place], rows - 1);
+         static_cast<unsigned long long>(place / k), static_cast<unsigned long long>(place % k), given[place],
+         rows - 1);
   return graph;
 }
 
@@ -168,8 +167,8 @@ bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored) {
 }
 
 std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const MatrixView& rows,
-                                   const uint64_t* ids, const BuildPlan& plan,
-                                   const MatrixView* calibration, const Execution& execution) {
+                                           const uint64_t* ids, const BuildPlan& plan,
+                                           const MatrixView* calibration, const Execution& execution) {
   const Clock::time_point start = Clock::now();
   const uint64_t seed = plan.nn_descent.seed;
   if (plan.device >= ANN_DEVICE_CUDA) check_cuda_device(plan.device);

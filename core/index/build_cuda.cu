@@ -34,17 +34,14 @@ struct Found {
   double share = 0;
 };
 
-Found find(const CodesView& codes, int32_t method, const NnDescentParams& params,
-              const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
-              const Stream& stream, const Execution& execution) {
+Found find(const CodesView& codes, int32_t method, const NnDescentParams& params, const CellsEffort& effort,
+           uint32_t* neighbors, uint32_t* distances, const Stream& stream, const Execution& execution) {
   if (method == ANN_KNN_EXACT) {
     exact_knn(codes, params.k, neighbors, distances, stream, execution);
     return {};
   }
-  if (method != ANN_KNN_CELLS)
-    return {nn_descent(codes, params, neighbors, distances, stream, execution), 0};
-  const CellsReport report =
-      cells_knn(codes, params, effort, neighbors, distances, stream, execution);
+  if (method != ANN_KNN_CELLS) return {nn_descent(codes, params, neighbors, distances, stream, execution), 0};
+  const CellsReport report = cells_knn(codes, params, effort, neighbors, distances, stream, execution);
   return {report.iterations != 0 ? report.iterations : report.rounds, report.share};
 }
 
@@ -72,8 +69,8 @@ class Graph final : public GraphOnDevice {
     left_.stream.reset();
   }
 
-  void make(int32_t method, const KnnGraph* given, const BuildPlan& plan,
-            const Array<uint32_t>& entries, const Execution& execution) {
+  void make(int32_t method, const KnnGraph* given, const BuildPlan& plan, const Array<uint32_t>& entries,
+            const Execution& execution) {
     degree_ = plan.degree;
     const size_t places = checked_product(rows_, degree_);
     auto pruned = prune(method, given, plan, execution.span(0, 0.9));
@@ -116,16 +113,16 @@ class Graph final : public GraphOnDevice {
   const Stream& stream() const { return *left_.stream; }
 
   /// From codes, or given lists, to pruned lists.
-  std::unique_ptr<DeviceArray<uint32_t>> prune(int32_t method, const KnnGraph* given,
-                                               const BuildPlan& plan, const Execution& execution) {
+  std::unique_ptr<DeviceArray<uint32_t>> prune(int32_t method, const KnnGraph* given, const BuildPlan& plan,
+                                               const Execution& execution) {
     const uint32_t k = plan.nn_descent.k;
     const DeviceArray<uint32_t> knn(checked_product(rows_, k), stream());
     if (given != nullptr) {
       transfers_.send(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
                       stream());
     } else {
-      const Found found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(),
-                               nullptr, stream(), execution.span(0, 0.95));
+      const Found found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr,
+                               stream(), execution.span(0, 0.95));
       iterations = found.iterations;
       share = found.share;
     }
@@ -141,8 +138,7 @@ class Graph final : public GraphOnDevice {
     copy_to_device(starts.data(), entries.data(), entries.size() * sizeof(uint32_t), stream(),
                    "sending entry points");
     const Reach reach = repair_reachability(
-        {edges_, starts.data(), rows_, degree_, static_cast<uint32_t>(entries.size())}, stream(),
-        execution);
+        {edges_, starts.data(), rows_, degree_, static_cast<uint32_t>(entries.size())}, stream(), execution);
     repaired_edges = reach.spent;
     lost = reach.lost;
   }
@@ -153,8 +149,8 @@ class Graph final : public GraphOnDevice {
   uint32_t rows_;
   uint32_t degree_ = 0;
   std::unique_ptr<DeviceCodes> codes_;  // its memory goes on the stream of left_
-  uint32_t* edges_ = nullptr;  // [rows, degree] here or in the index
-  std::unique_ptr<Arrival> arrival_;  // of rows that lie on the device, or null
+  uint32_t* edges_ = nullptr;           // [rows, degree] here or in the index
+  std::unique_ptr<Arrival> arrival_;    // of rows that lie on the device, or null
 };
 
 }  // namespace
@@ -175,8 +171,8 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
   const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  const Found found = find(there->view(), method, params, kListEffort, neighbors.data(),
-                           distances.data(), stream, execution);
+  const Found found =
+      find(there->view(), method, params, kListEffort, neighbors.data(), distances.data(), stream, execution);
   lists.graph.iterations = found.iterations;
   lists.graph.share = found.share;
   execution.check();
@@ -190,8 +186,7 @@ std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<A
                                            int32_t method, const KnnGraph* given, const BuildPlan& plan,
                                            const Array<uint32_t>& entries, const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
-  auto graph =
-      std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
+  auto graph = std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
   graph->make(method, given, plan, entries, execution);
   return graph;
 }

@@ -20,8 +20,8 @@ bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored);
 /// Builds the whole of an index over checked parameters (build.cpp). Rows lie on the host, or stay on the
 /// plan's device, which then makes a graph.
 std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const MatrixView& rows,
-                                   const uint64_t* ids, const BuildPlan& plan,
-                                   const MatrixView* calibration, const Execution& execution);
+                                           const uint64_t* ids, const BuildPlan& plan,
+                                           const MatrixView* calibration, const Execution& execution);
 
 class Index {
  public:

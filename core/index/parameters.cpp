@@ -24,8 +24,8 @@ constexpr uint32_t kNarrowColumns = 4;  // of which codes are likely to be bytes
 
 void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value < low || value > high)
-    fail(value > high ? ANN_LIMIT : ANN_INVALID_ARGUMENT, "%s is %llu, allowed are %llu to %llu",
-         name, static_cast<unsigned long long>(value), static_cast<unsigned long long>(low),
+    fail(value > high ? ANN_LIMIT : ANN_INVALID_ARGUMENT, "%s is %llu, allowed are %llu to %llu", name,
+         static_cast<unsigned long long>(value), static_cast<unsigned long long>(low),
          static_cast<unsigned long long>(high));
 }
 
@@ -56,8 +56,7 @@ bool likely_wide(uint32_t dim, int32_t metric, int32_t element) {
 
 /// Memory that build_cuda.cu holds at most: of its phases, each with what the next ones need. Codes and edges
 /// stay.
-uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t element,
-                      const BuildPlan& plan) {
+uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t element, const BuildPlan& plan) {
   if (plan.graph == ANN_GRAPH_NONE) return 0;
   const bool wide = likely_wide(shape.dim, shape.metric, element);
   const size_t stride = Codes::code_stride(shape.dim, shape.metric, wide);
@@ -73,14 +72,12 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
   const uint64_t edges = rows * plan.degree * 4;
   const uint64_t descending = rows * (k * 8 + p * 24 + 296);
   const uint64_t comparing =
-      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(wide))
-          .list_bytes();
-  const uint64_t finding =
-      plan.knn == ANN_KNN_NN_DESCENT ? descending
-      : plan.knn == ANN_KNN_EXACT    ? comparing
-      : plan.knn == ANN_KNN_CELLS
-          ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
-          : 0;
+      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(wide)).list_bytes();
+  const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT ? descending
+                           : plan.knn == ANN_KNN_EXACT    ? comparing
+                           : plan.knn == ANN_KNN_CELLS
+                               ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
+                               : 0;
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 81;  // if nearly all rows are lost, else 21
   const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
@@ -93,8 +90,8 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
 /// or long.
 uint32_t knn_degree_default(const BuildPlan& plan) {
   const uint32_t k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
-  const bool short_lists = plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA &&
-                           plan.degree <= cuda::kShortList;
+  const bool short_lists =
+      plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA && plan.degree <= cuda::kShortList;
   return short_lists ? std::min(k, cuda::kShortList) : k;
 }
 
@@ -107,8 +104,8 @@ void check_shape(ann_index_params* shape) {
   if (shape->metric == ANN_METRIC_AUTO) shape->metric = ANN_METRIC_L2;
 }
 
-NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations,
-                                    float convergence, uint64_t seed) {
+NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
+                                    uint64_t seed) {
   NnDescentParams params{k, samples, iterations, convergence, seed};
   if (params.samples == 0) params.samples = std::min(kSamplesDefault, k);
   if (params.iterations == 0) params.iterations = kIterationsDefault;
@@ -132,10 +129,8 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
   check_choice("repair", params.repair, ANN_OFF);
   check_choice("calibrate", params.calibrate, ANN_OFF);
-  if (params.device < 0)
-    fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are 0 and more", params.device);
-  if (params.reserved != 0)
-    fail(ANN_INVALID_ARGUMENT, "reserved is %d, it must be 0", params.reserved);
+  if (params.device < 0) fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are 0 and more", params.device);
+  if (params.reserved != 0) fail(ANN_INVALID_ARGUMENT, "reserved is %d, it must be 0", params.reserved);
   if (rows > ANN_ROWS_MAX)
     fail(ANN_LIMIT, "rows is %llu, at most %u are allowed", static_cast<unsigned long long>(rows),
          ANN_ROWS_MAX);
@@ -154,13 +149,13 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   if (given && params.knn_graph == nullptr && rows > 0)
     fail(ANN_INVALID_ARGUMENT, "knn is GIVEN, but knn_graph is null");
   if (!given && params.knn_graph != nullptr)
-    fail(ANN_INVALID_ARGUMENT, "knn_graph is given, but knn is %d; it must be ANN_KNN_GIVEN (%d)",
-         params.knn, ANN_KNN_GIVEN);
+    fail(ANN_INVALID_ARGUMENT, "knn_graph is given, but knn is %d; it must be ANN_KNN_GIVEN (%d)", params.knn,
+         ANN_KNN_GIVEN);
   uint32_t k = params.knn_degree;
   if (k == 0 && !given) k = knn_degree_default(plan);
   check_range("knn_degree", k, given ? 1 : plan.degree, ANN_DEGREE_MAX);
-  plan.nn_descent = complete_nn_descent(k, params.samples, params.iterations, params.convergence,
-                                        params.seed);
+  plan.nn_descent =
+      complete_nn_descent(k, params.samples, params.iterations, params.convergence, params.seed);
   plan.knn_graph = params.knn_graph;
   plan.threads = thread_count(params.threads, threads_max);
   plan.memory_limit = params.memory_limit;
@@ -192,8 +187,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
     const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
     const uint64_t finding =
-        plan.knn == ANN_KNN_NN_DESCENT
-            ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
+        plan.knn == ANN_KNN_NN_DESCENT ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
         : plan.knn == ANN_KNN_CELLS
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;

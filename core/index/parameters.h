@@ -28,7 +28,7 @@ struct BuildPlan {
   bool calibrate = true;
   uint32_t degree = 0;
   uint32_t threads = 0;
-  NnDescentParams nn_descent;  // k of any k-NN graph, given or made
+  NnDescentParams nn_descent;           // k of any k-NN graph, given or made
   const uint32_t* knn_graph = nullptr;  // [rows, nn_descent.k] for ANN_KNN_GIVEN
   uint64_t memory_limit = 0;
   uint64_t queries_given = 0;  // to calibrate on
@@ -45,7 +45,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
 void check_shape(ann_index_params* shape);
 
 /// Checks what parameters of NN-Descent have in common, and fills in zeros.
-NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations,
-                                    float convergence, uint64_t seed);
+NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
+                                    uint64_t seed);
 
 }  // namespace gannet

@@ -10,11 +10,12 @@
 namespace gannet {
 namespace {
 
-void search_segment(const PlacedSegment& placed, const ann_search_params& params, float recall, int32_t device,
-                    const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
+void search_segment(const PlacedSegment& placed, const ann_search_params& params, float recall,
+                    int32_t device, const SearchBatch& batch, const Execution& execution,
+                    SearchCounts* counts) {
   const Segment& segment = placed.segment;
   const SearchRequest request{params, recall, batch.queries.rows, std::min(batch.results.k, segment.rows()),
-                        batch.results.k};
+                              batch.results.k};
   std::shared_ptr<const PlacedDevice> on_device;
   const bool exact = compares_all(segment, params);
   if (device >= ANN_DEVICE_CUDA) {
@@ -22,7 +23,7 @@ void search_segment(const PlacedSegment& placed, const ann_search_params& params
     const int32_t ordinal = device - ANN_DEVICE_CUDA;
     // Exact search of host memory sends the rows that it needs; it has no use for a placement.
     on_device = exact && !batch.queries.on_device() ? placed.devices.find(ordinal)
-                                                           : placed.devices.get(placed, ordinal, execution);
+                                                    : placed.devices.get(placed, ordinal, execution);
     if (on_device == nullptr) return compare_host_batch(segment, device, nullptr, batch, execution, counts);
   }
   const Choice choice = choose(placed, on_device.get(), request, execution);

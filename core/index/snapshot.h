@@ -18,9 +18,7 @@ struct PlacedSegment {
   explicit PlacedSegment(Dataset&& rows) : segment(std::move(rows)), host{segment, {}} {}
   PlacedSegment(const PlacedSegment&) = delete;
 
-  uint64_t bytes() const {
-    return segment.bytes() + host.workspaces.bytes() + devices.host_bytes();
-  }
+  uint64_t bytes() const { return segment.bytes() + host.workspaces.bytes() + devices.host_bytes(); }
 
   Segment segment;
   Calibration calibration;  // of the beams of the CPU

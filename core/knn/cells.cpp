@@ -24,16 +24,15 @@ void compare_with_cells(const Codes& codes, const CellMap& map, uint32_t budget,
   std::atomic<uint64_t> done = 0;
   parallel_for(execution, codes.rows(), unit_rows(codes.stride(), lists.k),
                [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    compare_unit(codes, map, static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin),
-                 budget, spaces[worker], lists, execution);
-    execution.advance(static_cast<double>(done += end - begin) / codes.rows());
-  });
+                 compare_unit(codes, map, static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin),
+                              budget, spaces[worker], lists, execution);
+                 execution.advance(static_cast<double>(done += end - begin) / codes.rows());
+               });
 }
 
 /// Rounds of refinement as long as the judge asks for more and each finds enough; how many.
-uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t budget,
-                            const Judge& judge, double enough, NearLists& lists,
-                            const Execution& execution) {
+uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t budget, const Judge& judge,
+                            double enough, NearLists& lists, const Execution& execution) {
   double share = judge.share(codes, lists.neighbors.data(), lists.k);
   if (share >= enough) return 0;
   Refinement refinement(codes, map, budget, lists, execution);
@@ -73,15 +72,12 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
   return descent.share > graph.share ? std::move(descent) : std::move(graph);
 }
 
-uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,
-                         uint32_t threads) {
+uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads) {
   const uint64_t lists = rows * params.k * 4;
-  const uint64_t comparing =
-      threads * (unit_bytes(rows, stride, params.k) + unit_bytes(rows, stride, 1));
-  const uint64_t refining = threads * refine_space_bytes(rows, stride, params.k) +
-                            refinement_bytes(rows, params.k);
-  const uint64_t cells =
-      cell_map_bytes(rows, stride, threads) + 2 * lists + std::max(comparing, refining);
+  const uint64_t comparing = threads * (unit_bytes(rows, stride, params.k) + unit_bytes(rows, stride, 1));
+  const uint64_t refining =
+      threads * refine_space_bytes(rows, stride, params.k) + refinement_bytes(rows, params.k);
+  const uint64_t cells = cell_map_bytes(rows, stride, threads) + 2 * lists + std::max(comparing, refining);
   const uint64_t judge = judge_bytes(rows, stride, params.k);
   return judge + std::max(cells, lists + nn_descent_bytes(rows, stride, params, threads));
 }

@@ -27,15 +27,16 @@ struct Turns {
 
   Turns(uint32_t rows, uint32_t length, const Stream& stream)
       : near{{uint64_t{rows} * length, stream}, {uint64_t{rows} * length, stream}},
-        distances(uint64_t{rows} * length, stream), length(length) {}
+        distances(uint64_t{rows} * length, stream),
+        length(length) {}
   PlaceLists now() const { return {near[turn].data(), distances.data(), length}; }
   PlaceLists other() const { return {near[1 - turn].data(), distances.data(), length}; }
 };
 
 /// Rounds of neighbours' neighbours, at first as many as are meant, then while the judge asks for more
 /// and they help.
-void refine(const CellsView& map, const CellsEffort& effort, const Judge& judge, uint32_t k,
-            Turns& turns, CellsReport& report, const Stream& stream, const Execution& execution) {
+void refine(const CellsView& map, const CellsEffort& effort, const Judge& judge, uint32_t k, Turns& turns,
+            CellsReport& report, const Stream& stream, const Execution& execution) {
   const DeviceArray<uint32_t> reverse(uint64_t{map.codes.rows} * effort.reverse, stream);
   const auto round = [&] {
     refine_lists(map, turns.now(), turns.other(), effort, report.rounds > 0, reverse.data(), stream,
@@ -55,17 +56,17 @@ void refine(const CellsView& map, const CellsEffort& effort, const Judge& judge,
 
 }  // namespace
 
-CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
-                      const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
-                      const Stream& stream, const Execution& execution) {
+CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& effort,
+                      uint32_t* neighbors, uint32_t* distances, const Stream& stream,
+                      const Execution& execution) {
   CellsReport report;
   const uint64_t places = uint64_t{codes.rows} * params.k;
   if (places == 0) return report;
   std::optional<WideAsBytes> bytes;
   if (codes.wide()) bytes.emplace(codes, stream);
   std::optional<Turns> turns(std::in_place, codes.rows, list_length(params.k), stream);
-  const CellMap map(codes.wide() ? bytes->view() : codes, params.seed, effort, turns->other().near,
-                    stream, execution.span(0, 0.1));
+  const CellMap map(codes.wide() ? bytes->view() : codes, params.seed, effort, turns->other().near, stream,
+                    execution.span(0, 0.1));
   bytes.reset();
   CellsView view = map.view();
   const DeviceArray<uint8_t> sorted(codes.wide() ? uint64_t{codes.rows} * codes.stride : 0, stream);
@@ -83,8 +84,8 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
 
   const DeviceArray<uint32_t> others(places, stream);
   const DeviceArray<uint32_t> other_distances(places, stream);
-  const uint32_t rounds = nn_descent(codes, params, others.data(), other_distances.data(), stream,
-                                     execution.span(0.9, 1));
+  const uint32_t rounds =
+      nn_descent(codes, params, others.data(), other_distances.data(), stream, execution.span(0.9, 1));
   const double share = judge.share(other_distances.data(), params.k, params.k, true);
   if (share <= report.share) return report;
   report.share = share;

@@ -57,9 +57,9 @@ namespace gannet {
 
 /// Shares of the true neighbours.
 struct CellShares {
-  double wanted = 0.97;  // that the products aim at
-  double enough = 0.955; // below which refinement follows
-  double least = 0.90;   // below which NN-Descent is tried
+  double wanted = 0.97;   // that the products aim at
+  double enough = 0.955;  // below which refinement follows
+  double least = 0.90;    // below which NN-Descent is tried
 };
 
 /// k and seed are those of `params`; the rest of it serves the fall back. The graph's `iterations` are
@@ -68,7 +68,6 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
                    const CellShares& shares = {});
 
 /// Bytes that cells_knn takes at most, its result included.
-uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,
-                         uint32_t threads);
+uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads);
 
 }  // namespace gannet

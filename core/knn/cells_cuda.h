@@ -34,8 +34,8 @@ namespace gannet::cuda {
 /// What it has found out, for tests and times.
 struct CellsReport {
   uint32_t cells = 0;
-  double share = 0;       // of the true neighbours of the judged rows, in the end
-  uint32_t rounds = 0;    // of neighbours' neighbours
+  double share = 0;         // of the true neighbours of the judged rows, in the end
+  uint32_t rounds = 0;      // of neighbours' neighbours
   uint32_t iterations = 0;  // of NN-Descent where it took over
 };
 
@@ -43,9 +43,9 @@ struct CellsReport {
 /// distances, UINT32_MAX where there is no neighbour; that one may be null. k and seed are those of
 /// `params`, the rest of it serves the fall back. The monitor is asked between launches, which take
 /// some 20 ms at most on a large device.
-CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
-                      const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances,
-                      const Stream& stream, const Execution& execution);
+CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& effort,
+                      uint32_t* neighbors, uint32_t* distances, const Stream& stream,
+                      const Execution& execution);
 
 // --- Between the files of the phase ---------------------------------------------------------------
 //
@@ -55,9 +55,7 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params,
 inline constexpr uint32_t kNone = UINT32_MAX;
 
 /// Whether the work takes so long that the host waits for each part of it, to look at the monitor.
-inline bool waits_between(const CodesView& codes) {
-  return uint64_t{codes.rows} * codes.stride > 1 << 29;
-}
+inline bool waits_between(const CodesView& codes) { return uint64_t{codes.rows} * codes.stride > 1 << 29; }
 
 /// Consecutive places, all of one cell.
 struct Chunk {
@@ -85,8 +83,8 @@ class CellMap {
 
   CellsView view() const {
     const CodesView codes = {sorted_.data(), squares_.data(), rows_, stride_};
-    return {codes, codes, members_.data(), near_, begins_.data(), chunk_begins_.data(), chunks_.data(),
-            cells_};
+    return {codes,          codes, members_.data(), near_, begins_.data(), chunk_begins_.data(),
+            chunks_.data(), cells_};
   }
   uint32_t chunks_max() const { return cell_chunks_max(rows_); }
 
@@ -106,15 +104,15 @@ class CellMap {
   uint32_t cells_;
   CellsEffort effort_;
   uint32_t* near_;
-  DeviceArray<uint8_t> sorted_;         // [rows, stride] codes by place
-  DeviceArray<uint32_t> squares_;       // [rows] by place
-  DeviceArray<uint32_t> members_;       // [rows]
-  DeviceArray<uint32_t> begins_;        // [cells + 1]
-  DeviceArray<uint32_t> chunk_begins_;  // [cells + 1]
-  DeviceArray<Chunk> chunks_;           // [chunks_max]
+  DeviceArray<uint8_t> sorted_;             // [rows, stride] codes by place
+  DeviceArray<uint32_t> squares_;           // [rows] by place
+  DeviceArray<uint32_t> members_;           // [rows]
+  DeviceArray<uint32_t> begins_;            // [cells + 1]
+  DeviceArray<uint32_t> chunk_begins_;      // [cells + 1]
+  DeviceArray<Chunk> chunks_;               // [chunks_max]
   DeviceArray<uint8_t> centroids_;          // [cells, stride]
   DeviceArray<uint32_t> centroid_squares_;  // [cells]
-  std::unique_ptr<CellMap> groups_;  // of centroids as rows, if there are more than effort.matched
+  std::unique_ptr<CellMap> groups_;         // of centroids as rows, if there are more than effort.matched
 };
 
 /// Wide codes as bytes.
@@ -188,10 +186,10 @@ class Judge {
   CellsView map_;
   const Stream& stream_;
   uint32_t count_;
-  DeviceArray<uint32_t> places_;  // [count]
-  DeviceArray<uint8_t> codes_;    // [kJudgedRows, stride] as map.exact has them
-  DeviceArray<uint32_t> squares_; // [kJudgedRows]
-  DeviceArray<uint32_t> found_;   // entries, rows nearer than each, and the last entries
+  DeviceArray<uint32_t> places_;   // [count]
+  DeviceArray<uint8_t> codes_;     // [kJudgedRows, stride] as map.exact has them
+  DeviceArray<uint32_t> squares_;  // [kJudgedRows]
+  DeviceArray<uint32_t> found_;    // entries, rows nearer than each, and the last entries
 };
 
 }  // namespace gannet::cuda

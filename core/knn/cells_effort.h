@@ -8,18 +8,18 @@ namespace gannet::cuda {
 
 /// How much is done before the judge is asked, and what it is asked for.
 struct CellsEffort {
-  uint32_t probes = 126;     // chunks of cells that a row is compared with, at most kProbesMax
-  uint32_t rounds = 1;       // of neighbours' neighbours, at least one
-  uint32_t expanded = 40;    // neighbours of a row whose lists are looked at in a round, at most 64
-  uint32_t read = 32;        // entries of those lists, 32 or 64
-  uint32_t told = 32;        // entries of a list that learn whose it is
-  uint32_t reverse = 64;     // places of a reverse list, a multiple of 32
-  uint32_t matched = 8192;   // cells that rows are compared with one by one, at most kMatchedMax; if there
-                             // are more, rows find groups of cells first
+  uint32_t probes = 126;       // chunks of cells that a row is compared with, at most kProbesMax
+  uint32_t rounds = 1;         // of neighbours' neighbours, at least one
+  uint32_t expanded = 40;      // neighbours of a row whose lists are looked at in a round, at most 64
+  uint32_t read = 32;          // entries of those lists, 32 or 64
+  uint32_t told = 32;          // entries of a list that learn whose it is
+  uint32_t reverse = 64;       // places of a reverse list, a multiple of 32
+  uint32_t matched = 8192;     // cells that rows are compared with one by one, at most kMatchedMax; if there
+                               // are more, rows find groups of cells first
   uint32_t group_probes = 24;  // chunks of groups whose cells are compared with a row
-  double enough = 0.955;     // share of true neighbours below which more rounds follow
-  double least = 0.90;       // below which NN-Descent does
-  uint64_t slice = 1 << 17;  // rows whose candidates are held at once, or a 16th of all if that is more
+  double enough = 0.955;       // share of true neighbours below which more rounds follow
+  double least = 0.90;         // below which NN-Descent does
+  uint64_t slice = 1 << 17;    // rows whose candidates are held at once, or a 16th of all if that is more
 };
 /// For search graphs, and for lists themselves, whose recall@10 is .99. Rounds help those rows most whose
 /// list is good already, so graphs gain more by cells and lists more by rounds.
@@ -28,7 +28,7 @@ inline constexpr CellsEffort kListEffort{.rounds = 2, .expanded = 48, .enough = 
 
 inline constexpr uint32_t kNearCells = 64;  // of each row
 inline constexpr uint32_t kProbesMax = 126;
-inline constexpr uint32_t kProbeKeys = 8;  // candidates that each gives
+inline constexpr uint32_t kProbeKeys = 8;                     // candidates that each gives
 inline constexpr uint32_t kProbeBytes = 12 + 4 * kProbeKeys;  // a probe's, while its slice is compared
 
 // Lists while they are made: long ones take several times as long.
@@ -72,8 +72,7 @@ constexpr uint64_t cells_bytes(uint64_t rows, uint64_t code_stride, uint32_t k, 
   const uint64_t sorted = wide ? rows * code_stride : 0;
   const uint64_t training = rows * 4 + cells * (stride + 4) + std::max(choosing, cells * (stride * 4 + 512));
   const uint64_t settling = rows * 4 + std::max(choosing, rows * 16);
-  const uint64_t comparing =
-      slice * effort.probes * kProbeBytes + chunks * 16 + slice * effort.probes / 128;
+  const uint64_t comparing = slice * effort.probes * kProbeBytes + chunks * 16 + slice * effort.probes / 128;
   const uint64_t refining = rows * effort.reverse * 4;
   return lists + map +
          std::max(unsorted + std::max(training, settling), sorted + std::max(comparing, refining));

@@ -32,13 +32,11 @@ void Judge::find_truth(const Codes& codes, const CellMap& map, const Execution& 
   spaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     spaces.emplace_back(codes, map, depth_, execution.memory);
-  parallel_for(execution, sample_.size(), kRowsPerTask,
-               [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  parallel_for(execution, sample_.size(), kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     uint32_t distances[kRowsPerTask * kDepth];
     compare_with_all(codes, map, sample_.data() + begin, static_cast<uint32_t>(end - begin), depth_,
                      spaces[worker], truth_.data() + begin * depth_, distances, execution);
-    for (uint64_t i = begin; i < end; ++i)
-      farthest_[i] = distances[(i - begin + 1) * depth_ - 1];
+    for (uint64_t i = begin; i < end; ++i) farthest_[i] = distances[(i - begin + 1) * depth_ - 1];
     execution.advance(static_cast<double>(end) / static_cast<double>(sample_.size()));
   });
 }

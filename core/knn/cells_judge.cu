@@ -26,18 +26,18 @@ constexpr uint64_t kJudgeStream = 0x6a75646765;  // "judge"
 
 struct Args {
   CellsView map;
-  uint32_t* places;            // [count] judged
-  uint32_t count;              // of them
-  CodesView judged;            // [count]
-  uint8_t* judged_codes;       // the same, to be written
-  uint32_t* judged_squares;    // likewise
-  const uint32_t* distances;   // [rows, length]
+  uint32_t* places;           // [count] judged
+  uint32_t count;             // of them
+  CodesView judged;           // [count]
+  uint8_t* judged_codes;      // the same, to be written
+  uint32_t* judged_squares;   // likewise
+  const uint32_t* distances;  // [rows, length]
   uint32_t length;
   uint32_t depth;
-  bool by_row;                 // `distances` has them by row number, not by place
-  uint32_t* found;             // [kJudgedRows, kJudgedDepth]
-  uint32_t* nearer;            // [kJudgedRows, kJudgedDepth]
-  uint32_t* last;              // [kJudgedRows] of what was found; 0 where that is nothing
+  bool by_row;       // `distances` has them by row number, not by place
+  uint32_t* found;   // [kJudgedRows, kJudgedDepth]
+  uint32_t* nearer;  // [kJudgedRows, kJudgedDepth]
+  uint32_t* last;    // [kJudgedRows] of what was found; 0 where that is nothing
   uint64_t seed;
 };
 
@@ -58,8 +58,7 @@ struct DrawJudged {
         static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kJudgeStream, i));
     const uint4* from = reinterpret_cast<const uint4*>(codes.row(place));
     uint4* to = reinterpret_cast<uint4*>(args.judged_codes + i * codes.stride);
-    for (uint32_t piece = threadIdx.x % 32; piece < codes.stride / 16; piece += 32)
-      to[piece] = from[piece];
+    for (uint32_t piece = threadIdx.x % 32; piece < codes.stride / 16; piece += 32) to[piece] = from[piece];
     if (threadIdx.x % 32 != 0) return;
     args.places[i] = place;
     if (!codes.wide()) args.judged_squares[i] = codes.squares[place];
@@ -200,11 +199,10 @@ struct CountWideNearer {
       shared.thresholds.fetch(args, first);
       UnitSums sums[kTileUnits];
       shared.stages.multiply(sums, args.map.codes, mine.rows, args.judged, first,
-                                       min(kTileRows, args.count - first), lane);
+                             min(kTileRows, args.count - first), lane);
 #pragma unroll
       for (uint32_t unit = 0; unit < kTileUnits; ++unit)
-        shared.thresholds.count(args, sums[unit], first, unit, mine.counted, mine.squares, false,
-                                lane);
+        shared.thresholds.count(args, sums[unit], first, unit, mine.counted, mine.squares, false, lane);
     }
   }
 };
@@ -230,9 +228,8 @@ struct CountFloatsNearer {
       const float* others[LaneSums::kRight];
 #pragma unroll
       for (uint32_t i = 0; i < LaneSums::kRight; ++i)
-        others[i] = judged + i < args.count
-                        ? reinterpret_cast<const float*>(args.judged.row(judged + i))
-                        : nullptr;
+        others[i] =
+            judged + i < args.count ? reinterpret_cast<const float*>(args.judged.row(judged + i)) : nullptr;
       const uint32_t distance =
           __float_as_uint(wide_distances(rows, others, codes.stride / sizeof(float), warp));
       const uint32_t mine = judged + warp.thread_rank() % LaneSums::kRight;
@@ -252,8 +249,8 @@ __global__ void __launch_bounds__(Step::kThreads, 1) kernel(const __grid_constan
 
 template <class Step>
 void launch_count(const Args& args, const Stream& stream) {
-  launch("count_nearer", kernel<Step>, (args.map.codes.rows + Step::kRows - 1) / Step::kRows,
-         Step::kThreads, stream, args);
+  launch("count_nearer", kernel<Step>, (args.map.codes.rows + Step::kRows - 1) / Step::kRows, Step::kThreads,
+         stream, args);
 }
 
 }  // namespace
@@ -292,8 +289,7 @@ double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool
   args.nearer = found_.data() + kEntries;
   args.last = found_.data() + 2 * kEntries;
   if (args.depth == 0) return 1;
-  launch("take_found", kernel<TakeFound>, kEntries / TakeFound::kThreads, TakeFound::kThreads, stream_,
-         args);
+  launch("take_found", kernel<TakeFound>, kEntries / TakeFound::kThreads, TakeFound::kThreads, stream_, args);
   if (map_.exact.wide())
     launch_count<CountFloatsNearer>(args, stream_);
   else if (map_.codes.stride == kPanelBytes)

@@ -19,17 +19,16 @@ class Judge {
 
   /// How many rows each row must be compared with, nearest cells first, for `share` of the true
   /// neighbours to be among them.
-  uint32_t budget(const Codes& codes, const CellMap& map, double share,
-                  const Execution& execution) const;
+  uint32_t budget(const Codes& codes, const CellMap& map, double share, const Execution& execution) const;
 
   /// The share of true neighbours in lists [rows, k].
   double share(const Codes& codes, const uint32_t* neighbors, uint32_t k) const;
 
  private:
-  Array<uint32_t> sample_;     // rows
-  uint32_t depth_;             // true neighbours of each that are looked at
-  Array<uint32_t> truth_;      // [sample, depth]
-  Array<uint32_t> farthest_;   // [sample] distance of the last of them
+  Array<uint32_t> sample_;    // rows
+  uint32_t depth_;            // true neighbours of each that are looked at
+  Array<uint32_t> truth_;     // [sample, depth]
+  Array<uint32_t> farthest_;  // [sample] distance of the last of them
   Allocator memory_;
 };
 

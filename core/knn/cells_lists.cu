@@ -75,13 +75,13 @@ struct Args {
   Candidates candidates;
   PlaceLists lists;
   PlaceLists next;
-  uint32_t* reverse;  // [rows, kReverse] places, kNone in empty ones
+  uint32_t* reverse;        // [rows, kReverse] places, kNone in empty ones
   uint32_t reverse_places;  // of a row
   uint32_t told;            // entries of a list that are told their source
   uint32_t expanded;
-  bool as_entries; // whether KeepNearest writes place << 1 | 1 instead of places
-  bool measured;   // whether `lists` have distances
-  uint32_t first;  // place of this launch
+  bool as_entries;  // whether KeepNearest writes place << 1 | 1 instead of places
+  bool measured;    // whether `lists` have distances
+  uint32_t first;   // place of this launch
   uint32_t end;
   uint32_t k;
   uint32_t* neighbors;  // [rows, k]
@@ -96,7 +96,7 @@ __device__ uint32_t warp_place(const Args& args) {
 enum class Form { kNarrow, kBytes, kFloats };
 
 constexpr uint32_t kOffered = 128;  // candidates that may be offered before those that wait are compared
-constexpr uint32_t kQueue = 256;     // a power of two that holds them and 31 more
+constexpr uint32_t kQueue = 256;    // a power of two that holds them and 31 more
 
 /// A list while it is made.
 template <uint32_t kRegisters, Form kForm>
@@ -116,7 +116,7 @@ struct RowList {
   struct Shared {
     Key found[64];
     alignas(16) uint32_t pending[kQueue];  // a ring of entries: place << 1 | new
-    uint32_t entries[kSlots];  // of slots
+    uint32_t entries[kSlots];              // of slots
   };
 
   const CodesView& codes;
@@ -129,11 +129,13 @@ struct RowList {
   uint32_t pending_first = 0;  // a multiple of 32
   uint32_t pending_end = 0;
   uint32_t square;
-  uint32_t own[2][2];     // of a narrow row, what narrow_distance multiplies in even and odd rounds
-  uint32_t weights[2];    // of a lane's products in those: -2, or 0 where others count
+  uint32_t own[2][2];   // of a narrow row, what narrow_distance multiplies in even and odd rounds
+  uint32_t weights[2];  // of a lane's products in those: -2, or 0 where others count
 
   __device__ RowList(const CodesView& codes, Shared& shared, uint32_t place)
-      : codes(codes), shared(shared), place(place),
+      : codes(codes),
+        shared(shared),
+        place(place),
         square(kForm == Form::kFloats ? 0 : codes.squares[place]) {
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) keys[r] = kNoKey;
@@ -252,8 +254,7 @@ struct RowList {
       }
       const uint32_t product = static_cast<uint32_t>(products[0] + products[3]);
 #pragma unroll
-      for (uint32_t i = 0; i < 2; ++i)
-        sums[r + i] = dot(pieces[r + i], pieces[r + i], product * weights[i]);
+      for (uint32_t i = 0; i < 2; ++i) sums[r + i] = dot(pieces[r + i], pieces[r + i], product * weights[i]);
     }
     return fold(sums) + square;
   }
@@ -400,8 +401,7 @@ struct KeepNearest {
     const uint64_t to = uint64_t{args.candidates.first + row} * args.lists.length;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r)
-      args.lists.near[to + 32 * r + lane] =
-          list[r] == kNoCandidate ? kNone : written(place_of(row, list[r]));
+      args.lists.near[to + 32 * r + lane] = list[r] == kNoCandidate ? kNone : written(place_of(row, list[r]));
   }
 
   /// Writes down the best candidates; how many.
@@ -441,8 +441,8 @@ struct ListReverse {
 
   __device__ void run(uint64_t item) const {
     // A division of 64 bits takes longer than all the rest.
-    const uint32_t place = item >> 32 == 0 ? static_cast<uint32_t>(item) / args.told
-                                           : static_cast<uint32_t>(item / args.told);
+    const uint32_t place =
+        item >> 32 == 0 ? static_cast<uint32_t>(item) / args.told : static_cast<uint32_t>(item / args.told);
     const uint64_t rank = item - uint64_t{place} * args.told;
     const uint32_t entry = args.lists.near[uint64_t{place} * args.lists.length + rank];
     if (entry == kNone || (entry & 1) == 0) return;
@@ -464,21 +464,20 @@ struct Seen {
     return {hash >> (32 - kSeenBits),
             1u << (hash >> (27 - kSeenBits) & 31) | 1u << (hash >> (22 - kSeenBits) & 31)};
   }
-  __device__ bool has(const Bits& bits) const {
-    return (words[bits.word] & bits.bits) == bits.bits;
-  }
+  __device__ bool has(const Bits& bits) const { return (words[bits.word] & bits.bits) == bits.bits; }
   __device__ void add(const Bits& bits) const { atomicOr(&words[bits.word], bits.bits); }
 };
 
 /// kRead entries of each list are read.
 template <uint32_t kRegisters, Form kForm, uint32_t kRead>
 struct RefineRow {
-  static constexpr uint32_t kStep = 4;  // lists read at once, while four more are on their way
+  static constexpr uint32_t kStep = 4;                 // lists read at once, while four more are on their way
   static constexpr uint32_t kTurn = kOffered / kRead;  // lists that are offered at once
   static_assert(kStep % kTurn == 0);
   using List = RowList<kRegisters, kForm>;
-  static constexpr uint32_t kBlocks =
-      kRegisters > 2 || kForm == Form::kFloats ? 4 : kForm == Form::kNarrow ? 7 : 6;
+  static constexpr uint32_t kBlocks = kRegisters > 2 || kForm == Form::kFloats ? 4
+                                      : kForm == Form::kNarrow                 ? 7
+                                                                               : 6;
   struct RowShared {
     alignas(16) uint32_t entries[2][kStep][kRead];
     alignas(16) uint32_t seen[kSeenWords];
@@ -628,8 +627,7 @@ struct WriteRow {
       const uint64_t at = uint64_t{place} * args.lists.length + 32 * r + lane;
       const uint32_t entry = args.lists.near[at];
       keys[r] = entry == kNone ? RowKey::kNone
-                               : uint64_t{args.lists.distances[at]} << 32 |
-                                     args.map.members[entry >> 1];
+                               : uint64_t{args.lists.distances[at]} << 32 | args.map.members[entry >> 1];
     }
     // Distances ascend already; rows at equal ones change places with their neighbours until all do.
     bool changed = true;
@@ -685,8 +683,7 @@ struct WriteRow {
 };
 
 template <class Step>
-__global__ void __launch_bounds__(kThreads, Step::kBlocks)
-    row_kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(kThreads, Step::kBlocks) row_kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
@@ -745,8 +742,7 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   args.reverse = reverse;
   args.reverse_places = std::min(effort.reverse, kOffered);
   args.told = std::min(effort.told, lists.length);
-  fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream,
-       "clearing reverse lists");
+  fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream, "clearing reverse lists");
   launch_items<ListReverse>("list_reverse", uint64_t{rows} * args.told, args, stream);
   const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.exact.stride, 1);
   for (uint64_t first = 0; first < rows; first += step) {

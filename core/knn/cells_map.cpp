@@ -18,8 +18,7 @@ uint32_t cell_count(uint64_t rows) {
 
 /// begins[c] ... begins[c + 1] are the places of sorted[] that hold the items with homes[i] == c, in
 /// ascending order.
-void sort_by_home(const uint32_t* homes, uint32_t count, uint32_t cells, uint32_t* begins,
-                  uint32_t* sorted) {
+void sort_by_home(const uint32_t* homes, uint32_t count, uint32_t cells, uint32_t* begins, uint32_t* sorted) {
   std::fill(begins, begins + cells + 1, 0);
   for (uint32_t i = 0; i < count; ++i) ++begins[homes[i] + 1];
   for (uint32_t cell = 0; cell < cells; ++cell) begins[cell + 1] += begins[cell];
@@ -58,8 +57,7 @@ std::vector<std::pair<uint32_t, uint32_t>> moves(const uint32_t* begins, const u
                                                  uint32_t cells, uint32_t sampled) {
   const uint32_t share = std::max(1u, sampled / cells);
   std::vector<std::pair<uint32_t, uint32_t>> by_size;
-  for (uint32_t cell = 0; cell < cells; ++cell)
-    by_size.push_back({begins[cell + 1] - begins[cell], cell});
+  for (uint32_t cell = 0; cell < cells; ++cell) by_size.push_back({begins[cell + 1] - begins[cell], cell});
   std::sort(by_size.begin(), by_size.end());
   std::vector<std::pair<uint32_t, uint32_t>> moved;
   uint32_t poor = 0;
@@ -81,8 +79,7 @@ CellMap::CellMap(const Codes& codes, uint64_t seed, const Execution& execution)
     : cells_(cell_count(codes.rows())),
       stride_(codes.stride()),
       centroids_(execution.memory, size_t{cells_at_most(codes.rows())} * codes.stride()),
-      packed_centroids_(execution.memory,
-                        packed_bytes(cells_at_most(codes.rows()), codes.stride())),
+      packed_centroids_(execution.memory, packed_bytes(cells_at_most(codes.rows()), codes.stride())),
       homes_(execution.memory, codes.rows()),
       members_(execution.memory, codes.rows()) {
   train(codes, seed, execution);
@@ -126,13 +123,13 @@ void CellMap::settle(const Codes& codes, const uint32_t* rows, uint32_t count, u
 
 void CellMap::train(const Codes& codes, uint64_t seed, const Execution& execution) {
   const Allocator& memory = execution.memory;
-  const uint32_t sampled = static_cast<uint32_t>(
-      std::min<uint64_t>(codes.rows(), uint64_t{cells_} * kSamplePerCell));
+  const uint32_t sampled =
+      static_cast<uint32_t>(std::min<uint64_t>(codes.rows(), uint64_t{cells_} * kSamplePerCell));
   Array<uint32_t> sample(memory, sampled);
   random_strata(codes.rows(), sampled, seed, kSampleStream, sample.data());
   for (uint32_t cell = 0; cell < cells_; ++cell) {
-    const uint64_t place = random_below(sampled / cells_, seed, kSampleStream + 1, cell) +
-                           uint64_t{cell} * (sampled / cells_);
+    const uint64_t place =
+        random_below(sampled / cells_, seed, kSampleStream + 1, cell) + uint64_t{cell} * (sampled / cells_);
     codes.gather(sample.data() + place, 1, centroids_.data() + cell * codes.stride());
   }
   pack_centroids(codes);
@@ -172,8 +169,8 @@ void CellMap::order_cells(const Codes& codes, const Execution& execution) {
     if (cell % 64 == 0) execution.check();
     placed[current] = 1;
     std::memcpy(ordered.data() + cell * stride, centroids_.data() + current * stride, stride);
-    codes.tile(centroids_.data() + current * stride, 1, packed_centroids_.data(), cells_,
-               distances.data(), distances.size());
+    codes.tile(centroids_.data() + current * stride, 1, packed_centroids_.data(), cells_, distances.data(),
+               distances.size());
     uint32_t least = UINT32_MAX;
     for (uint32_t other = 0; other < cells_; ++other) {
       if (placed[other] == 0 && distances[other] < least) {
@@ -195,9 +192,7 @@ void CellMap::split_and_sort(const Codes& codes, const Execution& execution) {
   sort_by_home(homes_.data(), codes.rows(), settled, begins.data(), members_.data());
   Array<uint8_t> old(memory, settled * stride);
   std::memcpy(old.data(), centroids_.data(), old.size());
-  const auto pieces = [&](uint32_t cell) {
-    return (begins[cell + 1] - begins[cell] + most - 1) / most;
-  };
+  const auto pieces = [&](uint32_t cell) { return (begins[cell + 1] - begins[cell] + most - 1) / most; };
   cells_ = 0;
   for (uint32_t cell = 0; cell < settled; ++cell) cells_ += pieces(cell);  // empty ones vanish
   begins_ = Array<uint32_t>(memory, size_t{cells_} + 1);
@@ -234,8 +229,7 @@ void CellMap::find_near_cells(const Codes& codes, const Execution& execution) {
     uint32_t* line = lines.data() + width * worker;
     uint32_t* distances = lists.data() + 2 * room * worker;
     for (uint64_t cell = begin; cell < end; ++cell) {
-      codes.tile(centroid(static_cast<uint32_t>(cell)), 1, packed_centroids_.data(), cells_, line,
-                 width);
+      codes.tile(centroid(static_cast<uint32_t>(cell)), 1, packed_centroids_.data(), cells_, line, width);
       line[cell] = UINT32_MAX;
       NearestList list{distances, distances + room, near_count_, 0, UINT32_MAX};
       kernels().show_nearest(list, line, cells_, 0);
@@ -243,8 +237,7 @@ void CellMap::find_near_cells(const Codes& codes, const Execution& execution) {
       // Some more than wanted may have stayed.
       uint16_t* near = near_.data() + cell * near_count_;
       uint64_t keys[nearest_room(kNearCells)];
-      for (uint32_t i = 0; i < list.size; ++i)
-        keys[i] = uint64_t{list.distances[i]} << 32 | list.places[i];
+      for (uint32_t i = 0; i < list.size; ++i) keys[i] = uint64_t{list.distances[i]} << 32 | list.places[i];
       std::nth_element(keys, keys + near_count_, keys + list.size);
       for (uint32_t i = 0; i < near_count_; ++i) near[i] = static_cast<uint16_t>(keys[i]);
       std::sort(near, near + near_count_);

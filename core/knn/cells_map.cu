@@ -61,7 +61,7 @@ using Warp = cg::thread_block_tile<32>;
 static_assert(kMatchedMax == 1u << kPlaceBits);
 constexpr uint32_t kSamplePerCell = 64;
 constexpr uint32_t kSegmentsMax = 32;
-constexpr uint32_t kIndexBits = 7;  // of 8 centroids in a segment
+constexpr uint32_t kIndexBits = 7;       // of 8 centroids in a segment
 constexpr uint32_t kCellsPerSuper = 32;  // where there are many cells
 constexpr uint32_t kSupersLeast = 128;   // a super for each cell until there are so many
 constexpr uint32_t kSupersMax = kMatchedMax / kCellsPerSuper;
@@ -75,16 +75,16 @@ struct Args {
   CodesView ordered;           // [cells] centroids in the order of cells
   uint8_t* ordered_codes;
   uint32_t* ordered_squares;
-  CodesView sample;            // [sampled]
-  uint8_t* sample_codes;       // the same, to be written
-  uint32_t* sample_squares;    // likewise
+  CodesView sample;          // [sampled]
+  uint8_t* sample_codes;     // the same, to be written
+  uint32_t* sample_squares;  // likewise
   uint32_t spread;           // from one centroid that items are matched with to the next, by number
   uint8_t* spread_codes;     // centroids in that order, to be written
   uint32_t* spread_squares;  // likewise
-  CodesView items;       // codes that are matched
-  uint32_t first_item;   // of this launch
-  uint32_t item_count;   // of this launch
-  uint32_t* candidates;  // [item_count, segments, 8] keys
+  CodesView items;           // codes that are matched
+  uint32_t first_item;       // of this launch
+  uint32_t item_count;       // of this launch
+  uint32_t* candidates;      // [item_count, segments, 8] keys
   uint32_t segments;
   uint32_t segment_units;
   uint32_t* homes;               // [items] cell
@@ -216,12 +216,12 @@ struct Matching {
         const int32_t sum = best.sum(r, side);
         keys[side] = sum <= kHoleSum
                          ? kNoCandidate
-                         : candidate_key(squares[r], sum << shift,
-                                         first + best.index(r, side) * 8 + side);
+                         : candidate_key(squares[r], sum << shift, first + best.index(r, side) * 8 + side);
       }
       if (items[r] < args.item_count)
-        reinterpret_cast<uint2*>(args.candidates)[(uint64_t{items[r]} * args.segments + segment) * 4 +
-                                                  lane % 4] = make_uint2(keys[0], keys[1]);
+        reinterpret_cast<uint2*>(
+            args.candidates)[(uint64_t{items[r]} * args.segments + segment) * 4 + lane % 4] =
+            make_uint2(keys[0], keys[1]);
     }
   }
 };
@@ -266,8 +266,8 @@ struct MatchCells {
   }
 
   __device__ void fetch(uint32_t tile) {
-    shared.tiles[tile % 2].template fetch<kThreads>(
-        args.ordered, tile * kTileRows, min(kTileRows, args.ordered.rows - tile * kTileRows));
+    shared.tiles[tile % 2].template fetch<kThreads>(args.ordered, tile * kTileRows,
+                                                    min(kTileRows, args.ordered.rows - tile * kTileRows));
     commit_copies();
   }
 };
@@ -293,8 +293,7 @@ struct MatchWideCells {
       const uint32_t count = min(kTileRows, cells - first);
       __syncthreads();
       shared.halves[threadIdx.x] =
-          threadIdx.x < count ? static_cast<int32_t>(args.ordered.squares[first + threadIdx.x] / 2)
-                              : -1;
+          threadIdx.x < count ? static_cast<int32_t>(args.ordered.squares[first + threadIdx.x] / 2) : -1;
       UnitSums sums[kTileUnits];
       shared.stages.multiply(sums, args.items, matching.rows, args.ordered, first, count, matching.lane);
 #pragma unroll
@@ -318,8 +317,7 @@ struct TakeHomes {
     uint32_t least = kNoCandidate;
     for (uint32_t i = threadIdx.x % 32; i < width; i += 32) least = min(least, keys[i]);
     least = __reduce_min_sync(~0u, least);
-    if (threadIdx.x % 32 == 0)
-      args.homes[args.first_item + item] = matched_cell(args, least);
+    if (threadIdx.x % 32 == 0) args.homes[args.first_item + item] = matched_cell(args, least);
   }
 };
 
@@ -508,9 +506,7 @@ struct CountUp {
   static constexpr uint32_t kLanes = 1;
   const Args& args;
 
-  __device__ void run(uint64_t number) const {
-    args.numbers[number] = static_cast<uint32_t>(number);
-  }
+  __device__ void run(uint64_t number) const { args.numbers[number] = static_cast<uint32_t>(number); }
 };
 
 /// Where the rows of each cell begin among the sorted ones.
@@ -613,8 +609,8 @@ __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 
 template <class Step>
 void launch_match(const Args& args, const Stream& stream) {
-  launch("match_cells", match_kernel<Step>, (args.item_count + Step::kRows - 1) / Step::kRows,
-         Step::kThreads, stream, args);
+  launch("match_cells", match_kernel<Step>, (args.item_count + Step::kRows - 1) / Step::kRows, Step::kThreads,
+         stream, args);
 }
 
 /// Candidates of the launch's items.
@@ -674,13 +670,13 @@ void match_all(const CodesView& items, const CodesView& cells, uint64_t slice, u
   }
 }
 
-void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* values,
-                uint32_t* sorted_values, uint32_t count, uint32_t key_max, const Stream& stream) {
+void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* values, uint32_t* sorted_values,
+                uint32_t count, uint32_t key_max, const Stream& stream) {
   const int end_bit = std::max<int>(1, std::bit_width(key_max));
   size_t scratch_bytes = 0;
   const auto sort = [&](void* scratch) {
-    check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, values,
-                                          sorted_values, count, 0, end_bit, stream),
+    check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, values, sorted_values,
+                                          count, 0, end_bit, stream),
           "sorting by cell");
   };
   sort(nullptr);

@@ -56,7 +56,7 @@ struct CentroidSpace {
         width(round_up(cells, kPackRows)),
         distances(memory, kSliceRows * width) {}
 
-  Array<uint8_t> block;       // [kSliceRows, stride]
+  Array<uint8_t> block;  // [kSliceRows, stride]
   size_t width;
   Array<uint32_t> distances;  // [kSliceRows, width]
 };
@@ -103,15 +103,15 @@ class CellMap {
   uint32_t cells_ = 0;
   uint32_t near_count_ = 0;
   size_t stride_;
-  Array<uint8_t> centroids_;         // [cells, stride] as blocks hold codes
+  Array<uint8_t> centroids_;  // [cells, stride] as blocks hold codes
   Array<uint8_t> packed_centroids_;
-  Array<uint32_t> homes_;            // [rows] cell
-  Array<uint32_t> members_;          // [rows] rows by cell, ascending in each
-  Array<uint32_t> begins_;           // [cells + 1] positions
-  Array<uint32_t> sizes_;            // [cells]
-  Array<uint64_t> offsets_;          // [cells] bytes
-  Array<uint16_t> near_;             // [cells, near_count]
-  Array<uint8_t> packed_;            // each cell as the right side of a tile
+  Array<uint32_t> homes_;    // [rows] cell
+  Array<uint32_t> members_;  // [rows] rows by cell, ascending in each
+  Array<uint32_t> begins_;   // [cells + 1] positions
+  Array<uint32_t> sizes_;    // [cells]
+  Array<uint64_t> offsets_;  // [cells] bytes
+  Array<uint16_t> near_;     // [cells, near_count]
+  Array<uint8_t> packed_;    // each cell as the right side of a tile
 };
 
 /// Bytes that a map holds, and takes beside that while it is made.

@@ -13,13 +13,12 @@ constexpr uint32_t kUnitMax = 512;
 void open_lists(uint32_t count, uint32_t k, UnitSpace& space) {
   const size_t room = nearest_room(k);
   for (uint32_t i = 0; i < count; ++i)
-    space.lists[i] = {space.distances.data() + i * room, space.places.data() + i * room, k, 0,
-                      UINT32_MAX};
+    space.lists[i] = {space.distances.data() + i * room, space.places.data() + i * room, k, 0, UINT32_MAX};
 }
 
 /// Compares a cell with those rows of the unit that want it, `wanting`.
-void show_cell(const Codes& codes, const CellMap& map, uint32_t cell, const uint16_t* wanting,
-               uint32_t count, UnitSpace& space, const Execution& execution) {
+void show_cell(const Codes& codes, const CellMap& map, uint32_t cell, const uint16_t* wanting, uint32_t count,
+               UnitSpace& space, const Execution& execution) {
   const size_t stride = codes.stride();
   const uint32_t first = map.begin(cell);
   const uint32_t size = map.size(cell);
@@ -28,8 +27,7 @@ void show_cell(const Codes& codes, const CellMap& map, uint32_t cell, const uint
     execution.check();
     const uint32_t rows = std::min(kSliceRows, count - begin);
     for (uint32_t i = 0; i < rows; ++i)
-      std::memcpy(space.slice.data() + i * stride,
-                  space.codes.data() + wanting[begin + i] * stride, stride);
+      std::memcpy(space.slice.data() + i * stride, space.codes.data() + wanting[begin + i] * stride, stride);
     codes.tile(space.slice.data(), rows, map.packed(cell), size, space.tile.data(), width);
     for (uint32_t i = 0; i < rows; ++i) {
       const uint32_t row = space.rows[wanting[begin + i]];
@@ -97,8 +95,8 @@ void open_home(const Codes& codes, const CellMap& map, uint32_t home, ProbeSpace
 }
 
 /// Those of the cells `near` that are nearest and together hold at most `budget` rows.
-uint32_t nearest_within(const uint16_t* near, const uint32_t* line, const uint32_t* weights,
-                        uint32_t count, uint32_t budget, uint16_t* chosen) {
+uint32_t nearest_within(const uint16_t* near, const uint32_t* line, const uint32_t* weights, uint32_t count,
+                        uint32_t budget, uint16_t* chosen) {
   uint32_t bound = 0;
   uint32_t size = 0;
   if (kernels().bound_within(line, weights, count, budget, &bound)) {
@@ -149,20 +147,18 @@ ProbeSpace::ProbeSpace(const Codes& codes, const CellMap& map, const Allocator& 
       slice(memory, kSliceRows * codes.stride()),
       lines(memory, size_t{kSliceRows} * kNearCells) {}
 
-void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows,
-                  uint32_t count, uint32_t budget, ProbeSpace& space, uint16_t* cells,
-                  uint16_t* counts) {
+void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows, uint32_t count,
+                  uint32_t budget, ProbeSpace& space, uint16_t* cells, uint16_t* counts) {
   const uint32_t near_count = map.near_count();
   std::fill(counts, counts + count, 0);
   if (near_count == 0) return;
   open_home(codes, map, home, space);
   codes.gather(rows, count, space.slice.data());
-  codes.tile(space.slice.data(), count, space.packed.data(), near_count, space.lines.data(),
-             kNearCells);
+  codes.tile(space.slice.data(), count, space.packed.data(), near_count, space.lines.data(), kNearCells);
   for (uint32_t i = 0; i < count; ++i)
     counts[i] = static_cast<uint16_t>(
-        nearest_within(map.near(home), space.lines.data() + i * size_t{kNearCells},
-                       space.weights.data(), near_count, budget, cells + i * size_t{kProbesMax}));
+        nearest_within(map.near(home), space.lines.data() + i * size_t{kNearCells}, space.weights.data(),
+                       near_count, budget, cells + i * size_t{kProbesMax}));
 }
 
 /// The rows of a unit meet their own cells first, which brings the limits of their lists down before
@@ -174,15 +170,13 @@ void show_homes(const Codes& codes, const CellMap& map, uint32_t count, UnitSpac
     const uint32_t cell = map.home(space.rows[begin]);
     uint32_t end = begin + 1;
     while (end < count && map.home(space.rows[end]) == cell) ++end;
-    show_cell(codes, map, cell, space.wanting.data() + begin, end - begin, space,
-              execution);
+    show_cell(codes, map, cell, space.wanting.data() + begin, end - begin, space, execution);
     begin = end;
   }
 }
 
-void compare_unit(const Codes& codes, const CellMap& map, uint32_t first, uint32_t count,
-                  uint32_t budget, UnitSpace& space, NearLists& lists,
-                  const Execution& execution) {
+void compare_unit(const Codes& codes, const CellMap& map, uint32_t first, uint32_t count, uint32_t budget,
+                  UnitSpace& space, NearLists& lists, const Execution& execution) {
   const uint32_t* rows = map.members() + first;
   std::copy_n(rows, count, space.rows.data());
   codes.gather(rows, count, space.codes.data());
@@ -227,8 +221,8 @@ uint64_t probe_space_bytes(size_t stride) {
 uint64_t unit_bytes(uint64_t rows, size_t stride, uint32_t k) {
   const uint64_t room = std::min<uint64_t>(rows, unit_rows(stride, k));
   return room * (stride + 4 + kProbesMax * 4 + 2 + nearest_room(k) * 8 + sizeof(NearestList)) +
-         kSliceRows * (stride + cell_rows_max(rows) * 4) + cells_at_most(rows) * 4 +
-         nearest_room(k) * 16 + probe_space_bytes(stride) + 12 * kAlignment;
+         kSliceRows * (stride + cell_rows_max(rows) * 4) + cells_at_most(rows) * 4 + nearest_room(k) * 16 +
+         probe_space_bytes(stride) + 12 * kAlignment;
 }
 
 }  // namespace gannet

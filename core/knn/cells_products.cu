@@ -62,20 +62,20 @@ struct Part {
 
 struct Args {
   CellsView map;
-  CodesView left;          // rows to be compared: those of the map by place, or others
-  const uint32_t* near;    // [left rows, kNearCells] cells, nearest first; of the map's rows by row number
-  bool others;             // `left` are not the map's rows
-  uint32_t first;          // left row of this slice
-  uint32_t rows;           // of this slice
-  uint32_t probes;         // of a row
-  uint32_t* slots;         // [rows, probes] chunk, kNone behind the last
-  uint32_t* ranks;         // [rows, probes] number of the pair under its chunk
-  uint32_t* counts;        // [chunks] pairs
-  uint32_t* begins;        // [chunks + 1] first pair
-  uint32_t* pairs;         // [rows * probes]
-  Part* parts;             // [parts_max]
+  CodesView left;        // rows to be compared: those of the map by place, or others
+  const uint32_t* near;  // [left rows, kNearCells] cells, nearest first; of the map's rows by row number
+  bool others;           // `left` are not the map's rows
+  uint32_t first;        // left row of this slice
+  uint32_t rows;         // of this slice
+  uint32_t probes;       // of a row
+  uint32_t* slots;       // [rows, probes] chunk, kNone behind the last
+  uint32_t* ranks;       // [rows, probes] number of the pair under its chunk
+  uint32_t* counts;      // [chunks] pairs
+  uint32_t* begins;      // [chunks + 1] first pair
+  uint32_t* pairs;       // [rows * probes]
+  Part* parts;           // [parts_max]
   uint32_t* part_count;
-  uint32_t* candidates;    // [rows, probes, kProbeKeys]
+  uint32_t* candidates;  // [rows, probes, kProbeKeys]
 };
 
 /// The probes of 128 rows, and how many of each chunk. A warp for each row.
@@ -113,9 +113,7 @@ struct FillSlots {
       const uint32_t chunk = args.slots[i];
       if (chunk == kNone) continue;
       const uint32_t rank = args.ranks[i];
-      args.ranks[i] = (rank & kCounted) != 0
-                          ? rank & ~kCounted
-                          : rank + shared.counts[find(chunk)];
+      args.ranks[i] = (rank & kCounted) != 0 ? rank & ~kCounted : rank + shared.counts[find(chunk)];
     }
   }
 
@@ -208,8 +206,7 @@ struct ScanChunks {
     for (uint32_t chunk = begin; chunk < end; ++chunk) {
       const uint32_t count = args.counts[chunk];
       args.begins[chunk] = pair;
-      for (uint32_t first = 0; first < count; first += kPartPairs)
-        args.parts[part++] = {chunk, pair + first};
+      for (uint32_t first = 0; first < count; first += kPartPairs) args.parts[part++] = {chunk, pair + first};
       pair += count;
     }
     if (threadIdx.x == kThreads - 1) {
@@ -260,7 +257,9 @@ struct Comparing {
   ClassBest<kIndexBits> best;
 
   __device__ explicit Comparing(const Args& args)
-      : args(args), part(args.parts[blockIdx.x]), chunk(args.map.chunks[part.chunk]),
+      : args(args),
+        part(args.parts[blockIdx.x]),
+        chunk(args.map.chunks[part.chunk]),
         end(min(args.begins[part.chunk + 1], part.first + kPartPairs)),
         own(args.others ? 1u << 31 : chunk.first) {}
 
@@ -290,8 +289,7 @@ struct Comparing {
 #pragma unroll
       for (uint32_t i = 0; i < 32; ++i) {
         const uint32_t r = i / 4 % 2 * 2 + i % 4 / 2;
-        if (rows[r] - first == i / 8 * 8 + lane % 4 * 2 + i % 2)
-          sums[i / 8][i / 4 % 2][i % 4] = kHoleSum;
+        if (rows[r] - first == i / 8 * 8 + lane % 4 * 2 + i % 2) sums[i / 8][i / 4 % 2][i % 4] = kHoleSum;
       }
     }
     best.keep(sums, unit * 4);
@@ -308,9 +306,8 @@ struct Comparing {
       for (uint32_t side = 0; side < 2; ++side) {
         const int32_t sum = best.sum(r, side);
         const uint32_t number = best.index(r, side) * 8 + lane % 4 * 2 + side;
-        keys[side] = sum <= kHoleSum
-                         ? kNoCandidate
-                         : candidate_key(squares[r], sum << shift, slot << 7 | number);
+        keys[side] =
+            sum <= kHoleSum ? kNoCandidate : candidate_key(squares[r], sum << shift, slot << 7 | number);
       }
       const uint64_t at = uint64_t{pairs[r] >> 8} * args.probes + slot;
       reinterpret_cast<uint2*>(args.candidates + at * kProbeKeys)[lane % 4] = make_uint2(keys[0], keys[1]);
@@ -351,8 +348,7 @@ struct CompareChunk {
       }
     };
     if (first < comparing.end) fetch(first);
-    shared.right.template fetch<kThreads>(args.map.codes, comparing.chunk.first,
-                                          comparing.chunk.count);
+    shared.right.template fetch<kThreads>(args.map.codes, comparing.chunk.first, comparing.chunk.count);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
@@ -468,8 +464,7 @@ void compare(Args& args, const CellMap& map, const CellsEffort& effort, const Pl
            FillSlots::kThreads, stream, args);
     launch("scan_chunks", kernel<ScanChunks>, 1, ScanChunks::kThreads, stream, args);
     launch_items<PlacePairs>("place_pairs", uint64_t{args.rows} * args.probes, args, stream);
-    const uint32_t grid =
-        static_cast<uint32_t>(uint64_t{args.rows} * args.probes / kPartPairs) + chunks;
+    const uint32_t grid = static_cast<uint32_t>(uint64_t{args.rows} * args.probes / kPartPairs) + chunks;
     if (args.left.stride == kPanelBytes)
       launch_compare<CompareChunk<1>>(args, grid, stream);
     else if (args.left.stride == 2 * kPanelBytes)

@@ -52,32 +52,31 @@ uint64_t probe_space_bytes(size_t stride);
 /// Chooses, for each of `count` <= kSliceRows rows that live in `home`, the cells nearest to it: as
 /// many as `budget` rows live in, its own not among them; at most kProbesMax. cells[i * kProbesMax]
 /// onwards are those of rows[i], ascending, counts[i] of them.
-void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows,
-                  uint32_t count, uint32_t budget, ProbeSpace& space, uint16_t* cells,
-                  uint16_t* counts);
+void choose_cells(const Codes& codes, const CellMap& map, uint32_t home, const uint32_t* rows, uint32_t count,
+                  uint32_t budget, ProbeSpace& space, uint16_t* cells, uint16_t* counts);
 
 struct UnitSpace {
   UnitSpace(const Codes& codes, const CellMap& map, uint32_t k, const Allocator& memory);
 
-  uint32_t room;                // rows that a unit may have
-  Array<uint8_t> codes;         // [room, stride]
-  Array<uint32_t> rows;         // [room] row numbers
-  Array<uint8_t> slice;         // [kSliceRows, stride]
-  Array<uint32_t> tile;         // [kSliceRows, kCellRows]
-  Array<uint16_t> probes;       // [room, kProbesMax] cells
-  Array<uint16_t> probe_counts; // [room]
-  Array<uint32_t> begins;       // [cells + 1] of a cell's rows in `wanting`
-  Array<uint16_t> wanting;      // [room * kProbesMax] rows of the unit by cell
-  Array<uint32_t> distances;    // [room, nearest_room(k)]
-  Array<uint32_t> places;       // [room, nearest_room(k)]
-  Array<NearestList> lists;     // [room]
-  Array<uint64_t> keys;         // [2, nearest_room(k)]
+  uint32_t room;                 // rows that a unit may have
+  Array<uint8_t> codes;          // [room, stride]
+  Array<uint32_t> rows;          // [room] row numbers
+  Array<uint8_t> slice;          // [kSliceRows, stride]
+  Array<uint32_t> tile;          // [kSliceRows, kCellRows]
+  Array<uint16_t> probes;        // [room, kProbesMax] cells
+  Array<uint16_t> probe_counts;  // [room]
+  Array<uint32_t> begins;        // [cells + 1] of a cell's rows in `wanting`
+  Array<uint16_t> wanting;       // [room * kProbesMax] rows of the unit by cell
+  Array<uint32_t> distances;     // [room, nearest_room(k)]
+  Array<uint32_t> places;        // [room, nearest_room(k)]
+  Array<NearestList> lists;      // [room]
+  Array<uint64_t> keys;          // [2, nearest_room(k)]
   ProbeSpace probing;
 };
 
 /// The lists of the rows at positions first ... first + count, count <= unit_rows().
-void compare_unit(const Codes& codes, const CellMap& map, uint32_t first, uint32_t count,
-                  uint32_t budget, UnitSpace& space, NearLists& lists, const Execution& execution);
+void compare_unit(const Codes& codes, const CellMap& map, uint32_t first, uint32_t count, uint32_t budget,
+                  UnitSpace& space, NearLists& lists, const Execution& execution);
 
 /// neighbors[i * k] and distances[i * k] onwards become the list of rows[i] after a comparison with
 /// all rows; count <= unit_rows().

@@ -21,8 +21,7 @@ void prefetch_code(const Codes& codes, uint32_t row) {
 
 }  // namespace
 
-RefineSpace::RefineSpace(const Codes& codes, const CellMap& map, uint32_t k,
-                         const Allocator& memory)
+RefineSpace::RefineSpace(const Codes& codes, const CellMap& map, uint32_t k, const Allocator& memory)
     : probing(codes, map, memory),
       met(memory, codes.rows()),
       cells(memory, kSliceRows * size_t{kProbesMax}),
@@ -36,7 +35,11 @@ RefineSpace::RefineSpace(const Codes& codes, const CellMap& map, uint32_t k,
 
 Refinement::Refinement(const Codes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
                        const Execution& execution)
-    : codes_(codes), map_(map), budget_(budget), lists_(lists), execution_(execution),
+    : codes_(codes),
+      map_(map),
+      budget_(budget),
+      lists_(lists),
+      execution_(execution),
       words_((lists.k + 63) / 64),
       next_(execution.memory, checked_product(codes.rows(), lists.k)),
       fresh_(execution.memory, checked_product(codes.rows(), words_)),
@@ -48,8 +51,7 @@ Refinement::Refinement(const Codes& codes, const CellMap& map, uint32_t budget, 
 
 uint64_t Refinement::round(bool first) {
   std::atomic<uint64_t> found = 0;
-  parallel_for(execution_, codes_.rows(), kRowsPerTask,
-               [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  parallel_for(execution_, codes_.rows(), kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     const uint32_t* rows = map_.members();
     uint64_t entries = 0;
     for (uint64_t at = begin; at < end;) {
@@ -65,8 +67,7 @@ uint64_t Refinement::round(bool first) {
 }
 
 /// The rows live in one cell.
-uint64_t Refinement::refine_rows(const uint32_t* rows, uint32_t count, bool first,
-                                 RefineSpace& space) {
+uint64_t Refinement::refine_rows(const uint32_t* rows, uint32_t count, bool first, RefineSpace& space) {
   const uint32_t home = map_.home(rows[0]);
   uint16_t counts[kSliceRows];
   choose_cells(codes_, map_, home, rows, count, budget_, space.probing, space.cells.data(), counts);
@@ -156,8 +157,8 @@ uint32_t Refinement::refine_row(uint32_t row, uint32_t candidates, RefineSpace& 
 }
 
 uint64_t refine_space_bytes(uint64_t rows, size_t stride, uint32_t k) {
-  return probe_space_bytes(stride) + rows / 8 + 8192 * 4 + kSliceRows * kProbesMax * 2 +
-         cells_at_most(rows) + stride + kCandidatesMax * 8 + nearest_room(k) * 24 + 12 * kAlignment;
+  return probe_space_bytes(stride) + rows / 8 + 8192 * 4 + kSliceRows * kProbesMax * 2 + cells_at_most(rows) +
+         stride + kCandidatesMax * 8 + nearest_room(k) * 24 + 12 * kAlignment;
 }
 
 uint64_t refinement_bytes(uint64_t rows, uint32_t k) {

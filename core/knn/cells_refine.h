@@ -57,9 +57,9 @@ class Refinement {
   uint32_t budget_;
   NearLists& lists_;
   const Execution& execution_;
-  size_t words_;                // of 64 bits, for k entries
-  Array<uint32_t> next_;        // [rows, k] neighbours after the round
-  Array<uint64_t> fresh_;       // [rows, words] entries that the last round found
+  size_t words_;           // of 64 bits, for k entries
+  Array<uint32_t> next_;   // [rows, k] neighbours after the round
+  Array<uint64_t> fresh_;  // [rows, words] entries that the last round found
   Array<uint64_t> next_fresh_;
   std::vector<RefineSpace> spaces_;
 };

@@ -126,9 +126,8 @@ struct RightTile {
                  codes.row(there ? first + row : first) + i % kOfRow * 16, there);
     }
     if (threadIdx.x < kTileRows)
-      halves[threadIdx.x] = threadIdx.x < count
-                                ? -static_cast<int32_t>(codes.squares[first + threadIdx.x] / 2)
-                                : kHoleSum;
+      halves[threadIdx.x] =
+          threadIdx.x < count ? -static_cast<int32_t>(codes.squares[first + threadIdx.x] / 2) : kHoleSum;
   }
 
   /// Sums of a unit, halves included.
@@ -152,8 +151,8 @@ struct RightTile {
 
 /// The left rows of a lane, g, g + 8, g + 16 and g + 24, from where they stand.
 template <uint32_t kPanels>
-__device__ void read_left(LeftWords (&left)[kPanels], const CodesView& codes,
-                          const uint32_t (&rows)[4], uint32_t lane) {
+__device__ void read_left(LeftWords (&left)[kPanels], const CodesView& codes, const uint32_t (&rows)[4],
+                          uint32_t lane) {
 #pragma unroll
   for (uint32_t i = 0; i < kPanels * 16; ++i) {
     const uint32_t half = i / 8 % 2;
@@ -189,9 +188,8 @@ struct WideStages {
   }
 
   /// Products x.y of four left rows of each lane and a tile. All threads of the block.
-  __device__ void multiply(UnitSums (&sums)[kTileUnits], const CodesView& codes,
-                           const uint32_t (&rows)[4], const CodesView& right_codes, uint32_t first,
-                           uint32_t count, uint32_t lane) {
+  __device__ void multiply(UnitSums (&sums)[kTileUnits], const CodesView& codes, const uint32_t (&rows)[4],
+                           const CodesView& right_codes, uint32_t first, uint32_t count, uint32_t lane) {
     const uint32_t panels = right_codes.stride / kPanelBytes;
 #pragma unroll
     for (uint32_t unit = 0; unit < kTileUnits; ++unit)
@@ -225,8 +223,8 @@ struct WideStages {
 
 /// Turns products of wide rows into sums like those of a narrow tile. halves[i] is y.y / 2 of right row
 /// i, or -1 where there is none.
-__device__ inline void shift_sums(UnitSums& sums, const int32_t* halves, uint32_t unit,
-                                  uint32_t shift, uint32_t lane) {
+__device__ inline void shift_sums(UnitSums& sums, const int32_t* halves, uint32_t unit, uint32_t shift,
+                                  uint32_t lane) {
 #pragma unroll
   for (uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
@@ -261,9 +259,8 @@ struct ClassBest {
       for (uint32_t r = 0; r < 4; ++r) {
 #pragma unroll
         for (uint32_t side = 0; side < 2; ++side)
-          best[r][side] =
-              max(best[r][side], sums[j][r / 2][r % 2 * 2 + side] * (1 << kIndexBits) +
-                                     static_cast<int32_t>(index + j));
+          best[r][side] = max(best[r][side], sums[j][r / 2][r % 2 * 2 + side] * (1 << kIndexBits) +
+                                                 static_cast<int32_t>(index + j));
       }
     }
   }

@@ -10,8 +10,10 @@ constexpr uint32_t kTileRows = 64;
 
 struct Workspace {
   Workspace(uint32_t k, size_t stride, const Allocator& memory)
-      : left(memory, kTileRows * stride), right(memory, kTileRows * stride),
-        packed(memory, packed_bytes(kTileRows, stride)), distances(memory, kTileRows * kTileRows),
+      : left(memory, kTileRows * stride),
+        right(memory, kTileRows * stride),
+        packed(memory, packed_bytes(kTileRows, stride)),
+        distances(memory, kTileRows * kTileRows),
         lists(memory, kTileRows * (k + size_t{1})) {}
 
   Array<uint8_t> left;        // [kTileRows, stride]
@@ -45,8 +47,7 @@ void build_tile(const Codes& codes, uint32_t first, uint32_t count, uint32_t k, 
     const uint32_t columns = std::min(kTileRows, codes.rows() - column);
     gather_range(codes, column, columns, space.right.data());
     codes.pack(space.right.data(), columns, space.packed.data());
-    codes.tile(space.left.data(), count, space.packed.data(), columns, space.distances.data(),
-               kTileRows);
+    codes.tile(space.left.data(), count, space.packed.data(), columns, space.distances.data(), kTileRows);
     for (uint32_t i = 0; i < count; ++i) {
       for (uint32_t j = 0; j < columns; ++j) {
         if (column + j != first + i)
@@ -65,16 +66,15 @@ void build_tile(const Codes& codes, uint32_t first, uint32_t count, uint32_t k, 
 }  // namespace
 
 KnnGraph exact_knn(const Codes& codes, uint32_t k, const Execution& execution) {
-  KnnGraph graph{Array<uint32_t>(execution.memory, checked_product(codes.rows(), k)), codes.rows(),
-                 k, 0};
+  KnnGraph graph{Array<uint32_t>(execution.memory, checked_product(codes.rows(), k)), codes.rows(), k, 0};
   std::vector<Workspace> spaces;
   spaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     spaces.emplace_back(k, codes.stride(), execution.memory);
   std::atomic<uint64_t> done = 0;
   parallel_for(execution, codes.rows(), kTileRows, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    build_tile(codes, static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin), k,
-               spaces[worker], graph.neighbors.data() + begin * k);
+    build_tile(codes, static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin), k, spaces[worker],
+               graph.neighbors.data() + begin * k);
     execution.advance(static_cast<double>(done += end - begin) / codes.rows());
   });
   return graph;

@@ -78,7 +78,7 @@ struct Args {
 /// row at that distance comes too late: ties go to the smaller row.
 template <Policy kPolicy, uint32_t kCapacity>
 struct Lists {
-  static constexpr uint32_t kKeys = kCapacity / 32;  // of a lane, where a warp holds a list
+  static constexpr uint32_t kKeys = kCapacity / 32;             // of a lane, where a warp holds a list
   static constexpr uint32_t kRoom = kCapacity - kPolicy.right;  // keys before there is no room
 
   struct Shared {
@@ -259,8 +259,7 @@ struct CompareBytes {
   Lists<kPolicy, kCapacity> lists{args, shared.lists};
   uint32_t lane = threadIdx.x % 32;
   uint32_t warp_left = threadIdx.x / 32 % (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_left;
-  uint32_t warp_right =
-      threadIdx.x / 32 / (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_right;
+  uint32_t warp_right = threadIdx.x / 32 / (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_right;
   CodeFragment left;
   uint32_t left_squares[4];
   int32_t sums[2][kAcross][4];
@@ -285,8 +284,7 @@ struct CompareBytes {
         send_for(shared.chunks[stage ^ 1], is_last ? right + kPolicy.right : right,
                  is_last ? 0 : column + kTileColumns);
         // Registers that sorting took are filled again.
-        if (right == args.right_begin || has_thinned || args.codes.stride > kTileColumns)
-          fetch_left(column);
+        if (right == args.right_begin || has_thinned || args.codes.stride > kTileColumns) fetch_left(column);
         if (column == 0) clear_sums();
         multiply(shared.chunks[stage]);
       }
@@ -346,8 +344,7 @@ struct CompareBytes {
       const uint4 others[2] = {*reinterpret_cast<const uint4*>(&chunk.bytes[row][first]),
                                *reinterpret_cast<const uint4*>(&chunk.bytes[row][first ^ 64])};
 #pragma unroll
-      for (uint32_t strip = 0; strip < 2; ++strip)
-        left.multiply(sums[strip][across], strip, others);
+      for (uint32_t strip = 0; strip < 2; ++strip) left.multiply(sums[strip][across], strip, others);
     }
   }
 
@@ -362,8 +359,8 @@ struct CompareBytes {
         const int32_t half = static_cast<int32_t>(squares[right_place(across, side)] / 2);
 #pragma unroll
         for (uint32_t eight = 0; eight < 4; ++eight)
-          greatest[eight] = __viaddmax_s32(sums[eight / 2][across][eight % 2 * 2 + side], -half,
-                                           greatest[eight]);
+          greatest[eight] =
+              __viaddmax_s32(sums[eight / 2][across][eight % 2 * 2 + side], -half, greatest[eight]);
       }
     }
 #pragma unroll
@@ -378,11 +375,9 @@ struct CompareBytes {
     return warp_right + 8 * across + lane % 4 * 2 + side;
   }
 
-  __device__ void append(uint64_t right_begin, const uint32_t* squares, uint32_t eight,
-                         uint32_t bound) {
+  __device__ void append(uint64_t right_begin, const uint32_t* squares, uint32_t eight, uint32_t bound) {
     const uint32_t self = static_cast<uint32_t>(lists.left_begin + left_place(eight) - right_begin);
-    const uint32_t end =
-        static_cast<uint32_t>(min(args.codes.rows - right_begin, uint64_t{kPolicy.right}));
+    const uint32_t end = static_cast<uint32_t>(min(args.codes.rows - right_begin, uint64_t{kPolicy.right}));
     const auto distance = [&](uint32_t i) {
       return left_squares[eight] + squares[right_place(i / 2, i % 2)] -
              2 * static_cast<uint32_t>(sums[eight / 2][i / 2][eight % 2 * 2 + i % 2]);
@@ -398,8 +393,8 @@ struct CompareBytes {
 #pragma unroll
     for (uint32_t i = 0; i < 2 * kAcross; ++i) {
       if ((near & 1u << i) != 0)
-        *place++ = RowKey::of(distance(i), static_cast<uint32_t>(right_begin) +
-                                               right_place(i / 2, i % 2), false);
+        *place++ =
+            RowKey::of(distance(i), static_cast<uint32_t>(right_begin) + right_place(i / 2, i % 2), false);
     }
   }
 };
@@ -421,8 +416,7 @@ struct CompareWide {
   Lists<kPolicy, kCapacity> lists{args, shared.lists};
   Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
   uint32_t warp_left = threadIdx.x / 32 % (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_left;
-  uint32_t warp_right =
-      threadIdx.x / 32 / (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_right;
+  uint32_t warp_right = threadIdx.x / 32 / (kPolicy.left / kPolicy.warp_left) * kPolicy.warp_right;
 
   __device__ void run() {
     lists.begin();
@@ -444,22 +438,19 @@ struct CompareWide {
     for (uint32_t i = 0; i < LaneSums::kLeft; ++i)
       left[i] = values_of(uint64_t{lists.left_begin} + warp_left + i);
 #pragma unroll
-    for (uint32_t i = 0; i < LaneSums::kRight; ++i)
-      right[i] = values_of(right_begin + warp_right + i);
+    for (uint32_t i = 0; i < LaneSums::kRight; ++i) right[i] = values_of(right_begin + warp_right + i);
     const float distance = wide_distances(left, right, args.codes.stride / 4, warp);
     const uint32_t pair = warp.thread_rank();
     const uint32_t place = warp_left + pair / LaneSums::kRight;
     const uint64_t row = right_begin + warp_right + pair % LaneSums::kRight;
     if (row < args.codes.rows && row != lists.left_begin + place &&
         __float_as_uint(distance) < lists.shared.bounds[place])
-      *lists.append(place, 1) =
-          RowKey::of(__float_as_uint(distance), static_cast<uint32_t>(row), false);
+      *lists.append(place, 1) = RowKey::of(__float_as_uint(distance), static_cast<uint32_t>(row), false);
   }
 };
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-    kernel(const __grid_constant__ Args args) {
+__global__ void __launch_bounds__(Step::kThreads, Step::kBlocks) kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
@@ -467,8 +458,7 @@ __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 // --- Host ----------------------------------------------------------------------------------------
 
 template <class Step>
-void run_phase(Args args, const ExactKnnLaunch& cut, const Stream& stream,
-               const Execution& execution) {
+void run_phase(Args args, const ExactKnnLaunch& cut, const Stream& stream, const Execution& execution) {
   constexpr uint32_t kTile = Step::kPolicy.left;
   const uint64_t rows = args.codes.rows;
   for (uint64_t first = 0; first < rows; first += cut.rows) {
@@ -477,8 +467,8 @@ void run_phase(Args args, const ExactKnnLaunch& cut, const Stream& stream,
     for (args.right_begin = 0; args.right_begin < rows; args.right_begin += cut.right) {
       execution.check();
       args.right_end = std::min(args.right_begin + cut.right, rows);
-      launch("exact_knn", kernel<Step>, static_cast<uint32_t>((left + kTile - 1) / kTile),
-             Step::kThreads, stream, args);
+      launch("exact_knn", kernel<Step>, static_cast<uint32_t>((left + kTile - 1) / kTile), Step::kThreads,
+             stream, args);
       stream.wait();
       const double done = static_cast<double>(args.right_end) / static_cast<double>(rows);
       execution.advance((static_cast<double>(first) + done * static_cast<double>(left)) /
@@ -492,9 +482,9 @@ void run_phase(Args args, const ExactKnnLaunch& cut, const Stream& stream,
 void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t* distances,
                const Stream& stream, const Execution& execution, uint64_t launch_work) {
   if (codes.rows == 0) return;
-  const ExactKnnLaunch cut = ExactKnnLaunch::of(
-      codes.rows, codes.stride, k,
-      launch_work != 0 ? launch_work : ExactKnnLaunch::default_work(codes.wide()));
+  const ExactKnnLaunch cut =
+      ExactKnnLaunch::of(codes.rows, codes.stride, k,
+                         launch_work != 0 ? launch_work : ExactKnnLaunch::default_work(codes.wide()));
   const DeviceArray<uint64_t> lists(cut.rows * cut.capacity, stream);
   const DeviceArray<uint32_t> bounds(cut.rows, stream);
   const DeviceArray<uint32_t> counts(cut.rows, stream);
@@ -507,10 +497,10 @@ void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t
   args.distances = distances;
   args.k = k;
   static_assert(ANN_DEGREE_MAX + ExactKnnLaunch::kTile <= 512);
-  const auto run = cut.capacity == 256 ? codes.wide() ? run_phase<CompareWide<256>>
-                                                      : run_phase<CompareBytes<256>>
-                   : codes.wide()      ? run_phase<CompareWide<512>>
-                                       : run_phase<CompareBytes<512>>;
+  const auto run = cut.capacity == 256
+                       ? codes.wide() ? run_phase<CompareWide<256>> : run_phase<CompareBytes<256>>
+                   : codes.wide() ? run_phase<CompareWide<512>>
+                                  : run_phase<CompareBytes<512>>;
   run(args, cut, stream, execution);
 }
 

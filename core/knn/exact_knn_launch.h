@@ -15,11 +15,11 @@ struct ExactKnnLaunch {
   uint64_t right;     // that it compares them with, likewise
   uint32_t capacity;  // keys of a list while it is made: a power of two, at least k + kTile
 
-  static constexpr uint32_t kTile = 128;                        // rows of a block
-  static constexpr uint64_t kListBytes = uint64_t{512} << 20;   // of all lists of a launch
-  static constexpr uint64_t kByteWork = uint64_t{1} << 42;      // pairs x bytes of a row: some 30 ms
+  static constexpr uint32_t kTile = 128;                       // rows of a block
+  static constexpr uint64_t kListBytes = uint64_t{512} << 20;  // of all lists of a launch
+  static constexpr uint64_t kByteWork = uint64_t{1} << 42;     // pairs x bytes of a row: some 30 ms
   static constexpr uint64_t kWideWork = uint64_t{1} << 37;
-  static constexpr uint64_t kTiles = 264;                       // keep a large device busy, evenly
+  static constexpr uint64_t kTiles = 264;  // keep a large device busy, evenly
 
   static constexpr uint64_t default_work(bool wide) { return wide ? kWideWork : kByteWork; }
 

@@ -21,10 +21,7 @@ constexpr uint32_t kSelf = UINT32_MAX;  // in place of a distance: a row and its
 class Lists {
  public:
   Lists(uint32_t rows, uint32_t k, const Allocator& memory)
-      : k_(k),
-        keys_(memory, checked_product(rows, k)),
-        worst_(memory, rows),
-        locks_(memory, rows) {
+      : k_(k), keys_(memory, checked_product(rows, k)), worst_(memory, rows), locks_(memory, rows) {
     keys_.fill(RowKey::kNone);
     for (uint32_t row = 0; row < rows; ++row) {
       new (&worst_[row]) std::atomic<uint64_t>(RowKey::kNone);
@@ -58,9 +55,9 @@ class Lists {
   }
 
   uint32_t k_;
-  Array<uint64_t> keys_;                 // [rows, k] ascending
-  Array<std::atomic<uint64_t>> worst_;   // [rows]
-  Array<std::atomic<uint8_t>> locks_;    // [rows]
+  Array<uint64_t> keys_;                // [rows, k] ascending
+  Array<std::atomic<uint64_t>> worst_;  // [rows]
+  Array<std::atomic<uint8_t>> locks_;   // [rows]
 };
 
 /// The samples of one kind, NEW or OLD: for each row up to p of its own, then reverse ones until there
@@ -83,23 +80,30 @@ struct Samples {
 /// Everything that a thread needs for the rows that meet at one row.
 struct Workspace {
   Workspace(uint32_t p, size_t stride, const Allocator& memory)
-      : new_rows(memory, 2 * p), old_rows(memory, 2 * p), new_block(memory, 2 * p * stride),
-        old_block(memory, 2 * p * stride), packed(memory, packed_bytes(2 * p, stride)),
-        distances(memory, size_t{2} * p * round_up(2 * p, kPackRows)), places(memory, 2 * p) {}
+      : new_rows(memory, 2 * p),
+        old_rows(memory, 2 * p),
+        new_block(memory, 2 * p * stride),
+        old_block(memory, 2 * p * stride),
+        packed(memory, packed_bytes(2 * p, stride)),
+        distances(memory, size_t{2} * p * round_up(2 * p, kPackRows)),
+        places(memory, 2 * p) {}
 
   Array<uint32_t> new_rows;
   Array<uint32_t> old_rows;
-  Array<uint8_t> new_block;    // [2 p, stride]
-  Array<uint8_t> old_block;    // [2 p, stride]
-  Array<uint8_t> packed;       // new_block or old_block as the right side of a tile
-  Array<uint32_t> distances;   // [2 p, 2 p rounded up]
-  Array<uint32_t> places;      // [2 p] of the nearest in each row or column
+  Array<uint8_t> new_block;   // [2 p, stride]
+  Array<uint8_t> old_block;   // [2 p, stride]
+  Array<uint8_t> packed;      // new_block or old_block as the right side of a tile
+  Array<uint32_t> distances;  // [2 p, 2 p rounded up]
+  Array<uint32_t> places;     // [2 p] of the nearest in each row or column
 };
 
 class NnDescent {
  public:
   NnDescent(const Codes& codes, const NnDescentParams& params, const Execution& execution)
-      : codes_(codes), params_(params), execution_(execution), rows_(codes.rows()),
+      : codes_(codes),
+        params_(params),
+        execution_(execution),
+        rows_(codes.rows()),
         lists_(rows_, params.k, execution.memory),
         new_(rows_, params.samples, execution.memory),
         old_(rows_, params.samples, execution.memory),
@@ -117,9 +121,7 @@ class NnDescent {
     while (round < params_.iterations) {
       execution_.check();
       const uint64_t fresh = sample_own_entries();
-      if (static_cast<double>(fresh) <
-          static_cast<double>(params_.convergence) * rows_ * params_.k)
-        break;
+      if (static_cast<double>(fresh) < static_cast<double>(params_.convergence) * rows_ * params_.k) break;
       ++round;
       sample_reverse(new_, 2 * round);
       sample_reverse(old_, 2 * round + 1);
@@ -139,8 +141,8 @@ class NnDescent {
         const uint32_t self = static_cast<uint32_t>(row);
         for (uint32_t i = 0; i < params_.samples; ++i) {
           // Drawn from the other rows: numbers from `self` on stand for the next row.
-          const uint32_t drawn = static_cast<uint32_t>(random_below(
-              rows_ - 1, params_.seed, kInitStream, row * params_.samples + i));
+          const uint32_t drawn = static_cast<uint32_t>(
+              random_below(rows_ - 1, params_.seed, kInitStream, row * params_.samples + i));
           space.new_rows[i] = drawn + (drawn >= self ? 1 : 0);
         }
         codes_.gather(&self, 1, space.new_block.data());
@@ -188,20 +190,16 @@ class NnDescent {
   /// there are more.
   void sample_reverse(Samples& samples, uint64_t stream) {
     const uint32_t p = samples.p;
-    for (uint32_t row = 0; row < rows_; ++row)
-      new (&cursors_[row]) std::atomic<uint32_t>(0);
+    for (uint32_t row = 0; row < rows_; ++row) new (&cursors_[row]) std::atomic<uint32_t>(0);
     const auto each_sample = [&](const auto& visit) {
       parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
         for (uint64_t row = begin; row < end; ++row) {
           const uint32_t* own = samples.of(row);
-          for (uint32_t i = 0; i < p && own[i] != kNoRow; ++i)
-            visit(static_cast<uint32_t>(row), own[i]);
+          for (uint32_t i = 0; i < p && own[i] != kNoRow; ++i) visit(static_cast<uint32_t>(row), own[i]);
         }
       });
     };
-    each_sample([&](uint32_t, uint32_t target) {
-      cursors_[target].fetch_add(1, std::memory_order_relaxed);
-    });
+    each_sample([&](uint32_t, uint32_t target) { cursors_[target].fetch_add(1, std::memory_order_relaxed); });
     offsets_[0] = 0;
     for (uint32_t row = 0; row < rows_; ++row) {
       offsets_[row + 1] = offsets_[row] + cursors_[row].load(std::memory_order_relaxed);
@@ -216,8 +214,8 @@ class NnDescent {
         uint32_t* first = sources_.data() + offsets_[row];
         uint32_t* last = sources_.data() + offsets_[row + 1];
         const auto order = [&](uint32_t source) {
-          const uint64_t hash = random_word(params_.seed, kReverseStream + (stream << 8),
-                                            row * rows_ + source);
+          const uint64_t hash =
+              random_word(params_.seed, kReverseStream + (stream << 8), row * rows_ + source);
           return hash >> 32 << 32 | source;
         };
         const uint64_t own = samples.count(row, p);
@@ -242,8 +240,7 @@ class NnDescent {
 
   /// Lines 9 to 33.
   void cross_match() {
-    parallel_for(execution_, rows_, kRowsPerTask,
-                 [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    parallel_for(execution_, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       for (uint64_t row = begin; row < end; ++row) meet_at(row, workspaces_[worker]);
     });
   }
@@ -261,8 +258,7 @@ class NnDescent {
     const uint32_t* known = space.old_rows.data();
     const size_t width = round_up(new_count, kPackRows);
     codes_.pack(space.new_block.data(), new_count, space.packed.data());
-    codes_.tile(space.new_block.data(), new_count, space.packed.data(), new_count, distances,
-                width);
+    codes_.tile(space.new_block.data(), new_count, space.packed.data(), new_count, distances, width);
     for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
     loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
     for (uint32_t i = 0; i < new_count; ++i) {
@@ -271,8 +267,7 @@ class NnDescent {
     }
     if (old_count == 0) return;
     codes_.gather(known, old_count, space.old_block.data());
-    codes_.tile(space.old_block.data(), old_count, space.packed.data(), new_count, distances,
-                width);
+    codes_.tile(space.old_block.data(), old_count, space.packed.data(), new_count, distances, width);
     mark_common(known, old_count, fresh, new_count, distances, width);
     loops.nearest_in_rows(distances, width, old_count, new_count, space.places.data());
     for (uint32_t i = 0; i < old_count; ++i) {
@@ -302,8 +297,8 @@ class NnDescent {
   }
 
   KnnGraph result(uint32_t rounds) {
-    KnnGraph graph{Array<uint32_t>(execution_.memory, checked_product(rows_, params_.k)), rows_,
-                   params_.k, rounds};
+    KnnGraph graph{Array<uint32_t>(execution_.memory, checked_product(rows_, params_.k)), rows_, params_.k,
+                   rounds};
     for (uint32_t row = 0; row < rows_; ++row) {
       const uint64_t* list = lists_.list(row);
       for (uint32_t i = 0; i < params_.k; ++i)
@@ -332,15 +327,13 @@ KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Exe
   return NnDescent(codes, params, execution).run();
 }
 
-uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,
-                          uint32_t threads) {
+uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads) {
   const uint64_t p = params.samples;
   const uint64_t lists = rows * (params.k * 8 + 9);
   const uint64_t samples = rows * p * 4 * 5;
   const uint64_t reverse = rows * 12 + 8;
-  const uint64_t workspace =
-      6 * p * 4 + 4 * p * stride + packed_bytes(2 * static_cast<uint32_t>(p), stride) +
-      2 * p * round_up(2 * p, kPackRows) * 4 + 7 * kAlignment;
+  const uint64_t workspace = 6 * p * 4 + 4 * p * stride + packed_bytes(2 * static_cast<uint32_t>(p), stride) +
+                             2 * p * round_up(2 * p, kPackRows) * 4 + 7 * kAlignment;
   return lists + samples + reverse + threads * workspace + rows * params.k * 4 + 16 * kAlignment;
 }
 

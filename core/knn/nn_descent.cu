@@ -66,8 +66,7 @@ namespace gannet::cuda {
 
 uint32_t nn_descent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
                     uint32_t* distances, const Stream& stream, const Execution& execution) {
-  descent::NnDescent<descent::OfferAndMerge> rounds(codes, params, neighbors, distances, stream,
-                                                    execution);
+  descent::NnDescent<descent::OfferAndMerge> rounds(codes, params, neighbors, distances, stream, execution);
   return rounds.run();
 }
 

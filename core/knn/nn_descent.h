@@ -45,7 +45,6 @@ struct NnDescentParams {
 KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution);
 
 /// Bytes that nn_descent takes at most, its result included.
-uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params,
-                          uint32_t threads);
+uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads);
 
 }  // namespace gannet

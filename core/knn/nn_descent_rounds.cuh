@@ -17,8 +17,8 @@ constexpr uint64_t kLaunchWork = uint64_t{1} << 35;  // bytes that a launch move
 
 inline void scan(void* scratch, size_t& scratch_bytes, const uint32_t* counts, uint64_t* begins,
                  uint64_t count, cudaStream_t stream) {
-  check(cub::DeviceScan::ExclusiveScan(scratch, scratch_bytes, counts, begins,
-                                       ::cuda::std::plus<uint64_t>(), uint64_t{0}, count, stream),
+  check(cub::DeviceScan::ExclusiveScan(scratch, scratch_bytes, counts, begins, ::cuda::std::plus<uint64_t>(),
+                                       uint64_t{0}, count, stream),
         "adding up the counts of reverse samples");
 }
 
@@ -37,8 +37,8 @@ struct NoObserver {
 template <class Update>
 class NnDescent {
  public:
-  NnDescent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
-            uint32_t* distances, const Stream& stream, const Execution& execution)
+  NnDescent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors, uint32_t* distances,
+            const Stream& stream, const Execution& execution)
       : params_(params),
         execution_(execution),
         stream_(stream),
@@ -84,9 +84,7 @@ class NnDescent {
     while (round < params_.iterations) {
       execution_.check();
       const uint64_t fresh = sample_own();
-      if (static_cast<double>(fresh) <
-          static_cast<double>(params_.convergence) * rows_ * params_.k)
-        break;
+      if (static_cast<double>(fresh) < static_cast<double>(params_.convergence) * rows_ * params_.k) break;
       args_.round = ++round;
       sample_reverse();
       expected_ = round == 1 ? 2.0 * params_.samples
@@ -122,9 +120,8 @@ class NnDescent {
   void sample_reverse() {
     scan(scratch_.data(), scratch_bytes_, counts_.data(), begins_.data(), lists_ + 1, stream_);
     const uint64_t blocks_of = ScatterReverse::kThreads / params_.samples;
-    launch("scatter_reverse", kernel<ScatterReverse>,
-           static_cast<uint32_t>((lists_ - 1) / blocks_of + 1), ScatterReverse::kThreads, stream_,
-           args_);
+    launch("scatter_reverse", kernel<ScatterReverse>, static_cast<uint32_t>((lists_ - 1) / blocks_of + 1),
+           ScatterReverse::kThreads, stream_, args_);
     if (params_.samples <= 16)
       launch_warps<GatherSamples<32>>("gather_samples", lists_);
     else if (params_.samples <= 32)
@@ -157,14 +154,14 @@ class NnDescent {
     const uint64_t summed = args_.codes.wide() ? gathered * side / 8 : 0;
     const uint64_t offered = 3 * side * 64;
     const uint64_t by_time = std::max<uint64_t>(kLaunchWork / (gathered + summed + offered), 1024);
-    const uint64_t by_places = std::max<uint64_t>(
-        static_cast<uint64_t>(rows_ * double{Update::kOffersAtFirst} / expected_), 1024);
+    const uint64_t by_places =
+        std::max<uint64_t>(static_cast<uint64_t>(rows_ * double{Update::kOffersAtFirst} / expected_), 1024);
     const bool is_long = by_time / 2 < rows_;
     for (uint64_t first = 0; first < rows_; first += args_.launch_rows) {
       execution_.check();
       args_.first_row = static_cast<uint32_t>(first);
-      args_.launch_rows = static_cast<uint32_t>(
-          std::min({by_time, std::max(by_places, first), rows_ - first}));
+      args_.launch_rows =
+          static_cast<uint32_t>(std::min({by_time, std::max(by_places, first), rows_ - first}));
       launch_step<typename Update::Before>("before_meeting");
       launch_warps<Step>("cross_match", args_.launch_rows);
       launch_step<typename Update::After>("after_meeting");
@@ -195,15 +192,15 @@ class NnDescent {
   uint64_t lists_;       // of samples: two a row
   double expected_ = 0;  // offers to a row in this round
   Args args_ = {};
-  DeviceArray<uint64_t> keys_;      // [rows, k]
-  DeviceArray<uint64_t> worst_;     // [rows]
-  DeviceArray<uint32_t> locks_;     // [rows]
-  DeviceArray<uint64_t> offers_;    // [rows, kOffers]
-  DeviceArray<uint32_t> offered_;   // [rows]
-  DeviceArray<uint32_t> samples_;   // [lists, 2 p]
-  DeviceArray<uint32_t> counts_;    // [lists + 1]
-  DeviceArray<uint64_t> begins_;    // [lists + 1]
-  DeviceArray<uint32_t> sources_;   // [lists * p]
+  DeviceArray<uint64_t> keys_;                   // [rows, k]
+  DeviceArray<uint64_t> worst_;                  // [rows]
+  DeviceArray<uint32_t> locks_;                  // [rows]
+  DeviceArray<uint64_t> offers_;                 // [rows, kOffers]
+  DeviceArray<uint32_t> offered_;                // [rows]
+  DeviceArray<uint32_t> samples_;                // [lists, 2 p]
+  DeviceArray<uint32_t> counts_;                 // [lists + 1]
+  DeviceArray<uint64_t> begins_;                 // [lists + 1]
+  DeviceArray<uint32_t> sources_;                // [lists * p]
   DeviceArray<unsigned long long> fresh_total_;  // [1]
   size_t scratch_bytes_;
   DeviceArray<uint8_t> scratch_;

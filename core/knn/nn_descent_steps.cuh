@@ -29,39 +29,35 @@ constexpr uint32_t kItemThreads = 256;  // of blocks with a thread for each item
 constexpr uint64_t kInitStream = 1;     // as in nn_descent.cpp
 constexpr uint64_t kReverseStream = 2;
 constexpr uint32_t kListRegisters = ANN_DEGREE_MAX / 32;  // of a list, a key each
-constexpr uint32_t kOffers = 32;        // places for offers to a row in a slice, one for each lane
+constexpr uint32_t kOffers = 32;  // places for offers to a row in a slice, one for each lane
 
 enum Kind : uint32_t { kNew = 0, kOld = 1 };
 
 struct Args {
   CodesView codes;
-  uint64_t* keys;       // [rows, k] ascending
-  uint64_t* worst;      // [rows] the last key of each list
-  uint32_t* locks;      // [rows] 1: a warp is inserting
-  uint64_t* offers;     // [rows, kOffers] keys offered in this slice
-  uint32_t* offered;    // [rows] how many; more than kOffers: the others are in the list
-  uint32_t* samples;    // [NEW, OLD][rows, 2 p] first a row's own in p places, then all, ascending
-  uint32_t* counts;     // [NEW, OLD][rows] of reverse candidates, and a last one that is 0
-  uint64_t* begins;     // [NEW, OLD][rows] of reverse candidates in `sources`, and their end
-  uint32_t* sources;    // [2 rows p]
+  uint64_t* keys;     // [rows, k] ascending
+  uint64_t* worst;    // [rows] the last key of each list
+  uint32_t* locks;    // [rows] 1: a warp is inserting
+  uint64_t* offers;   // [rows, kOffers] keys offered in this slice
+  uint32_t* offered;  // [rows] how many; more than kOffers: the others are in the list
+  uint32_t* samples;  // [NEW, OLD][rows, 2 p] first a row's own in p places, then all, ascending
+  uint32_t* counts;   // [NEW, OLD][rows] of reverse candidates, and a last one that is 0
+  uint64_t* begins;   // [NEW, OLD][rows] of reverse candidates in `sources`, and their end
+  uint32_t* sources;  // [2 rows p]
   unsigned long long* fresh_total;  // NEW entries of all lists
   uint32_t* neighbors;              // [rows, k]
   uint32_t* distances;              // [rows, k], or null
   uint64_t seed;
   uint32_t round;
-  uint32_t first_row;   // of this launch
+  uint32_t first_row;  // of this launch
   uint32_t launch_rows;
   uint32_t rows;
   uint32_t k;
   uint32_t p;
 };
 
-__device__ inline uint64_t global_warp() {
-  return (uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
-}
-__device__ inline uint64_t global_thread() {
-  return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-}
+__device__ inline uint64_t global_warp() { return (uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; }
+__device__ inline uint64_t global_thread() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 
 /// Keys pass between multiprocessors while a round runs, so they are read and written past the first
 /// cache, which is not kept equal.
@@ -73,14 +69,12 @@ __device__ inline void write_key(uint64_t* key, uint64_t value) {
 }
 
 /// Distance of two rows by one warp.
-__device__ inline uint32_t pair_distance(const CodesView& codes, uint32_t a, uint32_t b,
-                                         const Warp& warp) {
+__device__ inline uint32_t pair_distance(const CodesView& codes, uint32_t a, uint32_t b, const Warp& warp) {
   if (!codes.wide()) {
     const uint32_t* left = reinterpret_cast<const uint32_t*>(codes.row(a));
     const uint32_t* right = reinterpret_cast<const uint32_t*>(codes.row(b));
     uint32_t sum = 0;
-    for (uint32_t i = warp.thread_rank(); i < codes.stride / 4; i += 32)
-      sum = __dp4a(left[i], right[i], sum);
+    for (uint32_t i = warp.thread_rank(); i < codes.stride / 4; i += 32) sum = __dp4a(left[i], right[i], sum);
     return codes.squares[a] + codes.squares[b] - 2 * cg::reduce(warp, sum, cg::plus<uint32_t>());
   }
   const float* left = reinterpret_cast<const float*>(codes.row(a));
@@ -177,8 +171,8 @@ struct StartWithRandomRows {
     uint64_t keys[2] = {RowKey::kNone, RowKey::kNone};
     for (uint32_t i = 0; i < args.p; ++i) {
       // Drawn from the other rows: numbers from `self` on stand for the next row.
-      const uint32_t drawn = static_cast<uint32_t>(
-          random_below(args.rows - 1, args.seed, kInitStream, row * args.p + i));
+      const uint32_t drawn =
+          static_cast<uint32_t>(random_below(args.rows - 1, args.seed, kInitStream, row * args.p + i));
       const uint32_t other = drawn + (drawn >= self ? 1 : 0);
       const uint32_t distance = pair_distance(args.codes, self, other, warp);
       if (i % 32 == warp.thread_rank()) keys[i / 32] = RowKey::of(distance, other, true);
@@ -276,8 +270,7 @@ struct ScatterReverse {
     if (target == kNoRow) return;
     const uint64_t kind_begin = list < args.rows ? 0 : args.rows;
     const uint32_t place = atomicSub(&args.counts[kind_begin + target], 1) - 1;
-    args.sources[args.begins[kind_begin + target] + place] =
-        static_cast<uint32_t>(list - kind_begin);
+    args.sources[args.begins[kind_begin + target] + place] = static_cast<uint32_t>(list - kind_begin);
   }
 };
 
@@ -408,8 +401,7 @@ struct MergeIntoList {
     if (enters) write(row, place + __popc(entering & below(lane)), key);
     for (uint32_t first = 0; first < args.k; first += 32) {
       const uint32_t moves = __popc(entering & below(count_places_to(place, first + lane)));
-      if (moves != 0 && first + lane < args.k)
-        write(row, first + lane + moves, memory.list[first + lane]);
+      if (moves != 0 && first + lane < args.k) write(row, first + lane + moves, memory.list[first + lane]);
     }
   }
 
@@ -469,8 +461,8 @@ struct MergeOffers {
 struct OfferAndMerge {
   static constexpr bool kAllPairs = false;
   static constexpr uint32_t kSamplesMost = 64;
-  static constexpr uint32_t kBlocks = 4;             // of CrossMatch on a multiprocessor
-  static constexpr uint32_t kOffersAtFirst = 16;     // to a row in a first slice, were all accepted
+  static constexpr uint32_t kBlocks = 4;          // of CrossMatch on a multiprocessor
+  static constexpr uint32_t kOffersAtFirst = 16;  // to a row in a first slice, were all accepted
   struct Memory {};
   using Before = void;
   using After = MergeOffers;
@@ -532,13 +524,13 @@ struct CrossMatch {
   }
 
   struct WarpShared {
-    uint64_t worst[kItems];   // the last key of the sample's list, when it was read
-    uint32_t rows[kItems];    // each kind ascending, kNoRow behind the last
+    uint64_t worst[kItems];  // the last key of the sample's list, when it was read
+    uint32_t rows[kItems];   // each kind ascending, kNoRow behind the last
     uint32_t squares[kItems];
-    uint32_t twins[kItems];   // the same row's place among NEW
-    Key bases[kItems];        // x.x and the place
-    Key nearest_in_row[kItems];     // of each sample among NEW
-    Key nearest_in_column[kSide];   // of each NEW sample among OLD
+    uint32_t twins[kItems];        // the same row's place among NEW
+    Key bases[kItems];             // x.x and the place
+    Key nearest_in_row[kItems];    // of each sample among NEW
+    Key nearest_in_column[kSide];  // of each NEW sample among OLD
     uint32_t distances[Update::kAllPairs ? 32 : 1][33];
     typename Update::Memory memory;
   };
@@ -601,8 +593,7 @@ struct CrossMatch {
     const uint32_t square = there && !kWide ? args.codes.squares[row] : 0;
     shared.worst[i] = there ? read_key(args.worst + row) : 0;
     shared.squares[i] = square;
-    shared.bases[i] =
-        there ? static_cast<Key>(static_cast<Key>(square) << kPlaceBits | i % kSide) : kNothing;
+    shared.bases[i] = there ? static_cast<Key>(static_cast<Key>(square) << kPlaceBits | i % kSide) : kNothing;
     shared.twins[i] = i < kSide ? i : place_among_new(row);
     shared.nearest_in_row[i] = kNothing;
     if (i < kSide) shared.nearest_in_column[i] = kNothing;
@@ -729,8 +720,7 @@ struct CrossMatch {
     look_up();
     for (uint32_t right = 0; right < new_count; right += LaneSums::kRight) {
       for (uint32_t left = 0; left < new_count; left += LaneSums::kLeft) meet_group(left, right);
-      for (uint32_t left = 0; left < old_count; left += LaneSums::kLeft)
-        meet_group(kSide + left, right);
+      for (uint32_t left = 0; left < old_count; left += LaneSums::kLeft) meet_group(kSide + left, right);
     }
   }
 
@@ -741,12 +731,11 @@ struct CrossMatch {
     for (uint32_t i = 0; i < LaneSums::kLeft; ++i) left_rows[i] = values_of(left + i);
 #pragma unroll
     for (uint32_t i = 0; i < LaneSums::kRight; ++i) right_rows[i] = values_of(right + i);
-    const uint64_t distance = __float_as_uint(
-        wide_distances(left_rows, right_rows, args.codes.stride / 4, warp));
+    const uint64_t distance =
+        __float_as_uint(wide_distances(left_rows, right_rows, args.codes.stride / 4, warp));
     const uint32_t item = left + lane / LaneSums::kRight;
     const uint32_t other = right + lane % LaneSums::kRight;
-    if (shared.rows[item] == kNoRow || shared.rows[other] == kNoRow || shared.twins[item] == other)
-      return;
+    if (shared.rows[item] == kNoRow || shared.rows[other] == kNoRow || shared.twins[item] == other) return;
     const auto enter = [&](Key& kept, uint32_t place) {
       atomicMin(reinterpret_cast<unsigned long long*>(&kept), distance << 32 | place);
     };
@@ -776,8 +765,7 @@ struct CrossMatch {
     uint64_t told = RowKey::kNone;
     if (key != kNothing) {
       const uint32_t place = static_cast<uint32_t>(key) & (kSide - 1);
-      const uint32_t distance =
-          static_cast<uint32_t>(key >> kPlaceBits) + shared.squares[item];
+      const uint32_t distance = static_cast<uint32_t>(key >> kPlaceBits) + shared.squares[item];
       told = RowKey::of(distance, shared.rows[from * kSide + place], true);
       if (told < shared.worst[item]) row = shared.rows[item];
     }
@@ -804,15 +792,13 @@ struct CrossMatch {
     };
     for (uint32_t i = 0; i < 32 && shared.rows[left + i] != kNoRow; ++i) {
       const uint32_t row = shared.rows[left + i];
-      Update::give_many(args, warp, row,
-                        key_for(row, shared.rows[right + lane], shared.distances[i][lane]),
+      Update::give_many(args, warp, row, key_for(row, shared.rows[right + lane], shared.distances[i][lane]),
                         shared.memory);
     }
     if (left < kSide) return;
     for (uint32_t i = 0; i < 32 && shared.rows[right + i] != kNoRow; ++i) {
       const uint32_t row = shared.rows[right + i];
-      Update::give_many(args, warp, row,
-                        key_for(row, shared.rows[left + lane], shared.distances[lane][i]),
+      Update::give_many(args, warp, row, key_for(row, shared.rows[left + lane], shared.distances[lane][i]),
                         shared.memory);
     }
   }

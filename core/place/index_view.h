@@ -37,9 +37,7 @@ struct IndexView {
   bool lossless = false;  // code distances are the reported ones
 
   /// Bytes of a query on the device: its values, and for cosine its length.
-  size_t record_bytes() const {
-    return value_bytes + (!lossless && metric == ANN_METRIC_COSINE ? 16 : 0);
-  }
+  size_t record_bytes() const { return value_bytes + (!lossless && metric == ANN_METRIC_COSINE ? 16 : 0); }
 };
 
 }  // namespace gannet

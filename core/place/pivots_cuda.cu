@@ -20,13 +20,14 @@ __global__ void __launch_bounds__(kWarp) gather(const __grid_constant__ GatherAr
   uint32_t square = 0;
   for (uint32_t byte = lane_number() * 4; byte < args.stride; byte += kWarp * 4) {
     const uint32_t word =
-        row == kNoRow ? 0 : *reinterpret_cast<const uint32_t*>(args.codes + uint64_t{row} * args.stride + byte);
+        row == kNoRow ? 0
+                      : *reinterpret_cast<const uint32_t*>(args.codes + uint64_t{row} * args.stride + byte);
     *reinterpret_cast<uint32_t*>(args.pivot_codes + uint64_t{blockIdx.x} * args.stride + byte) = word;
-    square = args.is_signed ? add_products<true>(word, word, square) : add_products<false>(word, word, square);
+    square =
+        args.is_signed ? add_products<true>(word, word, square) : add_products<false>(word, word, square);
   }
   square = __reduce_add_sync(kAllLanes, square);
-  if (lane_number() == 0)
-    args.squares[blockIdx.x] = row == kNoRow ? kNoPivot : static_cast<int32_t>(square);
+  if (lane_number() == 0) args.squares[blockIdx.x] = row == kNoRow ? kNoPivot : static_cast<int32_t>(square);
 }
 
 }  // namespace

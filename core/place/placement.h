@@ -34,7 +34,7 @@ class DevicePlacement {
   int32_t device() const { return device_; }  // CUDA ordinal
   const IndexView& view() const { return view_; }
   const Allocator& memory() const { return memory_; }  // of the host
-  uint64_t bytes() const { return bytes_; }  // of device memory, workspaces not included
+  uint64_t bytes() const { return bytes_; }            // of device memory, workspaces not included
   uint32_t multiprocessors() const { return multiprocessors_; }
 
   WorkspacePool& workspaces() { return workspaces_; }

@@ -21,8 +21,7 @@ constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory
 
 class CudaPlacement final : public DevicePlacement {
  public:
-  CudaPlacement(int32_t device, const Segment& segment, DeviceBuildResult* built,
-                const Execution& execution)
+  CudaPlacement(int32_t device, const Segment& segment, DeviceBuildResult* built, const Execution& execution)
       : DevicePlacement(device, execution.memory) {
     const DeviceGuard guard(device);
     describe(segment);
@@ -70,8 +69,11 @@ class CudaPlacement final : public DevicePlacement {
           checked_product(view_.row_count, view_.graph.stride), *stream_);
       copy_to_device(there.data(), words.data(), words.size() * sizeof(uint32_t), *stream_,
                      "sending hidden rows to the device");
-      make_bypass_edges({view_.codes, there.data(), view_.graph,
-                         {edges->data(), view_.row_count, view_.graph.stride}, view_.code_stride},
+      make_bypass_edges({view_.codes,
+                         there.data(),
+                         view_.graph,
+                         {edges->data(), view_.row_count, view_.graph.stride},
+                         view_.code_stride},
                         view_.kind, *stream_);
       stream_->wait();
       bypass_edges_ = std::move(edges);
@@ -104,8 +106,7 @@ class CudaPlacement final : public DevicePlacement {
         transfers.send(to, from, count * bytes, *placement.stream_);
         return to;
       }
-      if (bytes != to_stride)
-        fill(to, 0, count * to_stride, *placement.stream_, "clearing device memory");
+      if (bytes != to_stride) fill(to, 0, count * to_stride, *placement.stream_, "clearing device memory");
       const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
       for (uint64_t first = 0; first < count; first += step) {
         execution.check();
@@ -156,8 +157,7 @@ class CudaPlacement final : public DevicePlacement {
     const uint64_t free_bytes = DevicePool::of(device_).free_bytes();
     if (needed > free_bytes)
       fail(ANN_DEVICE_NO_MEMORY, "the index needs %llu bytes on device %d, of which %llu are free",
-           static_cast<unsigned long long>(needed), device_,
-           static_cast<unsigned long long>(free_bytes));
+           static_cast<unsigned long long>(needed), device_, static_cast<unsigned long long>(free_bytes));
   }
 
   /// Codes and edges where no build has left them, and what searches by the graph need beside them.
@@ -223,8 +223,7 @@ class CudaPlacement final : public DevicePlacement {
   /// Copies rows of `bytes` bytes that lie on the device.
   const uint8_t* copy_rows_here(const uint8_t* from, uint64_t from_stride, uint64_t count, size_t bytes) {
     uint8_t* to = take(count * view_.row_stride);
-    if (bytes != view_.row_stride)
-      fill(to, 0, count * view_.row_stride, *stream_, "clearing device memory");
+    if (bytes != view_.row_stride) fill(to, 0, count * view_.row_stride, *stream_, "clearing device memory");
     copy_rows(to, view_.row_stride, from, from_stride, bytes, count, cudaMemcpyDeviceToDevice, *stream_,
               "copying rows");
     return to;

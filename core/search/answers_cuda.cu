@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(kThreads) write_answers(const __grid_constant_
 
 void start_answers(const AnswerArgs& args, const Stream& stream) {
   const uint64_t places = uint64_t{args.count} * args.results.k;
-  launch("write_answers", write_answers, static_cast<uint32_t>((places - 1) / kThreads + 1), kThreads,
-         stream, args);
+  launch("write_answers", write_answers, static_cast<uint32_t>((places - 1) / kThreads + 1), kThreads, stream,
+         args);
 }
 
 }  // namespace gannet::cuda

@@ -9,12 +9,12 @@
 namespace gannet::cuda {
 
 struct AnswerArgs {
-  const uint32_t* rows;     // [count, k] nearest first, by (distance, row); kNoRow at the end
-  const float* distances;   // [count, k]
-  const uint64_t* ids;      // [rows of the index], or null: ids are row numbers
-  const uint8_t* usable;    // [count] 0 where a query is not finite; null: all are usable
-  ResultsView results;      // all on the device; of the first of these queries
-  uint32_t k;               // of `rows`, at most that of `results`
+  const uint32_t* rows;    // [count, k] nearest first, by (distance, row); kNoRow at the end
+  const float* distances;  // [count, k]
+  const uint64_t* ids;     // [rows of the index], or null: ids are row numbers
+  const uint8_t* usable;   // [count] 0 where a query is not finite; null: all are usable
+  ResultsView results;     // all on the device; of the first of these queries
+  uint32_t k;              // of `rows`, at most that of `results`
   uint32_t count;
 };
 

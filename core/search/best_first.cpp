@@ -53,8 +53,7 @@ struct Walk {
 
   void compare(uint32_t count) {
     counts.distances += count;
-    codes.distances(space.code.data(), space.candidates.data(), count,
-                    space.code_distances.data());
+    codes.distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
     beam.insert(space.code_distances.data(), space.candidates.data(), count);
   }
 };
@@ -97,8 +96,7 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
   Walk walk{codes, graph, space, Beam(space.keys.data(), beam)};
   walk.start();
   walk.run();
-  const uint32_t compared =
-      compare_again(dataset, codes, query, walk.beam, k, space, walk.counts);
+  const uint32_t compared = compare_again(dataset, codes, query, walk.beam, k, space, walk.counts);
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;
   return compared;
@@ -107,8 +105,7 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                            const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
                            SearchSpace& space, SearchCounts* counts) {
-  const uint32_t compared =
-      compare_best_first(dataset, codes, graph, query, masked, k, beam, space, counts);
+  const uint32_t compared = compare_best_first(dataset, codes, graph, query, masked, k, beam, space, counts);
   for (uint32_t i = 0; i < compared; ++i)
     space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
   const uint32_t found = std::min(k, compared);

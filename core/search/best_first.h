@@ -29,8 +29,7 @@ namespace gannet {
 
 /// What one search needs for itself, kept between searches so that they allocate nothing.
 struct SearchSpace final : Workspace {
-  SearchSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-              const Allocator& memory)
+  SearchSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const Allocator& memory)
       : visited(memory, codes.rows()),
         values(memory, dataset.query_bytes()),
         code(memory, codes.stride()),

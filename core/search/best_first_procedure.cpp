@@ -42,7 +42,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
 
 }  // namespace
 
-const Procedure kBestFirst = {ANN_SEARCH_BEST_FIRST, "BEST_FIRST", Knob::kBeam, true, true, 0,
-                              check, plan, run};
+const Procedure kBestFirst = {
+    ANN_SEARCH_BEST_FIRST, "BEST_FIRST", Knob::kBeam, true, true, 0, check, plan, run};
 
 }  // namespace gannet

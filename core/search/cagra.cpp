@@ -15,8 +15,7 @@ uint32_t ordered(float distance) {
 
 uint64_t content_of_query(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
                           const CagraPlan& plan, const CagraSpace& space) {
-  const uint8_t* bytes =
-      plan.stored ? static_cast<const uint8_t*>(query.values) : space.code.data();
+  const uint8_t* bytes = plan.stored ? static_cast<const uint8_t*>(query.values) : space.code.data();
   const uint32_t words =
       plan.stored ? dataset.dim() : static_cast<uint32_t>(codes.stride() / sizeof(uint32_t));
   uint64_t content = 0;

@@ -52,13 +52,11 @@ struct CagraPlan {
   uint32_t team = 8;       // lanes that compare a row
   uint32_t kept = 0;       // rows of an answer: k, and some more to re-rank
   bool multi_cta = false;
-  bool stored = false;     // rows are compared as stored, else by their codes
+  bool stored = false;  // rows are compared as stored, else by their codes
 };
 
 /// What a word of a query adds to the hash of its content, at its place.
-constexpr uint64_t content_of(uint32_t word, uint32_t place) {
-  return mix(uint64_t{place} << 32 | word);
-}
+constexpr uint64_t content_of(uint32_t word, uint32_t place) { return mix(uint64_t{place} << 32 | word); }
 
 /// The first candidates of a query, of which there are `places`; kNoRow where there is none.
 constexpr uint32_t start_row(uint64_t content, uint32_t rows, uint32_t places, uint32_t place) {

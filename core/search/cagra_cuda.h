@@ -18,46 +18,50 @@ enum class RowKind { kBytes, kF32, kF16, kBf16 };
 template <class Kernel>
 auto for_row_kind(RowKind kind, const Kernel& kernel) {
   switch (kind) {
-    case RowKind::kBytes: return kernel.template operator()<RowKind::kBytes>();
-    case RowKind::kF32: return kernel.template operator()<RowKind::kF32>();
-    case RowKind::kF16: return kernel.template operator()<RowKind::kF16>();
-    default: return kernel.template operator()<RowKind::kBf16>();
+    case RowKind::kBytes:
+      return kernel.template operator()<RowKind::kBytes>();
+    case RowKind::kF32:
+      return kernel.template operator()<RowKind::kF32>();
+    case RowKind::kF16:
+      return kernel.template operator()<RowKind::kF16>();
+    default:
+      return kernel.template operator()<RowKind::kBf16>();
   }
 }
 
 struct CagraArgs {
-  const uint8_t* rows;      // [row_count, stride] what is compared
-  const float* norms;       // [row_count] lengths, for cosine of stored rows
-  Adjacency graph;          // fixed rows
-  const uint8_t* queries;   // [count, query_stride] codes, or f32; for cosine of stored rows the length, a
-                            // double, `value_bytes` from there
-  uint32_t* out_rows;       // [count, kept] nearest first; kNoRow where there are no more
-  float* out_distances;     // [count, kept] of codes; null where rows are compared once more
+  const uint8_t* rows;     // [row_count, stride] what is compared
+  const float* norms;      // [row_count] lengths, for cosine of stored rows
+  Adjacency graph;         // fixed rows
+  const uint8_t* queries;  // [count, query_stride] codes, or f32; for cosine of stored rows the length, a
+                           // double, `value_bytes` from there
+  uint32_t* out_rows;      // [count, kept] nearest first; kNoRow where there are no more
+  float* out_distances;    // [count, kept] of codes; null where rows are compared once more
   WalkCounters* counters;
-  uint32_t* tables;         // [blocks, 2^hash_bits] of standard single-CTA searches, else null
-  uint64_t* claims;         // [groups, 2^hash_bits] of multi-CTA searches
-  uint64_t* found;          // [groups, lists, list_size] their lists at the end
-  uint32_t* progress;       // [groups, lists] zero before; how far each CTA has come
+  uint32_t* tables;    // [blocks, 2^hash_bits] of standard single-CTA searches, else null
+  uint64_t* claims;    // [groups, 2^hash_bits] of multi-CTA searches
+  uint64_t* found;     // [groups, lists, list_size] their lists at the end
+  uint32_t* progress;  // [groups, lists] zero before; how far each CTA has come
   uint32_t row_count;
-  uint32_t stride;          // bytes, a multiple of 16
-  uint32_t columns;         // of floats
-  uint32_t query_stride;    // bytes
-  uint32_t query_words;     // that are hashed
+  uint32_t stride;        // bytes, a multiple of 16
+  uint32_t columns;       // of floats
+  uint32_t query_stride;  // bytes
+  uint32_t query_words;   // that are hashed
   uint32_t value_bytes;
-  uint32_t flip;            // xored to each word of codes: 0x80808080 where they are signed, else 0
-  uint32_t count;           // of queries
+  uint32_t flip;   // xored to each word of codes: 0x80808080 where they are signed, else 0
+  uint32_t count;  // of queries
   uint32_t kept;
   uint32_t lists;
-  uint32_t list;            // M
-  uint32_t list_size;       // the power of two from M on, at least 32
-  uint32_t width;           // p
+  uint32_t list;       // M
+  uint32_t list_size;  // the power of two from M on, at least 32
+  uint32_t width;      // p
   uint32_t iterations_max;
   uint32_t hash_bits;
   uint32_t reset;
   uint32_t team;
   uint32_t groups;
-  int32_t metric;           // of stored rows; L2 for codes
-  int32_t stored;           // 1: rows as stored
+  int32_t metric;  // of stored rows; L2 for codes
+  int32_t stored;  // 1: rows as stored
 };
 
 /// One of the kernels, for an index and a plan, with the device memory that it needs.
@@ -65,9 +69,9 @@ struct CagraLaunch {
   void (*function)(CagraArgs) = nullptr;
   uint32_t threads = 0;
   uint32_t shared_bytes = 0;
-  uint32_t blocks = 0;        // of the grid
-  uint32_t groups = 0;        // of CTAs of a query
-  uint64_t table_bytes = 0;   // of device memory
+  uint32_t blocks = 0;       // of the grid
+  uint32_t groups = 0;       // of CTAs of a query
+  uint64_t table_bytes = 0;  // of device memory
   uint64_t found_bytes = 0;
   uint64_t progress_bytes = 0;
 

@@ -66,8 +66,8 @@ struct Shared {
   uint32_t count;     // of new candidates
   uint32_t survivors;
   uint32_t parent;
-  uint32_t parents;   // 0 or 1
-  uint32_t lost;      // candidates that belong to another CTA
+  uint32_t parents;  // 0 or 1
+  uint32_t lost;     // candidates that belong to another CTA
   uint32_t distances;
   uint32_t expansions;
 };
@@ -96,10 +96,10 @@ struct MultiCta {
   uint32_t* numbers;  // [candidates] their distances
   uint32_t group = blockIdx.x / args.lists;
   uint32_t rank = blockIdx.x % args.lists;
-  uint64_t* table = args.claims + (uint64_t{group} << args.hash_bits);  // [2^hash_bits]
-  uint32_t* progress = args.progress + group * args.lists;              // [lists]
+  uint64_t* table = args.claims + (uint64_t{group} << args.hash_bits);           // [2^hash_bits]
+  uint32_t* progress = args.progress + group * args.lists;                       // [lists]
   uint64_t* found = args.found + uint64_t{group} * args.lists * args.list_size;  // [lists, list_size]
-  uint32_t steps_before = 0;  // of the queries before
+  uint32_t steps_before = 0;                                                     // of the queries before
 
   __device__ MultiCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
       : args(given),

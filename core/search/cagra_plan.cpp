@@ -41,8 +41,8 @@ bool choose_multi_cta(const ann_search_params& params, uint64_t queries, uint32_
 /// CTAs of a query and the list of each.
 void share_out(const ann_search_params& params, uint32_t list, CagraPlan* plan) {
   check_at_most("ctas_per_query", params.ctas_per_query, kCagraCtasMax);
-  plan->lists = params.ctas_per_query != 0 ? params.ctas_per_query
-                                           : (list + kCagraCtaListMin - 1) / kCagraCtaListMin;
+  plan->lists =
+      params.ctas_per_query != 0 ? params.ctas_per_query : (list + kCagraCtaListMin - 1) / kCagraCtaListMin;
   plan->list = std::max(kCagraCtaListMin, (list + plan->lists - 1) / plan->lists);
   if (plan->list > kCagraCtaListMax)
     fail(ANN_LIMIT, "params.ctas_per_query is %u, which leaves each a list of %u; at most %u are allowed",
@@ -131,7 +131,8 @@ CagraPlan plan_cagra(const Segment& segment, const ann_search_params& params, ui
   check_team(params.team_size);
   const uint32_t bytes = plan.stored ? segment.dataset.dim() * element_bytes(segment.dataset.element())
                                      : static_cast<uint32_t>(segment.codes.stride());
-  plan.team = params.team_size != 0 ? params.team_size : choose_team(bytes, plan.stored, segment.dataset.element());
+  plan.team =
+      params.team_size != 0 ? params.team_size : choose_team(bytes, plan.stored, segment.dataset.element());
   choose_table(params, candidates, &plan);
   const uint32_t found = std::min(k, segment.dataset.rows());
   const bool lossy = !segment.codes.lossless() && !plan.stored;

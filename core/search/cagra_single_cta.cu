@@ -65,9 +65,9 @@ struct Layout {
 /// The small things that a block shares.
 struct Shared {
   CagraQuery query;
-  uint64_t farthest;  // key of the last place of the list, or a number up to the next one met
+  uint64_t farthest;           // key of the last place of the list, or a number up to the next one met
   unsigned long long nearest;  // of those that have not been parents
-  unsigned long long any;  // of the bits of keys
+  unsigned long long any;      // of the bits of keys
   unsigned long long all;
   uint32_t histogram[kDigits];
   uint32_t digit;

@@ -281,9 +281,9 @@ struct Team<kKind, kTeam> {
     if (args.metric != ANN_METRIC_COSINE) return to_distance(sum, args.metric, 0, 0);
     const float norm = args.norms[row];
     if (is_extreme(query.norm, norm))
-      return distance_of_cosine(extreme_cosine<element_of<kKind>()>(
-          reinterpret_cast<const float*>(query.values), query.norm,
-          args.rows + uint64_t{row} * args.stride, args.columns));
+      return distance_of_cosine(
+          extreme_cosine<element_of<kKind>()>(reinterpret_cast<const float*>(query.values), query.norm,
+                                              args.rows + uint64_t{row} * args.stride, args.columns));
     return to_distance(sum, args.metric, query.norm, norm);
   }
 };
@@ -293,11 +293,16 @@ template <RowKind kKind, class Take>
 __device__ void compare_rows(const CagraArgs& args, const CagraQuery& query, const uint32_t* rows,
                              uint32_t count, const Take& take) {
   switch (args.team) {
-    case 2: return Team<kKind, 2>{args, query}.compare(rows, count, take);
-    case 4: return Team<kKind, 4>{args, query}.compare(rows, count, take);
-    case 8: return Team<kKind, 8>{args, query}.compare(rows, count, take);
-    case 16: return Team<kKind, 16>{args, query}.compare(rows, count, take);
-    default: return Team<kKind, 32>{args, query}.compare(rows, count, take);
+    case 2:
+      return Team<kKind, 2>{args, query}.compare(rows, count, take);
+    case 4:
+      return Team<kKind, 4>{args, query}.compare(rows, count, take);
+    case 8:
+      return Team<kKind, 8>{args, query}.compare(rows, count, take);
+    case 16:
+      return Team<kKind, 16>{args, query}.compare(rows, count, take);
+    default:
+      return Team<kKind, 32>{args, query}.compare(rows, count, take);
   }
 }
 
@@ -352,25 +357,39 @@ static __device__ __noinline__ void update_list(uint64_t* list, uint32_t length,
                                                 uint32_t count) {
   const uint32_t size = warp_size_of(count);
   switch (size) {
-    case 32: sort_words<1>(keys, count); break;
-    case 64: sort_words<2>(keys, count); break;
-    case 128: sort_words<4>(keys, count); break;
-    case 256: sort_words<8>(keys, count); break;
-    default: sort_words<16>(keys, count); break;
+    case 32:
+      sort_words<1>(keys, count);
+      break;
+    case 64:
+      sort_words<2>(keys, count);
+      break;
+    case 128:
+      sort_words<4>(keys, count);
+      break;
+    case 256:
+      sort_words<8>(keys, count);
+      break;
+    default:
+      sort_words<16>(keys, count);
+      break;
   }
   switch (warp_size_of(length)) {
-    case 32: return merge_words<1>(list, length, keys, size);
-    case 64: return merge_words<2>(list, length, keys, size);
-    case 128: return merge_words<4>(list, length, keys, size);
-    case 256: return merge_words<8>(list, length, keys, size);
-    default: return merge_words<16>(list, length, keys, size);
+    case 32:
+      return merge_words<1>(list, length, keys, size);
+    case 64:
+      return merge_words<2>(list, length, keys, size);
+    case 128:
+      return merge_words<4>(list, length, keys, size);
+    case 256:
+      return merge_words<8>(list, length, keys, size);
+    default:
+      return merge_words<16>(list, length, keys, size);
   }
 }
 
 /// The `width` nearest rows of a sorted list that have not been parents are marked and named; how many.
 /// By one warp.
-__device__ inline uint32_t take_parents(uint64_t* list, uint32_t length, uint32_t width,
-                                        uint32_t* parents) {
+__device__ inline uint32_t take_parents(uint64_t* list, uint32_t length, uint32_t width, uint32_t* parents) {
   uint32_t taken = 0;
   for (uint32_t first = 0; first < length && taken < width; first += kWarp) {
     const uint32_t i = first + lane_number();
@@ -396,8 +415,7 @@ __device__ inline void write_found(const CagraArgs& args, uint32_t query, const 
     const uint64_t place = uint64_t{query} * args.kept + i;
     args.out_rows[place] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
     if (args.out_distances != nullptr)
-      args.out_distances[place] =
-          key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
+      args.out_distances[place] = key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
   }
 }
 

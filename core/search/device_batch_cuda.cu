@@ -49,15 +49,15 @@ class BatchOnDevice {
   struct Piece {
     const uint8_t* queries = nullptr;  // [count, query_stride] records
     uint32_t query_stride = 0;
-    uint8_t* records = nullptr;    // [count, query_stride], or null: queries are read where they lie
-    uint8_t* codes = nullptr;      // [count, code_stride] where codes are lossy and rows are walked to
+    uint8_t* records = nullptr;      // [count, query_stride], or null: queries are read where they lie
+    uint8_t* codes = nullptr;        // [count, code_stride] where codes are lossy and rows are walked to
     uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
-    uint32_t* starts = nullptr;    // [count, kStartWords] where rows are walked to
-    double* norms = nullptr;       // [count] for exact search by cosine
-    uint8_t* usable = nullptr;     // [count], or null: all are
+    uint32_t* starts = nullptr;      // [count, kStartWords] where rows are walked to
+    double* norms = nullptr;         // [count] for exact search by cosine
+    uint8_t* usable = nullptr;       // [count], or null: all are
     WalkCounters* counters = nullptr;
-    uint32_t* rows = nullptr;      // [count, k]
-    float* distances = nullptr;    // [count, k]
+    uint32_t* rows = nullptr;    // [count, k]
+    float* distances = nullptr;  // [count, k]
     uint32_t count = 0;
     uint32_t k = 0;
 
@@ -105,14 +105,13 @@ class BatchOnDevice {
     piece.count = 1024;
     piece.k = k;
     const uint64_t bytes = piece.lay_out(nullptr, view_, exact_search, in_place) / 1024;
-    return std::max<uint64_t>(1, std::min({count, kBatchBytes / std::max<uint64_t>(1, bytes),
-                                           queries_per_run(k)}));
+    return std::max<uint64_t>(
+        1, std::min({count, kBatchBytes / std::max<uint64_t>(1, bytes), queries_per_run(k)}));
   }
 
   /// Runs `find` over pieces of a batch that are small enough for the memory there is.
   template <class Find>
-  void answer(const SearchBatch& batch, bool exact_search, const Execution& execution,
-              const Find& find) {
+  void answer(const SearchBatch& batch, bool exact_search, const Execution& execution, const Find& find) {
     const DeviceGuard guard(placement_.device());
     if (batch.stream == nullptr) {
       const Stream stream;
@@ -139,8 +138,8 @@ class BatchOnDevice {
         const uint64_t bytes = piece.lay_out(nullptr, view_, exact_search, in_place);
         const DeviceArray<uint8_t> memory(bytes, stream);
         piece.lay_out(memory.data(), view_, exact_search, in_place);
-        piece.query_stride = static_cast<uint32_t>(in_place ? batch.queries.stride
-                                                            : Piece::record_bytes(view_, exact_search));
+        piece.query_stride =
+            static_cast<uint32_t>(in_place ? batch.queries.stride : Piece::record_bytes(view_, exact_search));
         take_queries(batch.queries, first, &piece, stream);
         if (k > 0) find(piece, stream);
         write_answers(batch.results, first, piece, stream);
@@ -240,9 +239,8 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
   if (!segment.has_graph()) return placement;
   const IndexView& view = placement->view();
   const DeviceGuard guard(device);
-  placement->block_list_max =
-      allow_block_walks(device, view.kind, view.code_stride,
-                        view.lossless ? 0 : static_cast<uint32_t>(view.record_bytes()));
+  placement->block_list_max = allow_block_walks(
+      device, view.kind, view.code_stride, view.lossless ? 0 : static_cast<uint32_t>(view.record_bytes()));
   return placement;
 }
 

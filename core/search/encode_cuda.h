@@ -17,7 +17,7 @@ struct EncodeArgs {
   uint32_t code_stride;    // bytes
   uint32_t count;
   uint32_t dim;
-  uint32_t columns;        // of a code: dim, and for inner product the extra ones
+  uint32_t columns;  // of a code: dim, and for inner product the extra ones
   int32_t metric;
   float inverse_step;
 };

@@ -52,14 +52,12 @@ struct Encode {
 
   __device__ float value(uint32_t column) const {
     if constexpr (kElement == ANN_F32) return reinterpret_cast<const float*>(query)[column];
-    if constexpr (kElement == ANN_I8)
-      return static_cast<float>(static_cast<int8_t>(query[column]));
+    if constexpr (kElement == ANN_I8) return static_cast<float>(static_cast<int8_t>(query[column]));
     return static_cast<float>(query[column]);
   }
 
   __device__ float scaled(uint32_t column, double scale) const {
-    const float given =
-        column < args.dim ? static_cast<float>(__dmul_rn(value(column), scale)) : 0.0f;
+    const float given = column < args.dim ? static_cast<float>(__dmul_rn(value(column), scale)) : 0.0f;
     return in_steps(given, args.centre[column], args.inverse_step);
   }
 

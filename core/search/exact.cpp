@@ -13,10 +13,10 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kSlice = 8;          // queries of one call of a tile
-constexpr uint32_t kGroupMax = 1024;    // queries that share a coded tile
-constexpr uint32_t kDirectGroup = 16;   // queries that share a tile where no row is coded
-constexpr uint32_t kDirectTile = 256;   // its rows
+constexpr uint32_t kSlice = 8;                   // queries of one call of a tile
+constexpr uint32_t kGroupMax = 1024;             // queries that share a coded tile
+constexpr uint32_t kDirectGroup = 16;            // queries that share a tile where no row is coded
+constexpr uint32_t kDirectTile = 256;            // its rows
 constexpr size_t kListBytes = size_t{16} << 20;  // of a group's lists, but for one
 constexpr uint64_t kWork = uint64_t{1} << 23;    // bytes compared, or items moved, between questions
 constexpr size_t kSortedAtOnce = 1 << 15;
@@ -68,7 +68,7 @@ struct Search {
   const ResultsView& results;
   const Execution& execution;
   uint32_t kept;
-  uint64_t group;     // queries of a task
+  uint64_t group;           // queries of a task
   const RowBounds* bounds;  // null: every row is compared as stored
 };
 
@@ -102,21 +102,28 @@ struct Workspace {
 
   // Only with bounds.
   std::optional<RowBounds::Tile> tile;
-  Array<uint8_t> codes;              // [group, stride] of the queries
-  Array<RowBounds::Query> queries;   // [group]
-  Array<uint32_t> apart;             // [kSlice, rows of a tile] |X - Q|^2
-  Array<uint32_t> places;            // [rows of a tile + kPackRows] rows that may be near
+  Array<uint8_t> codes;             // [group, stride] of the queries
+  Array<RowBounds::Query> queries;  // [group]
+  Array<uint32_t> apart;            // [kSlice, rows of a tile] |X - Q|^2
+  Array<uint32_t> places;           // [rows of a tile + kPackRows] rows that may be near
 };
 
 /// A group of queries against all rows.
 class Group {
  public:
   Group(const Search& search, uint64_t begin, uint64_t end, Workspace& space)
-      : search_(search), begin_(begin), count_(static_cast<uint32_t>(end - begin)), space_(space),
+      : search_(search),
+        begin_(begin),
+        count_(static_cast<uint32_t>(end - begin)),
+        space_(space),
         meter_(search.execution) {
     for (uint32_t i = 0; i < count_; ++i)
-      space.lists[i] = {space.keys.data() + i * space.room, space.rows.data() + i * space.room,
-                        search.kept, 0, UINT32_MAX, search.dataset.ids()};
+      space.lists[i] = {space.keys.data() + i * space.room,
+                        space.rows.data() + i * space.room,
+                        search.kept,
+                        0,
+                        UINT32_MAX,
+                        search.dataset.ids()};
   }
 
   void run() {
@@ -183,8 +190,8 @@ class Group {
     const uint32_t width = bounds.tile_rows();
     const uint32_t slice = std::min(kSlice, count_ - begin);
     meter_.add(slice * rows * (bounds.stride() / 4 + 8));
-    kernels().code_tile(space_.codes.data() + begin * bounds.stride(), slice,
-                        space_.tile->packed(), rows, bounds.stride(), space_.apart.data(), width);
+    kernels().code_tile(space_.codes.data() + begin * bounds.stride(), slice, space_.tile->packed(), rows,
+                        bounds.stride(), space_.apart.data(), width);
     for (uint32_t i = begin; i < begin + slice; ++i) {
       if (usable(i)) show_near(first, rows, i, space_.apart.data() + size_t{i - begin} * width);
     }

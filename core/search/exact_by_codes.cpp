@@ -8,9 +8,9 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kGroup = 128;    // queries that share a packed tile
+constexpr uint32_t kGroup = 128;  // queries that share a packed tile
 constexpr uint32_t kTileRows = 128;
-constexpr uint32_t kSlice = 8;      // queries of one call
+constexpr uint32_t kSlice = 8;  // queries of one call
 
 /// Rows by code among which the k nearest are looked for.
 constexpr uint32_t looked_at(uint32_t k) { return k + k / 2 + 64; }
@@ -21,25 +21,27 @@ uint32_t group_size(uint32_t count, uint32_t threads) {
 
 struct Workspace {
   Workspace(size_t stride, uint32_t group, uint32_t kept, const Allocator& memory)
-      : queries(memory, group * stride), rows(memory, kTileRows * stride),
+      : queries(memory, group * stride),
+        rows(memory, kTileRows * stride),
         packed(memory, packed_bytes(kTileRows, stride)),
         tile(memory, size_t{kSlice} * kTileRows),
         distances(memory, size_t{group} * nearest_room(kept)),
-        places(memory, size_t{group} * nearest_room(kept)), lists(memory, group),
+        places(memory, size_t{group} * nearest_room(kept)),
+        lists(memory, group),
         exact(memory, nearest_room(kept)) {}
 
-  Array<uint8_t> queries;      // [group, stride] codes
-  Array<uint8_t> rows;         // [kTileRows, stride]
-  Array<uint8_t> packed;       // the same, packed
-  Array<uint32_t> tile;        // [kSlice, kTileRows]
-  Array<uint32_t> distances;   // [group, nearest_room(kept)]
-  Array<uint32_t> places;      // [group, nearest_room(kept)] row numbers
-  Array<NearestList> lists;    // [group]
-  Array<float> exact;          // [nearest_room(kept)]
+  Array<uint8_t> queries;     // [group, stride] codes
+  Array<uint8_t> rows;        // [kTileRows, stride]
+  Array<uint8_t> packed;      // the same, packed
+  Array<uint32_t> tile;       // [kSlice, kTileRows]
+  Array<uint32_t> distances;  // [group, nearest_room(kept)]
+  Array<uint32_t> places;     // [group, nearest_room(kept)] row numbers
+  Array<NearestList> lists;   // [group]
+  Array<float> exact;         // [nearest_room(kept)]
 };
 
-void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries,
-               const uint32_t* excluded, Workspace& space) {
+void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries, const uint32_t* excluded,
+               Workspace& space) {
   uint32_t numbers[kTileRows];
   for (uint32_t i = 0; i < rows; ++i) numbers[i] = row + i;
   codes.gather(numbers, rows, space.rows.data());
@@ -92,9 +94,9 @@ void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint3
 
 }  // namespace
 
-void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries,
-                      uint32_t first, uint32_t count, const uint32_t* excluded, uint32_t k,
-                      float* distances, const Execution& execution) {
+void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries, uint32_t first,
+                      uint32_t count, const uint32_t* excluded, uint32_t k, float* distances,
+                      const Execution& execution) {
   const uint32_t kept = std::min(codes.rows(), looked_at(k));
   const uint32_t group = group_size(count, execution.threads);
   std::vector<Workspace> spaces;
@@ -131,9 +133,8 @@ void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlo
 uint64_t nearest_by_codes_bytes(size_t stride, uint32_t count, uint32_t k, uint32_t threads) {
   const uint64_t group = group_size(count, threads);
   const uint64_t room = nearest_room(looked_at(k));
-  return threads * ((group + kTileRows) * stride + packed_bytes(kTileRows, stride) +
-                    kSlice * kTileRows * 4 + group * (room * 8 + sizeof(NearestList)) + room * 4 +
-                    8 * kAlignment);
+  return threads * ((group + kTileRows) * stride + packed_bytes(kTileRows, stride) + kSlice * kTileRows * 4 +
+                    group * (room * 8 + sizeof(NearestList)) + room * 4 + 8 * kAlignment);
 }
 
 }  // namespace gannet

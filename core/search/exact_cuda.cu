@@ -74,9 +74,9 @@ constexpr uint32_t kSquareThreads = 256;
 constexpr size_t kRowAlign = 16;  // bytes; zeros fill a row up
 
 struct Args {
-  const uint8_t* rows;          // [row_count, row_stride] bytes, of the part
-  const uint8_t* queries;       // [query_count, query_stride] bytes
-  const uint32_t* row_squares;  // [row_count] x.x, for L2 of integers
+  const uint8_t* rows;            // [row_count, row_stride] bytes, of the part
+  const uint8_t* queries;         // [query_count, query_stride] bytes
+  const uint32_t* row_squares;    // [row_count] x.x, for L2 of integers
   const uint32_t* query_squares;  // [query_count] q.q, likewise
   const float* norms;             // [row_count], for cosine
   const double* query_norms;      // [query_count], for cosine
@@ -122,8 +122,8 @@ struct Candidates {
   static_assert(kPolicy.rows <= kHalfMin && kPolicy.queries <= kPolicy.threads);
 
   struct Shared {
-    Key keys[kSortKeys];           // [team, 2 * half] lists while they are sorted
-    Key worst[kPolicy.queries];    // k-th best so far; kNoKey: there are fewer
+    Key keys[kSortKeys];         // [team, 2 * half] lists while they are sorted
+    Key worst[kPolicy.queries];  // k-th best so far; kNoKey: there are fewer
     uint32_t counts[kPolicy.queries];
   };
 
@@ -135,9 +135,7 @@ struct Candidates {
   __device__ uint64_t place(uint32_t query) const {
     return uint64_t{blockIdx.y} * args.query_count + query_begin + query;
   }
-  __device__ Key* list(uint32_t query) const {
-    return args.lists + place(query) * 2 * args.half;
-  }
+  __device__ Key* list(uint32_t query) const { return args.lists + place(query) * 2 * args.half; }
   __device__ bool exists(uint32_t query) const { return query_begin + query < args.query_count; }
 
   /// Goes on where the last part ended. Queries that do not exist take no candidate.
@@ -186,8 +184,7 @@ struct Candidates {
       const uint32_t count = shared.counts[query];
       if (!__syncthreads_or(count > most)) continue;
 
-      for (uint32_t i = lane; i < capacity; i += lanes)
-        keys[i] = i < count ? list(query)[i] : kNoKey;
+      for (uint32_t i = lane; i < capacity; i += lanes) keys[i] = i < count ? list(query)[i] : kNoKey;
       block.sync();
       sort_shared(keys, capacity, TeamSorts{lane, lanes}, 1, Nearer{args.ids});
       const uint32_t kept = min(count, args.k);
@@ -208,10 +205,8 @@ struct Slice {
   uint32_t end;
 
   __device__ explicit Slice(const Args& args)
-      : begin(static_cast<uint32_t>(
-            min(uint64_t{blockIdx.y} * args.slice_rows, uint64_t{args.row_count}))),
-        end(static_cast<uint32_t>(
-            min(uint64_t{begin} + args.slice_rows, uint64_t{args.row_count}))) {}
+      : begin(static_cast<uint32_t>(min(uint64_t{blockIdx.y} * args.slice_rows, uint64_t{args.row_count}))),
+        end(static_cast<uint32_t>(min(uint64_t{begin} + args.slice_rows, uint64_t{args.row_count}))) {}
 };
 
 /// Steps through the tiles of a slice and the chunks of a tile. A Step offers
@@ -365,8 +360,8 @@ struct FloatSearch {
     const float norm = args.norms[row];
     if (!is_extreme(query_norm, norm)) return to_distance(sum, args.metric, query_norm, norm);
     return distance_of_cosine(extreme_cosine<kElement>(
-        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride),
-        query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
+        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride), query_norm,
+        args.rows + uint64_t{row} * args.row_stride, args.dim));
   }
 };
 
@@ -481,8 +476,8 @@ struct IntegerSearch {
         if (args.metric == ANN_METRIC_L2)
           consider_near(q, place, args.query_squares[query], row_squares, tile_row, end, worst);
         else
-          consider_all(q, place, args.metric == ANN_METRIC_COSINE ? args.query_norms[query] : 0, norms, tile_row,
-                       end, worst);
+          consider_all(q, place, args.metric == ANN_METRIC_COSINE ? args.query_norms[query] : 0, norms,
+                       tile_row, end, worst);
       }
 #pragma unroll
       for (uint32_t i = 0; i < kLaneRows; ++i) sums[q / 2][i / 2][q % 2 * 2 + i % 2] = 0;
@@ -561,8 +556,7 @@ struct MergeLists {
     if (count == 0) return;
     for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) {
       const uint32_t other = args.half - 1 - i;
-      if (other < count && Nearer{args.ids}(list[other], shared.keys[i]))
-        shared.keys[i] = list[other];
+      if (other < count && Nearer{args.ids}(list[other], shared.keys[i])) shared.keys[i] = list[other];
     }
     block.sync();
     merge_runs(shared.keys, args.half, args.half, BlockSorts{}, Nearer{args.ids});
@@ -600,8 +594,7 @@ struct Squares {
 };
 
 template <class Step>
-__global__ void __launch_bounds__(Step::kThreads)
-    kernel(const __grid_constant__ typename Step::Args args) {
+__global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ typename Step::Args args) {
   __shared__ typename Step::Shared shared;
   Step{args, shared}.run();
 }
@@ -654,7 +647,7 @@ Choice choose(int32_t element, int32_t metric, bool few) {
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-constexpr uint32_t kBatchMax = 4096;               // queries answered together
+constexpr uint32_t kBatchMax = 4096;                   // queries answered together
 constexpr uint64_t kBatchColumns = uint64_t{1} << 24;  // of all queries of a batch
 constexpr uint64_t kLaunchRowsMin = 4096;
 constexpr uint64_t kCopyBytes = uint64_t{64} << 20;  // sent between two looks at the monitor
@@ -667,8 +660,7 @@ void send(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
   for (uint64_t first = 0; first < count; first += step) {
     execution.check();
     copy_rows(to + first * to_stride, to_stride, from + first * from_stride, from_stride, bytes,
-              std::min(step, count - first), cudaMemcpyHostToDevice, stream,
-              "sending vectors to the device");
+              std::min(step, count - first), cudaMemcpyHostToDevice, stream, "sending vectors to the device");
   }
 }
 
@@ -699,8 +691,7 @@ class Search {
         query_bytes_(size_t{request.rows.dim} * (is_integer_ ? 1 : 4)),
         query_stride_(resident ? request.query_stride : pick_query_stride()),
         batch_(static_cast<uint32_t>(std::min<uint64_t>(
-            request.query_count,
-            std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
+            request.query_count, std::clamp<uint64_t>(kBatchColumns / request.rows.dim, 1, kBatchMax)))),
         half_(round_up_to_power(std::max(kept, kHalfMin))),
         slices_(pick_slices()),
         queries_(resident ? 0 : batch_ * query_stride_, stream),
@@ -742,8 +733,7 @@ class Search {
 
   /// As many slices as give every multiprocessor its blocks.
   uint32_t pick_slices() const {
-    const uint64_t resident =
-        blocks_at_once(request_.device, choice_.function, choice_.policy.threads);
+    const uint64_t resident = blocks_at_once(request_.device, choice_.function, choice_.policy.threads);
     const uint64_t tall = ceil_div(batch_, choice_.policy.queries);
     const uint64_t most = ceil_div(request_.row_count, 4 * choice_.policy.rows);
     return static_cast<uint32_t>(std::clamp<uint64_t>(resident / tall, 1, most));
@@ -751,8 +741,7 @@ class Search {
 
   /// As many rows as fit beside everything else, some memory left to others.
   uint64_t pick_chunk_rows() const {
-    const uint64_t bytes = row_stride_ + (cosine_ ? sizeof(float) : 0) +
-                           (squared_ ? sizeof(uint32_t) : 0);
+    const uint64_t bytes = row_stride_ + (cosine_ ? sizeof(float) : 0) + (squared_ ? sizeof(uint32_t) : 0);
     stream_.wait();  // what is taken so far counts
     const uint64_t free_bytes = stream_.pool().free_bytes();
     uint64_t budget = free_bytes - free_bytes / 8;
@@ -800,11 +789,10 @@ class Search {
 
   void send_queries(uint64_t first, Args* args) {
     const uint8_t* queries = static_cast<const uint8_t*>(request_.queries);
-    send(queries + first * query_bytes_, query_bytes_, args->query_count, query_bytes_,
-         queries_.data(), query_stride_, stream_, execution_);
+    send(queries + first * query_bytes_, query_bytes_, args->query_count, query_bytes_, queries_.data(),
+         query_stride_, stream_, execution_);
     if (cosine_)
-      send_items(request_.query_norms + first, args->query_count, query_norms_.data(), stream_,
-                 execution_);
+      send_items(request_.query_norms + first, args->query_count, query_norms_.data(), stream_, execution_);
     args->queries = queries_.data();
     args->query_norms = query_norms_.data();
     args->ids = rows_there_ ? request_.ids : ids_.data();
@@ -829,10 +817,9 @@ class Search {
       resident_ = first_row;
       return;
     }
-    send(request_.rows.row(first_row), request_.rows.stride, row_count, row_bytes_, rows_.data(),
-         row_stride_, stream_, execution_);
-    if (cosine_)
-      send_items(request_.norms + first_row, row_count, norms_.data(), stream_, execution_);
+    send(request_.rows.row(first_row), request_.rows.stride, row_count, row_bytes_, rows_.data(), row_stride_,
+         stream_, execution_);
+    if (cosine_) send_items(request_.norms + first_row, row_count, norms_.data(), stream_, execution_);
     if (squared_) square(rows_.data(), row_count, row_stride_, row_squares_.data());
     resident_ = first_row;
   }
@@ -843,8 +830,7 @@ class Search {
   const float* norm_data() const { return rows_there_ ? request_.norms : norms_.data(); }
 
   void square(const uint8_t* items, uint64_t count, size_t stride, uint32_t* squares) {
-    const SquareArgs args = {items, squares, static_cast<uint32_t>(count),
-                             static_cast<uint32_t>(stride)};
+    const SquareArgs args = {items, squares, static_cast<uint32_t>(count), static_cast<uint32_t>(stride)};
     const uint32_t blocks = static_cast<uint32_t>(ceil_div(count, kSquareThreads / 32));
     if (request_.rows.element == ANN_I8)
       launch("squares", kernel<Squares<true>>, blocks, kSquareThreads, stream_, args);
@@ -858,8 +844,7 @@ class Search {
     const uint64_t launch_rows = std::max(kLaunchRowsMin, choice_.launch_work / columns);
     const uint64_t parts = ceil_div(row_count, launch_rows);
     const uint64_t part_rows = ceil_div(row_count, parts);
-    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, choice_.policy.queries)),
-                    slices_);
+    const dim3 grid(static_cast<uint32_t>(ceil_div(args.query_count, choice_.policy.queries)), slices_);
     for (uint64_t row = 0; row < row_count; row += part_rows) {
       if (!on_device_) execution_.check();
       args.rows = row_data() + row * row_stride_;
@@ -867,8 +852,8 @@ class Search {
       args.row_squares = squared_ ? row_squares_.data() + row : nullptr;
       args.first_row = static_cast<uint32_t>(first_row + row);
       args.row_count = static_cast<uint32_t>(std::min(part_rows, row_count - row));
-      args.slice_rows = static_cast<uint32_t>(
-          round_up(ceil_div(args.row_count, slices_), choice_.policy.rows));
+      args.slice_rows =
+          static_cast<uint32_t>(round_up(ceil_div(args.row_count, slices_), choice_.policy.rows));
       launch("exact_search", choice_.function, grid, choice_.policy.threads, stream_, args);
       if (on_device_) continue;
       if (parts > 1) stream_.wait();
@@ -891,7 +876,7 @@ class Search {
   const Stream& stream_;
   bool on_device_;   // everything: nothing is sent, fetched or waited for
   bool rows_there_;  // rows, lengths and ids
-  uint32_t kept_;  // results of a query that exist
+  uint32_t kept_;    // results of a query that exist
   Choice choice_;
   bool is_integer_;
   bool squared_;
@@ -914,9 +899,9 @@ class Search {
   DeviceArray<uint32_t> out_rows_;       // [batch, kept]
   DeviceArray<float> out_distances_;     // [batch, kept]
   uint64_t chunk_rows_;
-  DeviceArray<uint8_t> rows_;            // [chunk_rows, row_stride]
-  DeviceArray<float> norms_;             // [chunk_rows]
-  DeviceArray<uint32_t> row_squares_;    // [chunk_rows]
+  DeviceArray<uint8_t> rows_;          // [chunk_rows, row_stride]
+  DeviceArray<float> norms_;           // [chunk_rows]
+  DeviceArray<uint32_t> row_squares_;  // [chunk_rows]
 };
 
 }  // namespace
@@ -925,12 +910,12 @@ void search_exact(const ExactRequest& request, const Execution& execution) {
   check_cuda_device(ANN_DEVICE_CUDA + request.device);
   const uint32_t kept = std::min(request.k, request.row_count);
   if (kept > kExactMax)
-    fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query",
-         request.k, kExactMax);
+    fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query", request.k,
+         kExactMax);
 
   for (uint64_t query = 0; kept < request.k && query < request.query_count; ++query) {
-    std::fill(request.out_rows + query * request.k + kept,
-              request.out_rows + (query + 1) * request.k, UINT32_MAX);
+    std::fill(request.out_rows + query * request.k + kept, request.out_rows + (query + 1) * request.k,
+              UINT32_MAX);
     std::fill(request.out_distances + query * request.k + kept,
               request.out_distances + (query + 1) * request.k, INFINITY);
   }
@@ -941,11 +926,10 @@ void search_exact(const ExactRequest& request, const Execution& execution) {
   Search(request, kept, false, execution, stream).run();
 }
 
-void search_exact_resident(const ExactRequest& request, const Stream& stream,
-                           const Execution& execution) {
+void search_exact_resident(const ExactRequest& request, const Stream& stream, const Execution& execution) {
   if (request.k > kExactMax)
-    fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query",
-         request.k, kExactMax);
+    fail(ANN_UNSUPPORTED, "k is %u; exact search on a CUDA device keeps at most %u rows a query", request.k,
+         kExactMax);
   Search(request, request.k, true, execution, stream).run();
 }
 

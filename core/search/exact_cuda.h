@@ -21,13 +21,13 @@ class Stream;
 /// All pointers are to host memory, or all to memory of the device. Shapes as Dataset has them
 /// (dataset/dataset.h).
 struct ExactRequest {
-  int32_t device = 0;   // CUDA ordinal, from 0
-  RowsView rows;        // [row_count, dim]
+  int32_t device = 0;  // CUDA ordinal, from 0
+  RowsView rows;       // [row_count, dim]
   uint32_t row_count = 0;
   int32_t metric = 0;
-  const float* norms = nullptr;   // [row_count] lengths, for cosine; else null
-  const uint64_t* ids = nullptr;  // [row_count] distinct, decide ties; null: row numbers do
-  const void* queries = nullptr;  // [query_count, dim] packed: f32 for float rows, else the element
+  const float* norms = nullptr;         // [row_count] lengths, for cosine; else null
+  const uint64_t* ids = nullptr;        // [row_count] distinct, decide ties; null: row numbers do
+  const void* queries = nullptr;        // [query_count, dim] packed: f32 for float rows, else the element
   const double* query_norms = nullptr;  // [query_count] lengths, for cosine; else null
   uint32_t query_count = 0;
   uint32_t k = 0;
@@ -64,7 +64,6 @@ void search_exact(const ExactRequest& request, const Execution& execution);
 /// The same where everything lies on the device, which is current: queues the work on a stream and
 /// returns. Rows and queries start on multiples of 16 bytes with zeros up to the next such multiple; k
 /// is at most row_count. The monitor is asked once. Takes memory for candidate lists only.
-void search_exact_resident(const ExactRequest& request, const Stream& stream,
-                           const Execution& execution);
+void search_exact_resident(const ExactRequest& request, const Stream& stream, const Execution& execution);
 
 }  // namespace gannet::cuda

@@ -6,9 +6,9 @@
 
 namespace gannet {
 
-void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
-                            const uint32_t* excluded, int32_t device, const ResultsView& results,
-                            const Execution& execution, const DevicePlacement* placed) {
+void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
+                            int32_t device, const ResultsView& results, const Execution& execution,
+                            const DevicePlacement* placed) {
   if (placed == nullptr) dataset.touch_all();
   const uint64_t count = queries.size();
   if (count > UINT32_MAX)

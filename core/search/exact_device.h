@@ -10,8 +10,8 @@ namespace gannet {
 /// [queries], the row that each must not find, or null. At most kExactMax rows are kept for a query,
 /// the excluded one counted (search/exact_cuda.h). `placed`, unless null, is the placement there, whose rows are
 /// compared instead of being sent.
-void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries,
-                            const uint32_t* excluded, int32_t device, const ResultsView& results,
-                            const Execution& execution, const DevicePlacement* placed = nullptr);
+void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
+                            int32_t device, const ResultsView& results, const Execution& execution,
+                            const DevicePlacement* placed = nullptr);
 
 }  // namespace gannet

@@ -28,8 +28,8 @@ uint64_t queries_per_task(uint64_t task, uint64_t of_query) {
 }
 
 /// One query as a record; false where it is not finite.
-bool fill_record(const Segment& segment, const uint8_t* vector, int32_t element,
-                 uint32_t query, DeviceWorkspace& workspace) {
+bool fill_record(const Segment& segment, const uint8_t* vector, int32_t element, uint32_t query,
+                 DeviceWorkspace& workspace) {
   const Dataset& dataset = segment.dataset;
   const size_t bytes = dataset.query_bytes();
   uint8_t* values = workspace.values(query);
@@ -149,13 +149,14 @@ struct HostBatch {
     const size_t bytes = vector_bytes();
     parallel_for(execution, count, queries_per_task(kTaskCopied, bytes),
                  [&](uint64_t begin, uint64_t end, uint32_t) {
-      uint8_t* to = workspace.vectors() + begin * bytes;
-      if (queries.stride == bytes) {
-        std::memcpy(to, queries.row(first + begin), (end - begin) * bytes);
-        return;
-      }
-      for (uint64_t i = begin; i < end; ++i, to += bytes) std::memcpy(to, queries.row(first + i), bytes);
-    });
+                   uint8_t* to = workspace.vectors() + begin * bytes;
+                   if (queries.stride == bytes) {
+                     std::memcpy(to, queries.row(first + begin), (end - begin) * bytes);
+                     return;
+                   }
+                   for (uint64_t i = begin; i < end; ++i, to += bytes)
+                     std::memcpy(to, queries.row(first + i), bytes);
+                 });
   }
 
   /// Writes the answers of a run from query `first` on.
@@ -190,9 +191,10 @@ void fill_workspace(const Segment& segment, const MatrixView& queries, uint64_t 
   // Queries that are records as they lie go in one piece.
   const bool plain = segment.codes.lossless() && workspace.record_bytes() == dataset.query_bytes() &&
                      queries.stride == dataset.query_bytes();
-  const uint64_t task = queries_per_task(
-      plain ? kTaskBytes : dataset.metric() == ANN_METRIC_COSINE ? kTaskScaled : kTaskPrepared,
-      dataset.query_bytes());
+  const uint64_t task = queries_per_task(plain                                   ? kTaskBytes
+                                         : dataset.metric() == ANN_METRIC_COSINE ? kTaskScaled
+                                                                                 : kTaskPrepared,
+                                         dataset.query_bytes());
   parallel_for(execution, count, task, [&](uint64_t begin, uint64_t end, uint32_t) {
     if (plain) {
       std::memcpy(workspace.values(static_cast<uint32_t>(begin)), queries.row(first + begin),
@@ -202,8 +204,8 @@ void fill_workspace(const Segment& segment, const MatrixView& queries, uint64_t 
     }
     for (uint64_t i = begin; i < end; ++i) {
       const uint32_t query = static_cast<uint32_t>(i);
-      workspace.set_usable(query, fill_record(segment, queries.row(first + i), queries.element, query,
-                                              workspace));
+      workspace.set_usable(query,
+                           fill_record(segment, queries.row(first + i), queries.element, query, workspace));
     }
   });
 }

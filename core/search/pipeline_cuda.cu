@@ -71,9 +71,7 @@ struct StartWalk {
   uint32_t depth;
   bool whole;
 
-  void operator()(const ExactPlan&) const {
-    fail(ANN_INTERNAL, "an exact search was planned as a walk");
-  }
+  void operator()(const ExactPlan&) const { fail(ANN_INTERNAL, "an exact search was planned as a walk"); }
 
   void operator()(const BeamPlan& plan) const {
     WalkArgs args = walk_args();
@@ -174,8 +172,7 @@ void start_run(int32_t device, const IndexView& view, const DeviceRun& run, cons
   const bool whole = walks_whole(view, plan, run.k);
   const uint32_t depth = rerank_depth(view, plan, run.k);
   const bool by_codes = !view.lossless && !whole;
-  if (by_codes)
-    start_encode(encode_args(view, run), view.element, view.kind == CodeKind::kFloat, stream);
+  if (by_codes) start_encode(encode_args(view, run), view.element, view.kind == CodeKind::kFloat, stream);
   std::visit(StartWalk{device, view, run, stream, depth, whole}, plan);
   if (by_codes) start_rerank(rerank_args(view, run, depth), view.element, stream);
 }

@@ -25,14 +25,14 @@ struct DeviceRun {
   uint32_t* starts;        // [count, kStartWords]
   const uint32_t* masked;  // [count] a row that each query neither expands nor returns, or null
   WalkCounters* counters;
-  WalkCounts* counts;      // [count], or null
-  uint32_t* rows;          // [count, k]
-  float* distances;        // [count, k]
+  WalkCounts* counts;  // [count], or null
+  uint32_t* rows;      // [count, k]
+  float* distances;    // [count, k]
   uint32_t query_stride;
   uint32_t count;
   uint32_t k;
-  bool bypass;             // walks over view.bypass
-  bool is_on_host;         // where queries, rows, distances and counts lie
+  bool bypass;      // walks over view.bypass
+  bool is_on_host;  // where queries, rows, distances and counts lie
 };
 
 /// Whether the kernel that walks also makes codes and re-ranks the best rows.

@@ -74,8 +74,6 @@ constexpr uint32_t list_length(uint32_t k, bool lossless) {
 inline constexpr float kRerankMargin = 2.5f;
 
 /// Whether k answers can be found with two lists of a warp.
-constexpr bool two_lists_serve(uint32_t k, bool lossless) {
-  return list_length(k, lossless) <= kTwoListsMax;
-}
+constexpr bool two_lists_serve(uint32_t k, bool lossless) { return list_length(k, lossless) <= kTwoListsMax; }
 
 }  // namespace gannet

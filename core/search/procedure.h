@@ -30,7 +30,7 @@ struct SearchRequest {
   ann_search_params params;  // as given, each in its range
   float recall = 0;          // wanted, with its default
   uint64_t queries = 0;
-  uint32_t k = 0;            // at most the rows of the segment
+  uint32_t k = 0;  // at most the rows of the segment
   uint32_t k_asked = 0;
 };
 
@@ -50,7 +50,7 @@ struct Procedure {
   Knob knob;
   bool on_host;
   bool on_device;
-  uint32_t warps;    // of a device that walk for a query; 0: of no meaning
+  uint32_t warps;  // of a device that walk for a query; 0: of no meaning
 
   /// Throws where the procedure cannot do what is asked of it on this target. May be null.
   void (*check)(const SearchTarget& target, const SearchRequest& request);
@@ -79,12 +79,12 @@ void compare_host_batch(const Segment& segment, int32_t device, const DevicePlac
                         const SearchBatch& batch, const Execution& execution, SearchCounts* counts);
 
 // The rows, each in a file of its own.
-extern const Procedure kBestFirst;       // best_first_procedure.cpp
-extern const Procedure kExact;           // exact_procedure.cpp
-extern const Procedure kCagra;           // cagra_procedure.cpp: one of the next two
+extern const Procedure kBestFirst;  // best_first_procedure.cpp
+extern const Procedure kExact;      // exact_procedure.cpp
+extern const Procedure kCagra;      // cagra_procedure.cpp: one of the next two
 extern const Procedure kCagraSingleCta;
 extern const Procedure kCagraMultiCta;
-extern const Procedure kWarpTwoLists;    // two_lists_procedure.cpp
+extern const Procedure kWarpTwoLists;  // two_lists_procedure.cpp
 extern const Procedure kBlockTwoLists;
 extern const Procedure kWideBlockTwoLists;
 

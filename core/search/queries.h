@@ -18,8 +18,7 @@ struct ResultsView {
   /// The same from a query on.
   ResultsView from(uint64_t query) const {
     const auto moved = [](auto* items, uint64_t by) { return items == nullptr ? items : items + by; };
-    return {k, ids + query * k, moved(distances, query * k), moved(counts, query),
-            moved(status, query)};
+    return {k, ids + query * k, moved(distances, query * k), moved(counts, query), moved(status, query)};
   }
 };
 
@@ -39,8 +38,7 @@ inline void write_answer(const ResultsView& results, uint64_t query, const Neigh
   for (uint32_t i = 0; i < results.k; ++i) {
     const uint64_t place = query * results.k + i;
     results.ids[place] = i < count ? neighbors[i].id : ANN_ID_NONE;
-    if (results.distances != nullptr)
-      results.distances[place] = i < count ? neighbors[i].distance : INFINITY;
+    if (results.distances != nullptr) results.distances[place] = i < count ? neighbors[i].distance : INFINITY;
   }
   if (results.counts != nullptr) results.counts[query] = count;
   if (results.status != nullptr) results.status[query] = status;
@@ -56,7 +54,8 @@ struct SearchCounts {
 struct SearchBatch {
   MatrixView queries;
   ResultsView results;
-  void* stream = nullptr;  // the caller's cudaStream_t on a device; null: the library's own, which is waited for
+  void* stream =
+      nullptr;  // the caller's cudaStream_t on a device; null: the library's own, which is waited for
 };
 
 class QueryBlock {

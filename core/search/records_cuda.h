@@ -19,8 +19,8 @@ struct RecordArgs {
   uint32_t value_bytes;    // bytes, likewise
   uint32_t dim;
   uint32_t count;
-  bool aligned;            // every query starts on a multiple of its element's size
-  bool scaled;             // for cosine: float queries are brought into range, lengths are measured
+  bool aligned;  // every query starts on a multiple of its element's size
+  bool scaled;   // for cosine: float queries are brought into range, lengths are measured
 };
 
 /// `element` is that of the queries; `as_floats`: records hold floats, else the elements.

@@ -24,8 +24,8 @@ struct RerankArgs {
   uint32_t value_bytes;        // likewise
   uint32_t dim;
   uint32_t count;
-  uint32_t kept;               // at most kRerankMax
-  uint32_t k;                  // at most kept
+  uint32_t kept;  // at most kRerankMax
+  uint32_t k;     // at most kept
   int32_t metric;
 };
 

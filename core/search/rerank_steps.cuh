@@ -51,8 +51,8 @@ struct ExactRows {
     for (uint32_t word = lane_number(); word < (args.dim + 3) / 4; word += kWarp) {
 #pragma unroll
       for (uint32_t i = 0; i < kRows; ++i)
-        totals[i] = add_products<kElement == ANN_I8>(
-            reinterpret_cast<const uint32_t*>(rows[i])[word], query_words[word], totals[i]);
+        totals[i] = add_products < kElement ==
+                    ANN_I8 > (reinterpret_cast<const uint32_t*>(rows[i])[word], query_words[word], totals[i]);
     }
 #pragma unroll
     for (uint32_t i = 0; i < kRows; ++i)
@@ -76,8 +76,7 @@ struct ExactRows {
       if (column + 32 >= args.dim) continue;
 #pragma unroll
       for (uint32_t i = 0; i < kRows; ++i)
-        high[i] = __fadd_rn(
-            high[i], product(float_at<kElement>(rows[i], column + 32), floats[column + 32]));
+        high[i] = __fadd_rn(high[i], product(float_at<kElement>(rows[i], column + 32), floats[column + 32]));
     }
     __syncwarp();
 #pragma unroll
@@ -101,9 +100,9 @@ struct ExactRows {
     const double norm = *reinterpret_cast<const double*>(values + args.value_bytes);
     if constexpr (is_float_element(kElement)) {
       if (is_extreme(norm, args.norms[number]))
-        return distance_of_cosine(extreme_cosine<kElement>(
-            reinterpret_cast<const float*>(values), norm,
-            args.rows + uint64_t{number} * args.row_stride, args.dim));
+        return distance_of_cosine(extreme_cosine<kElement>(reinterpret_cast<const float*>(values), norm,
+                                                           args.rows + uint64_t{number} * args.row_stride,
+                                                           args.dim));
     }
     return to_distance(sum, args.metric, norm, args.norms[number]);
   }
@@ -111,7 +110,7 @@ struct ExactRows {
 
 /// ExactRows::compare for rows of any element. Apart from its callers, whose registers it is not to take.
 __device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t element, const uint8_t* values,
-                                      uint4 rows) {
+                                             uint4 rows) {
   const uint32_t numbers[kRerankRows] = {rows.x, rows.y, rows.z, rows.w};
   const bool dot = args.metric != ANN_METRIC_L2;
   switch (element) {

@@ -29,8 +29,8 @@ float below(double value) { return std::nextafter(static_cast<float>(value), -IN
 RowBounds::RowBounds(const Dataset& dataset, const Execution& execution)
     : dataset_(dataset),
       stride_(round_up(dataset.dim(), kCodeAlign)),
-      tile_rows_(static_cast<uint32_t>(std::clamp<size_t>(
-          kTileBytes / stride_ / kPackRows * kPackRows, kTileRowsMin, kTileRowsMax))),
+      tile_rows_(static_cast<uint32_t>(
+          std::clamp<size_t>(kTileBytes / stride_ / kPackRows * kPackRows, kTileRowsMin, kTileRowsMax))),
       rounding_((dataset.dim() / 16 + 64) * 0x1p-23) {
   if (dataset.metric() == ANN_METRIC_L2 && is_float_element(dataset.element())) find_centre(execution);
 }
@@ -91,15 +91,13 @@ void RowBounds::code_rows(uint32_t first, uint32_t count, Tile& tile) const {
     const bool cosine = dataset_.metric() == ANN_METRIC_COSINE;
     const double scale = !cosine ? 1 : length > 0 ? 1 / length : 0;
     const double error = found.error == 0 ? 0 : found.error * (1 + rounding_) + kOfLength * length;
-    tile.rows_.self[i] = !found.usable ? -INFINITY
-                         : dataset_.metric() == ANN_METRIC_L2
-                             ? below(found.square * (1 - rounding_))
-                             : 0.0f;
+    tile.rows_.self[i] = !found.usable                        ? -INFINITY
+                         : dataset_.metric() == ANN_METRIC_L2 ? below(found.square * (1 - rounding_))
+                                                              : 0.0f;
     tile.rows_.step[i] = static_cast<float>(found.step * scale);
     tile.rows_.whole[i] = static_cast<float>(found.whole * (1 + kOfWhole));
     tile.rows_.error[i] = above(error * scale);
-    tile.rows_.length[i] =
-        above(found.step * std::sqrt(double{found.whole}) * (1 + rounding_) * scale);
+    tile.rows_.length[i] = above(found.step * std::sqrt(double{found.whole}) * (1 + rounding_) * scale);
   }
   kernels().code_pack(tile.block_.data(), stride_, count, tile.packed_.data());
 }
@@ -112,8 +110,7 @@ void RowBounds::code_query(const PreparedQuery& query, bool usable, Tile& tile, 
     std::memset(code_out, 0, stride_);
     return;
   }
-  const int32_t element =
-      is_float_element(dataset_.element()) ? int32_t{ANN_F32} : dataset_.element();
+  const int32_t element = is_float_element(dataset_.element()) ? int32_t{ANN_F32} : dataset_.element();
   const BoundCode found = code(query.values, element, tile.values_.data(), code_out);
   const double length = std::sqrt(double{found.square});
   const double error = found.error == 0 ? 0 : found.error * (1 + rounding_) + kOfLength * length;

@@ -28,9 +28,7 @@ class RowBounds {
   uint32_t tile_rows() const { return tile_rows_; }
 
   /// Whether |X - Q|^2 is the reported distance.
-  bool exact() const {
-    return dataset_.metric() == ANN_METRIC_L2 && !is_float_element(dataset_.element());
-  }
+  bool exact() const { return dataset_.metric() == ANN_METRIC_L2 && !is_float_element(dataset_.element()); }
 
   /// A tile of rows, coded. A thread's own.
   class Tile {
@@ -41,10 +39,10 @@ class RowBounds {
 
    private:
     friend class RowBounds;
-    Array<uint8_t> block_;   // [tile_rows, stride]
+    Array<uint8_t> block_;  // [tile_rows, stride]
     Array<uint8_t> packed_;
-    Array<float> values_;    // [stride] of a vector
-    Array<float> numbers_;   // [5, tile_rows]
+    Array<float> values_;   // [stride] of a vector
+    Array<float> numbers_;  // [5, tile_rows]
     BoundRows rows_;
   };
 
@@ -58,8 +56,7 @@ class RowBounds {
   void code_rows(uint32_t first, uint32_t count, Tile& tile) const;
 
   /// Codes a query, to [stride], and bounds nothing yet. The tile lends its space.
-  void code_query(const PreparedQuery& query, bool usable, Tile& tile, uint8_t* code,
-                  Query* out) const;
+  void code_query(const PreparedQuery& query, bool usable, Tile& tile, uint8_t* code, Query* out) const;
 
   /// From now on rows are too far that are farther than `distance`.
   void set_limit(float distance, Query* query) const;

@@ -37,10 +37,10 @@ namespace {
 
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
-constexpr uint32_t kQueries = 16;                    // of a block, the rows of a tile
-constexpr uint32_t kTile = 8;                        // pivots of a tile, one of each class
-constexpr uint32_t kGroup = 4;                       // tiles that a warp compares at once
-constexpr uint32_t kMembers = 4;                     // lanes that share a row of a tile
+constexpr uint32_t kQueries = 16;  // of a block, the rows of a tile
+constexpr uint32_t kTile = 8;      // pivots of a tile, one of each class
+constexpr uint32_t kGroup = 4;     // tiles that a warp compares at once
+constexpr uint32_t kMembers = 4;   // lanes that share a row of a tile
 constexpr uint32_t kTiles = kPivots / kTile;
 static_assert(kTile == kStarts && kTiles % (kWarps * kGroup) == 0);
 static_assert(kQueries * kStarts == kThreads);
@@ -103,8 +103,8 @@ struct FindStarts {
   uint32_t row = lane_number() / 4;     // of a tile's upper half; of the right operand the pivot
   uint32_t member = lane_number() % 4;  // of the lanes that share a row
   uint32_t first = blockIdx.x * kQueries;
-  Nearest nearest[2][2] = {};           // [row, row + 8] x [column 2 member, and the next]
-  float sums[2] = {};                   // of x.x - 2 x.q, for row and row + 8
+  Nearest nearest[2][2] = {};  // [row, row + 8] x [column 2 member, and the next]
+  float sums[2] = {};          // of x.x - 2 x.q, for row and row + 8
 
   __device__ void run() {
     if (blockIdx.x == 0 && threadIdx.x == 0) *args.counters = {};
@@ -139,8 +139,8 @@ struct FindStarts {
       const uint32_t left[2][4] = {{up.x, low.x, up.y, low.y}, {up.z, low.z, up.w, low.w}};
 #pragma unroll
       for (uint32_t tile = 0; tile < kGroup; ++tile) {
-        const uint4 right = __ldg(
-            reinterpret_cast<const uint4*>(pivots + uint64_t{tile * kTile} * args.stride + byte));
+        const uint4 right =
+            __ldg(reinterpret_cast<const uint4*>(pivots + uint64_t{tile * kTile} * args.stride + byte));
         multiply<kSigned>(products[tile], left[0], right.x, right.y);
         multiply<kSigned>(products[tile], left[1], right.z, right.w);
       }
@@ -171,8 +171,7 @@ struct FindStarts {
 #pragma unroll
     for (uint32_t other = 1; other < kWarps; ++other) {
       const Nearest& one = shared.of_warp[other][place][column];
-      if (one.distance < best.distance || (one.distance == best.distance && one.tile < best.tile))
-        best = one;
+      if (one.distance < best.distance || (one.distance == best.distance && one.tile < best.tile)) best = one;
     }
     if (first + place < args.count)
       args.starts[uint64_t{first + place} * kStarts + column] =

@@ -34,11 +34,11 @@ SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort& effort)
 
 }  // namespace
 
-const Procedure kWarpTwoLists = {ANN_SEARCH_WARP, "WARP", Knob::kSlack, false, true, 1,
-                                 check, plan<1>, nullptr};
-const Procedure kBlockTwoLists = {ANN_SEARCH_BLOCK, "BLOCK", Knob::kSlack, false, true, 8,
-                                  check, plan<8>, nullptr};
-const Procedure kWideBlockTwoLists = {ANN_SEARCH_WIDE_BLOCK, "WIDE_BLOCK", Knob::kSlack, false, true, 16,
-                                      check, plan<16>, nullptr};
+const Procedure kWarpTwoLists = {ANN_SEARCH_WARP, "WARP",  Knob::kSlack, false, true, 1,
+                                 check,           plan<1>, nullptr};
+const Procedure kBlockTwoLists = {ANN_SEARCH_BLOCK, "BLOCK", Knob::kSlack, false, true, 8, check,
+                                  plan<8>,          nullptr};
+const Procedure kWideBlockTwoLists = {
+    ANN_SEARCH_WIDE_BLOCK, "WIDE_BLOCK", Knob::kSlack, false, true, 16, check, plan<16>, nullptr};
 
 }  // namespace gannet

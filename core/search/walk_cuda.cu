@@ -127,7 +127,8 @@ constexpr Policy roomy(Policy policy) {
 // One list. Filter and list grow together: 1,000 answers meet more than ten times as many rows.
 constexpr Policy one_list(CodeKind kind, uint32_t beam_max) {
   const uint32_t met_words = beam_max <= 256 ? 2048 : beam_max <= 768 ? 4096 : 8192;
-  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, true, beam_max, 0};
+  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, true,
+          beam_max,         0};
 }
 constexpr uint32_t kSmallBeam = 256;
 constexpr uint32_t kMiddleBeam = 768;
@@ -166,9 +167,7 @@ struct Walker {
 
   /// The first queries are dealt out over the blocks, so that a small batch keeps every
   /// multiprocessor busy; the others go to whoever is free.
-  __device__ bool first_query() const {
-    return take(threadIdx.x / kWarp * gridDim.x + blockIdx.x);
-  }
+  __device__ bool first_query() const { return take(threadIdx.x / kWarp * gridDim.x + blockIdx.x); }
   __device__ bool next_query() const {
     uint32_t taken = 0;
     if (lane_number() == 0) taken = atomicAdd(&args.counters->queue, 1u);
@@ -290,9 +289,7 @@ struct SortedBest {
     farthest = kFarthest;
   }
   /// After rows have entered.
-  __device__ void settle(uint32_t kept) {
-    farthest = __shfl_sync(kAllLanes, items.distance, kept - 1);
-  }
+  __device__ void settle(uint32_t kept) { farthest = __shfl_sync(kAllLanes, items.distance, kept - 1); }
   __device__ uint32_t kth(uint32_t k) const { return __shfl_sync(kAllLanes, items.distance, k - 1); }
 };
 
@@ -389,8 +386,7 @@ __device__ inline uint32_t write_answer(const WalkArgs& args, uint32_t query, co
     beyond += key != RowKey::kNone && !is_near ? 1 : 0;
     args.out_rows[place] = is_near ? RowKey::row(key) : kNoRow;
     if (args.out_distances != nullptr)
-      args.out_distances[place] =
-          key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
+      args.out_distances[place] = key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
   }
   __syncwarp();
   return __reduce_add_sync(kAllLanes, beyond);
@@ -414,7 +410,8 @@ struct TwoLists {
   uint32_t bound;  // T; kFarthest while there are fewer than k rows
 
   __device__ TwoLists(const WalkArgs& walk_args, Shared& shared)
-      : args(walk_args), walker(walk_args, shared.warps[threadIdx.x / kWarp]),
+      : args(walk_args),
+        walker(walk_args, shared.warps[threadIdx.x / kWarp]),
         best(shared.best[threadIdx.x / kWarp]) {}
 
   __device__ void run() {
@@ -495,9 +492,7 @@ struct TwoLists {
   }
 
   /// After the best list has changed.
-  __device__ void tighten() {
-    bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.slack_squared);
-  }
+  __device__ void tighten() { bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.slack_squared); }
 
   /// Rows that will not be compared once more count as if they were: the host adds all that are kept.
   __device__ void report() {
@@ -535,7 +530,8 @@ struct TwoLists {
     }
     __syncwarp();
     sort_shared(keys, kPolicy.best_words * kWarp, WarpSorts{});
-    return write_answer(args, walker.shared.query, keys, farthest_again(args, RowKey::distance(keys[args.k - 1])));
+    return write_answer(args, walker.shared.query, keys,
+                        farthest_again(args, RowKey::distance(keys[args.k - 1])));
   }
 };
 
@@ -553,10 +549,10 @@ __device__ inline uint64_t warp_min(uint64_t value) { return ~warp_max(~value); 
 struct SegmentedBeam {
   static constexpr uint64_t kBlocked = RowKey::of(0, 0, true);
 
-  uint64_t* keys;       // [kWarp * segment] in shared memory
-  uint32_t segment;     // keys of a lane
-  uint64_t farthest;    // of all
-  uint32_t owner;       // the lane in whose segment that is
+  uint64_t* keys;     // [kWarp * segment] in shared memory
+  uint32_t segment;   // keys of a lane
+  uint64_t farthest;  // of all
+  uint32_t owner;     // the lane in whose segment that is
   uint64_t own_farthest;
   uint64_t own_nearest;  // unexpanded; kNone: there is none
 
@@ -604,8 +600,7 @@ struct SegmentedBeam {
       const uint32_t i = first + lane_number();
       uint64_t key = i < segment ? own[i] : kBlocked;
       const uint32_t matches = __ballot_sync(kAllLanes, !done && key == old_key);
-      if (matches != 0 && lane_number() + 1 == __ffs(static_cast<int32_t>(matches)))
-        own[i] = key = new_key;
+      if (matches != 0 && lane_number() + 1 == __ffs(static_cast<int32_t>(matches))) own[i] = key = new_key;
       done |= matches != 0;
       high = max(high, key);
       if (!RowKey::flag(key)) low = min(low, key);
@@ -668,8 +663,7 @@ struct OneList {
   }
 
   __device__ void absorb(const Near& item) {
-    const uint64_t key =
-        item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
+    const uint64_t key = item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
     uint32_t survivors = __ballot_sync(kAllLanes, key < beam.farthest);
     for (; survivors != 0; survivors &= survivors - 1)
       beam.insert(__shfl_sync(kAllLanes, key, __ffs(static_cast<int32_t>(survivors)) - 1));
@@ -689,8 +683,7 @@ struct OneList {
 };
 
 template <class Walk>
-__global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
-    walk(const __grid_constant__ WalkArgs args) {
+__global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks) walk(const __grid_constant__ WalkArgs args) {
   __shared__ typename Walk::Shared shared;
   Walk(args, shared).run();
 }
@@ -766,7 +759,8 @@ Kernel choose_roomy() {
 }
 
 Kernel choose_roomy(CodeKind kind) {
-  return kind == CodeKind::kUnsigned ? choose_roomy<CodeKind::kUnsigned>() : choose_roomy<CodeKind::kSigned>();
+  return kind == CodeKind::kUnsigned ? choose_roomy<CodeKind::kUnsigned>()
+                                     : choose_roomy<CodeKind::kSigned>();
 }
 
 /// A kernel in which a warp walks with two lists.

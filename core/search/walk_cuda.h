@@ -47,10 +47,10 @@ struct WholeArgs {
 inline constexpr uint32_t kWholeKeptMax = kTwoListsMax;
 
 struct WalkArgs {
-  const uint8_t* codes;        // [rows, stride]
-  const uint32_t* edges;       // [rows, degree] fixed rows, as fields of their own: as an Adjacency they cost a
-                               // warp of 72 registers 8 bytes of spills more and 2 % of its time
-  const uint32_t* entries;     // [entry_count]
+  const uint8_t* codes;     // [rows, stride]
+  const uint32_t* edges;    // [rows, degree] fixed rows, as fields of their own: as an Adjacency they cost a
+                            // warp of 72 registers 8 bytes of spills more and 2 % of its time
+  const uint32_t* entries;  // [entry_count]
   const uint8_t* pivot_codes;  // [kPivots, stride]
   const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
   const int32_t* squares;      // [kPivots] x.x of bytes
@@ -61,20 +61,20 @@ struct WalkArgs {
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
   float* out_distances;        // [count, kept] of the codes; null where rows are re-ranked
   WalkCounters* counters;
-  WalkCounts* counts;          // [count] where a block walks, instead of the counters; or null
-  uint32_t stride;             // bytes
-  uint32_t query_stride;       // bytes
+  WalkCounts* counts;     // [count] where a block walks, instead of the counters; or null
+  uint32_t stride;        // bytes
+  uint32_t query_stride;  // bytes
   uint32_t degree;
   uint32_t entry_count;
-  uint32_t count;              // of queries
+  uint32_t count;  // of queries
   uint32_t k;
-  uint32_t kept;               // rows of an answer: k, and some more to re-rank
-  uint32_t beam;               // of one list
-  uint32_t expansions_max;     // of two lists
-  float slack_squared;         // of two lists: (1 + slack)^2
-  float rerank_margin;         // of two lists of a warp: rows whose codes lie farther than the k-th by more
-                               // than this are not re-ranked
-  WholeArgs whole;             // where a block walks; `queries` are records then, and answers [count, k]
+  uint32_t kept;            // rows of an answer: k, and some more to re-rank
+  uint32_t beam;            // of one list
+  uint32_t expansions_max;  // of two lists
+  float slack_squared;      // of two lists: (1 + slack)^2
+  float rerank_margin;      // of two lists of a warp: rows whose codes lie farther than the k-th by more
+                            // than this are not re-ranked
+  WholeArgs whole;          // where a block walks; `queries` are records then, and answers [count, k]
   alignas(16) uint8_t one_query[kOneQueryBytes];  // instead of `queries`, where those are null
 };
 

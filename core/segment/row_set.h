@@ -48,9 +48,9 @@ class RowSet {
 
 /// What a search may do with rows.
 struct Admission {
-  RowSetView removed;          // walked through, never returned
-  RowSetView held_out;         // neither expanded nor returned
-  uint32_t masked = kNoRow;    // one row more that is held out, of this query alone
+  RowSetView removed;        // walked through, never returned
+  RowSetView held_out;       // neither expanded nor returned
+  uint32_t masked = kNoRow;  // one row more that is held out, of this query alone
 
   constexpr bool answers(uint32_t row) const { return !removed.holds(row); }
   constexpr bool walks(uint32_t row) const { return row != masked && !held_out.holds(row); }

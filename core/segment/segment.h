@@ -35,7 +35,7 @@ struct Segment {
   uint64_t file_bytes_held = 0;      // host memory that reading it takes
   Dataset dataset;
   Codes codes;
-  KnnLists knn;         // with distances; empty unless they are kept
+  KnnLists knn;  // with distances; empty unless they are kept
   SearchGraph graph;
   QuerySample queries;  // of the caller, to calibrate on; none: rows are held out
   uint32_t knn_iterations = 0;

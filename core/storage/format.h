@@ -79,8 +79,7 @@ struct Header {
   double norm_max;
   uint8_t zeros[kPage - 192];
 };
-static_assert(sizeof(Header) == kPage && offsetof(Header, writer) == 96 &&
-              offsetof(Header, metric) == 100 &&
+static_assert(sizeof(Header) == kPage && offsetof(Header, writer) == 96 && offsetof(Header, metric) == 100 &&
               offsetof(Header, rows) == 112 && offsetof(Header, code_stride) == 152 &&
               offsetof(Header, norm_max) == 184);
 inline constexpr size_t kContentStart = offsetof(Header, metric);

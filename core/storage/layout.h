@@ -16,9 +16,7 @@ constexpr uint64_t sections_offset(uint32_t sections, uint64_t chunks) {
 }
 
 /// Bytes of a column of a code.
-constexpr uint32_t code_item_bytes(uint32_t codes) {
-  return codes == kCodesFloats ? 4 : 1;
-}
+constexpr uint32_t code_item_bytes(uint32_t codes) { return codes == kCodesFloats ? 4 : 1; }
 
 /// Columns of a code; see dataset/codes.h.
 uint32_t code_columns(const Header& header);

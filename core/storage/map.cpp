@@ -27,17 +27,20 @@ bool all_finite(const uint8_t* data, uint64_t bytes, Word exponent) {
 
 bool elements_finite(int32_t element, const uint8_t* data, uint64_t bytes) {
   switch (element) {
-    case ANN_F32: return all_finite<uint32_t>(data, bytes, 0x7f800000);
-    case ANN_F16: return all_finite<uint16_t>(data, bytes, 0x7c00);
-    case ANN_BF16: return all_finite<uint16_t>(data, bytes, 0x7f80);
-    default: return true;
+    case ANN_F32:
+      return all_finite<uint32_t>(data, bytes, 0x7f800000);
+    case ANN_F16:
+      return all_finite<uint16_t>(data, bytes, 0x7c00);
+    case ANN_BF16:
+      return all_finite<uint16_t>(data, bytes, 0x7f80);
+    default:
+      return true;
   }
 }
 
 /// Whether the bytes that fill rows of `stride` up behind `used` are zero, within a chunk that starts
 /// at byte `begin` of the section.
-bool padding_zero(const uint8_t* data, uint64_t begin, uint64_t bytes, uint64_t stride,
-                  uint64_t used) {
+bool padding_zero(const uint8_t* data, uint64_t begin, uint64_t bytes, uint64_t stride, uint64_t used) {
   if (used == stride) return true;
   const uint64_t end = begin + bytes;
   for (uint64_t row = begin / stride; row * stride < end; ++row) {
@@ -95,8 +98,7 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
   switch (type) {
     case kRows:
       if (!elements_finite(element, data, bytes)) return "a value is NaN or infinite";
-      if (!padding_zero(data, begin, bytes, header.row_stride,
-                        uint64_t{header.dim} * element_bytes(element)))
+      if (!padding_zero(data, begin, bytes, header.row_stride, uint64_t{header.dim} * element_bytes(element)))
         return "bytes that fill rows up are not zero";
       return nullptr;
     case kIds:
@@ -109,8 +111,7 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
                  ? nullptr
                  : "a row number is not below the number of rows";
     case kEdges:
-      if (!all_legal<uint32_t>(data, bytes,
-                               [=](uint32_t row) { return (row < rows) | (row == kNoRow); }))
+      if (!all_legal<uint32_t>(data, bytes, [=](uint32_t row) { return (row < rows) | (row == kNoRow); }))
         return "an edge leads to a row that is not there";
       return edges_come_first(data, begin, bytes, header.degree * sizeof(uint32_t))
                  ? nullptr
@@ -130,8 +131,9 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
         return "bytes that fill codes up are not zero";
       return nullptr;
     case kQueries:
-      return !is_float_element(element) || elements_finite(ANN_F32, data, bytes) ? nullptr
-                                                                                 : "a value is NaN or infinite";
+      return !is_float_element(element) || elements_finite(ANN_F32, data, bytes)
+                 ? nullptr
+                 : "a value is NaN or infinite";
     default:
       return nullptr;
   }
@@ -160,9 +162,8 @@ void fail_corrupt(const char* format, ...) {
 }
 
 const char* section_name(uint32_t type) {
-  static constexpr const char* kNames[] = {"",       "rows",  "ids",   "order",   "lengths",
-                                           "centre", "codes", "edges", "entries", "calibration",
-                                           "queries"};
+  static constexpr const char* kNames[] = {"",      "rows",  "ids",     "order",       "lengths", "centre",
+                                           "codes", "edges", "entries", "calibration", "queries"};
   return type >= 1 && type <= kTypesKnown ? kNames[type] : "of unknown type";
 }
 
@@ -174,8 +175,7 @@ FileMap::FileMap(Source& source, const Expectation& expected, const Allocator& m
   check_sections();
   uint8_t id[16];
   content_id(header, table, id);
-  if (std::memcmp(id, header.content_id, sizeof id) != 0)
-    fail_corrupt("content id and content do not agree");
+  if (std::memcmp(id, header.content_id, sizeof id) != 0) fail_corrupt("content id and content do not agree");
   if (source.sequential()) return;
   Tail tail;
   source.read(tail_offset(), &tail, sizeof tail);
@@ -184,39 +184,35 @@ FileMap::FileMap(Source& source, const Expectation& expected, const Allocator& m
 
 void FileMap::read_header(Source& source) {
   if (source.bytes() < kFileBytesMin)
-    fail_corrupt("the file has %llu bytes, fewer than the smallest index",
-                 static_cast<Long>(source.bytes()));
+    fail_corrupt("the file has %llu bytes, fewer than the smallest index", static_cast<Long>(source.bytes()));
   source.read(0, &header, sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     fail_corrupt("the first bytes are not those of an index of Gannet");
   if (header.byte_order != kByteOrder) fail_corrupt("the byte order is %08x", header.byte_order);
   if (header.major != kMajor)
-    fail(ANN_VERSION, "the file has format %u.%u; this library (%d.%d) reads format %u",
-         header.major, header.minor, ANN_VERSION_MAJOR, ANN_VERSION_MINOR, kMajor);
+    fail(ANN_VERSION, "the file has format %u.%u; this library (%d.%d) reads format %u", header.major,
+         header.minor, ANN_VERSION_MAJOR, ANN_VERSION_MINOR, kMajor);
   if (header.features_to_read != 0)
     fail(ANN_VERSION, "the file uses features %llx, which this library (%d.%d) does not know",
          static_cast<Long>(header.features_to_read), ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
   if (header_sum(header) != header.header_sum) fail_corrupt("the sum of the header is wrong");
   if (header.file_bytes != source.bytes())
-    fail_corrupt("the file has %llu bytes, its header says %llu",
-                 static_cast<Long>(source.bytes()), static_cast<Long>(header.file_bytes));
-  if (header.file_bytes > kFileBytesMax)
-    fail_corrupt("the file has %llu bytes, more than any index",
+    fail_corrupt("the file has %llu bytes, its header says %llu", static_cast<Long>(source.bytes()),
                  static_cast<Long>(header.file_bytes));
+  if (header.file_bytes > kFileBytesMax)
+    fail_corrupt("the file has %llu bytes, more than any index", static_cast<Long>(header.file_bytes));
 }
 
 /// After this no product of the header's numbers can overflow.
 void FileMap::check_ranges() const {
   const auto demand = [](bool legal, const char* name, uint64_t value) {
-    if (!legal)
-      fail_corrupt("%s in the header is %llu, which no index has", name, static_cast<Long>(value));
+    if (!legal) fail_corrupt("%s in the header is %llu, which no index has", name, static_cast<Long>(value));
   };
-  demand(header.zero_68 == 0 && header.zero_180 == 0 &&
-             all_zero(header.zeros, sizeof header.zeros), "a reserved field", 1);
+  demand(header.zero_68 == 0 && header.zero_180 == 0 && all_zero(header.zeros, sizeof header.zeros),
+         "a reserved field", 1);
   demand(header.sections <= kSectionsMax, "the number of sections", header.sections);
   demand(header.table_offset == kPage, "the offset of the table", header.table_offset);
-  demand(header.metric >= ANN_METRIC_L2 && header.metric <= ANN_METRIC_COSINE, "metric",
-         header.metric);
+  demand(header.metric >= ANN_METRIC_L2 && header.metric <= ANN_METRIC_COSINE, "metric", header.metric);
   demand(header.element >= ANN_F32 && header.element <= ANN_U8, "element", header.element);
   demand(header.graph == kGraphCagra || header.graph == kGraphNone, "graph", header.graph);
   demand(header.rows <= ANN_ROWS_MAX, "rows", header.rows);
@@ -227,14 +223,15 @@ void FileMap::check_ranges() const {
   demand(header.row_stride == Dataset::stored_stride(header.dim, metric, element), "the row stride",
          header.row_stride);
   const bool graph = header.graph == kGraphCagra;
-  demand(graph ? header.degree >= 2 && header.degree <= ANN_DEGREE_MAX : header.degree == 0,
-         "degree", header.degree);
-  demand(graph ? header.entries <= header.rows && (header.entries > 0 || header.rows == 0)
-               : header.entries == 0, "entry points", header.entries);
+  demand(graph ? header.degree >= 2 && header.degree <= ANN_DEGREE_MAX : header.degree == 0, "degree",
+         header.degree);
+  demand(
+      graph ? header.entries <= header.rows && (header.entries > 0 || header.rows == 0) : header.entries == 0,
+      "entry points", header.entries);
   demand(std::isfinite(header.recall_max) && header.recall_max >= 0 && header.recall_max <= 1,
          "the highest recall", bits(header.recall_max));
-  demand(graph || (header.knn_iterations == 0 && header.repaired_edges == 0 &&
-                   bits(header.recall_max) == 0), "a figure of a graph", 1);
+  demand(graph || (header.knn_iterations == 0 && header.repaired_edges == 0 && bits(header.recall_max) == 0),
+         "a figure of a graph", 1);
   check_codes();
 }
 
@@ -247,13 +244,12 @@ void FileMap::check_codes() const {
                      : rows_serve               ? header.codes == kCodesRows
                                                 : stored;
   if (!legal) fail_corrupt("codes in the header are %u, which do not fit the rest", header.codes);
-  const uint64_t stride =
-      stored ? Codes::code_stride(header.dim, metric, header.codes == kCodesFloats) : 0;
+  const uint64_t stride = stored ? Codes::code_stride(header.dim, metric, header.codes == kCodesFloats) : 0;
   if (header.code_stride != stride)
     fail_corrupt("the code stride in the header is %llu, it must be %llu",
                  static_cast<Long>(header.code_stride), static_cast<Long>(stride));
-  if (!std::isfinite(header.code_factor) || header.code_factor < 0 ||
-      !std::isfinite(header.norm_max) || header.norm_max < 0)
+  if (!std::isfinite(header.code_factor) || header.code_factor < 0 || !std::isfinite(header.norm_max) ||
+      header.norm_max < 0)
     fail_corrupt("factor or length of codes in the header is negative, NaN or infinite");
   const bool lengths = stored && metric == ANN_METRIC_INNER_PRODUCT;
   if ((!stored && bits(header.code_factor) != 0) || (!lengths && bits(header.norm_max) != 0))
@@ -309,8 +305,8 @@ void FileMap::check_sections() const {
     if (section.type > kTypesKnown && (section.flags & kSkippable) == 0)
       fail(ANN_VERSION, "the file has a section of type %u, which this library (%d.%d) does not know",
            section.type, ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
-    const bool sound = section.zero == 0 && section.chunk_bytes == kChunkBytes &&
-                       section.item_bytes > 0 && section.bytes % section.item_bytes == 0 &&
+    const bool sound = section.zero == 0 && section.chunk_bytes == kChunkBytes && section.item_bytes > 0 &&
+                       section.bytes % section.item_bytes == 0 &&
                        section.items == section.bytes / section.item_bytes &&
                        section.flags == flags_of(section.type);
     if (!sound) fail_corrupt("the table's entry of section %u (%s) is not sound", section.type, name);
@@ -334,8 +330,8 @@ void FileMap::check_sections() const {
   for (uint32_t i = 0; i < known; ++i) {  // the known types come first
     if (table[i].type != demanded[i].type || table[i].items != demanded[i].items ||
         table[i].item_bytes != demanded[i].item_bytes)
-      fail_corrupt("section %u (%s) does not have the size that the header demands",
-                   demanded[i].type, section_name(demanded[i].type));
+      fail_corrupt("section %u (%s) does not have the size that the header demands", demanded[i].type,
+                   section_name(demanded[i].type));
   }
 }
 
@@ -390,8 +386,7 @@ void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const 
   if (place == kNoPlace) return;
   if (order[place - 1] >= rows || order[place] >= rows)
     fail_corrupt("the order of the ids names a row that is not there");
-  fail_corrupt("the ids are not distinct, or their order is wrong at place %llu",
-               static_cast<Long>(place));
+  fail_corrupt("the ids are not distinct, or their order is wrong at place %llu", static_cast<Long>(place));
 }
 
 void check_entries(const uint32_t* entries, uint64_t count) {
@@ -415,10 +410,10 @@ Calibration read_calibration(const Curve* curves, uint64_t count, float recall_m
         sound = point.beam == 0 && point.zero == 0 && bits(point.recall) == 0;
         continue;
       }
-      sound = point.zero == 0 && point.beam >= 1 && point.beam <= ANN_BEAM_MAX &&
-              point.recall >= 0 && point.recall <= 1 &&
-              (at == 0 || (point.beam > curve.points[at - 1].beam &&
-                           point.recall >= curve.points[at - 1].recall));
+      sound = point.zero == 0 && point.beam >= 1 && point.beam <= ANN_BEAM_MAX && point.recall >= 0 &&
+              point.recall <= 1 &&
+              (at == 0 ||
+               (point.beam > curve.points[at - 1].beam && point.recall >= curve.points[at - 1].recall));
       out[i].points[at] = {point.beam, point.recall};
     }
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));

@@ -33,8 +33,7 @@ class FileSource final : public Source {
   void read(uint64_t offset, void* out, uint64_t count) override {
     uint8_t* to = static_cast<uint8_t*>(out);
     while (count > 0) {
-      const int64_t done =
-          uninterrupted([&] { return files_.read_at(file_, to, count, offset); });
+      const int64_t done = uninterrupted([&] { return files_.read_at(file_, to, count, offset); });
       if (done < 0) fail_system(done, "reading", path_);
       if (done == 0) fail_corrupt("the file became shorter while it was read");
       to += done;
@@ -58,8 +57,7 @@ class FileSource final : public Source {
 
 class MemorySource final : public Source {
  public:
-  MemorySource(const void* data, uint64_t bytes)
-      : data_(static_cast<const uint8_t*>(data)), bytes_(bytes) {}
+  MemorySource(const void* data, uint64_t bytes) : data_(static_cast<const uint8_t*>(data)), bytes_(bytes) {}
   uint64_t bytes() const override { return bytes_; }
   void read(uint64_t offset, void* out, uint64_t count) override {
     if (count != 0) std::memcpy(out, data_ + offset, count);
@@ -79,13 +77,12 @@ class SequentialSource final : public Source {
     if (offset != at_) fail(ANN_INTERNAL, "a stream was to be read out of order");
     uint8_t* to = static_cast<uint8_t*>(out);
     while (count > 0) {
-      const int64_t done =
-          uninterrupted([&] { return stream_.read(stream_.user, to, count); });
+      const int64_t done = uninterrupted([&] { return stream_.read(stream_.user, to, count); });
       if (done < 0 || static_cast<uint64_t>(done) > count)
         fail_system(done < 0 && done > -4096 ? done : -EIO, "reading", "the caller's stream");
-      if (done == 0) fail_corrupt("the stream ends at byte %llu of %llu",
-                                  static_cast<unsigned long long>(at_),
-                                  static_cast<unsigned long long>(stream_.bytes));
+      if (done == 0)
+        fail_corrupt("the stream ends at byte %llu of %llu", static_cast<unsigned long long>(at_),
+                     static_cast<unsigned long long>(stream_.bytes));
       to += done;
       at_ += static_cast<uint64_t>(done);
       count -= static_cast<uint64_t>(done);
@@ -138,8 +135,7 @@ void read_section(const FileMap& map, const Section& section, Source& source, ui
   const uint64_t rest = round_to_page(section.bytes) - section.bytes;
   source.read(section.offset + section.bytes, padding, rest);
   if (!all_zero(padding, rest))
-    fail_corrupt("bytes behind section %u (%s) are not zero", section.type,
-                 section_name(section.type));
+    fail_corrupt("bytes behind section %u (%s) are not zero", section.type, section_name(section.type));
 }
 
 /// The sections of a file as Arrays, on the heap or over mapped memory.
@@ -159,16 +155,26 @@ struct Parts {
   template <class Visit>
   void with(uint32_t type, const Visit& visit) {
     switch (type) {
-      case kRows: return visit(rows);
-      case kIds: return visit(ids);
-      case kOrder: return visit(order);
-      case kLengths: return visit(lengths);
-      case kCentre: return visit(centre);
-      case kCodes: return visit(codes);
-      case kEdges: return visit(edges);
-      case kEntries: return visit(entries);
-      case kCalibration: return visit(curves);
-      case kQueries: return visit(queries);
+      case kRows:
+        return visit(rows);
+      case kIds:
+        return visit(ids);
+      case kOrder:
+        return visit(order);
+      case kLengths:
+        return visit(lengths);
+      case kCentre:
+        return visit(centre);
+      case kCodes:
+        return visit(codes);
+      case kEdges:
+        return visit(edges);
+      case kEntries:
+        return visit(entries);
+      case kCalibration:
+        return visit(curves);
+      case kQueries:
+        return visit(queries);
     }
   }
 
@@ -208,9 +214,9 @@ std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, con
   segment.knn_iterations = header.knn_iterations;
   placed->calibration = calibration;
   segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
-  segment.codes = Codes(segment.dataset,
-                       {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
-                        header.code_factor, header.norm_max, touches.of[kCodes]});
+  segment.codes =
+      Codes(segment.dataset, {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
+                              header.code_factor, header.norm_max, touches.of[kCodes]});
   SearchGraph& graph = segment.graph;
   graph.edges = std::move(parts.edges);
   graph.entries = std::move(parts.entries);
@@ -250,7 +256,7 @@ Parts read_all(const FileMap& map, Source& source, bool keep, const Execution& e
 }
 
 std::unique_ptr<const PlacedSegment> open_full(Source& source, const Expectation& expected,
-                                       const Execution& execution) {
+                                               const Execution& execution) {
   execution.enter("read");
   const FileMap map(source, expected, execution.memory);
   std::unique_ptr<PlacedSegment> built = assemble(map.header, read_all(map, source, true, execution), {});
@@ -284,8 +290,7 @@ struct Mapping {
 
 class SectionTouch final : public FirstTouch {
  public:
-  SectionTouch(const Allocator& memory, const FileMap& map, const Section& section,
-               const uint8_t* data)
+  SectionTouch(const Allocator& memory, const FileMap& map, const Section& section, const uint8_t* data)
       : FirstTouch(memory, section.bytes), map_(map), section_(section), data_(data) {}
 
  private:
@@ -317,12 +322,10 @@ struct MappedFile {
 };
 
 /// Sections that every search reads, and that are small: checked at once.
-bool checked_at_once(uint32_t type) {
-  return type == kCentre || type == kEntries || type == kCalibration;
-}
+bool checked_at_once(uint32_t type) { return type == kCentre || type == kEntries || type == kCalibration; }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
-                                         const Execution& execution) {
+                                                 const Execution& execution) {
   const uint8_t* start = static_cast<const uint8_t*>(mapping->data);
   MemorySource source(start, mapping->bytes);
   auto file = std::make_shared<MappedFile>(std::move(mapping), source, plan, execution.memory);
@@ -338,8 +341,7 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
       array = Array<T>::over(reinterpret_cast<const T*>(data), section.bytes / sizeof(T));
     });
     if (!lazy) continue;
-    file->touches[section.type] =
-        std::make_unique<SectionTouch>(execution.memory, map, section, data);
+    file->touches[section.type] = std::make_unique<SectionTouch>(execution.memory, map, section, data);
     FirstTouch* touch = file->touches[section.type].get();
     if (checked_at_once(section.type)) {
       touch->touch_all(execution);
@@ -358,19 +360,18 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
 }  // namespace
 
 std::unique_ptr<const PlacedSegment> open_file(const char* path, const OpenPlan& plan, Files& files,
-                                       const Execution& execution) {
+                                               const Execution& execution) {
   FileSource source(path, files);
   if (plan.mode == ANN_OPEN_FULL) return open_full(source, plan.expected, execution);
   execution.enter("map");
   if (source.bytes() < kFileBytesMin)
     fail_corrupt("the file has %llu bytes, fewer than the smallest index",
                  static_cast<unsigned long long>(source.bytes()));
-  return open_mapped(std::make_unique<Mapping>(source.map(), source.bytes(), &files), plan,
-                     execution);
+  return open_mapped(std::make_unique<Mapping>(source.map(), source.bytes(), &files), plan, execution);
 }
 
 std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
-                                         const Execution& execution) {
+                                                 const Execution& execution) {
   if (plan.mode != ANN_OPEN_FULL) {
     execution.enter("map");
     return open_mapped(std::make_unique<Mapping>(data, bytes, nullptr), plan, execution);
@@ -380,13 +381,12 @@ std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t byte
 }
 
 std::unique_ptr<const PlacedSegment> open_stream(const StreamSource& stream, const OpenPlan& plan,
-                                         const Execution& execution) {
+                                                 const Execution& execution) {
   SequentialSource source(stream);
   return open_full(source, plan.expected, execution);
 }
 
-void verify_file(const char* path, const Expectation& expected, Files& files,
-                 const Execution& execution) {
+void verify_file(const char* path, const Expectation& expected, Files& files, const Execution& execution) {
   FileSource source(path, files);
   verify(source, expected, execution);
 }

@@ -75,8 +75,7 @@ void Target::follow_links() {
   for (uint32_t links = 0;; ++links) {
     const int result = uninterrupted([&] { return files_.facts_in(folder_, name_, &facts_); });
     if (result == -ENOENT && links == 0) return;
-    if (result < 0)
-      fail_system(result, links == 0 ? "looking at the target" : "following the link", path_);
+    if (result < 0) fail_system(result, links == 0 ? "looking at the target" : "following the link", path_);
     if (!facts_.link) break;
     if (links == kLinksMax) fail_system(-ELOOP, "following the link", path_);
     char leads_to[PATH_MAX];
@@ -93,8 +92,10 @@ void Target::sync() const {
   const int result = files_.sync(folder_);
   // Some file systems cannot sync a folder and say EINVAL; there is nothing to be done about it.
   if (result < 0 && result != -EINVAL)
-    fail_system(result, "the new file is in place, but syncing its folder failed and whether it survives "
-                    "a power failure is unknown", path_);
+    fail_system(result,
+                "the new file is in place, but syncing its folder failed and whether it survives "
+                "a power failure is unknown",
+                path_);
 }
 
 // --- Replacement ----------------------------------------------------------------------------------
@@ -104,8 +105,7 @@ Replacement::Replacement(const Target& target, bool sync, Files& files)
   remove_left();
   const uint32_t mode = target.exists() ? target.facts().mode : 0666;
   file_ = uninterrupted([&] { return files.create_unnamed(target.folder(), mode); });
-  if (file_ < 0 && file_ != -EOPNOTSUPP)
-    fail_system(file_, "making a file beside the target", target.path());
+  if (file_ < 0 && file_ != -EOPNOTSUPP) fail_system(file_, "making a file beside the target", target.path());
   try {
     if (file_ < 0)
       create_with_name(mode);
@@ -127,8 +127,7 @@ void Replacement::discard() {
 
 void Replacement::set_name(uint32_t number) {
   const uint64_t hash = format::sum(target_.name(), std::strlen(target_.name()));
-  std::snprintf(name_, sizeof name_, ".gannet-%016llx-%u.tmp", static_cast<unsigned long long>(hash),
-                number);
+  std::snprintf(name_, sizeof name_, ".gannet-%016llx-%u.tmp", static_cast<unsigned long long>(hash), number);
 }
 
 /// Removes what saves to this target left whose processes died. A failure to do so is none of the save.
@@ -239,7 +238,8 @@ void Replacement::write_back(uint64_t end, uint64_t behind) {
     const int result = uninterrupted([&] { return files_.write_back(file_, offset, bytes, wait); });
     if (has_no_write_back(result)) writes_back_ = false;
     // The system tells an error of the disk once, here or at the sync.
-    else if (result < 0) fail_system(result, "writing to the disk", target_.path());
+    else if (result < 0)
+      fail_system(result, "writing to the disk", target_.path());
   };
   if (begun_ < end) send(begun_, end - begun_, false);
   begun_ = std::max(begun_, end);

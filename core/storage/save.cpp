@@ -22,7 +22,8 @@ using namespace format;
 /// An index as header, section table and chunks of bytes.
 class Content {
  public:
-  Content(const PlacedSegment& placed, const Execution& execution) : placed_(placed), segment_(placed.segment) {
+  Content(const PlacedSegment& placed, const Execution& execution)
+      : placed_(placed), segment_(placed.segment) {
     execution.enter("check");
     // What was never checked must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse what a LAZY one has saved.
@@ -32,8 +33,8 @@ class Content {
                 segment_.dataset.ids() != nullptr ? segment_.rows() : 0, execution);
     fill_header();
     encode_calibration();
-    header_.sections = demanded_sections(
-        header_, {placed.calibration.curve_count(), segment_.queries.count()}, sections_);
+    header_.sections =
+        demanded_sections(header_, {placed.calibration.curve_count(), segment_.queries.count()}, sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -92,8 +93,7 @@ class Content {
     header_.dim = dataset.dim();
     header_.has_ids = dataset.ids() != nullptr ? 1 : 0;
     header_.seed = segment_.seed;
-    header_.row_stride =
-        Dataset::stored_stride(dataset.dim(), dataset.metric(), dataset.element());
+    header_.row_stride = Dataset::stored_stride(dataset.dim(), dataset.metric(), dataset.element());
     if (!segment_.has_graph()) return;
     header_.degree = segment_.graph.degree;
     header_.entries = static_cast<uint32_t>(segment_.graph.entries.size());
@@ -124,16 +124,26 @@ class Content {
 
   const void* data_of(uint32_t type) const {
     switch (type) {
-      case kRows: return segment_.dataset.view().data;
-      case kIds: return segment_.dataset.ids();
-      case kOrder: return segment_.dataset.by_id();
-      case kLengths: return segment_.dataset.norms();
-      case kCentre: return segment_.codes.centre().data();
-      case kCodes: return segment_.codes.data();
-      case kEdges: return segment_.graph.edges.data();
-      case kEntries: return segment_.graph.entries.data();
-      case kQueries: return segment_.queries.data();
-      default: return curves_;
+      case kRows:
+        return segment_.dataset.view().data;
+      case kIds:
+        return segment_.dataset.ids();
+      case kOrder:
+        return segment_.dataset.by_id();
+      case kLengths:
+        return segment_.dataset.norms();
+      case kCentre:
+        return segment_.codes.centre().data();
+      case kCodes:
+        return segment_.codes.data();
+      case kEdges:
+        return segment_.graph.edges.data();
+      case kEntries:
+        return segment_.graph.entries.data();
+      case kQueries:
+        return segment_.queries.data();
+      default:
+        return curves_;
     }
   }
 
@@ -192,8 +202,7 @@ void write_all(Content& content, const Put& put, const Execution& execution) {
     for (uint64_t chunk = 0; chunk < chunks_of(section.bytes); ++chunk) {
       writing.check();
       const uint64_t begin = chunk * kChunkBytes;
-      put(content.chunk(section, chunk, scratch.data()),
-          std::min(kChunkBytes, section.bytes - begin));
+      put(content.chunk(section, chunk, scratch.data()), std::min(kChunkBytes, section.bytes - begin));
       writing.advance(static_cast<double>(section.offset + begin) /
                       static_cast<double>(content.tail_offset()));
     }
@@ -241,8 +250,7 @@ void save_stream(const PlacedSegment& built, const StreamSink& sink, const Execu
     while (bytes > 0) {
       const int64_t done = uninterrupted([&] { return sink.write(sink.user, from, bytes); });
       if (done <= 0 || static_cast<uint64_t>(done) > bytes)
-        fail_system(done < 0 && done > -4096 ? done : -EIO, "writing to the stream",
-                "the caller's writer");
+        fail_system(done < 0 && done > -4096 ? done : -EIO, "writing to the stream", "the caller's writer");
       from += done;
       bytes -= static_cast<uint64_t>(done);
     }

@@ -186,17 +186,16 @@ struct OpenPlan {
 };
 
 std::unique_ptr<const PlacedSegment> open_file(const char* path, const OpenPlan& plan, Files& files,
-                                       const Execution& execution);
+                                               const Execution& execution);
 /// FULL copies what it needs; the other modes use the caller's bytes, for as long as the index lives.
 std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
-                                         const Execution& execution);
+                                                 const Execution& execution);
 /// Reads from first to last, checking everything.
 std::unique_ptr<const PlacedSegment> open_stream(const StreamSource& source, const OpenPlan& plan,
-                                         const Execution& execution);
+                                                 const Execution& execution);
 
 /// Checks a whole file as FULL does, without keeping it. Throws what is wrong with it.
-void verify_file(const char* path, const Expectation& expected, Files& files,
-                 const Execution& execution);
+void verify_file(const char* path, const Expectation& expected, Files& files, const Execution& execution);
 
 /// What the header says; sums of header, table and tail are checked.
 void describe_file(const char* path, Files& files, ann_file_description* out);

@@ -29,8 +29,7 @@ class Beam {
 
   /// A distance that a row must stay below to enter. Equal distances enter while there is room.
   uint32_t limit() const {
-    return list_.size < list_.capacity ? UINT32_MAX
-                                       : RowKey::distance(list_.keys[list_.capacity - 1]);
+    return list_.size < list_.capacity ? UINT32_MAX : RowKey::distance(list_.keys[list_.capacity - 1]);
   }
 
   /// Shows rows that the beam does not hold.

@@ -7,7 +7,9 @@
 namespace gannet {
 
 /// The word, of 2^word_bits.
-constexpr uint32_t met_word(uint32_t row, uint32_t word_bits) { return (row * 0x9e3779b1u) >> (32 - word_bits); }
+constexpr uint32_t met_word(uint32_t row, uint32_t word_bits) {
+  return (row * 0x9e3779b1u) >> (32 - word_bits);
+}
 
 /// The bits.
 constexpr uint32_t met_bits(uint32_t row) {

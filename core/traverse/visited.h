@@ -68,8 +68,8 @@ class Visited {
  private:
   static constexpr uint32_t kTouchedMax = 8192;
 
-  Array<uint64_t> bits_;      // [rows / 64]
-  Array<uint32_t> touched_;   // [kTouchedMax + 1] words set since the last clear()
+  Array<uint64_t> bits_;     // [rows / 64]
+  Array<uint32_t> touched_;  // [kTouchedMax + 1] words set since the last clear()
   uint32_t count_ = 0;
 };
 

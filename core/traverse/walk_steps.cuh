@@ -81,7 +81,7 @@ struct RowComparison {
   static constexpr uint32_t kPiece = kLoads * kLoadBytes;
   using Sum = std::conditional_t<kCode.kind == CodeKind::kFloat, float, uint32_t>;
 
-  const uint32_t& stride_given;  // bytes, in the constant bank
+  const uint32_t& stride_given;    // bytes, in the constant bank
   const uint8_t* query = nullptr;  // [stride]
   uint4 held[kLoads];              // this lane's part of the query, if it is held
   uint32_t query_square = 0;       // q.q of bytes
@@ -140,8 +140,7 @@ struct RowComparison {
     for (uint32_t load = 0; load < kLoads; ++load) {
       const uint32_t at = byte + load * kLoadBytes;
       part[load] = {0, 0, 0, 0};
-      if (reaches(byte, load))
-        part[load] = read(query + at + member() * sizeof(uint4));
+      if (reaches(byte, load)) part[load] = read(query + at + member() * sizeof(uint4));
     }
   }
 
@@ -153,8 +152,7 @@ struct RowComparison {
     for (uint32_t round = 0; round < kRounds; ++round) {
       const uint32_t item = round * kTeams + team();
       if (item >= count) continue;
-      const uint8_t* source =
-          codes + uint64_t{rows[item]} * stride() + (byte + member() * sizeof(uint4));
+      const uint8_t* source = codes + uint64_t{rows[item]} * stride() + (byte + member() * sizeof(uint4));
 #pragma unroll
       for (uint32_t load = 0; load < kLoads; ++load) {
         if (reaches(byte, load))
@@ -272,8 +270,7 @@ __device__ void sort_lanes(Near& item) {
 /// Puts one item into a sorted list; the last one falls off.
 __device__ inline void insert(Near& list, const Near& item) {
   const uint32_t place = __popc(__ballot_sync(kAllLanes, list.distance <= item.distance));
-  const Near previous = {__shfl_up_sync(kAllLanes, list.distance, 1),
-                         __shfl_up_sync(kAllLanes, list.row, 1)};
+  const Near previous = {__shfl_up_sync(kAllLanes, list.distance, 1), __shfl_up_sync(kAllLanes, list.row, 1)};
   if (lane_number() > place) list = previous;
   if (lane_number() == place) list = item;
 }

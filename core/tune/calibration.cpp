@@ -26,27 +26,26 @@ constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times it
 /// Beams that are tried however little it takes to compare all rows, for those who name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
-constexpr double kGrowth = 1.35;      // from one beam to the next,
-constexpr double kWideGrowth = 1.6;   // and beyond kWideBeam, where one for ten answers is rarely left
+constexpr double kGrowth = 1.35;     // from one beam to the next,
+constexpr double kWideGrowth = 1.6;  // and beyond kWideBeam, where one for ten answers is rarely left
 constexpr uint32_t kWideBeam = 300;
 
 /// The queries with their true neighbours: the first few to the full depth, all to kKs[2].
 struct Sample {
   MatrixView vectors;
   const QueryBlock* queries;  // of them
-  const uint32_t* masked;   // [count] or null
+  const uint32_t* masked;     // [count] or null
   uint32_t count;
   uint32_t deep_count;
   uint32_t depth;
   uint32_t deep;
   uint32_t sizes[Calibration::kCurves];  // queries that judge each curve, no more than for the one before
-  Array<float> truth;       // [count, depth] distances of the true neighbours
-  Array<float> deep_truth;  // [deep_count, deep]
+  Array<float> truth;                    // [count, depth] distances of the true neighbours
+  Array<float> deep_truth;               // [deep_count, deep]
 
   /// The distance of the k-th true neighbour.
   float farthest(uint32_t query, uint32_t k) const {
-    return k <= depth ? truth[size_t{query} * depth + k - 1]
-                      : deep_truth[size_t{query} * deep + k - 1];
+    return k <= depth ? truth[size_t{query} * depth + k - 1] : deep_truth[size_t{query} * deep + k - 1];
   }
 };
 
@@ -68,8 +67,7 @@ Recall mean_of(const double* shares, uint32_t count) {
 
 /// A found row counts if it is no farther than the k-th true neighbour: of rows at equal distance
 /// any will do. Of the `compared` rows a search for k would see only its own share again.
-double query_recall(const float* distances, uint32_t compared, uint32_t k, uint32_t beam,
-                    float farthest) {
+double query_recall(const float* distances, uint32_t compared, uint32_t k, uint32_t beam, float farthest) {
   const uint32_t seen = std::min({compared, beam, rerank_count(k)});
   uint32_t hits = 0;
   for (uint32_t i = 0; i < seen; ++i) hits += distances[i] <= farthest ? 1 : 0;
@@ -90,12 +88,11 @@ void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32
       while (last > low + 1 && query >= sample.sizes[last - 1]) --last;
       SearchCounts counts;
       const uint32_t compared =
-          compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query], masked, kKs[last - 1],
-                             beam, space, &counts);
+          compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query], masked,
+                             kKs[last - 1], beam, space, &counts);
       for (uint32_t c = low; c < last; ++c)
         shares[c * size_t{kSampleMax[0]} + query] =
-            query_recall(space.distances.data(), compared, kKs[c], beam,
-                         sample.farthest(query, kKs[c]));
+            query_recall(space.distances.data(), compared, kKs[c], beam, sample.farthest(query, kKs[c]));
     }
   });
 }
@@ -150,9 +147,8 @@ uint32_t truth_depth(uint64_t rows) {
 }
 
 /// Distances of the k true neighbours of the first `count` queries, [count, k].
-Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample,
-                     uint32_t count, uint32_t k, int32_t device, const DevicePlacement* placed,
-                     const Execution& execution) {
+Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample, uint32_t count,
+                     uint32_t k, int32_t device, const DevicePlacement* placed, const Execution& execution) {
   Array<float> distances(execution.memory, size_t{count} * k);
   if (device >= ANN_DEVICE_CUDA) {
     MatrixView first = sample.vectors;
@@ -169,8 +165,8 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
 
 void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int32_t device,
                 const DevicePlacement* placed, const Execution& execution) {
-  sample.truth = nearest(dataset, codes, sample, sample.count, sample.depth, device, placed,
-                         execution.span(0, 0.2));
+  sample.truth =
+      nearest(dataset, codes, sample, sample.count, sample.depth, device, placed, execution.span(0, 0.2));
   execution.advance(0.2);
   if (sample.deep == sample.depth) return;
   sample.deep_truth = nearest(dataset, codes, sample, sample.deep_count, sample.deep, device, placed,
@@ -208,8 +204,16 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
       std::memcpy(copied.data() + i * dataset.view().stride, dataset.view().row(masked[i]), row_bytes);
   }
   const QueryBlock queries(dataset, vectors, execution);
-  Sample sample{vectors, &queries, plays_rows ? masked.data() : nullptr, count,
-                std::min(count, kSampleMax[kCurves - 1]), std::min(deep, kKs[2]), deep, {}, {}, {}};
+  Sample sample{vectors,
+                &queries,
+                plays_rows ? masked.data() : nullptr,
+                count,
+                std::min(count, kSampleMax[kCurves - 1]),
+                std::min(deep, kKs[2]),
+                deep,
+                {},
+                {},
+                {}};
   for (uint32_t c = 0; c < kCurves; ++c) sample.sizes[c] = std::min(count, kSampleMax[c]);
   find_truth(dataset, codes, sample, device, placed, execution);
 
@@ -223,8 +227,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     ++curve_count_;
   }
   std::unique_ptr<DeviceWalks> walks;
-  if (placed != nullptr)
-    walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
+  if (placed != nullptr) walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   bool done[kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
   for (double length = kBeamMin; open < curve_count_ && length <= ANN_BEAM_MAX;
@@ -302,8 +305,8 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
     } else {
       const Curve& low = curves_[above - 1];
       const Curve& high = curves_[above];
-      const double part = std::log(static_cast<double>(k) / low.k) /
-                          std::log(static_cast<double>(high.k) / low.k);
+      const double part =
+          std::log(static_cast<double>(k) / low.k) / std::log(static_cast<double>(high.k) / low.k);
       length = std::exp((1 - part) * std::log(low.beam(recall, in_steps_)) +
                         part * std::log(high.beam(recall, in_steps_)));
     }
@@ -328,7 +331,7 @@ float Calibration::recall(uint32_t k, uint32_t beam) const {
   const uint32_t length = std::max(beam, least);
   if (this->beam(k, 1) <= length) return 1;
   // Halves the interval of the miss's logarithm, along which beams grow evenly.
-  double reached = 0;               // -log(miss) of a recall that needs no longer beam
+  double reached = 0;  // -log(miss) of a recall that needs no longer beam
   double beyond = -std::log(kLeastMiss);
   for (uint32_t turn = 0; turn < 20; ++turn) {
     const double middle = (reached + beyond) / 2;
@@ -345,9 +348,8 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
   const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[Calibration::kCurves - 1];
-  const uint64_t judge =
-      std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
-               nearest_by_codes_bytes(stride, few, deep, threads));
+  const uint64_t judge = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
+                                  nearest_by_codes_bytes(stride, few, deep, threads));
   return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
          Calibration::kCurves * kSampleMax[0] * 8 + std::max(threads * space, judge) + 64 * kAlignment;
 }

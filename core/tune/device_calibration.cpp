@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kSampleMax = 2048;
 constexpr uint32_t kHiddenMin = 1024;  // rather so many masked than fewer hidden
-constexpr uint32_t kSampleMin = 256;  // fewer say too little: all of 12 found is no recall of 1
-constexpr uint32_t kGivenMin = 64;  // fewer queries of the caller likewise; the CPU's beam goes by them
+constexpr uint32_t kSampleMin = 256;   // fewer say too little: all of 12 found is no recall of 1
+constexpr uint32_t kGivenMin = 64;     // fewer queries of the caller likewise; the CPU's beam goes by them
 constexpr uint32_t kFewAnswers = 10;
 constexpr uint32_t kSomeAnswers = 100;
 static_assert(4 * kSampleMin > 4 * kSomeAnswers);  // where there is a sample, so many answers are known
@@ -36,27 +36,27 @@ constexpr double kCautiousSlack = 0.1;  // without a calibration, as ann.h says 
 constexpr double kFirstStep = 0.04;
 constexpr double kStepMin = 0.004;
 constexpr double kStepMax = 0.12;
-constexpr double kFall = 0.6;      // of the miss's logarithm from point to point,
-constexpr double kFallMax = 0.9;   // and where it fell by more another point is put between, or it is a cliff
+constexpr double kFall = 0.6;     // of the miss's logarithm from point to point,
+constexpr double kFallMax = 0.9;  // and where it fell by more another point is put between, or it is a cliff
 constexpr double kGrowthMax = 1.7;  // of expansions likewise
 constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
 constexpr double kEnough = 0.99901;
 constexpr double kLastMiss = 0.0009;
 constexpr uint32_t kCagraSampleMin = 100;
-constexpr uint32_t kCagraListMin = 32;  // M is a multiple of it
-constexpr uint32_t kCagraListProbe = 256;   // M with which p is looked for
-constexpr uint32_t kCagraWidthTried = 8;    // p at most
-constexpr double kCagraReached = 0.998;     // such a recall needs no more random rows
-constexpr double kWidthGain = 0.7;          // of the miss is left at most where twice the rows help
-constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
-constexpr double kMargin = 1.15;  // times the miss of a hidden sample is what is promised
+constexpr uint32_t kCagraListMin = 32;     // M is a multiple of it
+constexpr uint32_t kCagraListProbe = 256;  // M with which p is looked for
+constexpr uint32_t kCagraWidthTried = 8;   // p at most
+constexpr double kCagraReached = 0.998;    // such a recall needs no more random rows
+constexpr double kWidthGain = 0.7;         // of the miss is left at most where twice the rows help
+constexpr double kStuck = 0.3;             // fall of the miss's logarithm for a growth of the expansions'
+constexpr double kMargin = 1.15;           // times the miss of a hidden sample is what is promised
 constexpr double kNearTheEnd = 0.003;
 constexpr uint32_t kHiddenShare = 100;  // one of so many rows at most is hidden
 
-constexpr uint32_t kNoCap = 4096;       // a walk of two lists that goes on for longer runs in a desert
+constexpr uint32_t kNoCap = 4096;        // a walk of two lists that goes on for longer runs in a desert
 constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth its time
-constexpr double kCut = 1.05;       // times the mean of whole walks, where all of a batch walk at once
-constexpr double kCapMin = 4;       // for means near zero
+constexpr double kCut = 1.05;            // times the mean of whole walks, where all of a batch walk at once
+constexpr double kCapMin = 4;            // for means near zero
 constexpr double kCutRecallMax = 0.991;  // beyond, blocks answer: the longest runs are not made twice
 
 /// What is subtracted for the luck of a sample: its standard error, and more where three of them would not
@@ -174,8 +174,8 @@ class Sample {
   /// A found row counts if it is no farther than the k-th true neighbour.
   double recall_of(uint32_t query, const float* found, uint32_t k) const {
     const float farthest = truth_[size_t{query} * depth_ + k - 1];
-    const auto hits = std::count_if(found, found + k,
-                                    [farthest](float distance) { return distance <= farthest; });
+    const auto hits =
+        std::count_if(found, found + k, [farthest](float distance) { return distance <= farthest; });
     return static_cast<double>(hits) / k;
   }
 
@@ -187,15 +187,23 @@ class Sample {
     const QueryBlock block(dataset_, view(), execution);
     const size_t bytes = dataset_.query_bytes();
     Array<uint8_t> packed(memory, checked_product(count_, bytes));
-    for (uint32_t i = 0; i < count_; ++i)
-      std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
+    for (uint32_t i = 0; i < count_; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
     const uint32_t spare = players_.are_hidden() ? depth_ / 32 + 8 : 0;
     const uint32_t wide = std::min(depth_ + 1 + spare, cuda::kExactMax);
     Array<uint32_t> rows(memory, size_t{count_} * wide);
     Array<float> distances(memory, rows.size());
-    cuda::ExactRequest request{placement.device(), dataset_.view(), dataset_.rows(), dataset_.metric(),
-                               dataset_.norms(), nullptr, packed.data(), block.norms(), count_, wide,
-                               rows.data(), distances.data()};
+    cuda::ExactRequest request{placement.device(),
+                               dataset_.view(),
+                               dataset_.rows(),
+                               dataset_.metric(),
+                               dataset_.norms(),
+                               nullptr,
+                               packed.data(),
+                               block.norms(),
+                               count_,
+                               wide,
+                               rows.data(),
+                               distances.data()};
     cuda::lend_rows(placement.view(), &request);
     cuda::search_exact(request, execution);
     for (uint32_t query = 0; query < count_; ++query) {
@@ -213,7 +221,7 @@ class Sample {
   const Dataset& dataset_;
   uint32_t count_;
   uint32_t depth_;
-  Array<float> truth_;      // [count, depth] distances of the true neighbours
+  Array<float> truth_;  // [count, depth] distances of the true neighbours
 };
 
 /// A sample in a space for k answers, to be walked again and again.
@@ -412,7 +420,8 @@ void DeviceCalibration::measure(const Segment& segment, DevicePlacement& placeme
                             : table.walkers.warps == 16 ? k <= few && blocks_serve(placement, k)
                                                         : k != few && blocks_serve(placement, k);
         if (serves) table.curves[table.count++].k = k;
-        if (task == 0 && serves && cuda::resident_queries(placement, k) > 0) at_once.curves[at_once.count++].k = k;
+        if (task == 0 && serves && cuda::resident_queries(placement, k) > 0)
+          at_once.curves[at_once.count++].k = k;
       }
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
@@ -522,8 +531,8 @@ CagraCalibration calibrate_cagra(const Segment& segment, DevicePlacement& placem
   const Dataset& dataset = segment.dataset;
   const QuerySample& given = segment.queries;
   const bool plays_rows = given.count() == 0;
-  const uint32_t count = plays_rows ? std::min(dataset.rows() / kHiddenShare, kSampleMax)
-                                    : count_players(dataset, given);
+  const uint32_t count =
+      plays_rows ? std::min(dataset.rows() / kHiddenShare, kSampleMax) : count_players(dataset, given);
   if (count < (plays_rows ? kCagraSampleMin : kGivenMin)) return {};
   execution.enter("calibrate");
   const Players players(segment, placement, count, execution.memory);

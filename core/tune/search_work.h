@@ -21,7 +21,8 @@ inline double walk_work(const Codes& codes, const SearchGraph& graph, double bea
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
   const double edges = std::min<double>(beam, codes.rows()) * graph.degree;
-  const double compared = std::min<double>(codes.rows(), static_cast<double>(graph.entries.size()) + edges / 4);
+  const double compared =
+      std::min<double>(codes.rows(), static_cast<double>(graph.entries.size()) + edges / 4);
   return edges * kEdgeBytes + compared * (static_cast<double>(codes.stride()) + kJumpBytes);
 }
 

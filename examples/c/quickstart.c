@@ -43,8 +43,8 @@ static ann_matrix random_vectors(uint32_t rows, uint32_t dim, uint32_t seed) {
 static ann_matrix read_u8bin(const char *path) {
   FILE *file = fopen(path, "rb");
   uint32_t head[2]; /* rows, dim */
-  if (file == NULL || fread(head, sizeof head, 1, file) != 1 || head[1] == 0 ||
-      head[1] > ANN_DIM_MAX || head[0] == 0 || head[0] > ANN_ROWS_MAX) {
+  if (file == NULL || fread(head, sizeof head, 1, file) != 1 || head[1] == 0 || head[1] > ANN_DIM_MAX ||
+      head[0] == 0 || head[0] > ANN_ROWS_MAX) {
     fprintf(stderr, "%s: not a readable .u8bin file\n", path);
     exit(1);
   }
@@ -97,8 +97,8 @@ int main(int argc, char **argv) {
   check(ann_search_exact(index, &queries, NULL, &exact, NULL, &error), &error);
 
   for (int i = 0; i < K && found.ids[i] != ANN_ID_NONE; ++i) {
-    printf("neighbour %2d of query 0: row %6llu at distance %g\n", i + 1,
-           (unsigned long long)found.ids[i], (double)found.distances[i]);
+    printf("neighbour %2d of query 0: row %6llu at distance %g\n", i + 1, (unsigned long long)found.ids[i],
+           (double)found.distances[i]);
   }
   uint64_t hits = 0;
   uint64_t wanted = 0;
@@ -111,8 +111,8 @@ int main(int argc, char **argv) {
   }
   printf("recall@%d over %llu queries: %.4f\n", K, (unsigned long long)queries.rows,
          wanted == 0 ? 1.0 : (double)hits / (double)wanted);
-  printf("distances computed per query: %.0f of %llu\n",
-         (double)found.distance_count / (double)queries.rows, (unsigned long long)rows.rows);
+  printf("distances computed per query: %.0f of %llu\n", (double)found.distance_count / (double)queries.rows,
+         (unsigned long long)rows.rows);
 
   ann_index_free(index);
   free(found.ids);

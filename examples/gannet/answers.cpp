@@ -75,9 +75,8 @@ bool tell_not_finite(const Answer& answer) {
   if (answer.not_finite.empty()) return false;
   constexpr size_t most = 10;
   std::fprintf(stderr, "gannet: %s of %s queries hold NaN or infinity and have no neighbours: %s%s\n",
-               with_commas(answer.not_finite.size()).c_str(),
-               with_commas(answer.found.queries).c_str(), listed(answer.not_finite, most).c_str(),
-               answer.not_finite.size() > most ? ", ..." : "");
+               with_commas(answer.not_finite.size()).c_str(), with_commas(answer.found.queries).c_str(),
+               listed(answer.not_finite, most).c_str(), answer.not_finite.size() > most ? ", ..." : "");
   return true;
 }
 
@@ -99,8 +98,8 @@ double recall_of(const Neighbours& found, const Neighbours& truth) {
     for (uint32_t i = 0; i < count_of(found, query) && exist > 0; ++i) {
       const uint64_t at = query * found.k + i;
       const bool named = std::find(true_ids, true_ids + exist, found.ids[at]) != true_ids + exist;
-      const bool as_near = !truth.distances.empty() &&
-                           found.distances[at] <= truth.distances[query * truth.k + exist - 1];
+      const bool as_near =
+          !truth.distances.empty() && found.distances[at] <= truth.distances[query * truth.k + exist - 1];
       right += named || as_near;
     }
     hits += std::min<uint64_t>(right, exist);

@@ -16,9 +16,9 @@ void print_json(const Json& answer);
 
 // What a search has found.
 struct Answer {
-  Json figures;                         // queries, seconds, ...
+  Json figures;  // queries, seconds, ...
   Neighbours found;
-  std::vector<uint64_t> not_finite;     // queries with NaN or infinity, which have no neighbours
+  std::vector<uint64_t> not_finite;  // queries with NaN or infinity, which have no neighbours
 };
 
 // The figures, then "shown" (how many queries follow), "not_finite" and "neighbours" as one JSON object,

@@ -103,8 +103,7 @@ void add_neighbours(CLI::App* command, Options& options) {
   command->add_option("-k", options.k, "neighbours of each query")
       ->check(CLI::Range(1u, ANN_BEAM_MAX))
       ->capture_default_str();
-  command->add_option("-o,--out", options.out,
-                      "write the neighbours to this .npy, .ibin or .ivecs file");
+  command->add_option("-o,--out", options.out, "write the neighbours to this .npy, .ibin or .ivecs file");
   command->add_option("--show", options.show, "queries to print (default: 10; with --json: all)");
   add_force(command, options, "write over a file that is there");
 }
@@ -125,11 +124,14 @@ CLI::App* add_build(CLI::App& app, Options& options) {
   ann_build_params& build = options.build;
   command->add_option("rows", options.in, "vectors to index")->required();
   command->add_option("index", options.out, "file to write; an index that is there is replaced");
-  command->add_option("--ids", options.ids, "a number for each row: a list of 32 or 64 bits, .npy or "
-                                            ".ibin (default: 0, 1, 2, ...)");
+  command->add_option("--ids", options.ids,
+                      "a number for each row: a list of 32 or 64 bits, .npy or "
+                      ".ibin (default: 0, 1, 2, ...)");
   add_metric(command, options);
-  command->add_option("--element", options.element, "as stored: f32, f16, bf16, i8 or u8 "
-                                                    "(default: as in the file)")
+  command
+      ->add_option("--element", options.element,
+                   "as stored: f32, f16, bf16, i8 or u8 "
+                   "(default: as in the file)")
       ->transform(one_of(kElements))
       ->type_name("NAME");
   command->add_option("--degree", build.degree, "edges a row (default: the library's choice)");
@@ -158,8 +160,7 @@ CLI::App* add_search(CLI::App& app, Options& options) {
   command->add_option("index", options.in, "index")->required();
   command->add_option("queries", options.queries, "queries")->required();
   add_neighbours(command, options);
-  command->add_option("--recall", options.search.recall,
-                      "wanted share of true neighbours (default 0.95)")
+  command->add_option("--recall", options.search.recall, "wanted share of true neighbours (default 0.95)")
       ->check(CLI::Range(0.001, 1.0));
   command->add_option("--beam", options.search.beam, "rows kept while walking; overrides --recall")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
@@ -226,9 +227,7 @@ bool is_vector_file(const std::string& path) {
 }
 
 // Text goes to standard error where standard output is taken by a file.
-std::FILE* text_stream(const Options& options) {
-  return is_standard_stream(options.out) ? stderr : stdout;
-}
+std::FILE* text_stream(const Options& options) { return is_standard_stream(options.out) ? stderr : stdout; }
 
 // Refuses what would be lost or fail at the end, before anything is begun.
 void check_streams(const Options& options, const std::vector<std::string>& read, Replaces may) {
@@ -311,11 +310,12 @@ int run_plan(const Options& options) {
                          {"seconds", plan.seconds}};
     print_json(answer);
   } else {
-    std::printf("rows    %s x %u %s\nindex   %s\npeak    %s beside the rows that are read\n"
-                "time    about %.1f s on %u threads\n",
-                with_commas(rows.rows()).c_str(), rows.dim(), element_name(rows.element()),
-                bytes_text(plan.index_bytes).c_str(), bytes_text(plan.peak_bytes).c_str(),
-                plan.seconds, plan.threads);
+    std::printf(
+        "rows    %s x %u %s\nindex   %s\npeak    %s beside the rows that are read\n"
+        "time    about %.1f s on %u threads\n",
+        with_commas(rows.rows()).c_str(), rows.dim(), element_name(rows.element()),
+        bytes_text(plan.index_bytes).c_str(), bytes_text(plan.peak_bytes).c_str(), plan.seconds,
+        plan.threads);
     if (plan.device_bytes > 0) std::printf("device  %s\n", bytes_text(plan.device_bytes).c_str());
   }
   return kDone;
@@ -354,8 +354,8 @@ int run_build(Options& options) {
   const ann_matrix view = rows.view();
   ann_error error = ANN_ERROR_INIT;
   with_progress(monitor.get(), !options.json && text_stream(options) == stdout, [&] {
-    check(ann_build(index.get(), &view, ids.empty() ? nullptr : ids.data(), &options.build,
-                    monitor.get(), &error),
+    check(ann_build(index.get(), &view, ids.empty() ? nullptr : ids.data(), &options.build, monitor.get(),
+                    &error),
           error, "building over " + options.in);
   });
   const uint64_t file_bytes = save_index(index.get(), options.out, monitor.get());
@@ -375,10 +375,9 @@ int run_build(Options& options) {
     return kDone;
   }
   std::FILE* const text = text_stream(options);
-  std::fprintf(text, "%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s",
-               options.out.c_str(), with_commas(info.rows).c_str(), info.dim,
-               element_name(info.element), info.degree, bytes_text(file_bytes).c_str(),
-               info.build_seconds);
+  std::fprintf(text, "%s: %s rows of %u %s values, %u edges a row, %s; built in %.2f s", options.out.c_str(),
+               with_commas(info.rows).c_str(), info.dim, element_name(info.element), info.degree,
+               bytes_text(file_bytes).c_str(), info.build_seconds);
   if (info.knn_share > 0)
     std::fprintf(text, "; lists held %.3f of the true neighbours of a sample",
                  static_cast<double>(info.knn_share));
@@ -419,8 +418,8 @@ int run_search(Options& options) {
   ann_error error = ANN_ERROR_INIT;
   const auto start = std::chrono::steady_clock::now();
   with_progress(monitor.get(), false, [&] {
-    check(ann_search_batch(index.get(), &view, &options.search, &results, monitor.get(), &error),
-          error, "searching for " + options.queries);
+    check(ann_search_batch(index.get(), &view, &options.search, &results, monitor.get(), &error), error,
+          "searching for " + options.queries);
   });
   const double seconds = seconds_since(start);
   answer.not_finite = not_finite(status);
@@ -431,12 +430,11 @@ int run_search(Options& options) {
                     {"k", options.k},
                     {"seconds", seconds},
                     {"queries_per_second", rate},
-                    {"distances_per_query", static_cast<double>(results.distance_count) /
-                                                static_cast<double>(queries.rows)}};
+                    {"distances_per_query",
+                     static_cast<double>(results.distance_count) / static_cast<double>(queries.rows)}};
   std::array<char, 128> text;
   std::snprintf(text.data(), text.size(), "%s queries in %.3f s, %s a second",
-                with_commas(queries.rows).c_str(), seconds,
-                with_commas(static_cast<uint64_t>(rate)).c_str());
+                with_commas(queries.rows).c_str(), seconds, with_commas(static_cast<uint64_t>(rate)).c_str());
   std::string summary = text.data();
   if (truth) {
     const double recall = recall_of(answer.found, *truth);
@@ -467,9 +465,8 @@ int run_info(const Options& options) {
                            {"element", element_name(reader.stored_element())}};
       print_json(answer);
     } else {
-      std::printf("%s: %s rows of %u %s values\n", options.in.c_str(),
-                  with_commas(reader.rows()).c_str(), reader.dim(),
-                  element_name(reader.stored_element()));
+      std::printf("%s: %s rows of %u %s values\n", options.in.c_str(), with_commas(reader.rows()).c_str(),
+                  reader.dim(), element_name(reader.stored_element()));
     }
     return kDone;
   }
@@ -484,11 +481,10 @@ int run_info(const Options& options) {
     content += digits.data();
   }
   const auto dotted = [](uint32_t version, bool patch) {
-    const std::string text = patch ? std::to_string(version >> 16) + "." +
-                                         std::to_string(version >> 8 & 255) + "." +
-                                         std::to_string(version & 255)
-                                   : std::to_string(version >> 16) + "." +
-                                         std::to_string(version & 0xffff);
+    const std::string text = patch
+                                 ? std::to_string(version >> 16) + "." + std::to_string(version >> 8 & 255) +
+                                       "." + std::to_string(version & 255)
+                                 : std::to_string(version >> 16) + "." + std::to_string(version & 0xffff);
     return text;
   };
   const Json answer = {{"file", options.in},
@@ -575,8 +571,7 @@ int run_exact(const Options& options) {
   const double seconds = seconds_since(start);
   answer.not_finite = not_finite(status);
   if (writer) writer->write(answer.found);
-  answer.figures = {
-      {"rows", rows.rows()}, {"queries", queries.rows}, {"k", options.k}, {"seconds", seconds}};
+  answer.figures = {{"rows", rows.rows()}, {"queries", queries.rows}, {"k", options.k}, {"seconds", seconds}};
   std::array<char, 128> summary;
   std::snprintf(summary.data(), summary.size(), "%s queries among %s rows in %.3f s",
                 with_commas(queries.rows).c_str(), with_commas(rows.rows()).c_str(), seconds);
@@ -615,8 +610,8 @@ Vectors converted(const Vectors& from, int32_t element) {
   out.data.resize(out.rows * out.row_bytes());
   for (uint64_t row = 0; row < out.rows; ++row) {
     int32_t found = 0;
-    check(ann_index_get(index.get(), row, out.data.data() + row * out.row_bytes(), out.row_bytes(),
-                        &found, &error),
+    check(ann_index_get(index.get(), row, out.data.data() + row * out.row_bytes(), out.row_bytes(), &found,
+                        &error),
           error, "converting");
   }
   return out;
@@ -641,10 +636,8 @@ int run_convert(const Options& options) {
   }
   writer.finish();
   if (options.json) {
-    print_json({{"file", options.out},
-                {"rows", count},
-                {"dim", reader.dim()},
-                {"element", element_name(element)}});
+    print_json(
+        {{"file", options.out}, {"rows", count}, {"dim", reader.dim()}, {"element", element_name(element)}});
   } else {
     std::fprintf(text_stream(options), "%s: %s rows of %u %s values\n", options.out.c_str(),
                  with_commas(count).c_str(), reader.dim(), element_name(element));
@@ -676,8 +669,9 @@ int run(int argc, char** argv) {
   CLI::App app("Nearest neighbours of vectors in files.", "gannet");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(ann_build_info()));
-  app.footer("Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy. \"gannet COMMAND "
-             "--help\" and \"man gannet\" say more.");
+  app.footer(
+      "Files of vectors: .fbin .f16bin .i8bin .u8bin .fvecs .bvecs .npy. \"gannet COMMAND "
+      "--help\" and \"man gannet\" say more.");
   CLI::App* build = add_build(app, options);
   CLI::App* search = add_search(app, options);
   CLI::App* info = app.add_subcommand("info", "what an index, or a file of vectors, holds");

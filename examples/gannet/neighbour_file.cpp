@@ -13,8 +13,8 @@ int32_t element_for(const std::string& path) {
 }
 
 [[noreturn]] void refuse_id(const std::string& path, uint64_t id) {
-  throw VectorFileError(path, "the id " + std::to_string(id) +
-                                  " has more than the 31 bits of this format; .npy has 64");
+  throw VectorFileError(
+      path, "the id " + std::to_string(id) + " has more than the 31 bits of this format; .npy has 64");
 }
 
 }  // namespace

@@ -50,8 +50,7 @@ void check_old_file(const std::string& path, const std::vector<std::string>& rea
 
 }  // namespace
 
-void check_output(const std::string& path, const std::vector<std::string>& read, Replaces may,
-                  bool force) {
+void check_output(const std::string& path, const std::vector<std::string>& read, Replaces may, bool force) {
   if (is_standard_stream(path)) {
     open_standard_output();
     return;

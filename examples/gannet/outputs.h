@@ -14,5 +14,4 @@ enum class Replaces {
 // are read, or holds anything that may not be replaced (unless `force` says so), or is a device, a pipe or a
 // folder; its folder is missing or not to be written; or it is standard output and that is a terminal. Empty
 // files may be replaced.
-void check_output(const std::string& path, const std::vector<std::string>& read, Replaces may,
-                  bool force);
+void check_output(const std::string& path, const std::vector<std::string>& read, Replaces may, bool force);

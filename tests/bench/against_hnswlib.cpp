@@ -156,19 +156,17 @@ int main(int argc, char** argv) {
   if (const char* text = std::getenv("BENCH_CONVERGENCE")) build.convergence = std::atof(text);
   if (const char* text = std::getenv("BENCH_KNN")) build.knn = std::atoi(text);
   ann_matrix row_matrix = matrix_of(rows);
-  time_build(name, "gannet", [&] {
-    check(ann_build(index, &row_matrix, nullptr, &build, nullptr, &error), error);
-  });
+  time_build(name, "gannet",
+             [&] { check(ann_build(index, &row_matrix, nullptr, &build, nullptr, &error), error); });
   ann_index_info info = ANN_INDEX_INFO_INIT;
   check(ann_index_get_info(index, &info, &error), error);
   std::printf("%s,gannet,calibration seconds,,,%.2f\n", name, info.calibrate_seconds);
-  std::printf("%s,gannet,rounds,,,%u\n%s,gannet,repaired edges,,,%u\n", name, info.knn_iterations,
-              name, info.repaired_edges);
+  std::printf("%s,gannet,rounds,,,%u\n%s,gannet,repaired edges,,,%u\n", name, info.knn_iterations, name,
+              info.repaired_edges);
   std::printf("%s,gannet,memory MB,,,%.1f\n", name, static_cast<double>(info.memory_bytes) / 1e6);
   ann_graph_stats graph = ANN_GRAPH_STATS_INIT;
   check(ann_index_graph_stats(index, &graph, &error), error);
-  std::printf("%s,gannet,unreachable,,,%llu\n", name,
-              static_cast<unsigned long long>(graph.unreachable));
+  std::printf("%s,gannet,unreachable,,,%llu\n", name, static_cast<unsigned long long>(graph.unreachable));
 
   // hnswlib.
   const bool with_hnswlib = std::getenv("BENCH_ALONE") == nullptr;
@@ -179,8 +177,7 @@ int main(int argc, char** argv) {
       float* vector = values.data() + row * rows.dim;
       double sum = 0;
       for (uint32_t i = 0; i < rows.dim; ++i) sum += double{vector[i]} * vector[i];
-      for (uint32_t i = 0; i < rows.dim; ++i)
-        vector[i] = static_cast<float>(vector[i] / std::sqrt(sum));
+      for (uint32_t i = 0; i < rows.dim; ++i) vector[i] = static_cast<float>(vector[i] / std::sqrt(sum));
     }
   };
   if (cosine) normalise(scaled), normalise(scaled_queries);
@@ -254,9 +251,8 @@ int main(int argc, char** argv) {
       }
     }
     for (int library = 0; library < (with_hnswlib ? 2 : 1); ++library) {
-      std::printf("%s,%s,queries per second,%u,%.4f,%.0f\n", name,
-                  library == 0 ? "gannet" : "hnswlib", beam, points[library].recall,
-                  points[library].rate);
+      std::printf("%s,%s,queries per second,%u,%.4f,%.0f\n", name, library == 0 ? "gannet" : "hnswlib", beam,
+                  points[library].recall, points[library].rate);
       curves[library].push_back(points[library]);
     }
     if (points[0].recall > 0.997 && (!with_hnswlib || points[1].recall > 0.995)) break;
@@ -286,8 +282,8 @@ int main(int argc, char** argv) {
     gannet_pass(0, recall);
     uint32_t beam = 0;
     check(ann_index_beam(index, kK, recall, &beam, &error), error);
-    std::printf("%s,gannet,recall asked %.2f got,%u,%.4f,%.4f\n", name, static_cast<double>(recall),
-                beam, truth.recall(found, queries.rows),
+    std::printf("%s,gannet,recall asked %.2f got,%u,%.4f,%.4f\n", name, static_cast<double>(recall), beam,
+                truth.recall(found, queries.rows),
                 truth.recall(found, queries.rows) - static_cast<double>(recall));
   }
   ann_index_free(index);

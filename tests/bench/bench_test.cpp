@@ -180,9 +180,8 @@ TEST_CASE("callers work at the same time") {
 TEST_CASE("calls go on for the time asked for, and stop at a fault") {
   TimingParams params;
   params.seconds_min = 0.05;
-  const Timing timing = time_calls(params, [](uint64_t, uint32_t) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  });
+  const Timing timing = time_calls(
+      params, [](uint64_t, uint32_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
   CHECK(timing.wall >= 0.05);
   CHECK(timing.calls > 1);
   params.seconds_min = 60;
@@ -214,10 +213,9 @@ TEST_CASE("the peak of memory is seen, though it is gone") {
 // --- Made data ----------------------------------------------------------------------------------
 
 TEST_CASE("made rows depend on seed and number alone") {
-  for (const Law law :
-       {Law::kClusters, Law::kUniform, Law::kDuplicates, Law::kNorms, Law::kIslands, Law::kCopies, Law::kDensities,
-        Law::kScaled, Law::kContrast, Law::kOutlierColumn, Law::kOutlierRow, Law::kOffset, Law::kOneHot,
-        Law::kCorners}) {
+  for (const Law law : {Law::kClusters, Law::kUniform, Law::kDuplicates, Law::kNorms, Law::kIslands,
+                        Law::kCopies, Law::kDensities, Law::kScaled, Law::kContrast, Law::kOutlierColumn,
+                        Law::kOutlierRow, Law::kOffset, Law::kOneHot, Law::kCorners}) {
     MadeSet set = small_set(law);
     const Vectors all = made(set, Part::kRows, 2000);
     std::vector<float> middle(100 * set.dim);
@@ -284,8 +282,7 @@ TEST_CASE("a grown set is like the real one") {
   ann_knn_params params = ANN_KNN_PARAMS_INIT;
   params.k = degree;
   const ann_matrix rows = real.view();
-  REQUIRE(ann_knn_graph(nullptr, &rows, &params, neighbours.data(), nullptr, nullptr, nullptr) ==
-          ANN_OK);
+  REQUIRE(ann_knn_graph(nullptr, &rows, &params, neighbours.data(), nullptr, nullptr, nullptr) == ANN_OK);
   GrownRows::Shape shape;
   shape.neighbours = 16;
   const GrownRows maker(real, neighbours, degree, shape);
@@ -296,8 +293,7 @@ TEST_CASE("a grown set is like the real one") {
   const SetMeasures repaired = measure_set(grown, 1000, 1, source_of);
   CHECK(repaired.siblings_max <= 2);
   CHECK(repaired.siblings_mean <= raw.siblings_mean);
-  const double ratio =
-      repaired.intrinsic_dim / measure_set(real, 1000, 1, {}).intrinsic_dim;
+  const double ratio = repaired.intrinsic_dim / measure_set(real, 1000, 1, {}).intrinsic_dim;
   CHECK(ratio > 0.9);
   CHECK(ratio < 1.1);
 
@@ -495,8 +491,7 @@ TEST_CASE("a cancelled sweep ends, and keeps what was measured") {
   const std::string prefix = folder / "run";
   {
     Records records(prefix, describe_run("x", "abc"));
-    CHECK_THROWS_AS(run_sweep(rows, rows, GroundTruth{}, SweepParams{}, monitor.get(), records),
-                    Cancelled);
+    CHECK_THROWS_AS(run_sweep(rows, rows, GroundTruth{}, SweepParams{}, monitor.get(), records), Cancelled);
   }
   CHECK(text_of(prefix + ".jsonl").find("\"commit\":\"abc\"") != std::string::npos);
   CHECK(text_of(prefix + ".csv").starts_with("algo_name,"));

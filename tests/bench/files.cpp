@@ -47,8 +47,8 @@ Seconds best_seconds(const std::function<void()>& work) {
 }
 
 void print(const char* what, uint64_t bytes, Seconds seconds) {
-  std::printf("%s,%llu,%.5f,%.5f,%.2f\n", what, static_cast<unsigned long long>(bytes),
-              seconds.wall, seconds.cpu, static_cast<double>(bytes) / 1e9 / seconds.cpu);
+  std::printf("%s,%llu,%.5f,%.5f,%.2f\n", what, static_cast<unsigned long long>(bytes), seconds.wall,
+              seconds.cpu, static_cast<double>(bytes) / 1e9 / seconds.cpu);
   std::fflush(stdout);
 }
 
@@ -82,8 +82,8 @@ void measure(const std::string& path, ann_index* index, const char* kind) {
   save.threads = 1;
   save.sync = ANN_OFF;
   const auto label = [&](const char* what) { return std::string(what) + " " + kind; };
-  const Seconds saving = best_seconds(
-      [&] { demand(ann_save(index, path.c_str(), &save, nullptr, &error), error, "save"); });
+  const Seconds saving =
+      best_seconds([&] { demand(ann_save(index, path.c_str(), &save, nullptr, &error), error, "save"); });
   ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
   demand(ann_file_info(path.c_str(), &facts, &error), error, "info");
   print(label("save, not synced,").c_str(), facts.file_bytes, saving);
@@ -91,10 +91,10 @@ void measure(const std::string& path, ann_index* index, const char* kind) {
   ann_open_params params = ANN_OPEN_PARAMS_INIT;
   for (const uint32_t threads : {1u, 2u}) {
     params.threads = threads;
-    const Seconds verifying = best_seconds(
-        [&] { demand(ann_verify(path.c_str(), &params, nullptr, &error), error, "verify"); });
-    print(label(threads == 1 ? "verify, 1 thread," : "verify, 2 threads,").c_str(),
-          facts.file_bytes, verifying);
+    const Seconds verifying =
+        best_seconds([&] { demand(ann_verify(path.c_str(), &params, nullptr, &error), error, "verify"); });
+    print(label(threads == 1 ? "verify, 1 thread," : "verify, 2 threads,").c_str(), facts.file_bytes,
+          verifying);
   }
   params.threads = 1;
   for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
@@ -106,7 +106,8 @@ void measure(const std::string& path, ann_index* index, const char* kind) {
     });
     print(label(mode == ANN_OPEN_FULL   ? "open full and free,"
                 : mode == ANN_OPEN_LAZY ? "open lazily and free,"
-                                        : "open trusted and free,").c_str(),
+                                        : "open trusted and free,")
+              .c_str(),
           facts.file_bytes, opening);
   }
   std::remove(path.c_str());

@@ -108,9 +108,10 @@ CLI::App* add_make(CLI::App& app, Options& options) {
   make->add_option("--share", options.made.share, "densities: rows that lie close together, as a share")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  make->add_option("--spread", options.made.spread,
-                   "islands, copies, densities: how far rows lie from the point they share, as a share of how "
-                   "far such points lie apart (default: 0.3, 0.02, 0.001)")
+  make->add_option(
+          "--spread", options.made.spread,
+          "islands, copies, densities: how far rows lie from the point they share, as a share of how "
+          "far such points lie apart (default: 0.3, 0.02, 0.001)")
       ->check(CLI::PositiveNumber);
   make->add_option("--seed", options.made.seed, "seed")->capture_default_str();
   make->add_option("--element", options.element, "f32, u8 or i8 (rounded)")
@@ -132,16 +133,13 @@ CLI::App* add_grow(CLI::App& app, Options& options) {
                    "dimension (default: found by trial)");
   grow->add_option("--spread", options.grown.spread, "how far made rows lie from their source")
       ->capture_default_str();
-  grow->add_option("--queries", options.queries_made, "queries of the same law")
-      ->capture_default_str();
-  grow->add_option("--repair", options.repair_rounds,
-                   "rounds that redraw rows with too many near siblings")
+  grow->add_option("--queries", options.queries_made, "queries of the same law")->capture_default_str();
+  grow->add_option("--repair", options.repair_rounds, "rounds that redraw rows with too many near siblings")
       ->capture_default_str();
   grow->add_flag("--crowded-by-graph", options.crowded_by_graph,
                  "look for such rows in a k-NN graph of the made rows, instead of proving of each row "
                  "that it has no such siblings: for sets that grow many times, and many dimensions");
-  grow->add_option("--device", options.device,
-                   "where neighbours are found: auto, cpu, cuda or cuda:N")
+  grow->add_option("--device", options.device, "where neighbours are found: auto, cpu, cuda or cuda:N")
       ->capture_default_str();
   grow->add_option("--knn", options.grown_knn,
                    "how: auto, cells, nn_descent or exact; auto differs between devices, and so do "
@@ -239,9 +237,10 @@ uint64_t limited(uint64_t count, uint64_t most) { return most == 0 ? count : std
 void print_measures(const char* name, const SetMeasures& measures, bool siblings) {
   std::printf("%-6s local intrinsic dimension %.2f", name, measures.intrinsic_dim);
   if (siblings) {
-    std::printf("; of 10 true neighbours, of the same source: mean %.3f, at most %u, above 2 for "
-                "%.2f %% of the rows",
-                measures.siblings_mean, measures.siblings_max, 100 * measures.siblings_above_2);
+    std::printf(
+        "; of 10 true neighbours, of the same source: mean %.3f, at most %u, above 2 for "
+        "%.2f %% of the rows",
+        measures.siblings_mean, measures.siblings_max, 100 * measures.siblings_above_2);
   }
   std::printf("\n");
 }
@@ -276,13 +275,12 @@ int run_make(Options& options) {
       writer.append(stored.data(), count);
     }
     writer.finish();
-    std::printf("%s: %s rows of %u %s values\n", path.c_str(), with_commas(rows).c_str(),
-                options.made.dim, options.element.c_str());
+    std::printf("%s: %s rows of %u %s values\n", path.c_str(), with_commas(rows).c_str(), options.made.dim,
+                options.element.c_str());
   };
   write("base", Part::kRows, options.rows);
   if (options.queries_made > 0) {
-    write("query", options.foreign_queries ? Part::kForeignQueries : Part::kQueries,
-          options.queries_made);
+    write("query", options.foreign_queries ? Part::kForeignQueries : Part::kQueries, options.queries_made);
   }
   return 0;
 }
@@ -390,8 +388,7 @@ int run_grow(Options& options) {
   const std::vector<uint32_t> neighbours = neighbours_of(real, degree, options.grown_knn, device);
 
   steps.next("measuring the real set");
-  const SetMeasures real_measures =
-      measure_set(real, kSampleRows, options.grown.seed, {}, device);
+  const SetMeasures real_measures = measure_set(real, kSampleRows, options.grown.seed, {}, device);
   print_measures("real", real_measures, false);
   GrownRows::Shape shape = options.grown;
   GrownRows::NearestOthers nearest;
@@ -409,16 +406,15 @@ int run_grow(Options& options) {
   if (options.grown_shape_given) {
     made = GrownRows(real, neighbours, degree, shape).make(options.rows);
   } else {
-    made = fitting_rows(real, neighbours, degree, options.rows, real_measures.intrinsic_dim,
-                        device, shape, repair);
+    made = fitting_rows(real, neighbours, degree, options.rows, real_measures.intrinsic_dim, device, shape,
+                        repair);
   }
   const GrownRows maker(real, neighbours, degree, shape);
   steps.next("redrawing crowded rows");
   const uint64_t redrawn = maker.repair(made, options.repair_rounds, nearest);
   steps.next("measuring the grown set");
-  const SetMeasures measures =
-      measure_set(made, kSampleRows, options.grown.seed,
-                  [&](uint64_t row) { return maker.source_of(row); }, device);
+  const SetMeasures measures = measure_set(
+      made, kSampleRows, options.grown.seed, [&](uint64_t row) { return maker.source_of(row); }, device);
   print_measures("grown", measures, true);
   const double ratio = measures.intrinsic_dim / real_measures.intrinsic_dim;
   std::printf("ratio  %.3f; %u neighbours, spread %.2f; %s rows redrawn in the last round\n", ratio,
@@ -438,8 +434,9 @@ int run_grow(Options& options) {
   write("base", made);
   if (options.queries_made > 0) write("query", maker.queries(options.queries_made));
   if (std::abs(ratio - 1) > 0.10 || measures.siblings_max > 2) {
-    std::fprintf(stderr, "gannet-bench: the grown set is not like the real one: expected a ratio "
-                         "from 0.90 to 1.10 and at most 2 siblings\n");
+    std::fprintf(stderr,
+                 "gannet-bench: the grown set is not like the real one: expected a ratio "
+                 "from 0.90 to 1.10 and at most 2 siblings\n");
     return 1;
   }
   return 0;
@@ -453,8 +450,7 @@ void show_share(double fraction, const char* what) {
 
 int32_t a_gpu_or_the_cpu() {
   uint32_t count = 0;
-  return ann_device_count(&count, nullptr, nullptr) == ANN_OK && count > 1 ? ANN_DEVICE_CUDA
-                                                                          : ANN_DEVICE_CPU;
+  return ann_device_count(&count, nullptr, nullptr) == ANN_OK && count > 1 ? ANN_DEVICE_CUDA : ANN_DEVICE_CPU;
 }
 
 int run_truth(Options& options) {
@@ -462,8 +458,7 @@ int run_truth(Options& options) {
   const CancelOnInterrupt on_interrupt(monitor.get());
   VectorReader rows(options.rows_file);
   VectorReader query_reader(options.queries_file);
-  const Vectors queries =
-      query_reader.read(0, limited(query_reader.rows(), options.queries_max));
+  const Vectors queries = query_reader.read(0, limited(query_reader.rows(), options.queries_max));
   options.exact.device = options.device == "auto" ? a_gpu_or_the_cpu() : device_of(options.device);
   options.exact.block_bytes = options.block_mb << 20;
   options.exact.rows_max = options.rows_max;
@@ -472,9 +467,8 @@ int run_truth(Options& options) {
   const double start = now_seconds();
   const GroundTruth truth = exact_neighbours(rows, queries.view(), options.exact);
   write_ground_truth(options.out, truth);
-  std::printf("%s: %u neighbours of %s queries among %s rows, in %.1f s\n", options.out.c_str(),
-              truth.k, with_commas(truth.queries).c_str(),
-              with_commas(limited(rows.rows(), options.rows_max)).c_str(),
+  std::printf("%s: %u neighbours of %s queries among %s rows, in %.1f s\n", options.out.c_str(), truth.k,
+              with_commas(truth.queries).c_str(), with_commas(limited(rows.rows(), options.rows_max)).c_str(),
               now_seconds() - start);
   return 0;
 }
@@ -484,18 +478,17 @@ int run_sweep_command(Options& options, const std::string& command) {
   const Vectors rows = rows_reader.read(0, limited(rows_reader.rows(), options.rows_max));
   VectorReader query_reader(options.queries_file);
   const GroundTruth truth = read_ground_truth(options.truth_file);
-  const Vectors queries = query_reader.read(
-      0, std::min(limited(query_reader.rows(), options.queries_max), truth.queries));
+  const Vectors queries =
+      query_reader.read(0, std::min(limited(query_reader.rows(), options.queries_max), truth.queries));
   if (queries.dim != rows.dim) {
     throw VectorFileError(options.queries_file, "has dimension " + std::to_string(queries.dim) +
-                                                    "; expected " + std::to_string(rows.dim) +
-                                                    ", as in " + options.rows_file);
+                                                    "; expected " + std::to_string(rows.dim) + ", as in " +
+                                                    options.rows_file);
   }
   for (const int32_t id : truth.ids) {
     if (id >= 0 && static_cast<uint64_t>(id) >= rows.rows) {
       throw VectorFileError(options.truth_file, "names row " + std::to_string(id) +
-                                                    "; expected numbers below " +
-                                                    std::to_string(rows.rows) +
+                                                    "; expected numbers below " + std::to_string(rows.rows) +
                                                     ", the number of rows searched");
     }
   }
@@ -512,23 +505,20 @@ int run_sweep_command(Options& options, const std::string& command) {
   for (const uint32_t k : sweep.k) {
     if (k > truth.k) {
       throw VectorFileError(options.truth_file, "holds " + std::to_string(truth.k) +
-                                                    " neighbours; -k asks for " +
-                                                    std::to_string(k));
+                                                    " neighbours; -k asks for " + std::to_string(k));
     }
   }
 
   Record run = describe_run(command, options.commit);
-  run["data"] = options.data_name.empty()
-                    ? std::filesystem::path(options.rows_file).filename().string()
-                    : options.data_name;
+  run["data"] = options.data_name.empty() ? std::filesystem::path(options.rows_file).filename().string()
+                                          : options.data_name;
   run["rows"] = rows.rows;
   run["dim"] = rows.dim;
   run["element"] = element_name(rows.element);
   run["metric"] = name_of(kMetrics, sweep.metric);
   run["device"] = options.device;
   ann_device_info device = ANN_DEVICE_INFO_INIT;
-  if (sweep.device >= ANN_DEVICE_CUDA &&
-      ann_device_get_info(sweep.device, &device, nullptr) == ANN_OK) {
+  if (sweep.device >= ANN_DEVICE_CUDA && ann_device_get_info(sweep.device, &device, nullptr) == ANN_OK) {
     run["gpu"] = device.name;
   }
   run["queries"] = queries.rows;
@@ -557,8 +547,8 @@ int run_inspect(const Options& options) {
                 element_name(reader.element()));
     return 0;
   }
-  std::printf("%s: %s rows of %u %s values\n", options.rows_file.c_str(),
-              with_commas(reader.rows()).c_str(), reader.dim(), element_name(reader.element()));
+  std::printf("%s: %s rows of %u %s values\n", options.rows_file.c_str(), with_commas(reader.rows()).c_str(),
+              reader.dim(), element_name(reader.element()));
   if (reader.element() == kElementI32) return 0;
   const Vectors rows = reader.read(0, reader.rows());
   print_measures("", measure_set(rows, kSampleRows, 1, {}), false);
@@ -567,8 +557,7 @@ int run_inspect(const Options& options) {
 
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Makes data, finds true neighbours, measures builds and searches of Gannet.",
-               "gannet-bench");
+  CLI::App app("Makes data, finds true neighbours, measures builds and searches of Gannet.", "gannet-bench");
   app.require_subcommand(1);
   CLI::App* make = add_make(app, options);
   CLI::App* grow = add_grow(app, options);

@@ -24,8 +24,7 @@ constexpr uint32_t kSiblingsMax = 2;
 // Random numbers of one purpose ("stream"), one after the other.
 class Draws {
  public:
-  Draws(uint64_t seed, uint64_t stream, uint64_t item)
-      : seed_(gannet::random_word(seed, stream, item)) {}
+  Draws(uint64_t seed, uint64_t stream, uint64_t item) : seed_(gannet::random_word(seed, stream, item)) {}
 
   uint64_t word() { return gannet::random_word(seed_, 0, counter_++); }
   uint64_t below(uint64_t bound) { return gannet::random_below(bound, seed_, 0, counter_++); }
@@ -51,19 +50,21 @@ enum Stream : uint64_t { kCentres, kBasis, kRowsOf, kQueriesOf, kForeignOf, kGro
 
 Stream stream_of(Part part) {
   switch (part) {
-    case Part::kRows: return kRowsOf;
-    case Part::kQueries: return kQueriesOf;
-    default: return kForeignOf;
+    case Part::kRows:
+      return kRowsOf;
+    case Part::kQueries:
+      return kQueriesOf;
+    default:
+      return kForeignOf;
   }
 }
 
 float half_as_float(uint16_t half) {
   const int exponent = half >> 10 & 31;
   const int fraction = half & 1023;
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                     : exponent == 31
-                         ? (fraction == 0 ? INFINITY : NAN)
-                         : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  const float size = exponent == 0    ? std::ldexp(static_cast<float>(fraction), -24)
+                     : exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
+                                      : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
   return (half & 0x8000) != 0 ? -size : size;
 }
 
@@ -106,10 +107,14 @@ double squared_distance(const Vectors& vectors, uint64_t a, uint64_t b, double e
   const std::byte* x = vectors.data.data() + a * vectors.row_bytes();
   const std::byte* y = vectors.data.data() + b * vectors.row_bytes();
   switch (vectors.element) {
-    case ANN_F32: return squared_gap<float>(x, y, vectors.dim, enough);
-    case ANN_I8: return squared_gap<int8_t>(x, y, vectors.dim, enough);
-    case ANN_U8: return squared_gap<uint8_t>(x, y, vectors.dim, enough);
-    default: throw std::invalid_argument(std::string("no rows are made as ") + element_name(vectors.element));
+    case ANN_F32:
+      return squared_gap<float>(x, y, vectors.dim, enough);
+    case ANN_I8:
+      return squared_gap<int8_t>(x, y, vectors.dim, enough);
+    case ANN_U8:
+      return squared_gap<uint8_t>(x, y, vectors.dim, enough);
+    default:
+      throw std::invalid_argument(std::string("no rows are made as ") + element_name(vectors.element));
   }
 }
 
@@ -161,7 +166,7 @@ void MadeRows::make_clustered(Part part, uint64_t row, float* out) const {
 // Rows that lie close to a point which they share with others.
 void MadeRows::make_near_another(Part part, uint64_t row, float* out) const {
   Draws draws(~set_.seed, stream_of(part), row);
-  const auto spread = static_cast<float>(set_.spread != 0 ? set_.spread
+  const auto spread = static_cast<float>(set_.spread != 0            ? set_.spread
                                          : set_.law == Law::kIslands ? 0.3
                                          : set_.law == Law::kCopies  ? 0.02
                                                                      : 0.001);
@@ -204,7 +209,9 @@ void MadeRows::change_clustered(Part part, uint64_t row, float* out) const {
       for (uint32_t j = 0; j < dim; ++j) out[j] = factor * out[j] + 0.1f * draws.normal();
       break;
     }
-    case Law::kOutlierColumn: out[0] *= 1000; break;
+    case Law::kOutlierColumn:
+      out[0] *= 1000;
+      break;
     case Law::kOutlierRow:
       if (part != Part::kRows || row != 0) break;
       for (uint32_t j = 0; j < dim; ++j) out[j] *= 10'000;
@@ -215,7 +222,8 @@ void MadeRows::change_clustered(Part part, uint64_t row, float* out) const {
     case Law::kCorners:
       for (uint32_t j = 0; j < dim; ++j) out[j] = out[j] < 0 ? -1.0f : 1.0f;
       break;
-    default: break;  // clusters as they are
+    default:
+      break;  // clusters as they are
   }
 }
 
@@ -247,8 +255,10 @@ void MadeRows::make_row(Part part, uint64_t row, float* out) const {
     }
     case Law::kIslands:
     case Law::kCopies:
-    case Law::kDensities: return make_near_another(part, row, out);
-    default: return change_clustered(part, row, out);
+    case Law::kDensities:
+      return make_near_another(part, row, out);
+    default:
+      return change_clustered(part, row, out);
   }
 }
 
@@ -318,8 +328,7 @@ void GrownRows::place(Vectors& family, uint64_t member, const Neighbourhood& aro
   std::byte* here = family.data.data() + member * family.row_bytes();
   double best_gap = -1;
   for (uint32_t candidate = 0; candidate < kCandidates; ++candidate) {
-    draw(around, source + member * real_.rows, attempt * kCandidates + candidate, spread,
-         values.data());
+    draw(around, source + member * real_.rows, attempt * kCandidates + candidate, spread, values.data());
     store_values(values.data(), real_.dim, family.element, here);
     double gap = INFINITY;
     const uint64_t siblings_end = attempt == 0 ? member : family.rows;
@@ -383,8 +392,7 @@ Vectors GrownRows::family_of(const Vectors& made, uint64_t source) const {
   Vectors family = empty_family(source, made.rows);
   for (uint64_t member = 0; member < family.rows; ++member) {
     std::memcpy(family.data.data() + member * family.row_bytes(),
-                made.data.data() + (source + member * real_.rows) * made.row_bytes(),
-                made.row_bytes());
+                made.data.data() + (source + member * real_.rows) * made.row_bytes(), made.row_bytes());
   }
   return family;
 }
@@ -481,9 +489,8 @@ uint64_t GrownRows::repair(Vectors& made, int rounds, const NearestOthers& neare
           Vectors family = family_of(made, source);
           const uint64_t member = row / real_.rows;
           // Some rows have so many equals that the usual neighbourhood holds nothing else.
-          place(family, member,
-                neighbourhood_of(source, round <= rounds / 2 ? shape_.neighbours : degree_), source,
-                static_cast<uint32_t>(round), spread_of_round(round));
+          place(family, member, neighbourhood_of(source, round <= rounds / 2 ? shape_.neighbours : degree_),
+                source, static_cast<uint32_t>(round), spread_of_round(round));
           std::memcpy(made.data.data() + row * made.row_bytes(),
                       family.data.data() + member * family.row_bytes(), made.row_bytes());
           changed[source] = 1;
@@ -511,9 +518,12 @@ float value_as_float(const std::byte* values, int32_t element, uint64_t index) {
       std::memcpy(&half, values + 2 * index, sizeof half);
       return half_as_float(half);
     }
-    case ANN_I8: return static_cast<float>(std::bit_cast<int8_t>(values[index]));
-    case ANN_U8: return static_cast<float>(std::to_integer<uint8_t>(values[index]));
-    default: throw std::invalid_argument(std::string("no vectors of ") + element_name(element));
+    case ANN_I8:
+      return static_cast<float>(std::bit_cast<int8_t>(values[index]));
+    case ANN_U8:
+      return static_cast<float>(std::to_integer<uint8_t>(values[index]));
+    default:
+      throw std::invalid_argument(std::string("no vectors of ") + element_name(element));
   }
 }
 
@@ -533,7 +543,9 @@ void store_values(const float* values, uint64_t count, int32_t element, std::byt
     return (std::min(std::max(value, low), high) + shift) - shift;
   };
   switch (element) {
-    case ANN_F32: std::memcpy(out, values, count * sizeof(float)); break;
+    case ANN_F32:
+      std::memcpy(out, values, count * sizeof(float));
+      break;
     case ANN_I8:
       for (uint64_t i = 0; i < count; ++i) {
         out[i] = std::bit_cast<std::byte>(static_cast<int8_t>(rounded(values[i], -128, 127)));
@@ -544,7 +556,8 @@ void store_values(const float* values, uint64_t count, int32_t element, std::byt
         out[i] = static_cast<std::byte>(static_cast<uint8_t>(rounded(values[i], 0, 255)));
       }
       break;
-    default: throw std::invalid_argument(std::string("no values are made as ") + element_name(element));
+    default:
+      throw std::invalid_argument(std::string("no values are made as ") + element_name(element));
   }
 }
 

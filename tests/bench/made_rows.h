@@ -32,8 +32,20 @@
 namespace bench {
 
 enum class Law {
-  kClusters, kUniform, kDuplicates, kNorms, kIslands, kCopies, kDensities, kScaled, kContrast, kOutlierColumn,
-  kOutlierRow, kOffset, kOneHot, kCorners
+  kClusters,
+  kUniform,
+  kDuplicates,
+  kNorms,
+  kIslands,
+  kCopies,
+  kDensities,
+  kScaled,
+  kContrast,
+  kOutlierColumn,
+  kOutlierRow,
+  kOffset,
+  kOneHot,
+  kCorners
 };
 enum class Part { kRows, kQueries, kForeignQueries };
 
@@ -122,10 +134,9 @@ class GrownRows {
 
   Neighbourhood neighbourhood_of(uint64_t source, uint32_t neighbours) const;
   Vectors empty_family(uint64_t source, uint64_t rows) const;
-  void draw(const Neighbourhood& around, uint64_t row, uint32_t attempt, float spread,
-            float* out) const;
-  void place(Vectors& family, uint64_t member, const Neighbourhood& around, uint64_t source,
-             uint32_t attempt, float spread) const;
+  void draw(const Neighbourhood& around, uint64_t row, uint32_t attempt, float spread, float* out) const;
+  void place(Vectors& family, uint64_t member, const Neighbourhood& around, uint64_t source, uint32_t attempt,
+             float spread) const;
   Vectors make_family(uint64_t source, uint64_t rows) const;
   Vectors family_of(const Vectors& made, uint64_t source) const;
   double third_sibling(const Vectors& made, uint64_t source, uint64_t row) const;

@@ -34,19 +34,21 @@ double PairDistance::operator()(uint64_t query, uint64_t row) const {
     q_length += b * b;
   }
   switch (metric_) {
-    case ANN_METRIC_INNER_PRODUCT: return -product;
+    case ANN_METRIC_INNER_PRODUCT:
+      return -product;
     case ANN_METRIC_COSINE:
       return x_length == 0 || q_length == 0 ? 1 : 1 - product / std::sqrt(x_length * q_length);
-    default: return std::sqrt(squares);
+    default:
+      return std::sqrt(squares);
   }
 }
 
-Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t k,
-                 const GroundTruth& truth, uint64_t rows, const PairDistance& distance) {
+Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t k, const GroundTruth& truth,
+                 uint64_t rows, const PairDistance& distance) {
   if (truth.k < k || truth.queries < queries) {
     throw std::invalid_argument("true neighbours are " + std::to_string(truth.queries) + " x " +
-                                std::to_string(truth.k) + "; expected at least " +
-                                std::to_string(queries) + " x " + std::to_string(k));
+                                std::to_string(truth.k) + "; expected at least " + std::to_string(queries) +
+                                " x " + std::to_string(k));
   }
   std::vector<uint32_t> hits_by_id(queries);
   std::vector<uint32_t> hits_by_distance(queries);
@@ -57,14 +59,12 @@ Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t 
       const int32_t* ids = truth.ids.data() + q * truth.k;
       while (wanted[q] < k && ids[wanted[q]] >= 0) ++wanted[q];
       if (wanted[q] == 0) continue;
-      const double limit =
-          distance(q, static_cast<uint64_t>(ids[wanted[q] - 1])) + kTieMargin;
+      const double limit = distance(q, static_cast<uint64_t>(ids[wanted[q] - 1])) + kTieMargin;
       seen.clear();
       for (uint32_t i = 0; i < k; ++i) {
         const uint64_t id = found[q * k + i];
         if (id >= rows || !seen.insert(id).second) continue;
-        hits_by_id[q] +=
-            std::find(ids, ids + wanted[q], static_cast<int32_t>(id)) != ids + wanted[q];
+        hits_by_id[q] += std::find(ids, ids + wanted[q], static_cast<int32_t>(id)) != ids + wanted[q];
         hits_by_distance[q] += distance(q, id) <= limit;
       }
       hits_by_distance[q] = std::min(hits_by_distance[q], wanted[q]);

@@ -29,7 +29,7 @@ struct Recall {
 
 // `found` is [queries, k]; a number that is no row's, or comes twice for one query, counts nothing.
 // Query q of `found` is query q of `truth`, which holds at least k neighbours each.
-Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t k,
-                 const GroundTruth& truth, uint64_t rows, const PairDistance& distance);
+Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t k, const GroundTruth& truth,
+                 uint64_t rows, const PairDistance& distance);
 
 }  // namespace bench

@@ -20,17 +20,46 @@ namespace bench {
 namespace {
 
 const std::vector<std::string> kBuildColumns = {
-    "algo_name", "index_name", "time", "threads", "cpu_time", "GPU", "index_size",
+    "algo_name",        "index_name",         "time",           "threads",    "cpu_time", "GPU", "index_size",
     "peak_host_memory", "peak_device_memory", "calibrate_time", "first_call", "seed"};
-const std::vector<std::string> kSearchColumns = {
-    "algo_name", "index_name", "recall", "throughput", "latency", "end_to_end", "k", "n_queries",
-    "total_queries", "threads", "cpu_time", "recall_by_distance", "latency_p50", "latency_p95",
-    "latency_p99", "event_p50", "queued_throughput", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
-    "search_label", "distances_per_query", "expansions_per_query", "seed",
-    "peak_host_memory", "device_memory", "index_size", "build time", "build threads", "build cpu_time", "build GPU"};
-const std::vector<std::string> kRunColumns = {"data", "rows", "dim", "element", "metric", "device",
-                                              "gpu", "machine", "cores", "compiler", "version",
-                                              "commit", "date", "command"};
+const std::vector<std::string> kSearchColumns = {"algo_name",
+                                                 "index_name",
+                                                 "recall",
+                                                 "throughput",
+                                                 "latency",
+                                                 "end_to_end",
+                                                 "k",
+                                                 "n_queries",
+                                                 "total_queries",
+                                                 "threads",
+                                                 "cpu_time",
+                                                 "recall_by_distance",
+                                                 "latency_p50",
+                                                 "latency_p95",
+                                                 "latency_p99",
+                                                 "event_p50",
+                                                 "queued_throughput",
+                                                 "first_call",
+                                                 "batch",
+                                                 "mode",
+                                                 "procedure",
+                                                 "buffers",
+                                                 "beam",
+                                                 "asked_recall",
+                                                 "search_label",
+                                                 "distances_per_query",
+                                                 "expansions_per_query",
+                                                 "seed",
+                                                 "peak_host_memory",
+                                                 "device_memory",
+                                                 "index_size",
+                                                 "build time",
+                                                 "build threads",
+                                                 "build cpu_time",
+                                                 "build GPU"};
+const std::vector<std::string> kRunColumns = {"data",    "rows",   "dim",     "element", "metric",
+                                              "device",  "gpu",    "machine", "cores",   "compiler",
+                                              "version", "commit", "date",    "command"};
 
 std::string output_of(const std::string& command) {
   std::string out;
@@ -135,8 +164,8 @@ Record describe_run(const std::string& command, const std::string& commit) {
   out["compiler"] = ann_build_info();
   out["machine"] = processor_name();
   out["cores"] = std::thread::hardware_concurrency();
-  out["memory"] = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                  static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  out["memory"] =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   out["load_at_start"] = load;  // above 0: the machine has other work
   return out;
 }

@@ -183,8 +183,8 @@ struct Asking {
 
 class Sweep {
  public:
-  Sweep(const Vectors& rows, const Vectors& queries, const GroundTruth& truth,
-        const SweepParams& params, ann_monitor* monitor, Records& records)
+  Sweep(const Vectors& rows, const Vectors& queries, const GroundTruth& truth, const SweepParams& params,
+        ann_monitor* monitor, Records& records)
       : rows_(rows),
         queries_(queries),
         truth_(truth),
@@ -276,27 +276,22 @@ class Sweep {
     build_["knn_share"] = info.knn_share;
     records_.add(build_);
     say("%s, seed %llu: built in %.2f s (%.2f s of processor time), %s",
-        build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed),
-        wall, cpu, bytes_text(info.memory_bytes).c_str());
+        build_["index_name"].get<std::string>().c_str(), static_cast<unsigned long long>(seed), wall, cpu,
+        bytes_text(info.memory_bytes).c_str());
     return index;
   }
 
   // What is not the default has a line of its own in pictures.
   std::string algorithm_name(int32_t procedure) const {
-    return params_.name +
-           (way_.knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, way_.knn)) +
+    return params_.name + (way_.knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, way_.knn)) +
            (way_.calibrate == ANN_OFF ? "_uncalibrated" : "") +
            (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure));
   }
 
   // Bytes of the device that were not in use before the first build: the library's, on a device that
   // nobody else uses.
-  uint64_t less_than_before(uint64_t bytes) const {
-    return bytes - std::min(bytes, device_bytes_before_);
-  }
-  uint64_t device_memory_in_use() const {
-    return less_than_before(device_bytes_in_use(params_.device));
-  }
+  uint64_t less_than_before(uint64_t bytes) const { return bytes - std::min(bytes, device_bytes_before_); }
+  uint64_t device_memory_in_use() const { return less_than_before(device_bytes_in_use(params_.device)); }
 
   // What the first query of a fresh index costs: tables and threads are made, caches are cold.
   double first_call(const ann_index* index) {
@@ -342,8 +337,8 @@ class Sweep {
 
   // Searches for one batch of queries, from `first` on. With a stream the answers are there when it has
   // been waited for.
-  ann_results search_batch(const ann_index* index, const Point& point, Asking& asking,
-                           uint64_t first, uint32_t caller, const DeviceStream* stream) const {
+  ann_results search_batch(const ann_index* index, const Point& point, Asking& asking, uint64_t first,
+                           uint32_t caller, const DeviceStream* stream) const {
     if (CancelOnInterrupt::happened()) throw Cancelled();
     ann_search_params search = search_params(point);
     ann_matrix some = asking.host.view(first, point.batch);
@@ -381,9 +376,8 @@ class Sweep {
       skipped["beam"] = point.beam;
       skipped["reason"] = fault.what();
       records_.add(skipped);
-      say("  %-10s k %-4u batch %-6u beam %-5u left out: %s",
-          name_of(kProcedures, point.procedure).c_str(), point.k, point.batch, point.beam,
-          fault.what());
+      say("  %-10s k %-4u batch %-6u beam %-5u left out: %s", name_of(kProcedures, point.procedure).c_str(),
+          point.k, point.batch, point.beam, fault.what());
       return std::nullopt;
     }
   }
@@ -418,7 +412,8 @@ class Sweep {
     records_.add(record);
     say("  %-10s k %-4u batch %-6u %s %s %u  %-12s recall %.4f  %11s /s   p50 %.3f  p99 %.3f ms",
         name_of(kProcedures, point.procedure).c_str(), point.k, point.batch,
-        point.buffers == Buffers::kHost ? "host  " : "device", point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
+        point.buffers == Buffers::kHost ? "host  " : "device",
+        point.mode == Mode::kThroughput ? "callers" : "threads", point.threads,
         record["search_label"].get<std::string>().c_str(), answers.recall.by_id,
         with_commas(static_cast<uint64_t>(record["throughput"].get<double>())).c_str(),
         1e3 * timing.latency_p50, 1e3 * timing.latency_p99);
@@ -511,8 +506,8 @@ class Sweep {
     out["buffers"] = point.buffers == Buffers::kHost ? "host" : "device";
     out["beam"] = beam;
     if (point.recall > 0) out["asked_recall"] = point.recall;
-    out["search_label"] = point.recall > 0 ? "recall=" + Record(point.recall).dump()
-                                           : "beam=" + std::to_string(beam);
+    out["search_label"] =
+        point.recall > 0 ? "recall=" + Record(point.recall).dump() : "beam=" + std::to_string(beam);
     out["distances_per_query"] = answers.distances;
     out["expansions_per_query"] = answers.expansions;
     out["seed"] = build_["seed"];

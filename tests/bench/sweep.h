@@ -40,10 +40,10 @@ struct SweepParams {
   std::vector<uint32_t> threads = {1};
   std::vector<Mode> modes = {Mode::kLatency};
   std::vector<Buffers> buffers = {Buffers::kHost};
-  std::vector<uint32_t> beams;   // those below k are left out
-  std::vector<double> recalls;   // targets for the library, as further points
-  double seconds_min = 1.0;      // of each measurement
-  uint64_t single_queries = 0;   // for batches of one, only so many of the queries; 0: all
+  std::vector<uint32_t> beams;  // those below k are left out
+  std::vector<double> recalls;  // targets for the library, as further points
+  double seconds_min = 1.0;     // of each measurement
+  uint64_t single_queries = 0;  // for batches of one, only so many of the queries; 0: all
 };
 
 // Measures everything into `records`; tells how far it is on stderr. Ctrl-C, through `monitor`, makes

@@ -35,8 +35,7 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[std::min(place, sorted.size() - 1)];
 }
 
-Timing time_calls(const TimingParams& params,
-                  const std::function<void(uint64_t, uint32_t)>& call) {
+Timing time_calls(const TimingParams& params, const std::function<void(uint64_t, uint32_t)>& call) {
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};
   std::exception_ptr fault;

@@ -7,8 +7,8 @@
 
 namespace bench {
 
-double now_seconds();              // of a clock that never goes back
-double process_cpu_seconds();      // user and system time of all threads
+double now_seconds();          // of a clock that never goes back
+double process_cpu_seconds();  // user and system time of all threads
 
 // The smallest value that at least `share` of the sorted values do not exceed (nearest rank). 0 if
 // there are none.
@@ -16,9 +16,9 @@ double percentile(const std::vector<double>& sorted, double share);
 
 struct Timing {
   uint64_t calls = 0;
-  double wall = 0;           // seconds from the first start to the last end
-  double cpu = 0;            // processor seconds meanwhile
-  double latency_mean = 0;   // seconds a call
+  double wall = 0;          // seconds from the first start to the last end
+  double cpu = 0;           // processor seconds meanwhile
+  double latency_mean = 0;  // seconds a call
   double latency_p50 = 0;
   double latency_p95 = 0;
   double latency_p99 = 0;

@@ -47,16 +47,14 @@ static void matrix_fields(void) {
     REFUSED_OR(ann_build(index, &bad, NULL, NULL, NULL, &error), wanted, also, words); \
   } while (0)
   BAD_ROWS(bad.data = NULL, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "data");
-  BAD_ROWS(bad.rows = (uint64_t)ANN_ROWS_MAX + 1, ANN_LIMIT, ANN_LIMIT,
-           "rows 2147483647 2147483646");
+  BAD_ROWS(bad.rows = (uint64_t)ANN_ROWS_MAX + 1, ANN_LIMIT, ANN_LIMIT, "rows 2147483647 2147483646");
   BAD_ROWS(bad.rows = UINT64_MAX, ANN_LIMIT, ANN_LIMIT, "rows");
   BAD_ROWS(bad.rows = 1ull << 32, ANN_LIMIT, ANN_LIMIT, "rows 4294967296");
   BAD_ROWS(bad.dim = 0, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "dim");
   BAD_ROWS(bad.dim = DIM + 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "dim 7 6");
   BAD_ROWS(bad.dim = DIM - 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "dim 5 6");
   BAD_ROWS(bad.dim = ANN_DIM_MAX + 1, ANN_INVALID_ARGUMENT, ANN_LIMIT, "dim");
-  BAD_ROWS(bad.row_stride = DIM * 4 - 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT,
-           "row_stride 23 24");
+  BAD_ROWS(bad.row_stride = DIM * 4 - 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "row_stride 23 24");
   BAD_ROWS(bad.row_stride = 1, ANN_INVALID_ARGUMENT, ANN_INVALID_ARGUMENT, "row_stride");
   /* A stride whose product with the rows no address space holds. */
   BAD_ROWS(bad.row_stride = UINT64_MAX / 2, ANN_INVALID_ARGUMENT, ANN_LIMIT, "");
@@ -74,14 +72,14 @@ static void matrix_fields(void) {
 
 static void parameters(void) {
   ann_index *index = fresh();
-#define BAD(change, wanted, also, words)                                                 \
-  do {                                                                                   \
-    ann_build_params p = ANN_BUILD_PARAMS_INIT;                                          \
-    change;                                                                              \
-    REFUSED_OR(ann_build(index, &view, NULL, &p, NULL, &error), wanted, also, words);    \
-    ann_index_params shape = ANN_INDEX_PARAMS_INIT;                                      \
-    ann_plan plan = ANN_PLAN_INIT;                                                       \
-    shape.dim = DIM;                                                                     \
+#define BAD(change, wanted, also, words)                                                  \
+  do {                                                                                    \
+    ann_build_params p = ANN_BUILD_PARAMS_INIT;                                           \
+    change;                                                                               \
+    REFUSED_OR(ann_build(index, &view, NULL, &p, NULL, &error), wanted, also, words);     \
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;                                       \
+    ann_plan plan = ANN_PLAN_INIT;                                                        \
+    shape.dim = DIM;                                                                      \
     REFUSED_OR(ann_estimate(&shape, N, ANN_F32, &p, &plan, &error), wanted, also, words); \
   } while (0)
   const ann_status invalid = ANN_INVALID_ARGUMENT, limit = ANN_LIMIT;
@@ -151,8 +149,7 @@ static void estimate_arguments(void) {
   shape.dim = DIM;
   REFUSED(ann_estimate(NULL, N, ANN_F32, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "");
   REFUSED(ann_estimate(&shape, N, ANN_F32, NULL, NULL, &error), ANN_INVALID_ARGUMENT, "out");
-  REFUSED(ann_estimate(&shape, (uint64_t)ANN_ROWS_MAX + 1, ANN_F32, NULL, &plan, &error),
-          ANN_LIMIT, "rows");
+  REFUSED(ann_estimate(&shape, (uint64_t)ANN_ROWS_MAX + 1, ANN_F32, NULL, &plan, &error), ANN_LIMIT, "rows");
   REFUSED(ann_estimate(&shape, N, 0, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "element 0");
   REFUSED(ann_estimate(&shape, N, 6, NULL, &plan, &error), ANN_INVALID_ARGUMENT, "element 6");
   shape.dim = 0;
@@ -161,15 +158,15 @@ static void estimate_arguments(void) {
   REFUSED(ann_estimate(&shape, N, ANN_F32, NULL, &plan, &error), ANN_LIMIT, "dim 32769");
   shape.dim = DIM;
   shape.element = ANN_I8;
-  REFUSED_OR(ann_estimate(&shape, N, ANN_F32, NULL, &plan, &error), ANN_UNSUPPORTED,
-             ANN_INVALID_ARGUMENT, "element");
+  REFUSED_OR(ann_estimate(&shape, N, ANN_F32, NULL, &plan, &error), ANN_UNSUPPORTED, ANN_INVALID_ARGUMENT,
+             "element");
   shape.element = 0;
   CHECK_OK(ann_estimate(&shape, 0, ANN_F32, NULL, &plan, NULL));
   /* The largest index that the limits allow is planned without touching memory. */
   shape.dim = ANN_DIM_MAX;
   CHECK_OK(ann_estimate(&shape, ANN_ROWS_MAX, ANN_F32, NULL, &plan, NULL));
-  CHECK_SAY(plan.index_bytes >= (uint64_t)ANN_ROWS_MAX * ANN_DIM_MAX * 4,
-            "index_bytes %llu overflowed", (unsigned long long)plan.index_bytes);
+  CHECK_SAY(plan.index_bytes >= (uint64_t)ANN_ROWS_MAX * ANN_DIM_MAX * 4, "index_bytes %llu overflowed",
+            (unsigned long long)plan.index_bytes);
   CHECK(plan.peak_bytes >= plan.index_bytes && plan.threads >= 1 && plan.seconds > 1000);
 }
 
@@ -245,16 +242,14 @@ static void not_finite(void) {
         CHECK_EQUAL(error.column, column);
         char text[30];
         snprintf(text, sizeof text, "%llu", (unsigned long long)row);
-        CHECK_SAY(mentions(error.message, text), "\"%s\" does not mention row %s", error.message,
-                  text);
+        CHECK_SAY(mentions(error.message, text), "\"%s\" does not mention row %s", error.message, text);
         ann_build_params borrow = ANN_BUILD_PARAMS_INIT;
         borrow.rows_mode = ANN_ROWS_BORROW;
         CHECK_STATUS(ann_build(index, &bad_view, NULL, &borrow, NULL, NULL), ANN_NOT_FINITE);
         uint32_t neighbors[N * 2];
         ann_knn_params knn = ANN_KNN_PARAMS_INIT;
         knn.k = 2;
-        CHECK_STATUS(ann_knn_graph(NULL, &bad_view, &knn, neighbors, NULL, NULL, &error),
-                     ANN_NOT_FINITE);
+        CHECK_STATUS(ann_knn_graph(NULL, &bad_view, &knn, neighbors, NULL, NULL, &error), ANN_NOT_FINITE);
         CHECK(error.row == row && error.column == column);
         if (place == 4 && v == 0)
           still_usable(index);
@@ -298,8 +293,7 @@ static void stored_elements(void) {
       ann_index *index = index_make(DIM, ANN_METRIC_L2, stored);
       ann_error error = ANN_ERROR_INIT;
       const ann_status status = ann_build(index, &data_view, NULL, NULL, NULL, &error);
-      CHECK_SAY(legal ? status == ANN_OK
-                      : status == ANN_UNSUPPORTED || status == ANN_INVALID_ARGUMENT,
+      CHECK_SAY(legal ? status == ANN_OK : status == ANN_UNSUPPORTED || status == ANN_INVALID_ARGUMENT,
                 "%s stored as %s answers %s", element_name(given), element_name(stored),
                 ann_status_name(status));
       if (status == ANN_OK) {
@@ -313,14 +307,13 @@ static void stored_elements(void) {
           for (uint32_t c = 0; c < DIM; c++)
             put_value(stored, wanted + c * element_size(stored),
                       get_value(given, (char *)vectors_row(&data, row) + c * element_size(given)));
-          CHECK_SAY(memcmp(got, wanted, DIM * element_size(stored)) == 0,
-                    "row %d of %s stored as %s differs", (int)row, element_name(given),
-                    element_name(stored));
+          CHECK_SAY(memcmp(got, wanted, DIM * element_size(stored)) == 0, "row %d of %s stored as %s differs",
+                    (int)row, element_name(given), element_name(stored));
         }
       } else {
-        CHECK_SAY(mentions(error.message, element_name(given)) &&
-                      mentions(error.message, element_name(stored)),
-                  "\"%s\" does not name both elements", error.message);
+        CHECK_SAY(
+            mentions(error.message, element_name(given)) && mentions(error.message, element_name(stored)),
+            "\"%s\" does not name both elements", error.message);
       }
       ann_build_params borrow = ANN_BUILD_PARAMS_INIT;
       borrow.rows_mode = ANN_ROWS_BORROW;

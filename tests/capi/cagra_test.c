@@ -71,8 +71,8 @@ static void effort_and_tables(void) {
       ann_search_params params = params_of(procedures[p], beam);
       const uint64_t distances = search(index, &queries, &params, &found);
       const uint64_t missed = answers_missed(&exact, &found);
-      CHECK_SAY(missed <= last_missed + 3 && distances > last_distances,
-                "procedure %d, beam %u: %d missed", procedures[p], beam, (int)missed);
+      CHECK_SAY(missed <= last_missed + 3 && distances > last_distances, "procedure %d, beam %u: %d missed",
+                procedures[p], beam, (int)missed);
       last_missed = missed;
       last_distances = distances;
       params.team_size = 2;
@@ -112,7 +112,7 @@ static void choice_rule(void) {
   const struct {
     uint32_t beam, batch_threshold, beam_threshold;
     int several;
-  } cases[] = {{512, 0, 0, 0},      {513, 0, 0, 1},   {512, Q, 0, 0},
+  } cases[] = {{512, 0, 0, 0},     {513, 0, 0, 1},   {512, Q, 0, 0},
                {512, Q + 1, 0, 1}, {512, 0, 511, 1}, {700, 0, 700, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     ann_search_params params = params_of(ANN_SEARCH_CAGRA, cases[i].beam);
@@ -164,11 +164,11 @@ static void refusals(void) {
   answers found = answers_make(Q, K);
   const ann_matrix view = vectors_view(&queries);
   ann_results results = answers_view(&found);
-#define BAD(which, change, wanted, words)                                                 \
-  do {                                                                                    \
-    ann_search_params p = params_of(which, 64);                                           \
-    change;                                                                               \
-    REFUSED(ann_search_batch(index, &view, &p, &results, NULL, &error), wanted, words);   \
+#define BAD(which, change, wanted, words)                                               \
+  do {                                                                                  \
+    ann_search_params p = params_of(which, 64);                                         \
+    change;                                                                             \
+    REFUSED(ann_search_batch(index, &view, &p, &results, NULL, &error), wanted, words); \
   } while (0)
   const int32_t single = ANN_SEARCH_CAGRA_SINGLE_CTA, multi = ANN_SEARCH_CAGRA_MULTI_CTA;
   for (int32_t which = ANN_SEARCH_CAGRA; which <= multi; which++) {

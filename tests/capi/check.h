@@ -16,9 +16,8 @@ static uint64_t checks_failed;
 /* A defect tends to fail a check thousands of times; the first few say what it is. */
 enum { FAILURES_SHOWN = 30 };
 
-__attribute__((format(printf, 4, 5), unused)) static int check_at(int good, const char *file,
-                                                                  int line, const char *format,
-                                                                  ...) {
+__attribute__((format(printf, 4, 5), unused)) static int check_at(int good, const char *file, int line,
+                                                                  const char *format, ...) {
   checks_made++;
   if (good) return 1;
   checks_failed++;
@@ -43,19 +42,19 @@ __attribute__((format(printf, 4, 5), unused)) static int check_at(int good, cons
 #define CHECK_SAY(condition, ...) check_at((condition) ? 1 : 0, __FILE__, __LINE__, __VA_ARGS__)
 
 /* Whole numbers of any width. */
-#define CHECK_EQUAL(got, wanted)                                                           \
-  do {                                                                                     \
-    const long long check_got = (long long)(got), check_wanted = (long long)(wanted);      \
-    check_at(check_got == check_wanted, __FILE__, __LINE__, "%s is %lld, wanted %s = %lld", \
-             #got, check_got, #wanted, check_wanted);                                      \
+#define CHECK_EQUAL(got, wanted)                                                                             \
+  do {                                                                                                       \
+    const long long check_got = (long long)(got), check_wanted = (long long)(wanted);                        \
+    check_at(check_got == check_wanted, __FILE__, __LINE__, "%s is %lld, wanted %s = %lld", #got, check_got, \
+             #wanted, check_wanted);                                                                         \
   } while (0)
 
 /* A call that must answer one status. */
-#define CHECK_STATUS(call, wanted)                                                       \
-  do {                                                                                   \
-    const ann_status check_status = (call);                                              \
-    check_at(check_status == (wanted), __FILE__, __LINE__, "%s answers %s, wanted %s",   \
-             #call, ann_status_name(check_status), ann_status_name(wanted));             \
+#define CHECK_STATUS(call, wanted)                                                            \
+  do {                                                                                        \
+    const ann_status check_status = (call);                                                   \
+    check_at(check_status == (wanted), __FILE__, __LINE__, "%s answers %s, wanted %s", #call, \
+             ann_status_name(check_status), ann_status_name(wanted));                         \
   } while (0)
 
 #define CHECK_OK(call) CHECK_STATUS(call, ANN_OK)

@@ -45,8 +45,8 @@ static void use_once(int round) {
   ann_status (*create)(const ann_context *, const ann_index_params *, ann_index **, ann_error *);
   ann_status (*build)(ann_index *, const ann_matrix *, const uint64_t *, const ann_build_params *,
                       ann_monitor *, ann_error *);
-  ann_status (*search)(const ann_index *, const ann_matrix *, const ann_search_params *,
-                       ann_results *, ann_monitor *, ann_error *);
+  ann_status (*search)(const ann_index *, const ann_matrix *, const ann_search_params *, ann_results *,
+                       ann_monitor *, ann_error *);
   void (*release)(ann_index *);
   uint32_t (*abi)(void);
   LOAD(create, "ann_index_create");
@@ -93,13 +93,14 @@ int main(int argc, char **argv) {
     return 2;
   }
   static const char *const names[] = {
-      "ann_version", "ann_abi_version", "ann_build_info", "ann_status_name", "ann_context_create",
-      "ann_context_free", "ann_monitor_create", "ann_monitor_free", "ann_monitor_cancel",
-      "ann_monitor_reset", "ann_monitor_set_deadline", "ann_monitor_progress", "ann_device_count",
-      "ann_device_get_info", "ann_index_create", "ann_index_free", "ann_index_get_info",
-      "ann_index_get", "ann_index_get_batch", "ann_index_ids", "ann_index_graph", "ann_index_graph_stats",
-      "ann_index_place", "ann_index_evict", "ann_build", "ann_estimate",
-      "ann_search_batch", "ann_search_exact", "ann_index_beam", "ann_knn_graph"};
+      "ann_version",        "ann_abi_version",       "ann_build_info",           "ann_status_name",
+      "ann_context_create", "ann_context_free",      "ann_monitor_create",       "ann_monitor_free",
+      "ann_monitor_cancel", "ann_monitor_reset",     "ann_monitor_set_deadline", "ann_monitor_progress",
+      "ann_device_count",   "ann_device_get_info",   "ann_index_create",         "ann_index_free",
+      "ann_index_get_info", "ann_index_get",         "ann_index_get_batch",      "ann_index_ids",
+      "ann_index_graph",    "ann_index_graph_stats", "ann_index_place",          "ann_index_evict",
+      "ann_build",          "ann_estimate",          "ann_search_batch",         "ann_search_exact",
+      "ann_index_beam",     "ann_knn_graph"};
 #if defined(__x86_64__)
   const unsigned mode = _mm_getcsr() & ~0x3fu; /* without the sticky flags */
 #endif

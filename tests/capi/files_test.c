@@ -89,14 +89,12 @@ static bytes saved_bytes(const ann_index *index, int64_t piece, uint32_t threads
   return b;
 }
 
-static void check_same(const ann_index *a, const ann_index *b, const vectors *queries,
-                       const char *what) {
+static void check_same(const ann_index *a, const ann_index *b, const vectors *queries, const char *what) {
   ann_index_info first = ANN_INDEX_INFO_INIT, second = ANN_INDEX_INFO_INIT;
   CHECK_OK(ann_index_get_info(a, &first, NULL));
   CHECK_OK(ann_index_get_info(b, &second, NULL));
-  CHECK_SAY(first.dim == second.dim && first.metric == second.metric &&
-                first.element == second.element && first.built == second.built &&
-                first.graph == second.graph && first.rows == second.rows &&
+  CHECK_SAY(first.dim == second.dim && first.metric == second.metric && first.element == second.element &&
+                first.built == second.built && first.graph == second.graph && first.rows == second.rows &&
                 first.degree == second.degree && first.entry_points == second.entry_points &&
                 first.seed == second.seed && first.recall_max == second.recall_max &&
                 first.repaired_edges == second.repaired_edges &&
@@ -348,9 +346,9 @@ static void misuse(void) {
   CHECK_STATUS(ann_file_info(NULL, &facts, NULL), ANN_INVALID_ARGUMENT);
   CHECK_STATUS(ann_file_info(path, NULL, NULL), ANN_INVALID_ARGUMENT);
   CHECK_OK(ann_file_info(path, &facts, NULL));
-  CHECK(facts.rows == 200 && facts.dim == 12 && facts.metric == ANN_METRIC_L2 &&
-        facts.element == ANN_U8 && facts.graph == ANN_GRAPH_CAGRA && facts.degree == 32 &&
-        facts.file_bytes == file.count && facts.format == 0x10000 && facts.has_ids == 0);
+  CHECK(facts.rows == 200 && facts.dim == 12 && facts.metric == ANN_METRIC_L2 && facts.element == ANN_U8 &&
+        facts.graph == ANN_GRAPH_CAGRA && facts.degree == 32 && facts.file_bytes == file.count &&
+        facts.format == 0x10000 && facts.has_ids == 0);
 
   ann_monitor *monitor = NULL;
   CHECK_OK(ann_monitor_create(&monitor, NULL));
@@ -372,8 +370,8 @@ static void strange_targets(void) {
   const char *places[] = {folder, "/dev/full", "/dev/null", "/proc/gannet", in_folder("no/such/file")};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
     const ann_status status = ann_save(index, places[i], NULL, NULL, &error);
-    CHECK_SAY(status == ANN_IO && error.os_error != 0 && strlen(error.message) > 10,
-              "%s: status %d", places[i], status);
+    CHECK_SAY(status == ANN_IO && error.os_error != 0 && strlen(error.message) > 10, "%s: status %d",
+              places[i], status);
     const ann_status opening = ann_open(NULL, places[i], NULL, &opened, NULL, NULL);
     CHECK_SAY(opening == ANN_IO, "%s: opening gives %d", places[i], opening);
   }
@@ -566,7 +564,7 @@ static void many_at_once(void) {
   pthread_t threads[6];
   saver savers[6];
   for (int i = 0; i < 6; i++) {
-    savers[i] = (saver){{indexes[0], indexes[1]}, lazy, &queries, {&expected[0], &expected[1]},
+    savers[i] = (saver){{indexes[0], indexes[1]},   lazy, &queries, {&expected[0], &expected[1]},
                         in_folder("shared.gannet"), 0};
     CHECK(pthread_create(&threads[i], NULL, save_and_open, &savers[i]) == 0);
   }

@@ -12,8 +12,8 @@
 
 enum { N = 2000, DIM = 16, Q = 300, K = 10 };
 
-static int same(const ann_index *index, const vectors *queries, const answers *wanted,
-                uint32_t threads, int exact) {
+static int same(const ann_index *index, const vectors *queries, const answers *wanted, uint32_t threads,
+                int exact) {
   answers found = answers_make(Q, K);
   ann_results results = answers_view(&found);
   const ann_matrix view = vectors_view(queries);
@@ -57,8 +57,8 @@ int main(void) {
     CHECK(same(index, &queries, &walked, 2, 0)); /* the parent meanwhile */
     int status = 0;
     waitpid(pid, &status, 0);
-    CHECK_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "round %d: the child ends with %x",
-              round, status);
+    CHECK_SAY(WIFEXITED(status) && WEXITSTATUS(status) == 0, "round %d: the child ends with %x", round,
+              status);
     CHECK(same(index, &queries, &exact, 2, 1));
   }
   answers_free(&walked);

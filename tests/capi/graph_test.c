@@ -44,8 +44,7 @@ static void measure(const ann_index *index, const char *what, int expect_reach) 
     if (in_degree[row] < least) least = in_degree[row];
     if (in_degree[row] > most) most = in_degree[row];
   }
-  CHECK_SAY(bad == 0, "%s: %llu edges to nowhere, to their own row, or twice", what,
-            (unsigned long long)bad);
+  CHECK_SAY(bad == 0, "%s: %llu edges to nowhere, to their own row, or twice", what, (unsigned long long)bad);
   CHECK_EQUAL(stats.degree, degree);
   CHECK_EQUAL(info.degree, degree);
   CHECK_EQUAL(stats.rows, n);

@@ -30,8 +30,8 @@ static void check_form(const char *what, const answers *found, uint64_t n) {
         good = good && (before < distance || (before == distance && id_before < id));
       }
       for (uint32_t j = 0; j < i; j++) good = good && found->ids[q * found->k + j] != id;
-      if (!CHECK_SAY(good, "%s: query %d, place %u: id %llu at %g", what, (int)q, i,
-                     (unsigned long long)id, (double)distance))
+      if (!CHECK_SAY(good, "%s: query %d, place %u: id %llu at %g", what, (int)q, i, (unsigned long long)id,
+                     (double)distance))
         return;
     }
 }
@@ -170,8 +170,8 @@ static void magnitudes(void) {
           /* Under cosine a row is its own nearest whatever its length, until the values
            * themselves are subnormal and have lost their digits. */
           if (all_metrics[m] == ANN_METRIC_COSINE && exponent > -37)
-            CHECK_SAY(exact.distances[q * K] <= 4e-6f, "%s: query %d is %g from its own row", what,
-                      q, (double)exact.distances[q * K]);
+            CHECK_SAY(exact.distances[q * K] <= 4e-6f, "%s: query %d is %g from its own row", what, q,
+                      (double)exact.distances[q * K]);
           if (all_metrics[m] == ANN_METRIC_COSINE)
             for (int i = 0; i < K; i++)
               CHECK(exact.distances[q * K + i] >= 0 && exact.distances[q * K + i] <= 2);

@@ -9,17 +9,17 @@ namespace {
 
 /// Whether all but the size is zero.
 template <class Struct>
-void begins(const Struct& made, const char* name) {
+void begins(const Struct &made, const char *name) {
   Struct zeros;
   std::memset(&zeros, 0, sizeof zeros);
   zeros.struct_size = sizeof zeros;
   CHECK_SAY(std::memcmp(&made, &zeros, sizeof zeros) == 0, "%s is not a size and zeros", name);
 }
 
-#define BEGINS(type, macro)        \
-  do {                             \
+#define BEGINS(type, macro)         \
+  do {                              \
     static const type made = macro; \
-    begins(made, #macro);          \
+    begins(made, #macro);           \
   } while (false)
 
 }  // namespace

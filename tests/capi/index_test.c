@@ -116,10 +116,8 @@ static void built(void) {
 
   float vector[DIM];
   int32_t found = 77;
-  REFUSED(ann_index_get(NULL, 0, vector, sizeof vector, &found, &error), ANN_INVALID_ARGUMENT,
-          "index");
-  REFUSED(ann_index_get(index, 0, vector, sizeof vector, NULL, &error), ANN_INVALID_ARGUMENT,
-          "found");
+  REFUSED(ann_index_get(NULL, 0, vector, sizeof vector, &found, &error), ANN_INVALID_ARGUMENT, "index");
+  REFUSED(ann_index_get(index, 0, vector, sizeof vector, NULL, &error), ANN_INVALID_ARGUMENT, "found");
   REFUSED(ann_index_get(index, 0, vector, sizeof vector - 1, &found, &error), ANN_INVALID_ARGUMENT,
           "capacity 31 32");
   REFUSED(ann_index_get(index, 0, vector, 0, &found, &error), ANN_INVALID_ARGUMENT, "capacity");
@@ -160,8 +158,8 @@ static void built(void) {
   uint32_t last = 0;
   for (int percent = 10; percent <= 100; percent += 5) {
     CHECK_OK(ann_index_beam(index, 10, (float)percent / 100, &beam, NULL));
-    CHECK_SAY(beam >= 10 && beam <= ANN_BEAM_MAX && beam >= last,
-              "recall %d %%: beam %u after %u", percent, beam, last);
+    CHECK_SAY(beam >= 10 && beam <= ANN_BEAM_MAX && beam >= last, "recall %d %%: beam %u after %u", percent,
+              beam, last);
     last = beam;
   }
   uint32_t at_default = 0, at_95 = 0;
@@ -253,8 +251,7 @@ static void lists(int with_ids, int32_t element) {
   /* Without `found` all must be there, or nothing is written. */
   memset(data, 0xab, M * bytes);
   ann_error refusal = ANN_ERROR_INIT;
-  CHECK_STATUS(ann_index_get_batch(index, wanted, M, data, M * bytes, NULL, &refusal),
-               ANN_INVALID_ARGUMENT);
+  CHECK_STATUS(ann_index_get_batch(index, wanted, M, data, M * bytes, NULL, &refusal), ANN_INVALID_ARGUMENT);
   CHECK_EQUAL(refusal.row, N);
   CHECK_EQUAL(refusal.column, UINT64_MAX);
   CHECK(strstr(refusal.message, "ids[300]") != NULL);
@@ -265,11 +262,10 @@ static void lists(int with_ids, int32_t element) {
 
   CHECK_OK(ann_index_get_batch(index, NULL, 0, NULL, 0, NULL, NULL));
   memset(found, 0x33, sizeof found);
-  REFUSED(ann_index_get_batch(NULL, wanted, 1, data, bytes, found, &error), ANN_INVALID_ARGUMENT,
-          "index");
+  REFUSED(ann_index_get_batch(NULL, wanted, 1, data, bytes, found, &error), ANN_INVALID_ARGUMENT, "index");
   REFUSED(ann_index_get_batch(index, NULL, 1, data, bytes, found, &error), ANN_INVALID_ARGUMENT, "ids");
-  REFUSED(ann_index_get_batch(index, wanted, 3, data, 3 * bytes - 1, found, &error),
-          ANN_INVALID_ARGUMENT, "capacity 3");
+  REFUSED(ann_index_get_batch(index, wanted, 3, data, 3 * bytes - 1, found, &error), ANN_INVALID_ARGUMENT,
+          "capacity 3");
   REFUSED(ann_index_get_batch(index, wanted, UINT64_MAX / 2, data, M * bytes, found, &error),
           ANN_INVALID_ARGUMENT, "capacity");
   CHECK_EQUAL(found[0], 0x33333333);
@@ -316,8 +312,7 @@ static void without_rows(void) {
     vectors queries = vectors_make(DATA_NORMAL, ANN_F32, 4, 8, 1);
     answers found = answers_make(4, 3);
     CHECK_OK(index_search(index, &queries, ANN_SEARCH_AUTO, 0, &found));
-    for (int i = 0; i < 12; i++)
-      CHECK(found.ids[i] == ANN_ID_NONE && found.distances[i] > 1e38f);
+    for (int i = 0; i < 12; i++) CHECK(found.ids[i] == ANN_ID_NONE && found.distances[i] > 1e38f);
     for (int i = 0; i < 4; i++) CHECK(found.counts[i] == 0 && found.status[i] == ANN_OK);
     CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &found));
     CHECK_EQUAL(found.counts[0], 0);

@@ -23,12 +23,11 @@ static void arguments(void) {
   REFUSED(ann_knn_graph(NULL, &view, NULL, lists, NULL, NULL, &error), invalid, "");
   REFUSED(ann_knn_graph(NULL, &view, &good, NULL, NULL, NULL, &error), invalid, "neighbors");
   CHECK_STATUS(ann_knn_graph(NULL, NULL, NULL, NULL, NULL, NULL, NULL), invalid);
-#define BAD(change, wanted_status, also, words)                                               \
-  do {                                                                                        \
-    ann_knn_params p = good;                                                                  \
-    change;                                                                                   \
-    REFUSED_OR(ann_knn_graph(NULL, &view, &p, lists, NULL, NULL, &error), wanted_status, also, \
-               words);                                                                        \
+#define BAD(change, wanted_status, also, words)                                                        \
+  do {                                                                                                 \
+    ann_knn_params p = good;                                                                           \
+    change;                                                                                            \
+    REFUSED_OR(ann_knn_graph(NULL, &view, &p, lists, NULL, NULL, &error), wanted_status, also, words); \
   } while (0)
   BAD(p.k = 0, invalid, invalid, "k 0 256");
   BAD(p.k = 257, ANN_LIMIT, ANN_LIMIT, "k 257 256");
@@ -48,10 +47,10 @@ static void arguments(void) {
   BAD(p.device = -1, invalid, invalid, "device -1");
   BAD(p.device = ANN_DEVICE_CUDA + 1000, ANN_NO_DEVICE, ANN_NO_DEVICE, "device 1002");
   BAD(p.reserved = 1, invalid, invalid, "reserved 1");
-#define BAD_ROWS(change, wanted_status, words)                                                   \
-  do {                                                                                           \
-    ann_matrix bad = view;                                                                       \
-    change;                                                                                      \
+#define BAD_ROWS(change, wanted_status, words)                                                  \
+  do {                                                                                          \
+    ann_matrix bad = view;                                                                      \
+    change;                                                                                     \
     REFUSED(ann_knn_graph(NULL, &bad, &good, lists, NULL, NULL, &error), wanted_status, words); \
   } while (0)
   BAD_ROWS(bad.data = NULL, invalid, "data");
@@ -83,8 +82,8 @@ static void arguments(void) {
 
 /* Lists have the form that the header promises, and distances are those of their rows. Gives the
  * share of true neighbours found. */
-static double judge(const char *what, int32_t metric, const vectors *rows, uint32_t k,
-                    const uint32_t *lists, const float *distances) {
+static double judge(const char *what, int32_t metric, const vectors *rows, uint32_t k, const uint32_t *lists,
+                    const float *distances) {
   const uint64_t n = rows->rows;
   const uint32_t wanted = n - 1 < k ? (uint32_t)(n - 1) : k;
   double *truth = malloc(n * k * sizeof *truth);
@@ -104,9 +103,8 @@ static double judge(const char *what, int32_t metric, const vectors *rows, uint3
       }
       for (uint32_t j = 0; j < i; j++) bad += lists[row * k + j] == lists[place];
       double error;
-      const double distance =
-          true_distance(metric, rows->dim, rows->element, vectors_row(rows, row), rows->element,
-                        vectors_row(rows, lists[place]), &error);
+      const double distance = true_distance(metric, rows->dim, rows->element, vectors_row(rows, row),
+                                            rows->element, vectors_row(rows, lists[place]), &error);
       bad += !(fabs(distances[place] - distance) <= error);
       if (i > 0)
         bad += distances[place] < distances[place - 1] ||
@@ -119,8 +117,8 @@ static double judge(const char *what, int32_t metric, const vectors *rows, uint3
   return wanted ? (double)hits / (double)(n * wanted) : 1;
 }
 
-static void one_graph(int32_t method, int kind, int32_t element, int32_t metric, uint64_t n,
-                      uint32_t dim, uint32_t k, double floor) {
+static void one_graph(int32_t method, int kind, int32_t element, int32_t metric, uint64_t n, uint32_t dim,
+                      uint32_t k, double floor) {
   vectors rows = vectors_make(kind, element, n, dim, n + k);
   uint32_t *lists = malloc(n * k * sizeof *lists);
   float *distances = malloc(n * k * sizeof *distances);
@@ -138,9 +136,7 @@ static void one_graph(int32_t method, int kind, int32_t element, int32_t metric,
     goto done;
   }
   CHECK_OK(status);
-  const char *name = method == ANN_KNN_EXACT   ? "exact"
-                     : method == ANN_KNN_CELLS ? "cells"
-                                               : "NN-Descent";
+  const char *name = method == ANN_KNN_EXACT ? "exact" : method == ANN_KNN_CELLS ? "cells" : "NN-Descent";
   const double recall = judge(name, metric, &rows, k, lists, distances);
   CHECK_SAY(recall >= floor, "%s: %s %s kind %d n %d dim %u k %u: recall %.4f, wanted %.4f", name,
             element_name(element), metric_name(metric), kind, (int)n, dim, k, recall, floor);

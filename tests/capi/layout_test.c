@@ -111,8 +111,7 @@ static void guarded(void) {
         const int32_t element = all_elements[e];
         const size_t size = element_size(element), bytes = N * dim * size;
         const size_t pages = (bytes + page - 1) / page;
-        unsigned char *area = mmap(NULL, (pages + 2) * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS,
-                                   -1, 0);
+        unsigned char *area = mmap(NULL, (pages + 2) * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         mprotect(area + page, pages * page, PROT_READ | PROT_WRITE);
         vectors rows = vectors_make(DATA_NORMAL, element, N, dim, 3);
         for (int at_end = 0; at_end < 2; at_end++) {

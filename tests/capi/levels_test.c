@@ -19,10 +19,10 @@ static int child(void) {
       uint64_t graphs = HASH_START, all = HASH_START;
       const uint32_t dims[] = {1, 7, 16, 17, 31, 33, 64, 65, 127, 130, 257};
       for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
-        vectors rows = vectors_make(i % 2 ? DATA_NORMAL : DATA_CLUSTERED, all_elements[e], 120,
-                                    dims[i], i + 1);
-        vectors queries = vectors_make(i % 2 ? DATA_NORMAL : DATA_CLUSTERED, all_elements[e], 20,
-                                       dims[i], i + 1);
+        vectors rows =
+            vectors_make(i % 2 ? DATA_NORMAL : DATA_CLUSTERED, all_elements[e], 120, dims[i], i + 1);
+        vectors queries =
+            vectors_make(i % 2 ? DATA_NORMAL : DATA_CLUSTERED, all_elements[e], 20, dims[i], i + 1);
         ann_build_params params = ANN_BUILD_PARAMS_INIT;
         params.degree = 16;
         params.knn = i % 3 ? ANN_KNN_EXACT : ANN_KNN_NN_DESCENT;
@@ -106,8 +106,7 @@ static int cpu_has(const char *level) {
   if (strcmp(level, "avx512") == 0)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (strcmp(level, "avx512vnni") == 0)
-    return cpu_has("avx512") && __builtin_cpu_supports("avx512vnni");
+  if (strcmp(level, "avx512vnni") == 0) return cpu_has("avx512") && __builtin_cpu_supports("avx512vnni");
 #endif
 #if defined(__aarch64__)
   if (strcmp(level, "neon") == 0) return 1;
@@ -129,8 +128,8 @@ int main(int argc, char **argv) {
     if (levels[i] && i < 5 && cpu_has(levels[i])) {
       /* "avx512" is a part of "avx512vnni", so the end of the word counts. */
       const char *at = strstr(text, levels[i]);
-      CHECK_SAY(at && !isalnum((unsigned char)at[strlen(levels[i])]), "GANNET_SIMD=%s runs \"%s\"",
-                levels[i], text);
+      CHECK_SAY(at && !isalnum((unsigned char)at[strlen(levels[i])]), "GANNET_SIMD=%s runs \"%s\"", levels[i],
+                text);
     }
     if (!reference) {
       reference = strdup(hashes);

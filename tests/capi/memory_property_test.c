@@ -34,7 +34,8 @@ static uint32_t draw(uint64_t *seed, uint32_t count) { return (uint32_t)(random_
 /* Bounds that are not kept yet. Calibration copies rows with their stride where they are borrowed; pairs of few
  * rows are compared where NN-Descent was planned. */
 typedef enum { KEPT, BORROWED_STRIDE, FEW_ROWS, REASONS } reason;
-static const char *const reason_names[REASONS] = {"kept", "borrowed rows far apart", "NN-Descent of few rows"};
+static const char *const reason_names[REASONS] = {"kept", "borrowed rows far apart",
+                                                  "NN-Descent of few rows"};
 static int owed[REASONS], drawn[REASONS];
 
 static void one(uint64_t number) {
@@ -78,10 +79,10 @@ static void one(uint64_t number) {
   CHECK_OK(ann_estimate(&shape, count, element, &params, &plan, NULL));
 
   const int few = params.knn == ANN_KNN_NN_DESCENT && count <= 4ull * params.knn_degree;
-  const reason why = params.graph == ANN_GRAPH_NONE                          ? KEPT
-                     : few                                                   ? FEW_ROWS
-                     : params.rows_mode == ANN_ROWS_BORROW && extra > 0      ? BORROWED_STRIDE
-                                                                             : KEPT;
+  const reason why = params.graph == ANN_GRAPH_NONE                     ? KEPT
+                     : few                                              ? FEW_ROWS
+                     : params.rows_mode == ANN_ROWS_BORROW && extra > 0 ? BORROWED_STRIDE
+                                                                        : KEPT;
   drawn[why]++;
   for (int limited = 0; limited < (with_ids && count >= 60 ? 2 : 1); limited++) {
     ann_index *index = NULL;
@@ -103,8 +104,8 @@ static void one(uint64_t number) {
                 "%llu (%s, %s, %llu x %u, stride %llu, method %d, degree %u, k-NN %u, %s): held %lld of %llu "
                 "bytes, then %lld of %llu",
                 (unsigned long long)number, metric_name(metric), element_name(element),
-                (unsigned long long)count, dim, (unsigned long long)(packed + extra), params.knn, params.degree,
-                params.knn_degree, with_ids ? "ids" : "no ids", (long long)peak,
+                (unsigned long long)count, dim, (unsigned long long)(packed + extra), params.knn,
+                params.degree, params.knn_degree, with_ids ? "ids" : "no ids", (long long)peak,
                 (unsigned long long)plan.peak_bytes, (long long)held, (unsigned long long)plan.index_bytes);
     }
     ann_index_free(index);

@@ -29,8 +29,8 @@ static void release(void *user, void *memory, size_t bytes, size_t alignment) {
   free(memory);
 }
 
-static void one(const char *what, int32_t metric, int32_t given, int32_t stored, uint64_t n,
-                uint32_t dim, const ann_build_params *params, int with_ids) {
+static void one(const char *what, int32_t metric, int32_t given, int32_t stored, uint64_t n, uint32_t dim,
+                const ann_build_params *params, int with_ids) {
   ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
   hooks.allocate = allocate;
   hooks.release = release;
@@ -54,8 +54,7 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
   ann_build_params tight = *params;
   tight.memory_limit = plan.peak_bytes / 2;
   if (n > 0) {
-    REFUSED(ann_build(index, &view, with_ids ? ids : NULL, &tight, NULL, &error), ANN_LIMIT,
-            "memory_limit");
+    REFUSED(ann_build(index, &view, with_ids ? ids : NULL, &tight, NULL, &error), ANN_LIMIT, "memory_limit");
     CHECK_SAY(calls == 0, "%s: %d allocations before the limit was answered", what, (int)calls);
   }
   held = peak = calls = 0;
@@ -77,16 +76,16 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
   if (n >= 1000 && !test_on_device()) {
     CHECK_SAY(plan.peak_bytes <= 3 * (uint64_t)peak + (1 << 20), "%s: planned %llu, held %lld", what,
               (unsigned long long)plan.peak_bytes, (long long)peak);
-    CHECK_SAY(plan.index_bytes <= 2 * (uint64_t)held + (1 << 16), "%s: planned %llu, holds %lld",
-              what, (unsigned long long)plan.index_bytes, (long long)held);
+    CHECK_SAY(plan.index_bytes <= 2 * (uint64_t)held + (1 << 16), "%s: planned %llu, holds %lld", what,
+              (unsigned long long)plan.index_bytes, (long long)held);
   }
   ann_index_info info = ANN_INDEX_INFO_INIT;
   CHECK_OK(ann_index_get_info(index, &info, NULL));
   /* A copy on a device holds pinned memory besides, which is not the allocator's. */
   const uint64_t others = 65536 + (test_on_device() ? 64ull << 20 : 0);
   CHECK_SAY(info.memory_bytes >= (uint64_t)held && info.memory_bytes <= (uint64_t)held + others,
-            "%s: memory_bytes is %llu, the allocator holds %lld", what,
-            (unsigned long long)info.memory_bytes, (long long)held);
+            "%s: memory_bytes is %llu, the allocator holds %lld", what, (unsigned long long)info.memory_bytes,
+            (long long)held);
   const int64_t after_build = held;
   answers found = answers_make(n < 50 ? n : 50, 5);
   vectors few = rows;
@@ -100,11 +99,11 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
             (long long)(held - after_build));
   const int64_t after_search = held;
   for (int i = 0; i < 20; i++) CHECK_OK(index_search(index, &few, ANN_SEARCH_AUTO, 0, &found));
-  CHECK_SAY((uint64_t)(held - after_search) <= 4 * one_space, "%s: 20 searches keep %lld bytes more",
-            what, (long long)(held - after_search));
+  CHECK_SAY((uint64_t)(held - after_search) <= 4 * one_space, "%s: 20 searches keep %lld bytes more", what,
+            (long long)(held - after_search));
   CHECK_OK(ann_index_get_info(index, &info, NULL));
-  CHECK_SAY(info.memory_bytes >= (uint64_t)held, "%s: memory_bytes is %llu, the allocator holds %lld",
-            what, (unsigned long long)info.memory_bytes, (long long)held);
+  CHECK_SAY(info.memory_bytes >= (uint64_t)held, "%s: memory_bytes is %llu, the allocator holds %lld", what,
+            (unsigned long long)info.memory_bytes, (long long)held);
   answers_free(&found);
   ann_index_free(index);
   CHECK_SAY(held == 0, "%s: %lld bytes are never given back", what, (long long)held);
@@ -139,8 +138,7 @@ int main(void) {
   cells.knn = ANN_KNN_CELLS;
   for (int i = 0; i < 11; i++) one("cells", ANN_METRIC_L2, ANN_F32, 0, ns[i], 8, &cells, 0);
   for (int e = 0; e < ELEMENTS; e++)
-    for (int m = 0; m < METRICS; m++)
-      one("cells", all_metrics[m], all_elements[e], 0, 1500, 70, &cells, 0);
+    for (int m = 0; m < METRICS; m++) one("cells", all_metrics[m], all_elements[e], 0, 1500, 70, &cells, 0);
   ann_build_params wide = plain;
   wide.degree = 128;
   wide.knn_degree = 256;

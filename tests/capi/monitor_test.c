@@ -19,8 +19,9 @@ static ann_monitor *monitor;
 
 /* A long call, on its own thread. */
 typedef enum { BUILD_DESCENT, BUILD_EXACT, BUILD_CELLS, BUILD_WALK, SEARCH, SEARCH_EXACT, KNN, WORKS } work;
-static const char *const work_names[WORKS] = {"build, NN-Descent", "build, exact", "build, cells",
-                                              "build, calibration", "search", "exact search", "k-NN graph"};
+static const char *const work_names[WORKS] = {"build, NN-Descent",  "build, exact", "build, cells",
+                                              "build, calibration", "search",       "exact search",
+                                              "k-NN graph"};
 
 typedef struct job {
   work kind;

@@ -286,15 +286,15 @@ static int one_line_of_utf8(const char *text) {
 
 static void messages(void) {
   CHECK(setlocale(LC_ALL, "C.UTF-8") != NULL);
-  const char *characters[] = {"\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x90\xa6", "a\n", "\x1b[31m", "\xff", "\xc3",
-                              "\xed\xa0\x80", "\xc2\x85", "\xe2\x80\xa8", "\xc0\xaf", "\xf4\x90\x80\x80"};
+  const char *characters[] = {
+      "\xc3\xbc", "\xe2\x82\xac", "\xf0\x9f\x90\xa6", "a\n",          "\x1b[31m", "\xff",
+      "\xc3",     "\xed\xa0\x80", "\xc2\x85",         "\xe2\x80\xa8", "\xc0\xaf", "\xf4\x90\x80\x80"};
   uint64_t seed = 1;
   for (int i = 0; i < 3000; i++) {
     /* Every cut of every character, then mixtures of all. */
     char path[400] = "/nowhere/";
     for (int n = i % 7; n > 0; n--) strcat(path, "x");
-    while (strlen(path) < 300)
-      strcat(path, i < 84 ? characters[i / 7] : characters[random_next(&seed) % 12]);
+    while (strlen(path) < 300) strcat(path, i < 84 ? characters[i / 7] : characters[random_next(&seed) % 12]);
     ann_error error = ANN_ERROR_INIT;
     ann_index *opened = NULL;
     CHECK_STATUS(ann_open(NULL, path, NULL, &opened, NULL, &error), ANN_IO);

@@ -38,8 +38,8 @@ static void batches(const ann_index *index, const vectors *queries) {
         distances += results.distance_count;
         expansions += results.expansion_count;
       }
-      CHECK_SAY(answers_equal(&all, &parts), "procedure %d in pieces of %d: other answers",
-                procedure, (int)splits[s]);
+      CHECK_SAY(answers_equal(&all, &parts), "procedure %d in pieces of %d: other answers", procedure,
+                (int)splits[s]);
       CHECK_EQUAL(distances, distance_count);
       CHECK_EQUAL(expansions, expansion_count);
     }
@@ -48,8 +48,7 @@ static void batches(const ann_index *index, const vectors *queries) {
       view = vectors_view(queries);
       results = answers_view(&parts);
       CHECK_OK(ann_search_batch(index, &view, &params, &results, NULL, NULL));
-      CHECK_SAY(answers_equal(&all, &parts), "procedure %d, %u threads: other answers", procedure,
-                threads);
+      CHECK_SAY(answers_equal(&all, &parts), "procedure %d, %u threads: other answers", procedure, threads);
       CHECK_EQUAL(results.distance_count, distance_count);
       CHECK_EQUAL(results.expansion_count, expansion_count);
     }
@@ -118,8 +117,8 @@ static void many_builds(void) {
   const int32_t elements[] = {ANN_F32, ANN_BF16, ANN_I8};
   for (int e = 0; e < 3; e++)
     for (int set = 0; set < 4; set++) {
-      vectors rows = vectors_make(set % 2 ? DATA_NORMAL : DATA_CLUSTERED, elements[e],
-                                  set < 2 ? 120 : 200, set < 2 ? 130 : 12, 10);
+      vectors rows = vectors_make(set % 2 ? DATA_NORMAL : DATA_CLUSTERED, elements[e], set < 2 ? 120 : 200,
+                                  set < 2 ? 130 : 12, 10);
       uint64_t wanted = 0;
       int differ = 0;
       for (int round = 0; round < rounds; round++) {

@@ -29,10 +29,10 @@ static void refusals(searcher search, int exact) {
   REFUSED(search(index_, &view, NULL, NULL, NULL, &error), invalid, "results");
   CHECK_STATUS(search(NULL, NULL, NULL, NULL, NULL, NULL), invalid);
 
-#define BAD_QUERIES(change, words)                                              \
-  do {                                                                          \
-    ann_matrix bad = view;                                                      \
-    change;                                                                     \
+#define BAD_QUERIES(change, words)                                               \
+  do {                                                                           \
+    ann_matrix bad = view;                                                       \
+    change;                                                                      \
     REFUSED(search(index_, &bad, NULL, &results, NULL, &error), invalid, words); \
   } while (0)
   BAD_QUERIES(bad.data = NULL, "data");
@@ -48,8 +48,7 @@ static void refusals(searcher search, int exact) {
   BAD_QUERIES(bad.rows = 0, "rows");
   ann_matrix bad_space = view;
   bad_space.space = 1;
-  REFUSED_OR(search(index_, &bad_space, NULL, &results, NULL, &error), invalid, ANN_UNSUPPORTED,
-             "space");
+  REFUSED_OR(search(index_, &bad_space, NULL, &results, NULL, &error), invalid, ANN_UNSUPPORTED, "space");
 
 #define BAD_RESULTS(change, words)                                            \
   do {                                                                        \
@@ -73,10 +72,10 @@ static void refusals(searcher search, int exact) {
   BAD_RESULTS(bad.distances = (float *)view.data + Q * DIM - 1, "overlap");
   BAD_RESULTS(bad.counts = (uint32_t *)view.data, "overlap");
 
-#define BAD_PARAMS(change, wanted, also, words)                                       \
-  do {                                                                                \
-    ann_search_params p = ANN_SEARCH_PARAMS_INIT;                                     \
-    change;                                                                           \
+#define BAD_PARAMS(change, wanted, also, words)                                         \
+  do {                                                                                  \
+    ann_search_params p = ANN_SEARCH_PARAMS_INIT;                                       \
+    change;                                                                             \
     REFUSED_OR(search(index_, &view, &p, &results, NULL, &error), wanted, also, words); \
   } while (0)
   BAD_PARAMS(p.device = -1, invalid, invalid, "device -1");
@@ -123,20 +122,19 @@ static void integer_indexes(void) {
       const int legal = !element_is_integer(all_elements[e]) || e == q;
       for (int procedure = ANN_SEARCH_BEST_FIRST; procedure <= ANN_SEARCH_EXACT; procedure++) {
         const ann_status status = index_search(index, &asked, procedure, N, &found);
-        CHECK_SAY(legal ? status == ANN_OK
-                        : status == ANN_INVALID_ARGUMENT || status == ANN_UNSUPPORTED,
+        CHECK_SAY(legal ? status == ANN_OK : status == ANN_INVALID_ARGUMENT || status == ANN_UNSUPPORTED,
                   "%s queries to a %s index answer %s", element_name(all_elements[q]),
                   element_name(all_elements[e]), ann_status_name(status));
         if (status != ANN_OK) continue;
         /* A query is not rounded to the stored element. */
         for (uint64_t i = 0; i < Q * K; i++) {
           double error;
-          const double truth = true_distance(
-              ANN_METRIC_L2, DIM, all_elements[e], vectors_row(&data, found.ids[i]),
-              all_elements[q], vectors_row(&asked, i / K), &error);
-          CHECK_SAY(fabs(found.distances[i] - truth) <= error,
-                    "%s query, %s row: distance %.9g, wanted %.9g", element_name(all_elements[q]),
-                    element_name(all_elements[e]), (double)found.distances[i], truth);
+          const double truth =
+              true_distance(ANN_METRIC_L2, DIM, all_elements[e], vectors_row(&data, found.ids[i]),
+                            all_elements[q], vectors_row(&asked, i / K), &error);
+          CHECK_SAY(fabs(found.distances[i] - truth) <= error, "%s query, %s row: distance %.9g, wanted %.9g",
+                    element_name(all_elements[q]), element_name(all_elements[e]), (double)found.distances[i],
+                    truth);
         }
       }
       answers_free(&found);
@@ -210,8 +208,8 @@ static void many_neighbors(void) {
         found = answers_make(Q, k);
         CHECK_OK(index_search(index_, &queries, ANN_SEARCH_AUTO, 0, &found));
         for (int q = 0; q < Q; q++)
-          CHECK_SAY(found.counts[q] == wanted, "k %u: the default beam finds %u of %u", k,
-                    found.counts[q], wanted);
+          CHECK_SAY(found.counts[q] == wanted, "k %u: the default beam finds %u of %u", k, found.counts[q],
+                    wanted);
         answers_free(&found);
       }
     }
@@ -274,8 +272,7 @@ static void large_k(void) {
     const ann_matrix one_view = vectors_view(&one);
     answers found = answers_make(1, ANN_BEAM_MAX + 1);
     ann_results results = answers_view(&found);
-    REFUSED(ann_search_batch(index, &one_view, NULL, &results, NULL, &error), ANN_LIMIT,
-            "65537 65536");
+    REFUSED(ann_search_batch(index, &one_view, NULL, &results, NULL, &error), ANN_LIMIT, "65537 65536");
     /* An exact search on a device gives at most 1,024 answers. */
     if (!test_on_device()) {
       CHECK_OK(ann_search_exact(index, &one_view, NULL, &results, NULL, NULL));

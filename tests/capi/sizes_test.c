@@ -30,8 +30,8 @@ static void one_size(uint64_t n, uint32_t degree, int32_t knn, int32_t calibrate
   ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
   CHECK_OK(ann_index_graph_stats(index, &stats, NULL));
   CHECK_EQUAL(stats.rows, n);
-  CHECK_SAY(stats.unreachable == 0, "n %d, degree %u, knn %d: %d rows out of reach", (int)n, degree,
-            knn, (int)stats.unreachable);
+  CHECK_SAY(stats.unreachable == 0, "n %d, degree %u, knn %d: %d rows out of reach", (int)n, degree, knn,
+            (int)stats.unreachable);
   ann_index_info info = ANN_INDEX_INFO_INIT;
   CHECK_OK(ann_index_get_info(index, &info, NULL));
   CHECK(info.entry_points >= (n > 0) && info.entry_points <= n);
@@ -45,15 +45,14 @@ static void one_size(uint64_t n, uint32_t degree, int32_t knn, int32_t calibrate
     CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
     uint64_t *ids = malloc(Q * k * sizeof *ids);
     true_neighbors(ANN_METRIC_L2, &rows, &queries, k, 0, ids, NULL);
-    CHECK_SAY(memcmp(ids, exact.ids, Q * k * sizeof *ids) == 0, "n %d, k %u: exact ids are wrong",
-              (int)n, k);
+    CHECK_SAY(memcmp(ids, exact.ids, Q * k * sizeof *ids) == 0, "n %d, k %u: exact ids are wrong", (int)n, k);
     free(ids);
     for (int q = 0; q < Q; q++) CHECK_EQUAL(exact.counts[q], k < n ? k : n);
     const uint32_t beam = (uint32_t)(k > n ? k : n) + 1;
     CHECK_OK(index_search(index, &queries, ANN_SEARCH_BEST_FIRST, beam, &walked));
     const uint64_t missed = answers_missed(&exact, &walked);
-    CHECK_SAY(missed <= 2, "n %d, degree %u, knn %d, k %u: a full beam misses %d", (int)n, degree,
-              knn, k, (int)missed);
+    CHECK_SAY(missed <= 2, "n %d, degree %u, knn %d, k %u: a full beam misses %d", (int)n, degree, knn, k,
+              (int)missed);
     places += Q * k;
     misses += missed;
     CHECK_OK(index_search(index, &queries, ANN_SEARCH_AUTO, 0, &walked));
@@ -87,7 +86,8 @@ int main(void) {
     const uint64_t ns[] = {1, 2, 3, d - 1, d, d + 1, d + d / 2, d + d / 2 + 1, 2 * d, 10 * d};
     for (int j = 0; j < 10; j++)
       for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_CELLS; knn++)
-        if (knn != ANN_KNN_GIVEN && (ns[j] <= 700 || step == 1)) one_size(ns[j], d, knn, j == 7 ? ANN_ON : ANN_OFF);
+        if (knn != ANN_KNN_GIVEN && (ns[j] <= 700 || step == 1))
+          one_size(ns[j], d, knn, j == 7 ? ANN_ON : ANN_OFF);
   }
   CHECK_SAY(misses * 1000 <= places, "full beams miss %llu of %llu", (unsigned long long)misses,
             (unsigned long long)places);

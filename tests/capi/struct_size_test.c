@@ -134,8 +134,8 @@ static void one_struct(const char *name, const void *sample, size_t known, calle
     const ann_status status = call(memory, &error);
     CHECK_SAY(status == ANN_INVALID_ARGUMENT, "%s: struct_size %u answers %s", name, size,
               ann_status_name(status));
-    CHECK_SAY(mentions(error.message, "struct_size"), "%s: \"%s\" does not mention struct_size",
-              name, error.message);
+    CHECK_SAY(mentions(error.message, "struct_size"), "%s: \"%s\" does not mention struct_size", name,
+              error.message);
     free(memory);
   }
   /* Any smaller size: refused or served, but never read or written beyond. */
@@ -154,8 +154,8 @@ static void one_struct(const char *name, const void *sample, size_t known, calle
       ann_error error = ANN_ERROR_INIT;
       const ann_status status = call(memory, &error);
       CHECK_SAY(status == (tail ? ANN_INVALID_ARGUMENT : ANN_OK),
-                "%s: struct_size %u with a %szero tail answers %s: %s", name, size,
-                tail ? "non-" : "", ann_status_name(status), error.message);
+                "%s: struct_size %u with a %szero tail answers %s: %s", name, size, tail ? "non-" : "",
+                ann_status_name(status), error.message);
       uint32_t after;
       memcpy(&after, memory, 4);
       CHECK_SAY(after == size, "%s: struct_size became %u", name, after);
@@ -200,8 +200,7 @@ static void half_a_pointer(void) {
     unsigned char *memory = place(&params, sizeof params, size, 0);
     ann_error error = ANN_ERROR_INIT;
     CHECK_EQUAL(call_build(memory, &error), ANN_INVALID_ARGUMENT);
-    CHECK_SAY(mentions(error.message, "struct_size"), "\"%s\" does not mention struct_size",
-              error.message);
+    CHECK_SAY(mentions(error.message, "struct_size"), "\"%s\" does not mention struct_size", error.message);
     free(memory);
   }
 }
@@ -212,8 +211,7 @@ static void error_sizes(void) {
     memset(memory, 0, size < 4 ? 4 : size);
     memcpy(memory, &size, 4);
     const ann_status status = ann_monitor_create(NULL, (ann_error *)memory);
-    CHECK_SAY(status == ANN_INVALID_ARGUMENT, "an error of %u bytes: %s", size,
-              ann_status_name(status));
+    CHECK_SAY(status == ANN_INVALID_ARGUMENT, "an error of %u bytes: %s", size, ann_status_name(status));
     if (size >= offsetof(ann_error, row)) {
       ann_status noted;
       memcpy(&noted, memory + offsetof(ann_error, status), 4);

@@ -128,9 +128,17 @@ void put_value(int32_t element, void *place, double value) {
   int8_t i8 = 0;
   uint8_t u8 = 0;
   switch (element) {
-    case ANN_F32: memcpy(place, &f32, 4); break;
-    case ANN_F16: half = f16_of(value); memcpy(place, &half, 2); break;
-    case ANN_BF16: half = bf16_of(value); memcpy(place, &half, 2); break;
+    case ANN_F32:
+      memcpy(place, &f32, 4);
+      break;
+    case ANN_F16:
+      half = f16_of(value);
+      memcpy(place, &half, 2);
+      break;
+    case ANN_BF16:
+      half = bf16_of(value);
+      memcpy(place, &half, 2);
+      break;
     case ANN_I8:
       i8 = (int8_t)fmax(-128, fmin(127, nearbyint(value)));
       memcpy(place, &i8, 1);
@@ -145,11 +153,19 @@ double get_value(int32_t element, const void *place) {
   float f32;
   uint16_t half;
   switch (element) {
-    case ANN_F32: memcpy(&f32, place, 4); return f32;
-    case ANN_F16: memcpy(&half, place, 2); return f16_value(half);
-    case ANN_BF16: memcpy(&half, place, 2); return bf16_value(half);
-    case ANN_I8: return *(const int8_t *)place;
-    default: return *(const uint8_t *)place;
+    case ANN_F32:
+      memcpy(&f32, place, 4);
+      return f32;
+    case ANN_F16:
+      memcpy(&half, place, 2);
+      return f16_value(half);
+    case ANN_BF16:
+      memcpy(&half, place, 2);
+      return bf16_value(half);
+    case ANN_I8:
+      return *(const int8_t *)place;
+    default:
+      return *(const uint8_t *)place;
   }
 }
 
@@ -205,8 +221,8 @@ ann_matrix vectors_view(const vectors *set) {
 
 /* --- Oracle ---------------------------------------------------------------------------------- */
 
-double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void *a,
-                     int32_t element_b, const void *b, double *error) {
+double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void *a, int32_t element_b,
+                     const void *b, double *error) {
   const size_t size_a = element_size(element_a), size_b = element_size(element_b);
   double squares = 0, product = 0, product_size = 0, norm_a = 0, norm_b = 0;
   for (uint32_t i = 0; i < dim; i++) {
@@ -246,17 +262,16 @@ static int by_distance(const void *a, const void *b) {
   return x->row < y->row ? -1 : x->row > y->row;
 }
 
-void true_neighbors(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k,
-                    int skip_self, uint64_t *ids, double *distances) {
+void true_neighbors(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k, int skip_self,
+                    uint64_t *ids, double *distances) {
   pair *pairs = malloc((rows->rows + 1) * sizeof *pairs);
   for (uint64_t q = 0; q < queries->rows; q++) {
     uint64_t count = 0;
     for (uint64_t row = 0; row < rows->rows; row++) {
       if (skip_self && row == q) continue;
       pairs[count].row = row;
-      pairs[count++].distance =
-          true_distance(metric, rows->dim, rows->element, vectors_row(rows, row), queries->element,
-                        vectors_row(queries, q), NULL);
+      pairs[count++].distance = true_distance(metric, rows->dim, rows->element, vectors_row(rows, row),
+                                              queries->element, vectors_row(queries, q), NULL);
     }
     qsort(pairs, count, sizeof *pairs, by_distance);
     for (uint32_t i = 0; i < k; i++) {
@@ -280,9 +295,8 @@ double recall_of(int32_t metric, const vectors *rows, const vectors *queries, ui
       const uint64_t id = found[q * k + i];
       if (id >= rows->rows) continue;
       double error;
-      const double distance =
-          true_distance(metric, rows->dim, rows->element, vectors_row(rows, id), queries->element,
-                        vectors_row(queries, q), &error);
+      const double distance = true_distance(metric, rows->dim, rows->element, vectors_row(rows, id),
+                                            queries->element, vectors_row(queries, q), &error);
       hits += distance <= last + error;
     }
   }
@@ -326,8 +340,7 @@ ann_results answers_view(answers *set) {
 
 int answers_equal(const answers *a, const answers *b) {
   const size_t places = a->rows * a->k;
-  return a->rows == b->rows && a->k == b->k &&
-         memcmp(a->ids, b->ids, places * sizeof *a->ids) == 0 &&
+  return a->rows == b->rows && a->k == b->k && memcmp(a->ids, b->ids, places * sizeof *a->ids) == 0 &&
          memcmp(a->distances, b->distances, places * sizeof *a->distances) == 0 &&
          memcmp(a->counts, b->counts, a->rows * sizeof *a->counts) == 0 &&
          memcmp(a->status, b->status, a->rows * sizeof *a->status) == 0;
@@ -337,8 +350,8 @@ uint64_t answers_missed(const answers *exact, const answers *found) {
   uint64_t missed = 0;
   for (uint64_t q = 0; q < exact->rows; q++)
     for (uint32_t i = 0; i < exact->counts[q]; i++)
-      missed += i >= found->counts[q] || found->distances[q * found->k + i] >
-                                             exact->distances[q * exact->k + exact->counts[q] - 1];
+      missed += i >= found->counts[q] ||
+                found->distances[q * found->k + i] > exact->distances[q * exact->k + exact->counts[q] - 1];
   return missed;
 }
 
@@ -379,8 +392,8 @@ ann_index *index_build(int32_t metric, const vectors *rows, const ann_build_para
   return NULL;
 }
 
-ann_status index_search(const ann_index *index, const vectors *queries, int32_t procedure,
-                        uint32_t beam, answers *found) {
+ann_status index_search(const ann_index *index, const vectors *queries, int32_t procedure, uint32_t beam,
+                        answers *found) {
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.procedure = procedure;
   params.beam = beam;

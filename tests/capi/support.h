@@ -75,14 +75,14 @@ ann_matrix vectors_view(const vectors *set);
 
 /* The distance of two stored vectors, in double. `error` gets how far a sum in 32-bit floating
  * point may lie from it; 0 for integer elements with L2 or inner product. */
-double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void *a,
-                     int32_t element_b, const void *b, double *error);
+double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void *a, int32_t element_b,
+                     const void *b, double *error);
 
 /* The k nearest of `rows` to each query by (distance, row): ids [queries, k], distances likewise.
  * Rows are numbered 0, 1, ... Short rows are filled up as the library fills them. `skip_self`
  * leaves out row q for query q. */
-void true_neighbors(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k,
-                    int skip_self, uint64_t *ids, double *distances);
+void true_neighbors(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k, int skip_self,
+                    uint64_t *ids, double *distances);
 
 /* Share of the true neighbours that were found; a found row as near as the true k-th counts. */
 double recall_of(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k,
@@ -116,8 +116,8 @@ ann_index *index_make(uint32_t dim, int32_t metric, int32_t element);
 ann_index *index_build(int32_t metric, const vectors *rows, const ann_build_params *params);
 
 /* Searches with `procedure` and `beam` (0: the default). */
-ann_status index_search(const ann_index *index, const vectors *queries, int32_t procedure,
-                        uint32_t beam, answers *found);
+ann_status index_search(const ann_index *index, const vectors *queries, int32_t procedure, uint32_t beam,
+                        answers *found);
 
 /* The search graph: [rows, degree], to be freed; NULL if there is none. */
 uint32_t *index_edges(const ann_index *index, uint32_t *degree);

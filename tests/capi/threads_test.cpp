@@ -21,8 +21,8 @@ struct Answers {
   answers set;
   Answers(uint64_t rows, uint32_t k) : set(answers_make(rows, k)) {}
   ~Answers() { answers_free(&set); }
-  Answers(const Answers&) = delete;
-  Answers& operator=(const Answers&) = delete;
+  Answers(const Answers &) = delete;
+  Answers &operator=(const Answers &) = delete;
 };
 
 constexpr uint64_t kRows = 1500, kQueries = 40;
@@ -31,7 +31,7 @@ constexpr uint32_t kDim = 16, kNeighbors = 10;
 void search_while_another_builds() {
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, kRows, kDim, 1);
   vectors queries = vectors_make(DATA_NORMAL, ANN_F32, kQueries, kDim, 2);
-  ann_index* index = index_build(ANN_METRIC_L2, &rows, nullptr);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, nullptr);
   // Two beams: what one thread asks for must not leak into another's search.
   const uint32_t beams[] = {12, 200};
   Answers narrow(kQueries, kNeighbors), wide(kQueries, kNeighbors), exact(kQueries, kNeighbors);
@@ -54,10 +54,10 @@ void search_while_another_builds() {
         params.procedure = kind == 4 ? ANN_SEARCH_EXACT : ANN_SEARCH_BEST_FIRST;
         params.beam = kind == 4 ? 0 : beams[kind % 2];
         ann_results results = answers_view(&found.set);
-        const ann_status status =
-            kind == 4 ? ann_search_exact(index, &view, &params, &results, nullptr, nullptr)
-                      : ann_search_batch(index, &view, &params, &results, nullptr, nullptr);
-        const answers& wanted = kind == 4 ? exact.set : kind % 2 ? wide.set : narrow.set;
+        const ann_status status = kind == 4
+                                      ? ann_search_exact(index, &view, &params, &results, nullptr, nullptr)
+                                      : ann_search_batch(index, &view, &params, &results, nullptr, nullptr);
+        const answers &wanted = kind == 4 ? exact.set : kind % 2 ? wide.set : narrow.set;
         if (status != ANN_OK || !answers_equal(&found.set, &wanted)) wrong++;
         ann_index_info info = ANN_INDEX_INFO_INIT;
         uint32_t beam = 0;
@@ -67,7 +67,7 @@ void search_while_another_builds() {
       running--;
     });
 
-  ann_monitor* monitor = nullptr;
+  ann_monitor *monitor = nullptr;
   CHECK_OK(ann_monitor_create(&monitor, nullptr));
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.threads = 2;
@@ -76,7 +76,7 @@ void search_while_another_builds() {
   int cancelled = 0;
   // A busy machine may hold up every canceller for as long as its build takes: then more rounds follow.
   for (uint64_t round = 0; running > 0 || (cancelled == 0 && round < 1000); ++round) {
-    ann_index* other = index_make(kDim, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
+    ann_index *other = index_make(kDim, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
     ann_monitor_reset(monitor);
     std::thread canceller([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(1 + round % 30));
@@ -90,7 +90,7 @@ void search_while_another_builds() {
     cancelled += status == ANN_CANCELLED;
     ann_index_free(other);
   }
-  for (std::thread& searcher : searchers) searcher.join();
+  for (std::thread &searcher : searchers) searcher.join();
   CHECK_EQUAL(wrong.load(), 0);
   CHECK_SAY(cancelled > 0, "no build was cancelled");
   ann_monitor_free(monitor);
@@ -102,7 +102,7 @@ void search_while_another_builds() {
 // More callers than cores, each with one query.
 void many_callers() {
   vectors rows = vectors_make(DATA_NORMAL, ANN_I8, 500, kDim, 3);
-  ann_index* index = index_build(ANN_METRIC_COSINE, &rows, nullptr);
+  ann_index *index = index_build(ANN_METRIC_COSINE, &rows, nullptr);
   Answers serial(64, 5);
   vectors queries = rows;
   queries.rows = 64;
@@ -112,20 +112,20 @@ void many_callers() {
     callers.emplace_back([&, number] {
       for (int round = 0; round < 20; ++round) {
         Answers found(1, 5);
-        vectors one = {ANN_I8, kDim, 1, static_cast<unsigned char*>(vectors_row(&rows, number))};
+        vectors one = {ANN_I8, kDim, 1, static_cast<unsigned char *>(vectors_row(&rows, number))};
         if (index_search(index, &one, ANN_SEARCH_AUTO, 0, &found.set) != ANN_OK ||
             std::memcmp(found.set.ids, serial.set.ids + number * 5, 5 * sizeof(uint64_t)) != 0)
           wrong++;
       }
     });
-  for (std::thread& caller : callers) caller.join();
+  for (std::thread &caller : callers) caller.join();
   CHECK_EQUAL(wrong.load(), 0);
   ann_index_free(index);
   vectors_free(&rows);
 }
 
 // Waits until a call reports to the monitor.
-bool wait_until_running(const ann_monitor* monitor, const std::atomic<bool>& done) {
+bool wait_until_running(const ann_monitor *monitor, const std::atomic<bool> &done) {
   for (int tries = 0; tries < 20000 && !done; ++tries) {
     ann_progress progress = ANN_PROGRESS_INIT;
     if (ann_monitor_progress(monitor, &progress, nullptr) == ANN_OK && progress.step > 0 && !done)
@@ -145,8 +145,8 @@ void two_builds() {
   params.threads = 1;
   int busy = 0;
   for (int round = 0; round < 3 || (busy == 0 && round < 100); ++round) {
-    ann_index* index = index_make(kDim, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
-    ann_monitor* monitor = nullptr;
+    ann_index *index = index_make(kDim, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
+    ann_monitor *monitor = nullptr;
     CHECK_OK(ann_monitor_create(&monitor, nullptr));
     std::atomic<bool> done{false};
     ann_status first = ANN_INTERNAL;
@@ -197,9 +197,9 @@ void free_waits() {
   Answers wanted(2000, kNeighbors);
   int waited = 0;
   for (int round = 0; round < 10 || (waited == 0 && round < 200); ++round) {
-    ann_index* index = index_build(ANN_METRIC_L2, &rows, nullptr);
+    ann_index *index = index_build(ANN_METRIC_L2, &rows, nullptr);
     if (round == 0) CHECK_OK(index_search(index, &rows, ANN_SEARCH_EXACT, 0, &wanted.set));
-    ann_monitor* monitor = nullptr;
+    ann_monitor *monitor = nullptr;
     CHECK_OK(ann_monitor_create(&monitor, nullptr));
     std::atomic<bool> done{false};
     ann_status status = ANN_INTERNAL;

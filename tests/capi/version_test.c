@@ -10,8 +10,7 @@
 
 static void versions(void) {
   char wanted[40];
-  snprintf(wanted, sizeof wanted, "%d.%d.%d", ANN_VERSION_MAJOR, ANN_VERSION_MINOR,
-           ANN_VERSION_PATCH);
+  snprintf(wanted, sizeof wanted, "%d.%d.%d", ANN_VERSION_MAJOR, ANN_VERSION_MINOR, ANN_VERSION_PATCH);
   CHECK_SAY(strcmp(ann_version(), wanted) == 0, "version is %s, wanted %s", ann_version(), wanted);
   CHECK_EQUAL(ann_abi_version(), ANN_ABI_VERSION);
   const char *info = ann_build_info();
@@ -27,16 +26,16 @@ static void status_names(void) {
   static const struct {
     ann_status status;
     const char *name;
-  } all[] = {NAME(ANN_OK),          NAME(ANN_INVALID_ARGUMENT),  NAME(ANN_LIMIT),
-             NAME(ANN_UNSUPPORTED), NAME(ANN_NOT_FINITE),        NAME(ANN_STATE),
-             NAME(ANN_BUSY),        NAME(ANN_NO_MEMORY),         NAME(ANN_DEVICE_NO_MEMORY),
-             NAME(ANN_NO_DEVICE),   NAME(ANN_DEVICE_LOST),       NAME(ANN_CANCELLED),
-             NAME(ANN_DEADLINE),    NAME(ANN_INTERNAL),          NAME(ANN_IO),
+  } all[] = {NAME(ANN_OK),          NAME(ANN_INVALID_ARGUMENT), NAME(ANN_LIMIT),
+             NAME(ANN_UNSUPPORTED), NAME(ANN_NOT_FINITE),       NAME(ANN_STATE),
+             NAME(ANN_BUSY),        NAME(ANN_NO_MEMORY),        NAME(ANN_DEVICE_NO_MEMORY),
+             NAME(ANN_NO_DEVICE),   NAME(ANN_DEVICE_LOST),      NAME(ANN_CANCELLED),
+             NAME(ANN_DEADLINE),    NAME(ANN_INTERNAL),         NAME(ANN_IO),
              NAME(ANN_CORRUPT),     NAME(ANN_VERSION)};
   const int count = sizeof all / sizeof all[0];
   for (int i = 0; i < count; i++)
-    CHECK_SAY(strcmp(ann_status_name(all[i].status), all[i].name) == 0, "%d is named %s",
-              all[i].status, ann_status_name(all[i].status));
+    CHECK_SAY(strcmp(ann_status_name(all[i].status), all[i].name) == 0, "%d is named %s", all[i].status,
+              ann_status_name(all[i].status));
   for (ann_status status = -1000; status < 1000; status++) {
     int known = 0;
     for (int i = 0; i < count; i++) known |= all[i].status == status;

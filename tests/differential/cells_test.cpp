@@ -19,8 +19,8 @@ const Execution kPlain = {{}, 2, nullptr};
 struct FloatData {
   FloatData(uint32_t rows, uint32_t dim, int32_t metric, uint32_t islands)
       : values(made(rows, dim, islands)),
-        dataset({reinterpret_cast<const uint8_t*>(values.data()), rows, dim, ANN_F32, dim * 4ull},
-                nullptr, metric, 0, false, {}),
+        dataset({reinterpret_cast<const uint8_t*>(values.data()), rows, dim, ANN_F32, dim * 4ull}, nullptr,
+                metric, 0, false, {}),
         codes(dataset, 1, {}) {}
 
   static std::vector<float> made(uint32_t rows, uint32_t dim, uint32_t islands) {
@@ -133,8 +133,8 @@ TEST_CASE("a map holds every row once, in the cell of a nearest centroid") {
 
 TEST_CASE("cells find nearly all neighbours around every edge of tiles and cells") {
   for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
-    for (const uint32_t rows : {2u, 3u, 15u, 16u, 17u, 63u, 65u, 191u, 192u, 193u, 383u, 384u, 385u,
-                                511u, 513u, 1025u}) {
+    for (const uint32_t rows :
+         {2u, 3u, 15u, 16u, 17u, 63u, 65u, 191u, 192u, 193u, 383u, 384u, 385u, 511u, 513u, 1025u}) {
       const MadeData data(rows, 7, shape, rows);
       for (const uint32_t k : {1u, 5u, 48u}) require_share(data.codes, k, 0.9);
     }

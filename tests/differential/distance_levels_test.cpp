@@ -20,8 +20,8 @@ std::vector<const Kernels*> levels_here() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
   if (avx2) levels.push_back(&kAvx2Kernels);
   if (avx512) levels.push_back(&kAvx512Kernels);
   if (avx512 && __builtin_cpu_supports("avx512vnni")) levels.push_back(&kAvx512VnniKernels);
@@ -34,7 +34,9 @@ std::vector<const Kernels*> levels_here() {
 /// Random values of an element, rows `offset` bytes after an aligned address.
 struct Block {
   Block(uint32_t rows, uint32_t dim, int32_t element, uint32_t offset, uint64_t seed)
-      : dim(dim), element(element), offset(offset),
+      : dim(dim),
+        element(element),
+        offset(offset),
         bytes(offset + size_t{rows} * dim * element_bytes(element)) {
     for (size_t i = 0; i < size_t{rows} * dim; ++i) {
       const uint64_t word = random_word(seed, dim, i);
@@ -82,8 +84,8 @@ void compare_rows(uint32_t dim, int32_t element, uint32_t offset) {
     for (const Kernels* level : levels_here()) {
       std::vector<float> all(kRows);
       std::vector<float> some(5);
-      loop(*level)(query.view().data, block.view(), nullptr, kRows, all.data());
-      loop(*level)(query.view().data, block.view(), ids, 5, some.data());
+      loop (*level)(query.view().data, block.view(), nullptr, kRows, all.data());
+      loop (*level)(query.view().data, block.view(), ids, 5, some.data());
       for (uint32_t row = 0; row < kRows; ++row) {
         INFO(level->name << " dim " << dim << " element " << element_name(element));
         REQUIRE(std::bit_cast<uint32_t>(all[row]) == std::bit_cast<uint32_t>(expected[row]));
@@ -145,8 +147,7 @@ TEST_CASE("code distances, tiles and their minima are equal on every level") {
           std::vector<uint32_t> ids(count);
           for (uint32_t i = 0; i < count; ++i) ids[i] = (i * 17 + count) % kRows;
           std::vector<uint32_t> found(count);
-          level->code_gather(codes.data(), codes.data(), stride, flip, ids.data(), count,
-                             found.data());
+          level->code_gather(codes.data(), codes.data(), stride, flip, ids.data(), count, found.data());
           for (uint32_t i = 0; i < count; ++i)
             REQUIRE(found[i] == reference(codes.data(), codes.data() + ids[i] * stride, flip));
         }
@@ -203,7 +204,8 @@ TEST_CASE("codes of bounds tell their own error, on every level") {
     for (const uint32_t width : {64u, 128u, 960u}) {
       std::vector<float> values(width);
       for (uint32_t i = 0; i < width; ++i)
-        values[i] = static_cast<float>(magnitude * (static_cast<double>(random_below(1001, 7, width, i)) / 500 - 1));
+        values[i] =
+            static_cast<float>(magnitude * (static_cast<double>(random_below(1001, 7, width, i)) / 500 - 1));
       for (const Kernels* level : levels_here()) {
         INFO(level->name << " magnitude " << magnitude << " width " << width);
         std::vector<uint8_t> code(width);
@@ -249,8 +251,8 @@ TEST_CASE("the list of a walk is the same on every level") {
         }
         std::sort(expected.begin(), expected.end(), [](uint64_t a, uint64_t b) { return a / 2 < b / 2; });
         if (expected.size() > capacity) expected.resize(capacity);
-        const auto open = std::find_if(expected.begin(), expected.end(),
-                                       [](uint64_t key) { return key % 2 == 0; });
+        const auto open =
+            std::find_if(expected.begin(), expected.end(), [](uint64_t key) { return key % 2 == 0; });
         const uint32_t next = static_cast<uint32_t>(open - expected.begin());
         for (size_t level = 0; level < lists.size(); ++level) {
           NearList& list = lists[level];

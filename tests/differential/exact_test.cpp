@@ -40,14 +40,22 @@ struct Block {
     };
     const uint64_t own = 100 + row;
     switch (kind) {
-      case Rows::kNormal: return unit(own) + unit(own + 1000000) + unit(own + 2000000);
-      case Rows::kFew: return random_below(2, seed, own, column) == 0 ? 1 : -1;
-      case Rows::kEqual: return row % 3 == 0 ? 0 : unit(1);
-      case Rows::kOffset: return 1000 + unit(own);
-      case Rows::kTiny: return unit(own) * 1e-22;
-      case Rows::kHuge: return unit(own) * (row % 7 == 0 ? 3e38 : 1e18);
-      case Rows::kMixed: return row % 5 == 0 ? 0 : unit(own) * std::pow(10, row % 60 - 30.0);
-      case Rows::kOutliers: return unit(own) * (row % 50 == 0 ? 1000 : 1);
+      case Rows::kNormal:
+        return unit(own) + unit(own + 1000000) + unit(own + 2000000);
+      case Rows::kFew:
+        return random_below(2, seed, own, column) == 0 ? 1 : -1;
+      case Rows::kEqual:
+        return row % 3 == 0 ? 0 : unit(1);
+      case Rows::kOffset:
+        return 1000 + unit(own);
+      case Rows::kTiny:
+        return unit(own) * 1e-22;
+      case Rows::kHuge:
+        return unit(own) * (row % 7 == 0 ? 3e38 : 1e18);
+      case Rows::kMixed:
+        return row % 5 == 0 ? 0 : unit(own) * std::pow(10, row % 60 - 30.0);
+      case Rows::kOutliers:
+        return unit(own) * (row % 50 == 0 ? 1000 : 1);
     }
     return 0;
   }
@@ -86,7 +94,9 @@ struct Answers {
   explicit Answers(uint32_t k) : k(k), ids(kQueries * k), distances(kQueries * k), counts(kQueries) {}
   ResultsView view() { return {k, ids.data(), distances.data(), counts.data(), nullptr}; }
   bool operator==(const Answers& other) const {
-    const auto bits = [](float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); };
+    const auto bits = [](float a, float b) {
+      return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+    };
     return ids == other.ids && counts == other.counts &&
            std::equal(distances.begin(), distances.end(), other.distances.begin(), bits);
   }
@@ -116,8 +126,8 @@ void compare(int32_t metric, int32_t element, Rows kind, uint32_t dim, bool own_
       Answers expected(k);
       sort_all(dataset, block, excludes ? excluded.data() : nullptr, expected.view());
       search_exact(dataset, block, excludes ? excluded.data() : nullptr, found.view(), {{}, 1, nullptr});
-      INFO("metric " << metric << " element " << element_name(element) << " kind "
-                     << static_cast<int>(kind) << " dim " << dim << " k " << k << " ids " << own_ids);
+      INFO("metric " << metric << " element " << element_name(element) << " kind " << static_cast<int>(kind)
+                     << " dim " << dim << " k " << k << " ids " << own_ids);
       REQUIRE(found == expected);
     }
   }

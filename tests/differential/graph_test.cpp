@@ -34,8 +34,7 @@ std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, ui
       const uint32_t z = knn.list(row)[rank_z];
       if (z == kNoRow) break;
       const uint32_t rank_y = rank_in(z, knn.list(row)[rank], degree);
-      if (rank_y != kNoRow && std::max(weight(row, rank_z), weight(z, rank_y)) < weight(row, rank))
-        ++detours;
+      if (rank_y != kNoRow && std::max(weight(row, rank_z), weight(z, rank_y)) < weight(row, rank)) ++detours;
     }
     order.push_back({detours, rank});
   }
@@ -60,13 +59,12 @@ Array<uint32_t> distances_of(const KnnGraph& knn, const Codes& codes) {
   return distances;
 }
 
-std::vector<uint32_t> merged_by_definition(const std::vector<uint32_t>& edges, uint32_t rows,
-                                           uint32_t degree, uint32_t row) {
+std::vector<uint32_t> merged_by_definition(const std::vector<uint32_t>& edges, uint32_t rows, uint32_t degree,
+                                           uint32_t row) {
   std::vector<uint32_t> reverse;
   for (uint32_t rank = 0; rank < degree; ++rank)
     for (uint32_t source = 0; source < rows; ++source)
-      if (edges[size_t{source} * degree + rank] == row && reverse.size() < degree)
-        reverse.push_back(source);
+      if (edges[size_t{source} * degree + rank] == row && reverse.size() < degree) reverse.push_back(source);
   std::vector<uint32_t> merged;
   const auto add = [&](uint32_t candidate) {
     if (candidate != kNoRow && candidate != row && merged.size() < degree &&
@@ -127,8 +125,8 @@ TEST_CASE("reverse edges are merged as their definition says, whatever the threa
       for (uint32_t row = 0; row < rows; ++row) {
         std::set<uint32_t> targets;
         for (uint32_t i = 0; i < degree; ++i) {
-          const uint32_t target = static_cast<uint32_t>(
-              random_below(1 + random_below(rows, 1, row, i), 2, row, i));
+          const uint32_t target =
+              static_cast<uint32_t>(random_below(1 + random_below(rows, 1, row, i), 2, row, i));
           if (target != row) targets.insert(target);
         }
         std::copy(targets.begin(), targets.end(), edges.begin() + size_t{row} * degree);

@@ -55,8 +55,8 @@ struct Reference {
     std::vector<std::vector<std::pair<uint64_t, uint32_t>>> reverse(rows);
     for (uint32_t source = 0; source < rows; ++source) {
       for (const uint32_t target : own[source])
-        reverse[target].push_back({random_word(params.seed, 2 + (stream << 8),
-                                               uint64_t{target} * rows + source) >> 32, source});
+        reverse[target].push_back(
+            {random_word(params.seed, 2 + (stream << 8), uint64_t{target} * rows + source) >> 32, source});
     }
     Sampled samples(rows);
     for (uint32_t row = 0; row < rows; ++row) {
@@ -74,8 +74,8 @@ struct Reference {
     lists.resize(rows);
     for (uint64_t row = 0; row < rows; ++row) {
       for (uint32_t i = 0; i < params.samples; ++i) {
-        const uint32_t drawn = static_cast<uint32_t>(
-            random_below(rows - 1, params.seed, 1, row * params.samples + i));
+        const uint32_t drawn =
+            static_cast<uint32_t>(random_below(rows - 1, params.seed, 1, row * params.samples + i));
         insert(static_cast<uint32_t>(row), drawn + (drawn >= row ? 1 : 0));
       }
     }

@@ -20,11 +20,21 @@ inline std::vector<uint8_t> made_bytes(uint32_t rows, uint32_t dim, Shape shape,
       const uint64_t centre = random_below(200, seed, 1 + group, column);
       const uint64_t noise = random_below(40, seed, 1000 + row, column);
       switch (shape) {
-        case Shape::kUniform: value = static_cast<uint8_t>(noise * 6); break;
-        case Shape::kClusters: value = static_cast<uint8_t>(centre + noise); break;
-        case Shape::kDuplicates: value = static_cast<uint8_t>(centre); break;
-        case Shape::kAllEqual: value = 7; break;
-        case Shape::kIslands: value = static_cast<uint8_t>((row % 2) * 200 + noise / 8); break;
+        case Shape::kUniform:
+          value = static_cast<uint8_t>(noise * 6);
+          break;
+        case Shape::kClusters:
+          value = static_cast<uint8_t>(centre + noise);
+          break;
+        case Shape::kDuplicates:
+          value = static_cast<uint8_t>(centre);
+          break;
+        case Shape::kAllEqual:
+          value = 7;
+          break;
+        case Shape::kIslands:
+          value = static_cast<uint8_t>((row % 2) * 200 + noise / 8);
+          break;
       }
     }
   }

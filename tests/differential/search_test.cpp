@@ -16,8 +16,8 @@ namespace {
 struct Floats {
   Floats(uint32_t rows, uint32_t dim, uint64_t seed, double spread) : dim(dim) {
     for (uint64_t row = 0; row < rows; ++row) {
-      const double length = std::exp(spread * (static_cast<double>(
-                                random_below(1000, seed, 1, row)) / 1000 - 0.5));
+      const double length =
+          std::exp(spread * (static_cast<double>(random_below(1000, seed, 1, row)) / 1000 - 0.5));
       for (uint64_t column = 0; column < dim; ++column) {
         double value = 0;  // nearly normal: a sum of uniform numbers
         for (uint64_t i = 0; i < 4; ++i)
@@ -120,7 +120,8 @@ TEST_CASE("a beam as long as the rows finds what exact search finds") {
     Answers truth(500, 7);
     SearchCounts counts;
     search_by_beam(*built, rows, 500, found.view(), &counts);
-    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, rows, {}), nullptr, truth.view(), {});
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, rows, {}), nullptr, truth.view(),
+                 {});
     REQUIRE(found.ids == truth.ids);
     REQUIRE(found.distances == truth.distances);
   }
@@ -142,11 +143,10 @@ TEST_CASE("searches on codes answer each metric, with the distances of the store
     for (uint32_t query = 0; query < 200; ++query) {
       for (uint32_t i = 0; i < 10; ++i) {
         const uint32_t place = query * 10 + i;
-        const auto same = std::find(truth.ids.begin() + query * 10,
-                                    truth.ids.begin() + (query + 1) * 10, found.ids[place]);
+        const auto same =
+            std::find(truth.ids.begin() + query * 10, truth.ids.begin() + (query + 1) * 10, found.ids[place]);
         if (same != truth.ids.begin() + (query + 1) * 10)
-          REQUIRE(found.distances[place] ==
-                  truth.distances[static_cast<size_t>(same - truth.ids.begin())]);
+          REQUIRE(found.distances[place] == truth.distances[static_cast<size_t>(same - truth.ids.begin())]);
       }
     }
     REQUIRE(counts.distances > 0);
@@ -161,16 +161,15 @@ TEST_CASE("a masked row is neither returned nor walked through") {
   shape.metric = ANN_METRIC_L2;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = ANN_OFF;
-  const auto built = build(shape, view_of(data.bytes, 8), nullptr, plan_build(params, 300, 1),
-                           nullptr, {});
+  const auto built = build(shape, view_of(data.bytes, 8), nullptr, plan_build(params, 300, 1), nullptr, {});
   SearchSpace space(built->segment.dataset, built->segment.codes, built->segment.graph, {});
   for (uint32_t row = 0; row < 300; ++row) {
     PreparedQuery query;
     std::vector<uint8_t> values(8);
     built->segment.dataset.prepare(&data.bytes[row * 8], ANN_U8, values.data(), &query);
     SearchCounts counts;
-    const uint32_t found = search_best_first(built->segment.dataset, built->segment.codes, built->segment.graph, query, row,
-                                             10, 300, space, &counts);
+    const uint32_t found = search_best_first(built->segment.dataset, built->segment.codes,
+                                             built->segment.graph, query, row, 10, 300, space, &counts);
     REQUIRE(found == 10);
     for (uint32_t i = 0; i < found; ++i) REQUIRE(space.neighbors[i].id != row);
   }
@@ -224,8 +223,8 @@ TEST_CASE("walks over variable rows find what walks over the same rows, padded, 
     for (const auto& built : {&padded, &variable}) {
       const SearchPlan plan = procedure->plan({(*built)->host}, request, {64, 0, 0});
       Answers& answers = built == &padded ? wanted : found;
-      procedure->run_on_host((*built)->host, {queries.view(), answers.view(), nullptr}, plan, {{}, 2, nullptr},
-                             &counts[built == &padded ? 0 : 1]);
+      procedure->run_on_host((*built)->host, {queries.view(), answers.view(), nullptr}, plan,
+                             {{}, 2, nullptr}, &counts[built == &padded ? 0 : 1]);
     }
     REQUIRE(found.ids == wanted.ids);
     REQUIRE(found.distances == wanted.distances);

@@ -30,29 +30,29 @@
 /* --- Allocations that fail ------------------------------------------------------------------- */
 
 typedef struct source {
-  int64_t calls;    /* since it was armed */
-  int64_t fail_at;  /* 1 is the first; 0: never */
-  int forever;      /* also all later ones */
+  int64_t calls;   /* since it was armed */
+  int64_t fail_at; /* 1 is the first; 0: never */
+  int forever;     /* also all later ones */
   int armed;
-  int64_t live;     /* blocks, or for the hook bytes, that were not given back */
+  int64_t live; /* blocks, or for the hook bytes, that were not given back */
 } source;
 
 static source from_malloc, from_hook;
 
-static int refuses(source *s) {
+static int refuses(source* s) {
   if (!__atomic_load_n(&s->armed, __ATOMIC_RELAXED)) return 0;
   const int64_t call = __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
   return s->fail_at != 0 && (call == s->fail_at || (s->forever && call > s->fail_at));
 }
 
-static void arm(source *s, int64_t fail_at, int forever) {
+static void arm(source* s, int64_t fail_at, int forever) {
   s->calls = 0;
   s->fail_at = fail_at;
   s->forever = forever;
   __atomic_store_n(&s->armed, 1, __ATOMIC_RELEASE);
 }
 
-static int64_t disarm(source *s) {
+static int64_t disarm(source* s) {
   __atomic_store_n(&s->armed, 0, __ATOMIC_RELEASE);
   return s->calls;
 }
@@ -62,49 +62,49 @@ static int64_t disarm(source *s) {
 #define MALLOC_REPLACED 0
 #else
 #define MALLOC_REPLACED 1
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
-extern void __libc_free(void *);
+extern void* __libc_malloc(size_t);
+extern void* __libc_calloc(size_t, size_t);
+extern void* __libc_realloc(void*, size_t);
+extern void* __libc_memalign(size_t, size_t);
+extern void __libc_free(void*);
 
-static void *noted(void *memory) {
+static void* noted(void* memory) {
   if (memory) __atomic_add_fetch(&from_malloc.live, 1, __ATOMIC_RELAXED);
   return memory;
 }
-static void *refusal(void) {
+static void* refusal(void) {
   errno = ENOMEM;
   return NULL;
 }
-void *malloc(size_t bytes) { return refuses(&from_malloc) ? refusal() : noted(__libc_malloc(bytes)); }
-void *calloc(size_t count, size_t bytes) {
+void* malloc(size_t bytes) { return refuses(&from_malloc) ? refusal() : noted(__libc_malloc(bytes)); }
+void* calloc(size_t count, size_t bytes) {
   return refuses(&from_malloc) ? refusal() : noted(__libc_calloc(count, bytes));
 }
-void *realloc(void *old, size_t bytes) {
+void* realloc(void* old, size_t bytes) {
   if (refuses(&from_malloc)) return refusal();
-  void *memory = __libc_realloc(old, bytes);
+  void* memory = __libc_realloc(old, bytes);
   if (!old) noted(memory);
   return memory;
 }
-void *memalign(size_t alignment, size_t bytes) {
+void* memalign(size_t alignment, size_t bytes) {
   return refuses(&from_malloc) ? refusal() : noted(__libc_memalign(alignment, bytes));
 }
-void *aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
-int posix_memalign(void **out, size_t alignment, size_t bytes) {
-  void *memory = memalign(alignment, bytes);
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  void* memory = memalign(alignment, bytes);
   if (memory) *out = memory;
   return memory ? 0 : ENOMEM;
 }
-void free(void *memory) {
+void free(void* memory) {
   if (memory) __atomic_sub_fetch(&from_malloc.live, 1, __ATOMIC_RELAXED);
   __libc_free(memory);
 }
 #endif
 
-static void *hook_allocate(void *user, size_t bytes, size_t alignment) {
+static void* hook_allocate(void* user, size_t bytes, size_t alignment) {
   (void)user;
   if (refuses(&from_hook)) return NULL;
-  void *memory = NULL;
+  void* memory = NULL;
   /* What the hook itself takes is not what is under test. */
 #if MALLOC_REPLACED
   memory = __libc_memalign(alignment, bytes);
@@ -115,7 +115,7 @@ static void *hook_allocate(void *user, size_t bytes, size_t alignment) {
   return memory;
 }
 
-static void hook_release(void *user, void *memory, size_t bytes, size_t alignment) {
+static void hook_release(void* user, void* memory, size_t bytes, size_t alignment) {
   (void)user;
   (void)alignment;
   __atomic_sub_fetch(&from_hook.live, (int64_t)bytes, __ATOMIC_RELAXED);
@@ -134,25 +134,71 @@ static ann_matrix rows_view, queries_view;
 static uint64_t ids[N];
 
 typedef enum {
-  CREATE, BUILD, BUILD_PLAIN, BUILD_IDS, BUILD_EXACT, BUILD_F16, BUILD_CELLS, BUILD_BORROW, SEARCH,
-  SEARCH_ONE, EXACT, KNN_DESCENT, KNN_EXACT, KNN_CELLS, STATS, ESTIMATE, SAVE, SAVE_STREAM, SAVE_BORROWED, SAVE_LAZY,
-  OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED, OPEN_MEMORY, OPEN_MEMORY_LAZY, OPEN_STREAM, VERIFY, FILE_INFO,
+  CREATE,
+  BUILD,
+  BUILD_PLAIN,
+  BUILD_IDS,
+  BUILD_EXACT,
+  BUILD_F16,
+  BUILD_CELLS,
+  BUILD_BORROW,
+  SEARCH,
+  SEARCH_ONE,
+  EXACT,
+  KNN_DESCENT,
+  KNN_EXACT,
+  KNN_CELLS,
+  STATS,
+  ESTIMATE,
+  SAVE,
+  SAVE_STREAM,
+  SAVE_BORROWED,
+  SAVE_LAZY,
+  OPEN_FULL,
+  OPEN_LAZY,
+  OPEN_TRUSTED,
+  OPEN_MEMORY,
+  OPEN_MEMORY_LAZY,
+  OPEN_STREAM,
+  VERIFY,
+  FILE_INFO,
   SCENARIOS
 } scenario;
-static const char *const names[SCENARIOS] = {
-    "create and free", "build, calibrated", "build, not calibrated", "build with ids",
-    "build by exact k-NN", "build stored as f16", "build by cells", "build on borrowed rows", "search",
-    "search, one query", "exact search", "k-NN by NN-Descent", "k-NN, exact", "k-NN by cells",
-    "graph statistics", "estimate and device", "save", "save to a stream", "save borrowed rows",
-    "save of a lazily opened index", "open FULL", "open LAZY", "open TRUSTED", "open memory FULL",
-    "open memory LAZY", "open a stream", "verify a file", "describe a file"};
+static const char* const names[SCENARIOS] = {"create and free",
+                                             "build, calibrated",
+                                             "build, not calibrated",
+                                             "build with ids",
+                                             "build by exact k-NN",
+                                             "build stored as f16",
+                                             "build by cells",
+                                             "build on borrowed rows",
+                                             "search",
+                                             "search, one query",
+                                             "exact search",
+                                             "k-NN by NN-Descent",
+                                             "k-NN, exact",
+                                             "k-NN by cells",
+                                             "graph statistics",
+                                             "estimate and device",
+                                             "save",
+                                             "save to a stream",
+                                             "save borrowed rows",
+                                             "save of a lazily opened index",
+                                             "open FULL",
+                                             "open LAZY",
+                                             "open TRUSTED",
+                                             "open memory FULL",
+                                             "open memory LAZY",
+                                             "open a stream",
+                                             "verify a file",
+                                             "describe a file"};
 
 /* --- Files ----------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/gannet-allocation-XXXXXX";
 static char source_path[64], target_path[64]; /* a good file to open; a link to one to save over */
 static char real_path[64];
-static unsigned char *file_bytes;             /* the good file, on a multiple of 4,096 */
+static unsigned char* file_bytes; /* the good file, on a multiple of 4,096 */
 static uint64_t file_count;
 
 /* Bytes that went to or came from a stream. */
@@ -161,15 +207,15 @@ typedef struct stream {
   uint64_t hash;
 } stream;
 
-static int64_t take(void *user, const void *data, uint64_t bytes) {
-  stream *s = user;
+static int64_t take(void* user, const void* data, uint64_t bytes) {
+  stream* s = user;
   s->at += bytes;
   s->hash = hash_bytes(s->hash, data, bytes);
   return (int64_t)bytes;
 }
 
-static int64_t give(void *user, void *data, uint64_t bytes) {
-  stream *s = user;
+static int64_t give(void* user, void* data, uint64_t bytes) {
+  stream* s = user;
   if (bytes > file_count - s->at) bytes = file_count - s->at;
   memcpy(data, file_bytes + s->at, bytes);
   s->at += bytes;
@@ -177,7 +223,7 @@ static int64_t give(void *user, void *data, uint64_t bytes) {
 }
 
 /* Of a file; 0 if it is not there. */
-static uint64_t hash_file(const char *path) {
+static uint64_t hash_file(const char* path) {
   static unsigned char buffer[1 << 20];
   uint64_t hash = HASH_START;
   const int file = open(path, O_RDONLY);
@@ -190,9 +236,8 @@ static uint64_t hash_file(const char *path) {
 
 static int temporary_files(void) {
   int count = 0;
-  DIR *list = opendir(folder);
-  for (struct dirent *entry; list && (entry = readdir(list));)
-    count += strstr(entry->d_name, ".tmp") != NULL;
+  DIR* list = opendir(folder);
+  for (struct dirent* entry; list && (entry = readdir(list));) count += strstr(entry->d_name, ".tmp") != NULL;
   if (list) closedir(list);
   return count;
 }
@@ -203,7 +248,7 @@ static void make_files(void) {
   snprintf(target_path, sizeof target_path, "%s/target", folder);
   snprintf(real_path, sizeof real_path, "%s/real", folder);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
-  ann_index *index = index_make(DIM, ANN_METRIC_L2, 0);
+  ann_index* index = index_make(DIM, ANN_METRIC_L2, 0);
   params.degree = 12;
   params.threads = 1;
   CHECK_OK(ann_build(index, &rows_view, ids, &params, NULL, NULL));
@@ -215,7 +260,7 @@ static void make_files(void) {
   CHECK(stat(source_path, &facts) == 0);
   file_count = (uint64_t)facts.st_size;
   file_bytes = aligned_alloc(4096, (file_count + 4095) / 4096 * 4096);
-  FILE *file = fopen(source_path, "rb");
+  FILE* file = fopen(source_path, "rb");
   CHECK(file && fread(file_bytes, 1, file_count, file) == file_count);
   if (file) fclose(file);
 }
@@ -229,8 +274,8 @@ static void remove_files(void) {
 
 /* What a scenario works on, made before anything fails. */
 typedef struct stage {
-  ann_context *context;
-  ann_index *index;
+  ann_context* context;
+  ann_index* index;
   uint32_t threads;
 } stage;
 
@@ -238,17 +283,14 @@ static ann_build_params build_params(scenario what, uint32_t threads) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.threads = threads;
   params.degree = 12;
-  params.knn = what == BUILD_EXACT   ? ANN_KNN_EXACT
-               : what == BUILD_CELLS ? ANN_KNN_CELLS
-                                     : ANN_KNN_NN_DESCENT;
+  params.knn = what == BUILD_EXACT ? ANN_KNN_EXACT : what == BUILD_CELLS ? ANN_KNN_CELLS : ANN_KNN_NN_DESCENT;
   params.iterations = 4;
   params.calibrate = what == BUILD ? ANN_ON : ANN_OFF;
   params.rows_mode = what == BUILD_BORROW ? ANN_ROWS_BORROW : ANN_ROWS_COPY;
   return params;
 }
 
-static ann_status make_index(const ann_context *context, scenario what, ann_index **index,
-                             ann_error *error) {
+static ann_status make_index(const ann_context* context, scenario what, ann_index** index, ann_error* error) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = DIM;
   shape.element = what == BUILD_F16 ? ANN_F16 : 0;
@@ -276,19 +318,18 @@ static stage set_up(scenario what, uint32_t threads, int with_hook) {
   }
   if (what != CREATE && what < OPEN_FULL) CHECK_OK(make_index(s.context, what, &s.index, NULL));
   if (needs_built(what)) {
-    const ann_build_params params =
-        build_params(what == SAVE_BORROWED ? BUILD_BORROW : BUILD_PLAIN, 1);
+    const ann_build_params params = build_params(what == SAVE_BORROWED ? BUILD_BORROW : BUILD_PLAIN, 1);
     CHECK_OK(ann_build(s.index, &rows_view, NULL, &params, NULL, NULL));
   }
   return s;
 }
 
-static void tear_down(stage *s) {
+static void tear_down(stage* s) {
   ann_index_free(s->index);
   ann_context_free(s->context);
 }
 
-static ann_status act_save(stage *s, scenario what, uint64_t *result, ann_error *error) {
+static ann_status act_save(stage* s, scenario what, uint64_t* result, ann_error* error) {
   ann_save_params params = ANN_SAVE_PARAMS_INIT;
   params.threads = s->threads;
   params.sync = ANN_OFF;
@@ -309,14 +350,13 @@ static ann_status act_save(stage *s, scenario what, uint64_t *result, ann_error 
 }
 
 /* The opened index stays with the stage. */
-static ann_status act_open(stage *s, scenario what, ann_error *error) {
+static ann_status act_open(stage* s, scenario what, ann_error* error) {
   ann_open_params params = ANN_OPEN_PARAMS_INIT;
   params.threads = s->threads;
   params.mode = what == OPEN_LAZY || what == OPEN_MEMORY_LAZY ? ANN_OPEN_LAZY
                 : what == OPEN_TRUSTED                        ? ANN_OPEN_TRUSTED
                                                               : ANN_OPEN_FULL;
-  if (what <= OPEN_TRUSTED)
-    return ann_open(s->context, source_path, &params, &s->index, NULL, error);
+  if (what <= OPEN_TRUSTED) return ann_open(s->context, source_path, &params, &s->index, NULL, error);
   if (what <= OPEN_MEMORY_LAZY)
     return ann_open_memory(s->context, file_bytes, file_count, &params, &s->index, NULL, error);
   stream from = {0, 0};
@@ -328,16 +368,16 @@ static ann_status act_open(stage *s, scenario what, ann_error *error) {
 }
 
 /* The call under test. `result` gets a hash of what it gave. */
-static ann_status act(stage *s, scenario what, uint64_t *result, ann_error *error) {
+static ann_status act(stage* s, scenario what, uint64_t* result, ann_error* error) {
   static uint64_t found_ids[Q * K];
   static float found_distances[Q * K];
   static uint32_t lists[N * 10];
   ann_status status;
   *result = HASH_START;
   if (what == CREATE) {
-    ann_context *context = NULL;
-    ann_monitor *monitor = NULL;
-    ann_index *index = NULL;
+    ann_context* context = NULL;
+    ann_monitor* monitor = NULL;
+    ann_index* index = NULL;
     status = ann_context_create(NULL, &context, error);
     if (status == ANN_OK) status = ann_monitor_create(&monitor, error);
     if (status == ANN_OK) status = make_index(context, what, &index, error);
@@ -401,7 +441,7 @@ static ann_status act(stage *s, scenario what, uint64_t *result, ann_error *erro
 }
 
 /* Adds what the act has left in the handle. */
-static uint64_t with_index(const stage *s, scenario what, uint64_t result) {
+static uint64_t with_index(const stage* s, scenario what, uint64_t result) {
   if (!is_build(what) && !is_open(what)) return result;
   answers found = answers_make(Q, K);
   CHECK_OK(index_search(s->index, &queries, ANN_SEARCH_AUTO, 0, &found));
@@ -420,13 +460,13 @@ typedef struct board {
   int64_t absorbed; /* of those, ANN_OK: done without */
   int done;
 } board;
-static board *shared;
+static board* shared;
 
 /* One point; 1 if the allocation was reached. */
 static int one_point(scenario what, uint32_t threads, int by_hook, int forever, int64_t point,
                      uint64_t wanted) {
   const uint64_t failed_before = checks_failed;
-  source *s = by_hook ? &from_hook : &from_malloc;
+  source* s = by_hook ? &from_hook : &from_malloc;
   const int64_t hook_live = from_hook.live, malloc_live = from_malloc.live;
   stage on = set_up(what, threads, by_hook);
   ann_error error = ANN_ERROR_INIT;
@@ -441,19 +481,18 @@ static int one_point(scenario what, uint32_t threads, int by_hook, int forever, 
     tear_down(&on);
     return 0;
   }
-  const char *mode = forever ? "for ever" : "once";
-  const char *which = by_hook ? "hook" : "malloc";
+  const char* mode = forever ? "for ever" : "once";
+  const char* which = by_hook ? "hook" : "malloc";
   const int absorbed = status == ANN_OK && !by_hook;
-  CHECK_SAY(status == ANN_NO_MEMORY || absorbed, "%s, %u threads, %s %lld %s: answers %s: %s",
-            names[what], threads, which, (long long)point, mode, ann_status_name(status),
-            error.message);
+  CHECK_SAY(status == ANN_NO_MEMORY || absorbed, "%s, %u threads, %s %lld %s: answers %s: %s", names[what],
+            threads, which, (long long)point, mode, ann_status_name(status), error.message);
   CHECK_EQUAL(error.status, status);
   CHECK((error.message[0] != 0) == (status != ANN_OK));
   if (status == ANN_NO_MEMORY) {
     /* A search may keep the space it works in, which goes with the index. */
     if (!needs_built(what))
-      CHECK_SAY(from_hook.live == live_before, "%s, %s %lld %s: %lld bytes are kept", names[what],
-              which, (long long)point, mode, (long long)(from_hook.live - live_before));
+      CHECK_SAY(from_hook.live == live_before, "%s, %s %lld %s: %lld bytes are kept", names[what], which,
+                (long long)point, mode, (long long)(from_hook.live - live_before));
     if (is_build(what)) {
       ann_index_info info = ANN_INDEX_INFO_INIT;
       CHECK_OK(ann_index_get_info(on.index, &info, NULL));
@@ -530,7 +569,7 @@ static void all_points(scenario what, uint32_t threads, int by_hook, int forever
   }
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
   queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 2);
@@ -545,8 +584,8 @@ int main(int argc, char **argv) {
     for (int what = 0; what < SCENARIOS; what++)
       for (uint32_t threads = 1; threads <= 2; threads++)
         for (int forever = 0; forever < 2; forever++) {
-          if (threads == 2 && (what == CREATE || what == SEARCH_ONE || what == STATS ||
-                               what == ESTIMATE || what == FILE_INFO || what == OPEN_STREAM))
+          if (threads == 2 && (what == CREATE || what == SEARCH_ONE || what == STATS || what == ESTIMATE ||
+                               what == FILE_INFO || what == OPEN_STREAM))
             continue;
           /* No context reaches these: they take nothing from its hook. */
           if (by_hook && (what == VERIFY || what == FILE_INFO)) continue;
@@ -557,8 +596,7 @@ int main(int argc, char **argv) {
           if (verbose)
             printf("  %-6s %-24s %u threads, %-8s: %lld injected, %lld survived, %lld done without\n",
                    by_hook ? "hook" : "malloc", names[what], threads, forever ? "for ever" : "once",
-                   (long long)shared->injected, (long long)shared->survived,
-                   (long long)shared->absorbed);
+                   (long long)shared->injected, (long long)shared->survived, (long long)shared->absorbed);
         }
   }
   remove_files();
@@ -567,7 +605,7 @@ int main(int argc, char **argv) {
   /* Nothing injected would prove nothing. */
   CHECK(injected >= 100);
   CHECK(survived == injected);
-  printf("allocation_fault: %lld injected failures, %lld survived, %lld done without%s\n", injected,
-         survived, absorbed, MALLOC_REPLACED ? "" : " (the hook only: malloc is the sanitizer's)");
+  printf("allocation_fault: %lld injected failures, %lld survived, %lld done without%s\n", injected, survived,
+         absorbed, MALLOC_REPLACED ? "" : " (the hook only: malloc is the sanitizer's)");
   return checks_failed == 0 && survived == injected ? 0 : 1;
 }

@@ -192,8 +192,7 @@ Call build_call(const char* name, int32_t knn) {
             for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = i * 7919 % ids.size() + 5;
             const ann_matrix view = vectors_view(&scene.rows);
             const Index index(index_make(scene.rows.dim, ANN_METRIC_L2, ANN_ELEMENT_AUTO));
-            const ann_status status =
-                ann_build(index.get(), &view, ids.data(), &params, monitor, nullptr);
+            const ann_status status = ann_build(index.get(), &view, ids.data(), &params, monitor, nullptr);
             ann_index_info info = ANN_INDEX_INFO_INIT;
             CHECK_OK(ann_index_get_info(index.get(), &info, nullptr));
             *made = info.built != 0 ? index_hash(index.get()) : 0;
@@ -210,8 +209,7 @@ Call search_call(const char* name, bool exact, uint32_t beam) {
             params.beam = beam;
             const ann_matrix view = vectors_view(&scene.rows);
             const auto search = exact ? ann_search_exact : ann_search_batch;
-            const ann_status status =
-                search(scene.index.get(), &view, &params, &results, monitor, nullptr);
+            const ann_status status = search(scene.index.get(), &view, &params, &results, monitor, nullptr);
             *made = status == ANN_OK ? answers_hash(HASH_START, &found) : 0;
             answers_free(&found);
             return status;
@@ -242,8 +240,7 @@ Call save_call(const char* name, bool to_file) {
             if (to_file) {
               const std::string path = scene.folder.path("saved.gannet");
               unlink(path.c_str());
-              const ann_status status =
-                  ann_save(scene.index.get(), path.c_str(), &params, monitor, nullptr);
+              const ann_status status = ann_save(scene.index.get(), path.c_str(), &params, monitor, nullptr);
               bool found = false;
               const Bytes bytes = read_file(path, &found);
               *made = found ? hash_of(bytes) : 0;
@@ -258,8 +255,7 @@ Call save_call(const char* name, bool to_file) {
               to->insert(to->end(), from, from + count);
               return static_cast<int64_t>(count);
             };
-            const ann_status status =
-                ann_save_stream(scene.index.get(), &writer, &params, monitor, nullptr);
+            const ann_status status = ann_save_stream(scene.index.get(), &writer, &params, monitor, nullptr);
             *made = status == ANN_OK ? hash_bytes(HASH_START, bytes.data(), bytes.size()) : 0;
             return status;
           }};
@@ -307,25 +303,24 @@ Call open_call(const char* name, From from, int32_t mode) {
 }
 
 const std::vector<Call>& calls() {
-  static const std::vector<Call> all = {
-      build_call("build, exact lists", ANN_KNN_EXACT),
-      build_call("build, NN-Descent", ANN_KNN_NN_DESCENT),
-      build_call("build, cells", ANN_KNN_CELLS),
-      build_call("build, given lists", ANN_KNN_GIVEN),
-      search_call("search", false, 0),
-      search_call("search, long beam", false, 300),
-      search_call("exact search", true, 0),
-      knn_call("k-NN graph, exact", ANN_KNN_EXACT),
-      knn_call("k-NN graph, NN-Descent", ANN_KNN_NN_DESCENT),
-      knn_call("k-NN graph, cells", ANN_KNN_CELLS),
-      save_call("save", true),
-      save_call("save to a stream", false),
-      open_call("open", From::kFile, ANN_OPEN_FULL),
-      open_call("open LAZY", From::kFile, ANN_OPEN_LAZY),
-      open_call("open TRUSTED", From::kFile, ANN_OPEN_TRUSTED),
-      open_call("open from memory", From::kMemory, ANN_OPEN_FULL),
-      open_call("open from a stream", From::kStream, ANN_OPEN_FULL),
-      open_call("verify", From::kVerify, ANN_OPEN_FULL)};
+  static const std::vector<Call> all = {build_call("build, exact lists", ANN_KNN_EXACT),
+                                        build_call("build, NN-Descent", ANN_KNN_NN_DESCENT),
+                                        build_call("build, cells", ANN_KNN_CELLS),
+                                        build_call("build, given lists", ANN_KNN_GIVEN),
+                                        search_call("search", false, 0),
+                                        search_call("search, long beam", false, 300),
+                                        search_call("exact search", true, 0),
+                                        knn_call("k-NN graph, exact", ANN_KNN_EXACT),
+                                        knn_call("k-NN graph, NN-Descent", ANN_KNN_NN_DESCENT),
+                                        knn_call("k-NN graph, cells", ANN_KNN_CELLS),
+                                        save_call("save", true),
+                                        save_call("save to a stream", false),
+                                        open_call("open", From::kFile, ANN_OPEN_FULL),
+                                        open_call("open LAZY", From::kFile, ANN_OPEN_LAZY),
+                                        open_call("open TRUSTED", From::kFile, ANN_OPEN_TRUSTED),
+                                        open_call("open from memory", From::kMemory, ANN_OPEN_FULL),
+                                        open_call("open from a stream", From::kStream, ANN_OPEN_FULL),
+                                        open_call("verify", From::kVerify, ANN_OPEN_FULL)};
   return all;
 }
 
@@ -360,8 +355,8 @@ uint64_t wish_at_questions(const Scene& scene, const Call& call, uint32_t thread
               "%s, %u threads, question %llu of %llu: answers %s", call.name, threads,
               static_cast<unsigned long long>(question), static_cast<unsigned long long>(questions),
               ann_status_name(status));
-    CHECK_SAY(wish.questions <= question + threads, "%s: asks %llu times more after the wish",
-              call.name, static_cast<unsigned long long>(wish.questions - question));
+    CHECK_SAY(wish.questions <= question + threads, "%s: asks %llu times more after the wish", call.name,
+              static_cast<unsigned long long>(wish.questions - question));
     CHECK_SAY(made == 0, "%s, question %llu: leaves something behind", call.name,
               static_cast<unsigned long long>(question));
     CHECK_SAY(scene.folder.temporary().empty(), "%s: leaves a temporary file", call.name);
@@ -482,7 +477,8 @@ class HardScene {
     CHECK_OK(ann_save(with_ids.get(), path.c_str(), &quick, nullptr, nullptr));
   }
   ~HardScene() {
-    for (vectors* set : {&many, &wide, &middle, &few, &queries, &listed, &long_rows, &short_rows}) vectors_free(set);
+    for (vectors* set : {&many, &wide, &middle, &few, &queries, &listed, &long_rows, &short_rows})
+      vectors_free(set);
   }
   HardScene(const HardScene&) = delete;
 
@@ -593,12 +589,10 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
          return scene.search(scene.long_graph, scene.long_rows, 2'000, 10, 10'000, false, monitor);
        },
        20},
-      {"k-NN graph, exact", nullptr,
-       [knn](ann_monitor* monitor) { return knn(ANN_KNN_EXACT, monitor); }},
+      {"k-NN graph, exact", nullptr, [knn](ann_monitor* monitor) { return knn(ANN_KNN_EXACT, monitor); }},
       {"k-NN graph, NN-Descent", nullptr,
        [knn](ann_monitor* monitor) { return knn(ANN_KNN_NN_DESCENT, monitor); }},
-      {"k-NN graph, cells", nullptr,
-       [knn](ann_monitor* monitor) { return knn(ANN_KNN_CELLS, monitor); }},
+      {"k-NN graph, cells", nullptr, [knn](ann_monitor* monitor) { return knn(ANN_KNN_CELLS, monitor); }},
       {"save", nullptr,
        [&scene](ann_monitor* monitor) {
          // Each save has a name of its own: to replace a file is to have the system give its pages back.
@@ -632,9 +626,7 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
          return status;
        }},
       {"verify, 5M ids", nullptr,
-       [&scene](ann_monitor* monitor) {
-         return ann_verify(scene.path.c_str(), nullptr, monitor, nullptr);
-       }},
+       [&scene](ann_monitor* monitor) { return ann_verify(scene.path.c_str(), nullptr, monitor, nullptr); }},
   };
 }
 
@@ -675,7 +667,7 @@ class BytesBetween final : public WatchedFiles, public gannet::Monitor::Watcher 
  public:
   uint64_t written = 0;
   uint64_t waited = 0;
-  uint64_t most = 0;             // between two questions
+  uint64_t most = 0;  // between two questions
   uint64_t waited_at_sync = 0;
 
  private:

@@ -41,10 +41,10 @@ class Damager {
   Damager(const Made& made, uint64_t step) : made_(made), bytes_(made.file), step_(step) {}
 
   uint64_t damaged = 0;
-  uint64_t refused = 0;      // by FULL, each
+  uint64_t refused = 0;  // by FULL, each
   uint64_t lazy_refused = 0;
-  uint64_t lazy_found = 0;   // by a search
-  uint64_t lazy_same = 0;    // the damage was nowhere that a search looks
+  uint64_t lazy_found = 0;  // by a search
+  uint64_t lazy_same = 0;   // the damage was nowhere that a search looks
 
   void bits() {
     for (uint64_t bit = 0; bit < bytes_.size() * 8; ++bit) {
@@ -171,10 +171,8 @@ class Damager {
     const auto honest = [&](const Answer& got, const Answer& wanted) {
       return got.status == ANN_CORRUPT || got == wanted;
     };
-    CHECK_SAY(honest(answers.usual, made_.expected.usual) &&
-                  honest(answers.exact, made_.expected.exact),
-              "%s, %s %llu: LAZY gives a wrong answer", made_.name.c_str(), what,
-              static_cast<Long>(place));
+    CHECK_SAY(honest(answers.usual, made_.expected.usual) && honest(answers.exact, made_.expected.exact),
+              "%s, %s %llu: LAZY gives a wrong answer", made_.name.c_str(), what, static_cast<Long>(place));
     const bool found = answers.usual.status != ANN_OK || answers.exact.status != ANN_OK;
     ++(found ? lazy_found : lazy_same);
     ann_index_free(opened);
@@ -218,9 +216,10 @@ int main() {
   CHECK(damaged >= 10000);
   CHECK(refused == damaged);
   CHECK(lazy_found > 0 && lazy_refused > 0);
-  std::printf("damaged files: %llu, refused by FULL: %llu; LAZY: %llu refused, %llu found by a search, "
-              "%llu same answers\n",
-              static_cast<Long>(damaged), static_cast<Long>(refused), static_cast<Long>(lazy_refused),
-              static_cast<Long>(lazy_found), static_cast<Long>(lazy_same));
+  std::printf(
+      "damaged files: %llu, refused by FULL: %llu; LAZY: %llu refused, %llu found by a search, "
+      "%llu same answers\n",
+      static_cast<Long>(damaged), static_cast<Long>(refused), static_cast<Long>(lazy_refused),
+      static_cast<Long>(lazy_found), static_cast<Long>(lazy_same));
   return finish("damage");
 }

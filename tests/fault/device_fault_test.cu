@@ -154,9 +154,8 @@ ann_status search_there(ann_index* index, ann_error* error) {
   results.space = kDevice;
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.stream = kStream ? stream : nullptr;
-  const ann_status status =
-      kExact ? ann_search_exact(index, &matrix, &params, &results, nullptr, error)
-             : ann_search_batch(index, &matrix, &params, &results, nullptr, error);
+  const ann_status status = kExact ? ann_search_exact(index, &matrix, &params, &results, nullptr, error)
+                                   : ann_search_batch(index, &matrix, &params, &results, nullptr, error);
   ann_index_evict(index, kDevice, nullptr);
   return status;
 }

@@ -20,7 +20,7 @@ std::map<uintptr_t, Block>& blocks() {
   static auto* all = new std::map<uintptr_t, Block>;
   return *all;
 }
-int pool_devices[64];   // a pool is the address of one of these
+int pool_devices[64];  // a pool is the address of one of these
 struct FakeStream {
   int device;
 };
@@ -60,11 +60,11 @@ uint64_t drop_block(void* memory) {
 using Lock = std::lock_guard<std::recursive_mutex>;
 
 // A body runs under the lock after the error that is due.
-#define FAKE(kind, body)                       \
-  const Lock lock(mutex);                      \
-  const cudaError_t due = enter(Kind::kind);   \
-  if (due != cudaSuccess) return due;          \
-  body;                                        \
+#define FAKE(kind, body)                     \
+  const Lock lock(mutex);                    \
+  const cudaError_t due = enter(Kind::kind); \
+  if (due != cudaSuccess) return due;        \
+  body;                                      \
   return cudaSuccess
 
 const cuda::Runtime kFake = {
@@ -87,9 +87,10 @@ const cuda::Runtime kFake = {
           FAKE(kOrdinary, *properties = cudaDeviceProp{}; std::strcpy(properties->name, "fake");
                properties->major = 9);
         },
-    .attribute = [](int* value, cudaDeviceAttr attribute, int) {
-      FAKE(kOrdinary, *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232'448 : 4);
-    },
+    .attribute =
+        [](int* value, cudaDeviceAttr attribute, int) {
+          FAKE(kOrdinary, *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 232'448 : 4);
+        },
     .memory_info =
         [](size_t* free, size_t* total) {
           FAKE(kOrdinary, *total = machine->memory_bytes;
@@ -110,33 +111,29 @@ const cuda::Runtime kFake = {
                *pool = reinterpret_cast<cudaMemPool_t>(&pool_devices[properties->location.id]));
         },
     .set_pool = [](cudaMemPool_t, cudaMemPoolAttr, void*) { FAKE(kOrdinary, ); },
-    .ask_pool =
-        [](cudaMemPool_t, cudaMemPoolAttr, void* value) {
-          FAKE(kOrdinary, *static_cast<uint64_t*>(value) = machine->memory_held);
-        },
+    .ask_pool = [](cudaMemPool_t, cudaMemPoolAttr,
+                   void* value) { FAKE(kOrdinary, *static_cast<uint64_t*>(value) = machine->memory_held); },
     .trim_pool = [](cudaMemPool_t, size_t) { FAKE(kGives, ); },
     .take =
         [](void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t) {
-          FAKE(kTakes, if (machine->memory_held + bytes > machine->memory_bytes) {
-            machine->left_behind = cudaErrorMemoryAllocation;
-            return cudaErrorMemoryAllocation;
-          } machine->memory_held += bytes;
-               *memory = take_block(bytes, *reinterpret_cast<int*>(pool), cudaMemoryTypeDevice));
+          FAKE(
+              kTakes,
+              if (machine->memory_held + bytes > machine->memory_bytes) {
+                machine->left_behind = cudaErrorMemoryAllocation;
+                return cudaErrorMemoryAllocation;
+              } machine->memory_held += bytes;
+              *memory = take_block(bytes, *reinterpret_cast<int*>(pool), cudaMemoryTypeDevice));
         },
-    .give_back =
-        [](void* memory, cudaStream_t) { FAKE(kGives, machine->memory_held -= drop_block(memory)); },
+    .give_back = [](void* memory, cudaStream_t) { FAKE(kGives, machine->memory_held -= drop_block(memory)); },
     .take_pinned =
         [](void** memory, size_t bytes, unsigned) {
           FAKE(kTakes, machine->pinned_held += bytes; *memory = take_block(bytes, 0, cudaMemoryTypeHost));
         },
-    .give_back_pinned =
-        [](void* memory) { FAKE(kGives, machine->pinned_held -= drop_block(memory)); },
+    .give_back_pinned = [](void* memory) { FAKE(kGives, machine->pinned_held -= drop_block(memory)); },
     .pin = [](void*, size_t bytes, unsigned) { FAKE(kTakes, machine->registered_held += bytes); },
     .unpin = [](void*) { FAKE(kGives, machine->registered_held = 0); },
-    .copy =
-        [](void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-          FAKE(kOrdinary, std::memcpy(to, from, bytes));
-        },
+    .copy = [](void* to, const void* from, size_t bytes, cudaMemcpyKind,
+               cudaStream_t) { FAKE(kOrdinary, std::memcpy(to, from, bytes)); },
     .copy_rows =
         [](void* to, size_t to_stride, const void* from, size_t from_stride, size_t bytes, size_t rows,
            cudaMemcpyKind, cudaStream_t) {
@@ -150,10 +147,8 @@ const cuda::Runtime kFake = {
         [](cudaPointerAttributes* attributes, const void* pointer) {
           FAKE(kOrdinary, *attributes = cudaPointerAttributes{};
                const auto address = reinterpret_cast<uintptr_t>(pointer);
-               auto found = blocks().upper_bound(address);
-               if (found == blocks().begin()) return cudaSuccess;
-               --found;
-               if (address >= found->first + found->second.bytes) return cudaSuccess;
+               auto found = blocks().upper_bound(address); if (found == blocks().begin()) return cudaSuccess;
+               --found; if (address >= found->first + found->second.bytes) return cudaSuccess;
                attributes->type = found->second.type; attributes->device = found->second.device);
         },
     .create_stream =
@@ -166,29 +161,26 @@ const cuda::Runtime kFake = {
           FAKE(kGives, --machine->streams; delete reinterpret_cast<FakeStream*>(stream));
         },
     .wait_for_stream = [](cudaStream_t) { FAKE(kOrdinary, ); },
-    .stream_id = [](cudaStream_t stream, unsigned long long* id) {
-      FAKE(kOrdinary, *id = reinterpret_cast<uintptr_t>(stream));
-    },
-    .stream_capture = [](cudaStream_t, cudaStreamCaptureStatus* status) {
-      FAKE(kOrdinary, *status = cudaStreamCaptureStatusNone);
-    },
-    .stream_is_here = [](cudaStream_t stream, bool* here) {
-      FAKE(kOrdinary, *here = reinterpret_cast<FakeStream*>(stream)->device == machine->current);
-    },
+    .stream_id = [](cudaStream_t stream,
+                    unsigned long long* id) { FAKE(kOrdinary, *id = reinterpret_cast<uintptr_t>(stream)); },
+    .stream_capture =
+        [](cudaStream_t, cudaStreamCaptureStatus* status) {
+          FAKE(kOrdinary, *status = cudaStreamCaptureStatusNone);
+        },
+    .stream_is_here =
+        [](cudaStream_t stream, bool* here) {
+          FAKE(kOrdinary, *here = reinterpret_cast<FakeStream*>(stream)->device == machine->current);
+        },
     .create_event =
         [](cudaEvent_t* event, unsigned) {
           FAKE(kTakes, ++machine->events; *event = reinterpret_cast<cudaEvent_t>(new int));
         },
     .destroy_event =
-        [](cudaEvent_t event) {
-          FAKE(kGives, --machine->events; delete reinterpret_cast<int*>(event));
-        },
+        [](cudaEvent_t event) { FAKE(kGives, --machine->events; delete reinterpret_cast<int*>(event)); },
     .record_event = [](cudaEvent_t, cudaStream_t) { FAKE(kOrdinary, ); },
     .wait_for_event = [](cudaEvent_t) { FAKE(kOrdinary, ); },
     .ask_event = [](cudaEvent_t) { FAKE(kOrdinary, ); },
-    .milliseconds = [](float* milliseconds, cudaEvent_t, cudaEvent_t) {
-      FAKE(kOrdinary, *milliseconds = 1);
-    },
+    .milliseconds = [](float* milliseconds, cudaEvent_t, cudaEvent_t) { FAKE(kOrdinary, *milliseconds = 1); },
     .launch =
         [](const void*, dim3, dim3, void**, size_t, cudaStream_t) {
           FAKE(kOrdinary, if (machine->kernel_error != cudaSuccess) return machine->kernel_error;

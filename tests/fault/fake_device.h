@@ -15,8 +15,8 @@ struct FakeMachine {
   // What it is.
   int devices = 1;
   int driver = CUDART_VERSION;
-  cudaError_t probe_error = cudaSuccess;    // of counting devices
-  cudaError_t kernel_error = cudaSuccess;   // of starting any kernel, and of asking how it fits
+  cudaError_t probe_error = cudaSuccess;      // of counting devices
+  cudaError_t kernel_error = cudaSuccess;     // of starting any kernel, and of asking how it fits
   uint64_t memory_bytes = uint64_t{8} << 30;  // of each device
 
   // The call that is to fail: the one with this number, counted from 1; 0: none.
@@ -27,13 +27,13 @@ struct FakeMachine {
   bool sticky = false;       // then every call answers so: a lost device
 
   // What happened.
-  uint64_t calls = 0;      // of all functions
-  uint64_t counted = 0;    // towards `failing`
+  uint64_t calls = 0;    // of all functions
+  uint64_t counted = 0;  // towards `failing`
   uint64_t launches = 0;
   bool failed = false;
-  int current = 0;         // device
+  int current = 0;                        // device
   cudaError_t left_behind = cudaSuccess;  // what last_error tells next
-  uint64_t memory_held = 0;  // bytes of device memory that are taken and not given back
+  uint64_t memory_held = 0;               // bytes of device memory that are taken and not given back
   uint64_t pinned_held = 0;
   uint64_t registered_held = 0;  // of host memory that was pinned where it lies
   int64_t streams = 0;

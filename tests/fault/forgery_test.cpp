@@ -122,20 +122,19 @@ class Judge {
     ann_index* opened = nullptr;
     meter_.reset();
     const uint64_t before = meter_.live();
-    const ann_status status = ann_open_memory(meter_.context(), file.data(), file.size(), &params,
-                                              &opened, nullptr, nullptr);
+    const ann_status status =
+        ann_open_memory(meter_.context(), file.data(), file.size(), &params, &opened, nullptr, nullptr);
     const uint64_t taken = meter_.peak() - before;
     counts.memory_peak = std::max(counts.memory_peak, taken > file.size() ? taken - file.size() : 0);
-    CHECK_SAY(taken <= file.size() + kSpare, "%s: %s: takes %llu bytes to open %llu",
-              made_.name.c_str(), text, static_cast<Long>(taken), static_cast<Long>(file.size()));
+    CHECK_SAY(taken <= file.size() + kSpare, "%s: %s: takes %llu bytes to open %llu", made_.name.c_str(),
+              text, static_cast<Long>(taken), static_cast<Long>(file.size()));
     if (status != ANN_OK) {
-      CHECK_SAY((status == ANN_CORRUPT || status == ANN_VERSION) && opened == nullptr,
-                "%s: %s: answers %s", made_.name.c_str(), text, ann_status_name(status));
+      CHECK_SAY((status == ANN_CORRUPT || status == ANN_VERSION) && opened == nullptr, "%s: %s: answers %s",
+                made_.name.c_str(), text, ann_status_name(status));
       return false;
     }
     if (same) {
-      CHECK_SAY(made_.answers(opened) == made_.expected, "%s: %s: another answer",
-                made_.name.c_str(), text);
+      CHECK_SAY(made_.answers(opened) == made_.expected, "%s: %s: another answer", made_.name.c_str(), text);
     } else {
       for (const bool exact : {false, true}) probe(opened, file, mode, exact, text);
     }
@@ -146,15 +145,13 @@ class Judge {
   }
 
   /// Searches in whatever the file says that it is; all ids must be of its rows.
-  void probe(const ann_index* opened, const Bytes& file, int32_t mode, bool exact,
-             const char* text) {
+  void probe(const ann_index* opened, const Bytes& file, int32_t mode, bool exact, const char* text) {
     constexpr uint32_t kWanted = 5;
     ann_index_info info = ANN_INDEX_INFO_INIT;
     CHECK_OK(ann_index_get_info(opened, &info, nullptr));
     std::vector<uint8_t> query(size_t{info.dim} * element_size(info.element));
     for (uint32_t column = 0; column < info.dim; ++column)
-      put_value(info.element, query.data() + column * element_size(info.element),
-                0.25 * (column % 7) - 0.5);
+      put_value(info.element, query.data() + column * element_size(info.element), 0.25 * (column % 7) - 0.5);
     ann_matrix view = ANN_MATRIX_INIT;
     view.element = info.element;
     view.data = query.data();
@@ -179,8 +176,8 @@ class Judge {
     if (status != ANN_OK) return;
     CHECK_SAY(count <= kWanted, "%s: %s: %u answers", made_.name.c_str(), text, count);
     for (uint32_t i = 0; i < kWanted; ++i)
-      CHECK_SAY(i < count ? legal_id(file, ids[i]) : ids[i] == ANN_ID_NONE,
-                "%s: %s: an id that no row has", made_.name.c_str(), text);
+      CHECK_SAY(i < count ? legal_id(file, ids[i]) : ids[i] == ANN_ID_NONE, "%s: %s: an id that no row has",
+                made_.name.c_str(), text);
   }
 
   /// Who wrote a file, and what of it may be ignored, is not kept.
@@ -219,25 +216,43 @@ struct Field {
   Field { #member, offsetof(Section, member), sizeof(Section::member) }
 
 std::vector<Field> fields_of(const Bytes& file) {
-  std::vector<Field> fields = {
-      HEADER_FIELD(byte_order),   HEADER_FIELD(major),           HEADER_FIELD(minor),
-      HEADER_FIELD(features),     HEADER_FIELD(features_to_write), HEADER_FIELD(features_to_read),
-      HEADER_FIELD(file_bytes),   HEADER_FIELD(sections),        HEADER_FIELD(zero_68),
-      HEADER_FIELD(table_offset), HEADER_FIELD(writer),          HEADER_FIELD(metric),
-      HEADER_FIELD(element),      HEADER_FIELD(graph),           HEADER_FIELD(rows),
-      HEADER_FIELD(dim),          HEADER_FIELD(degree),          HEADER_FIELD(entries),
-      HEADER_FIELD(has_ids),      HEADER_FIELD(seed),            HEADER_FIELD(row_stride),
-      HEADER_FIELD(code_stride),  HEADER_FIELD(codes),           HEADER_FIELD(knn_iterations),
-      HEADER_FIELD(repaired_edges), HEADER_FIELD(recall_max),    HEADER_FIELD(code_factor),
-      HEADER_FIELD(zero_180),     HEADER_FIELD(norm_max)};
+  std::vector<Field> fields = {HEADER_FIELD(byte_order),
+                               HEADER_FIELD(major),
+                               HEADER_FIELD(minor),
+                               HEADER_FIELD(features),
+                               HEADER_FIELD(features_to_write),
+                               HEADER_FIELD(features_to_read),
+                               HEADER_FIELD(file_bytes),
+                               HEADER_FIELD(sections),
+                               HEADER_FIELD(zero_68),
+                               HEADER_FIELD(table_offset),
+                               HEADER_FIELD(writer),
+                               HEADER_FIELD(metric),
+                               HEADER_FIELD(element),
+                               HEADER_FIELD(graph),
+                               HEADER_FIELD(rows),
+                               HEADER_FIELD(dim),
+                               HEADER_FIELD(degree),
+                               HEADER_FIELD(entries),
+                               HEADER_FIELD(has_ids),
+                               HEADER_FIELD(seed),
+                               HEADER_FIELD(row_stride),
+                               HEADER_FIELD(code_stride),
+                               HEADER_FIELD(codes),
+                               HEADER_FIELD(knn_iterations),
+                               HEADER_FIELD(repaired_edges),
+                               HEADER_FIELD(recall_max),
+                               HEADER_FIELD(code_factor),
+                               HEADER_FIELD(zero_180),
+                               HEADER_FIELD(norm_max)};
   fields.push_back({"zeros", offsetof(Header, zeros) + 1000, 8});
   fields.push_back({"content_id", offsetof(Header, content_id), 8, true});
   const std::vector<Section> table = table_of(file);
   for (size_t i = 0; i < table.size(); ++i)
-    for (Field field : {SECTION_FIELD(type), SECTION_FIELD(flags), SECTION_FIELD(offset),
-                        SECTION_FIELD(bytes), SECTION_FIELD(item_bytes), SECTION_FIELD(zero),
-                        SECTION_FIELD(items), SECTION_FIELD(chunk_bytes), SECTION_FIELD(sums_offset),
-                        SECTION_FIELD(sums_sum)}) {
+    for (Field field :
+         {SECTION_FIELD(type), SECTION_FIELD(flags), SECTION_FIELD(offset), SECTION_FIELD(bytes),
+          SECTION_FIELD(item_bytes), SECTION_FIELD(zero), SECTION_FIELD(items), SECTION_FIELD(chunk_bytes),
+          SECTION_FIELD(sums_offset), SECTION_FIELD(sums_sum)}) {
       field.content_only = field.name == "sums_sum";
       field.name += " of section " + std::to_string(table[i].type);
       field.offset += kPage + i * sizeof(Section);
@@ -247,10 +262,21 @@ std::vector<Field> fields_of(const Bytes& file) {
 }
 
 std::vector<uint64_t> boundary_values(uint64_t rows) {
-  return {0, 1, 2, 0x7fffffff, 0x80000000, 0xffffffff, uint64_t{1} << 63, UINT64_MAX, rows - 1, rows,
+  return {0,
+          1,
+          2,
+          0x7fffffff,
+          0x80000000,
+          0xffffffff,
+          uint64_t{1} << 63,
+          UINT64_MAX,
+          rows - 1,
+          rows,
           rows + 1,
-          0x7f800000, 0x7fc00000,                           // f32 infinity and NaN
-          0x7ff0000000000000, 0x7ff8000000000000};          // f64 likewise
+          0x7f800000,
+          0x7fc00000,  // f32 infinity and NaN
+          0x7ff0000000000000,
+          0x7ff8000000000000};  // f64 likewise
 }
 
 /// Whether the field got another value.
@@ -320,9 +346,9 @@ void judge_values(const Bytes& file, const char* text, const Made& made, Judge& 
 /// Every `step`-th word of every section, at each width, gets boundary values.
 void forge_values(const Made& made, uint64_t step, Judge& judge) {
   std::vector<uint64_t> values = boundary_values(made.kind.rows);
-  for (const uint64_t more : {uint64_t{0xff800000}, uint64_t{0xbf800000}, uint64_t{0x7c00},
-                              uint64_t{0x7f80}, uint64_t{0x7e00}, uint64_t{3}, uint64_t{65537},
-                              uint64_t{0x3ff0000000000001}, uint64_t{0x7f7fffff}, uint64_t{0xff7fffff}})
+  for (const uint64_t more : {uint64_t{0xff800000}, uint64_t{0xbf800000}, uint64_t{0x7c00}, uint64_t{0x7f80},
+                              uint64_t{0x7e00}, uint64_t{3}, uint64_t{65537}, uint64_t{0x3ff0000000000001},
+                              uint64_t{0x7f7fffff}, uint64_t{0xff7fffff}})
     values.push_back(more);
   uint64_t turn = 0;
   for (const Section& section : table_of(made.file))
@@ -373,8 +399,7 @@ ann_status read_edges(const Bytes& file, int32_t mode) {
   ann_open_params params = ANN_OPEN_PARAMS_INIT;
   params.mode = mode;
   ann_index* opened = nullptr;
-  ann_status status =
-      ann_open_memory(nullptr, file.data(), file.size(), &params, &opened, nullptr, nullptr);
+  ann_status status = ann_open_memory(nullptr, file.data(), file.size(), &params, &opened, nullptr, nullptr);
   if (status == ANN_OK) {
     const Header header = header_of(file);
     std::vector<uint32_t> edges(header.rows * header.degree);
@@ -466,10 +491,11 @@ int main() {
   CHECK(fields.files >= 1000 && values.files >= 1000);
   CHECK(fields.opened > 0 && values.opened > 0 && values.refused > 0);
   for (const auto& [name, counts] : {std::pair{"fields", fields}, std::pair{"values", values}})
-    std::printf("forged %s: %llu files; FULL refused %llu, opened %llu; LAZY refused %llu, opened "
-                "%llu; at most %llu bytes more than the file were taken to open one\n",
-                name, static_cast<Long>(counts.files), static_cast<Long>(counts.refused),
-                static_cast<Long>(counts.opened), static_cast<Long>(counts.lazy_refused),
-                static_cast<Long>(counts.lazy_opened), static_cast<Long>(counts.memory_peak));
+    std::printf(
+        "forged %s: %llu files; FULL refused %llu, opened %llu; LAZY refused %llu, opened "
+        "%llu; at most %llu bytes more than the file were taken to open one\n",
+        name, static_cast<Long>(counts.files), static_cast<Long>(counts.refused),
+        static_cast<Long>(counts.opened), static_cast<Long>(counts.lazy_refused),
+        static_cast<Long>(counts.lazy_opened), static_cast<Long>(counts.memory_peak));
   return finish("forgery");
 }

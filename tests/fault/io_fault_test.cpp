@@ -57,8 +57,8 @@ class FailingFiles final : public WatchedFiles {
   }
 
   uint64_t calls = 0;
-  uint64_t refused = 0;      // calls that did not get what they asked for
-  Op first = Op::kUnmap;     // the first of them
+  uint64_t refused = 0;   // calls that did not get what they asked for
+  Op first = Op::kUnmap;  // the first of them
   bool first_after_making = false;
   bool first_after_rename = false;
   bool first_of_left = false;  // while it looked for what another save left
@@ -85,7 +85,8 @@ class FailingFiles final : public WatchedFiles {
   void after(const FileCall& call, int64_t answer) override {
     if (call.op == Op::kCreate || call.op == Op::kCreateUnnamed) made = true;
     if (call.op == Op::kRename && answer == 0) renamed = true;
-    if (left_ && !made && answer < 0 && !(call.op == Op::kOpenLeft && answer == -ENOENT)) removal_failed = true;
+    if (left_ && !made && answer < 0 && !(call.op == Op::kOpenLeft && answer == -ENOENT))
+      removal_failed = true;
     if (call.op == Op::kUnlink && answer < 0) removal_failed = true;
     if (call.op == Op::kMap && answer == 0) ++mapped;
     if (call.op == Op::kUnmap) --mapped;
@@ -126,8 +127,7 @@ struct Point {
 };
 
 /// Status and text of a call that failed agree with what was injected.
-void check_refusal(const Point& point, const FailingFiles& files, ann_status status,
-                   const ann_error& error) {
+void check_refusal(const Point& point, const FailingFiles& files, ann_status status, const ann_error& error) {
   const std::string text = point.text(files);
   const bool ended_early = point.fault.answer == kNone && files.first == Op::kReadAt;
   if (ended_early && status == ANN_CORRUPT) return;  // a reader takes it for a file that was cut
@@ -137,8 +137,7 @@ void check_refusal(const Point& point, const FailingFiles& files, ann_status sta
   CHECK_SAY(error.os_error == wanted, "%s: os_error is %d", text.c_str(), error.os_error);
   char number[32];
   std::snprintf(number, sizeof number, "errno %d", wanted);
-  CHECK_SAY(std::strstr(error.message, number) != nullptr, "%s: says \"%s\"", text.c_str(),
-            error.message);
+  CHECK_SAY(std::strstr(error.message, number) != nullptr, "%s: says \"%s\"", text.c_str(), error.message);
 }
 
 // --- Saving ---------------------------------------------------------------------------------------
@@ -156,8 +155,7 @@ std::string prepare(const Folder& folder, Target target, const Bytes& old) {
   return folder.path("link");
 }
 
-ann_status save(const Made& made, const std::string& path, gannet::Files& files,
-                ann_error* error) {
+ann_status save(const Made& made, const std::string& path, gannet::Files& files, ann_error* error) {
   ann_save_params params = ANN_SAVE_PARAMS_INIT;
   params.threads = 1;
   made.index->files = &files;
@@ -175,8 +173,8 @@ bool can_be_overcome(const Point& point, const FailingFiles& files) {
   return files.first == Op::kClose && (files.first_after_rename || !files.first_after_making);
 }
 
-void check_folder(const Point& point, const FailingFiles& files, const Folder& folder,
-                  Target target, const Bytes& old) {
+void check_folder(const Point& point, const FailingFiles& files, const Folder& folder, Target target,
+                  const Bytes& old) {
   const std::string text = point.text(files);
   bool found = false;
   const Bytes now = read_file(folder.path("index.gannet"), &found);
@@ -197,8 +195,8 @@ void check_folder(const Point& point, const FailingFiles& files, const Folder& f
   // What another save left stays where this one ends before it looks.
   const bool looked_away = !files.made && target == Target::kLink &&
                            folder.temporary() == std::vector{left_name("index.gannet", 0)};
-  CHECK_SAY(files.removal_failed || looked_away || folder.temporary().empty(),
-            "%s: a temporary file is left", text.c_str());
+  CHECK_SAY(files.removal_failed || looked_away || folder.temporary().empty(), "%s: a temporary file is left",
+            text.c_str());
 }
 
 /// False once there is no such call.
@@ -229,8 +227,8 @@ bool save_with_fault(const Point& point, const Folder& folder, Target target, co
   CHECK_SAY(point.made.answers(point.made.index.get()) == point.made.expected,
             "%s: the index answers otherwise", text.c_str());
   if (counts.injected % 16 == 0) {
-    CHECK_SAY(save(point.made, path, gannet::system_files(), &error) == ANN_OK,
-              "%s: the next save fails: %s", text.c_str(), error.message);
+    CHECK_SAY(save(point.made, path, gannet::system_files(), &error) == ANN_OK, "%s: the next save fails: %s",
+              text.c_str(), error.message);
     CHECK(read_file(folder.path("index.gannet")) == point.made.file);
   }
   return true;
@@ -239,12 +237,11 @@ bool save_with_fault(const Point& point, const Folder& folder, Target target, co
 // --- Opening --------------------------------------------------------------------------------------
 
 enum class Reading { kFull, kLazy, kTrusted, kVerify, kDescribe };
-constexpr const char* kReadingNames[] = {"open FULL", "open LAZY", "open TRUSTED", "verify",
-                                         "describe"};
+constexpr const char* kReadingNames[] = {"open FULL", "open LAZY", "open TRUSTED", "verify", "describe"};
 
 /// Opens or checks; what does not go through a context is called where the boundary calls it.
-ann_status read_index(Reading reading, const std::string& path, ann_context* context,
-                      ann_index** out, ann_error* error) {
+ann_status read_index(Reading reading, const std::string& path, ann_context* context, ann_index** out,
+                      ann_error* error) {
   if (reading <= Reading::kTrusted) {
     ann_open_params params = ANN_OPEN_PARAMS_INIT;
     params.mode = static_cast<int32_t>(reading) + ANN_OPEN_FULL;
@@ -263,8 +260,8 @@ ann_status read_index(Reading reading, const std::string& path, ann_context* con
   });
 }
 
-bool read_with_fault(const Point& point, Reading reading, const std::string& path,
-                     ann_context* context, Counts& counts) {
+bool read_with_fault(const Point& point, Reading reading, const std::string& path, ann_context* context,
+                     Counts& counts) {
   FailingFiles files(point.call, point.fault, point.forever, false);
   const int descriptors = open_descriptors();
   ann_error error = ANN_ERROR_INIT;
@@ -286,8 +283,7 @@ bool read_with_fault(const Point& point, Reading reading, const std::string& pat
   CHECK_SAY(files.mapped == 0, "%s: a mapping is left", text.c_str());
   if (status == ANN_OK) {
     ++counts.overcome;
-    CHECK_SAY(point.fault.answer == -EINTR || point.fault.answer == kHalf ||
-                  files.first == Op::kClose,
+    CHECK_SAY(point.fault.answer == -EINTR || point.fault.answer == kHalf || files.first == Op::kClose,
               "%s: answers ANN_OK", text.c_str());
   } else {
     check_refusal(point, files, status, error);
@@ -341,11 +337,10 @@ int main() {
     all_of_kind(kind, folder, saving, reading);
   // Nothing injected would prove nothing.
   CHECK(saving.injected >= 1000 && reading.injected >= 1000);
-  std::printf("faults injected: %llu into saves (%llu overcome), %llu into opens and checks "
-              "(%llu overcome)\n",
-              static_cast<unsigned long long>(saving.injected),
-              static_cast<unsigned long long>(saving.overcome),
-              static_cast<unsigned long long>(reading.injected),
-              static_cast<unsigned long long>(reading.overcome));
+  std::printf(
+      "faults injected: %llu into saves (%llu overcome), %llu into opens and checks "
+      "(%llu overcome)\n",
+      static_cast<unsigned long long>(saving.injected), static_cast<unsigned long long>(saving.overcome),
+      static_cast<unsigned long long>(reading.injected), static_cast<unsigned long long>(reading.overcome));
   return finish("io_fault");
 }

@@ -156,8 +156,7 @@ void check_later_save(const Scene& scene, const std::string& text) {
   NotingFiles files(scene.names_only);
   CHECK_SAY(save(scene.made, scene.path(), scene.sync, files) == ANN_OK, "%s: a later save fails",
             text.c_str());
-  CHECK_SAY(read_file(scene.path()) == scene.made.file, "%s: a later save gives another file",
-            text.c_str());
+  CHECK_SAY(read_file(scene.path()) == scene.made.file, "%s: a later save gives another file", text.c_str());
   CHECK_SAY(scene.folder.temporary().empty(), "%s: what was left is still there", text.c_str());
 }
 
@@ -179,8 +178,8 @@ void kill_once(const Scene& scene, const std::vector<NotedCall>& calls, const De
   }
   uint64_t rename_call = 1;
   while (calls[rename_call - 1].op != Op::kRename) ++rename_call;
-  const bool renamed = death.call > rename_call ||
-                       (death.call == rename_call && death.moment == Moment::kAfter);
+  const bool renamed =
+      death.call > rename_call || (death.call == rename_call && death.moment == Moment::kAfter);
   bool found = false;
   const Bytes now = read_file(scene.path(), &found);
   if (renamed || scene.replace) {
@@ -312,11 +311,20 @@ std::string table_call(const std::string& line) {
   // Whether a file without a name can be linked is a part of making it.
   if (name == "access") return has("/proc/self/fd/") ? "" : name;
   if (name == "mmap") return has("MAP_ANONYMOUS") ? "" : "map";
-  static const std::array<std::array<const char*, 2>, 14> kNames = {{
-      {"close", "close"}, {"pread64", "read_at"}, {"write", "write"}, {"fallocate", "reserve"},
-      {"fchmod", "set_mode"}, {"fchown", "set_owner"}, {"fsync", "sync"}, {"renameat", "rename"},
-      {"unlinkat", "unlink"}, {"linkat", "link"}, {"flock", "lock"}, {"sync_file_range", "write_back"},
-      {"fstat", "facts"}, {"readlinkat", "read_link"}}};
+  static const std::array<std::array<const char*, 2>, 14> kNames = {{{"close", "close"},
+                                                                     {"pread64", "read_at"},
+                                                                     {"write", "write"},
+                                                                     {"fallocate", "reserve"},
+                                                                     {"fchmod", "set_mode"},
+                                                                     {"fchown", "set_owner"},
+                                                                     {"fsync", "sync"},
+                                                                     {"renameat", "rename"},
+                                                                     {"unlinkat", "unlink"},
+                                                                     {"linkat", "link"},
+                                                                     {"flock", "lock"},
+                                                                     {"sync_file_range", "write_back"},
+                                                                     {"fstat", "facts"},
+                                                                     {"readlinkat", "read_link"}}};
   for (const auto& [call, ours] : kNames)
     if (name == call) return ours;
   return name;
@@ -353,15 +361,15 @@ bool compare_with_kernel(const char* program, const Folder& folder) {
   const std::string log = folder.path("log"), list = folder.path("list");
   CHECK(symlink("index.gannet", folder.path("link").c_str()) == 0);
   write_file(folder.path("index.gannet"), "", 0);
-  const std::string command = "strace -f -o " + log + " -e trace=%file,%desc,fsync,fdatasync,sync,sync_file_range " +
-                              program + " --trace " + folder.path("link") + " " + list +
-                              " > /dev/null 2>&1";
+  const std::string command = "strace -f -o " + log +
+                              " -e trace=%file,%desc,fsync,fdatasync,sync,sync_file_range " + program +
+                              " --trace " + folder.path("link") + " " + list + " > /dev/null 2>&1";
   if (std::system("strace -o /dev/null true > /dev/null 2>&1") != 0) return false;
   CHECK(std::system(command.c_str()) == 0);
   const std::vector<std::string> kernel = seen_by_kernel(log), table = made_by_table(list);
   CHECK(table.size() > 30);
-  CHECK_SAY(kernel.size() == table.size(), "the kernel saw %zu calls, the table made %zu",
-            kernel.size(), table.size());
+  CHECK_SAY(kernel.size() == table.size(), "the kernel saw %zu calls, the table made %zu", kernel.size(),
+            table.size());
   for (size_t i = 0; i < std::min(kernel.size(), table.size()); ++i)
     if (!CHECK_SAY(kernel[i] == table[i], "call %zu: the kernel saw %s, the table made %s", i + 1,
                    kernel[i].c_str(), table[i].c_str()))

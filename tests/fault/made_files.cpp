@@ -60,8 +60,8 @@ bool Bytes::operator==(const Bytes& other) const {
 // --- Indexes --------------------------------------------------------------------------------------
 
 std::string Kind::name() const {
-  return std::string(metric_name(metric)) + "-" + element_name(element) +
-         (graph ? "-cagra" : "-none") + (ids ? "-ids" : "") + (dim <= 2 ? "-wide" : "");
+  return std::string(metric_name(metric)) + "-" + element_name(element) + (graph ? "-cagra" : "-none") +
+         (ids ? "-ids" : "") + (dim <= 2 ? "-wide" : "");
 }
 
 std::vector<Kind> few_kinds() {
@@ -84,8 +84,7 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
-Made::Made(const Kind& made_kind, uint64_t seed, uint32_t degree)
-    : kind(made_kind), name(made_kind.name()) {
+Made::Made(const Kind& made_kind, uint64_t seed, uint32_t degree) : kind(made_kind), name(made_kind.name()) {
   vectors rows = vectors_make(DATA_NORMAL, kind.element, kind.rows, kind.dim, seed);
   vectors asked = vectors_make(DATA_NORMAL, kind.element, kQueries, kind.dim, seed + 1000);
   queries_.assign(asked.data, asked.data + kQueries * kind.dim * element_size(kind.element));
@@ -104,20 +103,18 @@ Made::Made(const Kind& made_kind, uint64_t seed, uint32_t degree)
   const ann_matrix view = vectors_view(&rows);
   ann_error error = ANN_ERROR_INIT;
   index.reset(index_make(kind.dim, kind.metric, ANN_ELEMENT_AUTO));
-  CHECK_SAY(ann_build(index.get(), &view, kind.ids ? ids.data() : nullptr, &params, nullptr,
-                      &error) == ANN_OK,
-            "%s: %s", name.c_str(), error.message);
+  CHECK_SAY(
+      ann_build(index.get(), &view, kind.ids ? ids.data() : nullptr, &params, nullptr, &error) == ANN_OK,
+      "%s: %s", name.c_str(), error.message);
   vectors_free(&rows);
   vectors_free(&asked);
   file = saved(index.get());
   expected = answers(index.get());
-  CHECK_SAY(expected.usual.status == ANN_OK && expected.exact.status == ANN_OK,
-            "%s does not answer", name.c_str());
+  CHECK_SAY(expected.usual.status == ANN_OK && expected.exact.status == ANN_OK, "%s does not answer",
+            name.c_str());
 }
 
-Outcome Made::answers(const ann_index* opened) const {
-  return {answer(opened, false), answer(opened, true)};
-}
+Outcome Made::answers(const ann_index* opened) const { return {answer(opened, false), answer(opened, true)}; }
 
 Answer Made::answer(const ann_index* opened, bool exact) const {
   ann_matrix view = ANN_MATRIX_INIT;

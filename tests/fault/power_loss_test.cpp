@@ -77,22 +77,35 @@ class LoggingFiles final : public WatchedFiles {
         temporary = call.path;
         log.push_back({DiskOp::kCreate, 0, {}, 0});
         return;
-      case Op::kCreateUnnamed: file_ = descriptor; return;
+      case Op::kCreateUnnamed:
+        file_ = descriptor;
+        return;
       case Op::kLink:
         temporary = call.path;
         log.push_back({DiskOp::kCreate, 0, {}, 0});
         return;
-      case Op::kOpenFolder: folder_ = descriptor; return;
+      case Op::kOpenFolder:
+        folder_ = descriptor;
+        return;
       case Op::kWrite:
         CHECK(call.file == file_);
         log.push_back({DiskOp::kWrite, written_, Bytes(call.data, static_cast<uint64_t>(answer)), 0});
         written_ += static_cast<uint64_t>(answer);
         return;
-      case Op::kReserve: log.push_back({DiskOp::kReserve, 0, {}, call.offset + call.bytes}); return;
-      case Op::kSync: log_sync(call.file); return;
-      case Op::kRename: log.push_back({DiskOp::kRename, 0, {}, 0}); return;
-      case Op::kUnlink: log.push_back({DiskOp::kUnlink, 0, {}, 0}); return;
-      default: return;
+      case Op::kReserve:
+        log.push_back({DiskOp::kReserve, 0, {}, call.offset + call.bytes});
+        return;
+      case Op::kSync:
+        log_sync(call.file);
+        return;
+      case Op::kRename:
+        log.push_back({DiskOp::kRename, 0, {}, 0});
+        return;
+      case Op::kUnlink:
+        log.push_back({DiskOp::kUnlink, 0, {}, 0});
+        return;
+      default:
+        return;
     }
   }
   /// A sync that is left out on purpose is not in the log: the disk never heard of it.
@@ -116,14 +129,14 @@ class LoggingFiles final : public WatchedFiles {
 /// What of a write that was not synced is on the disk.
 struct Fate {
   enum Part { kThere, kLost, kTorn } part = kThere;
-  uint64_t piece = 512;   // of a torn write
-  uint64_t pattern = 0;   // which pieces are there, by number modulo 64
+  uint64_t piece = 512;  // of a torn write
+  uint64_t pattern = 0;  // which pieces are there, by number modulo 64
 };
 
 struct Choice {
   std::vector<Fate> fates;  // one for each write of the log
   bool length_reserved = true;
-  bool zeros = true;        // in places that nothing was written to
+  bool zeros = true;  // in places that nothing was written to
 };
 
 /// The new file as the disk has it after the first `moment` entries of the log.
@@ -240,9 +253,9 @@ struct Counts {
   uint64_t as_old = 0;
   uint64_t as_new = 0;
   uint64_t absent = 0;
-  uint64_t damaged = 0;     // the target is neither
-  uint64_t not_durable = 0; // ANN_OK was answered, and the target is not the new file
-  uint64_t believed = 0;    // damaged, and opens
+  uint64_t damaged = 0;      // the target is neither
+  uint64_t not_durable = 0;  // ANN_OK was answered, and the target is not the new file
+  uint64_t believed = 0;     // damaged, and opens
 };
 
 struct Scene {
@@ -327,8 +340,7 @@ Counts all_states(const Scene& scene, uint64_t mixtures) {
   params.threads = 1;
   params.sync = scene.sync ? ANN_ON : ANN_OFF;
   scene.made.index->files = &files;
-  const ann_status status =
-      ann_save(scene.made.index.get(), path.c_str(), &params, nullptr, nullptr);
+  const ann_status status = ann_save(scene.made.index.get(), path.c_str(), &params, nullptr, nullptr);
   scene.made.index->files = &gannet::system_files();
   CHECK(status == (scene.defect == Defect::kSyncFails ? ANN_IO : ANN_OK));
 
@@ -355,20 +367,18 @@ void check_right(const Scene& scene, const Counts& counts) {
   CHECK_SAY(counts.damaged == 0 && counts.believed == 0 && counts.not_durable == 0,
             "%s, %s: of %llu states %llu are damaged, %llu lose a save that was answered ANN_OK", name,
             scene.replace ? "over a file" : "new", static_cast<Long>(counts.states),
-            static_cast<Long>(counts.damaged + counts.believed),
-            static_cast<Long>(counts.not_durable));
-  CHECK_SAY(counts.as_old + counts.as_new + counts.absent == counts.states, "%s: states uncounted",
-            name);
+            static_cast<Long>(counts.damaged + counts.believed), static_cast<Long>(counts.not_durable));
+  CHECK_SAY(counts.as_old + counts.as_new + counts.absent == counts.states, "%s: states uncounted", name);
   // A file without a name until it is synced leaves few: the old file or nothing, whatever its bytes are.
-  CHECK_SAY(counts.states > (scene.names_only ? 50 : 0), "%s: only %llu states", name, static_cast<Long>(counts.states));
+  CHECK_SAY(counts.states > (scene.names_only ? 50 : 0), "%s: only %llu states", name,
+            static_cast<Long>(counts.states));
   CHECK_SAY((scene.replace ? counts.as_old : counts.absent) > 0, "%s: never the old state", name);
-  CHECK_SAY((counts.as_new > 0) == (scene.defect != Defect::kSyncFails), "%s: new in %llu states",
-            name, static_cast<Long>(counts.as_new));
+  CHECK_SAY((counts.as_new > 0) == (scene.defect != Defect::kSyncFails), "%s: new in %llu states", name,
+            static_cast<Long>(counts.as_new));
 }
 
 /// Saves that are wrong on purpose: returns states in which that showed.
-uint64_t check_canaries(const Made& made, const Made& other, const Folder& folder,
-                        uint64_t mixtures) {
+uint64_t check_canaries(const Made& made, const Made& other, const Folder& folder, uint64_t mixtures) {
   uint64_t caught = 0;
   for (const bool replace : {false, true}) {
     const Counts unsynced =
@@ -407,8 +417,7 @@ int main() {
           check_right(scene, counts);
           states += counts.states;
         }
-    if (&kind == &kinds[0] || scale == 1)
-      caught += check_canaries(made, other, folder, mixtures);
+    if (&kind == &kinds[0] || scale == 1) caught += check_canaries(made, other, folder, mixtures);
   }
   CHECK(states >= 500);
   std::printf("power failures: %llu states, all old, new or absent; wrong saves show in %llu states\n",

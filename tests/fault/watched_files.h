@@ -14,16 +14,37 @@
 namespace fault {
 
 enum class Op {
-  kOpenToRead, kOpenFolder, kCreate, kCreateUnnamed, kOpenLeft, kDuplicate, kClose, kReadAt, kWrite,
-  kReserve, kSetOwner, kSetMode, kWriteBack, kSync, kLock, kLink, kRename, kUnlink, kFacts, kFactsIn,
-  kReadLink, kMap, kUnmap
+  kOpenToRead,
+  kOpenFolder,
+  kCreate,
+  kCreateUnnamed,
+  kOpenLeft,
+  kDuplicate,
+  kClose,
+  kReadAt,
+  kWrite,
+  kReserve,
+  kSetOwner,
+  kSetMode,
+  kWriteBack,
+  kSync,
+  kLock,
+  kLink,
+  kRename,
+  kUnlink,
+  kFacts,
+  kFactsIn,
+  kReadLink,
+  kMap,
+  kUnmap
 };
 
 inline const char* op_name(Op op) {
   static constexpr const char* kNames[] = {
-      "open_to_read", "open_folder", "create",   "create_unnamed", "open_left", "duplicate", "close", "read_at",
-      "write",        "reserve",     "set_owner", "set_mode",      "write_back", "sync",     "lock",  "link",
-      "rename",       "unlink",      "facts",    "facts_in",       "read_link", "map",       "unmap"};
+      "open_to_read", "open_folder", "create",  "create_unnamed", "open_left", "duplicate",  "close",
+      "read_at",      "write",       "reserve", "set_owner",      "set_mode",  "write_back", "sync",
+      "lock",         "link",        "rename",  "unlink",         "facts",     "facts_in",   "read_link",
+      "map",          "unmap"};
   return kNames[static_cast<int>(op)];
 }
 

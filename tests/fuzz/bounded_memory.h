@@ -49,8 +49,7 @@ class BoundedMemory {
   static void* take(void* user, size_t bytes, size_t alignment) {
     BoundedMemory& memory = *static_cast<BoundedMemory*>(user);
     const int64_t number = memory.taken_.fetch_add(1);
-    if (memory.refused_ >= 0 &&
-        (number == memory.refused_ || (memory.for_ever_ && number > memory.refused_)))
+    if (memory.refused_ >= 0 && (number == memory.refused_ || (memory.for_ever_ && number > memory.refused_)))
       return nullptr;
     if (bytes > memory.largest_) return nullptr;
     const int64_t live = memory.live_.fetch_add(static_cast<int64_t>(bytes));

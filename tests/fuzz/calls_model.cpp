@@ -16,20 +16,31 @@ constexpr uint64_t kCharacters = 12;
 float value_of(uint64_t character, uint64_t seed, uint64_t row, uint64_t column) {
   const uint64_t word = random_word(seed, row, column);
   switch (character) {
-    case 0: return static_cast<float>(word % 255) - 127;
-    case 1: return static_cast<float>(word % 2);
-    case 2: return 3;
-    case 3: return static_cast<float>(word % 255) * 1e36f;
-    case 4: return static_cast<float>(row % 3) * 1000 + static_cast<float>(word % 16);
-    case 5: return static_cast<float>(word % 255) * 1e-40f;
+    case 0:
+      return static_cast<float>(word % 255) - 127;
+    case 1:
+      return static_cast<float>(word % 2);
+    case 2:
+      return 3;
+    case 3:
+      return static_cast<float>(word % 255) * 1e36f;
+    case 4:
+      return static_cast<float>(row % 3) * 1000 + static_cast<float>(word % 16);
+    case 5:
+      return static_cast<float>(word % 255) * 1e-40f;
     case 6:
       return row % 5 == 0 ? static_cast<float>(word % 64) * 1e-5f : static_cast<float>(word % 255) - 127;
-    case 7: return std::ldexp(static_cast<float>(word % 255) - 127, static_cast<int>(row * 7 % 33) - 16);
+    case 7:
+      return std::ldexp(static_cast<float>(word % 255) - 127, static_cast<int>(row * 7 % 33) - 16);
     case 8:
-      return static_cast<float>(random_word(seed, row / 8, column) % 100) + static_cast<float>(word % 4) * 0.001f;
-    case 9: return (static_cast<float>(word % 255) - 127) * (column == 0 ? 1000.0f : 1.0f);
-    case 10: return word % 3 == 0 ? -0.0f : static_cast<float>(word % 3) - 1;
-    default: return row % 2 == 0 ? 0 : static_cast<float>(word % 9) - 4;
+      return static_cast<float>(random_word(seed, row / 8, column) % 100) +
+             static_cast<float>(word % 4) * 0.001f;
+    case 9:
+      return (static_cast<float>(word % 255) - 127) * (column == 0 ? 1000.0f : 1.0f);
+    case 10:
+      return word % 3 == 0 ? -0.0f : static_cast<float>(word % 3) - 1;
+    default:
+      return row % 2 == 0 ? 0 : static_cast<float>(word % 9) - 4;
   }
 }
 
@@ -59,15 +70,26 @@ void fill_with_stride(Block& block, uint64_t extra) {
 void misuse(Block& block, Input& input) {
   block.legal = false;
   switch (input.below(6)) {
-    case 0: block.view.element = static_cast<int32_t>(input.below(2) == 0 ? 0 : 6 + input.byte()); break;
-    case 1: block.view.dim = input.below(2) == 0 ? 0 : ANN_DIM_MAX + 1 + input.byte(); break;
-    case 2: block.view.data = nullptr; block.view.rows = 1 + input.wide() / 2; break;
-    case 3: block.view.space = input.below(2) == 0 ? -1 : 1 + input.byte(); break;
+    case 0:
+      block.view.element = static_cast<int32_t>(input.below(2) == 0 ? 0 : 6 + input.byte());
+      break;
+    case 1:
+      block.view.dim = input.below(2) == 0 ? 0 : ANN_DIM_MAX + 1 + input.byte();
+      break;
+    case 2:
+      block.view.data = nullptr;
+      block.view.rows = 1 + input.wide() / 2;
+      break;
+    case 3:
+      block.view.space = input.below(2) == 0 ? -1 : 1 + input.byte();
+      break;
     case 4:
       block.view.row_stride = 1;
       block.legal = block.view.dim * element_bytes(block.view.element) == 1;
       break;
-    default: block.view.row_stride = UINT64_MAX - input.byte(); block.legal = block.view.rows == 0;
+    default:
+      block.view.row_stride = UINT64_MAX - input.byte();
+      block.legal = block.view.rows == 0;
   }
 }
 
@@ -100,9 +122,9 @@ Block make_block(Input& input, uint32_t dim, int32_t element, uint64_t rows) {
 uint32_t squared_distance(const uint8_t* a, const uint8_t* b, uint32_t dim, int32_t element) {
   uint32_t sum = 0;
   for (uint32_t column = 0; column < dim; ++column) {
-    const int32_t difference =
-        element == ANN_I8 ? int32_t{static_cast<int8_t>(a[column])} - static_cast<int8_t>(b[column])
-                          : int32_t{a[column]} - b[column];
+    const int32_t difference = element == ANN_I8
+                                   ? int32_t{static_cast<int8_t>(a[column])} - static_cast<int8_t>(b[column])
+                                   : int32_t{a[column]} - b[column];
     sum += static_cast<uint32_t>(difference * difference);
   }
   return sum;

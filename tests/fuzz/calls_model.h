@@ -83,10 +83,10 @@ struct Model {
   bool built = false;
   bool graph = false;
   bool lazy = false;
-  Block rows;                  // as given to the build; not known after a conversion
+  Block rows;  // as given to the build; not known after a conversion
   bool rows_known = false;
   uint64_t row_count = 0;
-  std::vector<uint64_t> ids;   // by row, always filled in
+  std::vector<uint64_t> ids;        // by row, always filled in
   std::shared_ptr<Block> borrowed;  // must outlive the handle
   std::shared_ptr<const PagedBytes> file;
 };

@@ -59,25 +59,40 @@ class Program {
   void step() {
     switch (input_.below(20)) {
       case 0:
-      case 1: return create();
+      case 1:
+        return create();
       case 2:
       case 3:
-      case 4: return build();
+      case 4:
+        return build();
       case 5:
-      case 6: return search(false);
-      case 7: return search(true);
-      case 8: return get();
-      case 9: return graph();
-      case 10: return estimate();
-      case 11: return knn_graph();
-      case 12: return change_monitor();
-      case 13: return save();
+      case 6:
+        return search(false);
+      case 7:
+        return search(true);
+      case 8:
+        return get();
+      case 9:
+        return graph();
+      case 10:
+        return estimate();
+      case 11:
+        return knn_graph();
+      case 12:
+        return change_monitor();
+      case 13:
+        return save();
       case 14:
-      case 15: return open();
-      case 16: return free_index();
-      case 17: return refuse_memory();
-      case 18: return misuse_handles();
-      default: return ask_library();
+      case 15:
+        return open();
+      case 16:
+        return free_index();
+      case 17:
+        return refuse_memory();
+      case 18:
+        return misuse_handles();
+      default:
+        return ask_library();
     }
   }
 
@@ -110,12 +125,11 @@ class Program {
     DEMAND(error.status == status && (status == ANN_OK) == (error.message[0] == 0),
            "%s: status %d, error %d \"%s\"", call, status, error.status, error.message);
     DEMAND(std::memchr(error.message, 0, sizeof error.message) != nullptr, "%s: no end", call);
-    if (refused)
-      DEMAND(status == ANN_NO_MEMORY, "%s: memory was refused, %s", call, ann_status_name(status));
+    if (refused) DEMAND(status == ANN_NO_MEMORY, "%s: memory was refused, %s", call, ann_status_name(status));
     const bool cancelled = status == ANN_CANCELLED && monitor != nullptr && cancelled_;
     const bool late = status == ANN_DEADLINE && monitor != nullptr && expired_;
-    DEMAND(status == ANN_OK || refused || cancelled || late || one_of(status, given), "%s: %s: %s",
-           call, ann_status_name(status), error.message);
+    DEMAND(status == ANN_OK || refused || cancelled || late || one_of(status, given), "%s: %s: %s", call,
+           ann_status_name(status), error.message);
     if (status == ANN_OK && monitor != nullptr)
       DEMAND(!cancelled_ && !expired_, "%s goes on after a cancel", call);
   }
@@ -124,8 +138,8 @@ class Program {
     ann_index_info info = ANN_INDEX_INFO_INIT;
     if (model.handle == nullptr) return info;
     DEMAND(ann_index_get_info(model.handle, &info, nullptr) == ANN_OK, "no state");
-    DEMAND(info.built == (model.built ? 1 : 0) && info.rows == model.row_count &&
-               info.dim == model.shape.dim, "the state is not what calls have made it");
+    DEMAND(info.built == (model.built ? 1 : 0) && info.rows == model.row_count && info.dim == model.shape.dim,
+           "the state is not what calls have made it");
     info.memory_bytes = 0;  // searches keep the space they work in
     return info;
   }
@@ -210,15 +224,16 @@ class Program {
     ann_monitor* monitor = this->monitor();
     const ann_index_info before = info_of(model);
     ann_error error = ANN_ERROR_INIT;
-    const ann_status status = ann_build(model.handle, view.get(), own_ids ? ids.data() : nullptr,
-                                        given.get(), monitor, &error);
-    check(status, error, monitor, {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE,
-                                   ANN_STATE, ANN_NO_DEVICE}, "build");
+    const ann_status status =
+        ann_build(model.handle, view.get(), own_ids ? ids.data() : nullptr, given.get(), monitor, &error);
+    check(status, error, monitor,
+          {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE, ANN_STATE, ANN_NO_DEVICE},
+          "build");
     if (status != ANN_OK) return demand_unchanged(model, before);
-    DEMAND(!model.built && block->legal && block->finite && (ids_legal || rows == 0) &&
-               !view.tail_set() && !given.tail_set(),
-           "a build that had to be refused: built %d, legal %d, finite %d, ids %d, tails %d %d",
-           model.built, block->legal, block->finite, ids_legal, view.tail_set(), given.tail_set());
+    DEMAND(!model.built && block->legal && block->finite && (ids_legal || rows == 0) && !view.tail_set() &&
+               !given.tail_set(),
+           "a build that had to be refused: built %d, legal %d, finite %d, ids %d, tails %d %d", model.built,
+           block->legal, block->finite, ids_legal, view.tail_set(), given.tail_set());
     note_build(model, std::move(block), std::move(ids), given.value());
   }
 
@@ -227,8 +242,7 @@ class Program {
     model.built = true;
     model.row_count = block->view.rows;
     model.graph = params.graph != ANN_GRAPH_NONE;
-    const bool converted =
-        model.shape.element != 0 && model.shape.element != block->view.element;
+    const bool converted = model.shape.element != 0 && model.shape.element != block->view.element;
     if (model.shape.element == 0) model.shape.element = block->view.element;
     model.rows_known = !converted;
     if (ids.empty()) {
@@ -309,10 +323,10 @@ class Program {
     const ann_status status =
         exact ? ann_search_exact(model.handle, view.get(), given.get(), results.get(), monitor, &error)
               : ann_search_batch(model.handle, view.get(), given.get(), results.get(), monitor, &error);
-    check(status, error, monitor, {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE,
-                                   ANN_NO_DEVICE}, "search");
-    DEMAND(status != ANN_OK || (model.built && queries.legal && !view.tail_set() &&
-                                !given.tail_set() && !results.tail_set()),
+    check(status, error, monitor,
+          {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE, ANN_NO_DEVICE}, "search");
+    DEMAND(status != ANN_OK ||
+               (model.built && queries.legal && !view.tail_set() && !given.tail_set() && !results.tail_set()),
            "a search that had to be refused");
     DEMAND(status != ANN_OK || !spoiled || queries.view.rows == 0, "spoiled buffers were taken");
     if (status != ANN_OK || spoiled) return;
@@ -337,12 +351,12 @@ class Program {
         DEMAND(ids[i] == ANN_ID_NONE && distances[i] == INFINITY, "place %u is filled", i);
         continue;
       }
-      DEMAND(std::find(model.ids.begin(), model.ids.end(), ids[i]) != model.ids.end(),
-             "an id of no row");
+      DEMAND(std::find(model.ids.begin(), model.ids.end(), ids[i]) != model.ids.end(), "an id of no row");
       DEMAND(std::find(ids, ids + i, ids[i]) == ids + i, "an id twice");
       DEMAND(!std::isnan(distances[i]), "a distance that is no number");
       DEMAND(i == 0 || distances[i - 1] < distances[i] ||
-                 (distances[i - 1] == distances[i] && ids[i - 1] < ids[i]), "out of order at %u", i);
+                 (distances[i - 1] == distances[i] && ids[i - 1] < ids[i]),
+             "out of order at %u", i);
     }
     const bool bytes = model.shape.element == ANN_I8 || model.shape.element == ANN_U8;
     if (exact && bytes && model.rows_known && model.shape.metric == ANN_METRIC_L2)
@@ -350,12 +364,12 @@ class Program {
   }
 
   /// Integers leave no room: the answer is what comparing with every row gives.
-  void compare_with_all(const Model& model, const uint8_t* query, const uint64_t* ids,
-                        const float* distances, uint32_t count) {
+  void compare_with_all(const Model& model, const uint8_t* query, const uint64_t* ids, const float* distances,
+                        uint32_t count) {
     std::vector<std::pair<float, uint64_t>> all;
     for (uint64_t row = 0; row < model.row_count; ++row)
-      all.emplace_back(static_cast<float>(squared_distance(query, model.rows.row(row),
-                                                           model.shape.dim, model.shape.element)),
+      all.emplace_back(static_cast<float>(squared_distance(query, model.rows.row(row), model.shape.dim,
+                                                           model.shape.element)),
                        model.ids[row]);
     std::sort(all.begin(), all.end());
     for (uint32_t i = 0; i < count; ++i)
@@ -393,8 +407,9 @@ class Program {
     const uint64_t pair[2] = {id, id};
     int32_t both[2] = {-1, -1};
     std::vector<uint8_t> vectors(2 * vector.size());
-    DEMAND(ann_index_get_batch(model.handle, pair, 2, vectors.data(), vectors.size(), both, nullptr) == ANN_OK,
-           "no list of vectors");
+    DEMAND(
+        ann_index_get_batch(model.handle, pair, 2, vectors.data(), vectors.size(), both, nullptr) == ANN_OK,
+        "no list of vectors");
     DEMAND(both[0] == found && both[1] == found, "found are %d and %d", both[0], both[1]);
     for (size_t copy = 0; copy < 2 && found == 1; ++copy)
       DEMAND(std::equal(vector.begin(), vector.end(), vectors.data() + copy * vector.size()),
@@ -409,8 +424,7 @@ class Program {
     std::vector<uint32_t> edges(input_.below(8) == 7 ? places / 2 : places);
     uint32_t degree = 0;
     ann_error error = ANN_ERROR_INIT;
-    ann_status status =
-        ann_index_graph(model.handle, edges.data(), edges.size(), &degree, &error);
+    ann_status status = ann_index_graph(model.handle, edges.data(), edges.size(), &degree, &error);
     check(status, error, nullptr, {ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED}, "graph");
     if (status == ANN_OK && !edges.empty()) {
       for (const uint32_t edge : edges)
@@ -422,8 +436,7 @@ class Program {
     uint32_t beam = 0;
     const uint32_t k = number(1 + input_.byte());
     status = ann_index_beam(model.handle, k, static_cast<float>(input_.byte()) / 250, &beam, &error);
-    check(status, error, nullptr, {ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED, ANN_LIMIT},
-          "beam");
+    check(status, error, nullptr, {ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED, ANN_LIMIT}, "beam");
   }
 
   // --- Calls without an index --------------------------------------------------------------------
@@ -463,13 +476,13 @@ class Program {
     const ann_status status =
         ann_knn_graph(context(), view.get(), given.get(), neighbors.data(),
                       input_.below(4) == 0 ? nullptr : distances.data(), monitor, &error);
-    check(status, error, monitor, {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE,
-                                   ANN_NO_DEVICE}, "knn_graph");
+    check(status, error, monitor,
+          {ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_NOT_FINITE, ANN_NO_DEVICE}, "knn_graph");
     if (status != ANN_OK) return;
     for (uint64_t place = 0; place < neighbors.size(); ++place) {
       const uint32_t neighbor = neighbors[place];
-      DEMAND(neighbor == UINT32_MAX || (neighbor < rows && neighbor != place / params.k),
-             "neighbour %u", neighbor);
+      DEMAND(neighbor == UINT32_MAX || (neighbor < rows && neighbor != place / params.k), "neighbour %u",
+             neighbor);
     }
   }
 
@@ -491,7 +504,8 @@ class Program {
         ann_monitor_reset(monitor_);
         cancelled_ = expired_ = false;
         return;
-      default: break;
+      default:
+        break;
     }
     Given<ann_progress> progress(ANN_PROGRESS_INIT, input_);
     const ann_status status = ann_monitor_progress(monitor_, progress.get(), nullptr);
@@ -582,11 +596,9 @@ class Program {
     ann_monitor* monitor = this->monitor();
     const ann_index_info before = info_of(model);
     ann_error error = ANN_ERROR_INIT;
-    const ann_status status =
-        ann_save_stream(model.handle, given_writer.get(), given.get(), monitor, &error);
+    const ann_status status = ann_save_stream(model.handle, given_writer.get(), given.get(), monitor, &error);
     check(status, error, monitor,
-          {ANN_INVALID_ARGUMENT, ANN_STATE, sink.broke ? ann_status{ANN_IO} : ann_status{ANN_STATE}},
-          "save");
+          {ANN_INVALID_ARGUMENT, ANN_STATE, sink.broke ? ann_status{ANN_IO} : ann_status{ANN_STATE}}, "save");
     demand_unchanged(model, before);
     DEMAND(status != ANN_OK || (model.built && !sink.broke), "saved into a broken stream");
     if (status == ANN_OK) keep(model, std::move(sink.bytes));
@@ -620,11 +632,12 @@ class Program {
     ann_monitor* monitor = this->monitor();
     ann_error error = ANN_ERROR_INIT;
     ann_index* out = nullptr;
-    const ann_status status = ann_open_memory(context(), file->data(), file->size(), given.get(), &out,
-                                              monitor, &error);
+    const ann_status status =
+        ann_open_memory(context(), file->data(), file->size(), given.get(), &out, monitor, &error);
     check(status, error, monitor,
           {ANN_INVALID_ARGUMENT, damaged ? ann_status{ANN_CORRUPT} : ann_status{ANN_INVALID_ARGUMENT},
-           damaged ? ann_status{ANN_VERSION} : ann_status{ANN_INVALID_ARGUMENT}}, "open");
+           damaged ? ann_status{ANN_VERSION} : ann_status{ANN_INVALID_ARGUMENT}},
+          "open");
     DEMAND((out != nullptr) == (status == ANN_OK), "%s and a handle", ann_status_name(status));
     DEMAND(status != ANN_OK || (!damaged && !given.tail_set()), "an open that had to be refused");
     if (status != ANN_OK) return;

@@ -18,9 +18,7 @@ volatile uint32_t last_repaired_edge;
 void look_at_last_repaired_edge(const ann_index* index, const format::Header& header) {
   std::vector<uint32_t> edges(header.rows * header.degree);
   uint32_t degree = 0;
-  if (edges.empty() ||
-      ann_index_graph(index, edges.data(), edges.size(), &degree, nullptr) != ANN_OK)
-    return;
+  if (edges.empty() || ann_index_graph(index, edges.data(), edges.size(), &degree, nullptr) != ANN_OK) return;
   last_repaired_edge = edges.data()[header.repaired_edges];  // the planted defect
 }
 

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define DEMAND(condition, ...)                                         \
-  do {                                                                 \
-    if (!(condition)) {                                                \
+#define DEMAND(condition, ...)                                                       \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
       std::fprintf(stderr, "%s:%d: demanded: %s: ", __FILE__, __LINE__, #condition); \
-      std::fprintf(stderr, __VA_ARGS__);                               \
-      std::fputc('\n', stderr);                                        \
-      std::abort();                                                    \
-    }                                                                  \
+      std::fprintf(stderr, __VA_ARGS__);                                             \
+      std::fputc('\n', stderr);                                                      \
+      std::abort();                                                                  \
+    }                                                                                \
   } while (false)

@@ -65,8 +65,10 @@ std::vector<uint8_t> make_queries(const FileContent& content) {
     }
     const float small = static_cast<float>(word % 129) - 64;
     const float large = element == ANN_F16 ? 65504.0f : kExtreme;
-    float_to_element(column < header.dim ? small : word % 2 == 0 ? large : -large, query, element,
-                     column % header.dim);
+    float_to_element(column < header.dim ? small
+                     : word % 2 == 0     ? large
+                                         : -large,
+                     query, element, column % header.dim);
   }
   return queries;
 }
@@ -113,9 +115,8 @@ void ask_neighbours(Session& session, const std::vector<uint8_t>& queries, bool 
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.threads = 1;
   ann_error error = ANN_ERROR_INIT;
-  const ann_status outcome =
-      exact ? ann_search_exact(session.index, &view, &params, &found, nullptr, &error)
-            : ann_search_batch(session.index, &view, &params, &found, nullptr, &error);
+  const ann_status outcome = exact ? ann_search_exact(session.index, &view, &params, &found, nullptr, &error)
+                                   : ann_search_batch(session.index, &view, &params, &found, nullptr, &error);
   if (!session.accept(outcome, error)) return;
   check_answers(session, found);
   session.note(ids, kAsked * kAnswers);
@@ -134,22 +135,20 @@ void ask_rows(Session& session) {
     if (row < header.rows && !session.content.ids.empty()) id = session.content.ids[row];
     int32_t found = -1;
     ann_error error = ANN_ERROR_INIT;
-    const ann_status status =
-        ann_index_get(session.index, id, vector.data(), bytes, &found, &error);
+    const ann_status status = ann_index_get(session.index, id, vector.data(), bytes, &found, &error);
     if (!session.accept(status, error)) continue;
     DEMAND(found == 0 || found == 1, "found is %d", found);
     session.note(&found, 1);
     if (!session.checked) continue;
     DEMAND(found == (session.content.has_id(id) ? 1 : 0), "found is %d", found);
     if (row < header.rows)
-      DEMAND(std::memcmp(vector.data(), session.content.rows.data() + row * header.row_stride,
-                         bytes) == 0, "row %llu is another", static_cast<unsigned long long>(row));
+      DEMAND(std::memcmp(vector.data(), session.content.rows.data() + row * header.row_stride, bytes) == 0,
+             "row %llu is another", static_cast<unsigned long long>(row));
   }
 }
 
 void check_edges(const std::vector<uint32_t>& edges, uint64_t rows) {
-  for (const uint32_t edge : edges)
-    DEMAND(edge < rows || edge == UINT32_MAX, "an edge leads to %u", edge);
+  for (const uint32_t edge : edges) DEMAND(edge < rows || edge == UINT32_MAX, "an edge leads to %u", edge);
 }
 
 void ask_graph(Session& session) {
@@ -158,8 +157,7 @@ void ask_graph(Session& session) {
   uint32_t degree = 0;
   ann_error error = ANN_ERROR_INIT;
   const bool graph = header.graph == kGraphCagra;
-  ann_status status =
-      ann_index_graph(session.index, edges.data(), edges.size(), &degree, &error);
+  ann_status status = ann_index_graph(session.index, edges.data(), edges.size(), &degree, &error);
   if (!graph) {
     DEMAND(status == ANN_UNSUPPORTED, "%s", ann_status_name(status));
     return;
@@ -172,9 +170,9 @@ void ask_graph(Session& session) {
   ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
   status = ann_index_graph_stats(session.index, &stats, &error);
   if (session.accept(status, error)) {
-    DEMAND(stats.rows == header.rows && stats.edges <= edges.size() &&
-               stats.unreachable <= stats.rows && stats.weak_components <= stats.strong_components &&
-               stats.strong_components <= stats.rows && stats.in_degree_min <= stats.in_degree_max,
+    DEMAND(stats.rows == header.rows && stats.edges <= edges.size() && stats.unreachable <= stats.rows &&
+               stats.weak_components <= stats.strong_components && stats.strong_components <= stats.rows &&
+               stats.in_degree_min <= stats.in_degree_max,
            "impossible measures");
     session.note(&stats, 1);
   }
@@ -196,17 +194,15 @@ void ask_state(Session& session) {
 }
 
 /// Saves an index that gave `wanted`, and asks the saved one the same.
-void save_and_compare(BoundedContext& context, const ann_index* index,
-                      const std::vector<uint8_t>& file, const FileContent& content,
-                      const Record& wanted, uint32_t threads) {
+void save_and_compare(BoundedContext& context, const ann_index* index, const std::vector<uint8_t>& file,
+                      const FileContent& content, const Record& wanted, uint32_t threads) {
   std::vector<uint8_t> saved;
   const ann_status status = save_to(index, threads, &saved);
   DEMAND(status == ANN_OK, "saving what was opened: %s", ann_status_name(status));
   DEMAND(!content.only_known || saved == file, "the saved file is another");
   const PagedBytes bytes(saved);
   ann_index* again = nullptr;
-  const ann_status opened =
-      open_bytes(context, bytes, Way::kStream, ANN_OPEN_FULL, threads, &again);
+  const ann_status opened = open_bytes(context, bytes, Way::kStream, ANN_OPEN_FULL, threads, &again);
   DEMAND(opened == ANN_OK, "opening what was saved: %s", ann_status_name(opened));
   DEMAND(exercise(again, content, true) == wanted, "the saved index answers otherwise");
   ann_index_free(again);
@@ -214,13 +210,11 @@ void save_and_compare(BoundedContext& context, const ann_index* index,
 
 /// An index over the bytes themselves: as the checked one, or, where there is none, damage that is met
 /// or does not matter. What it saves is sound.
-void exercise_lazily(BoundedContext& context, const std::vector<uint8_t>& file,
-                     const PagedBytes& bytes, const Record* wanted, uint32_t threads) {
+void exercise_lazily(BoundedContext& context, const std::vector<uint8_t>& file, const PagedBytes& bytes,
+                     const Record* wanted, uint32_t threads) {
   ann_index* index = nullptr;
-  const ann_status status =
-      open_bytes(context, bytes, Way::kMemory, ANN_OPEN_LAZY, threads, &index);
-  DEMAND(status == ANN_OK || wanted == nullptr, "FULL opens, LAZY does not: %s",
-         ann_status_name(status));
+  const ann_status status = open_bytes(context, bytes, Way::kMemory, ANN_OPEN_LAZY, threads, &index);
+  DEMAND(status == ANN_OK || wanted == nullptr, "FULL opens, LAZY does not: %s", ann_status_name(status));
   if (status != ANN_OK) return;
   const FileContent content = content_of(file);
   const Record record = exercise(index, content, wanted != nullptr);
@@ -247,10 +241,9 @@ FileContent content_of(const std::vector<uint8_t>& file) {
   FileContent content;
   content.header = header_of(file);
   const Header& header = content.header;
-  content.only_known = header.features == 0 &&
-                       header.features_to_write == 0 &&
-                       header.writer == (ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 |
-                                         ANN_VERSION_PATCH);
+  content.only_known =
+      header.features == 0 && header.features_to_write == 0 &&
+      header.writer == (ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH);
   Section table[kSectionsMax];
   const uint32_t sections = table_of(file, table);
   uint16_t minor = kMinor;  // that has all that the file has
@@ -284,8 +277,8 @@ ann_status save_to(const ann_index* index, uint32_t threads, std::vector<uint8_t
   writer.user = out;
   writer.write = [](void* user, const void* data, uint64_t bytes) -> int64_t {
     const uint8_t* from = static_cast<const uint8_t*>(data);
-    static_cast<std::vector<uint8_t>*>(user)->insert(static_cast<std::vector<uint8_t>*>(user)->end(),
-                                                     from, from + bytes);
+    static_cast<std::vector<uint8_t>*>(user)->insert(static_cast<std::vector<uint8_t>*>(user)->end(), from,
+                                                     from + bytes);
     return static_cast<int64_t>(bytes);
   };
   ann_save_params params = ANN_SAVE_PARAMS_INIT;
@@ -297,8 +290,7 @@ ann_status open_and_exercise(const std::vector<uint8_t>& file, uint32_t threads)
   const PagedBytes bytes(file);
   BoundedContext context(open_budget(file.size()));
   ann_index* index = nullptr;
-  const ann_status status =
-      open_bytes(context, bytes, Way::kMemory, ANN_OPEN_FULL, threads, &index);
+  const ann_status status = open_bytes(context, bytes, Way::kMemory, ANN_OPEN_FULL, threads, &index);
   context.memory().set_budget(work_budget(file.size(), std::min(header_of(file).dim, ANN_DIM_MAX)));
   if (status == ANN_OK) {
     const FileContent content = content_of(file);

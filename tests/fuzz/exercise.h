@@ -13,9 +13,9 @@ namespace gannet::fuzz {
 /// What the bytes of a file say about the answers that may come.
 struct FileContent {
   format::Header header;
-  std::vector<uint64_t> ids;    // by row; empty: ids are row numbers
-  std::vector<uint8_t> rows;    // [rows, row_stride]
-  bool only_known = true;       // a save gives the same bytes back
+  std::vector<uint64_t> ids;  // by row; empty: ids are row numbers
+  std::vector<uint8_t> rows;  // [rows, row_stride]
+  bool only_known = true;     // a save gives the same bytes back
 
   bool has_id(uint64_t id) const;
 };

@@ -42,17 +42,28 @@ class Values {
 
   void fill(const Section& section, uint8_t* out) {
     switch (section.type) {
-      case kRows: return fill_rows(out);
-      case kIds: return fill_ids(out);
-      case kOrder: return fill_order(out);
-      case kLengths: return fill_lengths(out);
-      case kCentre: return fill_floats(out, section.items);
-      case kCodes: return fill_codes(out);
-      case kEdges: return fill_edges(out);
-      case kEntries: return fill_entries(out);
-      case kCalibration: return fill_curves(out, section.items);
-      case kQueries: return fill_queries(out, section.bytes);
-      default: return fill_bytes(out, section.bytes);
+      case kRows:
+        return fill_rows(out);
+      case kIds:
+        return fill_ids(out);
+      case kOrder:
+        return fill_order(out);
+      case kLengths:
+        return fill_lengths(out);
+      case kCentre:
+        return fill_floats(out, section.items);
+      case kCodes:
+        return fill_codes(out);
+      case kEdges:
+        return fill_edges(out);
+      case kEntries:
+        return fill_entries(out);
+      case kCalibration:
+        return fill_curves(out, section.items);
+      case kQueries:
+        return fill_queries(out, section.bytes);
+      default:
+        return fill_bytes(out, section.bytes);
     }
   }
 
@@ -173,8 +184,7 @@ FileShape read_shape(Input& input, bool large) {
   header.has_ids = header.rows > 0 ? static_cast<uint32_t>(input.below(2)) : 0;
   if (header.graph == kGraphCagra) {
     header.degree = input.one_of(kDegrees);
-    header.entries =
-        header.rows == 0 ? 0 : static_cast<uint32_t>(1 + input.byte() % header.rows);
+    header.entries = header.rows == 0 ? 0 : static_cast<uint32_t>(1 + input.byte() % header.rows);
     shape.curves = static_cast<uint32_t>(input.below(kCurvesMax + 1));
     header.recall_max = static_cast<float>(input.byte()) / 255;
   }
@@ -205,8 +215,7 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(file.data(), &header, sizeof header);
   std::memcpy(file.data() + kPage, table, header.sections * sizeof(Section));
   Values values(header, shape.values_seed);
-  for (uint32_t i = 0; i < header.sections; ++i)
-    values.fill(table[i], file.data() + table[i].offset);
+  for (uint32_t i = 0; i < header.sections; ++i) values.fill(table[i], file.data() + table[i].offset);
   repair(file);
   return file;
 }

@@ -16,8 +16,7 @@ using namespace gannet::fuzz;
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
-                                          unsigned int seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
   uint64_t words[32];
   for (uint64_t i = 0; i < 32; ++i) words[i] = random_word(seed, 2, i);
   Input choices(reinterpret_cast<const uint8_t*>(words), sizeof words);

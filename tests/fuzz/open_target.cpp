@@ -10,12 +10,10 @@ namespace {
 
 void compare_stream(BoundedContext& context, const PagedBytes& bytes, ann_status status) {
   ann_index* index = nullptr;
-  const ann_status streamed =
-      open_bytes(context, bytes, Way::kStream, ANN_OPEN_FULL, 1, &index);
+  const ann_status streamed = open_bytes(context, bytes, Way::kStream, ANN_OPEN_FULL, 1, &index);
   ann_index_free(index);
   // Damage of several kinds is met in another order by a reader that cannot go back.
-  DEMAND((streamed == ANN_OK) == (status == ANN_OK), "from memory %d, from a stream %d", status,
-         streamed);
+  DEMAND((streamed == ANN_OK) == (status == ANN_OK), "from memory %d, from a stream %d", status, streamed);
 }
 
 void compare_verification(const PagedBytes& bytes, ann_status status) {

@@ -95,8 +95,7 @@ ann_status status_of(const Body& body) {
 
 bool may_refuse(ann_status status) { return status == ANN_CORRUPT || status == ANN_VERSION; }
 
-ann_status open_as_file(BoundedContext& context, const PagedBytes& bytes, int32_t mode,
-                        uint32_t threads) {
+ann_status open_as_file(BoundedContext& context, const PagedBytes& bytes, int32_t mode, uint32_t threads) {
   BytesAsFile file(bytes);
   const Execution execution{context.memory().allocator(), threads};
   const ann_status status = status_of([&] {
@@ -107,8 +106,8 @@ ann_status open_as_file(BoundedContext& context, const PagedBytes& bytes, int32_
   return status;
 }
 
-ann_status open_as_stream(BoundedContext& context, const PagedBytes& bytes,
-                          const ann_open_params& params, ann_index** out, ann_error* error) {
+ann_status open_as_stream(BoundedContext& context, const PagedBytes& bytes, const ann_open_params& params,
+                          ann_index** out, ann_error* error) {
   Stream stream{bytes};
   ann_reader reader = ANN_READER_INIT;
   reader.read = Stream::read;
@@ -121,8 +120,7 @@ ann_status open_as_stream(BoundedContext& context, const PagedBytes& bytes,
 
 PagedBytes::PagedBytes(const std::vector<uint8_t>& bytes) : size_(bytes.size()) {
   void* taken = nullptr;
-  DEMAND(::posix_memalign(&taken, 4096, std::max<size_t>(1, size_)) == 0,
-         "no memory for the test itself");
+  DEMAND(::posix_memalign(&taken, 4096, std::max<size_t>(1, size_)) == 0, "no memory for the test itself");
   data_ = static_cast<uint8_t*>(taken);
   if (size_ != 0) std::memcpy(data_, bytes.data(), size_);
 }
@@ -146,9 +144,9 @@ ann_status open_bytes(BoundedContext& context, const PagedBytes& bytes, Way way,
   if (way == Way::kFile) {
     status = open_as_file(context, bytes, mode, threads);
   } else {
-    status = way == Way::kStream ? open_as_stream(context, bytes, params, out, &error)
-                                 : ann_open_memory(context.get(), bytes.data(), bytes.size(),
-                                                   &params, out, nullptr, &error);
+    status = way == Way::kStream
+                 ? open_as_stream(context, bytes, params, out, &error)
+                 : ann_open_memory(context.get(), bytes.data(), bytes.size(), &params, out, nullptr, &error);
     DEMAND(error.status == status && (status == ANN_OK) == (error.message[0] == 0),
            "status %d, error %d: \"%s\"", status, error.status, error.message);
     DEMAND((*out != before) == (status == ANN_OK), "%s, but the handle says otherwise",

@@ -46,9 +46,7 @@ void for_each_piece(const uint8_t* data, size_t size, const Visit& visit) {
 
 std::vector<uint8_t> unpack(const uint8_t* data, size_t size) {
   size_t total = 0;
-  for_each_piece(data, size, [&](size_t zeros, const uint8_t*, size_t count) {
-    total += zeros + count;
-  });
+  for_each_piece(data, size, [&](size_t zeros, const uint8_t*, size_t count) { total += zeros + count; });
   std::vector<uint8_t> file(total);
   uint8_t* out = file.data();
   for_each_piece(data, size, [&](size_t zeros, const uint8_t* bytes, size_t count) {

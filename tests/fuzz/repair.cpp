@@ -22,9 +22,8 @@ void repair_section(std::vector<uint8_t>& file, Section& section) {
   if (!inside(section.sums_offset, chunks * sizeof(uint64_t), file.size())) return;
   for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
     const uint64_t begin = chunk * kChunkBytes;
-    const uint64_t value =
-        chunk_sum(section.type, chunk, file.data() + section.offset + begin,
-                  std::min(kChunkBytes, section.bytes - begin));
+    const uint64_t value = chunk_sum(section.type, chunk, file.data() + section.offset + begin,
+                                     std::min(kChunkBytes, section.bytes - begin));
     std::memcpy(file.data() + section.sums_offset + chunk * sizeof value, &value, sizeof value);
   }
   section.sums_sum = sum(file.data() + section.sums_offset, chunks * sizeof(uint64_t));
@@ -44,9 +43,8 @@ uint64_t end_of_table(const Section* table, uint32_t sections, uint64_t size) {
 bool settle(Header& header) {
   const int32_t metric = static_cast<int32_t>(header.metric);
   const int32_t element = static_cast<int32_t>(header.element);
-  if (metric < ANN_METRIC_L2 || metric > ANN_METRIC_COSINE || !is_element(element) ||
-      header.dim < 1 || header.dim > ANN_DIM_MAX || header.rows > ANN_ROWS_MAX ||
-      header.degree > ANN_DEGREE_MAX)
+  if (metric < ANN_METRIC_L2 || metric > ANN_METRIC_COSINE || !is_element(element) || header.dim < 1 ||
+      header.dim > ANN_DIM_MAX || header.rows > ANN_ROWS_MAX || header.degree > ANN_DEGREE_MAX)
     return false;
   header.row_stride = Dataset::stored_stride(header.dim, metric, element);
   const bool rows_serve = Codes::rows_serve(metric, element, false);
@@ -59,8 +57,7 @@ bool settle(Header& header) {
     header.codes = kCodesFloats;
   }
   const bool stored = header.codes == kCodesBytes || header.codes == kCodesFloats;
-  header.code_stride =
-      stored ? Codes::code_stride(header.dim, metric, header.codes == kCodesFloats) : 0;
+  header.code_stride = stored ? Codes::code_stride(header.dim, metric, header.codes == kCodesFloats) : 0;
   return true;
 }
 
@@ -75,8 +72,8 @@ Header header_of(const std::vector<uint8_t>& file) {
 uint32_t table_of(const std::vector<uint8_t>& file, Section out[kSectionsMax]) {
   if (file.size() < kFileBytesMin) return 0;
   const uint64_t room = (file.size() - kFileBytesMin) / sizeof(Section);
-  const uint32_t count = static_cast<uint32_t>(
-      std::min<uint64_t>({header_of(file).sections, kSectionsMax, room}));
+  const uint32_t count =
+      static_cast<uint32_t>(std::min<uint64_t>({header_of(file).sections, kSectionsMax, room}));
   if (count != 0) std::memcpy(out, file.data() + kPage, count * sizeof(Section));
   return count;
 }
@@ -91,8 +88,7 @@ void repair(std::vector<uint8_t>& file) {
   Header header = header_of(file);
   header.file_bytes = file.size();
   const uint64_t end = end_of_table(table, sections, file.size());
-  if (end >= kPage && end <= file.size())
-    header.table_sum = sum(file.data() + kPage, end - kPage);
+  if (end >= kPage && end <= file.size()) header.table_sum = sum(file.data() + kPage, end - kPage);
   if (header.sections == sections) content_id(header, table, header.content_id);
   header.header_sum = header_sum(header);
   std::memcpy(file.data(), &header, sizeof header);

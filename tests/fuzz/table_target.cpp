@@ -49,8 +49,7 @@ class SparseFile final : public Source {
     if (count == 0) return;
     std::memset(out, 0, count);
     copy(front_.data(), 0, std::min<uint64_t>(front_.size(), bytes_), offset, out, count);
-    if (bytes_ >= sizeof tail_)
-      copy(&tail_, bytes_ - sizeof tail_, sizeof tail_, offset, out, count);
+    if (bytes_ >= sizeof tail_) copy(&tail_, bytes_ - sizeof tail_, sizeof tail_, offset, out, count);
   }
 
  private:
@@ -72,9 +71,12 @@ class SparseFile final : public Source {
 /// Small, at an edge, or any: each as likely.
 uint64_t choose(Input& input, uint64_t least, uint64_t most) {
   switch (input.below(4)) {
-    case 0: return std::min(most, least + input.byte());
-    case 1: return most - std::min(most - least, input.below(4));
-    default: return least + input.below(most - least + 1);
+    case 0:
+      return std::min(most, least + input.byte());
+    case 1:
+      return most - std::min(most - least, input.below(4));
+    default:
+      return least + input.below(most - least + 1);
   }
 }
 
@@ -103,8 +105,7 @@ Header read_header(Input& input, Calibrated* calibrated) {
       header.code_stride = Codes::code_stride(header.dim, metric, header.codes == kCodesFloats);
   }
   // So many rows as leave the file below its limit, whatever a row takes.
-  const uint64_t row_bytes =
-      header.row_stride + header.code_stride + uint64_t{header.degree} * 4 + 32;
+  const uint64_t row_bytes = header.row_stride + header.code_stride + uint64_t{header.degree} * 4 + 32;
   header.rows = std::min(header.rows, (kUsualBytesMax / 2 >> input.below(16)) / row_bytes);
   if (header.rows > 0) {
     header.has_ids = static_cast<uint32_t>(input.below(2));
@@ -181,12 +182,14 @@ bool repair_front(std::vector<uint8_t>& front, Header* header) {
 void check_map(const FileMap& map, uint64_t file_bytes) {
   const Header& header = map.header;
   DEMAND(header.file_bytes == file_bytes && header.rows <= ANN_ROWS_MAX && header.dim >= 1 &&
-             header.dim <= ANN_DIM_MAX && header.sections <= kSectionsMax, "ranges");
+             header.dim <= ANN_DIM_MAX && header.sections <= kSectionsMax,
+         "ranges");
   uint64_t end = kPage + map.bytes();
   for (uint32_t i = 0; i < header.sections; ++i) {
     const Section& section = map.table[i];
     DEMAND(section.offset >= end && section.offset % kPage == 0 &&
-               section.bytes <= map.tail_offset() - section.offset, "section %u lies elsewhere", i);
+               section.bytes <= map.tail_offset() - section.offset,
+           "section %u lies elsewhere", i);
     DEMAND(Wide{section.items} * section.item_bytes == section.bytes, "section %u", i);
     end = section.offset + section.bytes;
     const uint8_t* sums = reinterpret_cast<const uint8_t*>(map.sums(section));
@@ -211,8 +214,8 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
   demand_bytes(kEdges, graph, Wide{header.rows} * header.degree * 4);
   demand_bytes(kEntries, graph, Wide{header.entries} * 4);
   const Section* queries = map.find(kQueries);
-  DEMAND(queries == nullptr || (graph && queries->items <= kQueriesMax &&
-                                queries->item_bytes == query_bytes(header)),
+  DEMAND(queries == nullptr ||
+             (graph && queries->items <= kQueriesMax && queries->item_bytes == query_bytes(header)),
          "queries are not as long as they are read");
 }
 

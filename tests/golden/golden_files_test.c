@@ -57,9 +57,9 @@ static void list_kinds(kind *kinds) {
   kinds[count] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1};
   for (int i = 0; i < KINDS; i++)
     snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s", metric_name(kinds[i].metric),
-             element_name(kinds[i].element),
-             kinds[i].graph == ANN_GRAPH_CAGRA ? "cagra" : "none", kinds[i].ids ? "-ids" : "",
-             kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "");
+             element_name(kinds[i].element), kinds[i].graph == ANN_GRAPH_CAGRA ? "cagra" : "none",
+             kinds[i].ids ? "-ids" : "", kinds[i].dim == 2 ? "-float-codes" : "",
+             kinds[i].queries ? "-queries" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -166,8 +166,8 @@ static int read_golden(FILE *list, golden *file) {
   memset(file, 0, sizeof *file);
   if (!fgets(line, sizeof line, list)) return 0;
   kind *k = &file->what;
-  if (!CHECK(sscanf(line, "file %63s %d %d %d %d %" SCNu64 " %u", k->name, &k->metric, &k->element,
-                    &k->graph, &k->ids, &file->rows, &k->dim) == 7))
+  if (!CHECK(sscanf(line, "file %63s %d %d %d %d %" SCNu64 " %u", k->name, &k->metric, &k->element, &k->graph,
+                    &k->ids, &file->rows, &k->dim) == 7))
     return 0;
   k->queries = strstr(k->name, "-queries") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
@@ -254,8 +254,7 @@ static void check_answers(const ann_index *index, const golden *file, int way) {
     answers found = search(index, &file->queries, exact);
     CHECK_SAY(memcmp(found.ids, file->ids[exact], sizeof file->ids[exact]) == 0 &&
                   memcmp(found.distances, file->bits[exact], sizeof file->bits[exact]) == 0,
-              "%s, way %d: other answers by the %s search", file->what.name, way,
-              exact ? "exact" : "usual");
+              "%s, way %d: other answers by the %s search", file->what.name, way, exact ? "exact" : "usual");
     answers_free(&found);
   }
 }
@@ -264,8 +263,8 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
   CHECK_OK(ann_file_info(path, &facts, NULL));
   const kind *k = &file->what;
-  CHECK_SAY(facts.format == (k->queries ? 0x10001 : 0x10000) && facts.rows == file->rows && facts.dim == k->dim &&
-                facts.metric == k->metric && facts.element == k->element &&
+  CHECK_SAY(facts.format == (k->queries ? 0x10001 : 0x10000) && facts.rows == file->rows &&
+                facts.dim == k->dim && facts.metric == k->metric && facts.element == k->element &&
                 facts.graph == k->graph && facts.has_ids == (uint32_t)k->ids,
             "%s: its header says something else", k->name);
   *writer = facts.writer;

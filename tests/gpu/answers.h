@@ -25,8 +25,7 @@ struct Answers {
 
 /// Searches for k neighbours of each query, by comparing with every row if `exact`.
 inline ann_status ask(const ann_index* index, const ann_matrix& queries, uint32_t k,
-                      const ann_search_params& params, bool exact, Answers* answers,
-                      ann_error* error) {
+                      const ann_search_params& params, bool exact, Answers* answers, ann_error* error) {
   answers->ids.resize(queries.rows * k);
   answers->distances.resize(queries.rows * k);
   answers->counts.resize(queries.rows);

@@ -51,8 +51,7 @@ struct Handle {
   ann_status build(const Rows& rows, const ann_build_params& params, ann_monitor* monitor = nullptr) {
     return build(matrix_of(rows), params, monitor);
   }
-  ann_status build(const ann_matrix& matrix, const ann_build_params& params,
-                   ann_monitor* monitor = nullptr) {
+  ann_status build(const ann_matrix& matrix, const ann_build_params& params, ann_monitor* monitor = nullptr) {
     error = ANN_ERROR_INIT;
     return ann_build(index, &matrix, nullptr, &params, monitor, &error);
   }
@@ -125,10 +124,10 @@ class Source {
  public:
   Source(const Rows& rows, bool on_device) : matrix_(matrix_of(rows)) {
     if (!on_device) return;
-    expect(cudaMalloc(&there_, rows.bytes.size()) == cudaSuccess &&
-               cudaMemcpy(there_, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice) ==
-                   cudaSuccess,
-           "rows on the device");
+    expect(
+        cudaMalloc(&there_, rows.bytes.size()) == cudaSuccess &&
+            cudaMemcpy(there_, rows.bytes.data(), rows.bytes.size(), cudaMemcpyHostToDevice) == cudaSuccess,
+        "rows on the device");
     matrix_.data = there_;
     matrix_.space = ANN_DEVICE_CUDA;
   }
@@ -154,9 +153,8 @@ void claim_rows_there() {
       Handle from_device(rows, metric);
       expect(from_host.build(rows, params) == ANN_OK, from_host.error.message);
       expect(from_device.build(Source(rows, true).matrix(), params) == ANN_OK, from_device.error.message);
-      expect(from_host.graph() == from_device.graph(),
-             std::string("the graphs of ") + element_name(element) + ", metric " + std::to_string(metric) +
-                 " differ");
+      expect(from_host.graph() == from_device.graph(), std::string("the graphs of ") + element_name(element) +
+                                                           ", metric " + std::to_string(metric) + " differ");
     }
   }
 }
@@ -189,13 +187,13 @@ void compare_knn(const Rows& rows, int32_t metric, int32_t method, uint32_t k) {
     lists[i].assign(uint64_t{rows.rows} * k, 7);
     distances[i].assign(uint64_t{rows.rows} * k, -7);
     ann_error error = ANN_ERROR_INIT;
-    expect(ann_knn_graph(nullptr, &matrix, &params, lists[i].data(), distances[i].data(), nullptr,
-                         &error) == ANN_OK,
+    expect(ann_knn_graph(nullptr, &matrix, &params, lists[i].data(), distances[i].data(), nullptr, &error) ==
+               ANN_OK,
            error.message);
   }
   const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
-                           element_name(rows.element) + ", metric " + std::to_string(metric) +
-                           ", method " + std::to_string(method) + ", k " + std::to_string(k);
+                           element_name(rows.element) + ", metric " + std::to_string(metric) + ", method " +
+                           std::to_string(method) + ", k " + std::to_string(k);
   expect(lists[0] == lists[1], "the lists of " + name + " differ");
   expect(std::memcmp(distances[0].data(), distances[1].data(), distances[0].size() * 4) == 0,
          "the distances of " + name + " differ");
@@ -267,8 +265,8 @@ void compare_cells(const Rows& rows, int32_t metric) {
   expect(first.info().recall_max > 0.98f, "the recall of " + name);
   // Of a sample, by codes; of small sets and wide codes nobody looks.
   const float judged = first.info().knn_share;
-  expect(rows.rows <= 4096 || (judged > 0.9f && judged <= 1), "the judge of " + name + " saw " +
-                                                                  std::to_string(judged));
+  expect(rows.rows <= 4096 || (judged > 0.9f && judged <= 1),
+         "the judge of " + name + " saw " + std::to_string(judged));
 }
 
 void claim_cells() {
@@ -363,17 +361,17 @@ void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t de
   shape.dim = rows.dim;
   shape.metric = metric;
   ann_plan plan = ANN_PLAN_INIT;
-  expect(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, nullptr) == ANN_OK,
-         "an estimate");
+  expect(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, nullptr) == ANN_OK, "an estimate");
   pool().forget_peak();
   Handle index(rows, metric);
   expect(index.build(rows, params) == ANN_OK, index.error.message);
   const double peak = static_cast<double>(pool().peak_bytes());
   const double ratio = static_cast<double>(plan.device_bytes) / peak;
   const double kept = static_cast<double>(pool().used_bytes());
-  std::printf("       %s, %u columns, metric %d, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f "
-              "of it, kept %.1f MB\n",
-              element_name(rows.element), rows.dim, metric, knn, degree, peak / 1e6, ratio, kept / 1e6);
+  std::printf(
+      "       %s, %u columns, metric %d, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f "
+      "of it, kept %.1f MB\n",
+      element_name(rows.element), rows.dim, metric, knn, degree, peak / 1e6, ratio, kept / 1e6);
   // Of a calibration the estimate assumes large lists.
   const bool close = !quick && calibrate == ANN_OFF;
   expect(ratio >= 1 && (!close || ratio < 1.1), "the estimate is above the peak, within 10 %");
@@ -519,20 +517,18 @@ void print_calibration(const Handle& index) {
   const auto print = [](const char* when, const DeviceCalibration::Cost& cost) {
     std::printf("       device calibration %s: judge %.2f ms", when, 1e3 * cost.judge_seconds);
     for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
-      std::printf("; %u warps %.2f ms, %u runs", DeviceCalibration::kWarps[table],
-                  1e3 * cost.seconds[table], cost.runs[table]);
+      std::printf("; %u warps %.2f ms, %u runs", DeviceCalibration::kWarps[table], 1e3 * cost.seconds[table],
+                  cost.runs[table]);
     std::printf("; 1,000 answers %.2f ms, %u runs\n", 1e3 * cost.seconds[DeviceCalibration::kTables],
                 cost.runs[DeviceCalibration::kTables]);
   };
   print("in the build", placement->tuning.two_lists.cost());
   DeviceCalibration again;
-  const double device_ms = milliseconds_of([&] {
-    again.measure(built.segment, *placement->placement, execution);
-  });
+  const double device_ms =
+      milliseconds_of([&] { again.measure(built.segment, *placement->placement, execution); });
   print("alone", again.cost());
-  const double cpu_ms = milliseconds_of([&] {
-    Calibration().measure(built.segment, ANN_DEVICE_CUDA, placement->placement.get(), execution);
-  });
+  const double cpu_ms = milliseconds_of(
+      [&] { Calibration().measure(built.segment, ANN_DEVICE_CUDA, placement->placement.get(), execution); });
   std::printf("       alone: calibration of the device %.2f ms, of the CPU %.2f ms\n", device_ms, cpu_ms);
 }
 
@@ -559,17 +555,16 @@ void time_build(const Source& source, uint32_t degree, int32_t calibrate) {
   std::sort(times.begin(), times.end());
   Handle index(rows.dim, ANN_METRIC_L2);
   expect(index.build(rows, params) == ANN_OK, index.error.message);
-  const double place_ms = milliseconds_of([&] {
-    expect(ann_index_place(index.index, ANN_DEVICE_CUDA, nullptr, nullptr) == ANN_OK, "placed");
-  });
-  std::printf("time ann_build %llu x %u %s on the %s, degree %u, calibration %s: %.1f ms (%.1f to %.1f), of "
-              "that calibration %.1f ms; then ann_index_place %.1f ms, free %.1f ms; %u rounds, share %.4f, %u "
-              "edges of repair, recall_max %.4f\n",
-              static_cast<unsigned long long>(rows.rows), rows.dim, element_name(rows.element),
-              source.place(), degree, calibrate == ANN_OFF ? "off" : "on", times[2], times[0], times[4],
-              1e3 * info.calibrate_seconds, place_ms, free_ms, info.knn_iterations,
-              static_cast<double>(info.knn_share), info.repaired_edges,
-              static_cast<double>(info.recall_max));
+  const double place_ms = milliseconds_of(
+      [&] { expect(ann_index_place(index.index, ANN_DEVICE_CUDA, nullptr, nullptr) == ANN_OK, "placed"); });
+  std::printf(
+      "time ann_build %llu x %u %s on the %s, degree %u, calibration %s: %.1f ms (%.1f to %.1f), of "
+      "that calibration %.1f ms; then ann_index_place %.1f ms, free %.1f ms; %u rounds, share %.4f, %u "
+      "edges of repair, recall_max %.4f\n",
+      static_cast<unsigned long long>(rows.rows), rows.dim, element_name(rows.element), source.place(),
+      degree, calibrate == ANN_OFF ? "off" : "on", times[2], times[0], times[4], 1e3 * info.calibrate_seconds,
+      place_ms, free_ms, info.knn_iterations, static_cast<double>(info.knn_share), info.repaired_edges,
+      static_cast<double>(info.recall_max));
   print_stages(rows, params);
   if (calibrate != ANN_OFF) print_calibration(index);
 }

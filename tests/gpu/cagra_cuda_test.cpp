@@ -40,10 +40,9 @@ struct Case {
   bool ids = false;
 
   std::string name() const {
-    return std::string(element_name(element)) + " " + metric_name(metric) + ", " +
-           std::to_string(rows) + " rows x " + std::to_string(dim) + ", k " + std::to_string(k) +
-           ", degree " + std::to_string(degree) + ", values " +
-           std::to_string(static_cast<int>(values));
+    return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
+           " rows x " + std::to_string(dim) + ", k " + std::to_string(k) + ", degree " +
+           std::to_string(degree) + ", values " + std::to_string(static_cast<int>(values));
   }
 };
 
@@ -59,9 +58,8 @@ std::string name_of(const ann_search_params& params) {
   std::snprintf(text, sizeof text,
                 "; procedure %d, beam %u, width %u, iterations %u, bits %u, reset %d, team %u, CTAs %u, "
                 "compare %d",
-                params.procedure, params.beam, params.search_width, params.iterations_max,
-                params.hash_bits, params.hash_reset, params.team_size, params.ctas_per_query,
-                params.compare);
+                params.procedure, params.beam, params.search_width, params.iterations_max, params.hash_bits,
+                params.hash_reset, params.team_size, params.ctas_per_query, params.compare);
   return text;
 }
 
@@ -94,14 +92,14 @@ struct Prepared {
     std::vector<uint64_t> ids;
     for (uint64_t row = 0; c.ids && row < c.rows; ++row) ids.push_back((c.rows - row) * 1'000'003);
     const ann_matrix matrix = matrix_of(rows, 0, c.rows);
-    expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error),
-              error, c.name());
+    expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error), error,
+              c.name());
   }
   ~Prepared() { ann_index_free(index); }
   Prepared(const Prepared&) = delete;
 
-  Answers search(ann_search_params params, int32_t device, uint64_t first = 0,
-                 uint64_t count = UINT64_MAX, bool exact = false, uint32_t k_given = 0) const {
+  Answers search(ann_search_params params, int32_t device, uint64_t first = 0, uint64_t count = UINT64_MAX,
+                 bool exact = false, uint32_t k_given = 0) const {
     const uint32_t k = k_given != 0 ? k_given : c.k;
     count = std::min<uint64_t>(count, c.queries - first);
     params.device = device;
@@ -132,14 +130,11 @@ Answers compare_with_twin(const Prepared& data, const ann_search_params& params)
   const std::string name = data.c.name() + name_of(params);
   expect(device.counts == twin.counts && device.status == twin.status, name + ": counts and status");
   for (uint64_t i = 0; i < twin.ids.size(); ++i)
-    expect(device.same(twin, i, i), name + ": query " + std::to_string(i / data.c.k) + ", place " +
-                                        std::to_string(i % data.c.k) + ": id " +
-                                        std::to_string(device.ids[i]) + " at " +
-                                        std::to_string(device.distances[i]) + ", twin " +
-                                        std::to_string(twin.ids[i]) + " at " +
-                                        std::to_string(twin.distances[i]));
-  expect(device.distance_count == twin.distance_count &&
-             device.expansion_count == twin.expansion_count,
+    expect(device.same(twin, i, i),
+           name + ": query " + std::to_string(i / data.c.k) + ", place " + std::to_string(i % data.c.k) +
+               ": id " + std::to_string(device.ids[i]) + " at " + std::to_string(device.distances[i]) +
+               ", twin " + std::to_string(twin.ids[i]) + " at " + std::to_string(twin.distances[i]));
+  expect(device.distance_count == twin.distance_count && device.expansion_count == twin.expansion_count,
          name + ": " + std::to_string(device.distance_count) + " distances, twin " +
              std::to_string(twin.distance_count) + "; " + std::to_string(device.expansion_count) +
              " expansions, twin " + std::to_string(twin.expansion_count));
@@ -157,8 +152,7 @@ void check_exact(const Prepared& data, const Answers& answers) {
     std::pair<float, uint64_t> last = {-INFINITY, 0};
     for (uint64_t i = query * data.c.k; i < query * data.c.k + answers.counts[query]; ++i) {
       const auto found = known.find(answers.ids[i]);
-      expect(found != known.end() &&
-                 std::memcmp(&found->second, &answers.distances[i], sizeof(float)) == 0,
+      expect(found != known.end() && std::memcmp(&found->second, &answers.distances[i], sizeof(float)) == 0,
              data.c.name() + ": a reported distance");
       const std::pair<float, uint64_t> here = {answers.distances[i], answers.ids[i]};
       expect(last < here, data.c.name() + ": order of answers");
@@ -246,8 +240,8 @@ void claim_teams() {
 }
 
 void claim_sizes() {
-  for (const uint32_t rows : {0u, 1u, 2u, 3u, 15u, 16u, 17u, 31u, 32u, 33u, 63u, 64u, 65u, 127u, 129u, 255u,
-                              257u, 500u, 1000u, 5000u}) {
+  for (const uint32_t rows : {0u,  1u,  2u,  3u,   15u,  16u,  17u,  31u,  32u,   33u,
+                              63u, 64u, 65u, 127u, 129u, 255u, 257u, 500u, 1000u, 5000u}) {
     if (quick && rows > 300) break;
     for (const uint32_t k : {1u, 10u, 64u, 100u}) {
       Case c;
@@ -266,8 +260,8 @@ void claim_beams() {
   c.queries = quick ? 2 : 20;
   c.dim = 24;
   const Prepared data(c);
-  for (const uint32_t beam : {10u, 31u, 32u, 33u, 64u, 65u, 100u, 128u, 200u, 256u, 300u, 512u, 513u, 700u,
-                              1024u, 1500u, 1984u}) {
+  for (const uint32_t beam :
+       {10u, 31u, 32u, 33u, 64u, 65u, 100u, 128u, 200u, 256u, 300u, 512u, 513u, 700u, 1024u, 1500u, 1984u}) {
     for (const uint32_t width : {1u, 2u, 3u, 8u, 33u, 64u}) {
       if (quick && (beam % 32 != 0 || width == 2)) continue;
       ann_search_params params = params_of(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
@@ -410,9 +404,8 @@ void claim_recall() {
         for (const uint32_t beam : {32u, 64u, 256u, 1024u}) {
           const Answers answers = data.search(params_of(procedure, beam), ANN_DEVICE_CUDA);
           const double got = data.recall(answers, truth);
-          std::printf("  %s, procedure %d, beam %u: recall %.4f, %.0f distances a query\n",
-                      c.name().c_str(), procedure, beam, got,
-                      static_cast<double>(answers.distance_count) / c.queries);
+          std::printf("  %s, procedure %d, beam %u: recall %.4f, %.0f distances a query\n", c.name().c_str(),
+                      procedure, beam, got, static_cast<double>(answers.distance_count) / c.queries);
           expect(got >= last - 0.005, c.name() + ": a longer beam finds more");
           last = got;
         }

@@ -65,8 +65,7 @@ Rows converted(const Rows& from, int32_t element) {
   to.bytes.resize(count * element_bytes(element));
   parallel_for(all_threads(), count, 1 << 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i)
-      float_to_element(element_to_float(from.bytes.data() + i * element_bytes(from.element),
-                                        from.element, 0),
+      float_to_element(element_to_float(from.bytes.data() + i * element_bytes(from.element), from.element, 0),
                        to.bytes.data() + i * element_bytes(element), element, 0);
   });
   return to;
@@ -135,11 +134,11 @@ class Set {
     const uint32_t count = std::min(queries_.rows, kBatch);
     DeviceWorkspaceLease space(*placement->placement, count, kNeighbors);
     const ann_matrix queries = matrix_of(queries_, 0, count);
-    fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, count, *space,
-               all_threads());
+    fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, count, *space, all_threads());
     const uint32_t beam = params.beam != 0 ? params.beam : built.calibration.beam(kNeighbors, 0.95f);
-    const CagraPlan plan = plan_cagra(built.segment, params, count, kNeighbors, cagra_list_of(kNeighbors, beam),
-                                      placement->placement->multiprocessors());
+    const CagraPlan plan =
+        plan_cagra(built.segment, params, count, kNeighbors, cagra_list_of(kNeighbors, beam),
+                   placement->placement->multiprocessors());
     std::vector<double> times;
     for (uint32_t i = 0; i < kRepeats + 2; ++i) {
       space->run(count, plan, {}, true);
@@ -263,8 +262,9 @@ int main(int count, char** arguments) {
     return 2;
   }
   const uint32_t rows_max = count > 3 ? static_cast<uint32_t>(std::atoi(arguments[3])) : ANN_ROWS_MAX;
-  std::printf("figure,data,variant,beam,batch,recall,distances,microseconds,million queries per second,"
-              "clock\n");
+  std::printf(
+      "figure,data,variant,beam,batch,recall,distances,microseconds,million queries per second,"
+      "clock\n");
   {
     const Rows rows = read_u8bin(arguments[1], rows_max);
     const Rows queries = read_u8bin(arguments[2], kBatch);

@@ -83,15 +83,15 @@ void grow(Rows& rows, uint32_t count) {
     const cuda::Stream stream;
     const cuda::DeviceCodes sent(codes, stream, Execution());
     const Lists neighbors(uint64_t{base_rows} * kGrowFrom, stream);
-    cuda::cells_knn(sent.view(), {kGrowFrom, 16, 24, 0.02f, 1}, cuda::kGraphEffort, neighbors.data(),
-                    nullptr, stream, Execution());
+    cuda::cells_knn(sent.view(), {kGrowFrom, 16, 24, 0.02f, 1}, cuda::kGraphEffort, neighbors.data(), nullptr,
+                    stream, Execution());
     const cuda::DeviceArray<uint8_t> base(uint64_t{base_rows} * rows.dim, stream);
     cuda::copy_to_device(base.data(), rows.bytes.data(), uint64_t{base_rows} * rows.dim, stream, "sending");
     const uint64_t fresh = uint64_t{count - base_rows} * rows.dim;
     const cuda::DeviceArray<uint8_t> grown(fresh, stream);
-    cuda::launch("grow", grow_kernel, static_cast<uint32_t>((fresh + 255) / 256), 256, stream,
-                 GrowArgs{base.data(), neighbors.data(), grown.data(), count - base_rows, base_rows,
-                          rows.dim});
+    cuda::launch(
+        "grow", grow_kernel, static_cast<uint32_t>((fresh + 255) / 256), 256, stream,
+        GrowArgs{base.data(), neighbors.data(), grown.data(), count - base_rows, base_rows, rows.dim});
     cuda::copy_to_host(bytes.data() + uint64_t{base_rows} * rows.dim, grown.data(), fresh, stream,
                        "fetching");
     stream.wait();
@@ -126,8 +126,7 @@ Rows made_rows(uint32_t dim, uint32_t inner, int32_t element, uint32_t count) {
         const float z = random_normal(2, row * inner + j) + random_normal(3, centre * inner + j);
         for (uint32_t i = 0; i < dim; ++i) values[i] += z * turn[uint64_t{j} * dim + i];
       }
-      for (uint32_t i = 0; i < dim; ++i)
-        rows.put(row * dim * element_bytes(element), i, values[i] * 1.5f);
+      for (uint32_t i = 0; i < dim; ++i) rows.put(row * dim * element_bytes(element), i, values[i] * 1.5f);
     }
   });
   return rows;
@@ -148,13 +147,15 @@ Rows read_rows(const std::string& data, uint32_t count) {
 
 struct Measured {
   explicit Measured(Rows rows_)
-      : rows(std::move(rows_)), dataset(rows.dataset(ANN_METRIC_L2)),
-        codes(dataset, 1, all_threads()), guard(0), sent(codes, stream, Execution()) {
+      : rows(std::move(rows_)),
+        dataset(rows.dataset(ANN_METRIC_L2)),
+        codes(dataset, 1, all_threads()),
+        guard(0),
+        sent(codes, stream, Execution()) {
     stream.wait();
     const uint32_t count = std::min(kSampled, rows.rows);
     sample.resize(count);
-    for (uint32_t i = 0; i < count; ++i)
-      sample[i] = static_cast<uint32_t>(uint64_t{i} * rows.rows / count);
+    for (uint32_t i = 0; i < count; ++i) sample[i] = static_cast<uint32_t>(uint64_t{i} * rows.rows / count);
     find_truth();
   }
 
@@ -263,8 +264,8 @@ void time_descent(const Measured& data, uint32_t k) {
   const Lists neighbors(uint64_t{data.rows.rows} * k, data.stream);
   uint32_t rounds = 0;
   const double ms = device_ms(data.stream, [&] {
-    rounds = cuda::nn_descent(data.sent.view(), {k, 16, 24, 0.02f, 1}, neighbors.data(), nullptr,
-                              data.stream, Execution());
+    rounds = cuda::nn_descent(data.sent.view(), {k, 16, 24, 0.02f, 1}, neighbors.data(), nullptr, data.stream,
+                              Execution());
   });
   std::printf("NN-Descent, k %u, p 16: %.2f ms, %u rounds", k, ms, rounds);
   data.print_recall(neighbors, k);
@@ -286,9 +287,8 @@ void time_stages(const Measured& data, uint32_t k) {
   };
   const double mapping = device_ms(stream, [&] { make_map(); });
   const auto map = make_map();
-  const double comparing = device_ms(stream, [&] {
-    cuda::compare_with_cells(*map, effort, lists, stream, Execution());
-  });
+  const double comparing =
+      device_ms(stream, [&] { cuda::compare_with_cells(*map, effort, lists, stream, Execution()); });
   const auto refine = [&](bool measured) {
     cuda::refine_lists(map->view(), measured ? next : lists, measured ? lists : next, effort, measured,
                        reverse.data(), stream, Execution());
@@ -299,14 +299,12 @@ void time_stages(const Measured& data, uint32_t k) {
     refine(true);
     stream.wait();
   });
-  const double writing = device_ms(stream, [&] {
-    cuda::write_lists(map->view(), lists, k, neighbors.data(), nullptr, stream);
-  });
+  const double writing =
+      device_ms(stream, [&] { cuda::write_lists(map->view(), lists, k, neighbors.data(), nullptr, stream); });
   const cuda::Judge judge(map->view(), 1, stream);
-  const double judging =
-      device_ms(stream, [&] { judge.share(distances.data(), lists.length, k, false); });
-  std::printf("stages, k %u: map %.2f ms, products %.2f, rounds %.2f and %.2f, judge %.2f, writing %.2f\n",
-              k, mapping, comparing, refining, again, judging, writing);
+  const double judging = device_ms(stream, [&] { judge.share(distances.data(), lists.length, k, false); });
+  std::printf("stages, k %u: map %.2f ms, products %.2f, rounds %.2f and %.2f, judge %.2f, writing %.2f\n", k,
+              mapping, comparing, refining, again, judging, writing);
   std::fflush(stdout);
 }
 
@@ -321,18 +319,23 @@ int measure(const std::string& file, uint32_t count, const std::vector<std::stri
     cuda::CellsEffort effort = cuda::kGraphEffort;
     effort.enough = 0;
     unsigned long long slice = effort.slice;
-    if (job == "graph") time_cells(*data, k, cuda::kGraphEffort);
-    else if (job == "lists") time_cells(*data, k, cuda::kListEffort);
-    else if (job == "stages") time_stages(*data, k);
-    else if (job == "descent") time_descent(*data, k);
-    else if (std::sscanf(job.c_str(), "k=%u", &k) == 1) continue;
+    if (job == "graph")
+      time_cells(*data, k, cuda::kGraphEffort);
+    else if (job == "lists")
+      time_cells(*data, k, cuda::kListEffort);
+    else if (job == "stages")
+      time_stages(*data, k);
+    else if (job == "descent")
+      time_descent(*data, k);
+    else if (std::sscanf(job.c_str(), "k=%u", &k) == 1)
+      continue;
     else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%u,%llu", &effort.probes, &effort.rounds,
                          &effort.expanded, &effort.read, &effort.told, &effort.reverse, &effort.matched,
                          &effort.group_probes, &slice) >= 6) {
       effort.slice = slice;
       time_cells(*data, k, effort);
-    }
-    else throw Failure{"no job: " + job};
+    } else
+      throw Failure{"no job: " + job};
   }
   return 0;
 }

@@ -57,9 +57,9 @@ double median_ms(const Work& work) {
 
 enum class Values {
   kNormal,
-  kFar,         // 2.5 times as far out as kNormal
+  kFar,  // 2.5 times as far out as kNormal
   kClusters,
-  kGrid,        // few values: many equal distances
+  kGrid,  // few values: many equal distances
   kDuplicates,
   kEqual,       // all rows are one row
   kZeros,       // every third row is zero
@@ -72,7 +72,10 @@ enum class Values {
 /// A matrix of any element, from a seed. `gap` bytes that are part of no row stand behind each.
 struct Rows {
   Rows(int32_t element_, uint32_t rows_, uint32_t dim_, Values values, uint32_t seed, uint32_t gap = 0)
-      : element(element_), rows(rows_), dim(dim_), stride(size_t{dim_} * element_bytes(element_) + gap),
+      : element(element_),
+        rows(rows_),
+        dim(dim_),
+        stride(size_t{dim_} * element_bytes(element_) + gap),
         bytes(rows_ * stride + 1, gap != 0 ? 0xa5 : 0) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
@@ -109,9 +112,7 @@ struct Rows {
     }
   }
 
-  MatrixView view() const {
-    return {bytes.data(), rows, dim, element, stride};
-  }
+  MatrixView view() const { return {bytes.data(), rows, dim, element, stride}; }
   Dataset dataset(int32_t metric) const {
     return Dataset(view(), nullptr, metric, element, false, Execution());
   }
@@ -144,8 +145,7 @@ inline Rows read_u8bin(const std::string& path, uint32_t rows_max) {
   Rows rows(ANN_U8, 0, shape[1], Values::kEqual, 1);
   rows.rows = std::min(shape[0], rows_max);
   rows.bytes.resize(uint64_t{rows.rows} * rows.dim);
-  file.read(reinterpret_cast<char*>(rows.bytes.data()),
-            static_cast<std::streamsize>(rows.bytes.size()));
+  file.read(reinterpret_cast<char*>(rows.bytes.data()), static_cast<std::streamsize>(rows.bytes.size()));
   expect(file.good(), path + " is too short");
   return rows;
 }

@@ -31,8 +31,8 @@ std::atomic<uint64_t> refusals = 0;
 
 bool is_refused() {
   const uint64_t number = ++requests;
-  const bool refused = refused_from != 0 && (refused_for_ever ? number >= refused_from
-                                                              : number == refused_from);
+  const bool refused =
+      refused_from != 0 && (refused_for_ever ? number >= refused_from : number == refused_from);
   refusals += refused ? 1 : 0;
   return refused;
 }

@@ -41,8 +41,7 @@ class Memory {
   template <class Item>
   std::vector<Item> get(size_t count) const {
     std::vector<Item> items(count);
-    expect_cuda(cudaMemcpy(items.data(), data_, count * sizeof(Item), cudaMemcpyDeviceToHost),
-                "cudaMemcpy");
+    expect_cuda(cudaMemcpy(items.data(), data_, count * sizeof(Item), cudaMemcpyDeviceToHost), "cudaMemcpy");
     return items;
   }
 
@@ -82,8 +81,12 @@ struct DeviceAnswers {
   uint32_t k;
 
   DeviceAnswers(uint64_t queries_, uint32_t k_)
-      : ids(queries_ * k_ * 8), distances(queries_ * k_ * 4), counts(queries_ * 4),
-        status(queries_ * 4), queries(queries_), k(k_) {
+      : ids(queries_ * k_ * 8),
+        distances(queries_ * k_ * 4),
+        counts(queries_ * 4),
+        status(queries_ * 4),
+        queries(queries_),
+        k(k_) {
     for (Memory* memory : {&ids, &distances, &counts, &status}) memory->set(0x5a);
   }
   ann_results view() const {
@@ -133,8 +136,8 @@ struct Built {
   ann_index* index = nullptr;
   ann_error error = ANN_ERROR_INIT;
 
-  Built(const ann_matrix& rows, int32_t metric, const uint64_t* ids = nullptr,
-        int32_t graph = ANN_GRAPH_AUTO, int32_t element = 0) {
+  Built(const ann_matrix& rows, int32_t metric, const uint64_t* ids = nullptr, int32_t graph = ANN_GRAPH_AUTO,
+        int32_t element = 0) {
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows.dim;
     shape.metric = metric;
@@ -235,8 +238,8 @@ void equal_answers() {
         Built built(matrix_of(rows), metric, dim == 31 ? ids.data() : nullptr);
         // Rows are sent; after the searches by graph they stand there.
         compare(built, queries, 3, 0, true, std::string(element_name(element)) + ", not placed");
-        const std::string name = std::string(element_name(element)) + " " + metric_name(metric) +
-                                 ", " + std::to_string(dim) + " columns";
+        const std::string name = std::string(element_name(element)) + " " + metric_name(metric) + ", " +
+                                 std::to_string(dim) + " columns";
         compare(built, queries, 10, 0, false, name);
         compare(built, queries, 40, 90, false, name + ", one list");
         compare(built, queries, 10, 0, true, name + ", exact");
@@ -255,8 +258,8 @@ void equal_answers_of_cagra() {
       for (const int32_t procedure : {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA}) {
         for (const int32_t compared : {ANN_COMPARE_CODES, ANN_COMPARE_STORED})
           compare(built, queries, 10, 96, false,
-                  std::string(element_name(element)) + ", procedure " + std::to_string(procedure),
-                  procedure, compared);
+                  std::string(element_name(element)) + ", procedure " + std::to_string(procedure), procedure,
+                  compared);
       }
     }
   }
@@ -455,8 +458,8 @@ void nothing_from_the_driver() {
     cuda::replace_runtime(nullptr);
     stream.wait();
     expect_cuda(cudaMemGetInfo(&free_after, &total), "cudaMemGetInfo");
-    const std::string counted = std::to_string(copies) + " copies, " + std::to_string(waits) +
-                                " waits, " + std::to_string(creations) + " creations";
+    const std::string counted = std::to_string(copies) + " copies, " + std::to_string(waits) + " waits, " +
+                                std::to_string(creations) + " creations";
     expect(copies == 0 && waits == 0 && creations == 0, counted);
     expect(free_before == free_after, "memory was taken from the driver");
   }
@@ -509,8 +512,8 @@ void refuse(Built& built, const ann_matrix& queries, const ann_results& results,
             const ann_search_params& params, ann_status wanted, const char* words) {
   for (const bool exact : {false, true}) {
     const ann_status status = built.search(exact, queries, params, results);
-    expect(status == wanted, std::string(words) + ": status " + std::to_string(status) + ", " +
-                                 built.error.message);
+    expect(status == wanted,
+           std::string(words) + ": status " + std::to_string(status) + ", " + built.error.message);
     expect(std::strstr(built.error.message, words) != nullptr,
            std::string(words) + " is not in: " + built.error.message);
   }
@@ -636,8 +639,7 @@ void wrong_streams() {
   cudaStream_t foreign = nullptr;
   expect(create(&context, 0, 0) == 0 && make_stream(&foreign, 1) == 0 && pop(&context) == 0,
          "making a context");
-  refuse(built, there.matrix, found.view(), with_stream(foreign), ANN_INVALID_ARGUMENT,
-         "another context");
+  refuse(built, there.matrix, found.view(), with_stream(foreign), ANN_INVALID_ARGUMENT, "another context");
   const auto destroy = reinterpret_cast<int (*)(void*)>(dlsym(driver, "cuCtxDestroy_v2"));
   destroy(context);
   expect(built.search(false, there.matrix, with_stream(searched), found.view()) == ANN_OK,
@@ -654,8 +656,8 @@ std::vector<uint8_t> file_of(const Built& built) {
   writer.user = &bytes;
   writer.write = [](void* user, const void* data, uint64_t count) -> int64_t {
     const uint8_t* first = static_cast<const uint8_t*>(data);
-    static_cast<std::vector<uint8_t>*>(user)->insert(
-        static_cast<std::vector<uint8_t>*>(user)->end(), first, first + count);
+    static_cast<std::vector<uint8_t>*>(user)->insert(static_cast<std::vector<uint8_t>*>(user)->end(), first,
+                                                     first + count);
     return static_cast<int64_t>(count);
   };
   expect(ann_save_stream(built.index, &writer, nullptr, nullptr, nullptr) == ANN_OK, "saved");
@@ -685,8 +687,8 @@ void read_back(const Built& from_device, const Rows& rows, const uint64_t* ids, 
 /// device.
 void compare_sources(const Rows& rows, int32_t metric, size_t offset, size_t gap, bool with_ids) {
   const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
-                           element_name(rows.element) + ", metric " + std::to_string(metric) +
-                           ", gap " + std::to_string(gap);
+                           element_name(rows.element) + ", metric " + std::to_string(metric) + ", gap " +
+                           std::to_string(gap);
   const std::vector<uint64_t> ids = shuffled_ids(rows.rows);
   const DeviceRows there(rows, offset, gap);
   Built from_host(matrix_of(rows), metric, with_ids ? ids.data() : nullptr);
@@ -725,8 +727,8 @@ void compare_lists(const Rows& rows, int32_t metric, int32_t method, int32_t dev
            error.message);
   }
   expect(lists[0] == lists[1] && distances[0] == distances[1],
-         std::string("other lists of ") + element_name(rows.element) + ", metric " +
-             std::to_string(metric) + ", method " + std::to_string(method));
+         std::string("other lists of ") + element_name(rows.element) + ", metric " + std::to_string(metric) +
+             ", method " + std::to_string(method));
 }
 
 void rows_from_the_device() {
@@ -751,7 +753,8 @@ void rows_from_the_device() {
   // More than a piece of each thread that copies, with and without something between rows; equal rows; a
   // build that stores them as another element, or without a graph.
   for (const uint32_t dim : {100u, 128u})
-    compare_sources(Rows(ANN_F32, 60'000, dim, Values::kClusters, 29), ANN_METRIC_COSINE, 0, dim - 100, false);
+    compare_sources(Rows(ANN_F32, 60'000, dim, Values::kClusters, 29), ANN_METRIC_COSINE, 0, dim - 100,
+                    false);
   for (const Values values : {Values::kEqual, Values::kDuplicates})
     compare_sources(Rows(ANN_BF16, 600, 20, values, 30), ANN_METRIC_INNER_PRODUCT, 0, 0, false);
   const Rows halves(ANN_F32, 700, 20, Values::kClusters, 31);
@@ -807,8 +810,7 @@ void batches_are_split() {
     return cuda::real_runtime().take(memory, bytes, pool, on);
   };
   const DeviceAnswers whole(9000, 10);
-  expect(built.search(false, there.matrix, with_stream(stream), whole.view()) == ANN_OK,
-         built.error.message);
+  expect(built.search(false, there.matrix, with_stream(stream), whole.view()) == ANN_OK, built.error.message);
   stream.wait();
   largest_allowed = 300 << 10;  // of some 4 MB for all queries
   for (const bool own_stream : {false, true}) {

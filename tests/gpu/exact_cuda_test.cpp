@@ -26,14 +26,14 @@ namespace {
 using namespace gannet;
 
 using gannet::test::Claim;
-using gannet::test::Failure;
-using gannet::test::Rows;
-using gannet::test::Values;
 using gannet::test::expect;
+using gannet::test::Failure;
 using gannet::test::kElements;
 using gannet::test::kMetrics;
 using gannet::test::metric_name;
+using gannet::test::Rows;
 using gannet::test::run_claims;
+using gannet::test::Values;
 
 bool quick = false;
 uint64_t cases_compared = 0;
@@ -47,16 +47,15 @@ struct Case {
   uint32_t dim = 32;
   uint32_t k = 10;
   Values values = Values::kNormal;
-  bool ids = false;             // random ones
-  uint32_t gap = 0;             // bytes between borrowed rows
+  bool ids = false;  // random ones
+  uint32_t gap = 0;  // bytes between borrowed rows
   uint64_t chunk_bytes_max = 0;
 
   std::string name() const {
-    return std::string(element_name(element)) + " " + metric_name(metric) + ", " +
-           std::to_string(rows) + " rows x " + std::to_string(dim) + ", " +
-           std::to_string(queries) + " queries, k " + std::to_string(k) + ", values " +
-           std::to_string(static_cast<int>(values)) + (ids ? ", ids" : "") + ", gap " +
-           std::to_string(gap) + ", chunk " + std::to_string(chunk_bytes_max);
+    return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
+           " rows x " + std::to_string(dim) + ", " + std::to_string(queries) + " queries, k " +
+           std::to_string(k) + ", values " + std::to_string(static_cast<int>(values)) + (ids ? ", ids" : "") +
+           ", gap " + std::to_string(gap) + ", chunk " + std::to_string(chunk_bytes_max);
   }
 };
 
@@ -90,9 +89,8 @@ struct Prepared {
         queries(c.queries) {
     const Rows asked(c.element, c.queries, c.dim, query_values_of(c.values), seed + 1, c.gap);
     for (uint32_t q = 0; q < c.queries; ++q) {
-      const bool finite =
-          dataset.prepare(asked.bytes.data() + q * asked.stride, c.element,
-                          query_values.data() + q * dataset.query_bytes(), &queries[q]);
+      const bool finite = dataset.prepare(asked.bytes.data() + q * asked.stride, c.element,
+                                          query_values.data() + q * dataset.query_bytes(), &queries[q]);
       expect(finite, "queries are finite");
       query_norms[q] = queries[q].norm;
     }
@@ -140,11 +138,9 @@ void compare(const Case& c) {
       data.dataset.distances(data.queries[q], nullptr, 0, c.rows, all.data());
       for (uint32_t row = 0; row < c.rows; ++row) order[row] = row;
       const uint32_t kept = std::min(c.k, c.rows);
-      std::partial_sort(order.begin(), order.begin() + kept, order.end(),
-                        [&](uint32_t a, uint32_t b) {
-                          return std::pair(all[a], data.dataset.id(a)) <
-                                 std::pair(all[b], data.dataset.id(b));
-                        });
+      std::partial_sort(order.begin(), order.begin() + kept, order.end(), [&](uint32_t a, uint32_t b) {
+        return std::pair(all[a], data.dataset.id(a)) < std::pair(all[b], data.dataset.id(b));
+      });
       for (uint32_t i = 0; i < c.k; ++i) {
         const uint32_t row = i < kept ? order[i] : UINT32_MAX;
         const float distance = i < kept ? all[row] : INFINITY;
@@ -186,8 +182,8 @@ void claim_dims() {
 }
 
 void claim_sizes() {
-  std::vector<uint32_t> rows = {0,  1,  2,   15,  16,  17,  31,  32,  33,   63,  64,
-                                65, 95, 127, 128, 129, 255, 256, 257, 511, 512, 1000, 5000};
+  std::vector<uint32_t> rows = {0,  1,   2,   15,  16,  17,  31,  32,  33,  63,   64,  65,
+                                95, 127, 128, 129, 255, 256, 257, 511, 512, 1000, 5000};
   std::vector<uint32_t> queries = {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100};
   if (quick) {
     rows = {0, 1, 33, 129, 700};
@@ -210,8 +206,7 @@ void claim_k() {
     for (const uint32_t q : {4u, 40u}) {
       for (const int32_t element : {int32_t{ANN_F16}, int32_t{ANN_I8}}) {
         for (const Values values : {Values::kNormal, Values::kDescending}) {
-          compare({.element = element, .rows = n, .queries = q, .dim = 16, .k = k,
-                   .values = values});
+          compare({.element = element, .rows = n, .queries = q, .dim = 16, .k = k, .values = values});
         }
       }
     }
@@ -222,8 +217,8 @@ void claim_k() {
 
 void claim_values() {
   const uint32_t n = quick ? 400 : 3000;
-  for (const Values values : {Values::kGrid, Values::kEqual, Values::kZeros, Values::kTiny,
-                              Values::kHuge, Values::kDescending}) {
+  for (const Values values :
+       {Values::kGrid, Values::kEqual, Values::kZeros, Values::kTiny, Values::kHuge, Values::kDescending}) {
     for (const uint32_t dim : {5u, 100u}) {
       if (quick && dim == 5) continue;
       for (const bool ids : {false, true}) {
@@ -241,16 +236,14 @@ void claim_values() {
 void claim_strides() {
   for (const uint32_t gap : quick ? std::vector{12u} : std::vector{4u, 12u, 100u})
     every_element_and_metric({.rows = 500, .dim = 50, .gap = gap});
-  for (const uint32_t gap : {1u, 3u})
-    compare({.element = ANN_U8, .rows = 500, .dim = 50, .gap = gap});
+  for (const uint32_t gap : {1u, 3u}) compare({.element = ANN_U8, .rows = 500, .dim = 50, .gap = gap});
 }
 
 /// Rows that do not fit are sent in turn.
 void claim_chunks() {
   for (const uint64_t bytes : {1ull, 10'000ull, 64'000ull}) {
     for (const bool ids : {false, true}) {
-      Case c{.rows = 2000, .queries = 40, .dim = 33, .k = 100, .ids = ids,
-             .chunk_bytes_max = bytes};
+      Case c{.rows = 2000, .queries = 40, .dim = 33, .k = 100, .ids = ids, .chunk_bytes_max = bytes};
       if (bytes == 1) c.rows = quick ? 10 : 130;  // a row at a time
       every_element_and_metric(c);
       c.values = Values::kGrid;
@@ -268,8 +261,7 @@ void claim_widest() {
   // The largest sum of all: 32,768 columns 255 apart.
   std::vector<uint8_t> rows(3 * size_t{dim}, 255);
   std::vector<uint8_t> query(dim, 0);
-  const Dataset dataset({rows.data(), 3, dim, ANN_U8, dim}, nullptr, ANN_METRIC_L2, ANN_U8, true,
-                        {});
+  const Dataset dataset({rows.data(), 3, dim, ANN_U8, dim}, nullptr, ANN_METRIC_L2, ANN_U8, true, {});
   uint32_t found[3];
   float distances[3];
   cuda::ExactRequest request;
@@ -334,8 +326,7 @@ void claim_refusals() {
   std::vector<uint32_t> rows(c.queries * c.k);
   std::vector<float> distances(c.queries * c.k);
   cuda::ExactRequest request = data.request(c, rows.data(), distances.data());
-  expect_status(ANN_UNSUPPORTED, "k above 1024",
-                [&] { cuda::search_exact(request, Execution()); });
+  expect_status(ANN_UNSUPPORTED, "k above 1024", [&] { cuda::search_exact(request, Execution()); });
   request.k = 10;
   request.device = 99;
   expect_status(ANN_NO_DEVICE, "device 99", [&] { cuda::search_exact(request, Execution()); });
@@ -359,8 +350,7 @@ void claim_refusals() {
   setenv("GANNET_BACKEND", "cpu", 1);
   const char* reason = "";
   expect(cuda_device_count(&reason) == 0 && reason[0] != 0, "GANNET_BACKEND=cpu hides devices");
-  expect_status(ANN_NO_DEVICE, "a hidden device",
-                [&] { cuda::search_exact(request, Execution()); });
+  expect_status(ANN_NO_DEVICE, "a hidden device", [&] { cuda::search_exact(request, Execution()); });
   unsetenv("GANNET_BACKEND");
   expect(cuda_device_count(nullptr) > 0, "devices come back");
   cuda::search_exact(request, Execution());
@@ -368,13 +358,11 @@ void claim_refusals() {
 
 void claim_descriptions() {
   const uint32_t count = cuda_device_count(nullptr);
-  for (int32_t device = ANN_DEVICE_CPU; device < static_cast<int32_t>(ANN_DEVICE_CUDA + count);
-       ++device) {
+  for (int32_t device = ANN_DEVICE_CPU; device < static_cast<int32_t>(ANN_DEVICE_CUDA + count); ++device) {
     ann_device_info info = ANN_DEVICE_INFO_INIT;
     describe_device(device, &info);
-    std::printf("device %d: %s, %u units, capability %u, %.1f of %.1f GB free\n", info.device,
-                info.name, info.compute_units, info.capability, info.memory_free / 1e9,
-                info.memory_total / 1e9);
+    std::printf("device %d: %s, %u units, capability %u, %.1f of %.1f GB free\n", info.device, info.name,
+                info.compute_units, info.capability, info.memory_free / 1e9, info.memory_total / 1e9);
     expect(info.device == device && info.compute_units > 0 && info.name[0] != 0 &&
                info.memory_free <= info.memory_total && info.memory_total > 0,
            "a device is described");
@@ -410,9 +398,8 @@ void time_case(Case c) {
   std::printf(
       "time %s %s %u x %u, k %u: 1000 queries %.2f ms with the rows' transfer, %.1f G distances/s; "
       "rows in place %.2f ms for %u queries, %.1f G distances/s; 1 query %.2f ms\n",
-      element_name(c.element), metric_name(c.metric), c.rows, c.dim, c.k, thousand,
-      rate(1000, thousand), two_batches - one_batch, batch, rate(batch, two_batches - one_batch),
-      one);
+      element_name(c.element), metric_name(c.metric), c.rows, c.dim, c.k, thousand, rate(1000, thousand),
+      two_batches - one_batch, batch, rate(batch, two_batches - one_batch), one);
 }
 
 void times() {
@@ -432,8 +419,13 @@ void claim_handful() {
   for (const uint32_t q : {3u, 40u}) every_element_and_metric({.queries = q, .dim = 70});
   for (const uint32_t k : {200u, 600u, 1024u})
     compare({.rows = 1500, .queries = 10, .dim = 8, .k = k, .values = Values::kDescending});
-  compare({.element = ANN_U8, .rows = 2000, .queries = 66, .dim = 70, .values = Values::kGrid,
-           .ids = true, .chunk_bytes_max = 64'000});
+  compare({.element = ANN_U8,
+           .rows = 2000,
+           .queries = 66,
+           .dim = 70,
+           .values = Values::kGrid,
+           .ids = true,
+           .chunk_bytes_max = 64'000});
 }
 
 constexpr Claim kClaims[] = {

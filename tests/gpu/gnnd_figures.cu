@@ -100,15 +100,13 @@ struct SplitInSegments {
       for (uint32_t segment = 0; segment < kSegments; ++segment) {
         const bool mine = keys[r] != RowKey::kNone && RowKey::row(keys[r]) % kSegments == segment;
         const uint32_t members = warp.ballot(mine);
-        const uint32_t place =
-            counts[segment] + __popc(members & ((1u << warp.thread_rank()) - 1));
+        const uint32_t place = counts[segment] + __popc(members & ((1u << warp.thread_rank()) - 1));
         if (mine) list[32 * segment + place] = keys[r];
         counts[segment] += __popc(members);
       }
     }
     for (uint32_t segment = 0; segment < kSegments; ++segment) {
-      if (warp.thread_rank() >= counts[segment])
-        list[32 * segment + warp.thread_rank()] = RowKey::kNone;
+      if (warp.thread_rank() >= counts[segment]) list[32 * segment + warp.thread_rank()] = RowKey::kNone;
     }
   }
 };
@@ -161,9 +159,9 @@ struct Look {
   uint64_t entries;      // rows k
   uint32_t k;
   uint32_t rows;
-  uint32_t sampled;           // rows of which the true neighbours are known, evenly spread
-  const float* farthest;      // [sampled] distance of the 10th true neighbour
-  unsigned long long* sums;   // [2] of distances, of hits
+  uint32_t sampled;          // rows of which the true neighbours are known, evenly spread
+  const float* farthest;     // [sampled] distance of the 10th true neighbour
+  unsigned long long* sums;  // [2] of distances, of hits
 };
 
 __global__ void look(const Look args) {
@@ -176,9 +174,7 @@ __global__ void look(const Look args) {
   for (uint64_t i = first; i < args.sampled * 10; i += step) {
     const uint64_t row = i / 10 * args.rows / args.sampled;
     const uint64_t key = args.keys[row * args.k + i % 10];
-    if (key != RowKey::kNone &&
-        static_cast<float>(RowKey::distance(key)) <= args.farthest[i / 10])
-      ++sums[1];
+    if (key != RowKey::kNone && static_cast<float>(RowKey::distance(key)) <= args.farthest[i / 10]) ++sums[1];
   }
   const Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
   for (uint32_t i = 0; i < 2; ++i) {
@@ -200,18 +196,22 @@ constexpr uint32_t kSampled = 5000;
 /// The rows, on the device, and the distance of the 10th true neighbour of some.
 struct Bench {
   explicit Bench(const Rows& rows_)
-      : rows(rows_), dataset(rows.dataset(ANN_METRIC_L2)), codes(dataset, 1, execution()),
-        guard(0), sent(codes, stream, Execution()), farthest(kSampled, stream), sums(2, stream) {
+      : rows(rows_),
+        dataset(rows.dataset(ANN_METRIC_L2)),
+        codes(dataset, 1, execution()),
+        guard(0),
+        sent(codes, stream, Execution()),
+        farthest(kSampled, stream),
+        sums(2, stream) {
     std::vector<uint8_t> queries;
     for (uint64_t i = 0; i < kSampled; ++i) {
-      const auto row = rows.bytes.begin() +
-                       static_cast<int64_t>(i * rows.rows / kSampled * rows.dim);
+      const auto row = rows.bytes.begin() + static_cast<int64_t>(i * rows.rows / kSampled * rows.dim);
       queries.insert(queries.end(), row, row + rows.dim);
     }
     std::vector<uint32_t> found(kSampled * 11);
     std::vector<float> distances(found.size()), last(kSampled);
-    cuda::search_exact({0, dataset.view(), dataset.rows(), ANN_METRIC_L2, nullptr, nullptr,
-                        queries.data(), nullptr, kSampled, 11, found.data(), distances.data()},
+    cuda::search_exact({0, dataset.view(), dataset.rows(), ANN_METRIC_L2, nullptr, nullptr, queries.data(),
+                        nullptr, kSampled, 11, found.data(), distances.data()},
                        Execution());
     for (uint32_t i = 0; i < kSampled; ++i) last[i] = distances[uint64_t{i} * 11 + 10];
     cuda::check(cudaMemcpyAsync(farthest.data(), last.data(), kSampled * sizeof(float),
@@ -230,10 +230,9 @@ struct Bench {
   std::pair<double, double> look(const descent::Args& args) {
     unsigned long long read[2] = {};
     cuda::check(cudaMemsetAsync(sums.data(), 0, sizeof read, stream), "clearing");
-    descent::look<<<2048, 256, 0, stream>>>({args.keys, uint64_t{args.rows} * args.k, args.k,
-                                             args.rows, kSampled, farthest.data(), sums.data()});
-    cuda::check(cudaMemcpyAsync(read, sums.data(), sizeof read, cudaMemcpyDeviceToHost, stream),
-                "fetching");
+    descent::look<<<2048, 256, 0, stream>>>(
+        {args.keys, uint64_t{args.rows} * args.k, args.k, args.rows, kSampled, farthest.data(), sums.data()});
+    cuda::check(cudaMemcpyAsync(read, sums.data(), sizeof read, cudaMemcpyDeviceToHost, stream), "fetching");
     stream.wait();
     return {static_cast<double>(read[0]), static_cast<double>(read[1]) / (10.0 * kSampled)};
   }
@@ -244,15 +243,14 @@ struct Bench {
   cuda::DeviceGuard guard;
   cuda::Stream stream;
   cuda::DeviceCodes sent;
-  cuda::DeviceArray<float> farthest;             // [kSampled]
-  cuda::DeviceArray<unsigned long long> sums;    // [2]
+  cuda::DeviceArray<float> farthest;           // [kSampled]
+  cuda::DeviceArray<unsigned long long> sums;  // [2]
 };
 
 enum class Print { kRounds, kLast, kNothing };
 
 template <class Update>
-void measure(Bench& bench, const char* figure, const char* variant, uint32_t k, uint32_t p,
-             Print print) {
+void measure(Bench& bench, const char* figure, const char* variant, uint32_t k, uint32_t p, Print print) {
   const NnDescentParams params{k, p, 24, 0.02f, 1};
   const Execution execution;
   const cuda::DeviceArray<uint32_t> neighbors(uint64_t{bench.rows.rows} * k, bench.stream);
@@ -269,8 +267,8 @@ void measure(Bench& bench, const char* figure, const char* variant, uint32_t k, 
     spent += seconds(Clock::now() - resumed);
     const auto [phi, recall] = bench.look(args);
     char text[200];
-    std::snprintf(text, sizeof text, "%s,%s,%u,%u,%u,%.4f,%.6g,%.4f\n", figure, variant, k, p, round,
-                  spent, phi, recall);
+    std::snprintf(text, sizeof text, "%s,%s,%u,%u,%u,%.4f,%.6g,%.4f\n", figure, variant, k, p, round, spent,
+                  phi, recall);
     line = text;
     if (print == Print::kRounds) std::fputs(text, stdout);
     resumed = Clock::now();
@@ -281,8 +279,7 @@ void measure(Bench& bench, const char* figure, const char* variant, uint32_t k, 
 
 /// Once without a word, for what a device does only the first time.
 template <class Update>
-void draw(Bench& bench, const char* figure, const char* variant, uint32_t k, uint32_t p,
-          Print print) {
+void draw(Bench& bench, const char* figure, const char* variant, uint32_t k, uint32_t p, Print print) {
   measure<Update>(bench, figure, variant, k, p, Print::kNothing);
   measure<Update>(bench, figure, variant, k, p, print);
 }

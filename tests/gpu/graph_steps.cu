@@ -48,10 +48,10 @@ class Steps {
         plain_(uint64_t{rows} * degree, stream),
         merged_(uint64_t{rows} * degree, stream) {
     cuda::exact_knn(codes.view(), k_, knn_.data(), distances_.data(), stream, Execution());
-    cuda::check(cudaMemcpy2DAsync(plain_.data(), degree * sizeof(uint32_t), knn_.data(),
-                                  k_ * sizeof(uint32_t), degree * sizeof(uint32_t), rows,
-                                  cudaMemcpyDeviceToDevice, stream),
-                "cutting lists");
+    cuda::check(
+        cudaMemcpy2DAsync(plain_.data(), degree * sizeof(uint32_t), knn_.data(), k_ * sizeof(uint32_t),
+                          degree * sizeof(uint32_t), rows, cudaMemcpyDeviceToDevice, stream),
+        "cutting lists");
   }
 
   void print() {
@@ -84,19 +84,19 @@ class Steps {
   void show(const char* what, const Lists& edges, double step_ms) {
     const Array<uint32_t> entry = choose_entries(rows_, 1, 1, {});
     const Lists entries(1, stream_);
-    cuda::check(cudaMemcpyAsync(entries.data(), entry.data(), sizeof(uint32_t), cudaMemcpyHostToDevice,
-                                stream_),
-                "sending an entry point");
+    cuda::check(
+        cudaMemcpyAsync(entries.data(), entry.data(), sizeof(uint32_t), cudaMemcpyHostToDevice, stream_),
+        "sending an entry point");
     ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
     const double ms = milliseconds_of([&] {
-      cuda::measure_graph({edges.data(), entries.data(), rows_, degree_, 1}, 1, stream_, Execution(),
-                          &stats);
+      cuda::measure_graph({edges.data(), entries.data(), rows_, degree_, 1}, 1, stream_, Execution(), &stats);
     });
-    std::printf("degree %u of %u, %s: %llu strong components, the largest of %llu rows, %llu weak "
-                "components, %.1f rows within two edges; step %.2f ms, measures %.1f ms\n",
-                degree_, k_, what, static_cast<unsigned long long>(stats.strong_components),
-                static_cast<unsigned long long>(stats.largest_strong),
-                static_cast<unsigned long long>(stats.weak_components), stats.two_hop_mean, step_ms, ms);
+    std::printf(
+        "degree %u of %u, %s: %llu strong components, the largest of %llu rows, %llu weak "
+        "components, %.1f rows within two edges; step %.2f ms, measures %.1f ms\n",
+        degree_, k_, what, static_cast<unsigned long long>(stats.strong_components),
+        static_cast<unsigned long long>(stats.largest_strong),
+        static_cast<unsigned long long>(stats.weak_components), stats.two_hop_mean, step_ms, ms);
     std::fflush(stdout);
   }
 
@@ -175,8 +175,7 @@ std::vector<Point> points_of(const Rows& rows, const Rows& queries, const Truth&
     how.device = params.device;
     how.beam = beam;
     Answers answers;
-    expect(ask(index, matrix_of(queries), kNeighbors, how, false, &answers, &error) == ANN_OK,
-           error.message);
+    expect(ask(index, matrix_of(queries), kNeighbors, how, false, &answers, &error) == ANN_OK, error.message);
     uint64_t hits = 0;
     for (uint64_t i = 0; i < answers.ids.size(); ++i)
       hits += answers.distances[i] <= truth.farthest(i / kNeighbors) ? 1 : 0;
@@ -192,8 +191,8 @@ double distances_at(const std::vector<Point>& points, double recall) {
     const Point& low = points[i - 1];
     const Point& high = points[i];
     if (low.recall > recall || high.recall < recall || low.recall == high.recall) continue;
-    const double share = std::log((1 - low.recall) / (1 - recall)) /
-                         std::log((1 - low.recall) / (1 - high.recall));
+    const double share =
+        std::log((1 - low.recall) / (1 - recall)) / std::log((1 - low.recall) / (1 - high.recall));
     return low.distances * std::pow(high.distances / low.distances, share);
   }
   throw Failure{"the beams do not reach a recall of " + std::to_string(recall)};
@@ -223,10 +222,11 @@ void compare_distances() {
         const double found = distances_at(made, recall);
         const double more = found / distances_at(short_exact, recall) - 1;
         const double more_of_longer = found / distances_at(exact, recall) - 1;
-        std::printf("       degree %u, seed %u, recall %.2f: %.1f distances of a query, %+.2f %% against "
-                    "exact lists as long, %+.2f %% against those of %u\n",
-                    degree, static_cast<uint32_t>(seed), recall, found, 100 * more,
-                    100 * more_of_longer, degree + degree / 2);
+        std::printf(
+            "       degree %u, seed %u, recall %.2f: %.1f distances of a query, %+.2f %% against "
+            "exact lists as long, %+.2f %% against those of %u\n",
+            degree, static_cast<uint32_t>(seed), recall, found, 100 * more, 100 * more_of_longer,
+            degree + degree / 2);
         if (degree != 64 || recall != 0.95) continue;
         more_in_all += more / kSeeds;
         more_than_longer += more_of_longer / kSeeds;
@@ -248,8 +248,9 @@ constexpr Claim kDistances[] = {
 int main(int count, char** arguments) {
   const bool distances = count > 1 && std::string(arguments[1]) == "distances";
   if (count < (distances ? 5 : 2)) {
-    std::fprintf(stderr, "graph_steps FILE.u8bin [ROWS]\n"
-                         "graph_steps distances FILE.u8bin QUERIES.u8bin TRUTH.ibin\n");
+    std::fprintf(stderr,
+                 "graph_steps FILE.u8bin [ROWS]\n"
+                 "graph_steps distances FILE.u8bin QUERIES.u8bin TRUTH.ibin\n");
     return 2;
   }
   data_file = arguments[distances ? 2 : 1];

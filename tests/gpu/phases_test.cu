@@ -42,8 +42,7 @@ struct OnDevice {
   OnDevice(const Item* from, uint64_t count, const cuda::Stream& stream)
       : array(count, stream), count_(count), stream_(stream) {
     if (count > 0)
-      cuda::check(cudaMemcpyAsync(array.data(), from, count * sizeof(Item), cudaMemcpyHostToDevice,
-                                  stream),
+      cuda::check(cudaMemcpyAsync(array.data(), from, count * sizeof(Item), cudaMemcpyHostToDevice, stream),
                   "sending");
   }
   OnDevice(uint64_t count, const cuda::Stream& stream)
@@ -52,9 +51,9 @@ struct OnDevice {
   std::vector<Item> fetch() const {
     std::vector<Item> items(count_);
     if (count_ > 0)
-      cuda::check(cudaMemcpyAsync(items.data(), array.data(), count_ * sizeof(Item),
-                                  cudaMemcpyDeviceToHost, stream_),
-                  "fetching");
+      cuda::check(
+          cudaMemcpyAsync(items.data(), array.data(), count_ * sizeof(Item), cudaMemcpyDeviceToHost, stream_),
+          "fetching");
     stream_.wait();
     return items;
   }
@@ -76,8 +75,7 @@ KnnGraph made_lists(uint32_t rows, uint32_t k, uint64_t seed) {
     for (uint64_t i = 0; i < tries && count < k; ++i) {
       const uint64_t below = 1 + random_below(rows, seed, 2 + row, 2 * i);
       const uint32_t other = static_cast<uint32_t>(random_below(below, seed, 2 + row, 2 * i + 1));
-      if (other != row && std::find(list, list + count, other) == list + count)
-        list[count++] = other;
+      if (other != row && std::find(list, list + count, other) == list + count) list[count++] = other;
     }
   }
   return graph;
@@ -93,9 +91,8 @@ void compare_prune(uint32_t rows, uint32_t k, uint32_t degree) {
   cuda::prune_by_rank(lists.data(), rows, k, degree, kept.data(), stream, Execution());
   const std::vector<uint32_t> found = kept.fetch();
   for (uint64_t i = 0; i < found.size(); ++i)
-    expect(found[i] == expected[i], "pruning " + std::to_string(rows) + " x " + std::to_string(k) +
-                                        " to " + std::to_string(degree) + ", place " +
-                                        std::to_string(i));
+    expect(found[i] == expected[i], "pruning " + std::to_string(rows) + " x " + std::to_string(k) + " to " +
+                                        std::to_string(degree) + ", place " + std::to_string(i));
 }
 
 /// Distances that rise along each list, often equal ones.
@@ -117,13 +114,12 @@ void compare_prune_by_distance(uint32_t rows, uint32_t k, uint32_t degree) {
   const OnDevice<uint32_t> lists(knn.neighbors.data(), knn.neighbors.size(), stream);
   const OnDevice<uint32_t> lengths(distances.data(), distances.size(), stream);
   const OnDevice<uint32_t> kept(expected.size(), stream);
-  cuda::prune_by_distance(lists.data(), lengths.data(), rows, k, degree, kept.data(), stream,
-                          Execution());
+  cuda::prune_by_distance(lists.data(), lengths.data(), rows, k, degree, kept.data(), stream, Execution());
   const std::vector<uint32_t> found = kept.fetch();
   for (uint64_t i = 0; i < found.size(); ++i)
     expect(found[i] == expected[i], "pruning by distance " + std::to_string(rows) + " x " +
-                                        std::to_string(k) + " to " + std::to_string(degree) +
-                                        ", place " + std::to_string(i));
+                                        std::to_string(k) + " to " + std::to_string(degree) + ", place " +
+                                        std::to_string(i));
 }
 
 void claim_prune_by_distance() {
@@ -160,8 +156,8 @@ void compare_reverse(uint32_t rows, uint32_t degree, uint64_t workspace) {
   cuda::add_reverse_edges(edges.data(), rows, degree, merged.data(), stream, Execution(), workspace);
   const std::vector<uint32_t> found = merged.fetch();
   for (uint64_t i = 0; i < found.size(); ++i)
-    expect(found[i] == expected[i], "merging " + std::to_string(rows) + " x " +
-                                        std::to_string(degree) + ", place " + std::to_string(i));
+    expect(found[i] == expected[i], "merging " + std::to_string(rows) + " x " + std::to_string(degree) +
+                                        ", place " + std::to_string(i));
 }
 
 void claim_reverse() {
@@ -172,7 +168,7 @@ void claim_reverse() {
   for (const uint32_t rows : sizes) {
     for (const uint32_t degree : degrees) {
       compare_reverse(rows, degree, 0);
-      if (rows < 5000) compare_reverse(rows, degree, 1);               // a rank at a time
+      if (rows < 5000) compare_reverse(rows, degree, 1);  // a rank at a time
       if (rows < 5000) compare_reverse(rows, degree, 100 * uint64_t{rows});
     }
   }
@@ -187,9 +183,7 @@ double code_distance(const Codes& codes, uint32_t a, uint32_t b) {
       const uint8_t* code = codes.row(side == 0 ? a : b) + byte;
       float wide = 0;
       if (codes.wide()) std::memcpy(&wide, code, sizeof wide);
-      values[side] = codes.wide()        ? double{wide}
-                     : codes.flip() != 0 ? static_cast<int8_t>(*code)
-                                         : *code;
+      values[side] = codes.wide() ? double{wide} : codes.flip() != 0 ? static_cast<int8_t>(*code) : *code;
     }
     sum += (values[0] - values[1]) * (values[0] - values[1]);
   }
@@ -211,8 +205,11 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   const OnDevice<uint32_t> from(edges.data(), edges.size(), stream);
   const OnDevice<uint32_t> mask(bits.data(), bits.size(), stream);
   const OnDevice<uint32_t> to(edges.size(), stream);
-  cuda::make_bypass_edges({sent.data(), mask.data(), {from.data(), nullptr, nullptr, rows.rows, degree, 0},
-                           {to.data(), rows.rows, degree}, static_cast<uint32_t>(codes.stride())},
+  cuda::make_bypass_edges({sent.data(),
+                           mask.data(),
+                           {from.data(), nullptr, nullptr, rows.rows, degree, 0},
+                           {to.data(), rows.rows, degree},
+                           static_cast<uint32_t>(codes.stride())},
                           codes.kind(), stream);
   const std::vector<uint32_t> found = to.fetch();
   uint64_t led_on = 0;
@@ -298,8 +295,10 @@ SearchGraph made_graph(Shape shape, uint32_t rows, uint32_t degree, uint64_t see
       uint32_t target = below(rows, 2, at);
       if (shape == Shape::kLoose)
         target = below(3, 3, at) == 0 ? below(row + 1, 4, at) : row / 4 * 4 + below(4, 5, at);
-      if (shape == Shape::kGroups && shy(row)) add(row / 100 * 100 + below(100, 6, at));
-      else if (!shy(target)) add(target);
+      if (shape == Shape::kGroups && shy(row))
+        add(row / 100 * 100 + below(100, 6, at));
+      else if (!shy(target))
+        add(target);
     }
     if (shape == Shape::kGroups || !shy(row) || alone) return;
     if (shape == Shape::kShy) add(row + 97);
@@ -336,9 +335,8 @@ struct Repairs {
 
 void compare_repair(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed, Repairs* repairs) {
   SearchGraph graph = made_graph(shape, rows, degree, seed);
-  const std::string name = "shape " + std::to_string(static_cast<int>(shape)) + ", " +
-                           std::to_string(rows) + " x " + std::to_string(degree) + ", seed " +
-                           std::to_string(seed);
+  const std::string name = "shape " + std::to_string(static_cast<int>(shape)) + ", " + std::to_string(rows) +
+                           " x " + std::to_string(degree) + ", seed " + std::to_string(seed);
   const cuda::DeviceGuard guard(0);
   const cuda::Stream stream;
   const SentGraph singly(graph, stream);
@@ -409,14 +407,12 @@ void compare_measures(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed
   ann_graph_stats found = ANN_GRAPH_STATS_INIT;
   cuda::measure_graph(sent.view, seed, stream, Execution(), &found);
   expect(std::memcmp(&expected, &found, sizeof found) == 0,
-         "measures of shape " + std::to_string(static_cast<int>(shape)) + ", " +
-             std::to_string(rows) + " x " + std::to_string(degree) + ": strong components " +
-             std::to_string(found.strong_components) + ", not " +
-             std::to_string(expected.strong_components) + ", largest " +
-             std::to_string(found.largest_strong) + ", not " +
-             std::to_string(expected.largest_strong) + ", weak " +
-             std::to_string(found.weak_components) + ", not " +
-             std::to_string(expected.weak_components));
+         "measures of shape " + std::to_string(static_cast<int>(shape)) + ", " + std::to_string(rows) +
+             " x " + std::to_string(degree) + ": strong components " +
+             std::to_string(found.strong_components) + ", not " + std::to_string(expected.strong_components) +
+             ", largest " + std::to_string(found.largest_strong) + ", not " +
+             std::to_string(expected.largest_strong) + ", weak " + std::to_string(found.weak_components) +
+             ", not " + std::to_string(expected.weak_components));
 }
 
 void claim_measures() {
@@ -436,7 +432,9 @@ void claim_measures() {
 /// Codes on both sides, with the stream that holds the device's.
 struct BothCodes {
   BothCodes(const Rows& rows, int32_t metric)
-      : dataset(rows.dataset(metric)), codes(dataset, 1, all_threads()), guard(0),
+      : dataset(rows.dataset(metric)),
+        codes(dataset, 1, all_threads()),
+        guard(0),
         sent(codes, stream, Execution()) {}
 
   Dataset dataset;
@@ -447,14 +445,12 @@ struct BothCodes {
 };
 
 /// Lists equal those of the CPU; their distances are those of codes.
-void compare_lists(const BothCodes& both, const KnnGraph& expected,
-                   const std::vector<uint32_t>& found, const std::vector<uint32_t>& distances,
-                   const std::string& what) {
+void compare_lists(const BothCodes& both, const KnnGraph& expected, const std::vector<uint32_t>& found,
+                   const std::vector<uint32_t>& distances, const std::string& what) {
   const uint32_t k = expected.k;
   const std::string name = what + " " + std::to_string(expected.rows) + " x " +
-                           std::to_string(both.dataset.dim()) + " " +
-                           element_name(both.dataset.element()) + ", metric " +
-                           std::to_string(both.dataset.metric()) + ", k " + std::to_string(k) +
+                           std::to_string(both.dataset.dim()) + " " + element_name(both.dataset.element()) +
+                           ", metric " + std::to_string(both.dataset.metric()) + ", k " + std::to_string(k) +
                            (both.codes.wide() ? ", wide" : "");
   std::vector<uint8_t> code(both.codes.stride());
   for (uint32_t row = 0; row < expected.rows; ++row) {
@@ -465,9 +461,9 @@ void compare_lists(const BothCodes& both, const KnnGraph& expected,
     both.codes.distances(code.data(), list, count, measured);
     for (uint32_t i = 0; i < k; ++i) {
       const uint64_t at = uint64_t{row} * k + i;
-      expect(found[at] == list[i], name + ": row " + std::to_string(row) + ", place " +
-                                       std::to_string(i) + " is " + std::to_string(found[at]) +
-                                       ", not " + std::to_string(list[i]));
+      expect(found[at] == list[i], name + ": row " + std::to_string(row) + ", place " + std::to_string(i) +
+                                       " is " + std::to_string(found[at]) + ", not " +
+                                       std::to_string(list[i]));
       expect(distances[at] == (i < count ? measured[i] : UINT32_MAX), name + ": a distance");
     }
   }
@@ -534,8 +530,8 @@ void compare_descent(const Rows& rows, int32_t metric, const NnDescentParams& pa
   const KnnGraph expected = nn_descent(both.codes, params, all_threads());
   const OnDevice<uint32_t> neighbors(expected.neighbors.size(), both.stream);
   const OnDevice<uint32_t> distances(expected.neighbors.size(), both.stream);
-  const uint32_t rounds = cuda::nn_descent(both.sent.view(), params, neighbors.data(),
-                                           distances.data(), both.stream, Execution());
+  const uint32_t rounds = cuda::nn_descent(both.sent.view(), params, neighbors.data(), distances.data(),
+                                           both.stream, Execution());
   compare_lists(both, expected, neighbors.fetch(), distances.fetch(),
                 "NN-Descent with p " + std::to_string(params.samples) + " on");
   expect(rounds == expected.iterations, "rounds of NN-Descent");
@@ -565,7 +561,11 @@ void claim_descent() {
     for (const int32_t element : kElements) {
       if (race && element != ANN_F32) continue;
       for (const int32_t metric : kMetrics)
-        compare_descent(Rows(element, race ? 60 : quick ? 200 : 700, dim, Values::kNormal, dim),
+        compare_descent(Rows(element,
+                             race    ? 60
+                             : quick ? 200
+                                     : 700,
+                             dim, Values::kNormal, dim),
                         metric, params);
     }
   }
@@ -573,20 +573,18 @@ void claim_descent() {
   struct Edge {
     uint32_t dim, k, p;
   };
-  for (const Edge edge : {Edge{1024, 16, 16}, Edge{1025, 16, 16}, Edge{512, 32, 32},
-                          Edge{513, 32, 32}, Edge{256, 64, 64}, Edge{257, 64, 64}}) {
+  for (const Edge edge : {Edge{1024, 16, 16}, Edge{1025, 16, 16}, Edge{512, 32, 32}, Edge{513, 32, 32},
+                          Edge{256, 64, 64}, Edge{257, 64, 64}}) {
     if (race) break;
     compare_descent(extreme_rows(quick ? 200 : 1500, edge.dim), ANN_METRIC_L2,
                     {edge.k, edge.p, rounds, 0.02f, 5});
   }
   for (const Values values : {Values::kGrid, Values::kDuplicates, Values::kEqual}) {
     for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_I8}})
-      compare_descent(Rows(element, race ? 60 : quick ? 250 : 3000, 10, values, 5), ANN_METRIC_L2,
-                      params);
+      compare_descent(Rows(element, race ? 60 : quick ? 250 : 3000, 10, values, 5), ANN_METRIC_L2, params);
   }
   if (!quick && !race)
-    compare_descent(Rows(ANN_U8, 50'000, 128, Values::kClusters, 6), ANN_METRIC_L2,
-                    {48, 16, 24, 0.02f, 1});
+    compare_descent(Rows(ANN_U8, 50'000, 128, Values::kClusters, 6), ANN_METRIC_L2, {48, 16, 24, 0.02f, 1});
 }
 
 // --- Cells ---------------------------------------------------------------------------------------
@@ -616,7 +614,8 @@ void check_lists(const BothCodes& both, uint32_t k, const std::vector<uint32_t>&
 /// Lists of the device with their distances.
 struct FoundLists {
   FoundLists(const BothCodes& both, uint32_t k_)
-      : k(k_), neighbors(uint64_t{both.codes.rows()} * k_, both.stream),
+      : k(k_),
+        neighbors(uint64_t{both.codes.rows()} * k_, both.stream),
         distances(uint64_t{both.codes.rows()} * k_, both.stream) {}
   uint32_t k;
   OnDevice<uint32_t> neighbors;
@@ -645,23 +644,22 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                    const cuda::CellsEffort& effort = cuda::kGraphEffort) {
   const BothCodes both(rows, metric);
   const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
-                           element_name(rows.element) + ", metric " + std::to_string(metric) +
-                           ", k " + std::to_string(k);
+                           element_name(rows.element) + ", metric " + std::to_string(metric) + ", k " +
+                           std::to_string(k);
   const NnDescentParams params{k, std::min(12u, k), 12, 0.02f, 5};
   const FoundLists lists(both, k);
-  const cuda::CellsReport report =
-      cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(),
-                      lists.distances.data(), both.stream, Execution());
+  const cuda::CellsReport report = cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(),
+                                                   lists.distances.data(), both.stream, Execution());
   const std::vector<uint32_t> found = lists.neighbors.fetch();
   const std::vector<uint32_t> at = lists.distances.fetch();
   check_lists(both, k, found, at);
-  cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(), nullptr,
-                  both.stream, Execution());
+  cuda::cells_knn(both.sent.view(), params, effort, lists.neighbors.data(), nullptr, both.stream,
+                  Execution());
   expect(found == lists.neighbors.fetch(), name + ": the same lists twice");
   cuda::CellsEffort in_slices = effort;
   in_slices.slice = 1000;
-  cuda::cells_knn(both.sent.view(), params, in_slices, lists.neighbors.data(), nullptr,
-                  both.stream, Execution());
+  cuda::cells_knn(both.sent.view(), params, in_slices, lists.neighbors.data(), nullptr, both.stream,
+                  Execution());
   expect(found == lists.neighbors.fetch(), name + ": the same lists in small slices");
   cuda::exact_knn(both.sent.view(), k, lists.neighbors.data(), lists.distances.data(), both.stream,
                   Execution());
@@ -671,8 +669,7 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                 report.cells, report.rounds, report.iterations, share, report.share);
   expect(share >= least, name + ": a share of " + std::to_string(share));
   expect(report.cells == 0 || std::abs(share - report.share) < (rows.rows > 300 ? 0.05 : 0.005),
-         name + ": the judge says " + std::to_string(report.share) + ", it is " +
-             std::to_string(share));
+         name + ": the judge says " + std::to_string(report.share) + ", it is " + std::to_string(share));
 }
 
 void claim_cells() {
@@ -690,16 +687,19 @@ void claim_cells() {
 }
 
 void claim_cells_of_any_rows() {
-  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960,
-                                1536};
+  std::vector<uint32_t> dims = {8, 16, 63, 64, 65, 100, 128, 129, 192, 200, 257, 300, 384, 768, 960, 1536};
   if (quick) dims = {64, 128, 200};
   if (race) dims = {130};
   for (const uint32_t dim : dims) {
     for (const int32_t element : kElements) {
       if (race && element != ANN_U8) continue;
       for (const int32_t metric : kMetrics)
-        compare_cells(Rows(element, race ? 300 : quick ? 400 : 3000, dim, Values::kNormal, dim), metric,
-                      24, 0.9);
+        compare_cells(Rows(element,
+                           race    ? 300
+                           : quick ? 400
+                                   : 3000,
+                           dim, Values::kNormal, dim),
+                      metric, 24, 0.9);
     }
   }
 }
@@ -814,8 +814,8 @@ double recall(const Rows& rows, const std::vector<uint32_t>& lists, uint32_t lis
   }
   std::vector<uint32_t> found(uint64_t{count} * (k + 1));
   std::vector<float> distances(found.size());
-  cuda::search_exact({0, dataset.view(), dataset.rows(), ANN_METRIC_L2, nullptr, nullptr,
-                      queries.data(), nullptr, count, k + 1, found.data(), distances.data()},
+  cuda::search_exact({0, dataset.view(), dataset.rows(), ANN_METRIC_L2, nullptr, nullptr, queries.data(),
+                      nullptr, count, k + 1, found.data(), distances.data()},
                      Execution());
   uint64_t hits = 0;
   for (uint32_t i = 0; i < count; ++i) {
@@ -846,22 +846,22 @@ void time_descent(const Rows& rows, const BothCodes& both, const NnDescentParams
   const OnDevice<uint32_t> distances(uint64_t{rows.rows} * params.k, both.stream);
   uint32_t rounds = 0;
   const double ms = median_ms([&] {
-    rounds = cuda::nn_descent(both.sent.view(), params, neighbors.data(), distances.data(),
-                              both.stream, Execution());
+    rounds = cuda::nn_descent(both.sent.view(), params, neighbors.data(), distances.data(), both.stream,
+                              Execution());
   });
   const std::vector<uint32_t> lists = neighbors.fetch();
-  std::printf("time nn_descent %u x %u, k %u, p %u, convergence %g: %.1f ms, %u rounds, recall@10 "
-              "%.4f, @32 %.4f, phi %.6g\n",
-              rows.rows, rows.dim, params.k, params.samples, static_cast<double>(params.convergence),
-              ms, rounds, recall(rows, lists, params.k, 10),
-              recall(rows, lists, params.k, std::min(32u, params.k)), quality(distances.fetch()));
+  std::printf(
+      "time nn_descent %u x %u, k %u, p %u, convergence %g: %.1f ms, %u rounds, recall@10 "
+      "%.4f, @32 %.4f, phi %.6g\n",
+      rows.rows, rows.dim, params.k, params.samples, static_cast<double>(params.convergence), ms, rounds,
+      recall(rows, lists, params.k, 10), recall(rows, lists, params.k, std::min(32u, params.k)),
+      quality(distances.fetch()));
 }
 
 void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const uint32_t rows = both.codes.rows();
   const OnDevice<uint32_t> lists(uint64_t{rows} * k, both.stream);
-  cuda::nn_descent(both.sent.view(), {k, 16, 6, 0.02f, 1}, lists.data(), nullptr, both.stream,
-                   Execution());
+  cuda::nn_descent(both.sent.view(), {k, 16, 6, 0.02f, 1}, lists.data(), nullptr, both.stream, Execution());
   const OnDevice<uint32_t> kept(uint64_t{rows} * degree, both.stream);
   const OnDevice<uint32_t> merged(uint64_t{rows} * degree, both.stream);
   const double prune = median_ms([&] {
@@ -872,8 +872,8 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
     cuda::add_reverse_edges(kept.data(), rows, degree, merged.data(), both.stream, Execution());
     both.stream.wait();
   });
-  std::printf("time optimise %u rows, %u -> %u: prune %.2f ms, reverse edges %.2f ms\n", rows, k,
-              degree, prune, reverse);
+  std::printf("time optimise %u rows, %u -> %u: prune %.2f ms, reverse edges %.2f ms\n", rows, k, degree,
+              prune, reverse);
 
   const Array<uint32_t> entry_rows = choose_entries(rows, 64, 1, {});
   const OnDevice<uint32_t> entries(entry_rows.data(), entry_rows.size(), both.stream);
@@ -882,15 +882,16 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const double reach = median_ms([&] { cuda::count_unreachable(graph, both.stream, Execution()); });
   const uint32_t lost = cuda::count_unreachable(graph, both.stream, Execution());
   cuda::Reach repair;
-  const double repairing = milliseconds_of(
-      [&] { repair = cuda::repair_reachability(graph, both.stream, Execution()); });
+  const double repairing =
+      milliseconds_of([&] { repair = cuda::repair_reachability(graph, both.stream, Execution()); });
   ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
-  const double measuring = milliseconds_of(
-      [&] { cuda::measure_graph(graph, 1, both.stream, Execution(), &stats); });
-  std::printf("     tree %.2f ms, repair with it %.2f ms, %u lost rows, %u edges spent; measures %.1f ms: "
-              "%llu strong components, %.1f rows within two edges\n",
-              reach, repairing, lost, repair.spent, measuring,
-              static_cast<unsigned long long>(stats.strong_components), stats.two_hop_mean);
+  const double measuring =
+      milliseconds_of([&] { cuda::measure_graph(graph, 1, both.stream, Execution(), &stats); });
+  std::printf(
+      "     tree %.2f ms, repair with it %.2f ms, %u lost rows, %u edges spent; measures %.1f ms: "
+      "%llu strong components, %.1f rows within two edges\n",
+      reach, repairing, lost, repair.spent, measuring,
+      static_cast<unsigned long long>(stats.strong_components), stats.two_hop_mean);
 }
 
 /// A graph of which a hundredth of the rows is lost, or a quarter in groups.
@@ -907,19 +908,20 @@ void time_repair(Shape shape, uint32_t rows, uint32_t degree) {
     cuda::check(cudaMemcpy(sent.edges.data(), graph.edges.data(), graph.edges.size() * sizeof(uint32_t),
                            cudaMemcpyHostToDevice),
                 "sending");
-    repairs.push_back(milliseconds_of(
-        [&] { reach = cuda::repair_reachability(sent.view, stream, Execution()); }));
+    repairs.push_back(
+        milliseconds_of([&] { reach = cuda::repair_reachability(sent.view, stream, Execution()); }));
   }
   std::sort(repairs.begin(), repairs.end());
   uint32_t spent = 0;
   const double cpu = milliseconds_of([&] { spent = repair_reachability(graph, all_threads()); });
   const std::vector<uint32_t> found = sent.edges.fetch();
-  expect(reach.lost == 0 && reach.spent == spent &&
-             std::equal(found.begin(), found.end(), graph.edges.data()),
-         "the repair that is timed");
-  std::printf("time repair shape %d, %u x %u: tree %.2f ms, repair with it %.2f ms, by the CPU %.0f ms; %u "
-              "lost rows, %u edges spent\n",
-              static_cast<int>(shape), rows, degree, tree, repairs[2], cpu, lost, spent);
+  expect(
+      reach.lost == 0 && reach.spent == spent && std::equal(found.begin(), found.end(), graph.edges.data()),
+      "the repair that is timed");
+  std::printf(
+      "time repair shape %d, %u x %u: tree %.2f ms, repair with it %.2f ms, by the CPU %.0f ms; %u "
+      "lost rows, %u edges spent\n",
+      static_cast<int>(shape), rows, degree, tree, repairs[2], cpu, lost, spent);
 }
 
 void claim_repair_times() {
@@ -960,8 +962,7 @@ void claim_exact_times() {
   const BothCodes both(rows, ANN_METRIC_L2);
   const OnDevice<uint32_t> lists(uint64_t{rows.rows} * 64, both.stream);
   std::printf("time exact_knn %u x %u, k 64: %.1f ms\n", rows.rows, rows.dim, milliseconds_of([&] {
-                cuda::exact_knn(both.sent.view(), 64, lists.data(), nullptr, both.stream,
-                                Execution());
+                cuda::exact_knn(both.sent.view(), 64, lists.data(), nullptr, both.stream, Execution());
               }));
 }
 

@@ -145,7 +145,8 @@ void threads_on_one_index() {
       params.device = kDevice;
       for (uint32_t i = 0; i < 20; ++i) {
         const bool queued = searcher.search() == ANN_OK;
-        const bool found = ann_search_batch(built.index, &part, &params, &results, nullptr, nullptr) == ANN_OK;
+        const bool found =
+            ann_search_batch(built.index, &part, &params, &results, nullptr, nullptr) == ANN_OK;
         searcher.wait();
         const bool equal = std::equal(ids.begin(), ids.end(), expected) &&
                            std::memcmp(searcher.ids().data(), expected, ids.size() * 8) == 0;
@@ -256,7 +257,8 @@ double stop_everywhere(const ann_matrix& rows, int32_t method, uint32_t times, b
     const double after = whole * (i + 0.5) / times;
     const Stop stop = stop_build(rows, method, after, i % 2 == 1);
     if (stop.status == ANN_OK) continue;  // it was done before
-    expect(stop.status == (i % 2 == 1 ? ANN_DEADLINE : ANN_CANCELLED), "status " + std::to_string(stop.status));
+    expect(stop.status == (i % 2 == 1 ? ANN_DEADLINE : ANN_CANCELLED),
+           "status " + std::to_string(stop.status));
     ++stopped;
     longest[stop.phase] = std::max(longest[stop.phase], stop.ms);
     worst = std::max(worst, stop.ms);
@@ -302,8 +304,8 @@ void stopped_large_builds() {
 }
 
 void rates() {
-  const Rows rows = data_path.empty() ? Rows(ANN_U8, 300'000, 128, Values::kClusters, 7)
-                                      : read_u8bin(data_path, 1'000'000);
+  const Rows rows =
+      data_path.empty() ? Rows(ANN_U8, 300'000, 128, Values::kClusters, 7) : read_u8bin(data_path, 1'000'000);
   const Rows queries(ANN_U8, 32000, 128, Values::kClusters, 8);
   const Built built(rows);
   for (const uint32_t batch : {1u, 10u, 100u, 1000u}) {

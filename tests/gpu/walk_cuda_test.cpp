@@ -35,17 +35,17 @@ namespace {
 
 using namespace gannet;
 using gannet::test::Answers;
-using gannet::test::Claim;
-using gannet::test::Failure;
-using gannet::test::Rows;
-using gannet::test::Values;
 using gannet::test::ask;
+using gannet::test::Claim;
 using gannet::test::expect;
 using gannet::test::expect_ok;
+using gannet::test::Failure;
 using gannet::test::kElements;
 using gannet::test::kMetrics;
 using gannet::test::metric_name;
+using gannet::test::Rows;
 using gannet::test::run_claims;
+using gannet::test::Values;
 
 constexpr uint32_t kWarps[] = {1, 8, 16};  // of a walk with two lists
 
@@ -66,15 +66,14 @@ struct Case {
   bool borrow = false;
   int32_t calibrate = ANN_SWITCH_AUTO;
   int32_t device = ANN_DEVICE_AUTO;  // that builds
-  bool strange = false;  // queries lie farther out than the rows,
-  bool told = false;     // and the build is given others of them to calibrate on
+  bool strange = false;              // queries lie farther out than the rows,
+  bool told = false;                 // and the build is given others of them to calibrate on
 
   std::string name() const {
-    return std::string(element_name(element)) + " " + metric_name(metric) + ", " +
-           std::to_string(rows) + " rows x " + std::to_string(dim) + ", " +
-           std::to_string(queries) + " queries, k " + std::to_string(k) + ", degree " +
-           std::to_string(degree) + ", values " + std::to_string(static_cast<int>(values)) +
-           (ids ? ", ids" : "") + (borrow ? ", borrowed" : "");
+    return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
+           " rows x " + std::to_string(dim) + ", " + std::to_string(queries) + " queries, k " +
+           std::to_string(k) + ", degree " + std::to_string(degree) + ", values " +
+           std::to_string(static_cast<int>(values)) + (ids ? ", ids" : "") + (borrow ? ", borrowed" : "");
   }
 };
 
@@ -114,8 +113,8 @@ struct Prepared {
     const ann_matrix like_queries = view(more.bytes, more.rows);
     if (c.told) params.calibration = &like_queries;
     const ann_matrix matrix = view(rows, c.rows);
-    expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error),
-              error, c.name());
+    expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error), error,
+              c.name());
   }
   ~Prepared() { ann_index_free(index); }
   Prepared(const Prepared&) = delete;
@@ -186,9 +185,9 @@ double check_answers(const Prepared& data, const Truth& truth, const Answers& an
       expect(std::memcmp(&known->second, &distance, sizeof distance) == 0,
              where + ": distance " + std::to_string(distance) + ", exact " + std::to_string(known->second));
       if (i > 0)
-        expect(std::pair(answers.distances[q * k + i - 1], answers.ids[q * k + i - 1]) <
-                   std::pair(distance, id),
-               where + ": order");
+        expect(
+            std::pair(answers.distances[q * k + i - 1], answers.ids[q * k + i - 1]) < std::pair(distance, id),
+            where + ": order");
       hits += distance <= truth.sorted.distances[q * n + std::min(k, n) - 1] ? 1 : 0;
     }
   }
@@ -240,8 +239,8 @@ void compare_recall(const Prepared& data, const Truth& truth, uint32_t k, float 
   params.recall = recall;
   const Answers answers = search(data, k, params);
   const double got = check_answers(data, truth, answers, k, data.c.name());
-  expect(got >= recall - margin, data.c.name() + ": recall " + std::to_string(got) + ", asked " +
-                                     std::to_string(recall));
+  expect(got >= recall - margin,
+         data.c.name() + ": recall " + std::to_string(got) + ", asked " + std::to_string(recall));
 }
 
 /// Two lists with a procedure of so many warps and at an effort of its own, whatever calibration says:
@@ -258,8 +257,7 @@ void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, flo
   if (warps != 1 && !blocks_serve(*placement->placement, found_max)) return;
   DeviceWorkspaceLease space(*placement->placement, data.c.queries, found_max);
   const ann_matrix queries = data.view(data.queries, data.c.queries);
-  fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
-             execution);
+  fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space, execution);
   const TwoListsPlan plan = {slack, expansions_max, warps};
   space->run(data.c.queries, plan, {}, false);
   Answers answers;
@@ -270,8 +268,8 @@ void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, flo
   }
   for (uint64_t q = 0; q < data.c.queries; ++q) {
     const auto begin = answers.ids.begin() + static_cast<int64_t>(q * found_max);
-    answers.counts.push_back(static_cast<uint32_t>(
-        found_max - std::count(begin, begin + found_max, uint64_t{ANN_ID_NONE})));
+    answers.counts.push_back(
+        static_cast<uint32_t>(found_max - std::count(begin, begin + found_max, uint64_t{ANN_ID_NONE})));
     answers.status.push_back(ANN_OK);
   }
   const std::string name =
@@ -304,10 +302,10 @@ class BlockTwin {
     for (;;) {
       const uint32_t kth = RowKey::distance(best_[k - 1]);
       const float stretched = static_cast<float>(kth) * stretch;
-      const uint32_t bound = kth == UINT32_MAX || stretched >= 4294967296.0f ? UINT32_MAX
-                                                                           : static_cast<uint32_t>(stretched);
-      const uint32_t limit = std::max(RowKey::distance(best_[kept_ - 1]),
-                                      std::min(bound, RowKey::distance(queue_.back())));
+      const uint32_t bound =
+          kth == UINT32_MAX || stretched >= 4294967296.0f ? UINT32_MAX : static_cast<uint32_t>(stretched);
+      const uint32_t limit =
+          std::max(RowKey::distance(best_[kept_ - 1]), std::min(bound, RowKey::distance(queue_.back())));
       std::vector<uint32_t> fresh;
       uint32_t parents = 0;
       while (parents < std::min(parents_max, plan.expansions_max - expansions) &&
@@ -404,8 +402,7 @@ void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t e
   if (!blocks_serve(*placement->placement, k)) return;
   DeviceWorkspaceLease space(*placement->placement, data.c.queries, k);
   const ann_matrix queries = data.view(data.queries, data.c.queries);
-  fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space,
-             execution);
+  fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space, execution);
   const TwoListsPlan plan = {slack, expansions_max, warps};
   space->run(data.c.queries, plan, {}, false);
   BlockTwin twin(built.segment, k, warps);
@@ -415,8 +412,8 @@ void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t e
   std::vector<uint8_t> values(built.segment.dataset.query_bytes() + 64);
   for (uint32_t query = 0; query < data.c.queries; ++query) {
     PreparedQuery prepared;
-    built.segment.dataset.prepare(data.queries.data() + query * vector_bytes(data.c), data.c.element, values.data(),
-                          &prepared);
+    built.segment.dataset.prepare(data.queries.data() + query * vector_bytes(data.c), data.c.element,
+                                  values.data(), &prepared);
     built.segment.codes.encode_query(prepared, code.data());
     const std::vector<uint64_t> best = twin.run(code.data(), k, plan);
     distances += twin.distances;
@@ -547,8 +544,13 @@ void claim_values() {
     for (const bool ids : {false, true}) {
       for (const int32_t element : {int32_t{ANN_F32}, int32_t{ANN_U8}, int32_t{ANN_I8}}) {
         for (const int32_t metric : kMetrics) {
-          const Case c{.element = element, .metric = metric, .rows = quick ? 200u : 1000u, .queries = 12,
-                       .dim = 30, .values = values, .ids = ids};
+          const Case c{.element = element,
+                       .metric = metric,
+                       .rows = quick ? 200u : 1000u,
+                       .queries = 12,
+                       .dim = 30,
+                       .values = values,
+                       .ids = ids};
           const Prepared data(c);
           const Truth truth(data);
           // Queries are not like these rows, and calibration promises nothing: only the rest is judged.
@@ -642,11 +644,15 @@ void claim_batch_recall() {
   };
   // The wider ones have a kernel for batches of which all queries are walked for at once.
   std::string broken;
-  for (const Shape& shape : {Shape{ANN_F32, 32, 0}, Shape{ANN_U8, 32, 0}, Shape{ANN_U8, 100, 64},
-                             Shape{ANN_F32, 100, 64}}) {
+  for (const Shape& shape :
+       {Shape{ANN_F32, 32, 0}, Shape{ANN_U8, 32, 0}, Shape{ANN_U8, 100, 64}, Shape{ANN_F32, 100, 64}}) {
     // So many rows that those that calibrate are hidden.
-    const Prepared data({.element = shape.element, .rows = 120'000, .queries = 10'000, .dim = shape.dim,
-                         .degree = shape.degree, .device = ANN_DEVICE_CUDA});
+    const Prepared data({.element = shape.element,
+                         .rows = 120'000,
+                         .queries = 10'000,
+                         .dim = shape.dim,
+                         .degree = shape.degree,
+                         .device = ANN_DEVICE_CUDA});
     const Answers exact = search(data, 10, on_device(), 0, UINT64_MAX, true);
     for (const float target : {0.9f, 0.95f, 0.99f}) {
       ann_search_params params = on_device();
@@ -685,7 +691,10 @@ void claim_names() {
   };
   constexpr Named kNamed[] = {{ANN_SEARCH_WARP, 1}, {ANN_SEARCH_BLOCK, 8}, {ANN_SEARCH_WIDE_BLOCK, 16}};
   for (const int32_t calibrate : {ANN_ON, ANN_OFF}) {
-    const Prepared data({.element = ANN_U8, .rows = quick ? 1500u : 6000u, .queries = 300, .dim = 20,
+    const Prepared data({.element = ANN_U8,
+                         .rows = quick ? 1500u : 6000u,
+                         .queries = 300,
+                         .dim = 20,
                          .calibrate = calibrate});
     const Truth truth(data);
     for (const Named& named : kNamed) {
@@ -718,8 +727,7 @@ void claim_not_finite() {
       expect(after.status[q] == (bad ? ANN_NOT_FINITE : ANN_OK), "status of a query");
       expect(after.counts[q] == (bad ? 0u : 10u), "count of a query");
       for (uint64_t i = q * 10; i < q * 10 + 10; ++i)
-        expect(bad ? after.ids[i] == ANN_ID_NONE && after.distances[i] == INFINITY
-                   : after.same(before, i, i),
+        expect(bad ? after.ids[i] == ANN_ID_NONE && after.distances[i] == INFINITY : after.same(before, i, i),
                "answer of a query");
     }
   }
@@ -785,8 +793,8 @@ void claim_refusals() {
     int32_t procedure;
     uint32_t k;  // of floats
   };
-  for (const Most& most : {Most{ANN_SEARCH_WARP, 103}, Most{ANN_SEARCH_BLOCK, 1024},
-                           Most{ANN_SEARCH_WIDE_BLOCK, 16}}) {
+  for (const Most& most :
+       {Most{ANN_SEARCH_WARP, 103}, Most{ANN_SEARCH_BLOCK, 1024}, Most{ANN_SEARCH_WIDE_BLOCK, 16}}) {
     params.procedure = most.procedure;
     expect(status_of(data, most.k, params) == ANN_OK, "as many answers as a procedure finds");
     expect(status_of(data, most.k + 1, params) == ANN_LIMIT, "more answers than a procedure finds");
@@ -868,8 +876,8 @@ void claim_promise() {
 
 /// CAGRA's searches keep the promise too, where rows can be hidden.
 void claim_cagra_promise() {
-  const Prepared data({.element = ANN_U8, .rows = 120'000, .queries = 2000, .dim = 24,
-                       .device = ANN_DEVICE_CUDA});
+  const Prepared data(
+      {.element = ANN_U8, .rows = 120'000, .queries = 2000, .dim = 24, .device = ANN_DEVICE_CUDA});
   for (const uint32_t k : {1u, 10u, 100u}) {
     const Answers exact = search(data, k, on_device(), 0, UINT64_MAX, true);
     for (const int32_t procedure :
@@ -884,8 +892,8 @@ void claim_cagra_promise() {
           hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
         const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
         const std::string name = "procedure " + std::to_string(procedure) + ", k " + std::to_string(k);
-        std::printf("  %s: asked %.2f, got %.4f, %.1f expansions a query\n", name.c_str(), double{target}, got,
-                    static_cast<double>(found.expansion_count) / data.c.queries);
+        std::printf("  %s: asked %.2f, got %.4f, %.1f expansions a query\n", name.c_str(), double{target},
+                    got, static_cast<double>(found.expansion_count) / data.c.queries);
         expect(got >= double{target} - 0.01, name + ": recall");
       }
     }
@@ -906,8 +914,8 @@ bool keeps_promise(const Prepared& data, const ann_index* index, const std::stri
         params.recall = target;
         Answers found;
         ann_error error = ANN_ERROR_INIT;
-        expect_ok(ask(index, data.view(data.queries, data.c.queries), k, params, false, &found, &error), error,
-                  name);
+        expect_ok(ask(index, data.view(data.queries, data.c.queries), k, params, false, &found, &error),
+                  error, name);
         uint64_t hits = 0;
         for (uint64_t i = 0; i < found.ids.size(); ++i)
           hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
@@ -926,8 +934,14 @@ bool keeps_promise(const Prepared& data, const ann_index* index, const std::stri
 /// index from a file, and does not hold else. Of bytes: floats are walked to by codes, which tell little of
 /// queries that lie outside all rows, so that two lists find 0.88 at most.
 void claim_strange_queries() {
-  const Case c{.element = ANN_U8, .rows = 120'000, .queries = 4000, .dim = 16, .values = Values::kNormal,
-               .device = ANN_DEVICE_CUDA, .strange = true, .told = true};
+  const Case c{.element = ANN_U8,
+               .rows = 120'000,
+               .queries = 4000,
+               .dim = 16,
+               .values = Values::kNormal,
+               .device = ANN_DEVICE_CUDA,
+               .strange = true,
+               .told = true};
   const Prepared told(c);
   expect(keeps_promise(told, told.index, told.c.name() + ", told"), "recall with queries to calibrate on");
   std::vector<uint8_t> file;

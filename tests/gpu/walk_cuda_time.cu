@@ -52,9 +52,9 @@ constexpr uint64_t kBatch = 10'000;
 
 struct Options {
   std::map<std::string, std::string> words = {
-      {"degree", "64"}, {"rows", "0"},   {"seeds", "1"},    {"elements", "u8,f32"},
-      {"metric", "l2"}, {"part", "all"}, {"ceiling", "0"},
-      {"batch", "10000"}, {"k", "10"}, {"warps", "1"}, {"slacks", "0.02,0.03"}, {"caps", "32,4096"},
+      {"degree", "64"}, {"rows", "0"},   {"seeds", "1"},          {"elements", "u8,f32"},
+      {"metric", "l2"}, {"part", "all"}, {"ceiling", "0"},        {"batch", "10000"},
+      {"k", "10"},      {"warps", "1"},  {"slacks", "0.02,0.03"}, {"caps", "32,4096"},
   };
   std::vector<double> numbers(const char* word) const {
     std::vector<double> list;
@@ -66,9 +66,7 @@ struct Options {
     }
     return list;
   }
-  uint32_t number(const char* word) const {
-    return static_cast<uint32_t>(std::atoi(words.at(word).c_str()));
-  }
+  uint32_t number(const char* word) const { return static_cast<uint32_t>(std::atoi(words.at(word).c_str())); }
   bool wants(const char* part) const {
     if (words.at("part") == part) return true;
     for (const char* apart : {"sweep", "promise", "sizes", "ceiling"}) {
@@ -201,7 +199,8 @@ constexpr uint32_t kGatherThreads = 256;
 constexpr uint32_t kGatherLoads = 8;  // of a lane, on their way at once
 
 /// Reads random rows, [rows, pieces] of 16 bytes: up to 8 lanes a row, and longer ones in parts of 128 bytes.
-__global__ void gather(const uint4* rows, uint32_t row_count, uint32_t pieces, uint32_t turns, uint32_t* sink) {
+__global__ void gather(const uint4* rows, uint32_t row_count, uint32_t pieces, uint32_t turns,
+                       uint32_t* sink) {
   const uint32_t lanes = pieces < 8 ? pieces : 8;
   const uint32_t parts = (pieces + 7) / 8;
   const uint32_t team = (blockIdx.x * kGatherThreads + threadIdx.x) / lanes;
@@ -267,9 +266,8 @@ class BuiltIndex {
     params.device = ANN_DEVICE_CUDA;
     params.seed = seed;
     const ann_matrix matrix = rows.view(0, rows.rows);
-    build_seconds = seconds([&] {
-      check_call(ann_build(index_, &matrix, nullptr, &params, nullptr, &error), error);
-    });
+    build_seconds =
+        seconds([&] { check_call(ann_build(index_, &matrix, nullptr, &params, nullptr, &error), error); });
   }
   ~BuiltIndex() { ann_index_free(index_); }
   BuiltIndex(const BuiltIndex&) = delete;
@@ -334,9 +332,9 @@ class Bench {
           const bool kept = found.recall >= double{target} - 0.01;
           // A hundred queries are too few to judge a promise about the mean.
           if (!kept && count > 100) promises_broken_ += 1;
-          std::printf("promise %s: batch %llu, k %u, asked %.2f, recall %.4f, %.0f distances%s\n", name_.c_str(),
-                      static_cast<unsigned long long>(count), k, double{target}, found.recall, found.distances,
-                      kept ? "" : ", SHORT");
+          std::printf("promise %s: batch %llu, k %u, asked %.2f, recall %.4f, %.0f distances%s\n",
+                      name_.c_str(), static_cast<unsigned long long>(count), k, double{target}, found.recall,
+                      found.distances, kept ? "" : ", SHORT");
         }
       }
     }
@@ -353,9 +351,10 @@ class Bench {
         Answers one(1, 10);
         const double first = seconds([&] { search(0, params, &one, 0); });
         const Measured found = measure(original_, 10, params, 0);
-        std::printf("cagra %s: procedure %d, k 10, asked %.2f, recall %.4f, %.1f expansions; first call "
-                    "%.1f ms\n", name_.c_str(), procedure, double{target}, found.recall, found.expansions,
-                    first * 1e3);
+        std::printf(
+            "cagra %s: procedure %d, k 10, asked %.2f, recall %.4f, %.1f expansions; first call "
+            "%.1f ms\n",
+            name_.c_str(), procedure, double{target}, found.recall, found.expansions, first * 1e3);
       }
     }
     std::fflush(stdout);
@@ -403,10 +402,11 @@ class Bench {
       const double recall = static_cast<double>(hits) / static_cast<double>(count * 10);
       if (recall < target) continue;
       std::sort(times.begin(), times.end());
-      std::printf("time %s: one query, at %.2f (asked %.4f), recall %.4f; host to host median %.1f us, "
-                  "99th of 100 %.1f us\n",
-                  name_.c_str(), double{target}, double{asked}, recall, times[count / 2] * 1e6,
-                  times[count * 99 / 100] * 1e6);
+      std::printf(
+          "time %s: one query, at %.2f (asked %.4f), recall %.4f; host to host median %.1f us, "
+          "99th of 100 %.1f us\n",
+          name_.c_str(), double{target}, double{asked}, recall, times[count / 2] * 1e6,
+          times[count * 99 / 100] * 1e6);
       return;
     }
   }
@@ -456,15 +456,16 @@ class Bench {
  private:
   struct Measured {
     double recall = 0;
-    double distances = 0;   // of a query
+    double distances = 0;  // of a query
     double expansions = 0;
   };
 
   void search(uint64_t first, const ann_search_params& params, Answers* answers, size_t index) const {
     const ann_matrix queries = queries_.view(first, answers->results.rows);
     ann_error error = ANN_ERROR_INIT;
-    check_call(ann_search_batch(indexes_[index]->get(), &queries, &params, &answers->results, nullptr, &error),
-               error);
+    check_call(
+        ann_search_batch(indexes_[index]->get(), &queries, &params, &answers->results, nullptr, &error),
+        error);
   }
 
   /// The distance of the k-th true neighbour of each query, once for each k.
@@ -475,7 +476,8 @@ class Bench {
     const ann_matrix queries = queries_.view(0, count);
     const ann_search_params params = device_params(0);
     ann_error error = ANN_ERROR_INIT;
-    check_call(ann_search_exact(indexes_[0]->get(), &queries, &params, &exact.results, nullptr, &error), error);
+    check_call(ann_search_exact(indexes_[0]->get(), &queries, &params, &exact.results, nullptr, &error),
+               error);
     truth.resize(count);
     for (uint64_t query = 0; query < count; ++query) truth[query] = exact.distances[query * k + k - 1];
     return truth;
@@ -510,21 +512,20 @@ class Bench {
     const double on_device = device_seconds(count, k, params);
     std::vector<double> host;
     Answers answers(count, k);
-    for (uint32_t i = 0; i < kRepeats; ++i)
-      host.push_back(seconds([&] { search(0, params, &answers, 0); }));
+    for (uint32_t i = 0; i < kRepeats; ++i) host.push_back(seconds([&] { search(0, params, &answers, 0); }));
     const double n = static_cast<double>(count);
     const size_t stride = code_stride();
     const double rows_gathered = first.distances * n / on_device;
     const double bytes = rows_gathered * static_cast<double>(stride) +
                          first.expansions * n / on_device * options_.number("degree") * 4;
-    std::printf("time %s: batch %llu, k %u, %s %.3f (asked %.4f), recall %.4f, %zu seeds %.4f spread %.4f; "
-                "%.0f distances, %.1f expansions; device %.1f us, %.2f M q/s; %.1f G rows/s, %.2f of the "
-                "ceiling, %.0f GB/s; host to host %.1f us, %.2f M q/s\n",
-                name_.c_str(), static_cast<unsigned long long>(count), k, how, double{target}, double{asked},
-                first.recall, indexes_.size(), sum / static_cast<double>(indexes_.size()), most - least,
-                first.distances, first.expansions, on_device * 1e6, n / on_device / 1e6, rows_gathered / 1e9,
-                rows_gathered / ceiling(), bytes / 1e9, median(host) * 1e6,
-                n / median(host) / 1e6);
+    std::printf(
+        "time %s: batch %llu, k %u, %s %.3f (asked %.4f), recall %.4f, %zu seeds %.4f spread %.4f; "
+        "%.0f distances, %.1f expansions; device %.1f us, %.2f M q/s; %.1f G rows/s, %.2f of the "
+        "ceiling, %.0f GB/s; host to host %.1f us, %.2f M q/s\n",
+        name_.c_str(), static_cast<unsigned long long>(count), k, how, double{target}, double{asked},
+        first.recall, indexes_.size(), sum / static_cast<double>(indexes_.size()), most - least,
+        first.distances, first.expansions, on_device * 1e6, n / on_device / 1e6, rows_gathered / 1e9,
+        rows_gathered / ceiling(), bytes / 1e9, median(host) * 1e6, n / median(host) / 1e6);
     std::fflush(stdout);
   }
 
@@ -535,8 +536,8 @@ class Bench {
   double ceiling() {
     if (options_.number("ceiling") != 0) return options_.number("ceiling") * 1e9;
     if (ceiling_ == 0) {
-      ceiling_ = gathered_per_second(static_cast<uint32_t>(rows_.rows),
-                                     static_cast<uint32_t>(code_stride()), stream_);
+      ceiling_ = gathered_per_second(static_cast<uint32_t>(rows_.rows), static_cast<uint32_t>(code_stride()),
+                                     stream_);
       std::printf("time %s: ceiling, random rows of %zu bytes: %.1f G rows/s, %.0f GB/s\n", name_.c_str(),
                   code_stride(), ceiling_ / 1e9, ceiling_ * static_cast<double>(code_stride()) / 1e9);
     }
@@ -594,8 +595,8 @@ class Bench {
     double expansions = 0;
     for (uint64_t first = 0; first < starts; ++first) {
       const ann_matrix queries = queries_.view(first, count);
-      fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count),
-                 *space, execution());
+      fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, static_cast<uint32_t>(count), *space,
+                     execution());
       for (uint32_t i = 0; i < repeats + 2; ++i) {
         space->run(static_cast<uint32_t>(count), plan, {}, true);
         if (i >= 2 || count == 1) times.push_back(space->kernel_seconds());
@@ -618,13 +619,13 @@ class Bench {
       return std::accumulate(found.begin(), found.begin() + static_cast<int64_t>(queries), 0.0) /
              (static_cast<double>(queries) * k);
     };
-    std::printf("sweep %s: batch %llu, k %u, warps %u, slack %.3f, cap %u, recall %.4f, of the worst hundredth "
-                "%.4f, %.0f distances, %.1f expansions, kernels %.1f us, %.2f M q/s, host to host %.1f us\n",
-                name_.c_str(), static_cast<unsigned long long>(count), k, plan.warps, double{plan.slack},
-                plan.expansions_max,
-                recall(found.size()), recall(worst), distances / n / static_cast<double>(starts),
-                expansions / n / static_cast<double>(starts), median(times) * 1e6,
-                n / median(times) / 1e6, median(runs) * 1e6);
+    std::printf(
+        "sweep %s: batch %llu, k %u, warps %u, slack %.3f, cap %u, recall %.4f, of the worst hundredth "
+        "%.4f, %.0f distances, %.1f expansions, kernels %.1f us, %.2f M q/s, host to host %.1f us\n",
+        name_.c_str(), static_cast<unsigned long long>(count), k, plan.warps, double{plan.slack},
+        plan.expansions_max, recall(found.size()), recall(worst), distances / n / static_cast<double>(starts),
+        expansions / n / static_cast<double>(starts), median(times) * 1e6, n / median(times) / 1e6,
+        median(runs) * 1e6);
     std::fflush(stdout);
   }
 

@@ -92,7 +92,8 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("corners", Law::kCorners, 48, 12);
   add("corners_i8", Law::kCorners, 48, 12).element = ANN_I8;
   add("uniform", Law::kUniform, 12, 12);
-  for (const uint64_t few : {200, 1000, 5000}) add("few_" + std::to_string(few), Law::kClusters, 32, 12).made.rows = few;
+  for (const uint64_t few : {200, 1000, 5000})
+    add("few_" + std::to_string(few), Law::kClusters, 32, 12).made.rows = few;
   return out;
 }
 
@@ -203,20 +204,23 @@ int check_set(const Set& set, const Asked& asked) {
         compared = std::max(compared, got.compared);
         const bool kept = less >= -0.01 - 2 * got.error;
         // On the CPU the walk compares entry points, and the nearest rows again.
-        const bool cheap = asked.device > ANN_DEVICE_CPU || got.compared <= 1 + 400 / static_cast<double>(rows.rows);
+        const bool cheap =
+            asked.device > ANN_DEVICE_CPU || got.compared <= 1 + 400 / static_cast<double>(rows.rows);
         if (!kept || !cheap || asked.verbose) {
-          std::printf("%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows\n",
-                      kept && cheap ? "" : "FALLS SHORT ", set.name.c_str(), batch, k,
-                      static_cast<double>(recall), got.recall, got.error, got.compared);
+          std::printf(
+              "%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows\n",
+              kept && cheap ? "" : "FALLS SHORT ", set.name.c_str(), batch, k, static_cast<double>(recall),
+              got.recall, got.error, got.compared);
         }
         short_of += kept && cheap ? 0 : 1;
       }
     }
   }
-  std::printf("%-18s %8llu rows: %+.4f of what was asked at worst, %.3f of the rows compared at most; "
-              "built in %.2f s, %.2f s in all\n",
-              set.name.c_str(), static_cast<unsigned long long>(set.made.rows), worst, compared, built,
-              bench::now_seconds() - start);
+  std::printf(
+      "%-18s %8llu rows: %+.4f of what was asked at worst, %.3f of the rows compared at most; "
+      "built in %.2f s, %.2f s in all\n",
+      set.name.c_str(), static_cast<unsigned long long>(set.made.rows), worst, compared, built,
+      bench::now_seconds() - start);
   std::fflush(stdout);
   return short_of;
 }
@@ -230,7 +234,9 @@ int run(int argc, char** argv) {
   std::string device = "cpu";
   std::vector<std::string> names;
   CLI::App app("Whether recall is as asked for on sets of many kinds.", "promise_check");
-  app.add_option("--rows", rows, "rows of a set")->check(CLI::Range(500u, 100'000'000u))->capture_default_str();
+  app.add_option("--rows", rows, "rows of a set")
+      ->check(CLI::Range(500u, 100'000'000u))
+      ->capture_default_str();
   app.add_option("--queries", asked.queries, "queries")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--batches", asked.batches, "queries a call (default: all)")->delimiter(',');
@@ -248,9 +254,9 @@ int run(int argc, char** argv) {
   int sets = 0;
   int short_of = 0;
   for (const Set& set : all_sets(rows)) {
-    const bool wanted = names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-                          return set.name.starts_with(name);
-                        });
+    const bool wanted =
+        names.empty() || std::any_of(names.begin(), names.end(),
+                                     [&](const std::string& name) { return set.name.starts_with(name); });
     if (!wanted) continue;
     ++sets;
     short_of += check_set(set, asked);

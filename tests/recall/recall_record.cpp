@@ -43,12 +43,11 @@ struct Effort {
   uint32_t beam;
   float recall;
 };
-constexpr Effort kEfforts[] = {{1, 10, 0}, {10, 10, 0}, {10, 32, 0}, {10, 128, 0},
+constexpr Effort kEfforts[] = {{1, 10, 0},     {10, 10, 0},    {10, 32, 0},  {10, 128, 0},
                                {10, 0, 0.90f}, {10, 0, 0.99f}, {100, 128, 0}};
 constexpr uint32_t kMost = 100;
 
-Vectors made(const bench::MadeRows& maker, bench::Part part, uint64_t rows, uint32_t dim,
-             int32_t element) {
+Vectors made(const bench::MadeRows& maker, bench::Part part, uint64_t rows, uint32_t dim, int32_t element) {
   std::vector<float> values(rows * dim);
   maker.make(part, 0, rows, values.data());
   if (element == ANN_U8) {
@@ -63,8 +62,8 @@ Vectors made(const bench::MadeRows& maker, bench::Part part, uint64_t rows, uint
   return out;
 }
 
-Case made_case(const std::string& name, bench::Law law, uint32_t dim, uint32_t intrinsic,
-               int32_t given, int32_t metric, int32_t stored = ANN_ELEMENT_AUTO) {
+Case made_case(const std::string& name, bench::Law law, uint32_t dim, uint32_t intrinsic, int32_t given,
+               int32_t metric, int32_t stored = ANN_ELEMENT_AUTO) {
   bench::MadeSet set;
   set.law = law;
   set.dim = dim;
@@ -79,8 +78,7 @@ Case made_case(const std::string& name, bench::Law law, uint32_t dim, uint32_t i
 std::vector<Case> all_cases(const std::string& data) {
   using bench::Law;
   std::vector<Case> out;
-  out.push_back({"sift", read_vectors(data + "/sift_10k.u8bin"),
-                 read_vectors(data + "/sift_queries.u8bin")});
+  out.push_back({"sift", read_vectors(data + "/sift_10k.u8bin"), read_vectors(data + "/sift_queries.u8bin")});
   out.push_back(made_case("clusters", Law::kClusters, 48, 12, ANN_F32, ANN_METRIC_L2));
   out.push_back(made_case("clusters_f16", Law::kClusters, 48, 12, ANN_F32, ANN_METRIC_L2, ANN_F16));
   out.push_back(made_case("clusters_cosine", Law::kClusters, 48, 12, ANN_F32, ANN_METRIC_COSINE));
@@ -120,13 +118,11 @@ void measure(const Case& one, const std::string& knn, std::ostream& table) {
     search.recall = effort.recall;
     uint32_t beam = effort.beam;
     if (beam == 0) {
-      check(ann_index_beam(index.get(), effort.k, effort.recall, &beam, &error), error,
-            "reading the beam");
+      check(ann_index_beam(index.get(), effort.k, effort.recall, &beam, &error), error, "reading the beam");
     }
     Neighbours found(queries.rows, effort.k);
     ann_results results = found.view(0, queries.rows);
-    check(ann_search_batch(index.get(), &queries, &search, &results, nullptr, &error), error,
-          "searching");
+    check(ann_search_batch(index.get(), &queries, &search, &results, nullptr, &error), error, "searching");
     table << one.name << ',' << knn << ',' << effort.k << ',';
     if (effort.recall > 0) table << effort.recall;
     table << ',' << beam << ',' << hits_of(found, truth) << ',' << queries.rows * effort.k << ','
@@ -178,8 +174,7 @@ int main(int argc, char** argv) {
     const int different = compare(table, argv[3]);
     std::printf("recall_record: %d lines differ\n", different);
     if (different > 0) {
-      std::printf("If this is meant: %s examples/data > tests/recall/results.csv, and say why\n",
-                  argv[0]);
+      std::printf("If this is meant: %s examples/data > tests/recall/results.csv, and say why\n", argv[0]);
     }
     return different == 0 ? 0 : 1;
   } catch (const std::exception& fault) {

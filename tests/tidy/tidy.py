@@ -19,6 +19,7 @@ The rules:
   names         no file called by what it is not: utils, helper, manager, impl, ...
   places        no absolute path of a build machine, no package registry host
   twins         every folder of core/ is known to the tests
+  formatted     the sources lie as .clang-format says, by the version of it that tests/setup.sh installs
   exports       only ann_* leaves the library, and all of ann.h is there
   needed        the library needs the C and C++ runtime and nothing else; its SONAME has the major
   quiet_gpu     a search on the CPU opens no file of a GPU driver
@@ -41,6 +42,8 @@ SOURCES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".md", ".rs", ".go", ".toml", ".yml", ".yaml",
                    ".in", ".map", ".json", ".mod"}
 SKIPPED = {".git", "target", "__pycache__", ".venv", "node_modules", "vendor"}
+
+CLANG_FORMAT = "19.1.7"
 
 # Lowest first. backend/ is the seam between phases and devices: it may include anything, and
 # anything from search/ on may include it.
@@ -302,6 +305,29 @@ def rule_twins(root, report):
 
 # --- Rules about the library -----------------------------------------------------------------------
 
+def rule_formatted(root, report):
+    """Other versions lay a few lines otherwise, so that only the pinned one judges."""
+    if not (root / ".clang-format").is_file():
+        report.problem("formatted", ".clang-format", "is not here")
+        return
+    command = shutil.which("clang-format")
+    version = subprocess.run([command, "--version"], capture_output=True, text=True).stdout if command else ""
+    if f" {CLANG_FORMAT}" not in version:
+        report.problem("formatted", ".clang-format",
+                       f"needs clang-format {CLANG_FORMAT}: run tests/setup.sh tests")
+        return
+    names = [str(path) for path in files_of(root, ["core", "capi", "tests", "examples", "bindings"], SOURCES)
+             if path.suffix in SOURCES]
+    run = subprocess.run([command, "--dry-run", "--Werror", *names], capture_output=True, text=True, cwd=root)
+    found = {}
+    for match in re.finditer(r"^(\S+?):(\d+):\d+: error: code should be clang-formatted", run.stderr, re.M):
+        found.setdefault(match[1], match[2])
+    for name, line in found.items():
+        report.problem("formatted", f"{os.path.relpath(name, root)}:{line}", "clang-format -i lays it otherwise")
+    if run.returncode != 0 and not found:
+        report.problem("formatted", ".clang-format", run.stderr.strip()[:200])
+
+
 def output_of(report, rule, *command):
     if shutil.which(command[0]) is None:
         report.note(f"{rule}: no {command[0]} here")
@@ -453,7 +479,8 @@ def rule_quiet_gpu(root, library, report):
 
 SOURCE_RULES = {"header": rule_header, "abi": rule_abi, "promises": rule_promises,
                 "layers": rule_layers, "banned": rule_banned, "build_flags": rule_build_flags,
-                "names": rule_names, "places": rule_places, "twins": rule_twins}
+                "names": rule_names, "places": rule_places, "twins": rule_twins,
+                "formatted": rule_formatted}
 LIBRARY_RULES = {"exports": rule_exports, "needed": rule_needed, "quiet_gpu": rule_quiet_gpu}
 
 

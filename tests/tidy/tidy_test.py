@@ -67,6 +67,7 @@ CLEAN = {
     "core/backend/devices.cpp": '#include "index/index.h"\n',
     "tests/unit/all_test.cpp": "".join(f'#include "{name}/x.h"\n' for name in
                                        ("base", "distance", "knn", "search", "index")),
+    ".clang-format": "DisableFormat: true\n",
     "README.md": "Install to /usr/local or $HOME/work/x.\n",
 }
 
@@ -128,6 +129,8 @@ VIOLATIONS = [
     ("names", "core/index/IndexBuild.cpp", "\n"),
     ("names", "tests/utils/x.c", "\n"),
     ("twins", "core/graph/prune.cpp", "int x;\n"),
+    ("formatted", ".clang-format", "BasedOnStyle: Google\n"),
+    ("formatted", ".clang-format", "BasedOnStyle: Nobody\n"),
 ] + [("places", "README.md", f"from https://{host}/x\n") for host in tidy.REGISTRIES] + [
     ("places", "tests/x.py", f'x = "{place}x"\n') for place in tidy.MACHINE_PATHS] + [
     ("places", "CMakeLists.txt", f"# see {tidy.MACHINE_PATHS[0].rstrip('/')}\n")]
@@ -173,7 +176,7 @@ def main():
             shutil.copytree(clean, tree)
             if text.startswith("+"):
                 text = CLEAN[name] + text[1:]
-            elif name in CLEAN and rule not in ("header", "abi", "promises"):
+            elif name in CLEAN and rule not in ("header", "abi", "promises", "formatted"):
                 text = CLEAN[name] + text
             make_tree(tree, {name: text})
             # The other rules are quiet about it, but for names and places that a text implies.

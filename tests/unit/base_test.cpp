@@ -191,9 +191,11 @@ TEST_CASE("workers serve every caller, nested and at once, and a job is done who
   for (std::thread& caller : callers) caller.join();
   REQUIRE(all == 12 * 200 * 20);
 
-  REQUIRE_THROWS_AS(
-      parallel_for(four, 100, 1, [](uint64_t begin, uint64_t, uint32_t) { if (begin == 60) fail(ANN_IO, "sixty"); }),
-      Error);
+  REQUIRE_THROWS_AS(parallel_for(four, 100, 1,
+                                 [](uint64_t begin, uint64_t, uint32_t) {
+                                   if (begin == 60) fail(ANN_IO, "sixty");
+                                 }),
+                    Error);
 }
 
 TEST_CASE("workers are kept: many calls make no more threads than one") {

@@ -101,8 +101,10 @@ TEST_CASE("products of every level are the sums") {
       uint32_t sum = 0;
       for (uint32_t i = 0; i < dim; ++i) {
         const int32_t value =
-            extreme == 0 ? static_cast<int32_t>(random_below(2 * static_cast<uint64_t>(most) + 1, 2, dim, i)) - most
-                         : extreme == 1 ? most : -most;
+            extreme == 0
+                ? static_cast<int32_t>(random_below(2 * static_cast<uint64_t>(most) + 1, 2, dim, i)) - most
+            : extreme == 1 ? most
+                           : -most;
         const int32_t low = static_cast<int8_t>(value & 0xff);
         values[i] = static_cast<int16_t>(value);
         digits[i] = static_cast<int8_t>((value - low) / 256);
@@ -110,15 +112,16 @@ TEST_CASE("products of every level are the sums") {
         REQUIRE(256 * digits[i] + low == value);
         sum += static_cast<uint32_t>(value);
       }
-      if (extreme > 0) std::fill(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(stride), uint8_t{255});
+      if (extreme > 0)
+        std::fill(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(stride), uint8_t{255});
       const ProductQuery query = {values.data(), digits.data(), digits.data() + columns, 128 * sum};
       const std::vector<uint32_t> ids = {10, 0, 3, 3, 9, 1, 7};
       for (const Kernels* level : levels_here()) {
         std::vector<int32_t> in_order(kRows);
         std::vector<int32_t> chosen(ids.size());
-        row_products(*level)(query, rows.data(), stride, dim, nullptr, kRows, in_order.data());
-        row_products(*level)(query, rows.data(), stride, dim, ids.data(), static_cast<uint32_t>(ids.size()),
-                             chosen.data());
+        row_products (*level)(query, rows.data(), stride, dim, nullptr, kRows, in_order.data());
+        row_products (*level)(query, rows.data(), stride, dim, ids.data(), static_cast<uint32_t>(ids.size()),
+                              chosen.data());
         for (uint32_t row = 0; row < kRows; ++row) {
           int64_t truth = 0;
           for (uint32_t i = 0; i < dim; ++i) truth += (int64_t{rows[row * stride + i]} - 128) * values[i];
@@ -160,7 +163,8 @@ TEST_CASE("distances are those of the rows but for their rounding") {
           const double error = widest / 254 * std::sqrt(dim);
           const bool is_product = metric == ANN_METRIC_INNER_PRODUCT;
           const double truth = is_product ? -product : squares;
-          const double bound = is_product ? error * length(query.data()) : 2 * error * std::sqrt(squares) + error * error;
+          const double bound =
+              is_product ? error * length(query.data()) : 2 * error * std::sqrt(squares) + error * error;
           REQUIRE(std::fabs(double{as_float(coded[row])} - truth) <= bound + 1e-3);
         }
       }

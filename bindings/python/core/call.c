@@ -33,7 +33,7 @@ static void *run_watched(void *given) {
 /* Starts a thread that gets none of the signals that are sent to the process, but those that what it does
  * itself brings about. */
 static int start_thread(pthread_t *thread, watched_call *watched) {
-  static const int own[] = {SIGSEGV, SIGBUS,  SIGFPE,  SIGILL, SIGABRT,
+  static const int own[] = {SIGSEGV, SIGBUS, SIGFPE,  SIGILL,  SIGABRT,
                             SIGTRAP, SIGSYS, SIGPROF, SIGPIPE, SIGXFSZ};
   sigset_t all, before;
   sigfillset(&all);
@@ -134,7 +134,8 @@ int call_run(call *made, int watched, PyObject *progress, double timeout) {
       return -1;
     }
     /* 0 would take a deadline back. */
-    if (timeout >= 0) ann_monitor_set_deadline(made->monitor, timeout > 0 ? (uint64_t)(timeout * 1e9) + 1 : 1);
+    if (timeout >= 0)
+      ann_monitor_set_deadline(made->monitor, timeout > 0 ? (uint64_t)(timeout * 1e9) + 1 : 1);
   }
   if (made->monitor == NULL || !run_and_watch(made, progress)) {
     Py_BEGIN_ALLOW_THREADS

@@ -25,9 +25,8 @@ static void raise_class(PyObject *key, PyObject *text, ann_status status, const 
   } else if (text != NULL) {
     long long row = error && error->row != UINT64_MAX ? (long long)error->row : -1;
     long long column = error && error->column != UINT64_MAX ? (long long)error->column : -1;
-    PyObject *raised =
-        PyObject_CallFunction(class, "OiLLii", text, (int)status, row, column, error ? error->os_error : 0,
-                              error ? error->cuda_error : 0);
+    PyObject *raised = PyObject_CallFunction(class, "OiLLii", text, (int)status, row, column,
+                                             error ? error->os_error : 0, error ? error->cuda_error : 0);
     if (raised != NULL) {
       PyErr_SetObject(class, raised);
       Py_DECREF(raised);

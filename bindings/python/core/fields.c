@@ -6,36 +6,47 @@
 #define FIELD(type, member, kind) {#member, offsetof(type, member), kind}
 #define END {NULL, 0, 0}
 
-const field fields_build[] = {
-    FIELD(ann_build_params, graph, 'i'),      FIELD(ann_build_params, knn, 'i'),
-    FIELD(ann_build_params, device, 'i'),     FIELD(ann_build_params, rows_mode, 'i'),
-    FIELD(ann_build_params, degree, 'u'),     FIELD(ann_build_params, knn_degree, 'u'),
-    FIELD(ann_build_params, samples, 'u'),    FIELD(ann_build_params, iterations, 'u'),
-    FIELD(ann_build_params, convergence, 'f'), FIELD(ann_build_params, seed, 'U'),
-    FIELD(ann_build_params, threads, 'u'),    FIELD(ann_build_params, repair, 'i'),
-    FIELD(ann_build_params, calibrate, 'i'),  FIELD(ann_build_params, memory_limit, 'U'),
-    END};
+const field fields_build[] = {FIELD(ann_build_params, graph, 'i'),
+                              FIELD(ann_build_params, knn, 'i'),
+                              FIELD(ann_build_params, device, 'i'),
+                              FIELD(ann_build_params, rows_mode, 'i'),
+                              FIELD(ann_build_params, degree, 'u'),
+                              FIELD(ann_build_params, knn_degree, 'u'),
+                              FIELD(ann_build_params, samples, 'u'),
+                              FIELD(ann_build_params, iterations, 'u'),
+                              FIELD(ann_build_params, convergence, 'f'),
+                              FIELD(ann_build_params, seed, 'U'),
+                              FIELD(ann_build_params, threads, 'u'),
+                              FIELD(ann_build_params, repair, 'i'),
+                              FIELD(ann_build_params, calibrate, 'i'),
+                              FIELD(ann_build_params, memory_limit, 'U'),
+                              END};
 
-const field fields_search[] = {
-    FIELD(ann_search_params, recall, 'f'),         FIELD(ann_search_params, beam, 'u'),
-    FIELD(ann_search_params, threads, 'u'),        FIELD(ann_search_params, device, 'i'),
-    FIELD(ann_search_params, procedure, 'i'),      FIELD(ann_search_params, search_width, 'u'),
-    FIELD(ann_search_params, iterations_max, 'u'), FIELD(ann_search_params, hash_bits, 'u'),
-    FIELD(ann_search_params, hash_reset, 'i'),     FIELD(ann_search_params, team_size, 'u'),
-    FIELD(ann_search_params, ctas_per_query, 'u'), FIELD(ann_search_params, batch_threshold, 'u'),
-    FIELD(ann_search_params, beam_threshold, 'u'), FIELD(ann_search_params, compare, 'i'),
-    END};
+const field fields_search[] = {FIELD(ann_search_params, recall, 'f'),
+                               FIELD(ann_search_params, beam, 'u'),
+                               FIELD(ann_search_params, threads, 'u'),
+                               FIELD(ann_search_params, device, 'i'),
+                               FIELD(ann_search_params, procedure, 'i'),
+                               FIELD(ann_search_params, search_width, 'u'),
+                               FIELD(ann_search_params, iterations_max, 'u'),
+                               FIELD(ann_search_params, hash_bits, 'u'),
+                               FIELD(ann_search_params, hash_reset, 'i'),
+                               FIELD(ann_search_params, team_size, 'u'),
+                               FIELD(ann_search_params, ctas_per_query, 'u'),
+                               FIELD(ann_search_params, batch_threshold, 'u'),
+                               FIELD(ann_search_params, beam_threshold, 'u'),
+                               FIELD(ann_search_params, compare, 'i'),
+                               END};
 
-const field fields_knn[] = {
-    FIELD(ann_knn_params, metric, 'i'),      FIELD(ann_knn_params, method, 'i'),
-    FIELD(ann_knn_params, k, 'u'),           FIELD(ann_knn_params, samples, 'u'),
-    FIELD(ann_knn_params, iterations, 'u'),  FIELD(ann_knn_params, convergence, 'f'),
-    FIELD(ann_knn_params, threads, 'u'),     FIELD(ann_knn_params, seed, 'U'),
-    FIELD(ann_knn_params, device, 'i'),      END};
+const field fields_knn[] = {FIELD(ann_knn_params, metric, 'i'),     FIELD(ann_knn_params, method, 'i'),
+                            FIELD(ann_knn_params, k, 'u'),          FIELD(ann_knn_params, samples, 'u'),
+                            FIELD(ann_knn_params, iterations, 'u'), FIELD(ann_knn_params, convergence, 'f'),
+                            FIELD(ann_knn_params, threads, 'u'),    FIELD(ann_knn_params, seed, 'U'),
+                            FIELD(ann_knn_params, device, 'i'),     END};
 
 const field fields_open[] = {
-    FIELD(ann_open_params, mode, 'i'),          FIELD(ann_open_params, threads, 'u'),
-    FIELD(ann_open_params, expect_dim, 'u'),    FIELD(ann_open_params, expect_metric, 'i'),
+    FIELD(ann_open_params, mode, 'i'),           FIELD(ann_open_params, threads, 'u'),
+    FIELD(ann_open_params, expect_dim, 'u'),     FIELD(ann_open_params, expect_metric, 'i'),
     FIELD(ann_open_params, expect_element, 'i'), END};
 
 const field fields_save[] = {FIELD(ann_save_params, threads, 'u'), FIELD(ann_save_params, sync, 'i'), END};

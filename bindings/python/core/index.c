@@ -8,8 +8,7 @@
 #include <stdlib.h>
 
 typedef struct handle {
-  PyObject_HEAD
-  ann_index *index;
+  PyObject_HEAD ann_index *index;
   Py_ssize_t running;
   int closed;
   uint32_t dim;
@@ -202,7 +201,7 @@ typedef struct search_call {
 static ann_status run_search(call *base) {
   search_call *made = (search_call *)base;
   return (made->exact ? ann_search_exact : ann_search_batch)(made->index, &made->queries, &made->params,
-                                                            &made->results, base->monitor, &base->error);
+                                                             &made->results, base->monitor, &base->error);
 }
 
 /* Whether a search may take longer than some 20 ms, so that a person could want to stop it. A thread of its
@@ -219,8 +218,9 @@ static int takes_long(const handle *self, const search_call *made) {
 
 /* A new array of NumPy of [rows, k] or, for a single query, [k]; and where it lies. */
 static PyObject *new_array(const memory *queries, int64_t k, PyObject *dtype, void **data) {
-  PyObject *shape = queries->dimensions == 1 ? PyLong_FromLongLong(k)
-                                             : Py_BuildValue("(LL)", (long long)queries->shape[0], (long long)k);
+  PyObject *shape = queries->dimensions == 1
+                        ? PyLong_FromLongLong(k)
+                        : Py_BuildValue("(LL)", (long long)queries->shape[0], (long long)k);
   if (shape == NULL) return NULL;
   PyObject *array = PyObject_CallFunctionObjArgs(numpy_empty, shape, dtype, NULL);
   Py_DECREF(shape);
@@ -272,7 +272,8 @@ static int find_buffers(search_call *made, const memory *queries, PyObject *cons
 static int run_strictly(const handle *self, search_call *made, int strict, double timeout) {
   ann_status few[FEW], *status = NULL;
   int64_t rows = (int64_t)made->queries.rows;
-  if (strict && made->queries.space == 0 && made->queries.element != ANN_I8 && made->queries.element != ANN_U8) {
+  if (strict && made->queries.space == 0 && made->queries.element != ANN_I8 &&
+      made->queries.element != ANN_U8) {
     status = rows <= FEW ? few : malloc(sizeof(ann_status) * (size_t)rows);
     if (status == NULL) {
       PyErr_NoMemory();
@@ -343,9 +344,9 @@ static PyObject *handle_info(PyObject *object, PyObject *unused) {
   }
   return Py_BuildValue("(KIiiiiIIKKddfIIf)", (unsigned long long)info.rows, info.dim, (int)info.metric,
                        (int)info.element, (int)info.built, (int)info.graph, info.degree, info.entry_points,
-                       (unsigned long long)info.memory_bytes, (unsigned long long)info.seed, info.build_seconds,
-                       info.calibrate_seconds, info.recall_max, info.repaired_edges, info.knn_iterations,
-                       info.knn_share);
+                       (unsigned long long)info.memory_bytes, (unsigned long long)info.seed,
+                       info.build_seconds, info.calibrate_seconds, info.recall_max, info.repaired_edges,
+                       info.knn_iterations, info.knn_share);
 }
 
 typedef struct copy_call {
@@ -396,7 +397,8 @@ static PyObject *handle_ids(PyObject *object, PyObject *const *given, Py_ssize_t
 static PyObject *handle_get(PyObject *object, PyObject *const *given, Py_ssize_t count) {
   copy_call made = {.base.run = run_get};
   memory ids, vectors, found;
-  if (too_few(count, 3) || memory_of(given[0], "ids", &ids) || memory_of(given[2], "found", &found)) return NULL;
+  if (too_few(count, 3) || memory_of(given[0], "ids", &ids) || memory_of(given[2], "found", &found))
+    return NULL;
   int64_t rows = ids.shape[0];
   made.ids = memory_as_buffer(&ids, "ids", 1, rows, 'i', 8, 0);
   made.found = made.ids ? memory_as_buffer(&found, "found", 1, rows, 'i', 4, 1) : NULL;
@@ -563,7 +565,8 @@ static int64_t write_to_python(void *user, const void *data, uint64_t bytes) {
 
 static ann_status run_save(call *base) {
   save_call *made = (save_call *)base;
-  if (made->path != NULL) return ann_save(made->index, made->path, &made->params, base->monitor, &base->error);
+  if (made->path != NULL)
+    return ann_save(made->index, made->path, &made->params, base->monitor, &base->error);
   ann_writer writer = ANN_WRITER_INIT;
   writer.write = write_to_python;
   writer.user = made;
@@ -575,7 +578,8 @@ static PyObject *handle_save(PyObject *object, PyObject *const *given, Py_ssize_
   handle *self = (handle *)object;
   save_call made = {.base.run = run_save, .params = ANN_SAVE_PARAMS_INIT};
   double timeout;
-  if (too_few(count, 5) || fields_fill(&made.params, fields_save, given[2]) || call_timeout(given[4], &timeout)) {
+  if (too_few(count, 5) || fields_fill(&made.params, fields_save, given[2]) ||
+      call_timeout(given[4], &timeout)) {
     return NULL;
   }
   if (given[0] != Py_None && PyBytes_AsStringAndSize(given[0], (char **)&made.path, NULL)) return NULL;

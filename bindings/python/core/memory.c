@@ -35,8 +35,7 @@ enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4 };
 
 typedef struct view {
-  PyObject_HEAD
-  memory what;
+  PyObject_HEAD memory what;
   dl_managed *managed;
   dl_managed_versioned *versioned;
   PyObject *owner;
@@ -70,9 +69,10 @@ static PyObject *view_space(PyObject *object, void *unused) {
   return PyLong_FromLong(((view *)object)->what.space);
 }
 
-static PyGetSetDef view_properties[] = {{"shape", view_shape, NULL, "rows and columns, or columns alone", NULL},
-                                        {"space", view_space, NULL, "0 for the host, else 2 + i", NULL},
-                                        {NULL, NULL, NULL, NULL, NULL}};
+static PyGetSetDef view_properties[] = {
+    {"shape", view_shape, NULL, "rows and columns, or columns alone", NULL},
+    {"space", view_space, NULL, "0 for the host, else 2 + i", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot view_slots[] = {{Py_tp_dealloc, view_dealloc},
                                    {Py_tp_getset, view_properties},
                                    {Py_tp_doc, "Vectors in memory that another library owns."},
@@ -91,9 +91,13 @@ static int read_tensor(const dl_tensor *tensor, memory *out) {
   }
   switch (tensor->device_type) {
     case DL_CPU:
-    case DL_CUDA_HOST: out->space = 0; break;
+    case DL_CUDA_HOST:
+      out->space = 0;
+      break;
     case DL_CUDA:
-    case DL_CUDA_MANAGED: out->space = ANN_DEVICE_CUDA + tensor->device_id; break;
+    case DL_CUDA_MANAGED:
+      out->space = ANN_DEVICE_CUDA + tensor->device_id;
+      break;
     default:
       errors_refuse("device", "the array lies on a device of DLPack's type %d; expected the host or CUDA",
                     (int)tensor->device_type);
@@ -126,10 +130,12 @@ PyObject *memory_from_dlpack(PyObject *module, PyObject *capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     dl_managed_versioned *tensor = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     if (tensor->major != 1) {
-      errors_refuse("dtype", "the array speaks version %u of DLPack; expected 0 or 1", (unsigned)tensor->major);
+      errors_refuse("dtype", "the array speaks version %u of DLPack; expected 0 or 1",
+                    (unsigned)tensor->major);
       failed = 1;
     } else {
-      failed = read_tensor(&tensor->tensor, &made->what) || PyCapsule_SetName(capsule, "used_dltensor_versioned");
+      failed =
+          read_tensor(&tensor->tensor, &made->what) || PyCapsule_SetName(capsule, "used_dltensor_versioned");
       made->what.writable = !(tensor->flags & 1);
       if (!failed) made->versioned = tensor;
     }
@@ -224,8 +230,10 @@ static int read_array(PyObject *from, const array_struct *array, const char *wha
     return -1;
   }
   if (array->itemsize > 1 && !(array->flags & NOT_SWAPPED)) {
-    errors_refuse("dtype", "%s has its bytes in the other order than this machine; "
-                  "pass a.astype(a.dtype.newbyteorder('='))", what);
+    errors_refuse("dtype",
+                  "%s has its bytes in the other order than this machine; "
+                  "pass a.astype(a.dtype.newbyteorder('='))",
+                  what);
     return -1;
   }
   out->data = array->data;
@@ -269,22 +277,29 @@ static int32_t element_of(const memory *from, const char *what) {
       if (from->itemsize == 4) return ANN_F32;
       if (from->itemsize == 2) return ANN_F16;
       break;
-    case 'B': return ANN_BF16;
+    case 'B':
+      return ANN_BF16;
     case 'i':
       if (from->itemsize == 1) return ANN_I8;
       break;
     case 'u':
       if (from->itemsize == 1) return ANN_U8;
       break;
-    default: break;
+    default:
+      break;
   }
-  const char *kind = from->kind == 'f' ? "float" : from->kind == 'i' ? "int" : from->kind == 'u' ? "uint" : NULL;
+  const char *kind = from->kind == 'f'   ? "float"
+                     : from->kind == 'i' ? "int"
+                     : from->kind == 'u' ? "uint"
+                                         : NULL;
   if (kind != NULL) {
     errors_refuse("dtype", "%s is of %s%d; expected float32, float16, bfloat16, int8 or uint8%s", what, kind,
                   8 * from->itemsize, from->kind == 'f' ? " (a.astype(numpy.float32) rounds)" : "");
   } else {
-    errors_refuse("dtype", "%s is of no numbers that are known here; "
-                  "expected float32, float16, bfloat16, int8 or uint8", what);
+    errors_refuse("dtype",
+                  "%s is of no numbers that are known here; "
+                  "expected float32, float16, bfloat16, int8 or uint8",
+                  what);
   }
   return 0;
 }
@@ -304,14 +319,18 @@ int memory_as_matrix(const memory *from, const char *what, int one_allowed, ann_
     return -1;
   }
   if (columns > 1 && rows > 0 && from->strides[last] != from->itemsize) {
-    errors_refuse("order", "%s has its columns %lld bytes apart; a row's elements must lie side by side, as in "
-                  "numpy.ascontiguousarray(a)", what, (long long)from->strides[last]);
+    errors_refuse("order",
+                  "%s has its columns %lld bytes apart; a row's elements must lie side by side, as in "
+                  "numpy.ascontiguousarray(a)",
+                  what, (long long)from->strides[last]);
     return -1;
   }
   int64_t stride = rows > 1 ? from->strides[0] : columns * from->itemsize;
   if (stride < columns * from->itemsize) {
-    errors_refuse("order", "%s has its rows %lld bytes apart, less than the %lld that a row takes; pass "
-                  "numpy.ascontiguousarray(a)", what, (long long)stride, (long long)(columns * from->itemsize));
+    errors_refuse("order",
+                  "%s has its rows %lld bytes apart, less than the %lld that a row takes; pass "
+                  "numpy.ascontiguousarray(a)",
+                  what, (long long)stride, (long long)(columns * from->itemsize));
     return -1;
   }
   out->data = from->data;

@@ -93,8 +93,9 @@ static PyObject *module_verify(PyObject *module, PyObject *arguments) {
   verify_call made = {.base.run = run_verify, .params = ANN_OPEN_PARAMS_INIT};
   double timeout;
   if (!PyArg_ParseTuple(arguments, "OOOO", &path, &params, &progress, &given_timeout) ||
-      PyBytes_AsStringAndSize(path, (char **)&made.path, NULL) || fields_fill(&made.params, fields_open, params) ||
-      call_timeout(given_timeout, &timeout) || call_run(&made.base, 1, progress, timeout)) {
+      PyBytes_AsStringAndSize(path, (char **)&made.path, NULL) ||
+      fields_fill(&made.params, fields_open, params) || call_timeout(given_timeout, &timeout) ||
+      call_run(&made.base, 1, progress, timeout)) {
     return NULL;
   }
   Py_RETURN_NONE;
@@ -168,9 +169,15 @@ static PyMethodDef functions[] = {{"register_errors", errors_register, METH_O, N
                                   {"device_info", module_device_info, METH_O, NULL},
                                   {"versions", module_versions, METH_NOARGS, NULL},
                                   {NULL, NULL, 0, NULL}};
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "gannet._core", "What the package gannet needs of the C library.", -1, functions,
-    NULL, NULL, NULL, NULL};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                                        "gannet._core",
+                                        "What the package gannet needs of the C library.",
+                                        -1,
+                                        functions,
+                                        NULL,
+                                        NULL,
+                                        NULL,
+                                        NULL};
 
 static int find_numpy(void) {
   PyObject *numpy = PyImport_ImportModule("numpy");
@@ -200,8 +207,10 @@ static PyObject *add_type(PyObject *module, const char *name, PyType_Spec *spec)
 
 PyMODINIT_FUNC PyInit__core(void) {
   if (ann_abi_version() >> 16 != ANN_ABI_VERSION >> 16 || ann_abi_version() < ANN_ABI_VERSION) {
-    PyErr_Format(PyExc_ImportError, "gannet was compiled for version 0x%x of the library's interface, and met "
-                 "0x%x (%s)", (unsigned)ANN_ABI_VERSION, (unsigned)ann_abi_version(), ann_version());
+    PyErr_Format(PyExc_ImportError,
+                 "gannet was compiled for version 0x%x of the library's interface, and met "
+                 "0x%x (%s)",
+                 (unsigned)ANN_ABI_VERSION, (unsigned)ann_abi_version(), ann_version());
     return NULL;
   }
   if (find_numpy() != 0) return NULL;

@@ -58,7 +58,8 @@ int main(int count, char **words) {
   results.distances = malloc(places * sizeof *results.distances);
   if (data == NULL || results.ids == NULL || results.distances == NULL) return fail("no memory");
   FILE *file = fopen(words[2], "rb");
-  if (file == NULL || fread(data, sizeof *data, values, file) != values) return fail("the queries cannot be read");
+  if (file == NULL || fread(data, sizeof *data, values, file) != values)
+    return fail("the queries cannot be read");
   fclose(file);
   queries.data = data;
   ann_index *index;
@@ -69,7 +70,8 @@ int main(int count, char **words) {
     status = measure(index, queries, results, atoi(words[7]));
   } else {
     int exact = count > 7 && strcmp(words[7], "exact") == 0;
-    ann_status answer = (exact ? ann_search_exact : ann_search_batch)(index, &queries, NULL, &results, NULL, &error);
+    ann_status answer =
+        (exact ? ann_search_exact : ann_search_batch)(index, &queries, NULL, &results, NULL, &error);
     if (answer != ANN_OK) return fail(error.message);
     file = fopen(words[6], "wb");
     if (file == NULL || fwrite(results.ids, sizeof *results.ids, places, file) != places ||
