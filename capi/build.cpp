@@ -65,7 +65,7 @@ void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* n
     if (on_cuda)
       search_exact_on_device(dataset, queries, self.data(), device, results, part);
     else
-      search_exact(dataset, queries, self.data(), results, part);
+      search_exact(dataset, queries, {{}, {}, self.data()}, results, part);
     for (uint64_t i = 0; i < piece.rows * k; ++i)
       neighbors[first * k + i] = ids[i] == ANN_ID_NONE ? kNoRow : static_cast<uint32_t>(ids[i]);
   }

@@ -686,11 +686,11 @@ typedef struct ann_search_params {
                         with the beam, and a beam below 16 does what 16 does. Where two lists do not
                         reach that recall, without a calibration, and by BEST_FIRST, one list of so many
                         rows walks. For CAGRA's procedures this is M ("internal top-M"), k to 1,984,
-                        default what `recall` stands for, a multiple of 32 and at most 1,984: on a CUDA
-                        device by a calibration of their own, which the first search that asks for a
-                        recall makes in some 50 ms, for either procedure and the defaults below; on the
-                        CPU and for fewer than 10,000 rows the beam of BEST_FIRST, with which they may
-                        find less. MULTI_CTA shares M out: each beam has M / ctas_per_query places, 32 to
+                        default what `recall` stands for, a multiple of 32 and at most 1,984, by a
+                        calibration of their own, which the first search that asks for a recall makes,
+                        in some 50 ms on a CUDA device, for either procedure and the defaults below; for
+                        fewer than 512 rows, of a device 10,000, and fewer than 64 queries in the build's
+                        `calibration` the beam of BEST_FIRST, with which they may find less. MULTI_CTA shares M out: each beam has M / ctas_per_query places, 32 to
                         512. */
   void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
                         a stream of the library, which is waited for. CUDA's own default streams have

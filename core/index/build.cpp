@@ -149,7 +149,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
       if (plan.calibrate && placed != nullptr)
-        placed->tuning.two_lists.measure(segment, *placed->placement, measuring);
+        placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
       if (plan.calibrate)

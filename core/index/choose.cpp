@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "search/cagra_plan.h"
 #include "tune/search_work.h"
 
 namespace gannet {
@@ -63,11 +62,11 @@ struct Chooser {
   /// for the recall that it has on the CPU.
   std::optional<Choice> choose_two_lists() const {
     const uint32_t beam = request.params.beam;
-    if (beam != 0 && placed.calibration.curve_count() == 0) return std::nullopt;
+    if (beam != 0 && placed.calibration.empty()) return std::nullopt;
     if (request.k == 0) return std::nullopt;
     const float recall = beam == 0 ? request.recall : placed.calibration.recall(request.k, beam);
     for (const Walkers walkers : order_walkers()) {
-      const auto effort = device->tuning.two_lists.find(walkers, request.k, recall);
+      const auto effort = device->two_lists.find(walkers, request.k, recall);
       if (!effort) continue;
       const Procedure& procedure = procedure_of(walkers.warps);
       return Choice{&procedure, procedure.plan(target, request, *effort)};
@@ -96,36 +95,37 @@ struct Chooser {
     return warps == 1 ? kWarpTwoLists : warps == 8 ? kBlockTwoLists : kWideBlockTwoLists;
   }
 
-  /// The effort of a procedure for the wanted recall, or for what the caller says instead.
+  /// The effort that the caller names, or the one that calibration has found for the wanted recall.
   Effort effort_of(const Procedure& procedure) const {
-    if (procedure.knob == Knob::kSlack)
-      return device->tuning.two_lists.nearest(procedure.warps, request.k, request.recall);
-    const uint32_t beam = request.params.beam;
-    if (&procedure == &kBestFirst)
-      return {static_cast<double>(beam != 0 ? beam : beam_for(placed, request.k, request.recall)), 0, 0};
-    if (beam != 0) return {static_cast<double>(beam), 0, 0};
-    return cagra_effort(procedure);
+    if (procedure.warps != 0) return device->two_lists.nearest(procedure.warps, request.k, request.recall);
+    if (procedure.given != nullptr) {
+      if (const auto given = procedure.given(request)) return *given;
+    }
+    if (procedure.unmeasured == nullptr) return {};
+    const Effort effort = procedure.unmeasured(request, beam_for(placed, request.k, request.recall));
+    const bool is_measured = procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
+    return is_measured && !placed.calibration.empty() ? measured_effort(procedure, effort) : effort;
   }
 
-  /// M, and p if the caller leaves it open, from the device's calibration of CAGRA's searches where there is one,
-  /// else from the CPU's beam.
-  Effort cagra_effort(const Procedure& procedure) const {
-    const uint32_t k = request.k;
-    Effort effort{static_cast<double>(cagra_list_of(k, beam_for(placed, k, request.recall))), 0, 0};
-    if (!target.on_device() || request.queries == 0 || placed.calibration.curve_count() == 0) return effort;
-    CagraPlan plan = std::get<CagraPlan>(procedure.plan(target, request, effort));
-    // The longer beam may choose the other of CAGRA's two searches, whose own beam then counts.
+  /// A longer beam may choose the other of two procedures that a name stands for, whose own curves then count.
+  Effort measured_effort(const Procedure& procedure, Effort effort) const {
+    const Tuning& tuning = device != nullptr ? device->tuning : placed.tuning;
     for (uint32_t turn = 0; turn < 2; ++turn) {
       const auto found =
-          device->tuning.cagra(placed.segment, *target.device, plan, k, request.recall, execution);
-      if (!found) return effort;
+          tuning.find(target, measured_as(procedure, effort), request.k, request.recall, execution);
+      if (!found) break;
       effort = *found;
-      effort.knob = cagra_list_of(k, static_cast<uint32_t>(found->knob));
-      const bool was_multi = plan.multi_cta;
-      plan = std::get<CagraPlan>(procedure.plan(target, request, effort));
-      if (plan.multi_cta == was_multi) break;
+      if (procedure.measured_as == nullptr) break;
     }
     return effort;
+  }
+
+  ann_search_params measured_as(const Procedure& procedure, const Effort& effort) const {
+    if (procedure.measured_as != nullptr)
+      return procedure.measured_as(procedure.plan(target, request, effort));
+    ann_search_params like = ANN_SEARCH_PARAMS_INIT;
+    like.procedure = procedure.id;
+    return like;
   }
 };
 

@@ -31,8 +31,8 @@ std::shared_ptr<const PlacedDevice> Placements::get(const PlacedSegment& placed,
   auto made = std::make_shared<PlacedDevice>();
   made->placement = cuda::place_for_search(device, segment, nullptr, execution);
   // An index that was built without calibration leaves recall to the cautious rule.
-  if (segment.has_graph() && placed.calibration.curve_count() > 0)
-    made->tuning.two_lists.measure(segment, *made->placement, execution);
+  if (segment.has_graph() && !placed.calibration.empty())
+    made->two_lists.measure({placed.host, made->placement.get()}, execution);
   const std::lock_guard lock(mutex_);
   devices_.push_back(made);
   return made;

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "search/device_search.h"
-#include "tune/device_tuning.h"
+#include "tune/device_calibration.h"
+#include "tune/tuning.h"
 
 namespace gannet {
 
@@ -15,7 +16,8 @@ struct PlacedSegment;
 /// A segment on one CUDA device.
 struct PlacedDevice {
   std::unique_ptr<DevicePlacement> placement;
-  DeviceTuning tuning;
+  DeviceCalibration two_lists;
+  Tuning tuning;  // of the other procedures
 };
 
 /// A search holds on to the placement that it uses, so taking one away waits for nobody.

@@ -71,8 +71,11 @@ void merge_answers(const std::vector<PartialAnswers>& parts, uint64_t queries, c
 
 void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, float recall, int32_t device,
                      const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
-  if (snapshot.segments.size() == 1)
-    return search_segment(snapshot.single(), params, recall, device, batch, execution, counts);
+  if (snapshot.segments.size() == 1) {
+    SearchBatch whole = batch;
+    whole.admission.removed = snapshot.removed_of(0);
+    return search_segment(snapshot.single(), params, recall, device, whole, execution, counts);
+  }
   if (batch.queries.on_device())
     fail(ANN_UNSUPPORTED, "the index has %zu segments, whose answers are merged in host memory",
          snapshot.segments.size());
@@ -81,10 +84,11 @@ void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, 
   const double count = static_cast<double>(snapshot.segments.size());
   for (const auto& segment : snapshot.segments) {
     const double done = static_cast<double>(parts.size()) / count;
+    SearchBatch part{batch.queries, {}, nullptr, {}};
+    part.admission.removed = snapshot.removed_of(parts.size());
     parts.emplace_back(batch, execution.memory);
-    search_segment(*segment, params, recall, device,
-                   {batch.queries, parts.back().view(batch.results.k), nullptr},
-                   execution.span(done, done + 1 / count), counts);
+    part.results = parts.back().view(batch.results.k);
+    search_segment(*segment, params, recall, device, part, execution.span(done, done + 1 / count), counts);
   }
   merge_answers(parts, batch.queries.rows, batch.results, execution);
 }

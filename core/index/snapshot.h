@@ -8,8 +8,10 @@
 #include "index/placements.h"
 #include "place/placement.h"
 #include "search/procedure.h"
+#include "segment/row_set.h"
 #include "segment/segment.h"
 #include "tune/calibration.h"
+#include "tune/tuning.h"
 
 namespace gannet {
 
@@ -21,8 +23,9 @@ struct PlacedSegment {
   uint64_t bytes() const { return segment.bytes() + host.workspaces.bytes() + devices.host_bytes(); }
 
   Segment segment;
-  Calibration calibration;  // of the beams of the CPU
   HostPlacement host;
+  Calibration calibration;  // of BEST_FIRST
+  Tuning tuning;            // of the CPU's other procedures
   double build_seconds = 0;
   double calibrate_seconds = 0;
   mutable Placements devices;  // come and go
@@ -30,6 +33,12 @@ struct PlacedSegment {
 
 struct Snapshot {
   std::vector<std::shared_ptr<const PlacedSegment>> segments;  // of equal shape
+  std::vector<std::shared_ptr<const RowSet>> removed;          // rows of each segment; missing or null: none
+
+  RowSetView removed_of(size_t segment) const {
+    const bool has = segment < removed.size() && removed[segment] != nullptr;
+    return has ? removed[segment]->view() : RowSetView{};
+  }
 
   /// The only segment.
   const PlacedSegment& single() const { return *segments.front(); }

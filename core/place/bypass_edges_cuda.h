@@ -1,5 +1,5 @@
 // A search graph on a CUDA device without some of its rows, so that these are queries which the graph has
-// never seen (tune/device_calibration.h).
+// never seen (tune/trials.h).
 //
 // An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows
 // that the hidden one has edges to. So a walk finds what it would find had the hidden row never been there.

@@ -15,7 +15,7 @@ inline uint64_t queries_per_task(uint64_t queries, uint32_t threads) {
   return std::clamp<uint64_t>(queries / (uint64_t{threads} * 8), 1, 64);
 }
 
-/// Answers a batch. `make()` makes a workspace; `search(query, workspace, counts)` leaves the neighbours of a
+/// Answers a batch. `make()` makes a workspace; `search(query, admission, workspace, counts)` leaves the neighbours of a
 /// prepared query, which lies in workspace.values, in workspace.neighbors and returns how many.
 template <class T, class Make, class Search>
 void answer_on_host(const HostPlacement& host, const SearchBatch& batch, const Execution& execution,
@@ -34,7 +34,7 @@ void answer_on_host(const HostPlacement& host, const SearchBatch& batch, const E
       uint32_t found = 0;
       const bool usable =
           dataset.prepare(queries.row(query), queries.element, workspace.values.data(), &prepared);
-      if (usable) found = search(prepared, workspace, &task_counts);
+      if (usable) found = search(prepared, batch.admission.of(query), workspace, &task_counts);
       write_answer(batch.results, query, workspace.neighbors.data(), found,
                    usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
     }

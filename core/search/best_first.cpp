@@ -29,12 +29,10 @@ struct Walk {
   const SearchGraph& graph;
   SearchSpace& space;
   Beam beam;
+  const Admission& admission;
   SearchCounts counts = {};
 
-  void start() {
-    compare(space.visited.enter(graph.entries.data(), static_cast<uint32_t>(graph.entries.size()),
-                                space.candidates.data()));
-  }
+  void start() { compare(enter(graph.entries.data(), static_cast<uint32_t>(graph.entries.size()))); }
 
   void run() {
     for (uint32_t row = beam.pop(); row != kNoRow; row = beam.pop()) expand(row);
@@ -44,11 +42,17 @@ struct Walk {
   void expand(uint32_t row) {
     ++counts.expansions;
     const AdjacencyRow edges = graph.touched_row(row);
-    const uint32_t count = space.visited.enter(edges.targets, edges.length, space.candidates.data());
+    const uint32_t count = enter(edges.targets, edges.length);
     for (uint32_t i = 0; i < count; ++i) prefetch_code(codes, space.candidates[i]);
     const uint32_t next = beam.peek();
     if (next != kNoRow) prefetch_edges(graph, next);
     compare(count);
+  }
+
+  /// Leaves those rows in space.candidates that are met for the first time and may be walked; how many.
+  uint32_t enter(const uint32_t* rows, uint32_t count) {
+    const uint32_t met = space.visited.enter(rows, count, space.candidates.data());
+    return admission.walks_all() ? met : admission.keep_walked(space.candidates.data(), met);
   }
 
   void compare(uint32_t count) {
@@ -69,15 +73,19 @@ class VisitedCleared {
   Visited& visited_;
 };
 
-/// The reported distances of the beam's first rows.
+/// The reported distances of the beam's first rows that may be returned.
 uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-                       const Beam& beam, uint32_t k, SearchSpace& space, SearchCounts& counts) {
-  const uint32_t count = std::min(beam.size(), rerank_count(k));
-  for (uint32_t i = 0; i < count; ++i) space.rows[i] = RowKey::row(beam.key(i));
-  if (codes.lossless()) {
-    for (uint32_t i = 0; i < count; ++i)
-      space.distances[i] = static_cast<float>(RowKey::distance(beam.key(i)));
-  } else {
+                       const Beam& beam, const Admission& admission, uint32_t k, SearchSpace& space,
+                       SearchCounts& counts) {
+  const uint32_t most = std::min(beam.size(), rerank_count(k));
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < beam.size() && count < most; ++i) {
+    const uint32_t row = RowKey::row(beam.key(i));
+    if (!admission.answers(row)) continue;
+    space.distances[count] = static_cast<float>(RowKey::distance(beam.key(i)));
+    space.rows[count++] = row;
+  }
+  if (!codes.lossless()) {
     counts.distances += count;
     dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
   }
@@ -87,25 +95,26 @@ uint32_t compare_again(const Dataset& dataset, const Codes& codes, const Prepare
 }  // namespace
 
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                            const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                            const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
                             SearchSpace& space, SearchCounts* counts) {
   space.fit_beam(beam);
   codes.encode_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
-  if (masked != kNoRow) space.visited.enter(masked);
-  Walk walk{codes, graph, space, Beam(space.keys.data(), beam)};
+  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
+  Walk walk{codes, graph, space, Beam(space.keys.data(), beam), admission};
   walk.start();
   walk.run();
-  const uint32_t compared = compare_again(dataset, codes, query, walk.beam, k, space, walk.counts);
+  const uint32_t compared = compare_again(dataset, codes, query, walk.beam, admission, k, space, walk.counts);
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;
   return compared;
 }
 
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                           const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                           const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
                            SearchSpace& space, SearchCounts* counts) {
-  const uint32_t compared = compare_best_first(dataset, codes, graph, query, masked, k, beam, space, counts);
+  const uint32_t compared =
+      compare_best_first(dataset, codes, graph, query, admission, k, beam, space, counts);
   for (uint32_t i = 0; i < compared; ++i)
     space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
   const uint32_t found = std::min(k, compared);

@@ -65,9 +65,8 @@ struct SearchSpace final : Workspace {
 };
 
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
-/// `masked` is a row that is neither expanded nor returned (kNoRow: none).
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                           const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                           const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
                            SearchSpace& space, SearchCounts* counts);
 
 /// Rows of a walk's list that are compared once more for k answers where codes are lossy, as far as it has so
@@ -78,7 +77,7 @@ constexpr uint32_t rerank_count(uint32_t k) { return k + std::max(16u, k / 2); }
 /// As search_best_first, but leaves the reported distances of the first rerank_count() rows of the
 /// beam in space.distances, in the beam's order; returns how many.
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                            const PreparedQuery& query, uint32_t masked, uint32_t k, uint32_t beam,
+                            const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
                             SearchSpace& space, SearchCounts* counts);
 
 }  // namespace gannet

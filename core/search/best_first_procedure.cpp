@@ -34,15 +34,37 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
       [&] {
         return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
       },
-      [&](const PreparedQuery& query, SearchSpace& workspace, SearchCounts* task_counts) {
-        return search_best_first(segment.dataset, segment.codes, segment.graph, query, kNoRow, k, beam,
+      [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
+          SearchCounts* task_counts) {
+        return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k, beam,
                                  workspace, task_counts);
       });
 }
 
+std::optional<Effort> given(const SearchRequest& request) {
+  if (request.params.beam == 0) return std::nullopt;
+  return Effort{static_cast<double>(request.params.beam), 0, 0};
+}
+
+Effort unmeasured(const SearchRequest&, uint32_t beam) { return {static_cast<double>(beam), 0, 0}; }
+
+constexpr Procedure make_row() {
+  Procedure row;
+  row.id = ANN_SEARCH_BEST_FIRST;
+  row.name = "BEST_FIRST";
+  row.knob = Knob::kBeam;
+  row.on_host = true;
+  row.on_device = true;
+  row.check = check;
+  row.plan = plan;
+  row.run_on_host = run;
+  row.given = given;
+  row.unmeasured = unmeasured;
+  return row;
+}
+
 }  // namespace
 
-const Procedure kBestFirst = {
-    ANN_SEARCH_BEST_FIRST, "BEST_FIRST", Knob::kBeam, true, true, 0, check, plan, run};
+constinit const Procedure kBestFirst = make_row();
 
 }  // namespace gannet

@@ -35,6 +35,7 @@ struct CagraSearch {
   const PreparedQuery& query;
   const CagraPlan& plan;
   CagraSpace& space;
+  const Admission& admission;
   SearchCounts counts = {};
   uint32_t count = 0;  // of candidates
 
@@ -82,7 +83,7 @@ struct CagraSearch {
   }
 
   void meet(uint32_t row) {
-    if (row != kNoRow && space.visited.enter(row)) space.candidates[count++] = row;
+    if (row != kNoRow && admission.walks(row) && space.visited.enter(row)) space.candidates[count++] = row;
   }
 
   void forget(const Beam& beam) {
@@ -114,12 +115,14 @@ class VisitedCleared {
   Visited& visited_;
 };
 
-/// The nearest rows of all lists, in order; how many.
-uint32_t merge_lists(const CagraPlan& plan, CagraSpace& space) {
+/// The nearest rows of all lists that may be returned, in order; how many.
+uint32_t merge_lists(const CagraPlan& plan, const Admission& admission, CagraSpace& space) {
   uint32_t size = 0;
   for (uint32_t i = 0; i < plan.lists; ++i) {
     const Beam& beam = space.beams[i];
-    for (uint32_t place = 0; place < beam.size(); ++place) space.merged[size++] = beam.key(place);
+    for (uint32_t place = 0; place < beam.size(); ++place) {
+      if (admission.answers(RowKey::row(beam.key(place)))) space.merged[size++] = beam.key(place);
+    }
   }
   std::sort(space.merged.data(), space.merged.data() + size);
   return std::min(size, plan.kept);
@@ -155,14 +158,14 @@ uint64_t CagraSpace::bytes() const {
 }
 
 uint32_t search_cagra(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                      const PreparedQuery& query, uint32_t k, const CagraPlan& plan, CagraSpace& space,
-                      SearchCounts* counts) {
+                      const PreparedQuery& query, const Admission& admission, uint32_t k,
+                      const CagraPlan& plan, CagraSpace& space, SearchCounts* counts) {
   space.fit(plan, graph.degree);
   if (!plan.stored) codes.encode_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
-  CagraSearch search{dataset, codes, graph, query, plan, space};
+  CagraSearch search{dataset, codes, graph, query, plan, space, admission};
   search.run();
-  const uint32_t kept = merge_lists(plan, space);
+  const uint32_t kept = merge_lists(plan, admission, space);
   for (uint32_t i = 0; i < kept; ++i) space.rows[i] = RowKey::row(space.merged[i]);
   if (codes.lossless()) {
     for (uint32_t i = 0; i < kept; ++i)

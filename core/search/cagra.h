@@ -88,7 +88,7 @@ struct CagraSpace final : Workspace {
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
 /// The answers are those of the device, bit for bit, and so are the counts.
 uint32_t search_cagra(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                      const PreparedQuery& query, uint32_t k, const CagraPlan& plan, CagraSpace& space,
-                      SearchCounts* counts);
+                      const PreparedQuery& query, const Admission& admission, uint32_t k,
+                      const CagraPlan& plan, CagraSpace& space, SearchCounts* counts);
 
 }  // namespace gannet

@@ -64,7 +64,7 @@ size_t list_room(uint32_t kept, uint32_t rows) {
 struct Search {
   const Dataset& dataset;
   const QueryBlock& queries;
-  const uint32_t* excluded;
+  const BatchAdmission& admission;
   const ResultsView& results;
   const Execution& execution;
   uint32_t kept;
@@ -139,8 +139,16 @@ class Group {
  private:
   bool usable(uint32_t i) const { return search_.queries.usable(begin_ + i); }
 
-  uint32_t excluded(uint32_t i) const {
-    return search_.excluded != nullptr ? search_.excluded[begin_ + i] : uint32_t{kNoRow};
+  /// The row that is left out of a query's answer alone.
+  uint32_t masked(uint32_t i) const {
+    return search_.admission.masked != nullptr ? search_.admission.masked[begin_ + i] : uint32_t{kNoRow};
+  }
+  /// Whether a row may not be in any answer.
+  bool is_left_out(uint32_t row) const {
+    return search_.admission.removed.holds(row) || search_.admission.held_out.holds(row);
+  }
+  bool leaves_none_out() const {
+    return search_.admission.removed.empty() && search_.admission.held_out.empty();
   }
 
   /// Lists compare ids of a file that is read as it is needed.
@@ -162,7 +170,10 @@ class Group {
         uint32_t* line = space_.line.data();
         for (uint32_t j = 0; j < rows; ++j) line[j] = key_of(space_.distances[j]);
         // Unsigned: rows before this tile wrap round.
-        if (excluded(i) - first < rows) line[excluded(i) - first] = UINT32_MAX;
+        if (masked(i) - first < rows) line[masked(i) - first] = UINT32_MAX;
+        for (uint32_t j = 0; j < rows && !leaves_none_out(); ++j) {
+          if (is_left_out(first + j)) line[j] = UINT32_MAX;
+        }
         kernels().show_nearest(space_.lists[i], line, rows, first);
       }
     }
@@ -201,8 +212,7 @@ class Group {
   void show_near(uint32_t first, uint32_t rows, uint32_t i, const uint32_t* apart) {
     const RowBounds& bounds = *search_.bounds;
     uint32_t* numbers = space_.places.data();
-    const uint32_t near =
-        kernels().within_bound(apart, space_.tile->rows(), rows, space_.queries[i], numbers);
+    uint32_t near = kernels().within_bound(apart, space_.tile->rows(), rows, space_.queries[i], numbers);
     if (near == 0) return;
     float* distances = space_.distances.data();
     if (bounds.exact()) {
@@ -210,6 +220,7 @@ class Group {
         distances[j] = static_cast<float>(static_cast<int32_t>(apart[numbers[j]]));
     }
     for (uint32_t j = 0; j < near; ++j) numbers[j] += first;
+    near = drop_left_out(numbers, distances, near);
     if (!bounds.exact()) {
       search_.dataset.distances(search_.queries[begin_ + i], numbers, 0, near, distances);
       meter_.add(near * uint64_t{bounds.stride()});
@@ -223,12 +234,24 @@ class Group {
         const uint32_t key = key_of(distances[j]);
         list.distances[list.size] = key;
         list.places[list.size] = numbers[j];
-        list.size += key < list.limit && numbers[j] != excluded(i) ? 1 : 0;
+        list.size += key < list.limit && numbers[j] != masked(i) ? 1 : 0;
       }
     }
     // Sooner than the room requires: a nearer bound saves comparisons.
     if (list.size > nearest_kept(list.k)) kernels().thin_out(list);
     if (list.limit < limit) bounds.set_limit(distance_of(list.limit - 1), &space_.queries[i]);
+  }
+
+  /// Leaves the rows that may be in an answer, with their distances; how many.
+  uint32_t drop_left_out(uint32_t* rows, float* distances, uint32_t count) const {
+    if (leaves_none_out()) return count;
+    uint32_t kept = 0;
+    for (uint32_t j = 0; j < count; ++j) {
+      rows[kept] = rows[j];
+      distances[kept] = distances[j];
+      kept += is_left_out(rows[j]) ? 0 : 1;
+    }
+    return kept;
   }
 
   void write(uint32_t i) {
@@ -278,11 +301,11 @@ uint64_t group_size(uint64_t queries, uint32_t threads, uint32_t kept, uint32_t 
 
 }  // namespace
 
-void search_exact(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
+void search_exact(const Dataset& dataset, const QueryBlock& queries, const BatchAdmission& admission,
                   const ResultsView& results, const Execution& execution) {
   const uint32_t kept = std::min(results.k, dataset.rows());
   const uint32_t threads = std::max(1u, execution.threads);
-  Search search{dataset, queries, excluded, results, execution, kept, 0, nullptr};
+  Search search{dataset, queries, admission, results, execution, kept, 0, nullptr};
   std::optional<RowBounds> bounds;
   search.group = group_size(queries.size(), threads, kept, dataset.rows(), kGroupMax);
   // Where most rows are reported, there is nothing to leave out.

@@ -16,10 +16,9 @@
 
 namespace gannet {
 
-/// Answers every usable query of the block. `excluded`, if not null, is [queries] one row for each
-/// query that must not be found (kNoRow: none). The monitor is asked by work done, also while long lists
-/// are sorted and padded.
-void search_exact(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
+/// Answers every usable query of the block. Rows that `admission` does not let a walk meet or an
+/// answer have are not found. The monitor is asked by work done, also while long lists are sorted and padded.
+void search_exact(const Dataset& dataset, const QueryBlock& queries, const BatchAdmission& admission,
                   const ResultsView& results, const Execution& execution);
 
 }  // namespace gannet

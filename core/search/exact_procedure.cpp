@@ -13,11 +13,22 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan&,
   const Dataset& dataset = host.segment.dataset;
   counts->distances += batch.queries.rows * dataset.rows();
   const QueryBlock block(dataset, batch.queries, execution);
-  search_exact(dataset, block, nullptr, batch.results, execution);
+  search_exact(dataset, block, batch.admission, batch.results, execution);
+}
+
+constexpr Procedure make_row() {
+  Procedure row;
+  row.id = ANN_SEARCH_EXACT;
+  row.name = "EXACT";
+  row.on_host = true;
+  row.on_device = true;
+  row.plan = plan;
+  row.run_on_host = run;
+  return row;
 }
 
 }  // namespace
 
-const Procedure kExact = {ANN_SEARCH_EXACT, "EXACT", Knob::kNone, true, true, 0, nullptr, plan, run};
+constinit const Procedure kExact = make_row();
 
 }  // namespace gannet

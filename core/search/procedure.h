@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "ann.h"
@@ -34,33 +35,49 @@ struct SearchRequest {
   uint32_t k_asked = 0;
 };
 
-/// What calibration turns.
+/// What calibration turns: nothing, a number of rows, or a slack.
 enum class Knob { kNone, kBeam, kSlack };
 
 /// How far one search goes: a value of the knob, and what was measured with it.
 struct Effort {
-  double knob = 0;              // a beam in rows, or a slack
+  double knob = 0;              // rows, or a slack
   uint32_t expansions_max = 0;  // of one query, where walks are cut
   uint32_t width = 0;           // of CAGRA's: parents of an iteration; 0: not measured
 };
 
 struct Procedure {
-  int32_t id;        // ANN_SEARCH_*
-  const char* name;  // in ann.h, without ANN_SEARCH_
+  int32_t id = ANN_SEARCH_AUTO;  // ANN_SEARCH_*
+  const char* name = nullptr;    // in ann.h, without ANN_SEARCH_
   Knob knob;
   bool on_host;
   bool on_device;
   uint32_t warps;  // of a device that walk for a query; 0: of no meaning
 
   /// Throws where the procedure cannot do what is asked of it on this target. May be null.
-  void (*check)(const SearchTarget& target, const SearchRequest& request);
+  void (*check)(const SearchTarget& target, const SearchRequest& request) = nullptr;
 
-  SearchPlan (*plan)(const SearchTarget& target, const SearchRequest& request, const Effort& effort);
+  SearchPlan (*plan)(const SearchTarget& target, const SearchRequest& request,
+                     const Effort& effort) = nullptr;
 
   /// Answers a batch of host memory on the CPU; null where on_host is not set. On a device every plan runs
   /// through search/pipeline_cuda.cu, which has an overload for each type of plan.
   void (*run_on_host)(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
-                      const Execution& execution, SearchCounts* counts);
+                      const Execution& execution, SearchCounts* counts) = nullptr;
+
+  // --- The effort: the caller's own, or one that calibration has found for the wanted recall.
+
+  /// The effort that the caller names; none: it goes by recall. Null: no parameter names one.
+  std::optional<Effort> (*given)(const SearchRequest& request) = nullptr;
+  /// The effort where nothing has been measured; `beam` is what BEST_FIRST keeps for the wanted recall.
+  Effort (*unmeasured)(const SearchRequest& request, uint32_t beam) = nullptr;
+  /// The values of the knob that calibration tries for k answers, rising with `step` from 0; none behind the last.
+  /// Null: the procedure has a calibration of its own (tune/tuning.h).
+  std::optional<double> (*knob_at)(const SearchTarget& target, uint32_t k, uint32_t step) = nullptr;
+  /// The parameters under whose name a plan is calibrated: a procedure's id, and whatever else changes which rows
+  /// an effort finds. Null: the procedure's own id alone.
+  ann_search_params (*measured_as)(const SearchPlan& plan) = nullptr;
+  uint32_t width_max = 0;      // p that calibration tries at most; 0: there is no p
+  bool knob_in_steps = false;  // only values that were tried serve
 };
 
 /// The table, in the order of the ids.

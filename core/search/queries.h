@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "dataset/dataset.h"
+#include "segment/row_set.h"
 
 namespace gannet {
 
@@ -54,8 +55,8 @@ struct SearchCounts {
 struct SearchBatch {
   MatrixView queries;
   ResultsView results;
-  void* stream =
-      nullptr;  // the caller's cudaStream_t on a device; null: the library's own, which is waited for
+  void* stream = nullptr;  // the caller's cudaStream_t on a device; null: the library's own, waited for
+  BatchAdmission admission = {};  // in memory of the host
 };
 
 class QueryBlock {

@@ -32,13 +32,23 @@ SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort& effort)
   return TwoListsPlan{static_cast<float>(effort.knob), effort.expansions_max, kWarps};
 }
 
+template <uint32_t kWarps>
+constexpr Procedure make_row(int32_t id, const char* name) {
+  Procedure row;
+  row.id = id;
+  row.name = name;
+  row.knob = Knob::kSlack;
+  row.on_device = true;
+  row.warps = kWarps;
+  row.check = check;
+  row.plan = plan<kWarps>;
+  return row;
+}
+
 }  // namespace
 
-const Procedure kWarpTwoLists = {ANN_SEARCH_WARP, "WARP",  Knob::kSlack, false, true, 1,
-                                 check,           plan<1>, nullptr};
-const Procedure kBlockTwoLists = {ANN_SEARCH_BLOCK, "BLOCK", Knob::kSlack, false, true, 8, check,
-                                  plan<8>,          nullptr};
-const Procedure kWideBlockTwoLists = {
-    ANN_SEARCH_WIDE_BLOCK, "WIDE_BLOCK", Knob::kSlack, false, true, 16, check, plan<16>, nullptr};
+constinit const Procedure kWarpTwoLists = make_row<1>(ANN_SEARCH_WARP, "WARP");
+constinit const Procedure kBlockTwoLists = make_row<8>(ANN_SEARCH_BLOCK, "BLOCK");
+constinit const Procedure kWideBlockTwoLists = make_row<16>(ANN_SEARCH_WIDE_BLOCK, "WIDE_BLOCK");
 
 }  // namespace gannet

@@ -46,14 +46,39 @@ class RowSet {
   uint32_t count_ = 0;
 };
 
-/// What a search may do with rows.
+/// What the search for one query may do with rows.
 struct Admission {
-  RowSetView removed;        // walked through, never returned
-  RowSetView held_out;       // neither expanded nor returned
+  RowSetView removed = {};   // walked through, never returned
+  RowSetView held_out = {};  // neither expanded nor returned
   uint32_t masked = kNoRow;  // one row more that is held out, of this query alone
 
   constexpr bool answers(uint32_t row) const { return !removed.holds(row); }
   constexpr bool walks(uint32_t row) const { return row != masked && !held_out.holds(row); }
+  /// Whether every row but the masked one is walked, which spares a walk the question.
+  constexpr bool walks_all() const { return held_out.empty(); }
+  constexpr bool answers_all() const { return removed.empty(); }
+
+  /// Leaves those of `rows` that are walked, in order; how many.
+  uint32_t keep_walked(uint32_t* rows, uint32_t count) const {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      rows[kept] = rows[i];
+      kept += walks(rows[i]) ? 1 : 0;
+    }
+    return kept;
+  }
+};
+
+/// The same for the queries of a batch.
+struct BatchAdmission {
+  RowSetView removed = {};
+  RowSetView held_out = {};
+  const uint32_t* masked = nullptr;  // [queries] one row more that is held out of each, or null
+
+  constexpr Admission of(uint64_t query) const {
+    return {removed, held_out, masked != nullptr ? masked[query] : uint32_t{kNoRow}};
+  }
+  constexpr bool admits_all() const { return removed.empty() && held_out.empty() && masked == nullptr; }
 };
 
 }  // namespace gannet

@@ -396,14 +396,14 @@ void check_entries(const uint32_t* entries, uint64_t count) {
 }
 
 Calibration read_calibration(const Curve* curves, uint64_t count, float recall_max) {
-  Calibration::Curve out[kCurvesMax];
-  static_assert(Calibration::kCurves == kCurvesMax && Calibration::kPoints == kPointsMax);
+  KnobCurves out;
+  static_assert(KnobCurves::kCurves == kCurvesMax && KnobCurve::kPoints == kPointsMax);
   for (uint64_t i = 0; i < count; ++i) {
     const Curve& curve = curves[i];
     bool sound = curve.k >= 1 && (i == 0 || curve.k > curves[i - 1].k) && curve.count >= 1 &&
                  curve.count <= kPointsMax;
-    out[i].k = curve.k;
-    out[i].count = curve.count;
+    KnobCurve& made = out.add(curve.k);
+    made.count = std::min(curve.count, kPointsMax);
     for (uint32_t at = 0; sound && at < kPointsMax; ++at) {
       const Point& point = curve.points[at];
       if (at >= curve.count) {
@@ -414,11 +414,11 @@ Calibration read_calibration(const Curve* curves, uint64_t count, float recall_m
               point.recall <= 1 &&
               (at == 0 ||
                (point.beam > curve.points[at - 1].beam && point.recall >= curve.points[at - 1].recall));
-      out[i].points[at] = {point.beam, point.recall};
+      made.points[at] = {static_cast<double>(point.beam), point.recall};
     }
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
-  return Calibration(out, static_cast<uint32_t>(count), recall_max);
+  return Calibration(out, recall_max);
 }
 
 }  // namespace gannet

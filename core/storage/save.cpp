@@ -33,8 +33,8 @@ class Content {
                 segment_.dataset.ids() != nullptr ? segment_.rows() : 0, execution);
     fill_header();
     encode_calibration();
-    header_.sections =
-        demanded_sections(header_, {placed.calibration.curve_count(), segment_.queries.count()}, sections_);
+    header_.sections = demanded_sections(
+        header_, {placed.calibration.curves().count(), segment_.queries.count()}, sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -112,13 +112,14 @@ class Content {
   }
 
   void encode_calibration() {
-    const Calibration& calibration = placed_.calibration;
-    for (uint32_t i = 0; i < calibration.curve_count(); ++i) {
-      const Calibration::Curve& from = calibration.curve(i);
+    const KnobCurves& curves = placed_.calibration.curves();
+    for (uint32_t i = 0; i < curves.count(); ++i) {
+      const KnobCurve& from = curves[i];
       curves_[i].k = from.k;
       curves_[i].count = from.count;
       for (uint32_t point = 0; point < from.count; ++point)
-        curves_[i].points[point] = {from.points[point].beam, 0, from.points[point].recall};
+        curves_[i].points[point] = {static_cast<uint32_t>(from.points[point].knob), 0,
+                                    from.points[point].recall};
     }
   }
 

@@ -15,12 +15,9 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
-constexpr uint32_t kKs[Calibration::kCurves] = {1, 10, 100, 1000};
-constexpr uint32_t kSampleMax[Calibration::kCurves] = {256, 256, 64, 16};
+constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
+constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kBeamMin = 16;
-constexpr double kEnough = 0.99901;
-constexpr double kLeastMiss = 5e-5;   // that a sample can tell from none
-constexpr double kCliff = 1.5;        // of the miss's logarithm: no slope to find one's place on
 constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
 
 /// Beams that are tried however little it takes to compare all rows, for those who name the walk.
@@ -39,9 +36,9 @@ struct Sample {
   uint32_t deep_count;
   uint32_t depth;
   uint32_t deep;
-  uint32_t sizes[Calibration::kCurves];  // queries that judge each curve, no more than for the one before
-  Array<float> truth;                    // [count, depth] distances of the true neighbours
-  Array<float> deep_truth;               // [deep_count, deep]
+  uint32_t sizes[KnobCurves::kCurves];  // queries that judge each curve, no more than for the one before
+  Array<float> truth;                   // [count, depth] distances of the true neighbours
+  Array<float> deep_truth;              // [deep_count, deep]
 
   /// The distance of the k-th true neighbour.
   float farthest(uint32_t query, uint32_t k) const {
@@ -88,8 +85,8 @@ void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32
       while (last > low + 1 && query >= sample.sizes[last - 1]) --last;
       SearchCounts counts;
       const uint32_t compared =
-          compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query], masked,
-                             kKs[last - 1], beam, space, &counts);
+          compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query],
+                             {{}, {}, masked}, kKs[last - 1], beam, space, &counts);
       for (uint32_t c = low; c < last; ++c)
         shares[c * size_t{kSampleMax[0]} + query] =
             query_recall(space.distances.data(), compared, kKs[c], beam, sample.farthest(query, kKs[c]));
@@ -133,8 +130,8 @@ class DeviceWalks {
   const Sample& sample_;
   DevicePlacement& placement_;
   const Execution& execution_;
-  std::unique_ptr<DeviceWorkspaceLease> workspaces_[Calibration::kCurves];
-  uint32_t filled_[Calibration::kCurves] = {};  // queries in each
+  std::unique_ptr<DeviceWorkspaceLease> workspaces_[KnobCurves::kCurves];
+  uint32_t filled_[KnobCurves::kCurves] = {};  // queries in each
 };
 
 uint32_t truth_depth(uint64_t rows) {
@@ -208,33 +205,32 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
                 &queries,
                 plays_rows ? masked.data() : nullptr,
                 count,
-                std::min(count, kSampleMax[kCurves - 1]),
+                std::min(count, kSampleMax[KnobCurves::kCurves - 1]),
                 std::min(deep, kKs[2]),
                 deep,
                 {},
                 {},
                 {}};
-  for (uint32_t c = 0; c < kCurves; ++c) sample.sizes[c] = std::min(count, kSampleMax[c]);
+  for (uint32_t c = 0; c < KnobCurves::kCurves; ++c) sample.sizes[c] = std::min(count, kSampleMax[c]);
   find_truth(dataset, codes, sample, device, placed, execution);
 
   std::vector<SearchSpace> spaces;
   spaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     spaces.emplace_back(dataset, codes, segment.graph, memory);
-  Array<double> shares(memory, size_t{kCurves} * kSampleMax[0]);
-  while (curve_count_ < kCurves && kKs[curve_count_] <= deep) {
-    curves_[curve_count_].k = kKs[curve_count_];
-    ++curve_count_;
+  Array<double> shares(memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
+  for (const uint32_t k : kKs) {
+    if (k <= deep) curves_.add(k);
   }
   std::unique_ptr<DeviceWalks> walks;
   if (placed != nullptr) walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
-  bool done[kCurves] = {};
+  bool done[KnobCurves::kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
-  for (double length = kBeamMin; open < curve_count_ && length <= ANN_BEAM_MAX;
+  for (double length = kBeamMin; open < curves_.count() && length <= ANN_BEAM_MAX;
        length = std::ceil(length * (length < kWideBeam ? kGrowth : kWideGrowth))) {
     const uint32_t beam = static_cast<uint32_t>(length);
     uint32_t end = open;
-    while (end < curve_count_ && kKs[end] <= beam) ++end;
+    while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
     const bool costs_more = walk_work(codes, segment.graph, beam) > exact_work(dataset);
     const auto walk = [&](uint32_t low, uint32_t high) {
@@ -250,79 +246,33 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     for (uint32_t c = open; c < end; ++c) {
       Recall recall = judge(c);
       // A few queries that all fare well say little of those that a walk does not reach at all.
-      if (recall.mean >= kEnough && kKs[c] <= sample.depth && sample.sizes[c] < count && !done[c]) {
+      if (recall.mean >= KnobCurve::kEnough && kKs[c] <= sample.depth && sample.sizes[c] < count &&
+          !done[c]) {
         sample.sizes[c] = count;
         walk(c, c + 1);
         recall = judge(c);
       }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
       if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, recall.error);
-      done[c] = done[c] || beam >= dataset.rows() || (costs_more && beam >= always_tried(kKs[c]));
+      done[c] = done[c] || beam >= kBeamPerK * kKs[c] || beam >= dataset.rows() ||
+                (costs_more && beam >= always_tried(kKs[c]));
     }
-    while (open < curve_count_ && done[open]) ++open;
-    execution.advance(0.3 + 0.7 * open / kCurves);
+    while (open < curves_.count() && done[open]) ++open;
+    execution.advance(0.3 + 0.7 * open / KnobCurves::kCurves);
   }
-}
-
-/// Points before promise no more than this one. A curve that does not grow goes on: where rows lie in islands
-/// it is level until a beam is longer than an island. True where this was the last point.
-bool Calibration::Curve::add(uint32_t beam, double mean, double error) {
-  const double recall = std::max(0.0, mean - error);
-  for (uint32_t i = 0; i < count; ++i) points[i].recall = std::min(points[i].recall, recall);
-  points[count++] = {beam, recall};
-  return mean >= kEnough || beam >= kBeamPerK * k || count == kPoints;
-}
-
-/// The beam at which the curve reaches `recall`; where it rises steeply, the one after which it has.
-double Calibration::Curve::beam(double recall, bool in_steps) const {
-  const auto miss = [](double share) { return std::log(std::max(1 - share, kLeastMiss)); };
-  if (points[0].recall >= recall) return points[0].beam;
-  for (uint32_t i = 1; i < count; ++i) {
-    if (points[i].recall < recall) continue;
-    if (in_steps) return points[i].beam;
-    const double fall = miss(points[i - 1].recall) - miss(points[i].recall);
-    if (fall <= 0 || fall > kCliff) return points[i].beam;
-    const double part = (miss(points[i - 1].recall) - miss(recall)) / fall;
-    return points[i - 1].beam + part * (points[i].beam - points[i - 1].beam);
-  }
-  return points[count - 1].beam;
 }
 
 uint32_t Calibration::beam(uint32_t k, float recall) const {
   double length = 0;
-  if (curve_count_ == 0) {
+  if (empty()) {
     length = 4.0 * k + 64;
     for (double miss = 0.05; miss > 1 - recall && length < ANN_BEAM_MAX; miss /= 2) length *= 2;
   } else {
-    uint32_t above = 0;
-    while (above < curve_count_ && curves_[above].k < k) ++above;
-    if (above == curve_count_) {
-      // Beyond the last curve the beam keeps its proportion to k.
-      const Curve& last = curves_[curve_count_ - 1];
-      length = last.beam(recall, in_steps_) / last.k * k;
-    } else if (curves_[above].k == k || above == 0) {
-      length = curves_[above].beam(recall, in_steps_);
-    } else {
-      const Curve& low = curves_[above - 1];
-      const Curve& high = curves_[above];
-      const double part =
-          std::log(static_cast<double>(k) / low.k) / std::log(static_cast<double>(high.k) / low.k);
-      length = std::exp((1 - part) * std::log(low.beam(recall, in_steps_)) +
-                        part * std::log(high.beam(recall, in_steps_)));
-    }
+    length = curves_.knob(k, recall);
   }
   // A floor for queries that differ a little from the rows: it costs some microseconds.
   const double wanted = std::clamp(std::ceil(length), double{kBeamMin}, double{ANN_BEAM_MAX});
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
-}
-
-bool Calibration::reaches(uint32_t k, double recall) const {
-  if (curve_count_ == 0) return true;
-  uint32_t above = 0;
-  while (above < curve_count_ && curves_[above].k < k) ++above;
-  const bool by_next = above == curve_count_ || curves_[above].reaches(recall);
-  const bool measured = above < curve_count_ && (above == 0 || curves_[above].k == k);
-  return by_next && (measured || curves_[above - 1].reaches(recall));
 }
 
 float Calibration::recall(uint32_t k, uint32_t beam) const {
@@ -332,7 +282,7 @@ float Calibration::recall(uint32_t k, uint32_t beam) const {
   if (this->beam(k, 1) <= length) return 1;
   // Halves the interval of the miss's logarithm, along which beams grow evenly.
   double reached = 0;  // -log(miss) of a recall that needs no longer beam
-  double beyond = -std::log(kLeastMiss);
+  double beyond = -std::log(miss_of(1));
   for (uint32_t turn = 0; turn < 20; ++turn) {
     const double middle = (reached + beyond) / 2;
     const float wanted = static_cast<float>(1 - std::exp(-middle));
@@ -347,11 +297,11 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint64_t count = std::min<uint64_t>(kSampleMax[0], rows / 4 + 1);
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
   const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
-  const uint32_t few = kSampleMax[Calibration::kCurves - 1];
+  const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
   const uint64_t judge = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
                                   nearest_by_codes_bytes(stride, few, deep, threads));
   return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
-         Calibration::kCurves * kSampleMax[0] * 8 + std::max(threads * space, judge) + 64 * kAlignment;
+         KnobCurves::kCurves * kSampleMax[0] * 8 + std::max(threads * space, judge) + 64 * kAlignment;
 }
 
 }  // namespace gannet

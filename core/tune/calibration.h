@@ -30,42 +30,22 @@
 #include "segment/query_sample.h"
 #include "search/best_first.h"
 #include "search/device_search.h"
+#include "tune/curves.h"
 
 namespace gannet {
 
 class Calibration {
  public:
-  static constexpr uint32_t kCurves = 4;
-  static constexpr uint32_t kPoints = 24;
-  static constexpr double kSampleDoubt = 0.001;
-  struct Point {
-    uint32_t beam;
-    double recall;
-  };
-  struct Curve {
-    uint32_t k = 0;
-    uint32_t count = 0;
-    Point points[kPoints] = {};
-
-    bool add(uint32_t beam, double mean, double error);
-    double beam(double recall, bool in_steps = false) const;
-    /// Whether it promises a recall. What reached 0.999 does so though its sample leaves a doubt.
-    bool reaches(double recall) const { return recall <= points[count - 1].recall + kSampleDoubt; }
-  };
-
   Calibration() = default;
-  /// Of curves that were measured before. `in_steps`: only beams that were tried serve, none between them.
-  Calibration(const Curve* curves, uint32_t count, float recall_max, bool in_steps = false)
-      : curve_count_(count), recall_max_(recall_max), in_steps_(in_steps) {
-    std::copy(curves, curves + count, curves_);
-  }
+  /// Of curves that were measured before.
+  Calibration(const KnobCurves& curves, float recall_max) : curves_(curves), recall_max_(recall_max) {}
 
   /// Measures on masked rows, or on the queries of the caller if the segment keeps any. `device` finds the true
   /// neighbours, and unless `placed`, the placement there, is null, it walks.
   void measure(const Segment& segment, int32_t device, DevicePlacement* placed, const Execution& execution);
 
-  uint32_t curve_count() const { return curve_count_; }
-  const Curve& curve(uint32_t place) const { return curves_[place]; }
+  bool empty() const { return curves_.empty(); }
+  const KnobCurves& curves() const { return curves_; }
 
   /// The highest mean recall@10 seen; 0 without a curve for it.
   float recall_max() const { return recall_max_; }
@@ -75,17 +55,15 @@ class Calibration {
 
   /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k.
   /// True without curves.
-  bool reaches(uint32_t k, double recall) const;
+  bool reaches(uint32_t k, double recall) const { return curves_.reaches(k, recall); }
 
   /// The recall that a beam stands for, 0 to 1: the highest for which beam() asks for no more. It does not
   /// fall with the beam. 1 where it is longer than any that was measured. Only where there are curves.
   float recall(uint32_t k, uint32_t beam) const;
 
  private:
-  Curve curves_[kCurves];
-  uint32_t curve_count_ = 0;
+  KnobCurves curves_;
   float recall_max_ = 0;
-  bool in_steps_ = false;
 };
 
 /// Bytes that measuring takes at most.

@@ -45,35 +45,17 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 
 #include "base/execution.h"
-#include "tune/calibration.h"
-#include "search/device_search.h"
 #include "search/procedure.h"
 
 namespace gannet {
 
-/// Which M ("internal top-M") of CAGRA's searches gives which recall.
-struct CagraCalibration {
-  Calibration curves;
-  uint32_t width = 1;  // p with which they were measured
-};
-
-/// Measures by plans that `plan` makes for k, M and p. A search starts from p times the degree random rows: of
-/// 16 islands 32 rows reach the right one for 0.87 of the queries, whatever M. So p is first doubled until
-/// more brings nothing, unless `has_width` is not set: a search by several CTAs starts from more rows by
-/// itself. CAGRA knows no masks: where there are no queries of the caller, and rows cannot be hidden, there
-/// are no curves. Some 25 runs and two exact searches.
-using PlanCagra = std::function<CagraPlan(uint32_t k, uint32_t list, uint32_t width)>;
-CagraCalibration calibrate_cagra(const Segment& segment, DevicePlacement& placement, bool has_width,
-                                 const PlanCagra& plan, const Execution& execution);
-
 class DeviceCalibration {
  public:
   /// On queries of the caller that the segment keeps, or where there are none on rows.
-  void measure(const Segment& segment, DevicePlacement& placement, const Execution& execution);
+  void measure(const SearchTarget& target, const Execution& execution);
 
   /// Who walks for a query: so many warps; or one, in a batch in which every query has one at the same time.
   struct Walkers {

@@ -125,7 +125,8 @@ void compare(int32_t metric, int32_t element, Rows kind, uint32_t dim, bool own_
       Answers found(k);
       Answers expected(k);
       sort_all(dataset, block, excludes ? excluded.data() : nullptr, expected.view());
-      search_exact(dataset, block, excludes ? excluded.data() : nullptr, found.view(), {{}, 1, nullptr});
+      search_exact(dataset, block, {{}, {}, excludes ? excluded.data() : nullptr}, found.view(),
+                   {{}, 1, nullptr});
       INFO("metric " << metric << " element " << element_name(element) << " kind " << static_cast<int>(kind)
                      << " dim " << dim << " k " << k << " ids " << own_ids);
       REQUIRE(found == expected);
@@ -162,7 +163,7 @@ TEST_CASE("exact search of few and of many columns, and for any number of thread
   sort_all(dataset, block, nullptr, expected.view());
   for (const uint32_t threads : {1u, 2u, 3u, 8u, 50u}) {
     Answers found(10);
-    search_exact(dataset, block, nullptr, found.view(), {{}, threads, nullptr});
+    search_exact(dataset, block, {}, found.view(), {{}, threads, nullptr});
     REQUIRE(found == expected);
   }
 }
@@ -186,7 +187,7 @@ TEST_CASE("rows that no byte tells apart are told apart") {
     Answers found(10);
     Answers expected(10);
     sort_all(dataset, block, nullptr, expected.view());
-    search_exact(dataset, block, nullptr, found.view(), {{}, 1, nullptr});
+    search_exact(dataset, block, {}, found.view(), {{}, 1, nullptr});
     REQUIRE(found == expected);
   }
 }
@@ -202,8 +203,8 @@ TEST_CASE("a long exact search ends when its monitor says so, whatever it is doi
     std::vector<uint64_t> ids(size_t{kQueries} * k);
     monitor.cancel();
     const ResultsView results{k, ids.data(), nullptr, nullptr, nullptr};
-    REQUIRE_THROWS(search_exact(dataset, block, nullptr, results, execution));
+    REQUIRE_THROWS(search_exact(dataset, block, {}, results, execution));
     monitor.reset();
-    search_exact(dataset, block, nullptr, results, execution);
+    search_exact(dataset, block, {}, results, execution);
   }
 }

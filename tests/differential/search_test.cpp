@@ -75,7 +75,7 @@ struct Answers {
 /// Answers of best-first search with a beam.
 void search_by_beam(const PlacedSegment& built, const MatrixView& queries, uint32_t beam,
                     const ResultsView& results, SearchCounts* counts) {
-  kBestFirst.run_on_host(built.host, {queries, results, nullptr},
+  kBestFirst.run_on_host(built.host, {queries, results, nullptr, {}},
                          BeamPlan{std::min(beam, built.segment.rows())}, {{}, 2, nullptr}, counts);
 }
 
@@ -88,7 +88,7 @@ TEST_CASE("exact search answers as a sort in double precision does") {
     const Dataset dataset(rows.view(), nullptr, metric, 0, false, {});
     const QueryBlock block(dataset, queries.view(), {});
     Answers answers(20, 10);
-    search_exact(dataset, block, nullptr, answers.view(), {{}, 2, nullptr});
+    search_exact(dataset, block, {}, answers.view(), {{}, 2, nullptr});
     for (uint32_t query = 0; query < 20; ++query) {
       std::vector<double> all;
       for (uint32_t row = 0; row < 400; ++row)
@@ -120,8 +120,7 @@ TEST_CASE("a beam as long as the rows finds what exact search finds") {
     Answers truth(500, 7);
     SearchCounts counts;
     search_by_beam(*built, rows, 500, found.view(), &counts);
-    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, rows, {}), nullptr, truth.view(),
-                 {});
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, rows, {}), {}, truth.view(), {});
     REQUIRE(found.ids == truth.ids);
     REQUIRE(found.distances == truth.distances);
   }
@@ -136,7 +135,7 @@ TEST_CASE("searches on codes answer each metric, with the distances of the store
     Answers truth(200, 10);
     SearchCounts counts;
     search_by_beam(*built, queries.view(), 200, found.view(), &counts);
-    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), nullptr,
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), {},
                  truth.view(), {});
     INFO("metric " << metric);
     REQUIRE(found.recall_against(truth) > 0.95);
@@ -168,8 +167,9 @@ TEST_CASE("a masked row is neither returned nor walked through") {
     std::vector<uint8_t> values(8);
     built->segment.dataset.prepare(&data.bytes[row * 8], ANN_U8, values.data(), &query);
     SearchCounts counts;
-    const uint32_t found = search_best_first(built->segment.dataset, built->segment.codes,
-                                             built->segment.graph, query, row, 10, 300, space, &counts);
+    const uint32_t found =
+        search_best_first(built->segment.dataset, built->segment.codes, built->segment.graph, query,
+                          {{}, {}, row}, 10, 300, space, &counts);
     REQUIRE(found == 10);
     for (uint32_t i = 0; i < found; ++i) REQUIRE(space.neighbors[i].id != row);
   }
@@ -181,7 +181,7 @@ TEST_CASE("recall asked for is recall got, on queries that calibration has not s
   const auto built = build_floats(rows, ANN_METRIC_L2, true);
   for (const uint32_t k : {1u, 10u, 37u, 100u}) {
     Answers truth(500, k);
-    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), nullptr,
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), {},
                  truth.view(), {{}, 2, nullptr});
     for (const float recall : {0.8f, 0.9f, 0.95f, 0.99f}) {
       Answers found(500, k);
@@ -223,7 +223,7 @@ TEST_CASE("walks over variable rows find what walks over the same rows, padded, 
     for (const auto& built : {&padded, &variable}) {
       const SearchPlan plan = procedure->plan({(*built)->host}, request, {64, 0, 0});
       Answers& answers = built == &padded ? wanted : found;
-      procedure->run_on_host((*built)->host, {queries.view(), answers.view(), nullptr}, plan,
+      procedure->run_on_host((*built)->host, {queries.view(), answers.view(), nullptr, {}}, plan,
                              {{}, 2, nullptr}, &counts[built == &padded ? 0 : 1]);
     }
     REQUIRE(found.ids == wanted.ids);
@@ -256,18 +256,156 @@ TEST_CASE("a snapshot of two segments answers as one of all rows does") {
   const Dataset dataset(all.view(), nullptr, ANN_METRIC_L2, 0, false, {});
   for (const uint32_t k : {1u, 10u, 250u, 600u}) {
     Answers truth(30, k);
-    search_exact(dataset, QueryBlock(dataset, queries.view(), {}), nullptr, truth.view(), {});
+    search_exact(dataset, QueryBlock(dataset, queries.view(), {}), {}, truth.view(), {});
     for (const int32_t procedure : {ANN_SEARCH_EXACT, ANN_SEARCH_BEST_FIRST}) {
       Answers found(30, k);
       ann_search_params search = ANN_SEARCH_PARAMS_INIT;
       search.procedure = procedure;
       search.beam = procedure == ANN_SEARCH_EXACT ? 0 : 600;
       SearchCounts counts;
-      search_snapshot(snapshot, search, 0.95f, ANN_DEVICE_CPU, {queries.view(), found.view(), nullptr},
+      search_snapshot(snapshot, search, 0.95f, ANN_DEVICE_CPU, {queries.view(), found.view(), nullptr, {}},
                       {{}, 2, nullptr}, &counts);
       REQUIRE(found.ids == truth.ids);
       REQUIRE(found.distances == truth.distances);
       REQUIRE(counts.distances >= 30 * 400);
+    }
+  }
+}
+
+/// The furthest effort of a procedure of the CPU.
+Effort furthest(const Procedure& procedure, const SearchTarget& target, uint32_t k) {
+  Effort effort{400, 0, 1};
+  if (procedure.knob_at == nullptr) return effort;
+  for (uint32_t step = 0; const auto knob = procedure.knob_at(target, k, step); ++step) effort.knob = *knob;
+  return effort;
+}
+
+TEST_CASE("no procedure returns a removed row, or walks one that is held out") {
+  constexpr uint32_t kRows = 3000;
+  const Floats rows(kRows, 12, 51, 0);
+  const auto built = build_floats(rows, ANN_METRIC_L2, false);
+  const auto blocked = build_floats(rows, ANN_METRIC_L2, false);
+  RowSet removed({}, kRows);
+  RowSet held_out({}, kRows);
+  for (uint32_t row = 0; row < kRows; ++row) {
+    if (random_below(3, 52, 0, row) == 0) removed.insert(row);
+    if (random_below(9, 53, 0, row) != 0) continue;
+    held_out.insert(row);
+    // No walk that expands the row finds its neighbours by it here.
+    const EdgeTable edges = const_cast<SearchGraph&>(blocked->segment.graph).table();
+    std::fill(edges.row(row), edges.row(row) + edges.degree, kNoRow);
+  }
+  SearchBatch batch{rows.view(), {}, nullptr, {removed.view(), held_out.view(), nullptr}};
+  batch.queries.rows = 100;
+  Answers truth(100, 10);
+  search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, batch.queries, {}), batch.admission,
+               truth.view(), {{}, 2, nullptr});
+  uint32_t procedures_tried = 0;
+  for (const Procedure* procedure : procedures()) {
+    if (!procedure->on_host) continue;
+    INFO(procedure->name);
+    ++procedures_tried;
+    SearchRequest request{ANN_SEARCH_PARAMS_INIT, 0.95f, 100, 10, 10};
+    request.params.procedure = procedure->id;
+    const SearchTarget target{built->host};
+    const SearchPlan plan = procedure->plan(target, request, furthest(*procedure, target, 10));
+    Answers found(100, 10);
+    Answers without(100, 10);
+    SearchCounts counts[2];
+    batch.results = found.view();
+    procedure->run_on_host(built->host, batch, plan, {{}, 2, nullptr}, &counts[0]);
+    batch.results = without.view();
+    procedure->run_on_host(blocked->host, batch, plan, {{}, 2, nullptr}, &counts[1]);
+    for (const uint64_t id : found.ids) {
+      REQUIRE(id < kRows);
+      REQUIRE_FALSE(removed.holds(static_cast<uint32_t>(id)));
+      REQUIRE_FALSE(held_out.holds(static_cast<uint32_t>(id)));
+    }
+    REQUIRE(found.recall_against(truth) > 0.9);
+    REQUIRE(found.ids == without.ids);
+    REQUIRE(counts[0].distances == counts[1].distances);
+  }
+  REQUIRE(procedures_tried >= 5);
+}
+
+TEST_CASE("a removed row is walked through, one that is held out is not") {
+  // Rows on a line, each with edges to the next ones only: the way from the first to the last leads by all.
+  constexpr uint32_t kRows = 64;
+  Floats rows(kRows, 4, 61, 0);
+  for (uint32_t i = 0; i < rows.values.size(); ++i) rows.values[i] = static_cast<float>(i / 4);
+  const auto built = build_floats(rows, ANN_METRIC_L2, false);
+  SearchGraph& graph = const_cast<SearchGraph&>(built->segment.graph);
+  std::fill(graph.edges.data(), graph.edges.data() + graph.edges.size(), kNoRow);
+  for (uint32_t row = 0; row < kRows; ++row) {
+    if (row > 0) graph.table().edge(row, 0) = row - 1;
+    if (row + 1 < kRows) graph.table().edge(row, row > 0 ? 1 : 0) = row + 1;
+  }
+  graph.entries = Array<uint32_t>({}, 1);
+  graph.entries[0] = 0;
+  RowSet gate({}, kRows);
+  gate.insert(20);
+  SearchBatch batch{rows.view(), {}, nullptr, {}};
+  batch.queries.data = reinterpret_cast<const uint8_t*>(&rows.values[40 * 4]);
+  batch.queries.rows = 1;
+  const auto nearest = [&](const BatchAdmission& admission) {
+    Answers found(1, 3);
+    SearchCounts counts;
+    batch.results = found.view();
+    batch.admission = admission;
+    kBestFirst.run_on_host(built->host, batch, BeamPlan{kRows}, {}, &counts);
+    return found.ids[0];
+  };
+  REQUIRE(nearest({}) == 40);
+  REQUIRE(nearest({gate.view(), {}, nullptr}) == 40);
+  REQUIRE(nearest({{}, gate.view(), nullptr}) == 19);
+}
+
+TEST_CASE("rows that a snapshot has removed are in no answer") {
+  const Floats all(400, 9, 71, 0);
+  const Floats queries(30, 9, 72, 0);
+  const auto built = build_floats(all, ANN_METRIC_L2, false);
+  const auto removed = std::make_shared<RowSet>(Allocator(), 400);
+  for (uint32_t row = 0; row < 400; row += 2) removed->insert(row);
+  Snapshot snapshot;
+  snapshot.segments.emplace_back(built.get(), [](const PlacedSegment*) {});
+  snapshot.removed.push_back(removed);
+  for (const int32_t procedure : {ANN_SEARCH_EXACT, ANN_SEARCH_BEST_FIRST, ANN_SEARCH_AUTO}) {
+    Answers found(30, 20);
+    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+    search.procedure = procedure;
+    search.beam = procedure == ANN_SEARCH_EXACT ? 0 : 200;
+    SearchCounts counts;
+    search_snapshot(snapshot, search, 0.95f, ANN_DEVICE_CPU, {queries.view(), found.view(), nullptr, {}},
+                    {{}, 2, nullptr}, &counts);
+    for (const uint64_t id : found.ids) REQUIRE(id % 2 == 1);
+  }
+}
+
+TEST_CASE("a procedure that is named keeps the recall that is asked for, by a calibration of its own") {
+  const Floats rows(12000, 16, 81, 0);
+  const Floats queries(300, 16, 82, 0);
+  const auto built = build_floats(rows, ANN_METRIC_L2, true);
+  Snapshot snapshot;
+  snapshot.segments.emplace_back(built.get(), [](const PlacedSegment*) {});
+  for (const Procedure* procedure : procedures()) {
+    if (!procedure->on_host || procedure->knob == Knob::kNone) continue;
+    for (const uint32_t k : {1u, 10u, 40u}) {
+      Answers truth(300, k);
+      search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries.view(), {}), {},
+                   truth.view(), {{}, 2, nullptr});
+      uint64_t before = 0;
+      for (const float recall : {0.9f, 0.99f}) {
+        INFO(procedure->name << " k " << k << " recall " << recall);
+        ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+        search.procedure = procedure->id;
+        Answers found(300, k);
+        SearchCounts counts;
+        search_snapshot(snapshot, search, recall, ANN_DEVICE_CPU, {queries.view(), found.view(), nullptr, {}},
+                        {{}, 2, nullptr}, &counts);
+        REQUIRE(found.recall_against(truth) >= recall - 0.01);
+        REQUIRE(counts.distances >= before);
+        before = counts.distances;
+      }
     }
   }
 }

@@ -522,10 +522,10 @@ void print_calibration(const Handle& index) {
     std::printf("; 1,000 answers %.2f ms, %u runs\n", 1e3 * cost.seconds[DeviceCalibration::kTables],
                 cost.runs[DeviceCalibration::kTables]);
   };
-  print("in the build", placement->tuning.two_lists.cost());
+  print("in the build", placement->two_lists.cost());
   DeviceCalibration again;
   const double device_ms =
-      milliseconds_of([&] { again.measure(built.segment, *placement->placement, execution); });
+      milliseconds_of([&] { again.measure({built.host, placement->placement.get()}, execution); });
   print("alone", again.cost());
   const double cpu_ms = milliseconds_of(
       [&] { Calibration().measure(built.segment, ANN_DEVICE_CUDA, placement->placement.get(), execution); });

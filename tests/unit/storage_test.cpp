@@ -96,7 +96,7 @@ TEST_CASE("values that section 4 of the specification forbids") {
   curve.count = 2;
   curve.points[0] = {10, 0, 0.5};
   curve.points[1] = {20, 0, 0.5};
-  CHECK(read_calibration(&curve, 1, 0.5f).curve_count() == 1);
+  CHECK(read_calibration(&curve, 1, 0.5f).curves().count() == 1);
   const auto refused = [&](auto change) {
     Curve changed = curve;
     change(changed);

@@ -1,0 +1,59 @@
+#include "tune/curves.h"
+
+#include <cmath>
+
+namespace gannet {
+namespace {
+
+constexpr double kCliff = 1.5;  // of the miss's logarithm: no slope to find one's place on
+
+}  // namespace
+
+bool KnobCurve::add(double knob, double mean, double doubt) {
+  const double recall = std::max(0.0, mean - doubt);
+  for (uint32_t i = 0; i < count; ++i) points[i].recall = std::min(points[i].recall, recall);
+  points[count++] = {knob, recall};
+  return mean >= kEnough || count == kPoints;
+}
+
+double KnobCurve::knob(double recall, bool in_steps) const {
+  const auto miss = [](double share) { return std::log(miss_of(share)); };
+  if (points[0].recall >= recall) return points[0].knob;
+  for (uint32_t i = 1; i < count; ++i) {
+    if (points[i].recall < recall) continue;
+    if (in_steps) return points[i].knob;
+    const double fall = miss(points[i - 1].recall) - miss(points[i].recall);
+    if (fall <= 0 || fall > kCliff) return points[i].knob;
+    const double part = (miss(points[i - 1].recall) - miss(recall)) / fall;
+    return points[i - 1].knob + part * (points[i].knob - points[i - 1].knob);
+  }
+  return points[count - 1].knob;
+}
+
+double KnobCurves::knob(uint32_t k, double recall) const {
+  const uint32_t place = above(k);
+  if (place == count_) {
+    const KnobCurve& last = curves_[count_ - 1];
+    const double knob = last.knob(recall, in_steps_);
+    return scale_ == KnobScale::kRows ? knob / last.k * k : knob;
+  }
+  const KnobCurve& high = curves_[place];
+  if (high.k == k || place == 0) return high.knob(recall, in_steps_);
+  const KnobCurve& low = curves_[place - 1];
+  const double part =
+      std::log(static_cast<double>(k) / low.k) / std::log(static_cast<double>(high.k) / low.k);
+  const double from = low.knob(recall, in_steps_);
+  const double to = high.knob(recall, in_steps_);
+  if (scale_ == KnobScale::kSlack) return (1 - part) * from + part * to;
+  return std::exp((1 - part) * std::log(from) + part * std::log(to));
+}
+
+bool KnobCurves::reaches(uint32_t k, double recall) const {
+  if (count_ == 0) return true;
+  const uint32_t place = above(k);
+  const bool by_next = place == count_ || curves_[place].reaches(recall);
+  const bool measured = place < count_ && (place == 0 || curves_[place].k == k);
+  return by_next && (measured || curves_[place - 1].reaches(recall));
+}
+
+}  // namespace gannet

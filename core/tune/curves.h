@@ -1,0 +1,88 @@
+// Curves of calibration: which value of a procedure's knob gives which recall, for some k.
+//
+// A point's recall is what may be promised of it, and at most that of any point behind it: of several points of a
+// level curve the luckiest would be taken otherwise. Between points the logarithm of the miss, 1 - recall, falls
+// with the knob. Between curves a knob that counts rows goes in proportion to k on a logarithmic scale, a slack
+// in proportion to log k.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gannet {
+
+/// The share of neighbours that is missed. None of a sample is as good as half of one of 10,000.
+inline double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
+
+struct KnobPoint {
+  double knob;
+  double recall;
+};
+
+/// The points for one k.
+struct KnobCurve {
+  static constexpr uint32_t kPoints = 24;
+  static constexpr double kEnough = 0.99901;  // beyond, nothing is tried
+  static constexpr double kSampleDoubt = 0.001;
+
+  uint32_t k = 0;
+  uint32_t count = 0;
+  KnobPoint points[kPoints] = {};
+
+  /// Adds a point with the mean recall of a sample and its doubt, which is subtracted. A curve that does not grow
+  /// goes on: where rows lie in islands it is level until a beam is longer than an island. True where this point
+  /// is enough, or the last that there is room for.
+  bool add(double knob, double mean, double doubt);
+
+  /// The knob at which the curve reaches `recall`; where it rises steeply, or `in_steps`, the first of its points
+  /// that does; the last one where none does.
+  double knob(double recall, bool in_steps = false) const;
+
+  /// Whether it promises a recall. What reached 0.999 does so though its sample leaves a doubt.
+  bool reaches(double recall) const { return recall <= points[count - 1].recall + kSampleDoubt; }
+};
+
+/// Which way a knob goes from one k to another.
+enum class KnobScale { kRows, kSlack };
+
+/// Curves for some k, in order of k.
+class KnobCurves {
+ public:
+  static constexpr uint32_t kCurves = 4;
+
+  KnobCurves() = default;
+  /// `in_steps`: only values that were tried serve, none between them.
+  explicit KnobCurves(KnobScale scale, bool in_steps = false) : scale_(scale), in_steps_(in_steps) {}
+
+  bool empty() const { return count_ == 0; }
+  uint32_t count() const { return count_; }
+  const KnobCurve& operator[](uint32_t place) const { return curves_[place]; }
+  KnobCurve& operator[](uint32_t place) { return curves_[place]; }
+
+  /// One more, for a larger k.
+  KnobCurve& add(uint32_t k) {
+    curves_[count_].k = k;
+    return curves_[count_++];
+  }
+
+  /// The value for k answers at a recall. Beyond the last curve rows keep their proportion to k. There must be a
+  /// curve.
+  double knob(uint32_t k, double recall) const;
+
+  /// Whether that was found to give the recall, by the curves for the next smaller and larger k.
+  bool reaches(uint32_t k, double recall) const;
+
+ private:
+  uint32_t above(uint32_t k) const {
+    uint32_t place = 0;
+    while (place < count_ && curves_[place].k < k) ++place;
+    return place;
+  }
+
+  KnobCurve curves_[kCurves];
+  uint32_t count_ = 0;
+  KnobScale scale_ = KnobScale::kRows;
+  bool in_steps_ = false;
+};
+
+}  // namespace gannet

@@ -1,0 +1,200 @@
+#include "tune/trials.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/random.h"
+#include "search/exact.h"
+#include "search/exact_cuda.h"
+#include "search/host_batch.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
+constexpr uint32_t kHiddenMin = 1024;                 // rather so many masked than fewer hidden
+constexpr double kMargin = 1.15;                      // times the miss of a hidden sample is what is promised
+constexpr double kNearTheEnd = 0.003;
+
+}  // namespace
+
+uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
+  if (dataset.rows() < 4 * kRowsMin) return 0;
+  if (given.count() != 0) return given.count() < kGivenMin ? 0 : std::min(given.count(), kPlayersMax);
+  const uint32_t hideable = dataset.rows() / kHiddenShare;
+  return std::min(hideable >= kHiddenMin ? hideable : dataset.rows() / 4, kPlayersMax);
+}
+
+Players::Players(const SearchTarget& target, uint32_t count, const Allocator& memory)
+    : placement_(target.device),
+      given_(target.segment().queries),
+      dataset_(target.segment().dataset),
+      count_(count) {
+  if (!are_rows()) {
+    count_ = std::min(count, given_.count());
+    return;
+  }
+  const uint64_t seed = target.segment().seed;
+  sorted_ = Array<uint32_t>(memory, count);
+  rows_ = Array<uint32_t>(memory, count);
+  random_strata(dataset_.rows(), count, seed, kSampleStream, sorted_.data());
+  std::sort(sorted_.data(), sorted_.data() + count);
+  std::copy(sorted_.data(), sorted_.data() + count, rows_.data());
+  // So that the first of them are a fair sample too.
+  for (uint32_t i = count; i > 1; --i)
+    std::swap(rows_[i - 1], rows_[random_below(i, seed, kSampleStream + 1, i)]);
+  copied_ = Array<uint8_t>(memory, checked_product(count, row_bytes()));
+  for (uint32_t i = 0; i < count; ++i)
+    std::memcpy(copied_.data() + i * row_bytes(), dataset_.view().row(rows_[i]), row_bytes());
+  if (placement_ != nullptr) {
+    hidden_ = dataset_.rows() / kHiddenShare >= count && placement_->hide_rows(rows_.data(), count);
+  } else {
+    held_out_ = std::make_unique<RowSet>(memory, dataset_.rows());
+    for (uint32_t i = 0; i < count; ++i) held_out_->insert(rows_[i]);
+  }
+}
+
+Players::~Players() {
+  if (hidden_) placement_->show_rows();
+}
+
+BatchAdmission Players::admission() const {
+  BatchAdmission admission;
+  if (held_out_ != nullptr) admission.held_out = held_out_->view();
+  return admission;
+}
+
+MatrixView Players::first(uint32_t most) const {
+  if (!are_rows()) return given_.first(most);
+  return {copied_.data(), most, dataset_.dim(), dataset_.element(), row_bytes()};
+}
+
+bool Players::hides(uint32_t query, uint32_t row) const {
+  if (!are_rows()) return false;
+  return row == rows_[query] ||
+         (are_held_out() && std::binary_search(sorted_.data(), sorted_.data() + sorted_.size(), row));
+}
+
+/// Queries as they come are farther from the rows than hidden rows, and the caller's are queries as they come.
+/// Rows that are masked or held out leave holes, which costs as much, but not by inner product, where a row is not
+/// what is nearest to it: 0.90 got 0.889 there. Less is allowed for then, where the promise's 0.01 is as much, and
+/// codes let recall grow no further.
+double Players::beyond(double miss) const {
+  if (!are_rows()) return 0;
+  const double farther = (kMargin - 1) * miss;
+  if (hidden_) return farther;
+  return dataset_.metric() == ANN_METRIC_INNER_PRODUCT ? std::max(0.0, farther - kNearTheEnd) : 0;
+}
+
+Sample::Sample(const SearchTarget& target, const Players& players, uint32_t count, uint32_t depth,
+               const Execution& execution)
+    : players_(players),
+      dataset_(target.segment().dataset),
+      count_(std::min(count, players.count())),
+      depth_(depth),
+      truth_(execution.memory, size_t{count_} * depth) {
+  if (target.on_device())
+    judge_on_device(*target.device, execution);
+  else
+    judge_on_host(target, execution);
+}
+
+void Sample::judge_on_host(const SearchTarget&, const Execution& execution) {
+  Array<uint64_t> ids(execution.memory, truth_.size());
+  const QueryBlock block(dataset_, view(), execution);
+  search_exact(dataset_, block, players_.admission(), {depth_, ids.data(), truth_.data(), nullptr, nullptr},
+               execution);
+}
+
+/// Finds more than needed, since players are none. Where that was too few, the farthest stands for those that are
+/// missing, which promises less.
+void Sample::judge_on_device(const DevicePlacement& placement, const Execution& execution) {
+  const Allocator& memory = execution.memory;
+  const QueryBlock block(dataset_, view(), execution);
+  const size_t bytes = dataset_.query_bytes();
+  Array<uint8_t> packed(memory, checked_product(count_, bytes));
+  for (uint32_t i = 0; i < count_; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
+  const uint32_t spare = players_.are_hidden() ? depth_ / 32 + 8 : 0;
+  const uint32_t wide = std::min(depth_ + 1 + spare, cuda::kExactMax);
+  Array<uint32_t> rows(memory, size_t{count_} * wide);
+  Array<float> distances(memory, rows.size());
+  cuda::ExactRequest request{placement.device(),
+                             dataset_.view(),
+                             dataset_.rows(),
+                             dataset_.metric(),
+                             dataset_.norms(),
+                             nullptr,
+                             packed.data(),
+                             block.norms(),
+                             count_,
+                             wide,
+                             rows.data(),
+                             distances.data()};
+  cuda::lend_rows(placement.view(), &request);
+  cuda::search_exact(request, execution);
+  for (uint32_t query = 0; query < count_; ++query) {
+    float* truth = truth_.data() + size_t{query} * depth_;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
+      if (!players_.hides(query, rows[size_t{query} * wide + i]))
+        truth[kept++] = distances[size_t{query} * wide + i];
+    }
+    std::fill(truth + kept, truth + depth_, kept > 0 ? truth[kept - 1] : 0);
+  }
+}
+
+double Sample::recall_of(uint32_t query, const float* found, uint32_t k) const {
+  const float farthest = truth_[size_t{query} * depth_ + k - 1];
+  const auto hits =
+      std::count_if(found, found + k, [farthest](float distance) { return distance <= farthest; });
+  return static_cast<double>(hits) / k;
+}
+
+Trials::Trials(const SearchTarget& target, const Sample& sample, uint32_t k, const Execution& execution)
+    : target_(target), sample_(sample), execution_(execution), k_(k), used_(sample.count()) {
+  if (target.on_device()) {
+    workspace_ = std::make_unique<DeviceWorkspaceLease>(*target.device, used_, k);
+    used_ = std::min(used_, (*workspace_)->capacity());
+    fill_workspace(target.segment(), sample.view(), 0, used_, **workspace_, execution);
+  } else {
+    ids_ = Array<uint64_t>(execution.memory, size_t{used_} * k);
+    distances_ = Array<float>(execution.memory, size_t{used_} * k);
+  }
+}
+
+const float* Trials::answer_on_host(const Procedure& procedure, const SearchPlan& plan,
+                                    uint64_t* expansions) {
+  SearchCounts counts;
+  SearchBatch batch{sample_.view(), {k_, ids_.data(), distances_.data(), nullptr, nullptr}};
+  batch.admission = sample_.players().admission();
+  procedure.run_on_host(target_.host, batch, plan, execution_.span(0, 0), &counts);
+  *expansions = counts.expansions;
+  return distances_.data();
+}
+
+Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
+  execution_.check();
+  ++runs;
+  const float* found = nullptr;
+  uint64_t expansions = 0;
+  if (target_.on_device()) {
+    DeviceWorkspace& workspace = **workspace_;
+    workspace.run(used_, plan, {sample_.players().masked(), sample_.players().are_hidden()}, false);
+    found = workspace.distances();
+    expansions = workspace.expansion_count();
+  } else {
+    found = answer_on_host(procedure, plan, &expansions);
+  }
+  double sum = 0;
+  double squares = 0;
+  for (uint32_t query = 0; query < used_; ++query) {
+    const double recall = sample_.recall_of(query, found + size_t{query} * k_, k_);
+    sum += recall;
+    squares += recall * recall;
+  }
+  const double mean = sum / used_;
+  const double variance = std::max(0.0, squares / used_ - mean * mean);
+  return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), static_cast<double>(expansions) / used_};
+}
+
+}  // namespace gannet

@@ -1,0 +1,134 @@
+// Trials: a sample of queries that is answered by one plan after another, on the CPU or on a device, and what they
+// found of their true neighbours.
+//
+//   Players  who plays the queries: queries of the caller that the segment keeps, or rows, which for as long as
+//            the players live are held out of the search (segment/row_set.h)
+//   Sample   the first of them, with the distances of their true neighbours
+//   Trials   a sample, ready to be answered for k again and again
+//
+// A row that is in the graph is no query: its own edges lead to its neighbours. On a device edges go past rows that
+// are held out (place/bypass_edges_cuda.h), so that the graph is to them as to queries that it has never seen; in
+// sets of which they would be more than a hundredth each is only masked for itself. On the CPU they are held out
+// all at once, neither expanded nor returned; the holes that they leave cost a little recall, which promises less.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/execution.h"
+#include "search/device_search.h"
+#include "search/procedure.h"
+#include "segment/row_set.h"
+
+namespace gannet {
+
+/// Queries that play at most; fewer of the caller than kGivenMin, or rows than kRowsMin, say too little: all of 12
+/// found is no recall of 1.
+inline constexpr uint32_t kPlayersMax = 2048;
+inline constexpr uint32_t kHostPlayersMax = 256;
+inline constexpr uint32_t kGivenMin = 64;
+inline constexpr uint32_t kRowsMin = 256;
+inline constexpr uint32_t kHiddenShare = 100;  // one of so many rows at most is hidden on a device
+
+/// Players for a calibration by two lists: none where there are too few to tell.
+uint32_t count_players(const Dataset& dataset, const QuerySample& given);
+
+class Players {
+ public:
+  /// `count` of them, at most those that the segment keeps. Where rows play, one calibration of a device at a
+  /// time.
+  Players(const SearchTarget& target, uint32_t count, const Allocator& memory);
+  ~Players();
+  Players(const Players&) = delete;
+
+  uint32_t count() const { return count_; }
+  bool are_rows() const { return given_.count() == 0; }
+  /// Whether no query finds any of them; else each misses itself alone.
+  bool are_held_out() const { return held_out_ != nullptr || hidden_; }
+  /// The same where a device's edges go past them.
+  bool are_hidden() const { return hidden_; }
+  /// [count] what each must not find, or null.
+  const uint32_t* masked() const { return rows_.data(); }
+  /// For searches of the CPU.
+  BatchAdmission admission() const;
+  /// The first of them as queries.
+  MatrixView first(uint32_t most) const;
+  /// Whether a search for query `query` cannot find this row.
+  bool hides(uint32_t query, uint32_t row) const;
+  /// What others will miss beyond the miss of the sample.
+  double beyond(double miss) const;
+
+ private:
+  size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
+
+  DevicePlacement* placement_;  // null: the CPU
+  const QuerySample& given_;
+  const Dataset& dataset_;
+  uint32_t count_;
+  Array<uint32_t> rows_;    // [count] in random order, where rows play
+  Array<uint32_t> sorted_;  // [count] likewise
+  Array<uint8_t> copied_;   // [count, row_bytes] likewise
+  std::unique_ptr<RowSet> held_out_;
+  bool hidden_ = false;
+};
+
+class Sample {
+ public:
+  /// The first `count` players, each with `depth` true neighbours, which exact search of the target finds.
+  Sample(const SearchTarget& target, const Players& players, uint32_t count, uint32_t depth,
+         const Execution& execution);
+
+  uint32_t count() const { return count_; }
+  const Players& players() const { return players_; }
+  MatrixView view() const { return players_.first(count_); }
+
+  /// The share of its k true neighbours among k found ones: a row counts if it is no farther than the k-th.
+  double recall_of(uint32_t query, const float* found, uint32_t k) const;
+
+ private:
+  void judge_on_host(const SearchTarget& target, const Execution& execution);
+  void judge_on_device(const DevicePlacement& placement, const Execution& execution);
+
+  const Players& players_;
+  const Dataset& dataset_;
+  uint32_t count_;
+  uint32_t depth_;
+  Array<float> truth_;  // [count, depth] distances of the true neighbours
+};
+
+/// What a sample got by one plan.
+struct Outcome {
+  double recall;      // mean
+  double error;       // its standard error
+  double expansions;  // mean
+};
+
+class Trials {
+ public:
+  Trials(const SearchTarget& target, const Sample& sample, uint32_t k, const Execution& execution);
+
+  Outcome run(const Procedure& procedure, const SearchPlan& plan);
+
+  /// Of the recall that the sample got, what is promised before luck.
+  double promise(double recall) const { return recall - sample_.players().beyond(1 - recall); }
+
+  uint32_t runs = 0;
+
+ private:
+  const float* answer_on_host(const Procedure& procedure, const SearchPlan& plan, uint64_t* expansions);
+
+  const SearchTarget target_;
+  const Sample& sample_;
+  const Execution& execution_;
+  uint32_t k_;
+  uint32_t used_ = 0;                                // of the queries
+  std::unique_ptr<DeviceWorkspaceLease> workspace_;  // on a device
+  Array<uint64_t> ids_;                              // [used, k] on the CPU
+  Array<float> distances_;                           // [used, k] likewise
+};
+
+/// What is subtracted for the luck of a sample: its standard error, and more where three of them would not
+/// stay within the 0.01 that the promise leaves.
+inline double allow_for(double error) { return std::max(error, 3 * error - 0.01); }
+
+}  // namespace gannet

@@ -1,0 +1,126 @@
+#include "tune/tuning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kHiddenMin = 100;  // rows that play on a device
+constexpr uint32_t kHostShare = 16;   // one of so many rows at most plays on the CPU
+constexpr uint32_t kHostMin = 32;
+constexpr uint32_t kSomeAnswers = 100;
+constexpr uint32_t kSomeSample = 1024;  // queries for so many answers, each of which averages more of them
+constexpr uint32_t kHostSomeSample = 64;
+constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, with which p is looked for
+constexpr double kReached = 0.998;   // such a recall needs no more random rows
+constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
+constexpr uint32_t kNewRows = 4;     // of so many edges that a walk reads, one leads to a row not yet met
+
+/// Players on a target; none where there are too few to tell.
+uint32_t count_trial_players(const SearchTarget& target) {
+  const Segment& segment = target.segment();
+  const bool plays_rows = segment.queries.count() == 0;
+  if (target.on_device()) {
+    const uint32_t count = plays_rows ? std::min(segment.rows() / kHiddenShare, kPlayersMax)
+                                      : count_players(segment.dataset, segment.queries);
+    return count < (plays_rows ? kHiddenMin : kGivenMin) ? 0 : count;
+  }
+  const uint32_t most = plays_rows ? segment.rows() / kHostShare : segment.queries.count();
+  const uint32_t count = std::min(most, kHostPlayersMax);
+  return count < (plays_rows ? kHostMin : kGivenMin) ? 0 : count;
+}
+
+/// Plans of one procedure, as its parameters' defaults have them.
+struct Planner {
+  const SearchTarget& target;
+  const Procedure& procedure;
+  const ann_search_params& like;
+  uint32_t queries;
+
+  SearchPlan operator()(uint32_t k, double knob, uint32_t width) const {
+    const SearchRequest request{like, 0, queries, k, k};
+    return procedure.plan(target, request, {knob, 0, width});
+  }
+};
+
+/// p beyond which random rows reach no more islands. A search starts from p times the degree random rows: of 16
+/// islands 32 rows reach the right one for 0.87 of the queries, whatever M. So p is doubled until more brings
+/// nothing.
+uint32_t find_width(Trials& trials, const Planner& plan) {
+  const Procedure& procedure = plan.procedure;
+  std::optional<double> knob;
+  for (uint32_t step = kWidthProbe + 1; !knob && step-- > 0;) knob = procedure.knob_at(plan.target, 1, step);
+  if (!knob) return 1;
+  uint32_t width = 1;
+  double before = 0;
+  for (uint32_t trial = 1; trial <= procedure.width_max; trial *= 2) {
+    const double recall = trials.run(procedure, plan(1, *knob, trial)).recall;
+    if (trial > 1 && miss_of(recall) > kWidthGain * miss_of(before)) break;
+    width = trial;
+    if (recall >= kReached) break;
+    before = recall;
+  }
+  return width;
+}
+
+/// Measures one curve.
+void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve) {
+  const Segment& segment = plan.target.segment();
+  for (uint32_t step = 0;; ++step) {
+    const std::optional<double> knob = plan.procedure.knob_at(plan.target, curve.k, step);
+    if (!knob) return;
+    const Outcome outcome = trials.run(plan.procedure, plan(curve.k, *knob, width));
+    if (curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome.error))) return;
+    if (outcome.recall >= KnobCurve::kEnough) return;
+    if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
+  }
+}
+
+MeasuredProcedure measure(const SearchTarget& target, const ann_search_params& like,
+                          const Execution& execution) {
+  const Procedure& procedure = *find_procedure(like.procedure);
+  const KnobScale scale = procedure.knob == Knob::kSlack ? KnobScale::kSlack : KnobScale::kRows;
+  MeasuredProcedure measured{like, KnobCurves(scale, procedure.knob_in_steps), 0};
+  const uint32_t count = count_trial_players(target);
+  if (count == 0) return measured;
+  execution.enter("calibrate");
+  const Players players(target, count, execution.memory);
+  // The kernels of these procedures know of no row that is masked for one query alone.
+  if (target.on_device() && players.are_rows() && !players.are_hidden()) return measured;
+  const Planner plan{target, procedure, like, count};
+  if (procedure.width_max > 0) measured.width = 1;
+  for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
+    if (4 * uint64_t{k} + players.count() > target.segment().rows()) break;
+    const uint32_t some = target.on_device() ? kSomeSample : kHostSomeSample;
+    const uint32_t used = k == kSomeAnswers ? std::min(count, some) : count;
+    const Sample sample(target, players, used, k, execution);
+    Trials trials(target, sample, k, execution);
+    if (k == 1 && procedure.width_max > 1) measured.width = find_width(trials, plan);
+    trace(trials, plan, measured.width, measured.curves.add(k));
+  }
+  return measured;
+}
+
+bool are_equal(const ann_search_params& a, const ann_search_params& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+}  // namespace
+
+std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
+                                   float recall, const Execution& execution) const {
+  const std::lock_guard lock(mutex_);
+  auto known = std::find_if(measured_.begin(), measured_.end(),
+                            [&](const auto& measured) { return are_equal(measured->like, like); });
+  if (known == measured_.end()) {
+    measured_.push_back(std::make_unique<const MeasuredProcedure>(measure(target, like, execution)));
+    known = measured_.end() - 1;
+  }
+  const MeasuredProcedure& measured = **known;
+  if (measured.curves.empty()) return std::nullopt;
+  return Effort{measured.curves.knob(k, recall), 0, measured.width};
+}
+
+}  // namespace gannet

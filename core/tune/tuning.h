@@ -1,0 +1,40 @@
+// Tuning: what has been measured of a segment's procedures on one placement, the CPU or a device.
+//
+// A procedure whose row of the table lists values of its knob (Procedure::knob_at) is measured here, in the same
+// way on the CPU and on a device, when a search first asks for a recall by its name: for k of 1, 10 and 100 the
+// sample of trials.h is answered with one value after another until recall reaches 0.999, more work brings nothing,
+// or a walk compares as many rows as there are. Two lists (device_calibration.h) and BEST_FIRST (calibration.h) are
+// measured when an index is built or placed, since AUTO chooses by them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "tune/curves.h"
+#include "tune/trials.h"
+
+namespace gannet {
+
+/// Which effort of one procedure gives which recall.
+struct MeasuredProcedure {
+  ann_search_params like;  // its name, and of the other parameters those that change what an effort finds
+  KnobCurves curves;       // none: the segment cannot be calibrated
+  uint32_t width = 0;      // p with which they were measured; 0: the procedure has none
+};
+
+class Tuning {
+ public:
+  /// The effort of the procedure that `like` names for a recall, measured now if none has asked yet; none where
+  /// the segment cannot be calibrated. The defaults are measured: what else a caller has chosen is the caller's
+  /// to answer for.
+  std::optional<Effort> find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
+                             float recall, const Execution& execution) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<const MeasuredProcedure>> measured_;
+};
+
+}  // namespace gannet
