@@ -465,8 +465,9 @@ ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats
 
 /* Copies a built index with a graph to a CUDA device (ANN_DEVICE_CUDA + i) and calibrates it there,
  * now rather than at the first search; nothing where it has been copied already. It takes as much
- * device memory as codes and edges, and as the rows where codes are lossy. Any thread; searches go on
- * meanwhile. `monitor` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build,
+ * device memory as codes and edges, and as the rows where codes are lossy. An index that a device of the
+ * same compute capability and number of multiprocessors has calibrated is not calibrated again: it keeps the
+ * curves of up to 16 such classes, and so does its file. Any thread; searches go on meanwhile. `monitor` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build,
  * ANN_UNSUPPORTED without a graph, ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY,
  * ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
  * device then. */

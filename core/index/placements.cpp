@@ -16,7 +16,7 @@ std::shared_ptr<const PlacedDevice> Placements::find(int32_t device) const {
 
 uint64_t Placements::host_bytes() const {
   const std::lock_guard lock(mutex_);
-  uint64_t bytes = 0;
+  uint64_t bytes = measured_.capacity() * sizeof(MeasuredDevice);
   for (const auto& placed : devices_) bytes += placed->placement->workspaces().bytes();
   return bytes;
 }
@@ -31,14 +31,40 @@ std::shared_ptr<const PlacedDevice> Placements::get(const PlacedSegment& placed,
   auto made = std::make_shared<PlacedDevice>();
   made->placement = cuda::place_for_search(device, segment, nullptr, execution);
   // An index that was built without calibration leaves recall to the cautious rule.
-  if (segment.has_graph() && !placed.calibration.empty())
-    made->two_lists.measure({placed.host, made->placement.get()}, execution);
+  if (segment.has_graph() && !placed.calibration.empty()) calibrate(placed, *made, execution);
   const std::lock_guard lock(mutex_);
   devices_.push_back(made);
   return made;
 }
 
+void Placements::calibrate(const PlacedSegment& placed, PlacedDevice& device, const Execution& execution) {
+  const DeviceClass device_class = device.placement->device_class();
+  for (const MeasuredDevice& known : measured()) {
+    if (known.device != device_class) continue;
+    device.two_lists = known.two_lists;
+    return;
+  }
+  device.two_lists.measure({placed.host, device.placement.get()}, execution);
+  remember({device_class, device.two_lists});
+}
+
+std::vector<MeasuredDevice> Placements::measured() const {
+  const std::lock_guard lock(mutex_);
+  return measured_;
+}
+
+void Placements::remember(const MeasuredDevice& measured) {
+  const std::lock_guard lock(mutex_);
+  const auto place = std::lower_bound(
+      measured_.begin(), measured_.end(), measured.device,
+      [](const MeasuredDevice& known, const DeviceClass& device) { return known.device < device; });
+  const bool is_known = place != measured_.end() && place->device == measured.device;
+  if (!is_known && !measured.two_lists.empty() && measured_.size() < kDeviceClassesKept)
+    measured_.insert(place, measured);
+}
+
 void Placements::adopt(std::shared_ptr<const PlacedDevice> device) {
+  remember({device->placement->device_class(), device->two_lists});
   const std::lock_guard lock(mutex_);
   devices_.push_back(std::move(device));
 }

@@ -20,25 +20,42 @@ struct PlacedDevice {
   Tuning tuning;  // of the other procedures
 };
 
+/// What two lists have been found to do on devices of a class.
+struct MeasuredDevice {
+  DeviceClass device;
+  DeviceCalibration two_lists;
+};
+
+/// Classes whose measurements an index keeps at most; others are measured whenever they are used.
+inline constexpr uint32_t kDeviceClassesKept = 16;
+
 /// A search holds on to the placement that it uses, so taking one away waits for nobody.
 class Placements {
  public:
   /// The placement on a CUDA ordinal, or null.
   std::shared_ptr<const PlacedDevice> find(int32_t device) const;
-  /// The placement on a CUDA ordinal; made, and calibrated if the segment has been, if there is none.
+  /// The placement on a CUDA ordinal; made if there is none, and calibrated if the segment has been and no device
+  /// of its class has.
   std::shared_ptr<const PlacedDevice> get(const PlacedSegment& placed, int32_t device,
                                           const Execution& execution);
   /// Takes over one that was made elsewhere; the device has none yet.
   void adopt(std::shared_ptr<const PlacedDevice> device);
   /// Takes a placement away, if there is one.
   void drop(int32_t device);
+  /// What devices have measured, here or before the index was saved, in order of their classes. It outlives the
+  /// placements.
+  std::vector<MeasuredDevice> measured() const;
+  void remember(const MeasuredDevice& measured);
   /// Host memory that they hold.
   uint64_t host_bytes() const;
 
  private:
+  void calibrate(const PlacedSegment& placed, PlacedDevice& device, const Execution& execution);
+
   std::mutex making_;  // one at a time, held while a segment is sent
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const PlacedDevice>> devices_;
+  std::vector<MeasuredDevice> measured_;  // by class
 };
 
 }  // namespace gannet

@@ -6,6 +6,7 @@
 // needs. A placement keeps the workspaces of its searches.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 
@@ -25,6 +26,16 @@ struct HostPlacement {
   mutable WorkspacePool workspaces;
 };
 
+/// What of a device changes which recall an effort gives there, or which walks it can do. Devices of one class
+/// share what has been measured, in files too.
+struct DeviceClass {
+  uint32_t capability = 0;  // compute capability: 10 major + minor
+  uint32_t multiprocessors = 0;
+  uint32_t block_list_max = 0;  // of DevicePlacement
+
+  auto operator<=>(const DeviceClass&) const = default;
+};
+
 /// A segment on a CUDA device. Searches read the view; all other members may be used by any thread.
 class DevicePlacement {
  public:
@@ -36,6 +47,7 @@ class DevicePlacement {
   const Allocator& memory() const { return memory_; }  // of the host
   uint64_t bytes() const { return bytes_; }            // of device memory, workspaces not included
   uint32_t multiprocessors() const { return multiprocessors_; }
+  DeviceClass device_class() const { return {capability_, multiprocessors_, block_list_max}; }
 
   WorkspacePool& workspaces() { return workspaces_; }
   const WorkspacePool& workspaces() const { return workspaces_; }
@@ -61,6 +73,7 @@ class DevicePlacement {
   IndexView view_;
   uint64_t bytes_ = 0;
   uint32_t multiprocessors_ = 0;
+  uint32_t capability_ = 0;
   WorkspacePool workspaces_;
 };
 

@@ -27,10 +27,14 @@ class CudaPlacement final : public DevicePlacement {
     describe(segment);
     check_memory(segment, built != nullptr);
     stream_ = std::make_unique<Stream>();
-    int multiprocessors = 0;
-    check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-          "asking for multiprocessors");
-    multiprocessors_ = static_cast<uint32_t>(multiprocessors);
+    const auto attribute = [device](cudaDeviceAttr name) {
+      int value = 0;
+      check(runtime().attribute(&value, name, device), "asking for an attribute of the device");
+      return static_cast<uint32_t>(value);
+    };
+    multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
+    capability_ =
+        10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
     Upload upload{*this, Transfers(execution), execution};
     if (segment.has_graph()) place_graph(segment, built == nullptr, upload);
     place_rows(segment, built, upload);

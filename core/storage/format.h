@@ -17,6 +17,7 @@ inline constexpr uint32_t kByteOrder = 0x01020304;
 inline constexpr uint16_t kMajor = 1;
 inline constexpr uint16_t kMinor = 0;
 inline constexpr uint16_t kMinorWithQueries = 1;
+inline constexpr uint16_t kMinorWithDeviceCurves = 2;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;
 inline constexpr uint32_t kSectionsMax = 64;
@@ -34,8 +35,12 @@ enum SectionType : uint32_t {
   kEntries = 8,
   kCalibration = 9,
   kQueries = 10,
+  kDeviceCurves = 17,
 };
-inline constexpr uint32_t kTypesKnown = 10;
+inline constexpr uint32_t kTypesMax = 17;
+constexpr bool is_known(uint32_t type) {
+  return (type >= kRows && type <= kQueries) || type == kDeviceCurves;
+}
 inline constexpr uint32_t kSkippable = 1;  // flag of a section
 
 /// The flags of a section: a reader of 1.0 skips what has come since.
@@ -125,6 +130,26 @@ struct Curve {
   Point points[kPointsMax];
 };
 static_assert(sizeof(Curve) == 392);
+
+inline constexpr uint32_t kDeviceCurvesMax = 320;
+struct DevicePoint {
+  double recall;
+  double slack;
+  double expansions_max;
+  double expansions;
+};
+struct DeviceCurve {
+  uint32_t capability;
+  uint32_t multiprocessors;
+  uint32_t block_list_max;
+  uint32_t warps;
+  uint32_t at_once;
+  uint32_t k;
+  uint32_t count;
+  uint32_t zero;
+  DevicePoint points[kPointsMax];
+};
+static_assert(sizeof(DeviceCurve) == 800);
 
 constexpr uint64_t round_to_page(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 constexpr uint64_t chunks_of(uint64_t bytes) { return (bytes + kChunkBytes - 1) / kChunkBytes; }

@@ -12,7 +12,7 @@ uint64_t query_bytes(const Header& header) {
   return uint64_t{header.dim} * (is_float_element(static_cast<int32_t>(header.element)) ? sizeof(float) : 1);
 }
 
-uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, Section out[kTypesKnown]) {
+uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, Section out[kTypesMax]) {
   uint32_t count = 0;
   const auto demand = [&](SectionType type, uint64_t items, uint64_t item_bytes) {
     Section& section = out[count++] = {};
@@ -39,6 +39,7 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     demand(kEntries, header.entries, sizeof(uint32_t));
     demand(kCalibration, calibrated.curves, sizeof(Curve));
     if (calibrated.queries != 0) demand(kQueries, calibrated.queries, query_bytes(header));
+    if (calibrated.device_curves != 0) demand(kDeviceCurves, calibrated.device_curves, sizeof(DeviceCurve));
   }
   return count;
 }

@@ -1,7 +1,7 @@
 // Layout: which sections an index has and where they lie, from the header alone.
 //
 // Writing and reading share this arithmetic. A reader first checks that the header's numbers are in
-// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most ten sections).
+// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most eleven sections).
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,16 @@ uint32_t code_columns(const Header& header);
 /// Bytes of a query that is kept to calibrate on.
 uint64_t query_bytes(const Header& header);
 
-/// What a header leaves open: how many curves there are, and queries.
+/// What a header leaves open: how many curves there are, queries, and curves of devices.
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
+  uint32_t device_curves = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled
 /// in. Returns how many they are.
-uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, Section out[kTypesKnown]);
+uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, Section out[kTypesMax]);
 
 /// Fills in offset and sums_offset of each section; returns the offset of the tail.
 uint64_t place_sections(Section* table, uint32_t sections);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstring>
+#include <tuple>
 
 namespace gannet {
 
@@ -164,7 +165,8 @@ void fail_corrupt(const char* format, ...) {
 const char* section_name(uint32_t type) {
   static constexpr const char* kNames[] = {"",      "rows",  "ids",     "order",       "lengths", "centre",
                                            "codes", "edges", "entries", "calibration", "queries"};
-  return type >= 1 && type <= kTypesKnown ? kNames[type] : "of unknown type";
+  if (type == kDeviceCurves) return "device curves";
+  return is_known(type) ? kNames[type] : "of unknown type";
 }
 
 FileMap::FileMap(Source& source, const Expectation& expected, const Allocator& memory) {
@@ -302,7 +304,7 @@ void FileMap::check_sections() const {
     const char* name = section_name(section.type);
     if (section.type == 0 || (i > 0 && section.type <= table[i - 1].type))
       fail_corrupt("sections are not in the order of their types");
-    if (section.type > kTypesKnown && (section.flags & kSkippable) == 0)
+    if (!is_known(section.type) && (section.flags & kSkippable) == 0)
       fail(ANN_VERSION, "the file has a section of type %u, which this library (%d.%d) does not know",
            section.type, ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
     const bool sound = section.zero == 0 && section.chunk_bytes == kChunkBytes && section.item_bytes > 0 &&
@@ -314,24 +316,32 @@ void FileMap::check_sections() const {
       fail_corrupt("section %u (%s) is not in its place", section.type, name);
     if (section.sums_sum != sum(sums(section), chunks_of(section.bytes) * sizeof(uint64_t)))
       fail_corrupt("the sum of the sums of section %u (%s) is wrong", section.type, name);
-    if (section.type <= kTypesKnown) ++known;
+    if (is_known(section.type)) ++known;
     if (section.type == kCalibration)
       calibrated.curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kCurvesMax + 1));
     if (section.type == kQueries) calibrated.queries = section.items;
+    if (section.type == kDeviceCurves)
+      calibrated.device_curves =
+          static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
   }
   if (tail != tail_offset()) fail_corrupt("the tail is not behind the last section");
   if (calibrated.curves > kCurvesMax) fail_corrupt("there are more calibration curves than 4");
   if (calibrated.queries > kQueriesMax)
     fail_corrupt("there are %llu queries to calibrate on, at most %llu are",
                  static_cast<Long>(calibrated.queries), static_cast<Long>(kQueriesMax));
-  Section demanded[kTypesKnown];
+  if (calibrated.device_curves > kDeviceCurvesMax)
+    fail_corrupt("there are more calibration curves of devices than %u", kDeviceCurvesMax);
+  Section demanded[kTypesMax];
   if (known != demanded_sections(header, calibrated, demanded))
     fail_corrupt("the sections are not those that the header demands");
-  for (uint32_t i = 0; i < known; ++i) {  // the known types come first
-    if (table[i].type != demanded[i].type || table[i].items != demanded[i].items ||
-        table[i].item_bytes != demanded[i].item_bytes)
-      fail_corrupt("section %u (%s) does not have the size that the header demands", demanded[i].type,
-                   section_name(demanded[i].type));
+  const Section* wanted = demanded;
+  for (uint32_t i = 0; i < header.sections; ++i) {
+    if (!is_known(table[i].type)) continue;
+    if (table[i].type != wanted->type || table[i].items != wanted->items ||
+        table[i].item_bytes != wanted->item_bytes)
+      fail_corrupt("section %u (%s) does not have the size that the header demands", wanted->type,
+                   section_name(wanted->type));
+    ++wanted;
   }
 }
 
@@ -419,6 +429,67 @@ Calibration read_calibration(const Curve* curves, uint64_t count, float recall_m
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
   return Calibration(out, recall_max);
+}
+
+namespace {
+
+/// Whether a curve's points are as the specification demands.
+bool is_sound(const DeviceCurve& curve) {
+  const bool walkers = curve.warps == 1 || curve.warps == 8 || curve.warps == 16;
+  if (!walkers || curve.at_once > (curve.warps == 1 ? 1 : 0) || curve.zero != 0 || curve.k == 0 ||
+      curve.count > kPointsMax)
+    return false;
+  for (uint32_t at = 0; at < kPointsMax; ++at) {
+    const DevicePoint& point = curve.points[at];
+    if (at >= curve.count) {
+      if (!all_zero(reinterpret_cast<const uint8_t*>(&point), sizeof point)) return false;
+      continue;
+    }
+    const bool finite = std::isfinite(point.slack) && point.slack > -1 && point.slack <= 100 &&
+                        point.expansions_max >= 0 && point.expansions_max <= ANN_ROWS_MAX &&
+                        point.expansions >= 0 && point.expansions <= ANN_ROWS_MAX;
+    const bool in_range = point.recall >= 0 && point.recall <= 1;
+    const bool rises =
+        at == 0 || (point.slack > curve.points[at - 1].slack && point.recall >= curve.points[at - 1].recall);
+    if (!finite || !in_range || !rises) return false;
+  }
+  return true;
+}
+
+DeviceClass class_of(const DeviceCurve& curve) {
+  return {curve.capability, curve.multiprocessors, curve.block_list_max};
+}
+
+/// The table of a calibration that a curve belongs to.
+uint32_t table_of(const DeviceCurve& curve) {
+  return curve.at_once != 0 ? DeviceCalibration::kTables : curve.warps == 1 ? 0 : curve.warps == 8 ? 1 : 2;
+}
+
+}  // namespace
+
+std::vector<MeasuredDevice> read_device_curves(const DeviceCurve* curves, uint64_t count) {
+  static_assert(DeviceCalibration::kPoints == kPointsMax);
+  std::vector<MeasuredDevice> devices;
+  for (uint64_t i = 0; i < count; ++i) {
+    const DeviceCurve& curve = curves[i];
+    const bool starts = i == 0 || class_of(curve) != class_of(curves[i - 1]);
+    const auto order = [](const DeviceCurve& of) { return std::tuple(class_of(of), table_of(of), of.k); };
+    if (!is_sound(curve) || (i > 0 && order(curve) <= order(curves[i - 1])))
+      fail_corrupt("calibration curve %llu of a device is not sound", static_cast<Long>(i + 1));
+    if (starts) devices.push_back({class_of(curve), {}});
+    DeviceCalibration::Table& table = devices.back().two_lists.table(table_of(curve));
+    if (table.count == DeviceCalibration::kCurves || devices.size() > kDeviceClassesKept)
+      fail_corrupt("there are more calibration curves of a device than are kept");
+    table.walkers = {curve.warps, curve.at_once != 0};
+    DeviceCalibration::Curve& made = table.curves[table.count++];
+    made.k = curve.k;
+    made.count = curve.count;
+    for (uint32_t at = 0; at < curve.count; ++at) {
+      const DevicePoint& point = curve.points[at];
+      made.points[at] = {point.recall, point.slack, point.expansions_max, point.expansions};
+    }
+  }
+  return devices;
 }
 
 }  // namespace gannet

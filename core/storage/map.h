@@ -58,6 +58,7 @@ struct FileMap {
 void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const Execution& execution);
 void check_entries(const uint32_t* entries, uint64_t count);
 Calibration read_calibration(const format::Curve* curves, uint64_t count, float recall_max);
+std::vector<MeasuredDevice> read_device_curves(const format::DeviceCurve* curves, uint64_t count);
 
 /// By words: in a build with sanitizers it would be a fifth of the time of an open.
 bool all_zero(const uint8_t* bytes, uint64_t count);

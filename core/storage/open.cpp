@@ -150,6 +150,7 @@ struct Parts {
   Array<uint32_t> entries;
   Array<Curve> curves;
   Array<uint8_t> queries;
+  Array<DeviceCurve> device_curves;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
   template <class Visit>
@@ -175,6 +176,8 @@ struct Parts {
         return visit(curves);
       case kQueries:
         return visit(queries);
+      case kDeviceCurves:
+        return visit(device_curves);
     }
   }
 
@@ -187,7 +190,7 @@ struct Parts {
 
 /// The FirstTouches of a lazily opened file.
 struct Touches {
-  FirstTouch* of[kTypesKnown + 1] = {};
+  FirstTouch* of[kTypesMax + 1] = {};
 };
 
 std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, const Touches& touches) {
@@ -213,6 +216,9 @@ std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, con
   if (!segment.has_graph()) return placed;
   segment.knn_iterations = header.knn_iterations;
   placed->calibration = calibration;
+  for (const MeasuredDevice& device :
+       read_device_curves(parts.device_curves.data(), parts.device_curves.size()))
+    placed->devices.remember(device);
   segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
   segment.codes =
       Codes(segment.dataset, {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
@@ -229,7 +235,7 @@ std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, con
 
 /// Which sections a verification must hold as a whole to compare their values with each other.
 bool compared_as_a_whole(uint32_t type) {
-  return type == kIds || type == kOrder || type == kEntries || type == kCalibration;
+  return type == kIds || type == kOrder || type == kEntries || type == kCalibration || type == kDeviceCurves;
 }
 
 /// Reads everything; keeps all of it, or what has to be compared as a whole.
@@ -270,6 +276,7 @@ void verify(Source& source, const Expectation& expected, const Execution& execut
   const FileMap map(source, expected, execution.memory);
   const Parts parts = read_all(map, source, false, execution);
   read_calibration(parts.curves.data(), parts.curves.size(), map.header.recall_max);
+  read_device_curves(parts.device_curves.data(), parts.device_curves.size());
   execution.advance(1);
 }
 
@@ -318,11 +325,13 @@ struct MappedFile {
 
   std::unique_ptr<Mapping> mapping;
   FileMap map;
-  std::unique_ptr<SectionTouch> touches[kTypesKnown + 1];
+  std::unique_ptr<SectionTouch> touches[kTypesMax + 1];
 };
 
 /// Sections that every search reads, and that are small: checked at once.
-bool checked_at_once(uint32_t type) { return type == kCentre || type == kEntries || type == kCalibration; }
+bool checked_at_once(uint32_t type) {
+  return type == kCentre || type == kEntries || type == kCalibration || type == kDeviceCurves;
+}
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
                                                  const Execution& execution) {
@@ -335,7 +344,7 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
   Touches touches;
   for (uint32_t i = 0; i < map.header.sections; ++i) {
     const Section& section = map.table[i];
-    if (section.type > kTypesKnown) continue;
+    if (!is_known(section.type)) continue;
     const uint8_t* data = start + section.offset;
     parts.with(section.type, [&]<class T>(Array<T>& array) {
       array = Array<T>::over(reinterpret_cast<const T*>(data), section.bytes / sizeof(T));

@@ -31,10 +31,13 @@ class Content {
     if (segment_.file != nullptr)
       check_ids(segment_.dataset.ids(), segment_.dataset.by_id(),
                 segment_.dataset.ids() != nullptr ? segment_.rows() : 0, execution);
-    fill_header();
     encode_calibration();
-    header_.sections = demanded_sections(
-        header_, {placed.calibration.curves().count(), segment_.queries.count()}, sections_);
+    encode_devices();
+    fill_header();
+    header_.sections = demanded_sections(header_,
+                                         {placed.calibration.curves().count(), segment_.queries.count(),
+                                          static_cast<uint32_t>(device_curves_.size())},
+                                         sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -83,7 +86,9 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = segment_.queries.count() != 0 ? kMinorWithQueries : kMinor;
+    header_.minor = !device_curves_.empty()         ? kMinorWithDeviceCurves
+                    : segment_.queries.count() != 0 ? kMinorWithQueries
+                                                    : kMinor;
     header_.table_offset = kPage;
     header_.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
     header_.metric = static_cast<uint32_t>(dataset.metric());
@@ -123,6 +128,34 @@ class Content {
     }
   }
 
+  /// Class by class, those of a warp, of blocks of 8 and 16, and of walks at once, by k.
+  void encode_devices() {
+    if (!segment_.has_graph()) return;
+    for (const MeasuredDevice& device : placed_.devices.measured()) {
+      for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
+        const DeviceCalibration::Table& table = device.two_lists.table(place);
+        for (uint32_t i = 0; i < table.count; ++i) encode_curve(device.device, table, table.curves[i]);
+      }
+    }
+  }
+
+  void encode_curve(const DeviceClass& device, const DeviceCalibration::Table& table,
+                    const DeviceCalibration::Curve& from) {
+    DeviceCurve curve = {};
+    curve.capability = device.capability;
+    curve.multiprocessors = device.multiprocessors;
+    curve.block_list_max = device.block_list_max;
+    curve.warps = table.walkers.warps;
+    curve.at_once = table.walkers.at_once ? 1 : 0;
+    curve.k = from.k;
+    curve.count = from.count;
+    for (uint32_t at = 0; at < from.count; ++at) {
+      const DeviceCalibration::Point& point = from.points[at];
+      curve.points[at] = {point.recall, point.slack, point.expansions_max, point.expansions};
+    }
+    device_curves_.push_back(curve);
+  }
+
   const void* data_of(uint32_t type) const {
     switch (type) {
       case kRows:
@@ -143,6 +176,8 @@ class Content {
         return segment_.graph.entries.data();
       case kQueries:
         return segment_.queries.data();
+      case kDeviceCurves:
+        return device_curves_.data();
       default:
         return curves_;
     }
@@ -180,8 +215,9 @@ class Content {
   const PlacedSegment& placed_;
   const Segment& segment_;
   Header header_ = {};
-  Section sections_[kTypesKnown] = {};
+  Section sections_[kTypesMax] = {};
   Curve curves_[kCurvesMax] = {};
+  std::vector<DeviceCurve> device_curves_;
   uint64_t chunks_ = 0;
   uint64_t tail_offset_ = 0;
 };

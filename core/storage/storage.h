@@ -21,7 +21,7 @@
 //
 // So every byte of a file is a value, covered by a sum, or a zero that is checked. An index has one
 // file: equal indexes have equal files, byte for byte, whatever the machine, the number of threads
-// and the place where they were made.
+// and the place where they were made, if they have been calibrated on the same classes of devices.
 //
 // 2  THE HEADER
 //
@@ -29,7 +29,8 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 2 with section 17, 1 with
+//                       section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know. None is defined: all three are 0
@@ -68,7 +69,7 @@
 //
 //      0  u32     type, see 4; at least 1 and ascending, so each occurs at most once
 //      4  u32     flags. Bit 0: a reader that does not know the type may skip the section; not set for
-//                 types 1 to 9, set for 10. Other bits are 0
+//                 types 1 to 9, set for others. Other bits are 0
 //      8  u64     offset
 //     16  u64     bytes
 //     24  u32     bytes of an item, at least 1. An item is one number where 4 says nothing else
@@ -107,10 +108,20 @@
 //                     f32, finite, where rows are floats, else of the element of the rows. With a graph
 //                     and at least one of them; since 1.1. Item: a query
 //
+//     17  device curves  calibration curves of CUDA devices, of 800 bytes: u32 compute capability (10 major +
+//                     minor), u32 multiprocessors, u32 rows of the longest list of a block's walk; u32 warps
+//                     that walk for a query (1, 8, 16), u32 1 where all queries of a batch walk at once
+//                     (only with one warp) else 0, u32 k (at least 1), u32 points (0 to 24), u32 0; then 24
+//                     times { f64 recall, f64 slack, f64 expansions at most, f64 expansions, mean }, zeros
+//                     where a curve has fewer. Curves ascend by the first three numbers (a class of devices,
+//                     at most 16), then 1 warp, 8, 16, 1 at once, then k, at most 5 of each. Slacks ascend and
+//                     are finite, above -1 and at most 100, recalls are in [0, 1] and do not fall, expansions
+//                     are 0 to 2,147,483,646. With a graph and at least one curve; since 1.2. Item: a curve
+//
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 16 to 63 are kept for what comes: layers, occlusion factors, offsets of lists of varying
+// Types 11 to 16 and 18 to 63 are kept for what comes: layers, occlusion factors, offsets of lists of varying
 // length, removed rows, shards.
 //
 // 5  THE TAIL

@@ -96,7 +96,7 @@ class DeviceCalibration::Tracer {
   Trial measure(double slack, double cap) {
     const Outcome outcome = walks_.run(
         kWarpTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
-    const double worth = walks_.promise(outcome.recall) - allow_for(outcome.error);
+    const double worth = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome.error));
     return {slack, outcome.recall, worth, outcome.expansions, cap};
   }
 
@@ -261,6 +261,11 @@ void DeviceCalibration::Point::move_to(const Point& other, double part) {
 
 Effort DeviceCalibration::Point::effort() const {
   return {slack, static_cast<uint32_t>(std::ceil(expansions_max)), 0};
+}
+
+bool DeviceCalibration::empty() const {
+  return std::all_of(std::begin(tables_), std::end(tables_),
+                     [](const Table& table) { return table.count == 0; });
 }
 
 std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float recall) const {

@@ -1,6 +1,6 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
-// Measured when an index is first placed on a device, as tune/calibration.h does it on the CPU: the
+// Measured when an index is first placed on a device of a class, as tune/calibration.h does it on the CPU: the
 // queries are the caller's (segment/query_sample.h), or rows play them, and exact search on the device judges.
 // While rows play, they are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
@@ -34,8 +34,8 @@
 // as they come are a little farther from the rows than the rows from each other. At equal slack they missed
 // 1.08 to 1.4 times as many, 1.15 as a rule, by every procedure and for k of 1, 10 and 100 (SIFT 1M). Where the
 // slacks tried do not reach a target, another procedure's table answers, or the walk with one list and the CPU's
-// calibrated beam; so it does where there are too few rows to tell. The table is not kept in files: another
-// device may be another one.
+// calibrated beam; so it does where there are too few rows to tell. An index keeps the tables for each class of
+// devices that has measured them, and so do files (place/placement.h, storage/storage.h).
 //
 // Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 300 and 1,000, each of which
 // averages more neighbours. What the procedures find then lies 0.002 to 0.004 of recall apart at 0.95 and 0.99,
@@ -57,6 +57,9 @@ class DeviceCalibration {
   /// On queries of the caller that the segment keeps, or where there are none on rows.
   void measure(const SearchTarget& target, const Execution& execution);
 
+  /// Whether there is nothing measured.
+  bool empty() const;
+
   /// Who walks for a query: so many warps; or one, in a batch in which every query has one at the same time.
   struct Walkers {
     uint32_t warps = 1;
@@ -67,21 +70,6 @@ class DeviceCalibration {
   /// The effort for k neighbours at a recall by such walks; none where their table does not say.
   std::optional<Effort> find(Walkers walkers, uint32_t k, float recall) const;
 
-  /// What measuring took.
-  static constexpr uint32_t kTables = 3;  // that are traced; that of walks at once follows from the first
-  static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
-  struct Cost {
-    double judge_seconds = 0;          // exact search for up to 100 neighbours
-    double seconds[kTables + 1] = {};  // of each table, and of the curves for 300 and 1,000 neighbours,
-    uint32_t runs[kTables + 1] = {};   // at the same time
-  };
-  const Cost& cost() const { return cost_; }
-
-  /// The same of a number of warps, or where the table does not say the most that it has tried, for the nearest
-  /// k; without a table a cautious rule.
-  Effort nearest(uint32_t warps, uint32_t k, float recall) const;
-
- private:
   static constexpr uint32_t kCurves = 5;
   static constexpr uint32_t kPoints = 24;
   struct Point {
@@ -104,6 +92,26 @@ class DeviceCalibration {
     Curve curves[kCurves];
     bool find(uint32_t k, double recall, Point* point) const;
   };
+
+  /// What measuring took.
+  static constexpr uint32_t kTables = 3;  // that are traced; that of walks at once follows from the first
+  static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
+  struct Cost {
+    double judge_seconds = 0;          // exact search for up to 100 neighbours
+    double seconds[kTables + 1] = {};  // of each table, and of the curves for 300 and 1,000 neighbours,
+    uint32_t runs[kTables + 1] = {};   // at the same time
+  };
+  const Cost& cost() const { return cost_; }
+
+  /// The tables of kWarps, and that of walks at once, for those who keep them.
+  const Table& table(uint32_t place) const { return tables_[place]; }
+  Table& table(uint32_t place) { return tables_[place]; }
+
+  /// The same of a number of warps, or where the table does not say the most that it has tried, for the nearest
+  /// k; without a table a cautious rule.
+  Effort nearest(uint32_t warps, uint32_t k, float recall) const;
+
+ private:
   class Tracer;
 
   Table tables_[kTables + 1];

@@ -255,7 +255,7 @@ FileContent content_of(const std::vector<uint8_t>& file) {
       content.ids.resize(table[i].items);
       std::memcpy(content.ids.data(), data, table[i].bytes);
     }
-    if (table[i].type > kTypesKnown) content.only_known = false;
+    if (!is_known(table[i].type)) content.only_known = false;
   }
   content.only_known = content.only_known && header.minor == minor;
   return content;

@@ -21,6 +21,7 @@
 #include "claims.h"
 #include "capi/boundary.h"
 #include "index/index.h"
+#include "storage/storage.h"
 
 namespace {
 
@@ -626,6 +627,54 @@ void claim_knn_times() {
   time_knn(source, ANN_KNN_EXACT, 64);
 }
 
+/// Saved to memory and opened again.
+std::unique_ptr<const PlacedSegment> reopen(const PlacedSegment& built) {
+  std::vector<uint8_t> bytes;
+  const StreamSink sink{[](void* user, const void* data, uint64_t count) -> int64_t {
+                          auto& out = *static_cast<std::vector<uint8_t>*>(user);
+                          const auto* from = static_cast<const uint8_t*>(data);
+                          out.insert(out.end(), from, from + count);
+                          return static_cast<int64_t>(count);
+                        },
+                        &bytes};
+  save_stream(built, sink, {});
+  return open_memory(bytes.data(), bytes.size(), {ANN_OPEN_FULL, {}}, {});
+}
+
+/// Efforts of two placements for some recalls, which must be equal.
+void compare_tables(const DeviceCalibration& wanted, const DeviceCalibration& found) {
+  expect(!wanted.empty(), "the build has calibrated");
+  for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
+    for (const float recall : {0.5f, 0.9f, 0.95f, 0.99f}) {
+      const DeviceCalibration::Walkers walkers = wanted.table(place).walkers;
+      const auto a = wanted.find(walkers, 10, recall);
+      const auto b = found.find(walkers, 10, recall);
+      expect(a.has_value() == b.has_value(), "a table says as much");
+      if (a) expect(a->knob == b->knob && a->expansions_max == b->expansions_max, "an effort is the same");
+    }
+  }
+}
+
+void claim_calibrated_once() {
+  const Rows rows(ANN_U8, 20000, 32, Values::kClusters, 77);
+  Handle index(rows, ANN_METRIC_L2);
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.calibrate = ANN_ON;
+  expect(index.build(rows, params) == ANN_OK, index.error.message);
+  const Index::Call call(index.index->index);
+  const PlacedSegment& built = placed_of(call);
+  const auto first = built.devices.get(built, 0, {});
+  expect(first->two_lists.cost().judge_seconds > 0, "the build measures");
+  built.devices.drop(0);
+  const auto again = built.devices.get(built, 0, {});
+  expect(again->two_lists.cost().judge_seconds == 0, "another placement measures nothing");
+  compare_tables(first->two_lists, again->two_lists);
+  const auto opened = reopen(built);
+  const auto placed = opened->devices.get(*opened, 0, {});
+  expect(placed->two_lists.cost().judge_seconds == 0, "an index from a file measures nothing");
+  compare_tables(first->two_lists, placed->two_lists);
+}
+
 constexpr Claim kClaims[] = {
     {"indexes are the CPU's, of every element, metric and size", claim_builds},
     {"rows on the device", claim_rows_there},
@@ -636,6 +685,7 @@ constexpr Claim kClaims[] = {
     {"refusals", claim_refusals},
     {"cancelled and late builds", claim_ends},
     {"estimates of device memory", claim_estimates},
+    {"what a device has calibrated is kept, in files too", claim_calibrated_once},
 };
 constexpr Claim kFullDevice[] = {{"a device without memory", claim_no_memory}};
 constexpr Claim kTimes[] = {{"times of builds", claim_build_times},

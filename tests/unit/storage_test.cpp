@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "storage/map.h"
+#include "storage/storage.h"
 
 using namespace gannet;
 using namespace gannet::format;
@@ -33,13 +34,14 @@ Header header_of(uint64_t rows, uint32_t dim) {
 TEST_CASE("sections follow each other without a gap and without touching") {
   for (const uint64_t rows : {uint64_t{1}, uint64_t{1000}, uint64_t{300000}, uint64_t{ANN_ROWS_MAX}}) {
     const Header header = header_of(rows, ANN_DIM_MAX);
-    Section table[kTypesKnown];
-    const uint32_t count = demanded_sections(header, {4, kQueriesMax}, table);
-    REQUIRE(count == kTypesKnown);
+    Section table[kTypesMax];
+    const uint32_t count = demanded_sections(header, {4, kQueriesMax, kDeviceCurvesMax}, table);
+    REQUIRE(count == 11);
     const uint64_t tail = place_sections(table, count);
     uint64_t chunks = 0;
     for (uint32_t i = 0; i < count; ++i) {
-      CHECK(table[i].type == i + 1);
+      CHECK(is_known(table[i].type));
+      CHECK((i == 0 || table[i].type > table[i - 1].type));
       CHECK(table[i].offset % kPage == 0);
       CHECK(table[i].sums_offset == kPage + count * sizeof(Section) + chunks * 8);
       chunks += chunks_of(table[i].bytes);
@@ -111,4 +113,109 @@ TEST_CASE("values that section 4 of the specification forbids") {
   refused([](Curve& c) { c.points[1].recall = NAN; });
   refused([](Curve& c) { c.points[2].beam = 1; });
   refused([](Curve& c) { c.points[0].zero = 1; });
+}
+
+namespace {
+
+/// An index of 100 rows that devices of two classes have calibrated.
+std::unique_ptr<const PlacedSegment> make_measured() {
+  std::vector<float> values(100 * 4);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7919 % 1000);
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = 4;
+  shape.metric = ANN_METRIC_L2;
+  const MatrixView rows{reinterpret_cast<const uint8_t*>(values.data()), 100, 4, ANN_F32, 16};
+  auto built = build(shape, rows, nullptr, plan_build(ANN_BUILD_PARAMS_INIT, 100, 1), nullptr, {});
+  for (const uint32_t capability : {90u, 80u}) {
+    MeasuredDevice measured{{capability, 132, 1280}, {}};
+    for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
+      DeviceCalibration::Table& table = measured.two_lists.table(place);
+      const bool at_once = place == DeviceCalibration::kTables;
+      table.walkers = {at_once ? 1 : DeviceCalibration::kWarps[place], at_once};
+      for (const uint32_t k : {1u, 10u}) {
+        DeviceCalibration::Curve& curve = table.curves[table.count++];
+        curve.k = k;
+        curve.count = 2;
+        curve.points[0] = {0.5, -0.1 + 0.01 * place, 4096, 12.5};
+        curve.points[1] = {0.9, 0.1 * k, 4096, 30 + 0.125 * capability};
+      }
+    }
+    built->devices.remember(measured);
+  }
+  return built;
+}
+
+std::vector<uint8_t> bytes_of(const PlacedSegment& built) {
+  std::vector<uint8_t> bytes;
+  const StreamSink sink{[](void* user, const void* data, uint64_t count) -> int64_t {
+                          auto& out = *static_cast<std::vector<uint8_t>*>(user);
+                          const auto* from = static_cast<const uint8_t*>(data);
+                          out.insert(out.end(), from, from + count);
+                          return static_cast<int64_t>(count);
+                        },
+                        &bytes};
+  save_stream(built, sink, {});
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("what devices have measured is in the file, class by class, and comes back") {
+  const auto built = make_measured();
+  const std::vector<uint8_t> bytes = bytes_of(*built);
+  for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
+    const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
+    const std::vector<MeasuredDevice> measured = opened->devices.measured();
+    REQUIRE(measured.size() == 2);
+    CHECK(measured[0].device.capability == 80);
+    for (const MeasuredDevice& device : measured) {
+      for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place)
+        for (const uint32_t k : {1u, 10u})
+          for (const float recall : {0.5f, 0.8f, 0.9f}) {
+            const DeviceCalibration::Walkers walkers = device.two_lists.table(place).walkers;
+            const auto wanted =
+                built->devices.measured()[device.device.capability == 90 ? 1 : 0].two_lists.find(walkers, k,
+                                                                                                 recall);
+            const auto found = device.two_lists.find(walkers, k, recall);
+            REQUIRE(found);
+            CHECK(found->knob == wanted->knob);
+            CHECK(found->expansions_max == wanted->expansions_max);
+          }
+      CHECK_FALSE(device.two_lists.find({1, false}, 10, 0.95f));
+    }
+    CHECK(bytes_of(*opened) == bytes);
+  }
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  CHECK(header.minor == kMinorWithDeviceCurves);
+}
+
+TEST_CASE("curves of devices that section 4 of the specification forbids") {
+  DeviceCurve curve = {};
+  curve.warps = 8;
+  curve.k = 10;
+  curve.count = 2;
+  curve.points[0] = {0.5, 0.1, 4096, 10};
+  curve.points[1] = {0.6, 0.2, 4096, 20};
+  CHECK(read_device_curves(&curve, 1).size() == 1);
+  const auto refused = [&](auto change) {
+    DeviceCurve changed = curve;
+    change(changed);
+    CHECK_THROWS_AS(read_device_curves(&changed, 1), Error);
+  };
+  refused([](DeviceCurve& c) { c.warps = 2; });
+  refused([](DeviceCurve& c) { c.at_once = 1; });
+  refused([](DeviceCurve& c) { c.k = 0; });
+  refused([](DeviceCurve& c) { c.count = 25; });
+  refused([](DeviceCurve& c) { c.zero = 1; });
+  refused([](DeviceCurve& c) { c.points[1].slack = 0.1; });
+  refused([](DeviceCurve& c) { c.points[1].slack = INFINITY; });
+  refused([](DeviceCurve& c) { c.points[0].slack = -1; });
+  refused([](DeviceCurve& c) { c.points[1].recall = 0.4; });
+  refused([](DeviceCurve& c) { c.points[1].recall = NAN; });
+  refused([](DeviceCurve& c) { c.points[1].expansions = -1; });
+  refused([](DeviceCurve& c) { c.points[1].expansions_max = NAN; });
+  refused([](DeviceCurve& c) { c.points[2].recall = 0.1; });
+  const DeviceCurve twice[] = {curve, curve};
+  CHECK_THROWS_AS(read_device_curves(twice, 2), Error);
 }

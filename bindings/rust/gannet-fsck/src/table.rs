@@ -9,6 +9,8 @@ const MAY_BE_SKIPPED: u32 = 1;
 pub(crate) const CURVE: u64 = 392;
 const CURVES_MAX: u64 = 4;
 const QUERIES_MAX: u64 = 2048;
+pub(crate) const DEVICE_CURVE: u64 = 800;
+const DEVICE_CURVES_MAX: u64 = 320;
 
 pub(crate) const ROWS: u32 = 1;
 pub(crate) const IDS: u32 = 2;
@@ -20,6 +22,7 @@ pub(crate) const EDGES: u32 = 7;
 pub(crate) const ENTRIES: u32 = 8;
 pub(crate) const CALIBRATION: u32 = 9;
 pub(crate) const QUERIES: u32 = 10;
+pub(crate) const DEVICE_CURVES: u32 = 17;
 
 /// The name of a type that this reader knows.
 pub(crate) fn name(kind: u32) -> Option<&'static str> {
@@ -34,6 +37,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         ENTRIES => "entries",
         CALIBRATION => "calibration",
         QUERIES => "queries",
+        DEVICE_CURVES => "device curves",
         _ => return None,
     })
 }
@@ -81,8 +85,9 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
     let mut sums = sums.chunks_exact(8).map(|sum| u64_at(sum, 0));
     let mut sum_at = PAGE + entries.len() as u64;
     table.end = PAGE + bytes.len() as u64;
-    let has_queries = entries.chunks_exact(ENTRY as usize).any(|entry| u32_at(entry, 0) == QUERIES);
-    let mut wanted = wanted_sections(header, has_queries).into_iter().peekable();
+    let has = |kind| entries.chunks_exact(ENTRY as usize).any(|entry| u32_at(entry, 0) == kind);
+    let mut wanted =
+        wanted_sections(header, has(QUERIES), has(DEVICE_CURVES)).into_iter().peekable();
     let mut last_kind = 0;
     for entry in entries.chunks_exact(ENTRY as usize) {
         let kind = u32_at(entry, 0);
@@ -213,8 +218,9 @@ impl Shape {
     }
 }
 
-/// The known sections that a file with this header has, by ascending type. Queries are there or not.
-fn wanted_sections(header: &Header, has_queries: bool) -> Vec<Shape> {
+/// The known sections that a file with this header has, by ascending type. Queries and
+/// curves of devices are there or not.
+fn wanted_sections(header: &Header, has_queries: bool, has_devices: bool) -> Vec<Shape> {
     let (rows, graph, ids) = (header.rows, header.has_graph(), header.has_ids);
     let coded = header.codes.bytes().is_some();
     let lengths = header.metric == Metric::Cosine;
@@ -232,6 +238,10 @@ fn wanted_sections(header: &Header, has_queries: bool) -> Vec<Shape> {
         (
             graph && has_queries,
             Shape { items_min: 1, ..shape(QUERIES, header.query_bytes(), QUERIES_MAX) },
+        ),
+        (
+            graph && has_devices,
+            Shape { items_min: 1, ..shape(DEVICE_CURVES, DEVICE_CURVE, DEVICE_CURVES_MAX) },
         ),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()

@@ -3,10 +3,13 @@
 
 use crate::header::{Codes, Element, Header};
 use crate::source::{f32_at, f64_at, u32_at, u64_at, zeros};
-use crate::table::{self, Section, CURVE};
+use crate::table::{self, Section, CURVE, DEVICE_CURVE};
 
 const PLACES: usize = 24;
 const BEAM_MAX: u32 = 65_536;
+const CLASSES_MAX: usize = 16;
+const CURVES_OF_WALKERS_MAX: usize = 5;
+const EXPANSIONS_MAX: f64 = 2_147_483_646.0;
 
 /// What one section says and a later one needs.
 #[derive(Debug, Default)]
@@ -59,6 +62,9 @@ pub(crate) enum Values {
     Curves {
         bytes: Vec<u8>,
     },
+    DeviceCurves {
+        bytes: Vec<u8>,
+    },
     Unknown,
 }
 
@@ -93,6 +99,7 @@ impl Values {
             }
             table::ENTRIES => Values::Entries { rows, last: None },
             table::CALIBRATION => Values::Curves { bytes: Vec::new() },
+            table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
             table::QUERIES => match header.element {
                 Element::I8 | Element::U8 => Values::Unknown,
                 _ => Values::Floats { may_be_negative: true, at: 0 },
@@ -111,7 +118,7 @@ impl Values {
             Values::Floats { may_be_negative, at } => floats(chunk, *may_be_negative, at),
             Values::Edges { rows, degree, at, ended } => edges(chunk, *rows, *degree, at, ended),
             Values::Entries { rows, last } => entries(chunk, *rows, last),
-            Values::Curves { bytes } => {
+            Values::Curves { bytes } | Values::DeviceCurves { bytes } => {
                 bytes.extend_from_slice(chunk);
                 Ok(())
             }
@@ -120,11 +127,14 @@ impl Values {
     }
 
     pub fn finish(self, known: &mut Known) -> Outcome {
-        if let Values::Curves { bytes } = self {
-            known.curves = bytes.len() as u64 / CURVE;
-            return curves(&bytes);
+        match self {
+            Values::Curves { bytes } => {
+                known.curves = bytes.len() as u64 / CURVE;
+                curves(&bytes)
+            }
+            Values::DeviceCurves { bytes } => device_curves(&bytes),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -265,5 +275,68 @@ fn points(curve: &[u8]) -> Outcome {
     match zeros(unused) {
         true => Ok(()),
         false => Err("unused places are not zero".into()),
+    }
+}
+
+/// The place of a curve of a device: its class, who walks, and k.
+type DevicePlace = ([u32; 3], u32, u32);
+
+fn device_curves(bytes: &[u8]) -> Outcome {
+    let mut last: Option<DevicePlace> = None;
+    let (mut classes, mut of_walkers) = (0, 0);
+    for (number, curve) in bytes.chunks_exact(DEVICE_CURVE as usize).enumerate() {
+        let wrong = |what: String| format!("curve {number} of a device {what}");
+        let place = device_place(curve).map_err(wrong)?;
+        if last.is_some_and(|last| place <= last) {
+            return Err(wrong(format!("is at {place:?}, behind {last:?}")));
+        }
+        let same_class = last.is_some_and(|last| last.0 == place.0);
+        let same_walkers = same_class && last.is_some_and(|last| last.1 == place.1);
+        classes += usize::from(!same_class);
+        of_walkers = if same_walkers { of_walkers + 1 } else { 1 };
+        if classes > CLASSES_MAX || of_walkers > CURVES_OF_WALKERS_MAX {
+            return Err(wrong("is one too many".into()));
+        }
+        device_points(curve).map_err(wrong)?;
+        last = Some(place);
+    }
+    Ok(())
+}
+
+fn device_place(curve: &[u8]) -> Result<DevicePlace, String> {
+    let [warps, at_once, k, zero] = [12, 16, 20, 28].map(|at| u32_at(curve, at));
+    let walkers = match (warps, at_once) {
+        (1, 0) => 0,
+        (8, 0) => 1,
+        (16, 0) => 2,
+        (1, 1) => 3,
+        _ => return Err(format!("has {warps} warps, at once {at_once}")),
+    };
+    if k == 0 || zero != 0 {
+        return Err(format!("has k {k}, behind it {zero}"));
+    }
+    Ok(([0, 4, 8].map(|at| u32_at(curve, at)), walkers, k))
+}
+
+fn device_points(curve: &[u8]) -> Outcome {
+    let count = u32_at(curve, 24) as usize;
+    if count > PLACES {
+        return Err(format!("has {count} points, at most {PLACES} fit"));
+    }
+    let (used, unused) = curve[32..].split_at(32 * count);
+    let (mut last_recall, mut last_slack) = (0.0, -1.0);
+    for (place, point) in used.chunks_exact(32).enumerate() {
+        let [recall, slack, most, mean] = [0, 8, 16, 24].map(|at| f64_at(point, at));
+        // False for NaN.
+        let rises = recall >= last_recall && recall <= 1.0 && slack > last_slack && slack <= 100.0;
+        let in_range = |number: f64| (0.0..=EXPANSIONS_MAX).contains(&number);
+        if !rises || !in_range(most) || !in_range(mean) {
+            return Err(format!("has point {place} of {recall}, {slack}, {most}, {mean}"));
+        }
+        (last_recall, last_slack) = (recall, slack);
+    }
+    match zeros(unused) {
+        true => Ok(()),
+        false => Err("has unused places that are not zero".into()),
     }
 }

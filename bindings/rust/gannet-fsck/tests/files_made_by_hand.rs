@@ -253,6 +253,17 @@ fn values_of_sections() {
         (cosine_floats, 9, 48, long(f64::NAN.to_bits()), "point 2 has recall NaN"),
         (cosine_floats, 9, 391, vec![1], "curve 0: unused places"),
         (product_halves, 10, 8, word(infinite), "section 10 (queries): value 2 is -inf"),
+        (measured_floats, 17, 12, word(2), "curve 0 of a device has 2 warps"),
+        (measured_floats, 17, 16, word(2), "curve 0 of a device has 1 warps, at once 2"),
+        (measured_floats, 17, 20, word(0), "curve 0 of a device has k 0"),
+        (measured_floats, 17, 800 + 20, word(1), "curve 1 of a device is at"),
+        (measured_floats, 17, 1600, word(89), "curve 2 of a device is at"),
+        (measured_floats, 17, 24, word(25), "curve 0 of a device has 25 points"),
+        (measured_floats, 17, 24, word(2), "curve 0 of a device has unused places"),
+        (measured_floats, 17, 32, long(0.75f64.to_bits()), "point 1 of 0.5"),
+        (measured_floats, 17, 32 + 72, long(f64::INFINITY.to_bits()), "point 2 of 0.9, inf"),
+        (measured_floats, 17, 32 + 64, long(f64::NAN.to_bits()), "point 2 of NaN"),
+        (measured_floats, 17, 32 + 16, long((-1f64).to_bits()), "point 0 of 0.5, -0.1, -1"),
         (edges_across_chunks, 7, CHUNK - 4, word(none), "row 87381 has an edge behind"),
         (edges_across_chunks, 7, CHUNK, word(none), "row 87381 has an edge behind"),
         (several_chunks, 1, CHUNK + 272, word(infinite), "row 3856, column 4"),
@@ -330,6 +341,12 @@ fn what_later_versions_may_add_is_skipped() {
     let at = file.len() - 64 - PAGE;
     damaged[at] ^= 1;
     assert!(verdict(&damaged).unwrap_err().contains("section 4294967295 (of an unknown type)"));
+    // Also between two that are known.
+    let mut draft = measured_floats();
+    let place = draft.parts.len() - 1;
+    draft.parts.insert(place, Part { kind: 16, flags: 1, item: 3, bytes: vec![1; 300] });
+    let text = verdict(&draft.file()).unwrap();
+    assert!(text.contains(", skipped sections [16]"), "{text}");
 }
 
 #[test]

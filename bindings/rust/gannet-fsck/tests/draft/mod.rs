@@ -70,6 +70,18 @@ pub fn curve(k: u32, points: &[(u32, f64)]) -> Vec<u8> {
     bytes
 }
 
+/// A curve of a device of compute capability 9.0, of points (recall, slack).
+pub fn device_curve(warps: u32, at_once: u32, k: u32, points: &[(f64, f64)]) -> Vec<u8> {
+    let head = words(&[90, 132, 1280, warps, at_once, k, points.len() as u32, 0]);
+    let mut bytes = [head, vec![0; 768]].concat();
+    for (place, (recall, slack)) in points.iter().enumerate() {
+        for (column, number) in [*recall, *slack, 4096.0, 20.5].iter().enumerate() {
+            put(&mut bytes, 32 + 32 * place + 8 * column, &number.to_le_bytes());
+        }
+    }
+    bytes
+}
+
 impl Draft {
     /// The header of `rows` rows of `dim` columns, without a graph.
     pub fn new(metric: u32, element: u32, rows: u64, dim: u32, stride: u64) -> Self {
@@ -214,6 +226,22 @@ pub fn cosine_floats() -> Draft {
         .part(7, 4, words(&[1, 2, 0, 3, 0, u32::MAX, 1, 2]))
         .part(8, 4, words(&[2]))
         .part(9, 392, curves);
+    draft
+}
+
+/// The same, calibrated on a device.
+pub fn measured_floats() -> Draft {
+    let mut draft = cosine_floats();
+    let rising = [(0.5, -0.1), (0.5, 0.05), (0.9, 0.2)];
+    let curves = [
+        device_curve(1, 0, 1, &rising),
+        device_curve(1, 0, 10, &[]),
+        device_curve(16, 0, 10, &rising),
+        device_curve(1, 1, 1, &rising),
+    ];
+    put(&mut draft.header, 14, &[2]); // minor version
+    draft.part(17, 800, curves.concat());
+    draft.parts.last_mut().unwrap().flags = 1;
     draft
 }
 
