@@ -186,8 +186,9 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t pruned = rows * plan.degree * 4;
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
     const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
+    const bool few = rows <= kDescentRowsPerNeighbor * k;  // every pair is compared instead
     const uint64_t finding =
-        plan.knn == ANN_KNN_NN_DESCENT ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
+        plan.knn == ANN_KNN_NN_DESCENT && !few ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
         : plan.knn == ANN_KNN_CELLS
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;

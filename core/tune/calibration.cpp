@@ -186,19 +186,19 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   const Allocator& memory = execution.memory;
 
   // The queries: a sample of the rows, copied together, or the caller's. Rows are shuffled, so that
-  // the first of them are a fair sample too.
+  // the first of them are a fair sample too. The copies are packed, since borrowed rows may lie far apart.
   Array<uint32_t> masked(memory, plays_rows ? count : 0);
-  Array<uint8_t> copied(memory, plays_rows ? checked_product(count, dataset.view().stride) : 0);
-  MatrixView vectors{copied.data(), count, dataset.dim(), dataset.element(), dataset.view().stride};
+  const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
+  Array<uint8_t> copied(memory, plays_rows ? checked_product(count, row_bytes) : 0);
+  MatrixView vectors{copied.data(), count, dataset.dim(), dataset.element(), row_bytes};
   if (!plays_rows) {
     vectors = given.first(count);
   } else {
     random_strata(dataset.rows(), count, seed, kSampleStream, masked.data());
     for (uint32_t i = count; i > 1; --i)
       std::swap(masked[i - 1], masked[random_below(i, seed, kSampleStream + 1, i)]);
-    const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
     for (uint32_t i = 0; i < count; ++i)
-      std::memcpy(copied.data() + i * dataset.view().stride, dataset.view().row(masked[i]), row_bytes);
+      std::memcpy(copied.data() + i * row_bytes, dataset.view().row(masked[i]), row_bytes);
   }
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
