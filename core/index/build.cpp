@@ -10,6 +10,7 @@
 #include "backend/devices.h"
 #include "index/build_cuda.h"
 #include "index/index.h"
+#include "index/knn_share.h"
 #include "knn/cells.h"
 #include "knn/exact_knn.h"
 #include "knn/nn_descent.h"
@@ -66,9 +67,11 @@ KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Executi
 void make_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
   SearchGraph& graph = segment.graph;
   {
-    const KnnGraph knn = find_neighbors(segment.codes, plan, execution.span(0, 0.78));
+    const KnnGraph knn = find_neighbors(segment.codes, plan, execution.span(0, 0.76));
     segment.knn_iterations = knn.iterations;
-    segment.knn_share = knn.share;
+    if (knn.share != 0)  // somebody has looked
+      segment.knn_share = knn_share_as_stored(segment.dataset, segment.codes, knn, segment.seed, knn.share,
+                                              execution.span(0.76, 0.78));
     execution.span(0.78, 0.9).enter("prune");
     graph.edges = prune_by_rank(knn, plan.degree, execution);
   }

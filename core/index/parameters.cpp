@@ -7,6 +7,7 @@
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "index/knn_share.h"
 #include "tune/calibration.h"
 #include "segment/query_sample.h"
 #include "knn/cells.h"
@@ -192,13 +193,14 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
         : plan.knn == ANN_KNN_CELLS
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;
+    const uint64_t looking = knn_list + knn_share_bytes(shape.dim, stride, plan.threads);
     const uint64_t pruning = knn_list + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
     const uint64_t repairing = pruned + rows * (5ull * plan.degree + 14);
     const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? threads * (2u << 20) + 4096 : 0;
     const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
-    peak = std::max({coding, finding, pruning, reversing, repairing, judging}) + sending;
+    peak = std::max({coding, finding, looking, pruning, reversing, repairing, judging}) + sending;
     const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
     seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
                static_cast<double>(threads);

@@ -550,6 +550,45 @@ static void calibration_unlike_rows(void) {
   vectors_free(&given);
 }
 
+/* Of rows of two densities, whose codes are one for most of the denser fifth: what the index says of its lists is
+ * true of the same lists, found by ann_knn_graph, by distances of the rows. */
+static void share_of_true_neighbors(void) {
+  enum { COUNT = 3000, COLUMNS = 32, LIST = 48, LOOKED = 32 };
+  vectors set = vectors_make(DATA_NORMAL, ANN_F32, COUNT, COLUMNS, 7);
+  for (uint64_t row = 0; row < COUNT; row += 5) {
+    float *values = (float *)(void *)vectors_row(&set, row);
+    for (int j = 0; j < COLUMNS; j++) values[j] = (j == 0 ? 0.5f : 0) + 1e-3f * values[j];
+  }
+  const ann_matrix view = vectors_view(&set);
+  ann_knn_params knn = ANN_KNN_PARAMS_INIT;
+  knn.k = LIST;
+  knn.device = ANN_DEVICE_CPU; /* lists that a device found are reported by their codes */
+  uint32_t *lists = malloc(sizeof *lists * COUNT * LIST);
+  float *found = malloc(sizeof *found * COUNT * LIST), *truth = malloc(sizeof *truth * COUNT * LIST);
+  knn.method = ANN_KNN_CELLS;
+  CHECK_OK(ann_knn_graph(NULL, &view, &knn, lists, found, NULL, NULL));
+  knn.method = ANN_KNN_EXACT;
+  CHECK_OK(ann_knn_graph(NULL, &view, &knn, lists, truth, NULL, NULL));
+  int hits = 0;
+  for (int row = 0; row < COUNT; row++)
+    for (int i = 0; i < LOOKED; i++) hits += found[row * LIST + i] <= truth[row * LIST + LOOKED - 1];
+  const double share = (double)hits / (COUNT * LOOKED);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.knn = ANN_KNN_CELLS;
+  params.calibrate = ANN_OFF;
+  params.device = ANN_DEVICE_CPU;
+  ann_index *index = index_build(ANN_METRIC_L2, &set, &params);
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK_SAY(fabs((double)info.knn_share - share) < 0.04, "knn_share is %.3f, lists hold %.3f",
+            (double)info.knn_share, share);
+  ann_index_free(index);
+  free(lists);
+  free(found);
+  free(truth);
+  vectors_free(&set);
+}
+
 int main(void) {
   rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
   view = vectors_view(&rows);
@@ -570,6 +609,7 @@ int main(void) {
   given_graph();
   calibration_queries();
   calibration_unlike_rows();
+  share_of_true_neighbors();
   vectors_free(&rows);
   return finish("build");
 }
