@@ -90,6 +90,37 @@ static void one_shape(uint32_t dim, int32_t element, int32_t metric, int with_gr
   vectors_free(&queries);
 }
 
+/* Large batches are compared by codes first. Each query gets what it gets alone, where none are: to the bit. */
+static void batches(void) {
+  enum { N = 500, Q = 70, K = 10 };
+  for (int e = 0; e < ELEMENTS; e++)
+    for (int m = 0; m < METRICS; m++) {
+      vectors rows = vectors_make(DATA_NORMAL, all_elements[e], N, 24, 5);
+      vectors queries = vectors_make(DATA_NORMAL, all_elements[e], Q, 24, 6);
+      ann_build_params params = ANN_BUILD_PARAMS_INIT;
+      params.graph = ANN_GRAPH_NONE;
+      ann_index *index = index_build(all_metrics[m], &rows, &params);
+      answers together = answers_make(Q, K), alone = answers_make(1, K);
+      CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &together));
+      int different = 0;
+      for (int q = 0; q < Q; q++) {
+        vectors one = queries;
+        one.rows = 1;
+        one.data = vectors_row(&queries, (uint64_t)q);
+        CHECK_OK(index_search(index, &one, ANN_SEARCH_EXACT, 0, &alone));
+        different += memcmp(alone.ids, together.ids + q * K, K * sizeof *alone.ids) != 0 ||
+                     memcmp(alone.distances, together.distances + q * K, K * sizeof *alone.distances) != 0;
+      }
+      CHECK_SAY(different == 0, "%s %s: %d of %d queries are answered otherwise in a batch",
+                element_name(all_elements[e]), metric_name(all_metrics[m]), different, Q);
+      answers_free(&together);
+      answers_free(&alone);
+      ann_index_free(index);
+      vectors_free(&rows);
+      vectors_free(&queries);
+    }
+}
+
 /* The largest sums that integers can give fit, and are exact. */
 static void extreme_integers(void) {
   for (int e = 0; e < 2; e++)
@@ -122,6 +153,7 @@ int main(void) {
         one_shape(large[i], all_elements[e], all_metrics[m], 0);
     }
   extreme_integers();
+  batches();
   CHECK_SAY(misses * 500 <= places, "full beams miss %llu of %llu", (unsigned long long)misses,
             (unsigned long long)places);
   return finish("exact");

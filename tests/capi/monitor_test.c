@@ -247,6 +247,25 @@ static void rebuild(int32_t knn) {
   ann_index_free(index);
 }
 
+/* A new monitor has no wish and no past. */
+static void new_monitor(const ann_index *index) {
+  ann_monitor *fresh = NULL;
+  CHECK_OK(ann_monitor_create(&fresh, NULL));
+  CHECK(fresh != NULL && fresh != monitor);
+  ann_progress progress = ANN_PROGRESS_INIT;
+  CHECK_OK(ann_monitor_progress(fresh, &progress, NULL));
+  CHECK(progress.step == 0 && progress.fraction == 0);
+  answers found = answers_make(1, 1);
+  ann_results results = answers_view(&found);
+  ann_matrix one = vectors_view(&rows);
+  one.rows = 1;
+  CHECK_OK(ann_search_batch(index, &one, NULL, &results, fresh, NULL));
+  CHECK_OK(ann_monitor_progress(fresh, &progress, NULL));
+  CHECK(progress.step != 0 && progress.fraction == 1);
+  answers_free(&found);
+  ann_monitor_free(fresh);
+}
+
 int main(void) {
   const uint64_t count = (uint64_t)(16000 / test_scale());
   rows = vectors_make(DATA_NORMAL, ANN_F32, count, DIM, 1);
@@ -256,6 +275,7 @@ int main(void) {
   params.iterations = 3;
   params.calibrate = ANN_OFF;
   ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
+  new_monitor(index);
   before_the_call(index);
   cancel_while_running(index);
   if (!test_on_device()) cancel_from_signal(); /* a device is done before the signal comes */

@@ -11,8 +11,8 @@
 //
 // Opened FULL every one of them must be refused as ANN_CORRUPT or ANN_VERSION: every byte of a file
 // is covered. Opened LAZY it must be refused, or each search must either answer ANN_CORRUPT or give
-// what the whole file gives, bit for bit. Nothing may crash or hang; buffers end where the file
-// ends, so that a sanitizer sees whoever reads on.
+// what the whole file gives, bit for bit. ann_verify says of every hundredth of them what FULL says. Nothing
+// may crash or hang; buffers end where the file ends, so that a sanitizer sees whoever reads on.
 //
 //     fault_damage         some 10^5 damaged files
 //     GANNET_FAULT_SCALE=1 fault_damage    all of them: over two million
@@ -42,6 +42,7 @@ class Damager {
 
   uint64_t damaged = 0;
   uint64_t refused = 0;  // by FULL, each
+  uint64_t verified = 0;
   uint64_t lazy_refused = 0;
   uint64_t lazy_found = 0;  // by a search
   uint64_t lazy_same = 0;   // the damage was nowhere that a search looks
@@ -155,6 +156,15 @@ class Damager {
               static_cast<Long>(place), ann_status_name(status));
     refused += good;
     ann_index_free(opened);
+    if (damaged % 100 == 0) judge_verify(bytes, status, what, place);
+  }
+
+  void judge_verify(const Bytes& bytes, ann_status by_full, const char* what, uint64_t place) {
+    write_file(path_, bytes.data(), bytes.size());
+    const ann_status status = ann_verify(path_.c_str(), nullptr, nullptr, nullptr);
+    CHECK_SAY(status == by_full, "%s, %s %llu: ann_verify answers %s, FULL %s", made_.name.c_str(), what,
+              static_cast<Long>(place), ann_status_name(status), ann_status_name(by_full));
+    ++verified;
   }
 
   void judge_lazy(const Bytes& bytes, const char* what, uint64_t place) {
@@ -187,6 +197,8 @@ class Damager {
 
   const Made& made_;
   Bytes bytes_;
+  Folder folder_;
+  std::string path_ = folder_.path("damaged.gannet");
   uint64_t step_;
   uint64_t turn_ = 0;
 };
@@ -196,7 +208,7 @@ class Damager {
 int main() {
   tell_if_it_dies();
   const uint64_t step = fault_scale(16);
-  uint64_t damaged = 0, refused = 0, lazy_refused = 0, lazy_found = 0, lazy_same = 0;
+  uint64_t damaged = 0, refused = 0, verified = 0, lazy_refused = 0, lazy_found = 0, lazy_same = 0;
   for (const Kind& kind : few_kinds()) {
     const Made made(kind, 1);
     Damager damager(made, step);
@@ -209,12 +221,14 @@ int main() {
     damager.bursts(100000 / step, 1);
     damaged += damager.damaged;
     refused += damager.refused;
+    verified += damager.verified;
     lazy_refused += damager.lazy_refused;
     lazy_found += damager.lazy_found;
     lazy_same += damager.lazy_same;
   }
   CHECK(damaged >= 10000);
   CHECK(refused == damaged);
+  CHECK(verified >= 100);
   CHECK(lazy_found > 0 && lazy_refused > 0);
   std::printf(
       "damaged files: %llu, refused by FULL: %llu; LAZY: %llu refused, %llu found by a search, "

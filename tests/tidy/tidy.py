@@ -12,6 +12,7 @@ The rules:
   header        ann.h compiles as C99, C11 and C++17 with all warnings, alone and before any other
   abi           ann.h still has what capi/abi.txt says that it promised to compiled programs (abi.py)
   promises      every sentence of ann.h has its line in tests/capi/promises.txt, with a test (promises.py)
+  breaks        the patches that show what tests hold apply (tests/capi/breaks/breaks.py)
   layers        an #include of core/ points to its own folder or one below it
   banned        calls that a guest library does not make: printing, ending the process, hidden state,
                 random devices, the environment outside one file, device-wide synchronisation
@@ -37,6 +38,8 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import abi  # noqa: E402
 import promises  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "capi/breaks"))
+import breaks  # noqa: E402
 
 SOURCES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh"}
 TEXTS = SOURCES | {".py", ".sh", ".txt", ".cmake", ".md", ".rs", ".go", ".toml", ".yml", ".yaml",
@@ -197,6 +200,11 @@ def rule_abi(root, report):
 def rule_promises(root, report):
     for problem in promises.problems(root):
         report.problem("promises", promises.HEADER, problem)
+
+
+def rule_breaks(root, report):
+    for problem in breaks.problems(root):
+        report.problem("breaks", "tests/capi/breaks", problem)
 
 
 def rule_layers(root, report):
@@ -477,7 +485,7 @@ def rule_quiet_gpu(root, library, report):
         report.note("quiet_gpu: looked at " + " and ".join(ways))
 
 
-SOURCE_RULES = {"header": rule_header, "abi": rule_abi, "promises": rule_promises,
+SOURCE_RULES = {"header": rule_header, "abi": rule_abi, "promises": rule_promises, "breaks": rule_breaks,
                 "layers": rule_layers, "banned": rule_banned, "build_flags": rule_build_flags,
                 "names": rule_names, "places": rule_places, "twins": rule_twins,
                 "formatted": rule_formatted}

@@ -48,6 +48,16 @@ PROMISES = """# a head
 3 | capi.version capi.other | host | Any thread.
 """
 
+BREAK = """The version is gone.
+Test: capi.version
+
+--- a/capi/version.cpp
++++ b/capi/version.cpp
+@@ -1 +1 @@
+-#include "ann.h"
++#include "other.h"
+"""
+
 CLEAN = {
     "capi/include/ann.h": HEADER,
     "capi/abi.txt": ABI,
@@ -56,6 +66,8 @@ CLEAN = {
     "tests/capi/other_test.c": "",
     "tests/gpu.sh": "contract=(build\n  version)\n",
     "tests/capi/promises.txt": PROMISES,
+    "tests/capi/breaks/2.patch": BREAK,
+    "tests/capi/breaks/3.patch": BREAK,
     "CMakeLists.txt": "add_compile_options(-O3 -ffp-contract=off)  # never -ffast-math\n",
     "core/base/error.h": "#pragma once\n// abort() and printf( in a comment are no calls\n",
     "core/base/environment.cpp": 'const char* f() { return std::getenv("GANNET_SIMD"); }\n',
@@ -87,6 +99,10 @@ VIOLATIONS = [
     ("promises", "tests/capi/promises.txt", PROMISES.replace("same", "?")),
     ("promises", "tests/capi/promises.txt", PROMISES.replace("3 |", "2 |")),
     ("promises", "tests/capi/promises.txt", PROMISES.replace("capi.version | same", "capi.other | same")),
+    ("breaks", "capi/version.cpp", "int version;\n"),
+    ("breaks", "tests/capi/breaks/2.patch", BREAK.replace("version\n", "gone\n")),
+    ("breaks", "tests/capi/breaks/4.patch", BREAK),
+    ("breaks", "tests/capi/promises.txt", PROMISES + "4 | capi.version | same | One more.\n"),
     ("abi", "capi/abi.txt", "+1 constant ANN_GONE 1\n"),
     ("abi", "capi/abi.txt", "+1 field ann_matrix.rows at 4, 4 bytes: uint32_t rows\n"),
     ("abi", "capi/abi.txt", "+1 function int ann_gone(int x)\n"),
@@ -176,7 +192,7 @@ def main():
             shutil.copytree(clean, tree)
             if text.startswith("+"):
                 text = CLEAN[name] + text[1:]
-            elif name in CLEAN and rule not in ("header", "abi", "promises", "formatted"):
+            elif name in CLEAN and rule not in ("header", "abi", "promises", "breaks", "formatted"):
                 text = CLEAN[name] + text
             make_tree(tree, {name: text})
             # The other rules are quiet about it, but for names and places that a text implies.
