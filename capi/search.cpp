@@ -81,9 +81,9 @@ void check_queries(const MatrixView& queries, const Segment& segment, uint32_t d
 
 ann_search_params read_params(const ann_search_params* params) {
   const ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
-  if (given.procedure < 0 || given.procedure > ANN_SEARCH_WIDE_BLOCK)
+  if (given.procedure != ANN_SEARCH_AUTO && find_procedure(given.procedure) == nullptr)
     fail(ANN_INVALID_ARGUMENT, "params.procedure is %d, allowed are 0 to %d", given.procedure,
-         ANN_SEARCH_WIDE_BLOCK);
+         procedures().back()->id);
   if (given.device < 0)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
   if (given.reserved != 0) fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
@@ -127,10 +127,14 @@ ann_status search(const ann_index* index, const ann_matrix* queries, const ann_s
     const Execution execution{handle.memory(), threads, begin_monitor(monitor)};
     execution.enter("search");
     SearchCounts counts;
-    search_snapshot(snapshot, given, recall, device, {block, view, given.stream}, execution, &counts);
+    SearchReport report;
+    search_snapshot(snapshot, given, recall, device, {block, view, given.stream, {}}, execution, &counts,
+                    &report);
     execution.advance(1);
     buffers.distance_count = counts.distances;
     buffers.expansion_count = counts.expansions;
+    buffers.procedure = report.procedure;
+    buffers.recall = static_cast<float>(report.recall);
     write_struct(buffers, results);
   });
 }
@@ -149,6 +153,29 @@ ann_status ann_search_exact(const ann_index* index, const ann_matrix* queries,
                             const ann_search_params* params, ann_results* results, ann_monitor* monitor,
                             ann_error* error) {
   return search(index, queries, params, true, results, monitor, error);
+}
+
+ann_status ann_search_estimate(const ann_index* index, uint64_t queries, uint32_t k,
+                               const ann_search_params* params, ann_search_forecast* out, ann_error* error) {
+  return guarded(error, [&] {
+    const Index& handle = checked(index, "index").index;
+    const ann_search_params given = read_params(params);
+    ann_search_forecast forecast = read_struct(out, "out", sizeof(uint32_t), false);
+    if (k == 0) fail(ANN_INVALID_ARGUMENT, "k is 0, at least 1 is allowed");
+    const float recall = check_search(1, given.recall);
+    if (given.beam > ANN_BEAM_MAX)
+      fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed", given.beam, ANN_BEAM_MAX);
+    const Index::Call call(handle);
+    const Snapshot& snapshot = snapshot_of(call);
+    const int32_t device = choose_device(given.device);
+    const Execution execution{handle.memory(), thread_count(given.threads, handle.threads_max()), nullptr};
+    const SearchReport report = forecast_search(snapshot, given, recall, device, queries, k, execution);
+    forecast.procedure = report.procedure;
+    forecast.recall = static_cast<float>(report.recall);
+    forecast.distances = report.distances;
+    forecast.expansions = report.expansions;
+    write_struct(forecast, out);
+  });
 }
 
 }  // extern "C"

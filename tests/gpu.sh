@@ -30,7 +30,7 @@ fi
 arch=${arch:-90}
 
 # Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
-contract=(build cagra context dlopen exact files graph hard_data host index knn_graph layout memory monitor
+contract=(build cagra context dlopen exact files forecast graph hard_data host index knn_graph layout memory monitor
   promise sameness search sizes struct_size threads version)
 
 # The promise of recall is looked at by a program beside gannet-bench.

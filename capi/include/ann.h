@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000007u
+#define ANN_ABI_VERSION 0x00000008u
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -248,8 +248,15 @@ typedef struct ann_results {
                                where a stream was given: nobody knows yet. */
   int32_t space;         /* where the four buffers lie; must equal the matrix's space */
   int32_t reserved;      /* zero */
+  int32_t procedure;     /* out: the procedure that answered, ANN_SEARCH_*; EXACT where every row was
+                            compared, whatever was asked for */
+  float recall;          /* out: the recall that calibration promises of this search for queries
+                            distributed like the rows or like `calibration`; 1 where every row was
+                            compared, 0 where nothing has been measured. By AUTO without a beam never
+                            less than was asked for, where there is a calibration. */
 } ann_results;
-#define ANN_RESULTS_INIT {sizeof(ann_results), 0, 0, ANN_NULL, ANN_NULL, ANN_NULL, ANN_NULL, 0, 0, 0, 0}
+#define ANN_RESULTS_INIT \
+  {sizeof(ann_results), 0, 0, ANN_NULL, ANN_NULL, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, 0}
 
 /* ---------------------------------------------------------------------------------------------
  * 5  Context: where memory comes from (optional; NULL means the defaults everywhere)
@@ -762,6 +769,26 @@ ANN_API ann_status ann_search_batch(const ann_index *index, const ann_matrix *qu
 ANN_API ann_status ann_search_exact(const ann_index *index, const ann_matrix *queries,
                                     const ann_search_params *params, ann_results *results,
                                     ann_monitor *monitor, ann_error *error);
+
+/* What a search would do. */
+typedef struct ann_search_forecast {
+  uint32_t struct_size;
+  int32_t procedure;  /* that would answer, ANN_SEARCH_* */
+  float recall;       /* that calibration promises, as in ann_results */
+  int32_t reserved;   /* zero */
+  double distances;   /* that would be computed for a query, about; 0 where nobody knows */
+  double expansions;  /* rows whose edges would be read for a query, about; 0 where nobody knows or every
+                         row is compared */
+} ann_search_forecast;
+#define ANN_SEARCH_FORECAST_INIT {sizeof(ann_search_forecast), 0, 0, 0, 0, 0}
+
+/* What ann_search_batch would do for `queries` queries of host memory with k neighbours each, before it is
+ * done: which procedure answers, what recall it promises and what a query costs. On a CUDA device the index is
+ * placed, as that search would place it. Errors: as ann_search_batch's of `params` and k, and
+ * ANN_INVALID_ARGUMENT without `out`. Any thread. */
+ANN_API ann_status ann_search_estimate(const ann_index *index, uint64_t queries, uint32_t k,
+                                       const ann_search_params *params, ann_search_forecast *out,
+                                       ann_error *error);
 
 /* The beam that ann_search_batch would use for this k and recall (0: the default), by BEST_FIRST, and by AUTO
  * where it does not compare every row. Errors:

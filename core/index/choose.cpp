@@ -19,7 +19,7 @@ struct Chooser {
   SearchTarget target{placed.host, device != nullptr ? device->placement.get() : nullptr};
 
   Choice choose() const {
-    if (compares_all(placed.segment, request.params)) return {&kExact, ExactPlan{}};
+    if (compares_all(placed.segment, request.params)) return exactly();
     check_answers();
     if (request.params.procedure == ANN_SEARCH_AUTO) return choose_auto();
     const Procedure& named = *find_procedure(request.params.procedure);
@@ -27,10 +27,23 @@ struct Chooser {
       fail(ANN_UNSUPPORTED, "params.procedure is %d (%s), which CUDA devices do; the search runs on the CPU",
            named.id, named.name);
     if (named.check != nullptr) named.check(target, request);
-    return {&named, named.plan(target, request, effort_of(named))};
+    return planned(named, effort_of(named));
   }
 
  private:
+  static Choice exactly() {
+    Effort effort;
+    effort.recall = 1;
+    return {&kExact, ExactPlan{}, effort};
+  }
+
+  /// A plan may be to compare all rows after all.
+  Choice planned(const Procedure& procedure, const Effort& effort) const {
+    SearchPlan plan = procedure.plan(target, request, effort);
+    if (std::holds_alternative<ExactPlan>(plan)) return exactly();
+    return {&procedure, plan, effort};
+  }
+
   void check_answers() const {
     if (request.k > ANN_BEAM_MAX)
       fail(ANN_LIMIT, "results.k is %u, a search by graph finds at most %u; use ann_search_exact",
@@ -45,8 +58,8 @@ struct Chooser {
       if (const auto choice = choose_two_lists()) return *choice;
     }
     const Effort effort = effort_of(kBestFirst);
-    if (request.params.beam == 0 && compares_all_for(effort)) return {&kExact, ExactPlan{}};
-    return {&kBestFirst, kBestFirst.plan(target, request, effort)};
+    if (request.params.beam == 0 && compares_all_for(effort)) return exactly();
+    return planned(kBestFirst, effort);
   }
 
   /// Whether no walk was found to reach the recall, or on the CPU a walk costs more.
@@ -68,8 +81,7 @@ struct Chooser {
     for (const Walkers walkers : order_walkers()) {
       const auto effort = device->two_lists.find(walkers, request.k, recall);
       if (!effort) continue;
-      const Procedure& procedure = procedure_of(walkers.warps);
-      return Choice{&procedure, procedure.plan(target, request, *effort)};
+      return planned(procedure_of(walkers.warps), *effort);
     }
     return std::nullopt;
   }
@@ -99,12 +111,20 @@ struct Chooser {
   Effort effort_of(const Procedure& procedure) const {
     if (procedure.warps != 0) return device->two_lists.nearest(procedure.warps, request.k, request.recall);
     if (procedure.given != nullptr) {
-      if (const auto given = procedure.given(request)) return *given;
+      if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }
     if (procedure.unmeasured == nullptr) return {};
-    const Effort effort = procedure.unmeasured(request, beam_for(placed, request.k, request.recall));
+    const Effort effort =
+        promised(procedure, procedure.unmeasured(request, beam_for(placed, request.k, request.recall)));
     const bool is_measured = procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
     return is_measured && !placed.calibration.empty() ? measured_effort(procedure, effort) : effort;
+  }
+
+  /// With the recall that the build's calibration promises of a beam of BEST_FIRST.
+  Effort promised(const Procedure& procedure, Effort effort) const {
+    if (&procedure != &kBestFirst || placed.calibration.empty() || request.k == 0) return effort;
+    effort.recall = placed.calibration.curves().recall(request.k, effort.knob);
+    return effort;
   }
 
   /// A longer beam may choose the other of two procedures that a name stands for, whose own curves then count.

@@ -6,29 +6,66 @@
 #include "backend/devices.h"
 #include "index/choose.h"
 #include "index/snapshot.h"
+#include "tune/search_work.h"
 
 namespace gannet {
 namespace {
 
-void search_segment(const PlacedSegment& placed, const ann_search_params& params, float recall,
-                    int32_t device, const SearchBatch& batch, const Execution& execution,
-                    SearchCounts* counts) {
-  const Segment& segment = placed.segment;
-  const SearchRequest request{params, recall, batch.queries.rows, std::min(batch.results.k, segment.rows()),
-                              batch.results.k};
-  std::shared_ptr<const PlacedDevice> on_device;
-  const bool exact = compares_all(segment, params);
+/// A search of one segment, every choice made.
+struct PlannedSearch {
+  std::shared_ptr<const PlacedDevice> device;  // null: the CPU, or rows are sent to a device to be compared
+  Choice choice;                               // no procedure: rows are sent
+};
+
+PlannedSearch plan_segment(const PlacedSegment& placed, const ann_search_params& params, int32_t device,
+                           bool queries_on_device, const SearchRequest& request, const Execution& execution) {
+  PlannedSearch planned;
+  const bool exact = compares_all(placed.segment, params);
   if (device >= ANN_DEVICE_CUDA) {
     check_cuda_device(device);
     const int32_t ordinal = device - ANN_DEVICE_CUDA;
     // Exact search of host memory sends the rows that it needs; it has no use for a placement.
-    on_device = exact && !batch.queries.on_device() ? placed.devices.find(ordinal)
-                                                    : placed.devices.get(placed, ordinal, execution);
-    if (on_device == nullptr) return compare_host_batch(segment, device, nullptr, batch, execution, counts);
+    planned.device = exact && !queries_on_device ? placed.devices.find(ordinal)
+                                                 : placed.devices.get(placed, ordinal, execution);
+    if (planned.device == nullptr) return planned;
   }
-  const Choice choice = choose(placed, on_device.get(), request, execution);
-  const SearchTarget target{placed.host, on_device != nullptr ? on_device->placement.get() : nullptr};
-  answer_batch(target, *choice.procedure, choice.plan, batch, execution, counts);
+  planned.choice = choose(placed, planned.device.get(), request, execution);
+  return planned;
+}
+
+SearchReport report_of(const Segment& segment, const PlannedSearch& planned, uint32_t k) {
+  SearchReport report;
+  const Choice& choice = planned.choice;
+  const bool compares_all = choice.procedure == nullptr || std::holds_alternative<ExactPlan>(choice.plan);
+  report.procedure = compares_all ? int32_t{ANN_SEARCH_EXACT} : choice.procedure->id;
+  report.recall = compares_all ? 1 : choice.effort.recall;
+  report.distances = segment.rows();
+  if (compares_all) return report;
+  const bool is_beam = choice.procedure->knob == Knob::kBeam;
+  report.expansions = choice.effort.expansions > 0 ? choice.effort.expansions
+                      : is_beam                    ? std::min<double>(choice.effort.knob, segment.rows())
+                                                   : 0;
+  report.distances = walk_distances(segment.graph, report.expansions);
+  if (!segment.codes.lossless()) report.distances += std::min(rerank_count(k), segment.rows());
+  return report;
+}
+
+void search_segment(const PlacedSegment& placed, const ann_search_params& params, float recall,
+                    int32_t device, const SearchBatch& batch, const Execution& execution,
+                    SearchCounts* counts, SearchReport* report) {
+  const Segment& segment = placed.segment;
+  const uint32_t k = std::min(batch.results.k, segment.rows());
+  const SearchRequest request{params, recall, batch.queries.rows, k, batch.results.k};
+  const PlannedSearch planned =
+      plan_segment(placed, params, device, batch.queries.on_device(), request, execution);
+  report->add(report_of(segment, planned, k));
+  DevicePlacement* placement = planned.device != nullptr ? planned.device->placement.get() : nullptr;
+  if (device >= ANN_DEVICE_CUDA && !batch.admission.admits_all())
+    fail(ANN_UNSUPPORTED, "the index has removed rows, which searches on a device do not leave out");
+  if (device >= ANN_DEVICE_CUDA && placement == nullptr)
+    return compare_host_batch(segment, device, nullptr, batch, execution, counts);
+  answer_batch({placed.host, placement}, *planned.choice.procedure, planned.choice.plan, batch, execution,
+               counts);
 }
 
 /// The answers of one segment for a batch, in memory of their own.
@@ -70,11 +107,14 @@ void merge_answers(const std::vector<PartialAnswers>& parts, uint64_t queries, c
 }  // namespace
 
 void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, float recall, int32_t device,
-                     const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
+                     const SearchBatch& batch, const Execution& execution, SearchCounts* counts,
+                     SearchReport* report) {
+  SearchReport unread;
+  if (report == nullptr) report = &unread;
   if (snapshot.segments.size() == 1) {
     SearchBatch whole = batch;
     whole.admission.removed = snapshot.removed_of(0);
-    return search_segment(snapshot.single(), params, recall, device, whole, execution, counts);
+    return search_segment(snapshot.single(), params, recall, device, whole, execution, counts, report);
   }
   if (batch.queries.on_device())
     fail(ANN_UNSUPPORTED, "the index has %zu segments, whose answers are merged in host memory",
@@ -88,9 +128,22 @@ void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, 
     part.admission.removed = snapshot.removed_of(parts.size());
     parts.emplace_back(batch, execution.memory);
     part.results = parts.back().view(batch.results.k);
-    search_segment(*segment, params, recall, device, part, execution.span(done, done + 1 / count), counts);
+    search_segment(*segment, params, recall, device, part, execution.span(done, done + 1 / count), counts,
+                   report);
   }
   merge_answers(parts, batch.queries.rows, batch.results, execution);
+}
+
+SearchReport forecast_search(const Snapshot& snapshot, const ann_search_params& params, float recall,
+                             int32_t device, uint64_t queries, uint32_t k, const Execution& execution) {
+  SearchReport report;
+  for (const auto& placed : snapshot.segments) {
+    const uint32_t answers = std::min(k, placed->segment.rows());
+    const PlannedSearch planned =
+        plan_segment(*placed, params, device, false, {params, recall, queries, answers, k}, execution);
+    report.add(report_of(placed->segment, planned, answers));
+  }
+  return report;
 }
 
 }  // namespace gannet

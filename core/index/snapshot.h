@@ -2,6 +2,7 @@
 // finds, so nothing it reads changes or goes away under it.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -44,9 +45,32 @@ struct Snapshot {
   const PlacedSegment& single() const { return *segments.front(); }
 };
 
+/// Which procedure answers a search, and what is known of it.
+struct SearchReport {
+  int32_t procedure = ANN_SEARCH_AUTO;  // ANN_SEARCH_*; of several segments that of the first
+  double recall = 0;                    // that calibration promises; 0: nothing was measured
+  double distances = 0;                 // of a query, mean, as far as the plan says
+  double expansions = 0;                // likewise
+
+  /// Adds another segment's.
+  void add(const SearchReport& other) {
+    const bool is_first = procedure == ANN_SEARCH_AUTO;
+    recall = is_first ? other.recall : std::min(recall, other.recall);
+    if (is_first) procedure = other.procedure;
+    distances += other.distances;
+    expansions += other.expansions;
+  }
+};
+
 /// Answers a batch of an index of any number of segments on `device` (ANN_DEVICE_*). Of several segments each
 /// answers for itself, and the answers are merged by (distance, id).
 void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, float recall, int32_t device,
-                     const SearchBatch& batch, const Execution& execution, SearchCounts* counts);
+                     const SearchBatch& batch, const Execution& execution, SearchCounts* counts,
+                     SearchReport* report = nullptr);
+
+/// What search_snapshot would do for `queries` queries of k answers from memory of the host. Places the index on
+/// the device as that would.
+SearchReport forecast_search(const Snapshot& snapshot, const ann_search_params& params, float recall,
+                             int32_t device, uint64_t queries, uint32_t k, const Execution& execution);
 
 }  // namespace gannet

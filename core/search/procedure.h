@@ -40,9 +40,14 @@ enum class Knob { kNone, kBeam, kSlack };
 
 /// How far one search goes: a value of the knob, and what was measured with it.
 struct Effort {
-  double knob = 0;              // rows, or a slack
-  uint32_t expansions_max = 0;  // of one query, where walks are cut
-  uint32_t width = 0;           // of CAGRA's: parents of an iteration; 0: not measured
+  constexpr Effort(double knob = 0, uint32_t expansions_max = 0, uint32_t width = 0)
+      : knob(knob), expansions_max(expansions_max), width(width) {}
+
+  double knob;              // rows, or a slack
+  uint32_t expansions_max;  // of one query, where walks are cut
+  uint32_t width;           // of CAGRA's: parents of an iteration; 0: not measured
+  double recall = 0;        // that calibration promises of it; 0: not measured
+  double expansions = 0;    // of one query, mean; 0: not measured
 };
 
 struct Procedure {

@@ -48,6 +48,28 @@ double KnobCurves::knob(uint32_t k, double recall) const {
   return std::exp((1 - part) * std::log(from) + part * std::log(to));
 }
 
+double KnobCurves::most(uint32_t k) const {
+  const auto last = [](const KnobCurve& curve) {
+    return std::min(1.0, curve.points[curve.count - 1].recall + KnobCurve::kSampleDoubt);
+  };
+  const uint32_t place = above(k);
+  if (place == count_) return last(curves_[count_ - 1]);
+  if (place == 0 || curves_[place].k == k) return last(curves_[place]);
+  return std::min(last(curves_[place]), last(curves_[place - 1]));
+}
+
+double KnobCurves::recall(uint32_t k, double knob) const {
+  if (knob < this->knob(k, 0)) return 0;
+  // Halves the interval of the miss's logarithm, along which knobs grow evenly.
+  double reached = 0;  // -log(miss) of a recall that needs no more
+  double beyond = -std::log(miss_of(1));
+  for (uint32_t turn = 0; turn < 20; ++turn) {
+    const double middle = (reached + beyond) / 2;
+    (this->knob(k, 1 - std::exp(-middle)) <= knob ? reached : beyond) = middle;
+  }
+  return std::min(1 - std::exp(-reached), most(k));
+}
+
 bool KnobCurves::reaches(uint32_t k, double recall) const {
   if (count_ == 0) return true;
   const uint32_t place = above(k);

@@ -69,10 +69,17 @@ class KnobCurves {
   /// curve.
   double knob(uint32_t k, double recall) const;
 
+  /// The recall that a value of the knob stands for: the highest for which knob() asks for no more. It does not fall
+  /// with the knob, and is at most that of the last points. There must be a curve.
+  double recall(uint32_t k, double knob) const;
+
   /// Whether that was found to give the recall, by the curves for the next smaller and larger k.
   bool reaches(uint32_t k, double recall) const;
 
  private:
+  /// The highest recall that reaches() takes.
+  double most(uint32_t k) const;
+
   uint32_t above(uint32_t k) const {
     uint32_t place = 0;
     while (place < count_ && curves_[place].k < k) ++place;

@@ -256,11 +256,18 @@ bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) con
 
 void DeviceCalibration::Point::move_to(const Point& other, double part) {
   slack += part * (other.slack - slack);
+  recall += part * (other.recall - recall);
+  expansions += part * (other.expansions - expansions);
   expansions_max *= std::pow(other.expansions_max / expansions_max, part);
 }
 
 Effort DeviceCalibration::Point::effort() const {
-  return {slack, static_cast<uint32_t>(std::ceil(expansions_max)), 0};
+  Effort effort;
+  effort.knob = slack;
+  effort.expansions_max = static_cast<uint32_t>(std::ceil(expansions_max));
+  effort.recall = recall;
+  effort.expansions = expansions;
+  return effort;
 }
 
 bool DeviceCalibration::empty() const {
@@ -271,7 +278,10 @@ bool DeviceCalibration::empty() const {
 std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float recall) const {
   for (const Table& table : tables_) {
     Point point;
-    if (table.walkers == walkers && table.find(k, recall, &point)) return point.effort();
+    if (table.walkers != walkers || !table.find(k, recall, &point)) continue;
+    Effort effort = point.effort();
+    effort.recall = std::max(effort.recall, static_cast<double>(recall));
+    return effort;
   }
   return std::nullopt;
 }
@@ -279,21 +289,28 @@ std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float
 Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
   const Walkers walkers = {warps, false};
   if (const auto effort = find(walkers, k, recall)) return *effort;
+  const auto unpromised = [](const Point& point) {
+    Effort effort = point.effort();
+    effort.recall = 0;  // of another k, or less than was asked for
+    return effort;
+  };
   for (const Table& table : tables_) {
     if (table.walkers != walkers || table.count == 0) continue;
     uint32_t place = 0;
     while (place + 1 < table.count && table.curves[place].k < k) ++place;
     const Curve& curve = table.curves[place];
     Point point;
-    if (curve.find(recall, &point)) return point.effort();  // of a smaller k
-    if (curve.count > 0) return curve.points[curve.count - 1].effort();
+    if (curve.find(recall, &point)) return unpromised(point);  // of a smaller k
+    if (curve.count == 0) continue;
+    const Point& last = curve.points[curve.count - 1];
+    return curve.k == k ? last.effort() : unpromised(last);
   }
   Point cautious;
   cautious.slack = kCautiousSlack;
   cautious.expansions_max = kNoCap;
   for (double miss = 0.05; miss > 1 - recall && cautious.slack < kSlackMax; miss /= 2)
     cautious.slack += kCautiousSlack / 2;
-  return cautious.effort();
+  return unpromised(cautious);
 }
 
 }  // namespace gannet

@@ -15,14 +15,19 @@
 
 namespace gannet {
 
-/// The work of a walk for one query. A beam's rows are nearly all expanded; of their edges, past the entry
-/// points, a quarter lead to new rows.
+/// Rows that a walk compares for one query: of the edges that it reads, past the entry points, a quarter lead to new
+/// rows.
+inline double walk_distances(const SearchGraph& graph, double expansions) {
+  const double compared = static_cast<double>(graph.entries.size()) + expansions * graph.degree / 4;
+  return std::min<double>(graph.rows, compared);
+}
+
+/// The work of a walk for one query. A beam's rows are nearly all expanded.
 inline double walk_work(const Codes& codes, const SearchGraph& graph, double beam) {
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
   const double edges = std::min<double>(beam, codes.rows()) * graph.degree;
-  const double compared =
-      std::min<double>(codes.rows(), static_cast<double>(graph.entries.size()) + edges / 4);
+  const double compared = walk_distances(graph, std::min<double>(beam, codes.rows()));
   return edges * kEdgeBytes + compared * (static_cast<double>(codes.stride()) + kJumpBytes);
 }
 

@@ -120,7 +120,11 @@ std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_
   }
   const MeasuredProcedure& measured = **known;
   if (measured.curves.empty()) return std::nullopt;
-  return Effort{measured.curves.knob(k, recall), 0, measured.width};
+  Effort effort;
+  effort.knob = measured.curves.knob(k, recall);
+  effort.width = measured.width;
+  effort.recall = measured.curves.recall(k, effort.knob);
+  return effort;
 }
 
 }  // namespace gannet

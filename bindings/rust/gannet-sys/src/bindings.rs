@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 7;
+pub const ANN_ABI_VERSION: u32 = 8;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -144,10 +144,12 @@ pub struct ann_results {
     pub expansion_count: u64,
     pub space: i32,
     pub reserved: i32,
+    pub procedure: i32,
+    pub recall: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_results"][::std::mem::size_of::<ann_results>() - 72usize];
+    ["Size of ann_results"][::std::mem::size_of::<ann_results>() - 80usize];
     ["Alignment of ann_results"][::std::mem::align_of::<ann_results>() - 8usize];
     [
         "Offset of field: ann_results::struct_size",
@@ -180,6 +182,12 @@ const _: () = {
     [
         "Offset of field: ann_results::reserved",
     ][::std::mem::offset_of!(ann_results, reserved) - 68usize];
+    [
+        "Offset of field: ann_results::procedure",
+    ][::std::mem::offset_of!(ann_results, procedure) - 72usize];
+    [
+        "Offset of field: ann_results::recall",
+    ][::std::mem::offset_of!(ann_results, recall) - 76usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -853,6 +861,53 @@ extern "C" {
         params: *const ann_search_params,
         results: *mut ann_results,
         monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct ann_search_forecast {
+    pub struct_size: u32,
+    pub procedure: i32,
+    pub recall: f32,
+    pub reserved: i32,
+    pub distances: f64,
+    pub expansions: f64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    [
+        "Size of ann_search_forecast",
+    ][::std::mem::size_of::<ann_search_forecast>() - 32usize];
+    [
+        "Alignment of ann_search_forecast",
+    ][::std::mem::align_of::<ann_search_forecast>() - 8usize];
+    [
+        "Offset of field: ann_search_forecast::struct_size",
+    ][::std::mem::offset_of!(ann_search_forecast, struct_size) - 0usize];
+    [
+        "Offset of field: ann_search_forecast::procedure",
+    ][::std::mem::offset_of!(ann_search_forecast, procedure) - 4usize];
+    [
+        "Offset of field: ann_search_forecast::recall",
+    ][::std::mem::offset_of!(ann_search_forecast, recall) - 8usize];
+    [
+        "Offset of field: ann_search_forecast::reserved",
+    ][::std::mem::offset_of!(ann_search_forecast, reserved) - 12usize];
+    [
+        "Offset of field: ann_search_forecast::distances",
+    ][::std::mem::offset_of!(ann_search_forecast, distances) - 16usize];
+    [
+        "Offset of field: ann_search_forecast::expansions",
+    ][::std::mem::offset_of!(ann_search_forecast, expansions) - 24usize];
+};
+extern "C" {
+    pub fn ann_search_estimate(
+        index: *const ann_index,
+        queries: u64,
+        k: u32,
+        params: *const ann_search_params,
+        out: *mut ann_search_forecast,
         error: *mut ann_error,
     ) -> ann_status;
 }
