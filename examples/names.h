@@ -21,7 +21,8 @@ inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"cagra_multi_cta", ANN_SEARCH_CAGRA_MULTI_CTA},
                                   {"warp", ANN_SEARCH_WARP},
                                   {"block", ANN_SEARCH_BLOCK},
-                                  {"wide_block", ANN_SEARCH_WIDE_BLOCK}};
+                                  {"wide_block", ANN_SEARCH_WIDE_BLOCK},
+                                  {"ggnn", ANN_SEARCH_GGNN}};
 inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},

@@ -191,9 +191,9 @@ type panicking struct{}
 func (panicking) Write([]byte) (int, error) { panic("the printer burns") }
 
 func TestNamesOfEnums(t *testing.T) {
-	got := fmt.Sprint(MetricCosine, GraphCAGRA, KNNCells, Off, ProcedureWideBlock, CompareStored, DeviceCPU,
+	got := fmt.Sprint(MetricCosine, GraphCAGRA, KNNCells, Off, ProcedureGGNN, CompareStored, DeviceCPU,
 		DeviceCUDA(3), OpenLazy, ElementBF16, Metric(77), Device(-4))
-	wanted := "cosine cagra cells off wide_block stored cpu cuda:3 lazy bf16 metric 77 device -4"
+	wanted := "cosine cagra cells off ggnn stored cpu cuda:3 lazy bf16 metric 77 device -4"
 	if got != wanted {
 		t.Errorf("%q, not %q", got, wanted)
 	}

@@ -123,12 +123,13 @@ const (
 	ProcedureWarp      Procedure = C.ANN_SEARCH_WARP
 	ProcedureBlock     Procedure = C.ANN_SEARCH_BLOCK
 	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
+	ProcedureGGNN      Procedure = C.ANN_SEARCH_GGNN
 )
 
 // String is the name, as "best_first".
 func (p Procedure) String() string {
 	return nameOf("procedure", p, "auto", "best_first", "exact", "cagra", "cagra_single_cta",
-		"cagra_multi_cta", "warp", "block", "wide_block")
+		"cagra_multi_cta", "warp", "block", "wide_block", "ggnn")
 }
 
 // Compare is what CAGRA's procedures compare queries with on their way.
@@ -215,6 +216,12 @@ type SearchParams struct {
 	BatchThreshold int     // batches of fewer queries are answered by several blocks a query
 	BeamThreshold  int     // longer beams likewise
 	Compare        Compare // what queries are compared with
+
+	// Of GGNN's search, which also reads Beam, IterationsMax, TeamSize and Compare.
+	Stretch      float32 // 1 + tau, 1 to 3: how far beyond the best rows are expanded; overrides Recall
+	Queue        int     // rows that wait to be expanded
+	Visited      int     // rows expanded that are remembered
+	NearestShare float32 // the share of rows whose nearest neighbours bound the slack
 }
 
 // KNNParams steers [KNNGraph]. In every field but K zero means "choose for me".
@@ -320,6 +327,11 @@ func (p *SearchParams) native(n *numbers) C.ann_search_params {
 		batch_threshold: n.u32("batch_threshold", p.BatchThreshold),
 		beam_threshold:  n.u32("beam_threshold", p.BeamThreshold),
 		compare:         C.int32_t(p.Compare),
+
+		stretch:       C.float(p.Stretch),
+		queue:         n.u32("queue", p.Queue),
+		visited:       n.u32("visited", p.Visited),
+		nearest_share: C.float(p.NearestShare),
 	}
 }
 

@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000008u
+#define ANN_ABI_VERSION 0x00000009u
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -644,7 +644,10 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               too long for any. `beam` must be 0. A recall or a k beyond the device's calibration
  *               gets the most effort that it has tried; without a calibration the slack is 0.1, and 0.05
  *               more for each halving of 1 - recall below 0.05.
- * CAGRA's procedures run on every graph, whoever built it. From random rows clusters that few edges lead
+ *   GGNN        GGNN's search (section 4), on the CPU and on CUDA devices: a cache of the nearest rows, a
+ *               queue and the rows expanded last, and a slack that is added to the distance of the k-th
+ *               best row and says how far the walk goes. k to 1,984. On CUDA devices one block a query.
+ * CAGRA's procedures and GGNN run on every graph, whoever built it. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
 enum {
@@ -656,7 +659,8 @@ enum {
   ANN_SEARCH_CAGRA_MULTI_CTA = 5,
   ANN_SEARCH_WARP = 6,
   ANN_SEARCH_BLOCK = 7,
-  ANN_SEARCH_WIDE_BLOCK = 8
+  ANN_SEARCH_WIDE_BLOCK = 8,
+  ANN_SEARCH_GGNN = 9
 };
 
 /* What CAGRA's procedures compare queries with on their way. Reported distances are exact either way.
@@ -728,9 +732,26 @@ typedef struct ann_search_params {
   uint32_t beam_threshold;   /* CAGRA: M_T in rows; default 512 */
   int32_t compare;           /* ANN_COMPARE_* */
   int32_t reserved;          /* zero */
+
+  /* For GGNN, which also reads `beam` (the place of the best list whose distance bounds the walk, k to
+   * 1,984; default k, at least 10), `iterations_max` (rows expanded, 1 to 8,192; default 400 up to 10
+   * answers, else a little more than `visited`), `team_size` and `compare` (by inner product rows are
+   * always compared by CODES). Not read by others. */
+  float stretch;        /* 1 + tau, 1 to 3: rows are expanded up to d_k + tau * min(d_1, d_nn1), in true
+                           distances, d_nn1 that of rows to their nearest neighbours; overrides `recall`.
+                           More: higher recall, more distances. Default what a calibration of its own
+                           found for `recall`, which the first search that asks makes; without one by the
+                           paper's Table 1, 1.30 for .95 and 0.05 more for each halving of 1 - recall */
+  uint32_t queue;       /* rows that wait to be expanded, 1 to 2,048; default 54 up to 10 answers, else as
+                           many as make the lists a multiple of 32, at least 22 */
+  uint32_t visited;     /* rows expanded that are remembered, 1 to 8,192; default 384 up to 10 answers,
+                           else 3 * k and at least 896. With fewer, rows are compared and expanded anew */
+  float nearest_share;  /* d_nn1 is the distance that so many rows do not exceed, above 0 and at most 1, on
+                           a sample of 2,048 rows; default 1, the greatest. Less: rows far from all others
+                           do not loosen the bound */
 } ann_search_params;
 #define ANN_SEARCH_PARAMS_INIT \
-  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *

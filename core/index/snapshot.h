@@ -18,7 +18,7 @@ namespace gannet {
 
 /// A segment with its placements, on the CPU and on devices, and what has been measured there.
 struct PlacedSegment {
-  explicit PlacedSegment(Dataset&& rows) : segment(std::move(rows)), host{segment, {}} {}
+  explicit PlacedSegment(Dataset&& rows) : segment(std::move(rows)), host{segment} {}
   PlacedSegment(const PlacedSegment&) = delete;
 
   uint64_t bytes() const { return segment.bytes() + host.workspaces.bytes() + devices.host_bytes(); }

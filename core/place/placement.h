@@ -12,6 +12,7 @@
 
 #include "base/execution.h"
 #include "place/index_view.h"
+#include "place/nearest_sample.h"
 #include "place/workspace.h"
 #include "segment/segment.h"
 
@@ -23,7 +24,8 @@ class StreamFence;
 /// A segment on the CPU.
 struct HostPlacement {
   const Segment& segment;
-  mutable WorkspacePool workspaces;
+  mutable WorkspacePool workspaces = {};
+  mutable NearestSample nearest = {};  // for GGNN's search
 };
 
 /// What of a device changes which recall an effort gives there, or which walks it can do. Devices of one class

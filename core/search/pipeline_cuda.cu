@@ -5,6 +5,7 @@
 
 #include "search/cagra_cuda.h"
 #include "search/encode_cuda.h"
+#include "search/ggnn_cuda.h"
 #include "search/rerank_cuda.h"
 
 namespace gannet::cuda {
@@ -17,6 +18,7 @@ struct RerankDepth {
 
   uint32_t operator()(const ExactPlan&) const { return k; }
   uint32_t operator()(const CagraPlan& plan) const { return plan.kept; }
+  uint32_t operator()(const GgnnPlan& plan) const { return plan.kept; }
   uint32_t operator()(const TwoListsPlan&) const { return list_length(k, view.lossless); }
   uint32_t operator()(const BeamPlan& plan) const {
     return view.lossless ? k : std::min(rerank_count(k), std::max(k, plan.beam));
@@ -100,9 +102,32 @@ struct StartWalk {
 
   /// The walk as CAGRA, by codes or by rows as stored.
   void operator()(const CagraPlan& plan) const {
-    const bool by_records = plan.stored || view.lossless;
+    const CagraArgs args = cagra_args(plan.stored, plan.kept);
+    const CagraLaunch choice =
+        choose_cagra(device, row_kind(plan.stored), plan, view.graph.stride, run.count);
+    const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+    fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
+    start_cagra(choice, plan, args, tables.data(), stream);
+  }
+
+  /// The walk as GGNN, likewise.
+  void operator()(const GgnnPlan& plan) const {
+    GgnnArgs args = {};
+    args.walk = cagra_args(plan.stored, plan.kept);
+    args.entries = view.entries;
+    args.entry_count = view.entry_count;
+    fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
+    start_ggnn(device, row_kind(plan.stored), plan, args, stream);
+  }
+
+ private:
+  const Adjacency& graph() const { return run.bypass ? view.bypass : view.graph; }
+
+  /// What the kernels of CAGRA and GGNN compare, read and write.
+  CagraArgs cagra_args(bool stored, uint32_t kept) const {
+    const bool by_records = stored || view.lossless;
     CagraArgs args = {};
-    args.rows = plan.stored ? view.rows : view.codes;
+    args.rows = stored ? view.rows : view.codes;
     args.norms = view.norms;
     args.graph = graph();
     args.queries = by_records ? run.queries : run.codes;
@@ -111,22 +136,16 @@ struct StartWalk {
     args.out_distances = view.lossless ? run.distances : nullptr;
     args.counters = run.counters;
     args.row_count = view.row_count;
-    args.stride = plan.stored ? view.row_stride : view.code_stride;
-    args.columns = plan.stored ? view.dim : view.code_stride / sizeof(float);
-    args.query_words = plan.stored ? view.dim : view.code_stride / sizeof(uint32_t);
+    args.stride = stored ? view.row_stride : view.code_stride;
+    args.columns = stored ? view.dim : view.code_stride / sizeof(float);
+    args.query_words = stored ? view.dim : view.code_stride / sizeof(uint32_t);
     args.value_bytes = view.value_bytes;
-    args.flip = !plan.stored && view.kind == CodeKind::kSigned ? 0x80808080 : 0;
+    args.flip = !stored && view.kind == CodeKind::kSigned ? 0x80808080 : 0;
     args.count = run.count;
-    args.kept = plan.kept;
-    args.metric = plan.stored ? view.metric : int32_t{ANN_METRIC_L2};
-    const CagraLaunch choice = choose_cagra(device, row_kind(plan), plan, view.graph.stride, run.count);
-    const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
-    fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
-    start_cagra(choice, plan, args, tables.data(), stream);
+    args.kept = kept;
+    args.metric = stored ? view.metric : int32_t{ANN_METRIC_L2};
+    return args;
   }
-
- private:
-  const Adjacency& graph() const { return run.bypass ? view.bypass : view.graph; }
 
   WalkArgs walk_args() const {
     WalkArgs args = {};
@@ -154,8 +173,8 @@ struct StartWalk {
     return args;
   }
 
-  RowKind row_kind(const CagraPlan& plan) const {
-    if (!plan.stored) return view.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
+  RowKind row_kind(bool stored) const {
+    if (!stored) return view.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
     if (view.element == ANN_F32) return RowKind::kF32;
     return view.element == ANN_F16 ? RowKind::kF16 : RowKind::kBf16;
   }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "search/cagra.h"
+#include "search/ggnn.h"
 
 namespace gannet {
 
@@ -26,7 +27,7 @@ struct TwoListsPlan {
   bool by_blocks() const { return warps > 1; }
 };
 
-using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan>;
+using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan, GgnnPlan>;
 
 /// Whether a block of a device walks for each query of a batch of host memory.
 inline bool walks_by_blocks(const SearchPlan& plan) {

@@ -8,8 +8,8 @@ namespace gannet {
 namespace {
 
 const Procedure* const kProcedures[] = {
-    &kBestFirst,     &kExact,        &kCagra,         &kCagraSingleCta,
-    &kCagraMultiCta, &kWarpTwoLists, &kBlockTwoLists, &kWideBlockTwoLists,
+    &kBestFirst,         &kExact, &kCagra, &kCagraSingleCta, &kCagraMultiCta, &kWarpTwoLists, &kBlockTwoLists,
+    &kWideBlockTwoLists, &kGgnn,
 };
 
 }  // namespace

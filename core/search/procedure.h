@@ -109,5 +109,6 @@ extern const Procedure kCagraMultiCta;
 extern const Procedure kWarpTwoLists;  // two_lists_procedure.cpp
 extern const Procedure kBlockTwoLists;
 extern const Procedure kWideBlockTwoLists;
+extern const Procedure kGgnn;  // ggnn_procedure.cpp
 
 }  // namespace gannet

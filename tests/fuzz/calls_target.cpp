@@ -294,6 +294,12 @@ class Program {
       params.batch_threshold = number(input_.below(4));
       params.beam_threshold = number(input_.byte());
       params.compare = choice(3);
+      if (params.procedure == ANN_SEARCH_GGNN) {
+        params.stretch = 1 + static_cast<float>(input_.byte()) / 100;
+        params.queue = number(input_.byte());
+        params.visited = number(input_.byte());
+        params.nearest_share = static_cast<float>(input_.byte()) / 200;
+      }
     }
     return params;
   }

@@ -36,6 +36,10 @@ const field fields_search[] = {FIELD(ann_search_params, recall, 'f'),
                                FIELD(ann_search_params, batch_threshold, 'u'),
                                FIELD(ann_search_params, beam_threshold, 'u'),
                                FIELD(ann_search_params, compare, 'i'),
+                               FIELD(ann_search_params, stretch, 'f'),
+                               FIELD(ann_search_params, queue, 'u'),
+                               FIELD(ann_search_params, visited, 'u'),
+                               FIELD(ann_search_params, nearest_share, 'f'),
                                END};
 
 const field fields_knn[] = {FIELD(ann_knn_params, metric, 'i'),     FIELD(ann_knn_params, method, 'i'),

@@ -18,7 +18,7 @@ GRAPHS = {"cagra": 1, "none": 2}
 GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none"}
 KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
-              "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8}
+              "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9}
 COMPARES = {"auto": 0, "codes": 1, "stored": 2}
 OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED = 1, 2, 3
 CPU, CUDA = 1, 2

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 8;
+pub const ANN_ABI_VERSION: u32 = 9;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -760,6 +760,7 @@ pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_9 = 5;
 pub const ANN_SEARCH_WARP: _bindgen_ty_9 = 6;
 pub const ANN_SEARCH_BLOCK: _bindgen_ty_9 = 7;
 pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_9 = 8;
+pub const ANN_SEARCH_GGNN: _bindgen_ty_9 = 9;
 pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
 pub const ANN_COMPARE_AUTO: _bindgen_ty_10 = 0;
 pub const ANN_COMPARE_CODES: _bindgen_ty_10 = 1;
@@ -785,10 +786,14 @@ pub struct ann_search_params {
     pub beam_threshold: u32,
     pub compare: i32,
     pub reserved: i32,
+    pub stretch: f32,
+    pub queue: u32,
+    pub visited: u32,
+    pub nearest_share: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 72usize];
+    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 88usize];
     [
         "Alignment of ann_search_params",
     ][::std::mem::align_of::<ann_search_params>() - 8usize];
@@ -843,6 +848,18 @@ const _: () = {
     [
         "Offset of field: ann_search_params::reserved",
     ][::std::mem::offset_of!(ann_search_params, reserved) - 68usize];
+    [
+        "Offset of field: ann_search_params::stretch",
+    ][::std::mem::offset_of!(ann_search_params, stretch) - 72usize];
+    [
+        "Offset of field: ann_search_params::queue",
+    ][::std::mem::offset_of!(ann_search_params, queue) - 76usize];
+    [
+        "Offset of field: ann_search_params::visited",
+    ][::std::mem::offset_of!(ann_search_params, visited) - 80usize];
+    [
+        "Offset of field: ann_search_params::nearest_share",
+    ][::std::mem::offset_of!(ann_search_params, nearest_share) - 84usize];
 };
 extern "C" {
     pub fn ann_search_batch(

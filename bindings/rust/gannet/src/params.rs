@@ -62,6 +62,8 @@ c_enum! {
         Block = ANN_SEARCH_BLOCK as "block",
         /// Likewise, by a block of 16 warps.
         WideBlock = ANN_SEARCH_WIDE_BLOCK as "wide_block",
+        /// GGNN's search, with a slack added to the distance of the k-th best row.
+        Ggnn = ANN_SEARCH_GGNN as "ggnn",
     }
 }
 
@@ -285,6 +287,14 @@ impl<'a> SearchParams<'a> {
         beam_threshold: u32;
         /// CAGRA: what queries are compared with.
         compare: Compare;
+        /// GGNN: 1 + tau, 1 to 3: how far beyond the best rows are expanded; overrides the recall.
+        stretch: f32;
+        /// GGNN: rows that wait to be expanded.
+        queue: u32;
+        /// GGNN: rows expanded that are remembered.
+        visited: u32;
+        /// GGNN: the share of rows whose nearest neighbours bound the slack.
+        nearest_share: f32;
     }
 
     /// Lets other threads watch and cancel the search.

@@ -1,0 +1,135 @@
+#include "search/ggnn.h"
+
+#include <algorithm>
+
+namespace gannet {
+namespace {
+
+/// A distance as a number of the same order; -0 does not occur.
+uint32_t ordered(float distance) {
+  uint32_t bits;
+  std::memcpy(&bits, &distance, sizeof bits);
+  return (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
+}
+
+SquareKind kind_of(const Codes& codes, const GgnnPlan& plan) {
+  if (plan.stored) return SquareKind::kOrderedFloat;
+  return codes.wide() ? SquareKind::kFloatBits : SquareKind::kInteger;
+}
+
+/// One search, as the essay tells it.
+struct GgnnSearch {
+  const Dataset& dataset;
+  const Codes& codes;
+  const SearchGraph& graph;
+  const PreparedQuery& query;
+  const GgnnPlan& plan;
+  GgnnSpace& space;
+  const Admission& admission;
+  SearchCounts counts = {};
+
+  /// Algorithm 1.
+  void run() {
+    SlackCache& cache = space.cache;
+    cache.begin(kind_of(codes, plan), plan.tau, plan.nearest);
+    const uint32_t step = ggnn_step(graph.degree);
+    const uint32_t entries = static_cast<uint32_t>(graph.entries.size());
+    for (uint32_t first = 0; first < entries; first += step)
+      fetch(graph.entries.data() + first, std::min(step, entries - first));
+    for (uint32_t iteration = 0; iteration < plan.iterations_max; ++iteration) {
+      const uint32_t row = cache.pop();
+      if (row == kNoRow) break;
+      ++counts.expansions;
+      const AdjacencyRow edges = graph.touched_row(row);
+      fetch(edges.targets, edges.length);
+    }
+  }
+
+ private:
+  /// Algorithm 2: rows that are not known are compared and shown to the cache.
+  void fetch(const uint32_t* rows, uint32_t length) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < length; ++i) {
+      if (rows[i] != kNoRow && admission.walks(rows[i]) && !space.cache.knows(rows[i]))
+        space.candidates[count++] = rows[i];
+    }
+    compare(count);
+    for (uint32_t i = 0; i < count; ++i)
+      space.cache.take(space.candidates[i], space.numbers[i], admission.answers(space.candidates[i]));
+    space.cache.settle();
+  }
+
+  void compare(uint32_t count) {
+    counts.distances += count;
+    if (plan.stored) {
+      dataset.distances(query, space.candidates.data(), 0, count, space.distances.data());
+      for (uint32_t i = 0; i < count; ++i) space.numbers[i] = ordered(space.distances[i]);
+    } else {
+      codes.distances(space.code.data(), space.candidates.data(), count, space.numbers.data());
+    }
+  }
+};
+
+/// Leaves the cache empty for the next search, also when this one ends in an error.
+class CacheCleared {
+ public:
+  explicit CacheCleared(SlackCache& cache) : cache_(cache) {}
+  ~CacheCleared() { cache_.clear(); }
+  CacheCleared(const CacheCleared&) = delete;
+
+ private:
+  SlackCache& cache_;
+};
+
+}  // namespace
+
+GgnnSpace::GgnnSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory)
+    : values(memory, dataset.query_bytes()), code(memory, codes.stride()), allocator(memory) {}
+
+void GgnnSpace::fit(const GgnnPlan& plan, uint32_t row_count, uint32_t step) {
+  const auto grow = [&]<class T>(Array<T>& items, size_t size) {
+    if (items.size() < size) items = Array<T>(allocator, size);
+  };
+  grow(candidates, step);
+  grow(numbers, step);
+  grow(distances, std::max(step, plan.shape.best));
+  grow(rows, plan.shape.best);
+  grow(neighbors, plan.shape.best);
+  cache.fit(plan.shape, row_count, allocator);
+}
+
+uint64_t GgnnSpace::bytes() const {
+  return cache.bytes() + values.bytes() + code.bytes() + candidates.bytes() + numbers.bytes() +
+         distances.bytes() + rows.bytes() + neighbors.bytes();
+}
+
+uint32_t search_ggnn(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                     const PreparedQuery& query, const Admission& admission, uint32_t k, const GgnnPlan& plan,
+                     GgnnSpace& space, SearchCounts* counts) {
+  space.fit(plan, codes.rows(), ggnn_step(graph.degree));
+  if (!plan.stored) codes.encode_query(query, space.code.data());
+  const CacheCleared cleared(space.cache);
+  GgnnSearch search{dataset, codes, graph, query, plan, space, admission};
+  search.run();
+  const uint32_t kept = std::min(plan.kept, space.cache.size());
+  for (uint32_t i = 0; i < kept; ++i) space.rows[i] = RowKey::row(space.cache.key(i));
+  if (codes.lossless()) {
+    for (uint32_t i = 0; i < kept; ++i)
+      space.distances[i] = static_cast<float>(RowKey::distance(space.cache.key(i)));
+  } else {
+    search.counts.distances += std::min(plan.kept, dataset.rows());
+    dataset.distances(query, space.rows.data(), 0, kept, space.distances.data());
+  }
+  counts->distances += search.counts.distances;
+  counts->expansions += search.counts.expansions;
+  // Of equal distances the lower rows are taken, as on the device, and then put in the order of ids.
+  for (uint32_t i = 0; i < kept; ++i) space.neighbors[i] = {space.distances[i], space.rows[i]};
+  const uint32_t found = std::min(k, kept);
+  std::sort(space.neighbors.data(), space.neighbors.data() + kept);
+  for (uint32_t i = 0; i < found; ++i)
+    space.neighbors[i].id = dataset.id(static_cast<uint32_t>(space.neighbors[i].id));
+  std::sort(space.neighbors.data(), space.neighbors.data() + found);
+  return found;
+}
+
+}  // namespace gannet

@@ -1,0 +1,76 @@
+// GGNN's search ("GGNN: Graph-based GPU Nearest Neighbor Search", section 4 and 5.4): a walk that needs few rows in
+// its lists, since a slack added to the distance of the k-th best row says how far it goes.
+//
+//   start   the entry points of the graph are compared, which on GGNN's graph are its whole top layer
+//   step    the nearest row of the queue is expanded: the ends of its edges that the cache does not know are
+//           compared, and those within the bound enter the lists
+//   stop    when the nearest row of the queue lies beyond the bound, or after so many steps
+//
+// traverse/slack_cache.h tells the lists and the bound. This is the twin of search/ggnn_cuda.cu: answers and counts
+// are equal, bit for bit. Rows are compared by codes or as stored, as by CAGRA's searches; by inner product, which
+// is no distance and has no slack, always by codes, whose distances are.
+//
+// Departures: the best list has as many rows more as lossy codes need to be compared again, beyond the place that
+// draws the bound. On graphs without GGNN's layers entry points stand for the top layer.
+#pragma once
+
+#include <cstdint>
+
+#include "dataset/codes.h"
+#include "graph/search_graph.h"
+#include "search/best_first.h"
+#include "traverse/slack_cache.h"
+
+namespace gannet {
+
+inline constexpr uint32_t kGgnnBestMin = 10;  // section 4.1.2: "or at least 10"
+inline constexpr uint32_t kGgnnListMax = 1984;
+inline constexpr uint32_t kGgnnQueueMax = 2048;
+inline constexpr uint32_t kGgnnVisitedMax = 8192;
+inline constexpr uint32_t kGgnnIterationsMax = 8192;
+inline constexpr float kGgnnSlackMax = 2;  // tau: "typical values are above 0 and below 2"
+
+/// One search, every choice made.
+struct GgnnPlan {
+  SlackShape shape;
+  float tau = 0;
+  float nearest = 0;  // d+_nn1, in the root of what comparisons give
+  uint32_t iterations_max = 0;
+  uint32_t team = 8;      // lanes that compare a row on a device
+  uint32_t threads = 32;  // of a query on a device
+  uint32_t kept = 0;      // rows of an answer: k, and some more to re-rank
+  bool stored = false;    // rows are compared as stored, else by their codes
+};
+
+/// Rows that are shown to the cache at a time: the edges of a row, and so many entry points.
+constexpr uint32_t ggnn_step(uint32_t degree) {
+  uint32_t step = 32;
+  while (step < degree) step *= 2;
+  return step;
+}
+
+/// What the twin needs for itself.
+struct GgnnSpace final : Workspace {
+  GgnnSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory);
+  uint64_t bytes() const override;
+  /// Makes room for the lists of a plan.
+  void fit(const GgnnPlan& plan, uint32_t rows, uint32_t step);
+
+  SlackCache cache;
+  Array<uint8_t> values;       // the query, prepared for the dataset
+  Array<uint8_t> code;         // [stride] the query's code
+  Array<uint32_t> candidates;  // [step]
+  Array<uint32_t> numbers;     // [step] of their comparisons
+  Array<float> distances;      // [the longer of the step and the best list]
+  Array<uint32_t> rows;        // [best]
+  Array<Neighbor> neighbors;   // [best]
+  Allocator allocator;
+};
+
+/// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
+/// The answers are those of the device, bit for bit, and so are the counts.
+uint32_t search_ggnn(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                     const PreparedQuery& query, const Admission& admission, uint32_t k, const GgnnPlan& plan,
+                     GgnnSpace& space, SearchCounts* counts);
+
+}  // namespace gannet

@@ -1,0 +1,203 @@
+/* Proves what the header says of GGNN's search, on the CPU, where the device's twin answers: what is found is near
+ * and exact, more slack finds more, small caches cost distances and no wrong answer, small and odd sets are
+ * answered, and bad parameters are refused by name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ann.h"
+#include "check.h"
+#include "refuse.h"
+#include "support.h"
+
+enum { N = 3000, Q = 60, DIM = 16, K = 10 };
+
+static ann_search_params params_of(float stretch) {
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.procedure = ANN_SEARCH_GGNN;
+  params.stretch = stretch;
+  return params;
+}
+
+/* Searches and returns the distances that were computed. */
+static uint64_t search(const ann_index *index, const vectors *queries, const ann_search_params *params,
+                       answers *found) {
+  const ann_matrix view = vectors_view(queries);
+  ann_results results = answers_view(found);
+  CHECK_OK(ann_search_batch(index, &view, params, &results, NULL, NULL));
+  return results.distance_count;
+}
+
+static void elements_and_metrics(void) {
+  for (int e = 0; e < ELEMENTS; e++)
+    for (int m = 0; m < METRICS; m++) {
+      vectors rows = vectors_make(DATA_NORMAL, all_elements[e], N / test_scale(), DIM, 1);
+      vectors queries = vectors_make(DATA_NORMAL, all_elements[e], Q, DIM, 2);
+      ann_index *index = index_build(all_metrics[m], &rows, NULL);
+      answers found = answers_make(Q, K), exact = answers_make(Q, K);
+      CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+      for (int32_t compare = ANN_COMPARE_AUTO; compare <= ANN_COMPARE_STORED; compare++) {
+        ann_search_params params = params_of(2);
+        params.compare = compare;
+        search(index, &queries, &params, &found);
+        const uint64_t missed = answers_missed(&exact, &found);
+        CHECK_SAY(missed <= Q * K / 50, "%s %s, compare %d: %d of %d missed", element_name(all_elements[e]),
+                  metric_name(all_metrics[m]), compare, (int)missed, Q * K);
+        for (int i = 0; i < Q * K; i++) /* a row that exact search finds too has its distance */
+          for (int j = i / K * K; j < i / K * K + K; j++)
+            if (found.ids[i] == exact.ids[j])
+              CHECK(memcmp(&found.distances[i], &exact.distances[j], sizeof(float)) == 0);
+      }
+      answers_free(&found);
+      answers_free(&exact);
+      ann_index_free(index);
+      vectors_free(&rows);
+      vectors_free(&queries);
+    }
+}
+
+static void slack_and_caches(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 3);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 4);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  answers exact = answers_make(Q, K), found = answers_make(Q, K), other = answers_make(Q, K);
+  CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+  uint64_t last_missed = Q * K, last_distances = 0;
+  for (float stretch = 1; stretch <= 1.5f; stretch += 0.125f) {
+    ann_search_params params = params_of(stretch);
+    const uint64_t distances = search(index, &queries, &params, &found);
+    const uint64_t missed = answers_missed(&exact, &found);
+    CHECK_SAY(missed <= last_missed + 3 && distances > last_distances, "stretch %g: %d missed, %d distances",
+              (double)stretch, (int)missed, (int)distances);
+    last_missed = missed;
+    last_distances = distances;
+    params.team_size = 2; /* of no meaning on the CPU, and for no answer */
+    CHECK_EQUAL(search(index, &queries, &params, &other), distances);
+    CHECK(answers_equal(&found, &other));
+    params.nearest_share = 0.25f; /* a bound that is no looser */
+    CHECK(search(index, &queries, &params, &other) <= distances);
+    params.iterations_max = 1;
+    CHECK(search(index, &queries, &params, &other) < distances);
+  }
+  CHECK_SAY(last_missed <= Q, "%d missed", (int)last_missed);
+  /* A best list that grows does what slack does (figure 3). */
+  ann_search_params longer = params_of(1);
+  const uint64_t short_list = search(index, &queries, &longer, &found);
+  const uint64_t missed = answers_missed(&exact, &found);
+  longer.beam = 100;
+  CHECK(search(index, &queries, &longer, &found) > short_list);
+  CHECK(answers_missed(&exact, &found) < missed);
+  /* What a ring of few rows has forgotten is compared again. */
+  ann_search_params params = params_of(1.5f);
+  params.iterations_max = 1000;
+  params.visited = 1000;
+  const uint64_t remembering = search(index, &queries, &params, &found);
+  params.visited = 4;
+  CHECK(search(index, &queries, &params, &other) > remembering);
+  for (int i = 0; i < Q; i++) /* and stands once in an answer */
+    for (int j = 1; j < K; j++)
+      for (int l = 0; l < j; l++) CHECK(other.ids[i * K + j] != other.ids[i * K + l]);
+  params.visited = 1000;
+  params.queue = 1;
+  CHECK(search(index, &queries, &params, &other) < remembering);
+  answers_free(&exact);
+  answers_free(&found);
+  answers_free(&other);
+  ann_index_free(index);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
+/* Without a calibration the recall stands for a stretch: .95 for a slack of 0.3, half of its miss for 0.05 more. */
+static void default_slack(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_U8, N, DIM, 5);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_U8, Q, DIM, 6);
+  ann_build_params plain = ANN_BUILD_PARAMS_INIT;
+  plain.calibrate = ANN_OFF;
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, &plain);
+  answers found = answers_make(Q, K), other = answers_make(Q, K);
+  const struct {
+    float recall, stretch;
+  } table[] = {{0, 1.3f}, {0.95f, 1.3f}, {0.975f, 1.35f}, {0.9875f, 1.4f}, {0.9f, 1.25f}};
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+    ann_search_params asked = params_of(0), given = params_of(table[i].stretch);
+    asked.recall = table[i].recall;
+    CHECK_EQUAL(search(index, &queries, &asked, &found), search(index, &queries, &given, &other));
+    CHECK(answers_equal(&found, &other));
+  }
+  answers_free(&found);
+  answers_free(&other);
+  ann_index_free(index);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
+static void small_sets(void) {
+  for (uint64_t rows_count = 0; rows_count <= 32; rows_count++) {
+    vectors rows = vectors_make(DATA_NORMAL, ANN_F32, rows_count, DIM, 7);
+    vectors queries = vectors_make(DATA_NORMAL, ANN_F32, 5, DIM, 8);
+    ann_index *index = index_build(ANN_METRIC_COSINE, &rows, NULL);
+    for (uint32_t k = 1; k <= 40; k += 13) {
+      answers found = answers_make(5, k), exact = answers_make(5, k);
+      CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+      CHECK_OK(index_search(index, &queries, ANN_SEARCH_GGNN, 0, &found));
+      CHECK_SAY(answers_equal(&found, &exact), "%d rows, k %u", (int)rows_count, k);
+      answers_free(&found);
+      answers_free(&exact);
+    }
+    ann_index_free(index);
+    vectors_free(&rows);
+    vectors_free(&queries);
+  }
+}
+
+static void refusals(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 300, DIM, 9);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 10);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  answers found = answers_make(Q, K);
+  const ann_matrix view = vectors_view(&queries);
+  ann_results results = answers_view(&found);
+#define BAD(change, wanted, words)                                                      \
+  do {                                                                                  \
+    ann_search_params p = params_of(0);                                                 \
+    change;                                                                             \
+    REFUSED(ann_search_batch(index, &view, &p, &results, NULL, &error), wanted, words); \
+  } while (0)
+  BAD(p.beam = K - 1, ANN_INVALID_ARGUMENT, "beam 9 10");
+  BAD(p.beam = 1985, ANN_LIMIT, "beam 1985 1984");
+  BAD(p.stretch = 0.99f, ANN_INVALID_ARGUMENT, "stretch 0.99 1 3");
+  BAD(p.stretch = 3.01f, ANN_INVALID_ARGUMENT, "stretch 3.01 1 3");
+  BAD(p.stretch = -1, ANN_INVALID_ARGUMENT, "stretch -1 1 3");
+  BAD(p.queue = 2049, ANN_LIMIT, "queue 2049 2048");
+  BAD(p.visited = 8193, ANN_LIMIT, "visited 8193 8192");
+  BAD(p.iterations_max = 8193, ANN_LIMIT, "iterations_max 8193 8192");
+  BAD(p.nearest_share = -0.5f, ANN_INVALID_ARGUMENT, "nearest_share -0.5 0 1");
+  BAD(p.nearest_share = 1.5f, ANN_INVALID_ARGUMENT, "nearest_share 1.5 0 1");
+  BAD(p.team_size = 3, ANN_INVALID_ARGUMENT, "team_size 3 32");
+  BAD(p.compare = 3, ANN_INVALID_ARGUMENT, "compare 3");
+  BAD(p.compare = -1, ANN_INVALID_ARGUMENT, "compare -1");
+  /* All of them open to whoever asks for another procedure. */
+  ann_search_params ignored = params_of(9);
+  ignored.procedure = ANN_SEARCH_BEST_FIRST;
+  ignored.queue = 1 << 20;
+  ignored.nearest_share = -1;
+  CHECK_OK(ann_search_batch(index, &view, &ignored, &results, NULL, NULL));
+  answers many = answers_make(Q, 1985);
+  const ann_search_params params = params_of(0);
+  ann_results too_many = answers_view(&many);
+  REFUSED(ann_search_batch(index, &view, &params, &too_many, NULL, &error), ANN_LIMIT, "k 1985 1984");
+  answers_free(&many);
+  answers_free(&found);
+  ann_index_free(index);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
+int main(void) {
+  elements_and_metrics();
+  slack_and_caches();
+  default_slack();
+  small_sets();
+  refusals();
+  return finish("ggnn");
+}
