@@ -29,15 +29,11 @@ struct Format {
   int32_t element;  // 0: the head says
 };
 constexpr Format kFormats[] = {
-    {".fbin", Layout::kBin, ANN_F32},
-    {".f16bin", Layout::kBin, ANN_F16},
-    {".i8bin", Layout::kBin, ANN_I8},
-    {".u8bin", Layout::kBin, ANN_U8},
-    {".ibin", Layout::kBin, kElementI32},
-    {".fvecs", Layout::kVecs, ANN_F32},
-    {".bvecs", Layout::kVecs, ANN_U8},
-    {".ivecs", Layout::kVecs, kElementI32},
-    {".npy", Layout::kNpy, 0},
+    {".fbin", Layout::kBin, ANN_F32},       {".f16bin", Layout::kBin, ANN_F16},
+    {".i8bin", Layout::kBin, ANN_I8},       {".u8bin", Layout::kBin, ANN_U8},
+    {".ibin", Layout::kBin, kElementI32},   {".u64bin", Layout::kBin, kElementU64},
+    {".fvecs", Layout::kVecs, ANN_F32},     {".bvecs", Layout::kVecs, ANN_U8},
+    {".ivecs", Layout::kVecs, kElementI32}, {".npy", Layout::kNpy, 0},
 };
 
 const Format& format_of(const std::string& path) {
@@ -47,7 +43,7 @@ const Format& format_of(const std::string& path) {
   }
   throw VectorFileError(path, "the ending \"" + ending +
                                   "\" is not known; expected .fbin, .f16bin, .i8bin, .u8bin, "
-                                  ".ibin, .fvecs, .bvecs, .ivecs or .npy");
+                                  ".ibin, .u64bin, .fvecs, .bvecs, .ivecs or .npy");
 }
 
 // NumPy's names of the elements.
@@ -194,7 +190,7 @@ struct VectorHeads {
     out.data_at_ = in.offset();
     const uint64_t end = out.data_at_ + out.rows_ * out.row_bytes();
     // True neighbours have their distances behind them, which are no part of the matrix.
-    const uint64_t distances = element == kElementI32 ? out.rows_ * out.row_bytes() : 0;
+    const uint64_t distances = is_of_ids(element) ? out.rows_ * out.dim_ * sizeof(float) : 0;
     out.has_distances_ = distances > 0 && in.size() == end + distances;
     if (!out.has_distances_) in.expect_size(end, claim());
   }

@@ -1,6 +1,7 @@
 // vector_file.h: reads and writes vectors in the file formats in common use.
 //
-//   .fbin .f16bin .i8bin .u8bin .ibin   uint32 rows, uint32 dim, then rows x dim values
+//   .fbin .f16bin .i8bin .u8bin         uint32 rows, uint32 dim, then rows x dim values
+//   .ibin .u64bin                       the same of ids, of 32 and of 64 bits
 //   .fvecs .bvecs .ivecs                for each row int32 dim, then dim values
 //   .npy                                NumPy: a C-ordered array [rows, dim] of f4, f2, i1, u1 or i4,
 //                                       of f8, which is read as f32, or of ids: u4, i8 or u8, [rows] too
@@ -11,7 +12,7 @@
 //
 // True neighbours come as .ivecs, or as .ibin in the layout of the big-ann benchmarks: uint32
 // queries, uint32 k, queries x k int32 row numbers, then queries x k float distances. Where the
-// distances are missing the file's size says so.
+// distances are missing the file's size says so. .u64bin is the same with numbers of 64 bits.
 #pragma once
 
 #include <cstddef>
@@ -94,7 +95,7 @@ class VectorReader {
   // The same of ids, [count, dim], as ann.h has them; -1 is ANN_ID_NONE where that is allowed.
   std::vector<uint64_t> read_ids(uint64_t first, uint64_t count, bool none_allowed);
 
-  // Whether distances, [rows, dim], stand behind the row numbers of an .ibin file; none where they do not.
+  // Whether distances, [rows, dim], stand behind the row numbers of an .ibin or .u64bin file; none where they do not.
   bool has_distances() const { return has_distances_; }
   std::vector<float> read_distances();
 
@@ -163,7 +164,7 @@ class VectorWriter {
 // VectorFileError for other endings.
 int32_t element_of_name(const std::string& path);
 
-// Reads a list of ids: [rows] or [rows, 1] numbers of a .npy or .ibin file. Throws VectorFileError, for a
+// Reads a list of ids: [rows] or [rows, 1] numbers of a .npy, .ibin or .u64bin file. Throws VectorFileError, for a
 // negative one too.
 std::vector<uint64_t> read_ids(const std::string& path);
 

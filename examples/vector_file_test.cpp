@@ -263,6 +263,18 @@ TEST_CASE("true neighbours") {
                     floats + ": holds f32 values; expected row numbers, as .ibin, .ivecs or .npy");
 }
 
+TEST_CASE("ids of 64 bits, with distances behind them and without") {
+  const Folder folder;
+  const std::string ids = bytes_of<uint32_t>({2, 1}) + bytes_of<uint64_t>({uint64_t{1} << 63, 7});
+  CHECK(read_ids(folder.write("a.u64bin", ids)) == std::vector<uint64_t>{uint64_t{1} << 63, 7});
+  VectorReader reader(folder.write("b.u64bin", ids + bytes_of<float>({0.5f, 2})));
+  CHECK(reader.has_distances());
+  CHECK(reader.read_distances() == std::vector<float>{0.5f, 2});
+  CHECK(reader.read_ids(0, 2, true) == std::vector<uint64_t>{uint64_t{1} << 63, 7});
+  CHECK(refusal("c.u64bin", ids + "abcd") ==
+        "at byte 24: 4 more bytes; expected the end of the file after 2 rows of 1 u64 values");
+}
+
 TEST_CASE("bin files that are refused") {
   const auto head = [](uint32_t rows, uint32_t dim) { return bytes_of<uint32_t>({rows, dim}); };
   CHECK(refusal("a.fbin", "") == "at byte 0: the file ends; expected 8 bytes: uint32 rows, uint32 dimension");
@@ -336,7 +348,7 @@ TEST_CASE("names that are refused") {
   CHECK_THROWS_WITH(read_vectors(folder.path()), folder.path() + ": not a regular file");
   CHECK(refusal("a.hdf5", "x") ==
         "the ending \".hdf5\" is not known; expected .fbin, .f16bin, .i8bin, .u8bin, .ibin, "
-        ".fvecs, .bvecs, .ivecs or .npy");
+        ".u64bin, .fvecs, .bvecs, .ivecs or .npy");
 }
 
 }  // namespace

@@ -103,7 +103,8 @@ void add_neighbours(CLI::App* command, Options& options) {
   command->add_option("-k", options.k, "neighbours of each query")
       ->check(CLI::Range(1u, ANN_BEAM_MAX))
       ->capture_default_str();
-  command->add_option("-o,--out", options.out, "write the neighbours to this .npy, .ibin or .ivecs file");
+  command->add_option("-o,--out", options.out,
+                      "write the neighbours to this .npy, .u64bin, .ibin or .ivecs file");
   command->add_option("--show", options.show, "queries to print (default: 10; with --json: all)");
   add_force(command, options, "write over a file that is there");
 }
@@ -119,14 +120,18 @@ void add_metric(CLI::App* command, Options& options) {
       ->type_name("NAME");
 }
 
+void add_ids(CLI::App* command, Options& options) {
+  command->add_option("--ids", options.ids,
+                      "a number for each row: a list of 32 or 64 bits, .npy, .u64bin or "
+                      ".ibin (default: 0, 1, 2, ...)");
+}
+
 CLI::App* add_build(CLI::App& app, Options& options) {
   CLI::App* command = app.add_subcommand("build", "build an index over a file of vectors");
   ann_build_params& build = options.build;
   command->add_option("rows", options.in, "vectors to index")->required();
   command->add_option("index", options.out, "file to write; an index that is there is replaced");
-  command->add_option("--ids", options.ids,
-                      "a number for each row: a list of 32 or 64 bits, .npy or "
-                      ".ibin (default: 0, 1, 2, ...)");
+  add_ids(command, options);
   add_metric(command, options);
   command
       ->add_option("--element", options.element,
@@ -178,6 +183,7 @@ CLI::App* add_exact(CLI::App& app, Options& options) {
   CLI::App* command = app.add_subcommand("exact", "true neighbours, without an index");
   command->add_option("rows", options.in, "vectors; the file may be larger than memory")->required();
   command->add_option("queries", options.queries, "queries")->required();
+  add_ids(command, options);
   add_neighbours(command, options);
   add_metric(command, options);
   add_device(command, options);
@@ -532,24 +538,27 @@ int run_verify(const Options& options) {
   return kDone;
 }
 
-// Row numbers of files as ids of ann.h.
-Neighbours as_neighbours(const GroundTruth& rows) {
+// Row numbers of files as ids of ann.h: themselves, or the names that the rows have.
+Neighbours as_neighbours(const GroundTruth& rows, const std::vector<uint64_t>& names) {
   Neighbours out(rows.queries, rows.k);
   out.distances = rows.distances;
   for (size_t i = 0; i < rows.ids.size(); ++i) {
-    out.ids[i] = rows.ids[i] < 0 ? ANN_ID_NONE : static_cast<uint64_t>(rows.ids[i]);
+    const uint64_t row = static_cast<uint64_t>(rows.ids[i]);
+    out.ids[i] = rows.ids[i] < 0 ? ANN_ID_NONE : names.empty() ? row : names[row];
   }
   return out;
 }
 
 int run_exact(const Options& options) {
-  check_streams(options, {options.in, options.queries}, Replaces::kNothing);
+  check_streams(options, {options.in, options.queries, options.ids}, Replaces::kNothing);
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
   VectorReader rows(options.in);
+  const std::vector<uint64_t> names = ids_of_rows(options.ids, rows.rows());
   const Vectors queries = read_vectors(options.queries);
   std::optional<NeighbourWriter> writer;
   if (!options.out.empty()) writer.emplace(options.out, queries.rows, options.k);
+  if (writer) writer->check_ids(names);
   std::vector<ann_status> status;
   ExactParams params;
   params.k = options.k;
@@ -567,7 +576,7 @@ int run_exact(const Options& options) {
   }
   const auto start = std::chrono::steady_clock::now();
   Answer answer;
-  answer.found = as_neighbours(exact_neighbours(rows, queries.view(), params));
+  answer.found = as_neighbours(exact_neighbours(rows, queries.view(), params), names);
   const double seconds = seconds_since(start);
   answer.not_finite = not_finite(status);
   if (writer) writer->write(answer.found);

@@ -8,13 +8,13 @@ namespace {
 int32_t element_for(const std::string& path) {
   const int32_t element = element_of_name(path);
   if (element == 0) return kElementU64;
-  if (element == kElementI32) return element;
-  throw VectorFileError(path, "neighbours are written as .npy, .ibin or .ivecs");
+  if (is_of_ids(element)) return element;
+  throw VectorFileError(path, "neighbours are written as .npy, .u64bin, .ibin or .ivecs");
 }
 
 [[noreturn]] void refuse_id(const std::string& path, uint64_t id) {
-  throw VectorFileError(
-      path, "the id " + std::to_string(id) + " has more than the 31 bits of this format; .npy has 64");
+  throw VectorFileError(path, "the id " + std::to_string(id) +
+                                  " has more than the 31 bits of this format; .npy and .u64bin have 64");
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ Neighbours read_neighbours(const std::string& path) {
   VectorReader reader(path);
   if (!is_of_ids(reader.element())) {
     throw VectorFileError(reader.path(), "holds " + std::string(element_name(reader.stored_element())) +
-                                             " values; expected ids, as .ibin, .ivecs or .npy");
+                                             " values; expected ids, as .ibin, .u64bin, .ivecs or .npy");
   }
   Neighbours out;
   out.queries = reader.rows();
@@ -45,9 +45,16 @@ void NeighbourWriter::check_ids(const ann_index* index) const {
     const uint64_t count = std::min(block, rows - first);
     ann_error error = ANN_ERROR_INIT;
     check(ann_index_ids(index, first, count, ids.data(), &error), error, "reading ids");
-    for (uint64_t i = 0; i < count; ++i) {
-      if (ids[i] > INT32_MAX) refuse_id(path_, ids[i]);
-    }
+    ids.resize(count);
+    check_ids(ids);
+    ids.resize(block);
+  }
+}
+
+void NeighbourWriter::check_ids(const std::vector<uint64_t>& ids) const {
+  if (element_ == kElementU64) return;
+  for (const uint64_t id : ids) {
+    if (id > INT32_MAX) refuse_id(path_, id);
   }
 }
 
@@ -56,6 +63,10 @@ void NeighbourWriter::write(const Neighbours& found) {
     writer_.append(found.ids.data(), found.queries);
   } else {
     append_narrow(found);
+  }
+  const std::string ending = ending_of(path_);
+  if (ending == ".ibin" || ending == ".u64bin") {
+    writer_.append_tail(found.distances.data(), found.distances.size() * sizeof(float));
   }
   writer_.finish();
 }
@@ -68,7 +79,4 @@ void NeighbourWriter::append_narrow(const Neighbours& found) {
     narrow[i] = static_cast<int32_t>(found.ids[i]);
   }
   writer_.append(narrow.data(), found.queries);
-  if (ending_of(path_) == ".ibin") {
-    writer_.append_tail(found.distances.data(), found.distances.size() * sizeof(float));
-  }
 }

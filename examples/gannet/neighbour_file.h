@@ -2,9 +2,10 @@
 //
 //   .npy     u8 [queries, k], 2^64 - 1 where there are fewer than k; no distances
 //   .ibin    as in vector_file.h, with distances; ids of 31 bits
+//   .u64bin  the same with ids of 64 bits
 //   .ivecs   row by row, no distances; ids of 31 bits
 //
-// Row numbers of the first two are read in any width that vector_file.h knows.
+// Row numbers of .npy are read in any width that vector_file.h knows.
 #pragma once
 
 #include <string>
@@ -23,6 +24,7 @@ class NeighbourWriter {
 
   // Throws where an id of the index is too wide for the format.
   void check_ids(const ann_index* index) const;
+  void check_ids(const std::vector<uint64_t>& ids) const;
   void write(const Neighbours& found);
 
  private:

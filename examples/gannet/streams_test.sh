@@ -74,8 +74,8 @@ head -c 1000 rows.u8bin > short.u8bin
 ends 1 "no-folder is missing" "$gannet" build short.u8bin no-folder/x.ann
 ends 1 "no-folder is missing" "$gannet" search cut.orig short.u8bin -o no-folder/x.ibin
 ends 1 "\".foo\" is not known" "$gannet" search cut.orig "$queries" -o x.foo
-ends 1 ".npy, .ibin or .ivecs" "$gannet" search cut.orig "$queries" -o x.fbin
-ends 1 ".npy, .ibin or .ivecs" "$gannet" exact "$rows" "$queries" -o x.fvecs
+ends 1 ".npy, .u64bin, .ibin or .ivecs" "$gannet" search cut.orig "$queries" -o x.fbin
+ends 1 ".npy, .u64bin, .ibin or .ivecs" "$gannet" exact "$rows" "$queries" -o x.fvecs
 ends 1 "expected at least 10 of 200" "$gannet" search cut.orig "$queries" --truth found.ibin
 if [ "$(id -u)" != 0 ]; then
   mkdir locked
@@ -138,13 +138,23 @@ ends 0 "500 rows" "$gannet" build small.u8bin large.ann --ids large.npy
 answers 'all(n["id"] >= 2**63 for q in a["neighbours"] for n in q)' \
   "$gannet" search large.ann "$queries"
 ends 0 "query 0:  92233720368" "$gannet" search large.ann "$queries"
-ends 1 "more than the 31 bits of this format; .npy has 64" \
+ends 1 "more than the 31 bits of this format; .npy and .u64bin have 64" \
   "$gannet" search large.ann "$queries" -o large.ibin
 holds "a refused file is left" test ! -e large.ibin
 ends 0 "queries" "$gannet" search large.ann "$queries" -k 3 -o wide_ids.npy
 answers 'a["element"] == "u64" and a["rows"] == 200 and a["dim"] == 3' "$gannet" info wide_ids.npy
 answers 'a["recall"] == 1' "$gannet" search large.ann "$queries" -k 3 --truth wide_ids.npy
 answers 'a["own_ids"]' "$gannet" info large.ann
+ends 0 "queries" "$gannet" search large.ann "$queries" -k 3 -o wide_ids.u64bin
+answers 'a["element"] == "u64" and a["rows"] == 200 and a["dim"] == 3' "$gannet" info wide_ids.u64bin
+answers 'a["recall"] == 1' "$gannet" search large.ann "$queries" -k 3 --truth wide_ids.u64bin
+holds "distances stand behind the ids" test "$(stat -c %s wide_ids.u64bin)" = $((8 + 200 * 3 * 12))
+ends 0 "query 0:  92233720368" "$gannet" exact small.u8bin "$queries" -k 3 --ids large.npy -o exact_ids.u64bin
+answers 'a["recall"] == 1' "$gannet" search large.ann "$queries" -k 3 --procedure exact --truth exact_ids.u64bin
+ends 1 "more than the 31 bits of this format" \
+  "$gannet" exact small.u8bin "$queries" --ids large.npy -o exact_ids.ibin
+holds "a refused file is left" test ! -e exact_ids.ibin
+ends 1 "holds 499 ids; expected 500, one for each row" "$gannet" exact small.u8bin "$queries" --ids few.npy
 ends 0 "500 rows" "$gannet" build small.u8bin signed.ann --ids signed.npy
 ends 0 "query 0:  10000000" "$gannet" search signed.ann "$queries"
 ends 0 "500 rows" "$gannet" build small.u8bin narrow.ann --ids narrow.npy

@@ -17,8 +17,8 @@ _gannet() {
     --procedure)
       options="auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn" ;;
     --calibration) files=$vectors ;;
-    --ids) files='npy|ibin' ;;
-    --truth | -o | --out) files='npy|ibin|ivecs' ;;
+    --ids) files='npy|u64bin|ibin' ;;
+    --truth | -o | --out) files='npy|u64bin|ibin|ivecs' ;;
     --degree | --knn-degree | --seed | --memory-mb | --threads | -k | --recall | --beam | --show | \
       --block-mb | --rows)
       return ;;
@@ -32,7 +32,7 @@ _gannet() {
         options="-k --out --show --force --recall --beam --procedure --device --truth --threads --json
           --help" ;;
       exact)
-        options="-k --out --show --force --metric --device --block-mb --threads --json --help" ;;
+        options="--ids -k --out --show --force --metric --device --block-mb --threads --json --help" ;;
       convert) options="--rows --element --force --json --help" ;;
       info) options="--json --help" ;;
       verify) options="--threads --json --help" ;;

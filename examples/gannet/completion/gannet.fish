@@ -14,7 +14,7 @@ complete -c gannet -f -s h -l help -d "show the options"
 complete -c gannet -F -n "__fish_seen_subcommand_from $commands" -l json -d "answer as one JSON object"
 
 set -l build "__fish_seen_subcommand_from build"
-complete -c gannet -n $build -l ids -r -d "a number for each row"
+complete -c gannet -n "__fish_seen_subcommand_from build exact" -l ids -r -d "a number for each row"
 complete -c gannet -n $build -l element -x -a "auto f32 f16 bf16 i8 u8" -d "as stored"
 complete -c gannet -n $build -l degree -x -d "edges a row"
 complete -c gannet -n $build -l knn-degree -x -d "neighbours known before pruning"
