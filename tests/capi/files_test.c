@@ -310,6 +310,17 @@ static void misuse(void) {
   CHECK(opened == NULL);
 
   const bytes file = read_file(path);
+  for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+    ann_open_params expect = ANN_OPEN_PARAMS_INIT;
+    expect.expect_dim = 13;
+    expect.mode = mode;
+    void *aligned = aligned_alloc(64, (file.count + 63) / 64 * 64); /* to be used in place */
+    memcpy(aligned, file.data, file.count);
+    CHECK_STATUS(ann_open_memory(NULL, aligned, file.count, &expect, &opened, NULL, &error),
+                 ANN_INVALID_ARGUMENT);
+    CHECK(strstr(error.message, "expect_dim") != NULL);
+    free(aligned);
+  }
   CHECK_STATUS(ann_open_memory(NULL, NULL, 5000, NULL, &opened, NULL, NULL), ANN_INVALID_ARGUMENT);
   CHECK_STATUS(ann_open_memory(NULL, NULL, 0, NULL, &opened, NULL, NULL), ANN_CORRUPT);
   params.mode = ANN_OPEN_LAZY;

@@ -154,7 +154,8 @@ def show(numbers, folder):
         if built.returncode == 0:
             fine, why = copy.test(test)
         else:
-            fine, why = True, "nothing is built with the patch: " + built.stdout[-1500:]
+            fine, why = True, "nothing is built with the patch: " + " ".join(
+                line for line in (built.stdout + built.stderr).splitlines() if "error" in line)
         git_apply(copy.tree, patch, "--reverse")
         failures += fine
         print(f"{number:4d}  {test:18s}  {'PASSES' if fine else 'fails '}  {why[:150]}", flush=True)
