@@ -589,6 +589,23 @@ static void share_of_true_neighbors(void) {
   vectors_free(&set);
 }
 
+/* Who finds neighbours by default shows in whether somebody has looked how many are true. */
+static void default_method(void) {
+  for (uint64_t count = 4096; count <= 4097; count++) {
+    vectors set = vectors_make(DATA_NORMAL, ANN_U8, count, 4, 8);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.degree = 4;
+    params.calibrate = ANN_OFF;
+    ann_index *index = index_build(ANN_METRIC_L2, &set, &params);
+    ann_index_info info = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(index, &info, NULL));
+    CHECK_SAY((info.knn_share > 0) == (count > 4096), "%d rows: knn_share is %.3f", (int)count,
+              (double)info.knn_share);
+    ann_index_free(index);
+    vectors_free(&set);
+  }
+}
+
 int main(void) {
   rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
   view = vectors_view(&rows);
@@ -610,6 +627,7 @@ int main(void) {
   calibration_queries();
   calibration_unlike_rows();
   share_of_true_neighbors();
+  default_method();
   vectors_free(&rows);
   return finish("build");
 }
