@@ -71,17 +71,18 @@ void exact_lists(const Dataset& dataset, uint32_t k, int32_t device, uint32_t* n
   }
 }
 
-/// Writes lists whose code distances are the reported ones. Large integers may become equal as
+/// Writes the first k of lists whose code distances are the reported ones. Large integers may become equal as
 /// floats; equal ones are in order of rows again then.
-void write_lists(const KnnLists& lists, uint32_t* neighbors, float* distances, const Execution& execution) {
-  const uint32_t k = lists.graph.k;
+void write_lists(const KnnLists& lists, uint32_t k, uint32_t* neighbors, float* distances,
+                 const Execution& execution) {
+  const uint32_t searched = lists.graph.k;
   parallel_for(execution, lists.graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       const uint32_t* list = lists.graph.list(row);
       Neighbor sorted[ANN_DEGREE_MAX];
       uint32_t count = 0;
-      for (; count < k && list[count] != kNoRow; ++count)
-        sorted[count] = {static_cast<float>(lists.distances[row * k + count]), list[count]};
+      for (; count < searched && list[count] != kNoRow; ++count)
+        sorted[count] = {static_cast<float>(lists.distances[row * searched + count]), list[count]};
       if (!std::is_sorted(sorted, sorted + count)) std::sort(sorted, sorted + count);
       for (uint32_t i = 0; i < k; ++i) {
         neighbors[row * k + i] = i < count ? static_cast<uint32_t>(sorted[i].id) : kNoRow;
@@ -91,9 +92,9 @@ void write_lists(const KnnLists& lists, uint32_t* neighbors, float* distances, c
   });
 }
 
-/// Orders each list by the reported distance, ties by row, and writes it out.
-void rescore_lists(const Dataset& dataset, const KnnGraph& graph, uint32_t* neighbors, float* distances,
-                   const Execution& execution) {
+/// Orders each list by the reported distance, ties by row, and writes its first k out.
+void rescore_lists(const Dataset& dataset, const KnnGraph& graph, uint32_t k, uint32_t* neighbors,
+                   float* distances, const Execution& execution) {
   const MatrixView rows = rows_of(dataset);
   parallel_for(execution, graph.rows, 256, [&](uint64_t begin, uint64_t end, uint32_t) {
     Array<uint8_t> values(execution.memory, dataset.query_bytes());
@@ -108,9 +109,9 @@ void rescore_lists(const Dataset& dataset, const KnnGraph& graph, uint32_t* neig
       dataset.distances(query, list, 0, count, measured);
       for (uint32_t i = 0; i < count; ++i) sorted[i] = {measured[i], list[i]};
       std::sort(sorted, sorted + count);
-      for (uint32_t i = 0; i < graph.k; ++i) {
-        neighbors[row * graph.k + i] = i < count ? static_cast<uint32_t>(sorted[i].id) : kNoRow;
-        if (distances != nullptr) distances[row * graph.k + i] = i < count ? sorted[i].distance : INFINITY;
+      for (uint32_t i = 0; i < k; ++i) {
+        neighbors[row * k + i] = i < count ? static_cast<uint32_t>(sorted[i].id) : kNoRow;
+        if (distances != nullptr) distances[row * k + i] = i < count ? sorted[i].distance : INFINITY;
       }
     }
   });
@@ -122,15 +123,15 @@ bool by_rows(int32_t metric, int32_t element, int32_t method, int32_t device) {
   return method == ANN_KNN_EXACT && !(device >= ANN_DEVICE_CUDA && codes_are_rows);
 }
 
-/// The lists of a dataset, by codes where those find or are the distances. `arrival` is null, or brings the
+/// The k nearest of each row of a dataset, by codes where those find or are the distances. `arrival` is null, or brings the
 /// dataset, which outlives it.
 void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_t method,
-                const NnDescentParams& params, int32_t device, uint32_t* neighbors, float* distances,
-                const Execution& execution) {
+                const NnDescentParams& params, uint32_t k, int32_t device, uint32_t* neighbors,
+                float* distances, const Execution& execution) {
   const Execution finding = execution.span(0.05, 0.95);
   finding.enter(method == ANN_KNN_EXACT ? "exact k-NN graph" : "k-NN graph");
   if (by_rows(dataset.metric(), dataset.element(), method, device))
-    return exact_lists(dataset, params.k, device, neighbors, distances, finding);
+    return exact_lists(dataset, k, device, neighbors, distances, finding);
   const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
                                          : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
@@ -142,9 +143,9 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
         method == ANN_KNN_CELLS ? cells_knn(codes, params, finding) : nn_descent(codes, params, finding);
   execution.span(0.95, 1).enter("distances");
   if (on_cuda && codes.lossless())
-    write_lists(lists, neighbors, distances, execution);
+    write_lists(lists, k, neighbors, distances, execution);
   else
-    rescore_lists(dataset, lists.graph, neighbors, distances, execution);
+    rescore_lists(dataset, lists.graph, k, neighbors, distances, execution);
 }
 
 /// The method, after defaults and the metric's limits.
@@ -162,7 +163,7 @@ int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) 
                          : rows <= kExactKnnRows       ? int32_t{ANN_KNN_EXACT}
                                                        : int32_t{ANN_KNN_CELLS};
   // NN-Descent needs rows that do not know each other.
-  return rows <= kDescentRowsPerNeighbor * params.k ? int32_t{ANN_KNN_EXACT} : method;
+  return rows <= kDescentRowsPerNeighbor * std::max(params.k, kListLeast) ? int32_t{ANN_KNN_EXACT} : method;
 }
 
 }  // namespace
@@ -253,7 +254,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
     const int32_t device = choose_device(given.device);
     const int32_t method = knn_method(given, shape.metric, given_rows.rows);
     const NnDescentParams descent =
-        complete_nn_descent(given.k, given.samples, given.iterations, given.convergence, given.seed);
+        complete_list_search(given.k, given.samples, given.iterations, given.convergence, given.seed);
     if (given_rows.rows > 0) check_given(neighbors, "neighbors");
     const Execution execution{settings.memory, thread_count(given.threads, settings.threads_max),
                               begin_monitor(monitor)};
@@ -265,7 +266,8 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
     const MatrixView& found = stay ? given_rows : matrix.view();
     auto arrival = stay ? cuda::receive_rows(found, shape.metric, execution) : nullptr;
     Dataset dataset(found, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
-    find_lists(dataset, std::move(arrival), method, descent, device, neighbors, distances, execution);
+    find_lists(dataset, std::move(arrival), method, descent, given.k, device, neighbors, distances,
+               execution);
     execution.advance(1);
   });
 }

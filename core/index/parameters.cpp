@@ -124,6 +124,13 @@ NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t itera
   return params;
 }
 
+NnDescentParams complete_list_search(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
+                                     uint64_t seed) {
+  complete_nn_descent(k, samples, iterations, convergence, seed);  // refuses what is out of range
+  const uint32_t searched = std::max(k, kListLeast);
+  return complete_nn_descent(searched, samples, iterations, convergence, seed);
+}
+
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
   check_choice("graph", params.graph, ANN_GRAPH_NONE);
   check_choice("knn", params.knn, ANN_KNN_CELLS);

@@ -14,6 +14,9 @@ inline constexpr uint32_t kExactKnnRows = 4096;
 /// each place of a list every pair is compared instead, which is also less work. So it is for cells.
 inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
 
+/// The shortest lists that NN-Descent makes for a caller.
+inline constexpr uint32_t kListLeast = 16;
+
 /// Rows where searches may start. Each costs one distance a query; 64 random rows lie near enough to
 /// any query that fewer expansions pay for them.
 inline constexpr uint32_t kEntryPoints = 64;
@@ -47,5 +50,10 @@ void check_shape(ann_index_params* shape);
 /// Checks what parameters of NN-Descent have in common, and fills in zeros.
 NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
                                     uint64_t seed);
+
+/// The same for lists that the caller gets: shorter ones than kListLeast are searched at that length and cut, since
+/// NN-Descent finds little by the few neighbours that a short list remembers.
+NnDescentParams complete_list_search(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
+                                     uint64_t seed);
 
 }  // namespace gannet
