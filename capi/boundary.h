@@ -289,6 +289,21 @@ inline const Snapshot& snapshot_of(const Index::Call& call) {
 inline const PlacedSegment& placed_of(const Index::Call& call) { return snapshot_of(call).single(); }
 inline const Segment& segment_of(const Index::Call& call) { return placed_of(call).segment; }
 
+/// ann_save_params with their defaults.
+struct SavePlan {
+  uint32_t threads;
+  bool sync;
+};
+
+inline SavePlan read_save_params(const ann_save_params* given, uint32_t threads_max) {
+  const ann_save_params params = read_struct(given, "params", 2 * sizeof(uint32_t), true);
+  if (params.sync < ANN_SWITCH_AUTO || params.sync > ANN_OFF)
+    fail(ANN_INVALID_ARGUMENT, "params.sync is %d, allowed are 0 to %d", params.sync, ANN_OFF);
+  if (params.reserved != 0)
+    fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", params.reserved);
+  return {thread_count(params.threads, threads_max), params.sync != ANN_OFF};
+}
+
 /// The monitor of the caller, which may be null; a new call begins on it.
 inline Monitor* begin_monitor(ann_monitor* given) {
   if (given == nullptr) return nullptr;

@@ -9,20 +9,6 @@ namespace {
 
 constexpr size_t kParamsNeeded = 2 * sizeof(uint32_t);
 
-struct SavePlan {
-  uint32_t threads;
-  bool sync;
-};
-
-SavePlan read_save_params(const ann_save_params* given, uint32_t threads_max) {
-  const ann_save_params params = read_struct(given, "params", kParamsNeeded, true);
-  if (params.sync < ANN_SWITCH_AUTO || params.sync > ANN_OFF)
-    fail(ANN_INVALID_ARGUMENT, "params.sync is %d, allowed are 0 to %d", params.sync, ANN_OFF);
-  if (params.reserved != 0)
-    fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", params.reserved);
-  return {thread_count(params.threads, threads_max), params.sync != ANN_OFF};
-}
-
 struct OpenRequest {
   OpenPlan plan;
   uint32_t threads;

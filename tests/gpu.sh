@@ -30,7 +30,7 @@ fi
 arch=${arch:-90}
 
 # Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
-contract=(build cagra ggnn context dlopen exact files forecast graph hard_data host index knn_graph layout memory monitor
+contract=(build cagra ggnn context dlopen exact files forecast graph hard_data host index knn_graph knn_merge layout memory monitor
   promise sameness search sizes struct_size threads version)
 
 # The promise of recall is looked at by a program beside gannet-bench.
@@ -46,7 +46,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test cagra_figures \
-  device_memory_fault_test seam_test process_test gnnd_figures cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test gnnd_figures merge_figures graph_steps cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -90,6 +90,8 @@ if [ "$what" = all ] || [ "$what" = time ]; then
     graph lists stages k=96 graph
   if [ -n "${DATA:-}" ]; then
     run "figures of GNND" "$build/gpu/gnnd_figures" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
+    run "figures of GGM" "$build/gpu/merge_figures" "$DATA" "${DATA_ROWS:-1000000}" 0.5 2 search
+    run "CAGRA's graph step by step" "$build/gpu/graph_steps" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
   fi
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
   run "rates of threads, and of stopping" "$build/gpu/seam_test" time ${DATA:+"$DATA"}

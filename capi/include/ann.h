@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000009u
+#define ANN_ABI_VERSION 0x0000000au
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -846,6 +846,42 @@ ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *r
                                  const ann_knn_params *params, uint32_t *neighbors,
                                  float *distances, ann_monitor *monitor, ann_error *error);
 
+/* k-NN lists with distances, by ids of 64 bits: what ann_knn_merge joins and files of lists hold. The buffers are
+ * the caller's, in host memory. The lists of ann_knn_graph become such by writing its row numbers as ids. */
+typedef struct ann_knn_lists {
+  uint32_t struct_size;
+  uint32_t k;          /* places of a row, 1 to ANN_DEGREE_MAX; no default */
+  uint64_t rows;       /* 0 to ANN_ROWS_MAX */
+  int32_t metric;      /* of the distances, ANN_METRIC_*; default L2 */
+  int32_t has_ids;     /* out: 1 where the rows have ids that are not numbers in a row, else 0; not read */
+  uint64_t first_id;   /* the id of row 0 where `ids` is NULL; row r has first_id + r */
+  uint64_t *ids;       /* [rows] distinct ids of the rows, below ANN_ID_NONE; may be NULL */
+  uint64_t *neighbors; /* [rows, k] ids, nearest first, ANN_ID_NONE in unused places at the end */
+  float *distances;    /* [rows, k], +infinity in unused places */
+} ann_knn_lists;
+#define ANN_KNN_LISTS_INIT {sizeof(ann_knn_lists), 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, ANN_NULL}
+
+/* Joins the k-NN lists of two sets of rows (GGM, section 5.1 of GNND's paper): those of both sets together, the
+ * first set's rows before the second's. What is known of each set is taken as it is; only rows of different sets
+ * are compared. Each list keeps its nearer half and gets as many random rows of the other set, NN-Descent goes on
+ * from there, and what it has found is joined with the lists as they were given, none twice. Matrices of one
+ * element and dim; ids of both sets distinct. A list may name rows of neither set: they stay, with their
+ * distances, if they are near enough, so that parts of a graph can be merged pair by pair, again and in any order.
+ *
+ * Of `params`, `metric` is that of both lists; `k`, which must be that of `merged`, may differ from theirs;
+ * `method` is AUTO or NN_DESCENT, as said above, or EXACT: each row is compared with every row of the other set,
+ * as it is where one set is small and for the inner product. The others are as in ann_knn_graph; CPU and CUDA
+ * devices give equal lists. `merged` has room for all rows; its `ids` may be NULL where the ids of the two sets are
+ * numbers in a row, and `first_id`, `metric` and `has_ids` are written. Equal distances are in order of ids. A
+ * distance that was given is taken as given: it should be as ann_knn_graph reports it. Neither may `merged` overlap
+ * what is given. Any thread; `context` and `monitor` may be NULL.
+ * Errors: as ann_knn_graph; ANN_INVALID_ARGUMENT with row and column also where a list is none: distances that
+ * fall or are NaN, a row's own id, an id twice. On cancel the buffers hold nothing of use. */
+ANN_API ann_status ann_knn_merge(const ann_context *context, const ann_matrix *first_rows,
+                                 const ann_knn_lists *first_lists, const ann_matrix *second_rows,
+                                 const ann_knn_lists *second_lists, const ann_knn_params *params,
+                                 ann_knn_lists *merged, ann_monitor *monitor, ann_error *error);
+
 /* ---------------------------------------------------------------------------------------------
  * 12  Files
  *
@@ -979,11 +1015,25 @@ typedef struct ann_file_description {
  * Errors: ANN_INVALID_ARGUMENT, ANN_IO, ANN_CORRUPT, ANN_VERSION. Any thread. */
 ANN_API ann_status ann_file_info(const char *path, ann_file_description *out, ann_error *error);
 
+/* Saves k-NN lists to the file `path`, replacing one that is there as ann_save does. Lists that ann_knn_merge
+ * would refuse are refused. Equal lists give equal files. core/storage/knn_lists.h specifies the format. `context`,
+ * `params` and `monitor` may be NULL. Any thread. Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_IO, ANN_NO_MEMORY,
+ * ANN_CANCELLED, ANN_DEADLINE. */
+ANN_API ann_status ann_knn_save(const ann_context *context, const ann_knn_lists *lists, const char *path,
+                                const ann_save_params *params, ann_monitor *monitor, ann_error *error);
+
+/* Loads such a file. With `neighbors` NULL only header and tail are read, and `rows`, `k`, `metric`, `has_ids` and
+ * `first_id` are written. With buffers for the `rows` and `k` of the file, and for ids where it has any, all of it
+ * is read and checked: a damaged file is refused. `context` and `monitor` may be NULL. Any thread. Errors:
+ * ANN_INVALID_ARGUMENT, ANN_IO, ANN_CORRUPT, ANN_VERSION, ANN_NO_MEMORY, ANN_CANCELLED, ANN_DEADLINE; the buffers
+ * hold nothing of use then. */
+ANN_API ann_status ann_knn_load(const ann_context *context, const char *path, ann_knn_lists *lists,
+                                ann_monitor *monitor, ann_error *error);
+
 /* ---------------------------------------------------------------------------------------------
  * 13  What has its place here and comes later
  *
- * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params), merging
- * of k-NN graphs (ann_knn_merge) and range search append
+ * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params) and range search append
  * functions and fields to this header. Nothing above changes when they come.
  * ------------------------------------------------------------------------------------------ */
 

@@ -31,9 +31,9 @@ class Lists {
 
   uint64_t* list(uint32_t row) { return keys_.data() + uint64_t{row} * k_; }
 
-  /// Inserts a neighbour of `row`, marked NEW, if it is new and near enough.
-  void insert(uint32_t row, uint32_t distance, uint32_t neighbor) {
-    const uint64_t key = RowKey::of(distance, neighbor, true);
+  /// Inserts a neighbour of `row`, marked NEW or OLD, if it is not there and near enough.
+  void insert(uint32_t row, uint32_t distance, uint32_t neighbor, bool fresh = true) {
+    const uint64_t key = RowKey::of(distance, neighbor, fresh);
     if (key >= worst_[row].load(std::memory_order_relaxed)) return;
     while (locks_[row].exchange(1, std::memory_order_acquire) != 0) {
       while (locks_[row].load(std::memory_order_relaxed) != 0) {
@@ -48,7 +48,7 @@ class Lists {
     uint64_t* keys = list(row);
     // One neighbour always comes with one distance, so an equal key, flag aside, is a repetition.
     uint64_t* place = std::lower_bound(keys, keys + k_, key & ~RowKey::kFlag);
-    if (place == keys + k_ || (*place | RowKey::kFlag) == key) return;
+    if (place == keys + k_ || (*place | RowKey::kFlag) == (key | RowKey::kFlag)) return;
     std::copy_backward(place, keys + k_ - 1, keys + k_);
     *place = key;
     worst_[row].store(keys[k_ - 1], std::memory_order_relaxed);
@@ -99,10 +99,12 @@ struct Workspace {
 
 class NnDescent {
  public:
-  NnDescent(const Codes& codes, const NnDescentParams& params, const Execution& execution)
+  NnDescent(const Codes& codes, const NnDescentParams& params, const Execution& execution,
+            const TwoSets& sets)
       : codes_(codes),
         params_(params),
         execution_(execution),
+        sets_(sets),
         rows_(codes.rows()),
         lists_(rows_, params.k, execution.memory),
         new_(rows_, params.samples, execution.memory),
@@ -116,7 +118,10 @@ class NnDescent {
   }
 
   KnnGraph run() {
-    start_with_random_rows();
+    if (sets_.first_rows == 0)
+      start_with_random_rows();
+    else
+      start_with_two_sets();
     uint32_t round = 0;
     while (round < params_.iterations) {
       execution_.check();
@@ -154,6 +159,33 @@ class NnDescent {
     });
   }
 
+  /// Algorithm 3, lines 1 to 9.
+  void start_with_two_sets() {
+    const uint32_t drawn = params_.k - sets_.kept;
+    parallel_for(execution_, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t item = begin; item < end; ++item) {
+        const uint32_t row = static_cast<uint32_t>(item);
+        const uint32_t* kept = sets_.neighbors + item * sets_.kept;
+        const uint32_t count = static_cast<uint32_t>(std::find(kept, kept + sets_.kept, kNoRow) - kept);
+        enter(row, count, false, workspaces_[worker], [&](uint32_t i) { return kept[i]; });
+        enter(row, drawn, true, workspaces_[worker],
+              [&](uint32_t i) { return sets_.drawn(row, i, drawn, rows_, params_.seed); });
+      }
+    });
+  }
+
+  /// Puts `count` rows into a list, as many at once as a workspace has room for.
+  template <class RowOf>
+  void enter(uint32_t self, uint32_t count, bool fresh, Workspace& space, const RowOf& row_of) {
+    codes_.gather(&self, 1, space.new_block.data());
+    for (uint32_t first = 0; first < count; first += params_.samples) {
+      const uint32_t piece = std::min(params_.samples, count - first);
+      for (uint32_t i = 0; i < piece; ++i) space.new_rows[i] = row_of(first + i);
+      codes_.distances(space.new_block.data(), space.new_rows.data(), piece, space.distances.data());
+      for (uint32_t i = 0; i < piece; ++i) lists_.insert(self, space.distances[i], space.new_rows[i], fresh);
+    }
+  }
+
   /// Line 8, a row's own part: its first p NEW and first p OLD entries; the NEW ones turn OLD
   /// (line 32: sampled ones only, the others wait for a later round). Returns how many NEW entries
   /// the lists held. Counting insertions as they happen would not do for the stop rule: a row that is
@@ -174,7 +206,7 @@ class NnDescent {
             if (fresh_count == new_.p) continue;
             fresh[fresh_count++] = RowKey::row(list[i]);
             list[i] &= ~RowKey::kFlag;
-          } else if (known_count < old_.p) {
+          } else if (known_count < old_.p && meets(row, RowKey::row(list[i]))) {
             known[known_count++] = RowKey::row(list[i]);
           }
         }
@@ -230,6 +262,11 @@ class NnDescent {
     });
   }
 
+  /// Whether an OLD entry of a row may meet its NEW ones.
+  bool meets(uint64_t row, uint32_t known) const {
+    return sets_.first_rows == 0 || sets_.same(static_cast<uint32_t>(row), known);
+  }
+
   /// The samples of a row without repetitions, ascending; how many.
   static uint32_t collect(const Samples& samples, uint64_t row, uint32_t* out) {
     const uint32_t count = samples.count(row, 2 * samples.p);
@@ -258,12 +295,14 @@ class NnDescent {
     const uint32_t* known = space.old_rows.data();
     const size_t width = round_up(new_count, kPackRows);
     codes_.pack(space.new_block.data(), new_count, space.packed.data());
-    codes_.tile(space.new_block.data(), new_count, space.packed.data(), new_count, distances, width);
-    for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
-    loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
-    for (uint32_t i = 0; i < new_count; ++i) {
-      const uint32_t j = space.places[i];
-      offer(fresh[i], distances[i * width + j], fresh[j]);
+    if (sets_.first_rows == 0) {
+      codes_.tile(space.new_block.data(), new_count, space.packed.data(), new_count, distances, width);
+      for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
+      loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
+      for (uint32_t i = 0; i < new_count; ++i) {
+        const uint32_t j = space.places[i];
+        offer(fresh[i], distances[i * width + j], fresh[j]);
+      }
     }
     if (old_count == 0) return;
     codes_.gather(known, old_count, space.old_block.data());
@@ -311,6 +350,7 @@ class NnDescent {
   const Codes& codes_;
   const NnDescentParams& params_;
   const Execution& execution_;
+  TwoSets sets_;
   uint32_t rows_;
   Lists lists_;
   Samples new_;
@@ -323,8 +363,9 @@ class NnDescent {
 
 }  // namespace
 
-KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution) {
-  return NnDescent(codes, params, execution).run();
+KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution,
+                    const TwoSets& sets) {
+  return NnDescent(codes, params, execution, sets).run();
 }
 
 uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads) {

@@ -10,6 +10,7 @@
 //   p, k, MaxIter               p, k, iterations
 //   D                           sums of a warp in registers; only what is nearest leaves them
 //   GetNearestObject            nearest_in_rows, nearest_in_columns
+//   Algorithm 3 (GGM)           StartWithTwoSets, and what SampleOwn and CrossMatch leave out (TwoSets)
 //   InsertIntoNNList            OfferAndMerge::give, MergeOffers, InsertIntoList
 //   phi(G)                      the sum of the distances returned
 //
@@ -65,8 +66,10 @@
 namespace gannet::cuda {
 
 uint32_t nn_descent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
-                    uint32_t* distances, const Stream& stream, const Execution& execution) {
-  descent::NnDescent<descent::OfferAndMerge> rounds(codes, params, neighbors, distances, stream, execution);
+                    uint32_t* distances, const Stream& stream, const Execution& execution,
+                    const TwoSets& sets) {
+  descent::NnDescent<descent::OfferAndMerge> rounds(codes, params, neighbors, distances, stream, execution,
+                                                    sets);
   return rounds.run();
 }
 

@@ -24,12 +24,15 @@
 //   - The end: the paper stops after MaxIter rounds. `convergence` is classic NN-Descent's rule, with
 //     NEW entries in place of insertions.
 //   - Distances are those of codes (dataset/codes.h).
+//
+// Two graphs become one by the same rounds (GGM, knn/merge.h) where TwoSets says what they start from.
 #pragma once
 
 #include <cstdint>
 
 #include "base/execution.h"
 #include "dataset/codes.h"
+#include "base/random.h"
 #include "knn/knn_graph.h"
 
 namespace gannet {
@@ -42,7 +45,32 @@ struct NnDescentParams {
   uint64_t seed = 0;
 };
 
-KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution);
+/// Lists of two sets of rows that become one graph's: only rows of different sets are compared.
+///
+/// A list starts with `kept` neighbours, which are OLD, and k - kept rows of the other set, which are NEW. So a
+/// NEW entry is always of the other set, and an OLD one is sampled only if it is of the row's own: at each row
+/// OLD samples of its set meet NEW ones of the other, and nothing else can.
+struct TwoSets {
+  static constexpr uint64_t kDrawStream = 3;
+
+  uint32_t first_rows = 0;              // rows below are the first set; 0: one set
+  uint32_t kept = 0;                    // less than k
+  const uint32_t* neighbors = nullptr;  // [rows, kept] kNoRow behind the last; in a device's memory for CUDA
+
+  constexpr bool same(uint32_t row, uint32_t other) const {
+    return (row < first_rows) == (other < first_rows);
+  }
+  /// A list's i-th row of the other set, of `count`.
+  constexpr uint32_t drawn(uint32_t row, uint32_t i, uint32_t count, uint32_t rows, uint64_t seed) const {
+    const uint32_t begin = row < first_rows ? first_rows : 0;
+    const uint32_t others = row < first_rows ? rows - first_rows : first_rows;
+    return begin + static_cast<uint32_t>(random_below(others, seed, kDrawStream, uint64_t{row} * count + i));
+  }
+};
+
+/// `sets`: of two sets, neither of which is empty.
+KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution,
+                    const TwoSets& sets = {});
 
 /// Bytes that nn_descent takes at most, its result included.
 uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads);

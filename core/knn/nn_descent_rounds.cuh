@@ -38,7 +38,7 @@ template <class Update>
 class NnDescent {
  public:
   NnDescent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors, uint32_t* distances,
-            const Stream& stream, const Execution& execution)
+            const Stream& stream, const Execution& execution, const TwoSets& sets = {})
       : params_(params),
         execution_(execution),
         stream_(stream),
@@ -69,6 +69,7 @@ class NnDescent {
     args_.fresh_total = fresh_total_.data();
     args_.neighbors = neighbors;
     args_.distances = distances;
+    args_.sets = sets;
     args_.seed = params.seed;
     args_.rows = rows_;
     args_.k = params.k;
@@ -79,7 +80,10 @@ class NnDescent {
   template <class Observer = NoObserver>
   uint32_t run(Observer&& observe = {}) {
     clear();
-    launch_warps<StartWithRandomRows>("start_with_random_rows", rows_);
+    if (args_.sets.first_rows == 0)
+      launch_warps<StartWithRandomRows>("start_with_random_rows", rows_);
+    else
+      start_with_two_sets();
     uint32_t round = 0;
     while (round < params_.iterations) {
       execution_.check();
@@ -106,6 +110,26 @@ class NnDescent {
     fill(locks_.data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing locks");
     fill(offered_.data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing counts");
     fill(counts_.data(), 0, (lists_ + 1) * sizeof(uint32_t), stream_, "clearing counts");
+  }
+
+  void start_with_two_sets() {
+    if (params_.k <= 32) return start<StartWithTwoSets<1>>();
+    if (params_.k <= 64) return start<StartWithTwoSets<2>>();
+    if (params_.k <= 128) return start<StartWithTwoSets<4>>();
+    start<StartWithTwoSets<kListRegisters>>();
+  }
+
+  /// In launches short enough for the monitor.
+  template <class Step>
+  void start() {
+    const uint64_t most = std::max<uint64_t>(kLaunchWork / (uint64_t{params_.k} * args_.codes.stride), 1024);
+    for (uint64_t first = 0; first < rows_; first += most) {
+      execution_.check();
+      args_.first_row = static_cast<uint32_t>(first);
+      args_.launch_rows = static_cast<uint32_t>(std::min<uint64_t>(most, rows_ - first));
+      launch_warps<Step>("start_with_two_sets", args_.launch_rows);
+      if (most < rows_) stream_.wait();
+    }
   }
 
   uint64_t sample_own() {

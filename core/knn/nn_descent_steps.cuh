@@ -47,6 +47,7 @@ struct Args {
   unsigned long long* fresh_total;  // NEW entries of all lists
   uint32_t* neighbors;              // [rows, k]
   uint32_t* distances;              // [rows, k], or null
+  TwoSets sets;
   uint64_t seed;
   uint32_t round;
   uint32_t first_row;  // of this launch
@@ -156,6 +157,26 @@ struct InsertIntoList {
   }
 };
 
+/// Writes sorted keys as a list of a row, each row once: an OLD key stands before the same row's NEW one.
+template <uint32_t kRegisters>
+__device__ void write_distinct(const Args& args, uint64_t row, const uint64_t (&keys)[kRegisters],
+                               const Warp& warp) {
+  uint32_t count = 0;
+  uint64_t carried = RowKey::kNone;
+#pragma unroll
+  for (uint32_t r = 0; r < kRegisters; ++r) {
+    uint64_t before = warp.shfl_up(keys[r], 1);
+    if (warp.thread_rank() == 0) before = carried;
+    carried = warp.shfl(keys[r], 31);
+    const bool keeps = keys[r] != RowKey::kNone && (keys[r] | RowKey::kFlag) != (before | RowKey::kFlag);
+    const uint32_t keeping = warp.ballot(keeps);
+    const uint32_t place = count + __popc(keeping & ((1u << warp.thread_rank()) - 1));
+    if (keeps) args.keys[row * args.k + place] = keys[r];
+    if (keeps && place == args.k - 1) args.worst[row] = keys[r];
+    count += __popc(keeping);
+  }
+}
+
 /// Lines 1 to 5: p random rows each, all NEW. A warp for each row; lane l draws the l-th and (l + 32)-th.
 struct StartWithRandomRows {
   static constexpr uint32_t kThreads = kWarpThreads;
@@ -178,23 +199,40 @@ struct StartWithRandomRows {
       if (i % 32 == warp.thread_rank()) keys[i / 32] = RowKey::of(distance, other, true);
     }
     sort_ascending(keys);
-    write_distinct(row, keys);
+    write_distinct(args, row, keys, warp);
   }
+};
 
-  __device__ void write_distinct(uint64_t row, const uint64_t (&keys)[2]) {
-    uint32_t count = 0;
+/// Algorithm 3, lines 1 to 9: of two sets. A warp for each row; lane l has the keys l, l + 32, ...
+template <uint32_t kRegisters>
+struct StartWithTwoSets {
+  static constexpr uint32_t kThreads = kWarpThreads;
+  struct Shared {};
+  const Args& args;
+  Shared& shared;
+  Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
+
+  __device__ void run() {
+    const uint64_t item = global_warp();
+    if (item >= args.launch_rows) return;
+    const uint64_t row = args.first_row + item;
+    const uint32_t self = static_cast<uint32_t>(row);
+    uint64_t keys[kRegisters];
 #pragma unroll
-    for (uint32_t r = 0; r < 2; ++r) {
-      uint64_t before = warp.shfl_up(keys[r], 1);
-      const uint64_t carried = warp.shfl(keys[0], 31);
-      if (warp.thread_rank() == 0) before = r == 0 ? RowKey::kNone : carried;
-      const bool keeps = keys[r] != RowKey::kNone && keys[r] != before;
-      const uint32_t keeping = warp.ballot(keeps);
-      const uint32_t place = count + __popc(keeping & ((1u << warp.thread_rank()) - 1));
-      if (keeps) args.keys[row * args.k + place] = keys[r];
-      if (keeps && place == args.k - 1) args.worst[row] = keys[r];
-      count += __popc(keeping);
+    for (uint32_t r = 0; r < kRegisters; ++r) {
+      keys[r] = RowKey::kNone;
+      for (uint32_t i = 32 * r; i < min(args.k, 32 * (r + 1)); ++i) {
+        const bool kept = i < args.sets.kept;
+        const uint32_t other =
+            kept ? args.sets.neighbors[row * args.sets.kept + i]
+                 : args.sets.drawn(self, i - args.sets.kept, args.k - args.sets.kept, args.rows, args.seed);
+        if (other == kNoRow) continue;
+        const uint32_t distance = pair_distance(args.codes, self, other, warp);
+        if (i % 32 == warp.thread_rank()) keys[r] = RowKey::of(distance, other, !kept);
+      }
     }
+    sort_ascending(keys);
+    write_distinct(args, row, keys, warp);
   }
 };
 
@@ -228,17 +266,18 @@ struct SampleOwn {
     for (uint32_t first = 0; first < args.k; first += 32) {
       const uint32_t i = first + warp.thread_rank();
       const uint64_t key = i < args.k ? list[i] : RowKey::kNone;
-      const uint32_t there = warp.ballot(key != RowKey::kNone);
-      const uint32_t fresh = warp.ballot(key != RowKey::kNone && RowKey::flag(key));
-      const bool is_fresh = RowKey::flag(key);
-      const uint32_t same = is_fresh ? fresh : there & ~fresh;
+      const bool is_fresh = key != RowKey::kNone && RowKey::flag(key);
+      const bool is_known = key != RowKey::kNone && !is_fresh && meets(row, RowKey::row(key));
+      const uint32_t fresh = warp.ballot(is_fresh);
+      const uint32_t known = warp.ballot(is_known);
+      const uint32_t same = is_fresh ? fresh : known;
       const uint32_t place = (is_fresh ? seen[kNew] : seen[kOld]) + __popc(same & lanes_before);
-      if (key != RowKey::kNone && place < args.p) {
+      if ((is_fresh || is_known) && place < args.p) {
         take(is_fresh ? kNew : kOld, row, place, RowKey::row(key));
         if (is_fresh) list[i] = key & ~RowKey::kFlag;
       }
       seen[kNew] += __popc(fresh);
-      seen[kOld] += __popc(there & ~fresh);
+      seen[kOld] += __popc(known);
     }
 #pragma unroll
     for (uint32_t kind = 0; kind < 2; ++kind) {
@@ -246,6 +285,11 @@ struct SampleOwn {
         args.samples[(uint64_t{kind} * args.rows + row) * 2 * args.p + i] = kNoRow;
     }
     return seen[kNew];
+  }
+
+  /// Whether an OLD entry of a row may meet its NEW ones.
+  __device__ bool meets(uint64_t row, uint32_t known) const {
+    return args.sets.first_rows == 0 || args.sets.same(static_cast<uint32_t>(row), known);
   }
 
   __device__ void take(Kind kind, uint64_t row, uint32_t place, uint32_t target) {
@@ -617,9 +661,13 @@ struct CrossMatch {
     look_up();
     for (uint32_t right = 0; right < new_count; right += 32) {
       for (uint32_t left = 0; left < old_count; left += 32) meet(kSide + left, right, fresh, others);
+      if (two_sets()) continue;
       for (uint32_t left = 0; left < new_count; left += 32) meet(left, right, fresh, others);
     }
   }
+
+  /// Of which NEW samples are all of one set, and do not meet each other.
+  __device__ bool two_sets() const { return args.sets.first_rows != 0; }
 
   /// 32 samples with 32 NEW ones.
   __device__ void meet(uint32_t left, uint32_t right, Held& fresh, Held& others) {
@@ -719,7 +767,8 @@ struct CrossMatch {
   __device__ void meet_wide() {
     look_up();
     for (uint32_t right = 0; right < new_count; right += LaneSums::kRight) {
-      for (uint32_t left = 0; left < new_count; left += LaneSums::kLeft) meet_group(left, right);
+      for (uint32_t left = 0; left < new_count && !two_sets(); left += LaneSums::kLeft)
+        meet_group(left, right);
       for (uint32_t left = 0; left < old_count; left += LaneSums::kLeft) meet_group(kSide + left, right);
     }
   }

@@ -38,10 +38,11 @@ struct Reference {
   const MadeData& data;
   NnDescentParams params;
   std::vector<List> lists;
+  TwoSets sets = {};
 
-  bool insert(uint32_t row, uint32_t neighbor) {
+  bool insert(uint32_t row, uint32_t neighbor, bool is_new = true) {
     List& list = lists[row];
-    if (!list.insert({data.distance(row, neighbor), neighbor, true}).second) return false;
+    if (!list.insert({data.distance(row, neighbor), neighbor, is_new}).second) return false;
     if (list.size() <= params.k) return true;
     const bool kept = std::prev(list.end())->row != neighbor;
     list.erase(std::prev(list.end()));
@@ -69,10 +70,31 @@ struct Reference {
     return samples;
   }
 
+  /// Algorithm 3: the kept half is OLD, random rows of the other set are NEW.
+  void start_with_two_sets() {
+    const uint32_t rows = data.codes.rows();
+    for (uint32_t row = 0; row < rows; ++row) {
+      for (uint32_t i = 0; i < sets.kept; ++i) {
+        const uint32_t kept = sets.neighbors[row * sets.kept + i];
+        if (kept != kNoRow) insert(row, kept, false);
+      }
+      const uint32_t begin = row < sets.first_rows ? sets.first_rows : 0;
+      const uint32_t others = row < sets.first_rows ? rows - sets.first_rows : sets.first_rows;
+      const uint64_t drawn = params.k - sets.kept;
+      for (uint64_t i = 0; i < drawn; ++i)
+        insert(row, begin + static_cast<uint32_t>(random_below(others, params.seed, 3, row * drawn + i)));
+    }
+  }
+
+  /// Only rows of different sets are compared; of OLD entries those of the row's own set are sampled.
+  bool across(uint32_t a, uint32_t b) const { return (a < sets.first_rows) != (b < sets.first_rows); }
+
   void run() {
     const uint32_t rows = data.codes.rows();
     lists.resize(rows);
-    for (uint64_t row = 0; row < rows; ++row) {
+    const bool two_sets = sets.first_rows != 0;
+    if (two_sets) start_with_two_sets();
+    for (uint64_t row = 0; !two_sets && row < rows; ++row) {
       for (uint32_t i = 0; i < params.samples; ++i) {
         const uint32_t drawn =
             static_cast<uint32_t>(random_below(rows - 1, params.seed, 1, row * params.samples + i));
@@ -86,7 +108,8 @@ struct Reference {
         List marked;
         for (Entry entry : lists[row]) {
           auto& own = entry.is_new ? own_new[row] : own_old[row];
-          if (own.size() < params.samples) {
+          const bool meets = !two_sets || entry.is_new || !across(row, entry.row);
+          if (meets && own.size() < params.samples) {
             own.push_back(entry.row);
             entry.is_new = false;
           }
@@ -100,7 +123,8 @@ struct Reference {
       const auto tell_nearest = [&](uint32_t row, const std::set<uint32_t>& others) {
         std::pair<uint32_t, uint32_t> nearest = {UINT32_MAX, kNoRow};
         for (const uint32_t other : others)
-          if (other != row) nearest = std::min(nearest, {data.distance(row, other), other});
+          if (other != row && (!two_sets || across(row, other)))
+            nearest = std::min(nearest, {data.distance(row, other), other});
         if (nearest.second != kNoRow) inserted += insert(row, nearest.second) ? 1 : 0;
       };
       // What meets is fixed before the round, so the order of insertion does not matter.
@@ -136,7 +160,7 @@ TEST_CASE("NN-Descent makes the lists of Algorithm 1, whatever the threads") {
     const MadeData data(300, 9, shape, 5);
     for (const uint32_t rounds : {1u, 2u, 5u}) {
       NnDescentParams params{12, 5, rounds, 1e-9f, 42};
-      Reference reference{data, params, {}};
+      Reference reference{data, params, {}, {}};
       reference.run();
       for (const uint32_t threads : {1u, 2u, 5u}) {
         const KnnGraph graph = nn_descent(data.codes, params, {{}, threads, nullptr});
@@ -147,6 +171,42 @@ TEST_CASE("NN-Descent makes the lists of Algorithm 1, whatever the threads") {
           for (const auto& entry : reference.lists[row]) expected.push_back(entry.row);
           expected.resize(params.k, kNoRow);
           REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("NN-Descent of two sets makes the lists of Algorithm 3, whatever the threads") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
+    const MadeData data(300, 9, shape, 5);
+    for (const uint32_t first_rows : {150u, 30u, 260u}) {
+      const uint32_t k = 12, kept = 6;
+      // Nearer halves as a caller may have them: of one's own set, some of the other, some short.
+      std::vector<uint32_t> halves(300 * kept, kNoRow);
+      for (uint32_t row = 0; row < 300; ++row) {
+        const std::vector<uint32_t> all = sorted_neighbors(data, row, 299);
+        uint32_t count = 0;
+        for (const uint32_t other : all) {
+          const bool own = (row < first_rows) == (other < first_rows);
+          if (count < (row % 7 == 0 ? 2 : kept) && (own || row % 5 == 0))
+            halves[row * kept + count++] = other;
+        }
+      }
+      const TwoSets sets{first_rows, kept, halves.data()};
+      for (const uint32_t rounds : {1u, 2u, 5u}) {
+        const NnDescentParams params{k, 5, rounds, 1e-9f, 42};
+        Reference reference{data, params, {}, sets};
+        reference.run();
+        for (const uint32_t threads : {1u, 3u}) {
+          const KnnGraph graph = nn_descent(data.codes, params, {{}, threads, nullptr}, sets);
+          if (graph.iterations < rounds) continue;  // converged: later rounds would change nothing
+          for (uint32_t row = 0; row < 300; ++row) {
+            std::vector<uint32_t> expected;
+            for (const auto& entry : reference.lists[row]) expected.push_back(entry.row);
+            expected.resize(k, kNoRow);
+            REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
+          }
         }
       }
     }

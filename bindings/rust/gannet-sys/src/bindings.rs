@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 9;
+pub const ANN_ABI_VERSION: u32 = 10;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -1003,6 +1003,64 @@ extern "C" {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct ann_knn_lists {
+    pub struct_size: u32,
+    pub k: u32,
+    pub rows: u64,
+    pub metric: i32,
+    pub has_ids: i32,
+    pub first_id: u64,
+    pub ids: *mut u64,
+    pub neighbors: *mut u64,
+    pub distances: *mut f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ann_knn_lists"][::std::mem::size_of::<ann_knn_lists>() - 56usize];
+    ["Alignment of ann_knn_lists"][::std::mem::align_of::<ann_knn_lists>() - 8usize];
+    [
+        "Offset of field: ann_knn_lists::struct_size",
+    ][::std::mem::offset_of!(ann_knn_lists, struct_size) - 0usize];
+    [
+        "Offset of field: ann_knn_lists::k",
+    ][::std::mem::offset_of!(ann_knn_lists, k) - 4usize];
+    [
+        "Offset of field: ann_knn_lists::rows",
+    ][::std::mem::offset_of!(ann_knn_lists, rows) - 8usize];
+    [
+        "Offset of field: ann_knn_lists::metric",
+    ][::std::mem::offset_of!(ann_knn_lists, metric) - 16usize];
+    [
+        "Offset of field: ann_knn_lists::has_ids",
+    ][::std::mem::offset_of!(ann_knn_lists, has_ids) - 20usize];
+    [
+        "Offset of field: ann_knn_lists::first_id",
+    ][::std::mem::offset_of!(ann_knn_lists, first_id) - 24usize];
+    [
+        "Offset of field: ann_knn_lists::ids",
+    ][::std::mem::offset_of!(ann_knn_lists, ids) - 32usize];
+    [
+        "Offset of field: ann_knn_lists::neighbors",
+    ][::std::mem::offset_of!(ann_knn_lists, neighbors) - 40usize];
+    [
+        "Offset of field: ann_knn_lists::distances",
+    ][::std::mem::offset_of!(ann_knn_lists, distances) - 48usize];
+};
+extern "C" {
+    pub fn ann_knn_merge(
+        context: *const ann_context,
+        first_rows: *const ann_matrix,
+        first_lists: *const ann_knn_lists,
+        second_rows: *const ann_matrix,
+        second_lists: *const ann_knn_lists,
+        params: *const ann_knn_params,
+        merged: *mut ann_knn_lists,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct ann_save_params {
     pub struct_size: u32,
     pub threads: u32,
@@ -1260,6 +1318,25 @@ extern "C" {
     pub fn ann_file_info(
         path: *const ::std::os::raw::c_char,
         out: *mut ann_file_description,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_knn_save(
+        context: *const ann_context,
+        lists: *const ann_knn_lists,
+        path: *const ::std::os::raw::c_char,
+        params: *const ann_save_params,
+        monitor: *mut ann_monitor,
+        error: *mut ann_error,
+    ) -> ann_status;
+}
+extern "C" {
+    pub fn ann_knn_load(
+        context: *const ann_context,
+        path: *const ::std::os::raw::c_char,
+        lists: *mut ann_knn_lists,
+        monitor: *mut ann_monitor,
         error: *mut ann_error,
     ) -> ann_status;
 }
