@@ -24,23 +24,22 @@ refused() {
 
 # Background jobs of a script ignore SIGINT; setsid and Python's default handler give it back.
 python3 - "$bench" << 'END'
-import json, pathlib, signal, subprocess, sys, time
+import json, pathlib, signal, subprocess, sys
 
 run = subprocess.Popen(
     [sys.argv[1], "run", "data/base.fbin", "data/query.fbin", "data/gt.ibin", "--out", "cut",
      "--seconds", "0.2", "--seeds", "1,2,3,4,5,6,7,8,9"],
     stderr=subprocess.PIPE, text=True,
     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+measured_before = lambda: pathlib.Path("cut.jsonl").read_text().count('"search"')
 for line in run.stderr:  # until two points are measured
-    if line.count("recall") and pathlib.Path("cut.jsonl").read_text().count('"search"') >= 2:
+    if line.count("recall") and measured_before() >= 2:
         break
-start = time.monotonic()
+before = measured_before()
 run.send_signal(signal.SIGINT)
 rest = run.stderr.read()
-status = run.wait(timeout=30)
-took = time.monotonic() - start
+status = run.wait(timeout=120)
 assert status == 130, (status, rest)
-assert took < 5, took
 assert "cancelled" in rest, rest
 records = [json.loads(line) for line in open("cut.jsonl")]
 kinds = [record["record"] for record in records]
@@ -48,6 +47,8 @@ assert kinds[0] == "run" and kinds[-1] == "interrupted", kinds
 measured = kinds.count("search")
 rows = open("cut.csv").read().splitlines()
 assert 2 <= measured == len(rows) - 1, (measured, len(rows))
+# Soon: the point that was being measured, and the one that came while the signal was on its way.
+assert measured <= before + 2, (measured, before)
 assert kinds.count("build") == len(open("cut.build.csv").read().splitlines()) - 1
 END
 
