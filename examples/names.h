@@ -30,6 +30,8 @@ inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
 inline const Names kGraphs = {{"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}};
 
 inline const Names kSwitches = {{"on", ANN_ON}, {"off", ANN_OFF}};
+inline const Names kCompares = {
+    {"auto", ANN_COMPARE_AUTO}, {"codes", ANN_COMPARE_CODES}, {"stored", ANN_COMPARE_STORED}};
 
 inline std::string name_of(const Names& names, int32_t value) {
   for (const auto& [name, named] : names) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "tune/device_work.h"
 #include "tune/search_work.h"
 
 namespace gannet {
@@ -14,7 +15,7 @@ using Walkers = DeviceCalibration::Walkers;
 struct Chooser {
   const PlacedSegment& placed;
   const PlacedDevice* device;
-  const SearchRequest& request;
+  SearchRequest request;
   const Execution& execution;
   SearchTarget target{placed.host, device != nullptr ? device->placement.get() : nullptr};
 
@@ -50,25 +51,72 @@ struct Chooser {
            request.k_asked, ANN_BEAM_MAX);
   }
 
-  /// AUTO over a graph: on a device two lists where their calibration reaches the recall; else best-first search,
-  /// unless comparing all rows is the surer or the cheaper way.
+  /// AUTO over a graph: of the ways that were found to reach the recall, the one that takes the least counted work.
+  /// Comparing all rows always reaches it.
   Choice choose_auto() const {
     kBestFirst.check(target, request);
-    if (target.on_device()) {
-      if (const auto choice = choose_two_lists()) return *choice;
-    }
-    const Effort effort = effort_of(kBestFirst);
-    if (request.params.beam == 0 && compares_all_for(effort)) return exactly();
-    return planned(kBestFirst, effort);
+    if (target.on_device()) return choose_on_device();
+    const Choice by_beam = planned(kBestFirst, effort_of(kBestFirst));
+    if (request.params.beam != 0) return by_beam;
+    if (!placed.calibration.reaches(request.k, request.recall)) return exactly();
+    const Segment& segment = placed.segment;
+    const double work = walk_work(segment.graph, segment.codes.stride(), by_beam.effort.knob);
+    return work > exact_work(segment.dataset) ? exactly() : by_beam;
   }
 
-  /// Whether no walk was found to reach the recall, or on the CPU a walk costs more.
-  bool compares_all_for(const Effort& effort) const {
-    if (target.on_device() && request.k > kDeviceExactMax) return false;
-    if (!placed.calibration.reaches(request.k, request.recall)) return true;
+  Choice choose_on_device() const {
+    constexpr double kPreferred = 0.8;  // two lists give way to what takes less of their time
     const Segment& segment = placed.segment;
-    return !target.on_device() &&
-           walk_work(segment.codes, segment.graph, effort.knob) > exact_work(segment.dataset);
+    const SearchGraph& graph = segment.graph;
+    const size_t code_bytes = segment.codes.stride();
+    const DeviceBatch batch{static_cast<double>(request.queries), request.k};
+    const auto two_lists = choose_two_lists();
+    if (two_lists && request.params.beam != 0) return *two_lists;
+    const Choice by_beam = planned(kBestFirst, effort_of(kBestFirst));
+    if (request.params.beam != 0) return by_beam;
+
+    Choice best = two_lists ? *two_lists : exactly();
+    double least = two_lists ? kPreferred * two_lists_time(graph, code_bytes, two_lists->procedure->warps,
+                                                           two_lists->effort.expansions, batch)
+                             : exact_time(segment.dataset, batch);
+    if (!two_lists && request.k > kDeviceExactMax) return by_beam;
+    const auto consider = [&](const Choice& choice, double time) {
+      if (time >= least) return;
+      best = choice;
+      least = time;
+    };
+    if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
+    if (placed.calibration.reaches(request.k, request.recall) && by_beam.procedure == &kBestFirst)
+      consider(by_beam, one_list_time(graph, code_bytes, by_beam.effort.knob, batch));
+    // CAGRA's calibration costs the first search that asks: only where what there is would cost much more.
+    constexpr uint32_t kShortest = 32;
+    const double shortest = std::max(request.k, kShortest);
+    if (least < cagra_time(graph, stored_bytes(), shortest, false, batch)) return best;
+    if (const auto stored = choose_stored())
+      consider(*stored, cagra_time(graph, stored_bytes(), stored->effort.knob,
+                                   std::get<CagraPlan>(stored->plan).multi_cta, batch));
+    return best;
+  }
+
+  /// Bytes of a row that CAGRA's walks read.
+  size_t stored_bytes() const {
+    return placed.segment.codes.lossless() ? placed.segment.codes.stride()
+                                           : placed.segment.dataset.view().stride;
+  }
+
+  /// CAGRA's walks of a device over rows as stored, or over codes that are the rows, where their calibration reaches
+  /// the recall: what bounds the recall of two lists is how codes order the rows, and how many they re-rank. On the
+  /// CPU its calibration would take longer than the comparisons that it saves.
+  std::optional<Choice> choose_stored() const {
+    constexpr uint32_t kMeasuredAnswers = 100;
+    if (!target.on_device() || placed.calibration.empty() || request.k == 0 || request.queries == 0 ||
+        request.k > kMeasuredAnswers)
+      return std::nullopt;
+    Chooser stored = *this;
+    stored.request.params.compare = placed.segment.codes.lossless() ? ANN_COMPARE_CODES : ANN_COMPARE_STORED;
+    const Effort effort = stored.effort_of(kCagra);
+    if (effort.recall < request.recall) return std::nullopt;
+    return stored.planned(kCagra, effort);
   }
 
   /// The first walkers by order of the batch whose calibration reaches the recall. A beam of the caller stands

@@ -60,7 +60,7 @@ void Placements::remember(const MeasuredDevice& measured) {
       [](const MeasuredDevice& known, const DeviceClass& device) { return known.device < device; });
   const bool is_known = place != measured_.end() && place->device == measured.device;
   if (!is_known && !measured.two_lists.empty() && measured_.size() < kDeviceClassesKept)
-    measured_.insert(place, measured);
+    measured_.insert(place, {measured.device, measured.two_lists.tables_alone()});
 }
 
 void Placements::adopt(std::shared_ptr<const PlacedDevice> device) {

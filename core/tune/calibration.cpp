@@ -232,7 +232,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     uint32_t end = open;
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
-    const bool costs_more = walk_work(codes, segment.graph, beam) > exact_work(dataset);
+    const bool costs_more = walk_work(segment.graph, codes.stride(), beam) > exact_work(dataset);
     const auto walk = [&](uint32_t low, uint32_t high) {
       if (walks != nullptr && beam <= kDeviceBeamMax)
         walks->walk(low, high, beam, shares);

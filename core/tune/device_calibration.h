@@ -104,6 +104,11 @@ class DeviceCalibration {
   const Cost& cost() const { return cost_; }
 
   /// The tables of kWarps, and that of walks at once, for those who keep them.
+  DeviceCalibration tables_alone() const {
+    DeviceCalibration copy = *this;
+    copy.cost_ = {};
+    return copy;
+  }
   const Table& table(uint32_t place) const { return tables_[place]; }
   Table& table(uint32_t place) { return tables_[place]; }
 

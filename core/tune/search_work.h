@@ -1,4 +1,4 @@
-// What a walk and a comparison of all rows cost, counted, so that the same choice is made on every machine.
+// What a walk and a comparison of all rows cost on the CPU, counted, so that the same choice is made on every machine.
 //
 // In bytes that are read in order. An expansion reads `degree` edges, each of which asks the table of visited
 // rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more than the code itself. Exact search
@@ -22,13 +22,13 @@ inline double walk_distances(const SearchGraph& graph, double expansions) {
   return std::min<double>(graph.rows, compared);
 }
 
-/// The work of a walk for one query. A beam's rows are nearly all expanded.
-inline double walk_work(const Codes& codes, const SearchGraph& graph, double beam) {
+/// The work of a walk for one query, over codes or rows of so many bytes. A beam's rows are nearly all expanded.
+inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam) {
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
-  const double edges = std::min<double>(beam, codes.rows()) * graph.degree;
-  const double compared = walk_distances(graph, std::min<double>(beam, codes.rows()));
-  return edges * kEdgeBytes + compared * (static_cast<double>(codes.stride()) + kJumpBytes);
+  const double expansions = std::min<double>(beam, graph.rows);
+  return expansions * graph.degree * kEdgeBytes +
+         walk_distances(graph, expansions) * (static_cast<double>(row_bytes) + kJumpBytes);
 }
 
 /// The work of comparing all rows for one query.

@@ -212,6 +212,9 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--procedure", sweep.procedures, "ways to search; what a device does not do is left out")
       ->transform(one_of(kProcedures))
       ->type_name("NAME");
+  run->add_option("--compare", sweep.compare, "what CAGRA's procedures compare: codes or stored")
+      ->transform(one_of(kCompares))
+      ->type_name("NAME");
   run->footer("knn: " + names_of(kKnnMethods) + "\nprocedures: " + names_of(kProcedures));
   list("-k", sweep.k, "neighbours (default 10)")->check(CLI::Range(1u, ANN_BEAM_MAX));
   list("--batch", sweep.batches, "queries a call (default 1)")->check(CLI::Range(1u, 1u << 24));

@@ -285,7 +285,8 @@ class Sweep {
   std::string algorithm_name(int32_t procedure) const {
     return params_.name + (way_.knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, way_.knn)) +
            (way_.calibrate == ANN_OFF ? "_uncalibrated" : "") +
-           (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure));
+           (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure)) +
+           (params_.compare == ANN_COMPARE_STORED ? "_stored" : "");
   }
 
   // Bytes of the device that were not in use before the first build: the library's, on a device that
@@ -314,6 +315,7 @@ class Sweep {
     out.device = params_.device;
     out.threads = point.mode == Mode::kThroughput ? 1 : point.threads;
     out.beam = point.beam;
+    out.compare = params_.compare;
     out.recall = static_cast<float>(point.recall);
     return out;
   }

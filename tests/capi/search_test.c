@@ -82,7 +82,7 @@ static void refusals(searcher search, int exact) {
   BAD_PARAMS(p.device = INT32_MIN, invalid, invalid, "device");
   BAD_PARAMS(p.device = ANN_DEVICE_CUDA + 1000, ANN_NO_DEVICE, ANN_UNSUPPORTED, "");
   if (!exact) {
-    BAD_PARAMS(p.procedure = 9, invalid, invalid, "procedure 9");
+    BAD_PARAMS(p.procedure = 99, invalid, invalid, "procedure 99");
     BAD_PARAMS(p.procedure = -1, invalid, invalid, "procedure -1");
     BAD_PARAMS(p.procedure = 256, invalid, invalid, "procedure 256");
     BAD_PARAMS(p.procedure = INT32_MAX, invalid, invalid, "procedure");

@@ -1,0 +1,78 @@
+// What a batch costs on a CUDA device, counted: the expansions, edges, rows and bytes of each procedure's plan, times
+// factors of the device class that stand here. No time that a process measures enters a choice, so that equal indexes
+// answer equally.
+//
+// The factors are nanoseconds of one NVIDIA H200 at degree 64, where SIFT 1M (u8, 128 bytes), patches (850,000 x 192)
+// and texts (100,000 x 384), both as f32 with codes of bytes, gave per query of batches of 10,000, and for batches
+// of 1,000, in which walks wait for memory and not for each other, per step of the longest:
+//
+//   two lists, a warp   SIFT 35 ns at .95, 72 at .99; 5 us an expansion in batches of 1,000
+//   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us;
+//                       7 us a row of the beam
+//   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
+//   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
+//   all rows            SIFT 2.7 ps a row, patches 58, texts 95 (batches of 1,000: 3.4, 49, 95)
+//
+// Other classes are taken to be alike: of two ways one is chosen only where it is some times the cheaper one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "dataset/dataset.h"
+#include "graph/search_graph.h"
+
+namespace gannet {
+
+/// A batch of queries to come: how many, and for how many answers.
+struct DeviceBatch {
+  double queries;
+  uint32_t k;
+};
+
+/// The longer of what one query has to wait for and what all of them take together, in ns.
+inline double batch_time(double latency, double each, const DeviceBatch& batch) {
+  return std::max(latency, batch.queries * each);
+}
+
+inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.0; }
+
+/// Two lists, by a warp a query or blocks of 8 or 16.
+inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32_t warps, double expansions,
+                             const DeviceBatch& batch) {
+  const double edges = expansions * degree_share(graph);
+  const double width = 1 + static_cast<double>(code_bytes) / 700;
+  if (warps == 1) return batch_time(5000 * edges, 1.2 * width * edges, batch);
+  const double step = warps == 8 ? 250 : 200;
+  return batch_time(30'000 + step * edges, 0.56 * warps * width * edges, batch);
+}
+
+/// One list of a warp. Beams beyond 768 leave room for few warps at once.
+inline double one_list_time(const SearchGraph& graph, size_t code_bytes, double beam,
+                            const DeviceBatch& batch) {
+  const double edges = beam * degree_share(graph);
+  const double crowding = beam > 768 ? 3 : 1;
+  return batch_time(7000 * edges, crowding * edges * (1.7 + 0.0025 * static_cast<double>(code_bytes)), batch);
+}
+
+/// CAGRA's searches, by one CTA a query or several.
+inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list, bool multi_cta,
+                         const DeviceBatch& batch) {
+  const double edges = list * degree_share(graph);
+  const double bytes = static_cast<double>(row_bytes);
+  const double step = (4500 + 28 * bytes) / (multi_cta ? 8 : 1);
+  return batch_time(step * edges, edges * (1.9 + 0.0098 * bytes), batch);
+}
+
+/// Every row compared: at least read once.
+inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
+  const double rows = dataset.rows();
+  const double columns = dataset.dim();
+  const double read = rows * static_cast<double>(dataset.view().stride) / 3500;
+  const bool floats = is_float_element(dataset.element());
+  const double row = floats ? 0.02 + 0.0002 * columns : 0.001 + 0.000016 * columns;
+  const double lists = batch.k > 32 ? 1 + batch.k / 128.0 : 1;
+  return 30'000 + batch_time(read, rows * row * lists, batch);
+}
+
+}  // namespace gannet
