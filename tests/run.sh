@@ -13,7 +13,7 @@
 #               static library and built from source; gannet-fsck over golden files and over those that
 #               the tests of the C header make
 #     go        gofmt, vet, test -race; gannet-fsck over the files that these tests make
-#     python    types, pytest and doctests of the package, and pytest once more over sanitized builds
+#     python    types, pytest and doctests of the package, its notebook, and pytest once more over sanitized builds
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
 #
@@ -197,6 +197,7 @@ part_python() {
   export PYTHONDONTWRITEBYTECODE=1
   PYTHONPATH=$build/python "$python" -m pytest -q "$folder/tests"
   PYTHONPATH=$build/python "$python" -m pytest -q --doctest-modules --pyargs gannet
+  PYTHONPATH=$build/python "$python" "$root/examples/python/make_notebook.py" --check
 
   # The sanitizer's runtime has to come before Python's own start. Python's allocator would hide small blocks from
   # it, and what Python leaves behind when it ends is no leak; memory is measured in the run above.
