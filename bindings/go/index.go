@@ -148,7 +148,7 @@ type Plan struct {
 	Threads     int           // that the build would use
 	IndexBytes  uint64        // held when built
 	PeakBytes   uint64        // held at most while building
-	Time        time.Duration // within a factor of about three on a current CPU
+	Time        time.Duration // a guess; rows without structure may take 20 times as long
 	DeviceBytes uint64        // of a CUDA device, held at most while building on it; else 0
 }
 

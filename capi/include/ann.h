@@ -593,7 +593,7 @@ typedef struct ann_plan {
   uint32_t threads;           /* that the build would use */
   uint64_t index_bytes;       /* held when built */
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
-  double seconds;             /* wall time, within a factor of about three on a current CPU */
+  double seconds;             /* a guess at the wall time; rows without structure may take 20 times as long */
   uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0. Codes are
                                  taken for bytes from 4 columns on: rows that bytes cannot tell apart
                                  take three more a column. */

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     peak_bytes: int
     """Held at most while building; an upper bound."""
     seconds: float
-    """Within a factor of about three on a current CPU."""
+    """A guess; rows without structure may take 20 times as long."""
     device_bytes: int
     """Of a CUDA device, at most; 0 on the CPU."""
 

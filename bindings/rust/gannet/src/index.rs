@@ -820,7 +820,7 @@ pub struct Plan {
     pub index_bytes: u64,
     /// Bytes held at most while building; an upper bound.
     pub peak_bytes: u64,
-    /// Wall time, within a factor of about three on a current CPU.
+    /// A guess at the wall time; rows without structure may take 20 times as long.
     pub seconds: f64,
     /// Bytes of a CUDA device held at most while building on it; else 0.
     pub device_bytes: u64,
