@@ -151,6 +151,77 @@ static inline ann_status gn_knn_graph(gn_rows shape, const uint8_t *data, const 
   return ann_knn_graph(NULL, &rows, &params, neighbors, distances, monitor, error);
 }
 
+/* Lists by ids, without their pointers. */
+typedef struct gn_lists {
+  uint64_t rows, first_id;
+  uint32_t k;
+  int32_t metric, has_ids;
+} gn_lists;
+
+static inline ann_knn_lists gn_lists_view(gn_lists shape, const uint64_t *ids, const uint64_t *neighbors,
+                                          const float *distances) {
+  ann_knn_lists lists = ANN_KNN_LISTS_INIT;
+  lists.rows = shape.rows;
+  lists.first_id = shape.first_id;
+  lists.k = shape.k;
+  lists.metric = shape.metric;
+  lists.ids = (uint64_t *)ids;
+  lists.neighbors = (uint64_t *)neighbors;
+  lists.distances = (float *)distances;
+  return lists;
+}
+
+static inline void gn_lists_told(ann_knn_lists lists, gn_lists *out) {
+  out->rows = lists.rows;
+  out->first_id = lists.first_id;
+  out->k = lists.k;
+  out->metric = lists.metric;
+  out->has_ids = lists.has_ids;
+}
+
+static inline ann_status gn_knn_merge(gn_rows first_shape, const uint8_t *first_data, gn_lists first,
+                                      const uint64_t *first_ids, const uint64_t *first_neighbors,
+                                      const float *first_distances, gn_rows second_shape,
+                                      const uint8_t *second_data, gn_lists second, const uint64_t *second_ids,
+                                      const uint64_t *second_neighbors, const float *second_distances,
+                                      const ann_knn_params *given, gn_lists *merged, uint64_t *ids,
+                                      uint64_t *neighbors, float *distances, ann_monitor *monitor,
+                                      ann_error *error) {
+  ann_matrix first_rows = gn_matrix(first_shape, first_data);
+  ann_matrix second_rows = gn_matrix(second_shape, second_data);
+  ann_knn_lists first_lists = gn_lists_view(first, first_ids, first_neighbors, first_distances);
+  ann_knn_lists second_lists = gn_lists_view(second, second_ids, second_neighbors, second_distances);
+  ann_knn_lists out = gn_lists_view(*merged, ids, neighbors, distances);
+  ann_knn_params params = *given;
+  ann_status status;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  status = ann_knn_merge(NULL, &first_rows, &first_lists, &second_rows, &second_lists, &params, &out, monitor,
+                         error);
+  gn_lists_told(out, merged);
+  return status;
+}
+
+static inline ann_status gn_knn_save(gn_lists shape, const uint64_t *ids, const uint64_t *neighbors,
+                                     const float *distances, const char *path, const ann_save_params *given,
+                                     ann_monitor *monitor, ann_error *error) {
+  ann_knn_lists lists = gn_lists_view(shape, ids, neighbors, distances);
+  ann_save_params params = *given;
+  params.struct_size = sizeof params;
+  error->struct_size = sizeof *error;
+  return ann_knn_save(NULL, &lists, path, &params, monitor, error);
+}
+
+static inline ann_status gn_knn_load(const char *path, gn_lists *shape, uint64_t *ids, uint64_t *neighbors,
+                                     float *distances, ann_monitor *monitor, ann_error *error) {
+  ann_knn_lists lists = gn_lists_view(*shape, ids, neighbors, distances);
+  ann_status status;
+  error->struct_size = sizeof *error;
+  status = ann_knn_load(NULL, path, &lists, monitor, error);
+  gn_lists_told(lists, shape);
+  return status;
+}
+
 static inline ann_status gn_info(const ann_index *index, ann_index_info *out, ann_error *error) {
   out->struct_size = sizeof *out;
   error->struct_size = sizeof *error;

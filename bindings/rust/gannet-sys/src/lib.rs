@@ -49,5 +49,5 @@ macro_rules! init {
 init! {
     ann_error ann_matrix ann_results ann_context_params ann_progress ann_device_info
     ann_index_params ann_index_info ann_graph_stats ann_build_params ann_plan ann_search_params
-    ann_knn_params ann_save_params ann_writer ann_open_params ann_reader ann_file_description
+    ann_knn_params ann_knn_lists ann_save_params ann_writer ann_open_params ann_reader ann_file_description
 }

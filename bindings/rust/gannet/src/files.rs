@@ -47,6 +47,14 @@ impl<'a> SaveParams<'a> {
         self.monitor = Some(monitor);
         self
     }
+
+    pub(crate) fn raw(&self) -> &sys::ann_save_params {
+        &self.raw
+    }
+
+    pub(crate) fn monitor_pointer(&self) -> *mut sys::ann_monitor {
+        Monitor::pointer(self.monitor)
+    }
 }
 
 /// Settings of what opens or verifies a file.
@@ -466,7 +474,7 @@ impl FileInfo {
 }
 
 /// A path as the library takes it.
-fn c_path(path: &Path) -> Result<CString> {
+pub(crate) fn c_path(path: &Path) -> Result<CString> {
     let refuse = |_| Error::new(Status::InvalidArgument, "path has a byte of zero in it");
     CString::new(path.as_os_str().as_bytes()).map_err(refuse)
 }

@@ -75,7 +75,7 @@ pub use element::{Bf16, Element, ElementType, F16};
 pub use error::{Error, Result, Status};
 pub use files::{file_info, verify, FileInfo, OpenParams, SaveParams};
 pub use index::{estimate, Graph, GraphStats, Index, IndexInfo, Plan};
-pub use knn::{knn_graph, knn_graph_into, KnnGraph, KnnParams};
+pub use knn::{knn_graph, knn_graph_into, knn_merge, IdLists, KnnGraph, KnnParams};
 pub use matrix::Matrix;
 pub use monitor::{Monitor, Progress};
 pub use params::{
