@@ -87,6 +87,8 @@ ann_search_params read_params(const ann_search_params* params) {
   if (given.device < 0)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
   if (given.reserved != 0) fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
+  if (given.occlusion_max > 64)
+    fail(ANN_INVALID_ARGUMENT, "params.occlusion_max is %u, allowed are 0 to 64", given.occlusion_max);
   return given;
 }
 

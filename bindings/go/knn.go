@@ -102,6 +102,12 @@ type GraphStats struct {
 	InDegreeMin      int     // edges that lead to a row, at least
 	InDegreeMax      int     // and at most
 	TwoHopMean       float64 // mean number of distinct rows within two edges, over a sample
+
+	// Of GraphTSDG: edges of the k-NN lists, kept by stage one, with reverse edges, and with an occlusion factor below
+	// the bound. 0 of an index from a file.
+	KNNEdges, RelaxedEdges, JoinedEdges, SoftEdges uint64
+
+	OcclusionLevels int // occlusion factors that edges are told apart by; 0: none
 }
 
 // GraphStats measures the graph; takes time and memory in proportion to its edges.
@@ -127,5 +133,10 @@ func (x *Index) GraphStats() (GraphStats, error) {
 		InDegreeMin:      int(s.in_degree_min),
 		InDegreeMax:      int(s.in_degree_max),
 		TwoHopMean:       float64(s.two_hop_mean),
+		KNNEdges:         uint64(s.knn_edges),
+		RelaxedEdges:     uint64(s.relaxed_edges),
+		JoinedEdges:      uint64(s.joined_edges),
+		SoftEdges:        uint64(s.soft_edges),
+		OcclusionLevels:  int(s.occlusion_levels),
 	}, nil
 }

@@ -72,10 +72,29 @@ const (
 	GraphAuto  GraphKind = C.ANN_GRAPH_AUTO
 	GraphCAGRA GraphKind = C.ANN_GRAPH_CAGRA // rank-pruned k-NN graph with reverse edges
 	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
+	GraphTSDG  GraphKind = C.ANN_GRAPH_TSDG  // k-NN graph diversified in two stages
 )
 
 // String is the name, as "cagra".
-func (g GraphKind) String() string { return nameOf("graph", g, "auto", "cagra", "none") }
+func (g GraphKind) String() string { return nameOf("graph", g, "auto", "cagra", "none", "3", "tsdg") }
+
+// Diversify is how [GraphTSDG] diversifies.
+type Diversify int32
+
+// Ways of diversifying.
+const (
+	DiversifyAuto   Diversify = C.ANN_DIVERSIFY_AUTO
+	DiversifyTSDG   Diversify = C.ANN_DIVERSIFY_TSDG   // in two stages, as its paper does it
+	DiversifyGD     Diversify = C.ANN_DIVERSIFY_GD     // edges that a kept one occludes go
+	DiversifyDPG    Diversify = C.ANN_DIVERSIFY_DPG    // the half of each list stays that the fewest others occlude
+	DiversifySSG    Diversify = C.ANN_DIVERSIFY_SSG    // edges stay that stand at an angle
+	DiversifyVamana Diversify = C.ANN_DIVERSIFY_VAMANA // RobustPrune of DiskANN
+)
+
+// String is the name, as "tsdg".
+func (d Diversify) String() string {
+	return nameOf("diversify", d, "auto", "tsdg", "gd", "dpg", "ssg", "vamana")
+}
 
 // KNNMethod is the way to a k-NN graph.
 type KNNMethod int32
@@ -124,13 +143,31 @@ const (
 	ProcedureBlock     Procedure = C.ANN_SEARCH_BLOCK
 	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
 	ProcedureGGNN      Procedure = C.ANN_SEARCH_GGNN
+
+	ProcedureTSDG      Procedure = C.ANN_SEARCH_TSDG       // on the CPU
+	ProcedureTSDGSmall Procedure = C.ANN_SEARCH_TSDG_SMALL // for small batches
+	ProcedureTSDGLarge Procedure = C.ANN_SEARCH_TSDG_LARGE // for large ones
 )
 
 // String is the name, as "best_first".
 func (p Procedure) String() string {
 	return nameOf("procedure", p, "auto", "best_first", "exact", "cagra", "cagra_single_cta",
-		"cagra_multi_cta", "warp", "block", "wide_block", "ggnn")
+		"cagra_multi_cta", "warp", "block", "wide_block", "ggnn", "tsdg",
+		"tsdg_small", "tsdg_large")
 }
+
+// QueueTakes is what TSDG's search for large batches keeps to be expanded.
+type QueueTakes int32
+
+// What enters the queue.
+const (
+	QueueAuto     QueueTakes = C.ANN_QUEUE_AUTO
+	QueueCompared QueueTakes = C.ANN_QUEUE_COMPARED // every row compared that is within the bound
+	QueueNearer   QueueTakes = C.ANN_QUEUE_NEARER   // rows that improve the answers
+)
+
+// String is the name, as "nearer".
+func (q QueueTakes) String() string { return nameOf("queue_takes", q, "auto", "compared", "nearer") }
 
 // Compare is what CAGRA's procedures compare queries with on their way.
 type Compare int32
@@ -189,6 +226,14 @@ type BuildParams struct {
 	Calibrate   Switch // learn which beam gives which recall
 	MemoryLimit uint64 // in bytes; a build that would need more answers ErrLimit at once
 
+	// Of GraphTSDG; ann.h has the ranges and the defaults.
+	Diversify      Diversify
+	Alpha          float32 // how much longer than both edges that lead past it an edge has to be to go
+	OcclusionBound int     // edges with occlusion factors below this stay
+	ReverseMax     int     // reverse edges of a row at most
+	Pool           int     // of SSG: candidates of a row
+	Angle          float32 // of SSG: degrees between edges
+
 	KNNGraph    []uint32 // for KNNGiven: [rows, KNNDegree] row numbers, nearest first
 	Calibration Matrix   // queries like those to come, to calibrate on
 
@@ -222,6 +267,14 @@ type SearchParams struct {
 	Queue        int     // rows that wait to be expanded
 	Visited      int     // rows expanded that are remembered
 	NearestShare float32 // the share of rows whose nearest neighbours bound the slack
+
+	// Of TSDG's searches.
+	OcclusionMax int        // graphs with occlusion factors: edges with smaller ones are read; of BEST_FIRST too
+	Walks        int        // of small batches: walks of a query
+	HopsMax      int        // rows that a walk expands at most
+	Segments     int        // of large batches: segments of its queue
+	Delta        float32    // of large batches: how far beyond the last answer rows are expanded, as a factor
+	QueueTakes   QueueTakes // of large batches: which rows wait to be expanded
 }
 
 // KNNParams steers [KNNGraph]. In every field but K zero means "choose for me".
@@ -307,6 +360,13 @@ func (p *BuildParams) native(n *numbers) C.ann_build_params {
 		repair:       C.int32_t(p.Repair),
 		calibrate:    C.int32_t(p.Calibrate),
 		memory_limit: C.uint64_t(p.MemoryLimit),
+
+		diversify:       C.int32_t(p.Diversify),
+		alpha:           C.float(p.Alpha),
+		occlusion_bound: n.u32("occlusion_bound", p.OcclusionBound),
+		reverse_max:     n.u32("reverse_max", p.ReverseMax),
+		pool:            n.u32("pool", p.Pool),
+		angle:           C.float(p.Angle),
 	}
 }
 
@@ -332,6 +392,13 @@ func (p *SearchParams) native(n *numbers) C.ann_search_params {
 		queue:         n.u32("queue", p.Queue),
 		visited:       n.u32("visited", p.Visited),
 		nearest_share: C.float(p.NearestShare),
+
+		occlusion_max: n.u32("occlusion_max", p.OcclusionMax),
+		walks:         n.u32("walks", p.Walks),
+		hops_max:      n.u32("hops_max", p.HopsMax),
+		segments:      n.u32("segments", p.Segments),
+		delta:         C.float(p.Delta),
+		queue_takes:   C.int32_t(p.QueueTakes),
 	}
 }
 

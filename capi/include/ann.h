@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x0000000au
+#define ANN_ABI_VERSION 0x0000000bu
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -202,6 +202,8 @@ enum { ANN_SWITCH_AUTO = 0, ANN_ON = 1, ANN_OFF = 2 };
 #define ANN_DIM_MAX 32768u       /* columns of a row */
 #define ANN_ROWS_MAX 2147483646u /* rows of one index */
 #define ANN_DEGREE_MAX 256u      /* edges of a row, in search and in k-NN graphs */
+#define ANN_KNN_DEGREE_MAX 1024u /* rows of a k-NN list that a build is given, or finds by comparing every
+                                    pair on the CPU, for ANN_GRAPH_TSDG */
 #define ANN_BEAM_MAX 65536u      /* length of a search's beam */
 
 /* ---------------------------------------------------------------------------------------------
@@ -462,8 +464,19 @@ typedef struct ann_graph_stats {
   uint32_t in_degree_max;
   double two_hop_mean;            /* mean number of distinct rows within two edges, over a sample of
                                      up to 1,000 rows */
+
+  /* Of ANN_GRAPH_TSDG, edges of all rows together after each stage; 0 of other graphs, and of an index opened
+   * from a file, which does not keep them. */
+  uint64_t knn_edges;             /* of the k-NN lists */
+  uint64_t relaxed_edges;         /* that stage one has kept */
+  uint64_t joined_edges;          /* with reverse edges, the nearest of a hub's */
+  uint64_t soft_edges;            /* with an occlusion factor below `occlusion_bound`, before rows are cut at
+                                     `degree` */
+  uint32_t occlusion_levels;      /* occlusion factors that edges are told apart by, kept in files too: a row's
+                                     edges have factors from 0 to one less. 0: edges have no factors */
+  uint32_t reserved;              /* zero */
 } ann_graph_stats;
-#define ANN_GRAPH_STATS_INIT {sizeof(ann_graph_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_GRAPH_STATS_INIT {sizeof(ann_graph_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Measures the graph; takes time and memory in proportion to its edges. Errors: as
  * ann_index_graph, and ANN_NO_MEMORY. */
@@ -495,7 +508,24 @@ ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_e
 enum {
   ANN_GRAPH_AUTO = 0,  /* CAGRA */
   ANN_GRAPH_CAGRA = 1, /* rank-pruned k-NN graph with reverse edges (CAGRA, section III) */
-  ANN_GRAPH_NONE = 2   /* rows only; ann_search_exact answers */
+  ANN_GRAPH_NONE = 2,  /* rows only; ann_search_exact answers */
+  ANN_GRAPH_TSDG = 4   /* k-NN graph diversified in two stages, rows of varying length ("Graph-based
+                          Approximate NN Search: A Revisit", section 3). With the default lists of 200 rows a
+                          build takes some times longer than CAGRA's. On a CUDA device its k-NN graph is
+                          found; edges are diversified on the CPU. */
+};
+
+/* How ANN_GRAPH_TSDG diversifies: the paper's way, and those of its Table 2. All append the reverse of the edges
+ * that they keep. */
+enum {
+  ANN_DIVERSIFY_AUTO = 0, /* TSDG */
+  ANN_DIVERSIFY_TSDG = 1, /* an edge goes that one kept before it occludes with `alpha`; then occlusion factors
+                             are counted, against all edges of the row, and order the edges */
+  ANN_DIVERSIFY_GD = 2,   /* an edge goes that one kept before it occludes; no factors, and `degree` the
+                             nearest stay, as with all that follow */
+  ANN_DIVERSIFY_DPG = 3,  /* the half of each list stays that the fewest others occlude */
+  ANN_DIVERSIFY_SSG = 4,  /* of a row's neighbours and theirs, those stay that stand at least `angle` apart */
+  ANN_DIVERSIFY_VAMANA = 5 /* RobustPrune of DiskANN, of k-NN lists, with `alpha` */
 };
 
 /* How the k-NN graph under it is found. */
@@ -533,11 +563,13 @@ typedef struct ann_build_params {
                           of the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
-                          higher recall at a beam, slower steps, 4 bytes a row each. */
+                          higher recall at a beam, slower steps, 4 bytes a row each. Of TSDG the edges of the
+                          longest row, default 128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to ANN_DEGREE_MAX; default
                           1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64.
                           More: better graph, build time grows, by cells on a device above 64
-                          several times. */
+                          several times. For TSDG 1 to ANN_DEGREE_MAX, or ANN_KNN_DEGREE_MAX where it is
+                          given or every pair is compared on the CPU; default 200. */
   uint32_t samples;    /* GNND's p: new and old neighbours of a row that meet in one round, 2 to 64,
                           at most knn_degree; default 16 */
   uint32_t iterations; /* rounds of NN-Descent at most, 1 to 1,000; default 24 */
@@ -565,9 +597,20 @@ typedef struct ann_build_params {
                                     floats: CUDA devices calibrate on it too, also when the index is
                                     placed later or opened elsewhere. Devices need 64 of them; with fewer
                                     they walk with the beam of the CPU. */
+
+  /* The rest is for ANN_GRAPH_TSDG and not read by others. */
+  int32_t diversify;        /* ANN_DIVERSIFY_* */
+  float alpha;              /* how much longer than both edges that lead past it an edge has to be to go in stage
+                               one, as a ratio of distances (of squares it is alpha^2), 1 to 4; default 1.1,
+                               of VAMANA 1.2. More: more edges. TSDG and VAMANA only. */
+  uint32_t occlusion_bound; /* lambda_0 + 1: edges with occlusion factors below it stay, 1 to 64; default 10. TSDG
+                               only. */
+  uint32_t reverse_max;     /* reverse edges that a row gets at most, the nearest ones, 1 to 4,096; default 256 */
+  uint32_t pool;            /* SSG: candidates of a row, the nearest, 1 to 4,096; default 500 */
+  float angle;              /* SSG: degrees, 1 to 90; default 60 */
 } ann_build_params;
 #define ANN_BUILD_PARAMS_INIT \
-  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL}
+  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, 0}
 
 /* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
@@ -647,7 +690,16 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *   GGNN        GGNN's search (section 4), on the CPU and on CUDA devices: a cache of the nearest rows, a
  *               queue and the rows expanded last, and a slack that is added to the distance of the k-th
  *               best row and says how far the walk goes. k to 1,984. On CUDA devices one block a query.
- * CAGRA's procedures and GGNN run on every graph, whoever built it. From random rows clusters that few edges lead
+ *   TSDG_SMALL  TSDG's search for small batches (section 4.1), on the CPU: `walks` walks from random rows for
+ *               each query, each of which goes to the nearest of the rows that it compares in a step. k to
+ *               1,024.
+ *   TSDG_LARGE  TSDG's search for large batches (section 4.2), on the CPU: one walk with a queue in segments,
+ *               which goes on up to `delta` times as far as the last of the answers. k to 1,024.
+ *   TSDG        TSDG's search on the CPU (section 5.3): best-first with a beam, from the entry points and 32
+ *               random rows.
+ * TSDG's three are ANN_UNSUPPORTED on CUDA devices. Their efforts are calibrated when a search first asks for a
+ * `recall` by their name.
+ * CAGRA's procedures, GGNN and TSDG's run on every graph, whoever built it. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
 enum {
@@ -660,7 +712,17 @@ enum {
   ANN_SEARCH_WARP = 6,
   ANN_SEARCH_BLOCK = 7,
   ANN_SEARCH_WIDE_BLOCK = 8,
-  ANN_SEARCH_GGNN = 9
+  ANN_SEARCH_GGNN = 9,
+  ANN_SEARCH_TSDG = 10,
+  ANN_SEARCH_TSDG_SMALL = 11,
+  ANN_SEARCH_TSDG_LARGE = 12
+};
+
+/* What TSDG_LARGE keeps to be expanded. */
+enum {
+  ANN_QUEUE_AUTO = 0,     /* COMPARED */
+  ANN_QUEUE_COMPARED = 1, /* every row compared that is within the bound, as the paper's text has it */
+  ANN_QUEUE_NEARER = 2    /* rows that improve the answers, as its algorithm 2 has it */
 };
 
 /* What CAGRA's procedures compare queries with on their way. Reported distances are exact either way.
@@ -749,9 +811,25 @@ typedef struct ann_search_params {
   float nearest_share;  /* d_nn1 is the distance that so many rows do not exceed, above 0 and at most 1, on
                            a sample of 2,048 rows; default 1, the greatest. Less: rows far from all others
                            do not loosen the bound */
+
+  /* For TSDG's searches; `occlusion_max` for BEST_FIRST on the CPU too. Not read by others. */
+  uint32_t occlusion_max; /* edges of a row with occlusion factors below this are read, 1 to 64; default 10 of
+                             TSDG_SMALL, 5 of TSDG_LARGE, else all. Graphs without factors are read whole.
+                             Fewer: shorter steps, lower recall at an effort. A beam of BEST_FIRST that goes by
+                             `recall` is of whole rows. */
+  uint32_t walks;         /* t_0 of TSDG_SMALL, 1 to 64 and at least k / 32 (of lossy codes some more); overrides
+                             `recall`. More: higher recall, time grows in proportion on the CPU */
+  uint32_t hops_max;      /* T of TSDG_SMALL and TSDG_LARGE: rows that a walk expands at most, 1 to 4,096; default
+                             4,096, which walks do not need */
+  uint32_t segments;      /* m of TSDG_LARGE: its queue, and its memory of the rows expanded, have 32 places for
+                             each, 1 to 64; default 8 */
+  float delta;            /* Delta of TSDG_LARGE as a factor: rows are expanded up to `delta` times as far as the
+                             last of the answers, in true distances, 1 to 4; overrides `recall`. More: higher
+                             recall, more distances */
+  int32_t queue_takes;    /* ANN_QUEUE_* of TSDG_LARGE */
 } ann_search_params;
 #define ANN_SEARCH_PARAMS_INIT \
-  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *

@@ -21,6 +21,9 @@
 
 namespace gannet {
 
+/// The level of a search that reads all edges of a row.
+inline constexpr uint32_t kWholeRows = UINT32_MAX;
+
 /// The places of a row of fixed rows, [rows, stride].
 constexpr const uint32_t* fixed_row(const uint32_t* targets, uint32_t stride, uint32_t row) {
   return targets + uint64_t{row} * stride;
@@ -96,8 +99,8 @@ struct GraphLayer {
 
   AdjacencyRow row(uint32_t number) const { return adjacency().row(number); }
   /// The same for a walk, which may be the first to read them.
-  AdjacencyRow touched_row(uint32_t number) const {
-    const AdjacencyRow row = this->row(number);
+  AdjacencyRow touched_row(uint32_t number, uint32_t level = kWholeRows) const {
+    const AdjacencyRow row = adjacency().row(number, level);
     if (touch != nullptr)
       touch->touch(static_cast<uint64_t>(row.targets - edges.data()) * sizeof(uint32_t),
                    row.length * sizeof(uint32_t));

@@ -16,6 +16,15 @@
 
 namespace gannet {
 
+/// Edges that the stages of a diversification have left (graph/diversify.h). Zeros: of another kind, or opened from a
+/// file, which does not keep them.
+struct DiversifiedEdges {
+  uint64_t given = 0;    // of the k-NN lists
+  uint64_t relaxed = 0;  // kept by stage one
+  uint64_t joined = 0;   // with reverse edges
+  uint64_t soft = 0;     // with factors of at most lambda_0, before the longest rows are cut
+};
+
 /// A directed graph over all rows of a segment, its bottom layer, with the rows where searches start and the
 /// layers above it, if its kind has any.
 struct SearchGraph : GraphLayer {
@@ -23,6 +32,7 @@ struct SearchGraph : GraphLayer {
   std::vector<GraphLayer> upper;  // upper[0] lies on the bottom layer, each other one on that before it
   int32_t kind = ANN_GRAPH_NONE;  // ANN_GRAPH_*
   uint32_t repaired_edges = 0;
+  DiversifiedEdges diversified;
 
   uint64_t bytes() const {
     uint64_t bytes = GraphLayer::bytes() + entries.bytes();

@@ -108,7 +108,9 @@ double two_hop_mean(const SearchGraph& graph, uint64_t seed, const Allocator& me
 }  // namespace
 
 void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory, ann_graph_stats* out) {
-  *out = {out->struct_size, graph.degree, graph.rows, 0, 0, 0, 0, 0, 0, 0, 0};
+  const DiversifiedEdges& edges = graph.diversified;
+  *out = {out->struct_size, graph.degree, graph.rows,   0, 0, 0, 0, 0, 0, 0, 0, edges.given, edges.relaxed,
+          edges.joined,     edges.soft,   graph.levels, 0};
   Array<uint32_t> in_degree = Array<uint32_t>::zeroed(memory, graph.rows);
   for (uint32_t row = 0; row < graph.rows; ++row) {
     for (const uint32_t target : graph.row(row)) {

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "backend/devices.h"
+#include "graph/diversify.h"
 #include "index/build_cuda.h"
 #include "index/index.h"
 #include "index/knn_share.h"
@@ -79,6 +80,25 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& execut
   add_reverse_edges(graph.edges, graph.rows, plan.degree, execution);
   execution.span(0.96, 1).enter("reachability");
   if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
+}
+
+/// TSDG. On a CUDA device the lists are found there; their edges are diversified on the CPU.
+void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, Segment& segment,
+                      const Execution& execution) {
+  const Execution finding = execution.span(0, 0.6);
+  KnnGraph knn;
+  if (plan.device >= ANN_DEVICE_CUDA && plan.knn != ANN_KNN_GIVEN && segment.rows() != 0) {
+    const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+    knn = std::move(
+        cuda::find_neighbors(segment.codes, std::move(arrival), method, plan.nn_descent, plan.device, finding)
+            .graph);
+  } else {
+    knn = find_neighbors(segment.codes, plan, finding);
+  }
+  segment.knn_iterations = knn.iterations;
+  segment.knn_share = knn.share;
+  diversify(segment.codes, std::move(knn), plan.diversify, plan.repair, segment.graph,
+            execution.span(0.6, 1));
 }
 
 /// Measures how far the CPU has to walk for a recall.
@@ -196,7 +216,10 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     if (plan.calibrate && calibration != nullptr)
       segment.queries = QuerySample(segment.dataset, *calibration, seed, execution.memory);
     graph.entries = choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
-    if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
+    if (plan.graph == ANN_GRAPH_TSDG) {
+      make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
+      if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
+    } else if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
       build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, segment, execution.span(0.06, 0.88));

@@ -27,6 +27,9 @@ struct Chooser {
     if (!target.on_device() && !named.on_host)
       fail(ANN_UNSUPPORTED, "params.procedure is %d (%s), which CUDA devices do; the search runs on the CPU",
            named.id, named.name);
+    if (target.on_device() && !named.on_device)
+      fail(ANN_UNSUPPORTED, "params.procedure is %d (%s), which the CPU does; the search runs on device %d",
+           named.id, named.name, target.device->device());
     if (named.check != nullptr) named.check(target, request);
     return planned(named, effort_of(named));
   }

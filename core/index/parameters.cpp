@@ -18,6 +18,19 @@ namespace gannet {
 namespace {
 
 constexpr uint32_t kDegreeDefault = 32;
+
+// TSDG. The paper's alpha is "usually greater than 1.1", its lists of SIFT have 200 rows, and searches of few queries
+// read factors below 10 (sections 3.2, 5.2 and 5.4). Rows of at most 128 edges cut the longest of hubs.
+constexpr uint32_t kTsdgDegree = 128;
+constexpr uint32_t kTsdgNeighbors = 200;
+constexpr float kTsdgAlpha = 1.1f;
+constexpr float kVamanaAlpha = 1.2f;
+constexpr uint32_t kTsdgLevels = 10;
+constexpr uint32_t kTsdgReverse = 256;
+constexpr uint32_t kSsgPool = 500;
+constexpr float kSsgAngle = 60;
+constexpr uint32_t kReverseMax = 4096;
+constexpr uint32_t kPoolMax = 4096;
 constexpr uint32_t kSamplesDefault = 16;
 constexpr uint32_t kIterationsDefault = 24;
 constexpr float kConvergenceDefault = 0.02f;
@@ -33,6 +46,49 @@ void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) 
 void check_choice(const char* name, int32_t value, int32_t high) {
   if (value < 0 || value > high)
     fail(ANN_INVALID_ARGUMENT, "%s is %d, allowed are 0 to %d", name, value, high);
+}
+
+void check_float(const char* name, float value, float low, float high) {
+  if (!(value >= low && value <= high))
+    fail(ANN_INVALID_ARGUMENT, "%s is %g, allowed are %g to %g", name, static_cast<double>(value),
+         static_cast<double>(low), static_cast<double>(high));
+}
+
+/// Lists longer than those of other graphs come from the caller, or from comparing all rows on the CPU.
+uint32_t neighbors_max(const BuildPlan& plan) {
+  const bool any_length =
+      plan.graph == ANN_GRAPH_TSDG &&
+      (plan.knn == ANN_KNN_GIVEN || (plan.knn == ANN_KNN_EXACT && plan.device < ANN_DEVICE_CUDA));
+  return any_length ? ANN_KNN_DEGREE_MAX : ANN_DEGREE_MAX;
+}
+
+DiversifyParams complete_diversify(const ann_build_params& params, uint32_t degree) {
+  check_choice("diversify", params.diversify, ANN_DIVERSIFY_VAMANA);
+  const auto or_default = [](auto value, auto otherwise) { return value != 0 ? value : otherwise; };
+  DiversifyParams out;
+  out.method = or_default(params.diversify, int32_t{ANN_DIVERSIFY_TSDG});
+  const bool two_stages = out.method == ANN_DIVERSIFY_TSDG;
+  const bool relaxed = two_stages || out.method == ANN_DIVERSIFY_VAMANA;
+  if (params.alpha != 0 && !relaxed)
+    fail(ANN_INVALID_ARGUMENT, "alpha is %g, it must be 0 where diversify is %d, which has none",
+         static_cast<double>(params.alpha), out.method);
+  if (params.occlusion_bound != 0 && !two_stages)
+    fail(ANN_INVALID_ARGUMENT,
+         "occlusion_bound is %u, it must be 0 where diversify is %d, which counts no factors",
+         params.occlusion_bound, out.method);
+  out.alpha = relaxed ? or_default(params.alpha, two_stages ? kTsdgAlpha : kVamanaAlpha) : 1.0f;
+  check_float("alpha", out.alpha, 1, 4);
+  out.levels = two_stages ? or_default(params.occlusion_bound, kTsdgLevels) : 1;
+  check_range("occlusion_bound", out.levels, 1, kOcclusionLevelsMax);
+  out.degree = degree;
+  out.reverse_max = or_default(params.reverse_max, kTsdgReverse);
+  check_range("reverse_max", out.reverse_max, 1, kReverseMax);
+  out.pool = or_default(params.pool, kSsgPool);
+  check_range("pool", out.pool, 1, kPoolMax);
+  if (out.method != ANN_DIVERSIFY_SSG) out.pool = 0;
+  out.angle = or_default(params.angle, kSsgAngle);
+  check_float("angle", out.angle, 1, 90);
+  return out;
 }
 
 /// Time of one thread to find neighbours among rows whose codes have so many bytes.
@@ -90,6 +146,7 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
 /// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
 /// or long.
 uint32_t knn_degree_default(const BuildPlan& plan) {
+  if (plan.graph == ANN_GRAPH_TSDG) return kTsdgNeighbors;
   const uint32_t k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
   const bool short_lists =
       plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA && plan.degree <= cuda::kShortList;
@@ -132,7 +189,10 @@ NnDescentParams complete_list_search(uint32_t k, uint32_t samples, uint32_t iter
 }
 
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
-  check_choice("graph", params.graph, ANN_GRAPH_NONE);
+  check_choice("graph", params.graph, ANN_GRAPH_TSDG);
+  if (params.graph == 3)
+    fail(ANN_INVALID_ARGUMENT, "graph is %d, allowed are 0 to %d and %d", params.graph, ANN_GRAPH_NONE,
+         ANN_GRAPH_TSDG);
   check_choice("knn", params.knn, ANN_KNN_CELLS);
   check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
   check_choice("repair", params.repair, ANN_OFF);
@@ -151,8 +211,10 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
   plan.repair = params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
-  plan.degree = params.degree != 0 ? params.degree : kDegreeDefault;
+  const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
+  plan.degree = params.degree != 0 ? params.degree : tsdg ? kTsdgDegree : kDegreeDefault;
   check_range("degree", plan.degree, 2, ANN_DEGREE_MAX);
+  if (tsdg) plan.diversify = complete_diversify(params, plan.degree);
   const bool given = params.knn == ANN_KNN_GIVEN;
   if (given && params.knn_graph == nullptr && rows > 0)
     fail(ANN_INVALID_ARGUMENT, "knn is GIVEN, but knn_graph is null");
@@ -161,7 +223,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
          ANN_KNN_GIVEN);
   uint32_t k = params.knn_degree;
   if (k == 0 && !given) k = knn_degree_default(plan);
-  check_range("knn_degree", k, given ? 1 : plan.degree, ANN_DEGREE_MAX);
+  check_range("knn_degree", k, given || tsdg ? 1 : plan.degree, neighbors_max(plan));
   plan.nn_descent =
       complete_nn_descent(k, params.samples, params.iterations, params.convergence, params.seed);
   plan.knn_graph = params.knn_graph;
@@ -185,7 +247,12 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
   double seconds = 0.01;
   if (plan.graph != ANN_GRAPH_NONE) {
     if (!Codes::rows_serve(shape.metric, element, plan.borrow)) index += rows * stride;
-    index += shape.dim * 4 + rows * plan.degree * 4 + kEntryPoints * 4;
+    const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
+    const DiversifyBytes diversifying =
+        tsdg ? diversify_bytes(rows, stride, plan.nn_descent.k, plan.diversify, plan.threads)
+             : DiversifyBytes{};
+    const uint64_t edges = tsdg ? diversifying.graph : rows * plan.degree * 4;
+    index += shape.dim * 4 + edges + kEntryPoints * 4;
     if (plan.calibrate)
       index += std::min<uint64_t>(plan.queries_given, kQueriesKept) * shape.dim *
                (is_float_element(element) ? sizeof(float) : 1);
@@ -207,7 +274,8 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? threads * (2u << 20) + 4096 : 0;
     const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
-    peak = std::max({coding, finding, looking, pruning, reversing, repairing, judging}) + sending;
+    const uint64_t edging = tsdg ? knn_list + diversifying.peak : std::max({pruning, reversing, repairing});
+    peak = std::max({coding, finding, looking, edging, judging}) + sending;
     const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
     seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
                static_cast<double>(threads);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ann.h"
+#include "graph/diversify.h"
 #include "knn/nn_descent.h"
 
 namespace gannet {
@@ -31,6 +32,7 @@ struct BuildPlan {
   bool calibrate = true;
   uint32_t degree = 0;
   uint32_t threads = 0;
+  DiversifyParams diversify;            // of ANN_GRAPH_TSDG
   NnDescentParams nn_descent;           // k of any k-NN graph, given or made
   const uint32_t* knn_graph = nullptr;  // [rows, nn_descent.k] for ANN_KNN_GIVEN
   uint64_t memory_limit = 0;

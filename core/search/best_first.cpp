@@ -18,8 +18,8 @@ constexpr size_t kPrefetched = 1024;
   for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(code + byte);
 }
 
-[[gnu::always_inline]] inline void prefetch_edges(const SearchGraph& graph, uint32_t row) {
-  const AdjacencyRow edges = graph.row(row);
+[[gnu::always_inline]] inline void prefetch_edges(const SearchGraph& graph, uint32_t row, uint32_t level) {
+  const AdjacencyRow edges = graph.adjacency().row(row, level);
   for (uint32_t i = 0; i < edges.length; i += 64 / sizeof(uint32_t)) __builtin_prefetch(edges.targets + i);
 }
 
@@ -41,11 +41,11 @@ struct Walk {
  private:
   void expand(uint32_t row) {
     ++counts.expansions;
-    const AdjacencyRow edges = graph.touched_row(row);
+    const AdjacencyRow edges = graph.touched_row(row, space.level);
     const uint32_t count = enter(edges.targets, edges.length);
     for (uint32_t i = 0; i < count; ++i) prefetch_code(codes, space.candidates[i]);
     const uint32_t next = beam.peek();
-    if (next != kNoRow) prefetch_edges(graph, next);
+    if (next != kNoRow) prefetch_edges(graph, next, space.level);
     compare(count);
   }
 

@@ -62,6 +62,7 @@ struct SearchSpace final : Workspace {
   Array<float> distances;          // [beam]
   Array<Neighbor> neighbors;       // [beam]
   Allocator allocator;
+  uint32_t level = kWholeRows;  // which edges of rows with prefixes are read (graph/adjacency.h)
 };
 
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.

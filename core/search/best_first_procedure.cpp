@@ -15,27 +15,32 @@ void check(const SearchTarget& target, const SearchRequest& request) {
     fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed on a CUDA device", beam, kDeviceBeamMax);
 }
 
+uint32_t level_of(const ann_search_params& params) {
+  return params.occlusion_max != 0 ? params.occlusion_max - 1 : kWholeRows;
+}
+
 /// A beam longer than there are rows is never filled. One that is longer than a device holds stands for a recall
 /// that only comparing every row reaches there.
-SearchPlan plan(const SearchTarget& target, const SearchRequest&, const Effort& effort) {
+SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const Effort& effort) {
   const uint32_t rows = std::max(1u, target.segment().rows());
   const uint32_t beam = std::min(static_cast<uint32_t>(effort.knob), rows);
   if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
-  return BeamPlan{beam};
+  return BeamPlan{beam, level_of(request.params)};
 }
 
 void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
          const Execution& execution, SearchCounts* counts) {
   const Segment& segment = host.segment;
-  const uint32_t beam = std::get<BeamPlan>(plan).beam;
+  const auto [beam, level] = std::get<BeamPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
   answer_on_host<SearchSpace>(
       host, batch, execution, counts,
       [&] {
         return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
       },
-      [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
-          SearchCounts* task_counts) {
+      [&, beam = beam, level = level](const PreparedQuery& query, const Admission& admission,
+                                      SearchSpace& workspace, SearchCounts* task_counts) {
+        workspace.level = level;
         return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k, beam,
                                  workspace, task_counts);
       });

@@ -18,6 +18,7 @@ struct RerankDepth {
 
   uint32_t operator()(const ExactPlan&) const { return k; }
   uint32_t operator()(const CagraPlan& plan) const { return plan.kept; }
+  uint32_t operator()(const TsdgPlan& plan) const { return plan.kept; }
   uint32_t operator()(const GgnnPlan& plan) const { return plan.kept; }
   uint32_t operator()(const TwoListsPlan&) const { return list_length(k, view.lossless); }
   uint32_t operator()(const BeamPlan& plan) const {
@@ -74,6 +75,10 @@ struct StartWalk {
   bool whole;
 
   void operator()(const ExactPlan&) const { fail(ANN_INTERNAL, "an exact search was planned as a walk"); }
+
+  void operator()(const TsdgPlan&) const {
+    fail(ANN_INTERNAL, "a search of the CPU was planned on a device");
+  }
 
   void operator()(const BeamPlan& plan) const {
     WalkArgs args = walk_args();

@@ -7,6 +7,7 @@
 
 #include "search/cagra.h"
 #include "search/ggnn.h"
+#include "search/tsdg.h"
 
 namespace gannet {
 
@@ -16,6 +17,7 @@ struct ExactPlan {};
 /// One sorted list: the nearest unexpanded row of `beam` rows is expanded until none is left.
 struct BeamPlan {
   uint32_t beam = 0;
+  uint32_t level = kWholeRows;  // of rows with prefixes, on the CPU
 };
 
 /// Two lists on a CUDA device, the nearest rows and those to be expanded (search/walk_cuda.cu).
@@ -27,7 +29,7 @@ struct TwoListsPlan {
   bool by_blocks() const { return warps > 1; }
 };
 
-using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan, GgnnPlan>;
+using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan, GgnnPlan, TsdgPlan>;
 
 /// Whether a block of a device walks for each query of a batch of host memory.
 inline bool walks_by_blocks(const SearchPlan& plan) {

@@ -35,8 +35,8 @@ struct SearchRequest {
   uint32_t k_asked = 0;
 };
 
-/// What calibration turns: nothing, a number of rows, or a slack.
-enum class Knob { kNone, kBeam, kSlack };
+/// What calibration turns: nothing, a number of rows, a slack, or a number of walks.
+enum class Knob { kNone, kBeam, kSlack, kWalks };
 
 /// How far one search goes: a value of the knob, and what was measured with it.
 struct Effort {
@@ -110,5 +110,8 @@ extern const Procedure kWarpTwoLists;  // two_lists_procedure.cpp
 extern const Procedure kBlockTwoLists;
 extern const Procedure kWideBlockTwoLists;
 extern const Procedure kGgnn;  // ggnn_procedure.cpp
+extern const Procedure kTsdg;  // tsdg_procedure.cpp
+extern const Procedure kTsdgSmall;
+extern const Procedure kTsdgLarge;
 
 }  // namespace gannet

@@ -18,11 +18,14 @@ inline constexpr uint16_t kMajor = 1;
 inline constexpr uint16_t kMinor = 0;
 inline constexpr uint16_t kMinorWithQueries = 1;
 inline constexpr uint16_t kMinorWithDeviceCurves = 2;
+inline constexpr uint16_t kMinorWithVariableRows = 3;
+inline constexpr uint64_t kFeatureVariableRows = 2;
+inline constexpr uint64_t kFeaturesKnown = kFeatureVariableRows;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;
 inline constexpr uint32_t kSectionsMax = 64;
 
-enum GraphKind : uint32_t { kGraphCagra = 1, kGraphNone = 2 };
+enum GraphKind : uint32_t { kGraphCagra = 1, kGraphNone = 2, kGraphTsdg = 4 };
 enum CodeKind : uint32_t { kCodesNone = 0, kCodesRows = 1, kCodesBytes = 2, kCodesFloats = 3 };
 enum SectionType : uint32_t {
   kRows = 1,
@@ -35,16 +38,19 @@ enum SectionType : uint32_t {
   kEntries = 8,
   kCalibration = 9,
   kQueries = 10,
+  kPrefixes = 13,
   kDeviceCurves = 17,
 };
 inline constexpr uint32_t kTypesMax = 17;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kQueries) || type == kDeviceCurves;
+  return (type >= kRows && type <= kQueries) || type == kPrefixes || type == kDeviceCurves;
 }
 inline constexpr uint32_t kSkippable = 1;  // flag of a section
 
 /// The flags of a section: a reader of 1.0 skips what has come since.
-constexpr uint32_t flags_of(uint32_t type) { return type <= kCalibration ? 0 : kSkippable; }
+constexpr uint32_t flags_of(uint32_t type) {
+  return type <= kCalibration || type == kPrefixes ? 0 : kSkippable;
+}
 
 struct Header {
   uint8_t magic[8];
@@ -119,6 +125,7 @@ inline constexpr uint64_t kFileBytesMax = uint64_t{1} << 56;
 inline constexpr uint32_t kCurvesMax = 4;
 inline constexpr uint32_t kPointsMax = 24;
 inline constexpr uint64_t kQueriesMax = 2048;
+inline constexpr uint32_t kLevelsMax = 64;
 struct Point {
   uint32_t beam;
   uint32_t zero;

@@ -35,10 +35,12 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     demand(kCodes, header.rows, header.code_stride);
   }
   if (header.graph != kGraphNone) {
-    demand(kEdges, header.rows * header.degree, sizeof(uint32_t));
+    const bool variable = header.graph == kGraphTsdg;
+    demand(kEdges, variable ? calibrated.edges : header.rows * header.degree, sizeof(uint32_t));
     demand(kEntries, header.entries, sizeof(uint32_t));
     demand(kCalibration, calibrated.curves, sizeof(Curve));
     if (calibrated.queries != 0) demand(kQueries, calibrated.queries, query_bytes(header));
+    if (variable) demand(kPrefixes, header.rows, calibrated.levels * sizeof(uint16_t));
     if (calibrated.device_curves != 0) demand(kDeviceCurves, calibrated.device_curves, sizeof(DeviceCurve));
   }
   return count;

@@ -24,11 +24,14 @@ uint32_t code_columns(const Header& header);
 /// Bytes of a query that is kept to calibrate on.
 uint64_t query_bytes(const Header& header);
 
-/// What a header leaves open: how many curves there are, queries, and curves of devices.
+/// What a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how many
+/// edges they have together, and how many prefixes each.
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
   uint32_t device_curves = 0;
+  uint64_t edges = 0;
+  uint32_t levels = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

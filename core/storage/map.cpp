@@ -114,6 +114,10 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
     case kEdges:
       if (!all_legal<uint32_t>(data, bytes, [=](uint32_t row) { return (row < rows) | (row == kNoRow); }))
         return "an edge leads to a row that is not there";
+      if (header.graph == kGraphTsdg)
+        return all_legal<uint32_t>(data, bytes, [](uint32_t row) { return row != kNoRow; })
+                   ? nullptr
+                   : "a row of varying length has an unused place";
       return edges_come_first(data, begin, bytes, header.degree * sizeof(uint32_t))
                  ? nullptr
                  : "an edge stands behind an unused place";
@@ -131,6 +135,10 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
                         uint64_t{code_columns(header)} * code_item_bytes(header.codes)))
         return "bytes that fill codes up are not zero";
       return nullptr;
+    case kPrefixes:
+      return all_legal<uint16_t>(data, bytes, [&](uint16_t length) { return length <= header.degree; })
+                 ? nullptr
+                 : "a row is longer than the header says";
     case kQueries:
       return !is_float_element(element) || elements_finite(ANN_F32, data, bytes)
                  ? nullptr
@@ -163,8 +171,9 @@ void fail_corrupt(const char* format, ...) {
 }
 
 const char* section_name(uint32_t type) {
-  static constexpr const char* kNames[] = {"",      "rows",  "ids",     "order",       "lengths", "centre",
-                                           "codes", "edges", "entries", "calibration", "queries"};
+  static constexpr const char* kNames[] = {"",        "rows",  "ids",   "order",   "lengths",
+                                           "centre",  "codes", "edges", "entries", "calibration",
+                                           "queries", "",      "",      "prefixes"};
   if (type == kDeviceCurves) return "device curves";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
@@ -194,9 +203,9 @@ void FileMap::read_header(Source& source) {
   if (header.major != kMajor)
     fail(ANN_VERSION, "the file has format %u.%u; this library (%d.%d) reads format %u", header.major,
          header.minor, ANN_VERSION_MAJOR, ANN_VERSION_MINOR, kMajor);
-  if (header.features_to_read != 0)
+  if ((header.features_to_read & ~kFeaturesKnown) != 0)
     fail(ANN_VERSION, "the file uses features %llx, which this library (%d.%d) does not know",
-         static_cast<Long>(header.features_to_read), ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
+         static_cast<Long>(header.features_to_read & ~kFeaturesKnown), ANN_VERSION_MAJOR, ANN_VERSION_MINOR);
   if (header_sum(header) != header.header_sum) fail_corrupt("the sum of the header is wrong");
   if (header.file_bytes != source.bytes())
     fail_corrupt("the file has %llu bytes, its header says %llu", static_cast<Long>(source.bytes()),
@@ -216,7 +225,10 @@ void FileMap::check_ranges() const {
   demand(header.table_offset == kPage, "the offset of the table", header.table_offset);
   demand(header.metric >= ANN_METRIC_L2 && header.metric <= ANN_METRIC_COSINE, "metric", header.metric);
   demand(header.element >= ANN_F32 && header.element <= ANN_U8, "element", header.element);
-  demand(header.graph == kGraphCagra || header.graph == kGraphNone, "graph", header.graph);
+  demand(header.graph == kGraphCagra || header.graph == kGraphNone || header.graph == kGraphTsdg, "graph",
+         header.graph);
+  const uint64_t features = header.graph == kGraphTsdg ? kFeatureVariableRows : 0;
+  demand(header.features_to_read == features, "features", header.features_to_read);
   demand(header.rows <= ANN_ROWS_MAX, "rows", header.rows);
   demand(header.dim >= 1 && header.dim <= ANN_DIM_MAX, "dim", header.dim);
   demand(header.has_ids <= 1 && (header.has_ids == 0 || header.rows > 0), "ids", header.has_ids);
@@ -224,7 +236,7 @@ void FileMap::check_ranges() const {
   const int32_t element = static_cast<int32_t>(header.element);
   demand(header.row_stride == Dataset::stored_stride(header.dim, metric, element), "the row stride",
          header.row_stride);
-  const bool graph = header.graph == kGraphCagra;
+  const bool graph = header.graph != kGraphNone;
   demand(graph ? header.degree >= 2 && header.degree <= ANN_DEGREE_MAX : header.degree == 0, "degree",
          header.degree);
   demand(
@@ -323,12 +335,17 @@ void FileMap::check_sections() const {
     if (section.type == kDeviceCurves)
       calibrated.device_curves =
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
+    if (section.type == kEdges) calibrated.edges = section.items;
+    if (section.type == kPrefixes) calibrated.levels = section.item_bytes / sizeof(uint16_t);
   }
   if (tail != tail_offset()) fail_corrupt("the tail is not behind the last section");
   if (calibrated.curves > kCurvesMax) fail_corrupt("there are more calibration curves than 4");
   if (calibrated.queries > kQueriesMax)
     fail_corrupt("there are %llu queries to calibrate on, at most %llu are",
                  static_cast<Long>(calibrated.queries), static_cast<Long>(kQueriesMax));
+  const bool variable = header.graph == kGraphTsdg;
+  if (variable && (calibrated.levels == 0 || calibrated.levels > kLevelsMax))
+    fail_corrupt("rows have %u prefixes, allowed are 1 to %u", calibrated.levels, kLevelsMax);
   if (calibrated.device_curves > kDeviceCurvesMax)
     fail_corrupt("there are more calibration curves of devices than %u", kDeviceCurvesMax);
   Section demanded[kTypesMax];
@@ -369,7 +386,9 @@ void FileMap::check_chunk(const Section& section, uint64_t chunk, const uint8_t*
 }
 
 void FileMap::check_cut(const Section& section, uint64_t chunk, const uint8_t* around) const {
-  if (section.type != kEdges || chunk * kChunkBytes % (header.degree * sizeof(uint32_t)) == 0) return;
+  if (section.type != kEdges || header.graph == kGraphTsdg ||
+      chunk * kChunkBytes % (header.degree * sizeof(uint32_t)) == 0)
+    return;
   uint32_t words[2];
   std::memcpy(words, around, sizeof words);
   if (words[0] == kNoRow && words[1] != kNoRow)
@@ -403,6 +422,26 @@ void check_entries(const uint32_t* entries, uint64_t count) {
   for (uint64_t i = 1; i < count; ++i) {
     if (entries[i - 1] >= entries[i]) fail_corrupt("the entry points are not ascending");
   }
+}
+
+uint32_t levels_of(const FileMap& map) { return map.find(kPrefixes)->item_bytes / sizeof(uint16_t); }
+
+void check_rows(const FileMap& map, const Array<uint16_t>& prefixes, uint64_t* offsets) {
+  const uint32_t levels = levels_of(map);
+  uint64_t edges = 0;
+  if (offsets != nullptr) offsets[0] = 0;
+  for (uint64_t row = 0; row < map.header.rows; ++row) {
+    const uint16_t* lengths = prefixes.data() + row * levels;
+    for (uint32_t level = 1; level < levels; ++level) {
+      if (lengths[level] < lengths[level - 1])
+        fail_corrupt("the prefixes of row %llu do not grow", static_cast<Long>(row));
+    }
+    edges += lengths[levels - 1];
+    if (offsets != nullptr) offsets[row + 1] = edges;
+  }
+  if (edges != map.find(kEdges)->items)
+    fail_corrupt("rows have %llu edges, section %u (edges) has %llu", static_cast<Long>(edges), kEdges,
+                 static_cast<Long>(map.find(kEdges)->items));
 }
 
 Calibration read_calibration(const Curve* curves, uint64_t count, float recall_max) {

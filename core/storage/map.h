@@ -57,6 +57,11 @@ struct FileMap {
 /// Checks that section 4 of the specification cannot make chunk by chunk.
 void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const Execution& execution);
 void check_entries(const uint32_t* entries, uint64_t count);
+/// How many prefixes a row of varying length has; such rows and their edges, each prefix as long as the one before it
+/// or longer, and all as many as there are edges. Where each row begins goes to `offsets` [rows + 1] unless that is
+/// null.
+uint32_t levels_of(const FileMap& map);
+void check_rows(const FileMap& map, const Array<uint16_t>& prefixes, uint64_t* offsets);
 Calibration read_calibration(const format::Curve* curves, uint64_t count, float recall_max);
 std::vector<MeasuredDevice> read_device_curves(const format::DeviceCurve* curves, uint64_t count);
 

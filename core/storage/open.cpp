@@ -107,6 +107,7 @@ struct Parts {
   Array<uint32_t> entries;
   Array<Curve> curves;
   Array<uint8_t> queries;
+  Array<uint16_t> prefixes;
   Array<DeviceCurve> device_curves;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
@@ -133,13 +134,16 @@ struct Parts {
         return visit(curves);
       case kQueries:
         return visit(queries);
+      case kPrefixes:
+        return visit(prefixes);
       case kDeviceCurves:
         return visit(device_curves);
     }
   }
 
   /// What the specification demands beyond single chunks.
-  void check(const Execution& execution) const {
+  void check(const FileMap& map, const Execution& execution) const {
+    if (map.header.graph == kGraphTsdg) check_rows(map, prefixes, nullptr);
     check_ids(ids.data(), order.data(), ids.size(), execution);
     check_entries(entries.data(), entries.size());
   }
@@ -150,7 +154,28 @@ struct Touches {
   FirstTouch* of[kTypesMax + 1] = {};
 };
 
-std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, const Touches& touches) {
+int32_t graph_kind(const Header& header) {
+  switch (header.graph) {
+    case kGraphNone:
+      return ANN_GRAPH_NONE;
+    case kGraphTsdg:
+      return ANN_GRAPH_TSDG;
+    default:
+      return ANN_GRAPH_CAGRA;
+  }
+}
+
+/// Where rows of varying length begin follows from how long they are.
+void place_rows(const FileMap& map, Array<uint16_t>&& prefixes, SearchGraph& graph, const Allocator& memory) {
+  graph.offsets = Array<uint64_t>(memory, map.header.rows + 1);
+  check_rows(map, prefixes, graph.offsets.data());
+  graph.levels = levels_of(map);
+  graph.prefixes = std::move(prefixes);
+}
+
+std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const Touches& touches,
+                                        const Allocator& memory) {
+  const Header& header = map.header;
   const Calibration calibration =
       read_calibration(parts.curves.data(), parts.curves.size(), header.recall_max);
   Dataset::Parts rows;
@@ -169,7 +194,7 @@ std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, con
   auto placed = std::make_unique<PlacedSegment>(Dataset(std::move(rows)));
   Segment& segment = placed->segment;
   segment.seed = header.seed;
-  segment.graph.kind = header.graph == kGraphCagra ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
+  segment.graph.kind = graph_kind(header);
   if (!segment.has_graph()) return placed;
   segment.knn_iterations = header.knn_iterations;
   placed->calibration = calibration;
@@ -187,12 +212,14 @@ std::unique_ptr<PlacedSegment> assemble(const Header& header, Parts&& parts, con
   graph.degree = header.degree;
   graph.repaired_edges = header.repaired_edges;
   graph.touch = touches.of[kEdges];
+  if (header.graph == kGraphTsdg) place_rows(map, std::move(parts.prefixes), graph, memory);
   return placed;
 }
 
 /// Which sections a verification must hold as a whole to compare their values with each other.
 bool compared_as_a_whole(uint32_t type) {
-  return type == kIds || type == kOrder || type == kEntries || type == kCalibration || type == kDeviceCurves;
+  return type == kIds || type == kOrder || type == kEntries || type == kCalibration ||
+         type == kDeviceCurves || type == kPrefixes;
 }
 
 /// Reads everything; keeps all of it, or what has to be compared as a whole.
@@ -214,7 +241,7 @@ Parts read_all(const FileMap& map, Source& source, bool keep, const Execution& e
     source.read(map.tail_offset(), &tail, sizeof tail);
     map.check_tail(tail);
   }
-  parts.check(execution);
+  parts.check(map, execution);
   return parts;
 }
 
@@ -222,7 +249,8 @@ std::unique_ptr<const PlacedSegment> open_full(Source& source, const Expectation
                                                const Execution& execution) {
   execution.enter("read");
   const FileMap map(source, expected, execution.memory);
-  std::unique_ptr<PlacedSegment> built = assemble(map.header, read_all(map, source, true, execution), {});
+  std::unique_ptr<PlacedSegment> built =
+      assemble(map, read_all(map, source, true, execution), {}, execution.memory);
   execution.check();
   execution.advance(1);
   return built;
@@ -287,7 +315,8 @@ struct MappedFile {
 
 /// Sections that every search reads, and that are small: checked at once.
 bool checked_at_once(uint32_t type) {
-  return type == kCentre || type == kEntries || type == kCalibration || type == kDeviceCurves;
+  return type == kCentre || type == kEntries || type == kCalibration || type == kDeviceCurves ||
+         type == kPrefixes;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
@@ -316,7 +345,7 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
     }
   }
   if (lazy) check_entries(parts.entries.data(), parts.entries.size());
-  std::unique_ptr<PlacedSegment> built = assemble(map.header, std::move(parts), touches);
+  std::unique_ptr<PlacedSegment> built = assemble(map, std::move(parts), touches, execution.memory);
   built->segment.file_bytes_held = file->bytes();
   built->segment.file = std::move(file);
   execution.advance(1);
@@ -367,7 +396,7 @@ void describe_file(const char* path, Files& files, ann_file_description* out) {
   out->dim = header.dim;
   out->metric = static_cast<int32_t>(header.metric);
   out->element = static_cast<int32_t>(header.element);
-  out->graph = header.graph == kGraphCagra ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
+  out->graph = graph_kind(header);
   out->degree = header.degree;
   out->entry_points = header.entries;
   out->has_ids = header.has_ids;

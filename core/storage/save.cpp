@@ -19,6 +19,17 @@ using namespace format;
 
 // --- The bytes of an index ------------------------------------------------------------------------
 
+uint32_t graph_kind(int32_t kind) {
+  switch (kind) {
+    case ANN_GRAPH_NONE:
+      return kGraphNone;
+    case ANN_GRAPH_TSDG:
+      return kGraphTsdg;
+    default:
+      return kGraphCagra;
+  }
+}
+
 /// An index as header, section table and chunks of bytes.
 class Content {
  public:
@@ -34,10 +45,12 @@ class Content {
     encode_calibration();
     encode_devices();
     fill_header();
-    header_.sections = demanded_sections(header_,
-                                         {placed.calibration.curves().count(), segment_.queries.count(),
-                                          static_cast<uint32_t>(device_curves_.size())},
-                                         sections_);
+    const SearchGraph& graph = segment_.graph;
+    header_.sections =
+        demanded_sections(header_,
+                          {placed.calibration.curves().count(), segment_.queries.count(),
+                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels},
+                          sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -93,7 +106,11 @@ class Content {
     header_.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
     header_.metric = static_cast<uint32_t>(dataset.metric());
     header_.element = static_cast<uint32_t>(dataset.element());
-    header_.graph = segment_.has_graph() ? kGraphCagra : kGraphNone;
+    header_.graph = graph_kind(segment_.graph.kind);
+    if (header_.graph == kGraphTsdg) {
+      header_.minor = kMinorWithVariableRows;
+      header_.features_to_read = kFeatureVariableRows;
+    }
     header_.rows = dataset.rows();
     header_.dim = dataset.dim();
     header_.has_ids = dataset.ids() != nullptr ? 1 : 0;
@@ -176,6 +193,8 @@ class Content {
         return segment_.graph.entries.data();
       case kQueries:
         return segment_.queries.data();
+      case kPrefixes:
+        return segment_.graph.prefixes.data();
       case kDeviceCurves:
         return device_curves_.data();
       default:

@@ -29,11 +29,12 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 2 with section 17, 1 with
-//                       section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 3 for TSDG, else 2 with section 17,
+//                 else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
-//     32  u64     features that a reader must know. None is defined: all three are 0
+//     32  u64     features that a reader must know: bit 1, rows of varying length, set for TSDG. No other is
+//                 defined: all other bits of the three are 0
 //     40  u64     bytes of the file, at most 2^56
 //     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
 //                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)
@@ -45,10 +46,10 @@
 //     96  u32     version of the library that wrote the file: major << 16 | minor << 8 | patch
 //    100  u32     metric: 1 squared L2, 2 inner product, 3 cosine
 //    104  u32     element of the rows: 1 f32, 2 f16, 3 bf16, 4 i8, 5 u8
-//    108  u32     graph: 1 CAGRA, 2 none
+//    108  u32     graph: 1 CAGRA, 2 none, 4 TSDG (since 1.3)
 //    112  u64     rows: at most 2,147,483,646
 //    120  u32     dim, columns of a row: 1 to 32,768
-//    124  u32     degree, edges of a row: 2 to 256; without a graph 0
+//    124  u32     degree, edges of a row: 2 to 256, for TSDG no row has more; without a graph 0
 //    128  u32     entry points: 1 to rows, 0 if there are no rows; without a graph 0
 //    132  u32     ids: 0 a row's id is its number, 1 sections 2 and 3 hold them; 0 if there are no rows
 //    136  u64     seed of the build
@@ -69,7 +70,7 @@
 //
 //      0  u32     type, see 4; at least 1 and ascending, so each occurs at most once
 //      4  u32     flags. Bit 0: a reader that does not know the type may skip the section; not set for
-//                 types 1 to 9, set for others. Other bits are 0
+//                 types 1 to 9 and 13, set for others. Other bits are 0
 //      8  u64     offset
 //     16  u64     bytes
 //     24  u32     bytes of an item, at least 1. An item is one number where 4 says nothing else
@@ -98,7 +99,8 @@
 //                     to a multiple of 64 bytes a row; zeros fill up. Item: stride bytes. For element
 //                     i8 or u8 and metric L2 the rows serve as codes and there is no section
 //      7  edges       [rows, degree] u32, row numbers best first; 2^32 - 1 in unused places, after
-//                     which a row has no further edge. With a graph
+//                     which a row has no further edge. For TSDG each row has as many as section 13 says, row
+//                     after row, and no unused places. With a graph
 //      8  entries     [entry points] u32, row numbers, ascending, distinct. With a graph
 //      9  calibration curves of 392 bytes: u32 k, u32 points (1 to 24), then 24 times { u32 beam, u32
 //                     0, f64 recall }, zeros where a curve has fewer. k is at least 1 and ascends
@@ -108,6 +110,9 @@
 //                     f32, finite, where rows are floats, else of the element of the rows. With a graph
 //                     and at least one of them; since 1.1. Item: a query
 //
+//     13  prefixes    [rows, levels] u16, how many edges of a row, its first ones, have an occlusion factor of at
+//                     most 0, 1, ... levels - 1; they do not fall within a row, and the last one is the length
+//                     of the row. Levels are 1 to 64. For TSDG; since 1.3. Item: the prefixes of a row
 //     17  device curves  calibration curves of CUDA devices, of 800 bytes: u32 compute capability (10 major +
 //                     minor), u32 multiprocessors, u32 rows of the longest list of a block's walk; u32 warps
 //                     that walk for a query (1, 8, 16), u32 1 where all queries of a batch walk at once
@@ -121,8 +126,7 @@
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 11 to 16 and 18 to 63 are kept for what comes: layers, occlusion factors, offsets of lists of varying
-// length, removed rows, shards.
+// Types 11, 12, 14 to 16 and 18 to 63 are kept for what comes: layers, removed rows, shards.
 //
 // 5  THE TAIL
 //

@@ -1,6 +1,6 @@
 // What a walk and a comparison of all rows cost on the CPU, counted, so that the same choice is made on every machine.
 //
-// In bytes that are read in order. An expansion reads `degree` edges, each of which asks the table of visited
+// In bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average, each of which asks the table of visited
 // rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more than the code itself. Exact search
 // reads rows as stored one after the other, at kRowBytes more than a row. On two x86-64 cores beams of 16, 64,
 // 256 and 1,024 so counted come to .02, .06, .22 and .81 of exact search on SIFT 100k (u8; in time .02, .05, .19
@@ -15,10 +15,16 @@
 
 namespace gannet {
 
+/// The edges of a row; where rows vary, as many as on average.
+inline double mean_degree(const SearchGraph& graph) {
+  if (graph.is_fixed() || graph.rows == 0) return graph.degree;
+  return static_cast<double>(graph.edges.size()) / graph.rows;
+}
+
 /// Rows that a walk compares for one query: of the edges that it reads, past the entry points, a quarter lead to new
 /// rows.
 inline double walk_distances(const SearchGraph& graph, double expansions) {
-  const double compared = static_cast<double>(graph.entries.size()) + expansions * graph.degree / 4;
+  const double compared = static_cast<double>(graph.entries.size()) + expansions * mean_degree(graph) / 4;
   return std::min<double>(graph.rows, compared);
 }
 
@@ -27,7 +33,7 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
   const double expansions = std::min<double>(beam, graph.rows);
-  return expansions * graph.degree * kEdgeBytes +
+  return expansions * mean_degree(graph) * kEdgeBytes +
          walk_distances(graph, expansions) * (static_cast<double>(row_bytes) + kJumpBytes);
 }
 

@@ -85,7 +85,7 @@ static void parameters(void) {
   const ann_status invalid = ANN_INVALID_ARGUMENT, limit = ANN_LIMIT;
   const int32_t odd[] = {-1, 4, 5, 17, 127, 128, 255, 256, 65536, INT32_MAX, INT32_MIN};
   for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
-    BAD(p.graph = odd[i], invalid, invalid, "graph");
+    if (odd[i] != ANN_GRAPH_TSDG) BAD(p.graph = odd[i], invalid, invalid, "graph");
     if (odd[i] != ANN_KNN_CELLS) BAD(p.knn = odd[i], invalid, invalid, "knn");
     BAD(p.rows_mode = odd[i], invalid, invalid, "rows_mode");
     BAD(p.repair = odd[i], invalid, invalid, "repair");

@@ -75,7 +75,7 @@ static void layout(void) {
   AT(ann_matrix, data, 8);
   AT(ann_matrix, dim, 24);
   AT(ann_matrix, row_stride, 32);
-  CHECK_EQUAL(sizeof(ann_results), 72);
+  CHECK_EQUAL(sizeof(ann_results), 80);
   AT(ann_results, ids, 16);
   AT(ann_results, status, 40);
   AT(ann_results, expansion_count, 56);
@@ -87,15 +87,15 @@ static void layout(void) {
   CHECK_EQUAL(sizeof(ann_index_info), 88);
   AT(ann_index_info, recall_max, 72);
   AT(ann_index_info, knn_share, 84);
-  CHECK_EQUAL(sizeof(ann_graph_stats), 72);
-  CHECK_EQUAL(sizeof(ann_build_params), 88);
+  CHECK_EQUAL(sizeof(ann_graph_stats), 112);
+  CHECK_EQUAL(sizeof(ann_build_params), 112);
   AT(ann_build_params, seed, 40);
   AT(ann_build_params, calibrate, 56);
   AT(ann_build_params, memory_limit, 64);
   AT(ann_build_params, calibration, 80);
   CHECK_EQUAL(sizeof(ann_plan), 40);
   AT(ann_plan, device_bytes, 32);
-  CHECK_EQUAL(sizeof(ann_search_params), 72);
+  CHECK_EQUAL(sizeof(ann_search_params), 112);
   AT(ann_search_params, beam, 20);
   AT(ann_search_params, stream, 24);
   AT(ann_search_params, search_width, 32);

@@ -411,13 +411,13 @@ TEST_CASE("a procedure that is named keeps the recall that is asked for, by a ca
 }
 
 TEST_CASE("the table of procedures has one row for each name of ann.h") {
-  for (int32_t id = ANN_SEARCH_BEST_FIRST; id <= ANN_SEARCH_GGNN; ++id) {
+  for (int32_t id = ANN_SEARCH_BEST_FIRST; id <= ANN_SEARCH_TSDG_LARGE; ++id) {
     const Procedure* procedure = find_procedure(id);
     REQUIRE(procedure != nullptr);
     REQUIRE(procedure->id == id);
     REQUIRE(procedure->on_host == (procedure->run_on_host != nullptr));
     REQUIRE((procedure->on_host || procedure->on_device));
   }
-  REQUIRE(procedures().size() == ANN_SEARCH_GGNN);
+  REQUIRE(procedures().size() == ANN_SEARCH_TSDG_LARGE);
   REQUIRE(find_procedure(ANN_SEARCH_AUTO) == nullptr);
 }

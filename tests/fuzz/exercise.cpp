@@ -156,7 +156,7 @@ void ask_graph(Session& session) {
   std::vector<uint32_t> edges(header.rows * header.degree);
   uint32_t degree = 0;
   ann_error error = ANN_ERROR_INIT;
-  const bool graph = header.graph == kGraphCagra;
+  const bool graph = header.graph != kGraphNone;
   ann_status status = ann_index_graph(session.index, edges.data(), edges.size(), &degree, &error);
   if (!graph) {
     DEMAND(status == ANN_UNSUPPORTED, "%s", ann_status_name(status));
@@ -255,6 +255,7 @@ FileContent content_of(const std::vector<uint8_t>& file) {
       content.ids.resize(table[i].items);
       std::memcpy(content.ids.data(), data, table[i].bytes);
     }
+    if (table[i].type == kPrefixes) minor = kMinorWithVariableRows;
     if (!is_known(table[i].type)) content.only_known = false;
   }
   content.only_known = content.only_known && header.minor == minor;

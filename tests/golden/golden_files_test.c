@@ -5,7 +5,7 @@
  *     golden_files --make FOLDER    writes them, with answers.txt
  *
  * One file for each graph, metric and element that exists, half of them with ids, one with codes of
- * floats, and two with queries to calibrate on. answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
+ * floats, two with queries to calibrate on, and two with rows of varying length (TSDG). answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
  * their vectors, and the answers as id:bits, bits being those of the 32-bit distance:
  *
  *     file NAME METRIC ELEMENT GRAPH IDS ROWS DIM
@@ -26,7 +26,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 3 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 5 };
 enum { FILE_BYTES_MAX = 100 << 10 };
 
 /* --- What there is --------------------------------------------------------------------------- */
@@ -38,6 +38,10 @@ typedef struct kind {
   uint32_t dim;
   int queries; /* has some to calibrate on */
 } kind;
+
+static const char *graph_name(int32_t graph) {
+  return graph == ANN_GRAPH_CAGRA ? "cagra" : graph == ANN_GRAPH_TSDG ? "tsdg" : "none";
+}
 
 static void list_kinds(kind *kinds) {
   int count = 0;
@@ -54,12 +58,13 @@ static void list_kinds(kind *kinds) {
       }
   kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0};
   kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1};
-  kinds[count] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0};
+  kinds[count] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0};
   for (int i = 0; i < KINDS; i++)
     snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s", metric_name(kinds[i].metric),
-             element_name(kinds[i].element), kinds[i].graph == ANN_GRAPH_CAGRA ? "cagra" : "none",
-             kinds[i].ids ? "-ids" : "", kinds[i].dim == 2 ? "-float-codes" : "",
-             kinds[i].queries ? "-queries" : "");
+             element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
+             kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -263,9 +268,10 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
   CHECK_OK(ann_file_info(path, &facts, NULL));
   const kind *k = &file->what;
-  CHECK_SAY(facts.format == (k->queries ? 0x10001 : 0x10000) && facts.rows == file->rows &&
-                facts.dim == k->dim && facts.metric == k->metric && facts.element == k->element &&
-                facts.graph == k->graph && facts.has_ids == (uint32_t)k->ids,
+  const uint32_t format = k->graph == ANN_GRAPH_TSDG ? 0x10003 : k->queries ? 0x10001 : 0x10000;
+  CHECK_SAY(facts.format == format && facts.rows == file->rows && facts.dim == k->dim &&
+                facts.metric == k->metric && facts.element == k->element && facts.graph == k->graph &&
+                facts.has_ids == (uint32_t)k->ids,
             "%s: its header says something else", k->name);
   *writer = facts.writer;
 }

@@ -33,10 +33,12 @@ Header header_of(uint64_t rows, uint32_t dim) {
 
 TEST_CASE("sections follow each other without a gap and without touching") {
   for (const uint64_t rows : {uint64_t{1}, uint64_t{1000}, uint64_t{300000}, uint64_t{ANN_ROWS_MAX}}) {
-    const Header header = header_of(rows, ANN_DIM_MAX);
+    Header header = header_of(rows, ANN_DIM_MAX);
+    header.graph = kGraphTsdg;
     Section table[kTypesMax];
-    const uint32_t count = demanded_sections(header, {4, kQueriesMax, kDeviceCurvesMax}, table);
-    REQUIRE(count == 11);
+    const uint32_t count = demanded_sections(
+        header, {4, kQueriesMax, kDeviceCurvesMax, rows * ANN_DEGREE_MAX, kLevelsMax}, table);
+    REQUIRE(count == 12);
     const uint64_t tail = place_sections(table, count);
     uint64_t chunks = 0;
     for (uint32_t i = 0; i < count; ++i) {

@@ -40,6 +40,12 @@ const field fields_search[] = {FIELD(ann_search_params, recall, 'f'),
                                FIELD(ann_search_params, queue, 'u'),
                                FIELD(ann_search_params, visited, 'u'),
                                FIELD(ann_search_params, nearest_share, 'f'),
+                               FIELD(ann_search_params, occlusion_max, 'u'),
+                               FIELD(ann_search_params, walks, 'u'),
+                               FIELD(ann_search_params, hops_max, 'u'),
+                               FIELD(ann_search_params, segments, 'u'),
+                               FIELD(ann_search_params, delta, 'f'),
+                               FIELD(ann_search_params, queue_takes, 'i'),
                                END};
 
 const field fields_knn[] = {FIELD(ann_knn_params, metric, 'i'),     FIELD(ann_knn_params, method, 'i'),

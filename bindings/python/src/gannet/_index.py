@@ -40,7 +40,7 @@ class IndexInfo(NamedTuple):
     dtype: str
     """As stored: "float32", "float16", "bfloat16", "int8" or "uint8"."""
     graph: str
-    """"cagra" or "none"."""
+    """"cagra", "tsdg" or "none"."""
     degree: int
     """Edges a row."""
     entry_points: int
@@ -132,7 +132,8 @@ class Index:
                     and disturbs no other, as on a device
         tuning      search_width, iterations_max, hash_bits, hash_reset, team_size, ctas_per_query,
                     batch_threshold, beam_threshold and compare ("codes" or "stored") for CAGRA's procedures,
-                    stretch, queue, visited and nearest_share for "ggnn": as in ann.h
+                    stretch, queue, visited and nearest_share for "ggnn",
+                    occlusion_max, walks, hops_max, segments and delta for "tsdg" and its like: as in ann.h
 
         Returns Neighbors: ids, int64, and distances, float32, both [n, k], or [k] for one query: arrays of
         CuPy or Torch for queries of these, of NumPy otherwise, or `out`. Nearest first, equal ones by id; -1
@@ -419,7 +420,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     timeout       seconds; gannet.DeadlineExceeded when they have passed
     copy          False: the index uses the rows where they are, which must not change while it lives; host
                   memory and the rows' own dtype only. The index keeps a reference to them.
-    graph         "cagra" or "none": rows only, for exact()
+    graph         "cagra", "tsdg", or "none": rows only, for exact()
     degree        edges a row, 2 to 256; default 32. More finds more at a given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
     knn_degree    how many of them, degree to 256; default 1.5 times the degree

@@ -7,6 +7,7 @@ const MAGIC: [u8; 8] = *b"\x8aGNT\r\n\x1a\n";
 const BYTE_ORDER: u32 = 0x0102_0304;
 const MAJOR: u16 = 1;
 const SECTIONS_MAX: u32 = 64;
+const VARIABLE_ROWS: u64 = 2;
 const ROWS_MAX: u64 = 2_147_483_646;
 
 macro_rules! coded {
@@ -85,6 +86,8 @@ coded! {
         Cagra = 1, "CAGRA";
         /// None: rows only.
         None = 2, "no graph";
+        /// TSDG's, with rows of varying length.
+        Tsdg = 4, "TSDG";
     }
 }
 
@@ -168,6 +171,10 @@ impl Header {
         u64::from(self.dim) * if self.element.bytes() == 1 { 1 } else { 4 }
     }
 
+    pub(crate) fn has_variable_rows(&self) -> bool {
+        self.graph == Graph::Tsdg
+    }
+
     pub(crate) fn has_graph(&self) -> bool {
         self.graph != Graph::None
     }
@@ -204,6 +211,8 @@ impl Header {
             recall_max: f32_at(page, 172),
         };
         within("sections", header.sections.into(), 0, SECTIONS_MAX.into())?;
+        let features = if header.has_variable_rows() { VARIABLE_ROWS } else { 0 };
+        within("features", u64_at(page, 32), features, features)?;
         within("offset of the section table", u64_at(page, 72), PAGE, PAGE)?;
         within("rows", header.rows, 0, ROWS_MAX)?;
         within("dim", header.dim.into(), 1, 32_768)?;
@@ -284,9 +293,9 @@ fn check_prologue(page: &[u8; PAGE as usize], size: u64) -> Result<(), Problem> 
         return Err(Problem::Version(what));
     }
     // Those at 16 and 24 may be ignored by a reader that does not write.
-    let features = u64_at(page, 32);
-    if features != 0 {
-        return Err(Problem::Version(format!("features {features:#x} must be known and are not")));
+    let unknown = u64_at(page, 32) & !VARIABLE_ROWS;
+    if unknown != 0 {
+        return Err(Problem::Version(format!("features {unknown:#x} must be known and are not")));
     }
     let mut summed = *page;
     summed[88..96].fill(0);

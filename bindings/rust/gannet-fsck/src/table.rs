@@ -22,6 +22,8 @@ pub(crate) const EDGES: u32 = 7;
 pub(crate) const ENTRIES: u32 = 8;
 pub(crate) const CALIBRATION: u32 = 9;
 pub(crate) const QUERIES: u32 = 10;
+pub(crate) const PREFIXES: u32 = 13;
+const LEVELS_MAX: u64 = 64;
 pub(crate) const DEVICE_CURVES: u32 = 17;
 
 /// The name of a type that this reader knows.
@@ -37,6 +39,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         ENTRIES => "entries",
         CALIBRATION => "calibration",
         QUERIES => "queries",
+        PREFIXES => "prefixes",
         DEVICE_CURVES => "device curves",
         _ => return None,
     })
@@ -48,6 +51,8 @@ pub(crate) struct Section {
     pub kind: u32,
     pub offset: u64,
     pub bytes: u64,
+    /// Bytes of an item.
+    pub item: u32,
     /// Where the next section, or the tail, begins.
     pub padded_end: u64,
     /// The stored sum of each chunk.
@@ -85,9 +90,18 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
     let mut sums = sums.chunks_exact(8).map(|sum| u64_at(sum, 0));
     let mut sum_at = PAGE + entries.len() as u64;
     table.end = PAGE + bytes.len() as u64;
-    let has = |kind| entries.chunks_exact(ENTRY as usize).any(|entry| u32_at(entry, 0) == kind);
-    let mut wanted =
-        wanted_sections(header, has(QUERIES), has(DEVICE_CURVES)).into_iter().peekable();
+    let find = |kind| entries.chunks_exact(ENTRY as usize).find(|entry| u32_at(entry, 0) == kind);
+    let open = Open {
+        has_queries: find(QUERIES).is_some(),
+        has_devices: find(DEVICE_CURVES).is_some(),
+        edges: find(EDGES).map_or(0, |entry| u64_at(entry, 32)),
+        levels: find(PREFIXES).map_or(0, |entry| u64::from(u32_at(entry, 24)) / 2),
+    };
+    if header.has_variable_rows() && !(1..=LEVELS_MAX).contains(&open.levels) {
+        let what = format!("{} of a row, not 1 to {LEVELS_MAX}", open.levels);
+        return Err(Place::Section(PREFIXES).problem(what));
+    }
+    let mut wanted = wanted_sections(header, &open).into_iter().peekable();
     let mut last_kind = 0;
     for entry in entries.chunks_exact(ENTRY as usize) {
         let kind = u32_at(entry, 0);
@@ -166,7 +180,7 @@ fn place_section(
 ) -> Result<Section, Problem> {
     let wrong = |what: String| Err(Place::Section(kind).problem(what));
     let (bytes, item, items) = (u64_at(entry, 16), u32_at(entry, 24), u64_at(entry, 32));
-    let flags = if kind <= CALIBRATION { 0 } else { MAY_BE_SKIPPED };
+    let flags = if kind <= CALIBRATION || kind == PREFIXES { 0 } else { MAY_BE_SKIPPED };
     if u32_at(entry, 4) != flags || u32_at(entry, 28) != 0 {
         return wrong(
             "flags, or the word at byte 28, of its entry are not what they must be".into(),
@@ -200,7 +214,7 @@ fn place_section(
     if sum(&stored, 0) != u64_at(entry, 56) {
         return wrong("the sum of its chunks' sums does not fit".into());
     }
-    Ok(Section { kind, offset: begin, bytes, padded_end, sums })
+    Ok(Section { kind, offset: begin, bytes, item, padded_end, sums })
 }
 
 /// What the header's numbers say about a section.
@@ -218,12 +232,21 @@ impl Shape {
     }
 }
 
-/// The known sections that a file with this header has, by ascending type. Queries and
-/// curves of devices are there or not.
-fn wanted_sections(header: &Header, has_queries: bool, has_devices: bool) -> Vec<Shape> {
+/// What the table alone says: whether there are queries and curves of devices, and of rows of varying
+/// length how many edges they have, and how many prefixes each.
+struct Open {
+    has_queries: bool,
+    has_devices: bool,
+    edges: u64,
+    levels: u64,
+}
+
+/// The known sections that a file with this header has, by ascending type.
+fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
     let (rows, graph, ids) = (header.rows, header.has_graph(), header.has_ids);
     let coded = header.codes.bytes().is_some();
     let lengths = header.metric == Metric::Cosine;
+    let variable = header.has_variable_rows();
     let shape = |kind, item, items| Shape { kind, item, items_min: items, items_max: items };
     let all = [
         (true, shape(ROWS, header.row_stride, rows)),
@@ -232,15 +255,16 @@ fn wanted_sections(header: &Header, has_queries: bool, has_devices: bool) -> Vec
         (lengths, shape(LENGTHS, 4, rows)),
         (coded, shape(CENTRE, 4, header.code_columns())),
         (coded, shape(CODES, header.code_stride, rows)),
-        (graph, shape(EDGES, 4, rows * u64::from(header.degree))),
+        (graph, shape(EDGES, 4, if variable { open.edges } else { rows * u64::from(header.degree) })),
         (graph, shape(ENTRIES, 4, header.entry_points.into())),
         (graph, Shape { items_min: 0, ..shape(CALIBRATION, CURVE, CURVES_MAX) }),
         (
-            graph && has_queries,
+            graph && open.has_queries,
             Shape { items_min: 1, ..shape(QUERIES, header.query_bytes(), QUERIES_MAX) },
         ),
+        (variable, shape(PREFIXES, 2 * open.levels, rows)),
         (
-            graph && has_devices,
+            graph && open.has_devices,
             Shape { items_min: 1, ..shape(DEVICE_CURVES, DEVICE_CURVE, DEVICE_CURVES_MAX) },
         ),
     ];

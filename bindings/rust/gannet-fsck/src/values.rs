@@ -16,6 +16,7 @@ const EXPANSIONS_MAX: f64 = 2_147_483_646.0;
 pub(crate) struct Known {
     pub ids: Vec<u64>,
     pub curves: u64,
+    pub edges: u64,
 }
 
 type Outcome = Result<(), String>;
@@ -54,6 +55,19 @@ pub(crate) enum Values {
         degree: u64,
         at: u64,
         ended: bool,
+    },
+    /// Edges of rows of varying length, which stand one behind the other.
+    AllEdges {
+        rows: u32,
+        at: u64,
+    },
+    /// How long rows are for each of `levels`.
+    Prefixes {
+        levels: u64,
+        degree: u32,
+        at: u64,
+        last: u16,
+        edges: u64,
     },
     Entries {
         rows: u32,
@@ -94,6 +108,14 @@ impl Values {
                 number: if header.codes == Codes::Floats { Number::F32 } else { Number::Any },
                 at: 0,
             },
+            table::EDGES if header.has_variable_rows() => Values::AllEdges { rows, at: 0 },
+            table::PREFIXES => Values::Prefixes {
+                levels: u64::from(section.item / 2),
+                degree: header.degree,
+                at: 0,
+                last: 0,
+                edges: 0,
+            },
             table::EDGES => {
                 Values::Edges { rows, degree: header.degree.into(), at: 0, ended: false }
             }
@@ -117,6 +139,14 @@ impl Values {
             Values::Order { rows, at, last } => order(chunk, *rows, &known.ids, at, last),
             Values::Floats { may_be_negative, at } => floats(chunk, *may_be_negative, at),
             Values::Edges { rows, degree, at, ended } => edges(chunk, *rows, *degree, at, ended),
+            Values::AllEdges { rows, at } => {
+                let result = all_edges(chunk, *rows, at);
+                known.edges = *at;
+                result
+            }
+            Values::Prefixes { levels, degree, at, last, edges } => {
+                prefixes(chunk, *levels, *degree, at, last, edges)
+            }
             Values::Entries { rows, last } => entries(chunk, *rows, last),
             Values::Curves { bytes } | Values::DeviceCurves { bytes } => {
                 bytes.extend_from_slice(chunk);
@@ -131,6 +161,9 @@ impl Values {
             Values::Curves { bytes } => {
                 known.curves = bytes.len() as u64 / CURVE;
                 curves(&bytes)
+            }
+            Values::Prefixes { edges, .. } if edges != known.edges => {
+                Err(format!("rows have {edges} edges, of which {} are there", known.edges))
             }
             Values::DeviceCurves { bytes } => device_curves(&bytes),
             _ => Ok(()),
@@ -225,6 +258,39 @@ fn edges(chunk: &[u8], rows: u32, degree: u64, at: &mut u64, ended: &mut bool) -
         } else if edge >= rows {
             return Err(format!("edge {place} of row {row} leads to row {edge} of {rows}"));
         }
+        *at += 1;
+    }
+    Ok(())
+}
+
+fn all_edges(chunk: &[u8], rows: u32, at: &mut u64) -> Outcome {
+    for edge in words(chunk) {
+        if edge >= rows {
+            return Err(format!("edge {at} leads to row {edge} of {rows}"));
+        }
+        *at += 1;
+    }
+    Ok(())
+}
+
+/// Sums the last prefix of each row, which is its length.
+fn prefixes(
+    chunk: &[u8],
+    levels: u64,
+    degree: u32,
+    at: &mut u64,
+    last: &mut u16,
+    edges: &mut u64,
+) -> Outcome {
+    for length in chunk.chunks_exact(2).map(|length| u16::from_le_bytes([length[0], length[1]])) {
+        let (row, level) = (*at / levels, *at % levels);
+        if u32::from(length) > degree || level > 0 && length < *last {
+            return Err(format!("prefix {level} of row {row} is {length}, behind {last}"));
+        }
+        if level + 1 == levels {
+            *edges += u64::from(length);
+        }
+        *last = length;
         *at += 1;
     }
     Ok(())

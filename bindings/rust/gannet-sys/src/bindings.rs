@@ -5,11 +5,12 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 10;
+pub const ANN_ABI_VERSION: u32 = 11;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
 pub const ANN_DEGREE_MAX: u32 = 256;
+pub const ANN_KNN_DEGREE_MAX: u32 = 1024;
 pub const ANN_BEAM_MAX: u32 = 65536;
 extern "C" {
     pub fn ann_version() -> *const ::std::os::raw::c_char;
@@ -540,10 +541,16 @@ pub struct ann_graph_stats {
     pub in_degree_min: u32,
     pub in_degree_max: u32,
     pub two_hop_mean: f64,
+    pub knn_edges: u64,
+    pub relaxed_edges: u64,
+    pub joined_edges: u64,
+    pub soft_edges: u64,
+    pub occlusion_levels: u32,
+    pub reserved: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_graph_stats"][::std::mem::size_of::<ann_graph_stats>() - 72usize];
+    ["Size of ann_graph_stats"][::std::mem::size_of::<ann_graph_stats>() - 112usize];
     ["Alignment of ann_graph_stats"][::std::mem::align_of::<ann_graph_stats>() - 8usize];
     [
         "Offset of field: ann_graph_stats::struct_size",
@@ -578,6 +585,24 @@ const _: () = {
     [
         "Offset of field: ann_graph_stats::two_hop_mean",
     ][::std::mem::offset_of!(ann_graph_stats, two_hop_mean) - 64usize];
+    [
+        "Offset of field: ann_graph_stats::knn_edges",
+    ][::std::mem::offset_of!(ann_graph_stats, knn_edges) - 72usize];
+    [
+        "Offset of field: ann_graph_stats::relaxed_edges",
+    ][::std::mem::offset_of!(ann_graph_stats, relaxed_edges) - 80usize];
+    [
+        "Offset of field: ann_graph_stats::joined_edges",
+    ][::std::mem::offset_of!(ann_graph_stats, joined_edges) - 88usize];
+    [
+        "Offset of field: ann_graph_stats::soft_edges",
+    ][::std::mem::offset_of!(ann_graph_stats, soft_edges) - 96usize];
+    [
+        "Offset of field: ann_graph_stats::occlusion_levels",
+    ][::std::mem::offset_of!(ann_graph_stats, occlusion_levels) - 104usize];
+    [
+        "Offset of field: ann_graph_stats::reserved",
+    ][::std::mem::offset_of!(ann_graph_stats, reserved) - 108usize];
 };
 extern "C" {
     pub fn ann_index_graph_stats(
@@ -604,17 +629,25 @@ extern "C" {
 pub const ANN_GRAPH_AUTO: _bindgen_ty_6 = 0;
 pub const ANN_GRAPH_CAGRA: _bindgen_ty_6 = 1;
 pub const ANN_GRAPH_NONE: _bindgen_ty_6 = 2;
+pub const ANN_GRAPH_TSDG: _bindgen_ty_6 = 4;
 pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
-pub const ANN_KNN_AUTO: _bindgen_ty_7 = 0;
-pub const ANN_KNN_NN_DESCENT: _bindgen_ty_7 = 1;
-pub const ANN_KNN_EXACT: _bindgen_ty_7 = 2;
-pub const ANN_KNN_GIVEN: _bindgen_ty_7 = 3;
-pub const ANN_KNN_CELLS: _bindgen_ty_7 = 4;
+pub const ANN_DIVERSIFY_AUTO: _bindgen_ty_7 = 0;
+pub const ANN_DIVERSIFY_TSDG: _bindgen_ty_7 = 1;
+pub const ANN_DIVERSIFY_GD: _bindgen_ty_7 = 2;
+pub const ANN_DIVERSIFY_DPG: _bindgen_ty_7 = 3;
+pub const ANN_DIVERSIFY_SSG: _bindgen_ty_7 = 4;
+pub const ANN_DIVERSIFY_VAMANA: _bindgen_ty_7 = 5;
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
-pub const ANN_ROWS_AUTO: _bindgen_ty_8 = 0;
-pub const ANN_ROWS_COPY: _bindgen_ty_8 = 1;
-pub const ANN_ROWS_BORROW: _bindgen_ty_8 = 2;
+pub const ANN_KNN_AUTO: _bindgen_ty_8 = 0;
+pub const ANN_KNN_NN_DESCENT: _bindgen_ty_8 = 1;
+pub const ANN_KNN_EXACT: _bindgen_ty_8 = 2;
+pub const ANN_KNN_GIVEN: _bindgen_ty_8 = 3;
+pub const ANN_KNN_CELLS: _bindgen_ty_8 = 4;
 pub type _bindgen_ty_8 = ::std::os::raw::c_uint;
+pub const ANN_ROWS_AUTO: _bindgen_ty_9 = 0;
+pub const ANN_ROWS_COPY: _bindgen_ty_9 = 1;
+pub const ANN_ROWS_BORROW: _bindgen_ty_9 = 2;
+pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_build_params {
@@ -636,10 +669,16 @@ pub struct ann_build_params {
     pub memory_limit: u64,
     pub knn_graph: *const u32,
     pub calibration: *const ann_matrix,
+    pub diversify: i32,
+    pub alpha: f32,
+    pub occlusion_bound: u32,
+    pub reverse_max: u32,
+    pub pool: u32,
+    pub angle: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 88usize];
+    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 112usize];
     [
         "Alignment of ann_build_params",
     ][::std::mem::align_of::<ann_build_params>() - 8usize];
@@ -697,6 +736,24 @@ const _: () = {
     [
         "Offset of field: ann_build_params::calibration",
     ][::std::mem::offset_of!(ann_build_params, calibration) - 80usize];
+    [
+        "Offset of field: ann_build_params::diversify",
+    ][::std::mem::offset_of!(ann_build_params, diversify) - 88usize];
+    [
+        "Offset of field: ann_build_params::alpha",
+    ][::std::mem::offset_of!(ann_build_params, alpha) - 92usize];
+    [
+        "Offset of field: ann_build_params::occlusion_bound",
+    ][::std::mem::offset_of!(ann_build_params, occlusion_bound) - 96usize];
+    [
+        "Offset of field: ann_build_params::reverse_max",
+    ][::std::mem::offset_of!(ann_build_params, reverse_max) - 100usize];
+    [
+        "Offset of field: ann_build_params::pool",
+    ][::std::mem::offset_of!(ann_build_params, pool) - 104usize];
+    [
+        "Offset of field: ann_build_params::angle",
+    ][::std::mem::offset_of!(ann_build_params, angle) - 108usize];
 };
 extern "C" {
     pub fn ann_build(
@@ -751,21 +808,28 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_SEARCH_AUTO: _bindgen_ty_9 = 0;
-pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_9 = 1;
-pub const ANN_SEARCH_EXACT: _bindgen_ty_9 = 2;
-pub const ANN_SEARCH_CAGRA: _bindgen_ty_9 = 3;
-pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_9 = 4;
-pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_9 = 5;
-pub const ANN_SEARCH_WARP: _bindgen_ty_9 = 6;
-pub const ANN_SEARCH_BLOCK: _bindgen_ty_9 = 7;
-pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_9 = 8;
-pub const ANN_SEARCH_GGNN: _bindgen_ty_9 = 9;
-pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
-pub const ANN_COMPARE_AUTO: _bindgen_ty_10 = 0;
-pub const ANN_COMPARE_CODES: _bindgen_ty_10 = 1;
-pub const ANN_COMPARE_STORED: _bindgen_ty_10 = 2;
+pub const ANN_SEARCH_AUTO: _bindgen_ty_10 = 0;
+pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_10 = 1;
+pub const ANN_SEARCH_EXACT: _bindgen_ty_10 = 2;
+pub const ANN_SEARCH_CAGRA: _bindgen_ty_10 = 3;
+pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_10 = 4;
+pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_10 = 5;
+pub const ANN_SEARCH_WARP: _bindgen_ty_10 = 6;
+pub const ANN_SEARCH_BLOCK: _bindgen_ty_10 = 7;
+pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_10 = 8;
+pub const ANN_SEARCH_GGNN: _bindgen_ty_10 = 9;
+pub const ANN_SEARCH_TSDG: _bindgen_ty_10 = 10;
+pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_10 = 11;
+pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_10 = 12;
 pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
+pub const ANN_QUEUE_AUTO: _bindgen_ty_11 = 0;
+pub const ANN_QUEUE_COMPARED: _bindgen_ty_11 = 1;
+pub const ANN_QUEUE_NEARER: _bindgen_ty_11 = 2;
+pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
+pub const ANN_COMPARE_AUTO: _bindgen_ty_12 = 0;
+pub const ANN_COMPARE_CODES: _bindgen_ty_12 = 1;
+pub const ANN_COMPARE_STORED: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_search_params {
@@ -790,10 +854,16 @@ pub struct ann_search_params {
     pub queue: u32,
     pub visited: u32,
     pub nearest_share: f32,
+    pub occlusion_max: u32,
+    pub walks: u32,
+    pub hops_max: u32,
+    pub segments: u32,
+    pub delta: f32,
+    pub queue_takes: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 88usize];
+    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 112usize];
     [
         "Alignment of ann_search_params",
     ][::std::mem::align_of::<ann_search_params>() - 8usize];
@@ -860,6 +930,24 @@ const _: () = {
     [
         "Offset of field: ann_search_params::nearest_share",
     ][::std::mem::offset_of!(ann_search_params, nearest_share) - 84usize];
+    [
+        "Offset of field: ann_search_params::occlusion_max",
+    ][::std::mem::offset_of!(ann_search_params, occlusion_max) - 88usize];
+    [
+        "Offset of field: ann_search_params::walks",
+    ][::std::mem::offset_of!(ann_search_params, walks) - 92usize];
+    [
+        "Offset of field: ann_search_params::hops_max",
+    ][::std::mem::offset_of!(ann_search_params, hops_max) - 96usize];
+    [
+        "Offset of field: ann_search_params::segments",
+    ][::std::mem::offset_of!(ann_search_params, segments) - 100usize];
+    [
+        "Offset of field: ann_search_params::delta",
+    ][::std::mem::offset_of!(ann_search_params, delta) - 104usize];
+    [
+        "Offset of field: ann_search_params::queue_takes",
+    ][::std::mem::offset_of!(ann_search_params, queue_takes) - 108usize];
 };
 extern "C" {
     pub fn ann_search_batch(
@@ -1133,11 +1221,11 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_OPEN_AUTO: _bindgen_ty_11 = 0;
-pub const ANN_OPEN_FULL: _bindgen_ty_11 = 1;
-pub const ANN_OPEN_LAZY: _bindgen_ty_11 = 2;
-pub const ANN_OPEN_TRUSTED: _bindgen_ty_11 = 3;
-pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
+pub const ANN_OPEN_AUTO: _bindgen_ty_13 = 0;
+pub const ANN_OPEN_FULL: _bindgen_ty_13 = 1;
+pub const ANN_OPEN_LAZY: _bindgen_ty_13 = 2;
+pub const ANN_OPEN_TRUSTED: _bindgen_ty_13 = 3;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_open_params {

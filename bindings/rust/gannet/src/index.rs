@@ -790,6 +790,16 @@ pub struct GraphStats {
     pub in_degree_max: u32,
     /// Mean number of distinct rows within two edges, over a sample.
     pub two_hop_mean: f64,
+    /// Of TSDG, edges of the k-NN lists; this and the next three are 0 of an index from a file.
+    pub knn_edges: u64,
+    /// Edges that stage one has kept.
+    pub relaxed_edges: u64,
+    /// The same with reverse edges.
+    pub joined_edges: u64,
+    /// Edges with an occlusion factor below the bound.
+    pub soft_edges: u64,
+    /// Occlusion factors that edges are told apart by; 0: none.
+    pub occlusion_levels: u32,
 }
 
 impl GraphStats {
@@ -805,6 +815,11 @@ impl GraphStats {
             in_degree_min: raw.in_degree_min,
             in_degree_max: raw.in_degree_max,
             two_hop_mean: raw.two_hop_mean,
+            knn_edges: raw.knn_edges,
+            relaxed_edges: raw.relaxed_edges,
+            joined_edges: raw.joined_edges,
+            soft_edges: raw.soft_edges,
+            occlusion_levels: raw.occlusion_levels,
         }
     }
 }

@@ -27,6 +27,24 @@ c_enum! {
         Cagra = ANN_GRAPH_CAGRA as "cagra",
         /// Rows only; exact search answers.
         None = ANN_GRAPH_NONE as "none",
+        /// k-NN graph diversified in two stages, with occlusion factors.
+        Tsdg = ANN_GRAPH_TSDG as "tsdg",
+    }
+}
+
+c_enum! {
+    /// How [`GraphKind::Tsdg`] diversifies.
+    pub enum Diversify {
+        /// In two stages, as its paper does it.
+        Tsdg = ANN_DIVERSIFY_TSDG as "tsdg",
+        /// Edges that a kept one occludes go.
+        Gd = ANN_DIVERSIFY_GD as "gd",
+        /// The half of each list stays that the fewest others occlude.
+        Dpg = ANN_DIVERSIFY_DPG as "dpg",
+        /// Edges stay that stand at an angle.
+        Ssg = ANN_DIVERSIFY_SSG as "ssg",
+        /// RobustPrune of DiskANN.
+        Vamana = ANN_DIVERSIFY_VAMANA as "vamana",
     }
 }
 
@@ -40,6 +58,16 @@ c_enum! {
         /// Every row is compared with the k-means cells around it; approximate, the default above
         /// 4,096 rows.
         Cells = ANN_KNN_CELLS as "cells",
+    }
+}
+
+c_enum! {
+    /// What TSDG's search for large batches keeps to be expanded.
+    pub enum QueueTakes {
+        /// Every row compared that is within the bound.
+        Compared = ANN_QUEUE_COMPARED as "compared",
+        /// Rows that improve the answers.
+        Nearer = ANN_QUEUE_NEARER as "nearer",
     }
 }
 
@@ -64,6 +92,12 @@ c_enum! {
         WideBlock = ANN_SEARCH_WIDE_BLOCK as "wide_block",
         /// GGNN's search, with a slack added to the distance of the k-th best row.
         Ggnn = ANN_SEARCH_GGNN as "ggnn",
+        /// TSDG's search on the CPU.
+        Tsdg = ANN_SEARCH_TSDG as "tsdg",
+        /// TSDG's search for small batches.
+        TsdgSmall = ANN_SEARCH_TSDG_SMALL as "tsdg_small",
+        /// TSDG's search for large batches.
+        TsdgLarge = ANN_SEARCH_TSDG_LARGE as "tsdg_large",
     }
 }
 
@@ -169,6 +203,18 @@ impl<'a> BuildParams<'a> {
         /// Bytes that the build may hold at once, borrowed rows not counted. It fails with
         /// [`Status::Limit`](crate::Status::Limit) before it starts if it would need more.
         memory_limit: u64;
+        /// TSDG: how edges are diversified.
+        diversify: Diversify;
+        /// TSDG: how much longer than both edges that lead past it an edge has to be to go.
+        alpha: f32;
+        /// TSDG: edges with occlusion factors below this stay.
+        occlusion_bound: u32;
+        /// TSDG: reverse edges of a row at most.
+        reverse_max: u32;
+        /// TSDG by SSG: candidates of a row.
+        pool: u32;
+        /// TSDG by SSG: degrees between edges.
+        angle: f32;
     }
 
     /// Takes a k-NN graph that exists already: `[rows, knn_degree]` row numbers, nearest first,
@@ -295,6 +341,18 @@ impl<'a> SearchParams<'a> {
         visited: u32;
         /// GGNN: the share of rows whose nearest neighbours bound the slack.
         nearest_share: f32;
+        /// Graphs with occlusion factors: edges with smaller ones are read.
+        occlusion_max: u32;
+        /// TSDG, small batches: walks of a query.
+        walks: u32;
+        /// TSDG: rows that a walk expands at most.
+        hops_max: u32;
+        /// TSDG, large batches: segments of its queue.
+        segments: u32;
+        /// TSDG, large batches: how far beyond the last answer rows are expanded, as a factor.
+        delta: f32;
+        /// TSDG, large batches: which rows wait to be expanded.
+        queue_takes: QueueTakes;
     }
 
     /// Lets other threads watch and cancel the search.

@@ -1,0 +1,506 @@
+// TSDG's two stages and the ways beside them, row by row; diversify.h tells the whole.
+
+#include "graph/diversify.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kRowsPerTask = 64;
+constexpr uint32_t kTileRows = 64;
+constexpr double kPi = 3.14159265358979323846;
+
+/// What one row takes, kept by a worker between rows.
+struct Workspace {
+  Workspace(const Codes& codes, uint32_t neighbors, const Allocator& memory)
+      : block(memory, neighbors * codes.stride()),
+        packed(memory, packed_bytes(neighbors, codes.stride())),
+        tile(memory, kTileRows * round_up(neighbors, kPackRows)),
+        code(memory, codes.stride()),
+        rest(memory, neighbors),
+        rest_ids(memory, neighbors),
+        lambda(memory, neighbors),
+        near(memory, neighbors),
+        allocator(memory) {
+    fit(neighbors);
+  }
+
+  /// Makes room for so many candidates of a row; a hub has more of them than a row may keep.
+  void fit(uint64_t candidates) {
+    if (keys.size() >= candidates) return;
+    ids = Array<uint32_t>(allocator, candidates);
+    distances = Array<uint32_t>(allocator, candidates);
+    keys = Array<uint64_t>(allocator, candidates);
+  }
+
+  Array<uint8_t> block;       // [neighbors, stride] the codes of a row's neighbours
+  Array<uint8_t> packed;      // the same, packed
+  Array<uint32_t> tile;       // [kTileRows, neighbors rounded up]
+  Array<uint8_t> code;        // [stride] of the row
+  Array<uint32_t> rest;       // [neighbors] places that nothing has occluded yet
+  Array<uint32_t> rest_ids;   // [neighbors] their rows
+  Array<uint32_t> lambda;     // [neighbors]
+  Array<uint32_t> near;       // [neighbors] distances in order
+  Array<uint32_t> ids;        // [candidates]
+  Array<uint32_t> distances;  // [candidates]
+  Array<uint64_t> keys;       // [candidates] distance << 32 | row, ascending
+  Allocator allocator;
+};
+
+constexpr uint32_t row_of(uint64_t key) { return static_cast<uint32_t>(key); }
+constexpr uint32_t distance_of(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
+
+/// Lists of at most `stride` rows that phases hand on.
+struct Lists {
+  uint32_t* targets;        // [rows, stride]
+  uint32_t stride;          // places of a list
+  Array<uint32_t> lengths;  // [rows]
+
+  uint32_t* list(uint64_t row) const { return targets + row * stride; }
+};
+
+/// One diversification; each method is told where it stands.
+class Diversifier {
+ public:
+  Diversifier(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params, SearchGraph& graph,
+              const Execution& execution)
+      : codes_(codes),
+        knn_(std::move(knn)),
+        params_(params),
+        graph_(graph),
+        execution_(execution),
+        rows_(graph.rows) {
+    const uint32_t most = std::max({knn_.k, params.pool, candidates_max()});
+    for (uint32_t worker = 0; worker < execution.threads; ++worker)
+      spaces_.emplace_back(codes, most, execution.memory);
+  }
+
+  void run(bool repair) {
+    execution_.span(0, 0.4).enter("diversify");
+    prune_lists();
+    execution_.span(0.4, 0.5).enter("reverse edges");
+    turn_edges();
+    execution_.span(0.5, 0.9).enter("occlusion factors");
+    sort_rows();
+    lists_ = {};
+    knn_.neighbors = {};
+    execution_.span(0.9, 1).enter("reachability");
+    if (repair) this->repair();
+    publish();
+  }
+
+ private:
+  /// Edges of a row that factors are counted for.
+  uint32_t candidates_max() const { return knn_.k + params_.reverse_max; }
+
+  template <class Work>
+  void each_row(double from, double to, const Work& work) {
+    const Execution part = execution_.span(from, to);
+    std::atomic<uint64_t> done = 0;
+    parallel_for(part, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t row = begin; row < end; ++row) work(static_cast<uint32_t>(row), spaces_[worker]);
+      part.advance(static_cast<double>(done += end - begin) / rows_);
+    });
+  }
+
+  // --- Stage one --------------------------------------------------------------------------------
+
+  void prune_lists() {
+    // SSG reads the lists of a row's neighbours, so what it keeps must not lie in their place.
+    const bool expands = params_.method == ANN_DIVERSIFY_SSG;
+    const uint32_t stride = expands ? params_.degree : knn_.k;
+    if (expands) kept_ = Array<uint32_t>(execution_.memory, checked_product(rows_, stride));
+    lists_ = {expands ? kept_.data() : knn_.neighbors.data(), stride,
+              Array<uint32_t>(execution_.memory, rows_)};
+    std::atomic<uint64_t> given = 0;
+    std::atomic<uint64_t> kept = 0;
+    each_row(0, 0.4, [&](uint32_t row, Workspace& space) {
+      const uint32_t length = list_length(row);
+      const uint32_t candidates = expands ? expand(row, length, space) : copy_list(row, length, space);
+      sort_candidates(row, candidates, space);
+      const uint32_t left = prune(std::min(candidates, most_candidates()), space);
+      for (uint32_t i = 0; i < left; ++i) lists_.list(row)[i] = row_of(space.keys[i]);
+      lists_.lengths[row] = left;
+      given.fetch_add(length, std::memory_order_relaxed);
+      kept.fetch_add(left, std::memory_order_relaxed);
+    });
+    graph_.diversified.given = given;
+    graph_.diversified.relaxed = kept;
+  }
+
+  uint32_t most_candidates() const { return params_.method == ANN_DIVERSIFY_SSG ? params_.pool : knn_.k; }
+
+  uint32_t list_length(uint32_t row) const {
+    const uint32_t* list = knn_.list(row);
+    return static_cast<uint32_t>(std::find(list, list + knn_.k, kNoRow) - list);
+  }
+
+  uint32_t copy_list(uint32_t row, uint32_t length, Workspace& space) const {
+    std::copy_n(knn_.list(row), length, space.ids.data());
+    return length;
+  }
+
+  /// A row's neighbours and theirs, each once ("High dimensional similarity search with satellite system graph").
+  uint32_t expand(uint32_t row, uint32_t length, Workspace& space) const {
+    space.fit(uint64_t{length} * (knn_.k + 1));
+    uint32_t count = copy_list(row, length, space);
+    for (uint32_t i = 0; i < length; ++i) {
+      const uint32_t neighbor = knn_.list(row)[i];
+      const uint32_t there = list_length(neighbor);
+      count = static_cast<uint32_t>(std::copy_n(knn_.list(neighbor), there, space.ids.data() + count) -
+                                    space.ids.data());
+    }
+    std::sort(space.ids.data(), space.ids.data() + count);
+    uint32_t* end = std::unique(space.ids.data(), space.ids.data() + count);
+    end = std::remove(space.ids.data(), end, row);
+    return static_cast<uint32_t>(end - space.ids.data());
+  }
+
+  /// The row's distances to space.ids, as ascending keys.
+  void sort_candidates(uint32_t row, uint64_t count, Workspace& space) const {
+    codes_.gather(&row, 1, space.code.data());
+    codes_.distances(space.code.data(), space.ids.data(), static_cast<uint32_t>(count),
+                     space.distances.data());
+    for (uint64_t i = 0; i < count; ++i) space.keys[i] = uint64_t{space.distances[i]} << 32 | space.ids[i];
+    std::sort(space.keys.data(), space.keys.data() + count);
+  }
+
+  /// Leaves the keys that stay in front, and returns how many.
+  uint32_t prune(uint32_t count, Workspace& space) const {
+    gather(count, space);
+    switch (params_.method) {
+      case ANN_DIVERSIFY_DPG:
+        return keep_least_occluded(count, (knn_.k + 1) / 2, space);
+      case ANN_DIVERSIFY_SSG:
+        return keep_unoccluded(count, space, [&](uint32_t i, uint32_t j, uint32_t between) {
+          return is_within_angle(distance_of(space.keys[i]), distance_of(space.keys[j]), between);
+        });
+      case ANN_DIVERSIFY_VAMANA:
+        set_bounds(count, 1, space);
+        return keep_unoccluded(
+            count, space, [&](uint32_t, uint32_t j, uint32_t between) { return between < space.near[j]; });
+      default:
+        set_bounds(count, 0, space);
+        return keep_unoccluded(count, space, [&](uint32_t i, uint32_t j, uint32_t between) {
+          return (distance_of(space.keys[i]) < space.near[j]) & (between < space.near[j]);
+        });
+    }
+  }
+
+  void gather(uint32_t count, Workspace& space) const {
+    for (uint32_t i = 0; i < count; ++i) space.ids[i] = row_of(space.keys[i]);
+    codes_.gather(space.ids.data(), count, space.block.data());
+  }
+
+  /// space.near[j]: distances below it times alpha are below that of j. RobustPrune (DiskANN) takes equal ones too:
+  /// `more` is 1.
+  void set_bounds(uint32_t count, uint32_t more, Workspace& space) const {
+    const double square = double{params_.alpha} * params_.alpha;
+    for (uint32_t j = 0; j < count; ++j) {
+      const uint32_t distance = distance_of(space.keys[j]);
+      const double bound = value_of(distance) / square;
+      if (codes_.wide())
+        space.near[j] = std::bit_cast<uint32_t>(static_cast<float>(bound)) + more;
+      else
+        space.near[j] = static_cast<uint32_t>(more != 0 ? std::floor(bound) + 1 : std::ceil(bound));
+    }
+  }
+
+  double value_of(uint32_t distance) const {
+    return codes_.wide() ? double{std::bit_cast<float>(distance)} : static_cast<double>(distance);
+  }
+
+  /// Whether two neighbours stand in less than `angle` of each other, by the law of cosines. One at no distance
+  /// stands in no direction.
+  bool is_within_angle(uint32_t first, uint32_t second, uint32_t between) const {
+    const double a = value_of(first);
+    const double b = value_of(second);
+    if (a == 0 || b == 0) return false;
+    return a + b - value_of(between) > 2 * std::sqrt(a * b) * std::cos(params_.angle * kPi / 180);
+  }
+
+  /// Goes through the keys in order: the next one that is left is kept, and those after it go that it occludes. So
+  /// each is compared with edges kept before it, until one occludes it.
+  template <class Occludes>
+  uint32_t keep_unoccluded(uint32_t count, Workspace& space, const Occludes& occludes) const {
+    uint32_t left = count;
+    for (uint32_t i = 0; i < count; ++i) space.rest[i] = i;
+    uint32_t kept = 0;
+    for (; kept < left; ++kept) {
+      const uint32_t occluder = space.rest[kept];
+      if (kept + 1 == most_kept()) return finish(kept + 1, space);
+      const uint32_t after = left - kept - 1;
+      for (uint32_t i = 0; i < after; ++i) space.rest_ids[i] = row_of(space.keys[space.rest[kept + 1 + i]]);
+      codes_.distances(space.block.data() + occluder * codes_.stride(), space.rest_ids.data(), after,
+                       space.distances.data());
+      uint32_t end = kept + 1;
+      for (uint32_t i = 0; i < after; ++i) {
+        const uint32_t place = space.rest[kept + 1 + i];
+        space.rest[end] = place;
+        end += occludes(occluder, place, space.distances[i]) ? 0 : 1;
+      }
+      left = end;
+    }
+    return finish(kept, space);
+  }
+
+  uint32_t most_kept() const { return params_.method == ANN_DIVERSIFY_SSG ? params_.degree : UINT32_MAX; }
+
+  /// Brings the keys of the first `kept` places of space.rest, which ascend, to the front.
+  static uint32_t finish(uint32_t kept, Workspace& space) {
+    for (uint32_t i = 0; i < kept; ++i) space.keys[i] = space.keys[space.rest[i]];
+    return kept;
+  }
+
+  /// DPG keeps the half of each list that the fewest others occlude.
+  uint32_t keep_least_occluded(uint32_t count, uint32_t most, Workspace& space) const {
+    count_occluders(count, space);
+    for (uint32_t i = 0; i < count; ++i) space.rest[i] = i;
+    std::stable_sort(space.rest.data(), space.rest.data() + count,
+                     [&](uint32_t a, uint32_t b) { return space.lambda[a] < space.lambda[b]; });
+    const uint32_t kept = std::min(count, most);
+    std::sort(space.rest.data(), space.rest.data() + kept);
+    return finish(kept, space);
+  }
+
+  // --- Between the stages -----------------------------------------------------------------------
+
+  /// For each row, those that have kept an edge to it.
+  void turn_edges() {
+    begins_ = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
+    Array<std::atomic<uint32_t>> counts(execution_.memory, rows_);
+    for (uint32_t row = 0; row < rows_; ++row) new (&counts[row]) std::atomic<uint32_t>(0);
+    const auto each_edge = [&](const auto& visit) {
+      parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (uint64_t row = begin; row < end; ++row) {
+          for (uint32_t i = 0; i < lists_.lengths[row]; ++i)
+            visit(static_cast<uint32_t>(row), lists_.list(row)[i]);
+        }
+      });
+    };
+    each_edge([&](uint32_t, uint32_t target) { counts[target].fetch_add(1, std::memory_order_relaxed); });
+    begins_[0] = 0;
+    for (uint32_t row = 0; row < rows_; ++row)
+      begins_[row + 1] = begins_[row] + counts[row].exchange(0, std::memory_order_relaxed);
+    sources_ = Array<uint32_t>(execution_.memory, begins_[rows_]);
+    each_edge([&](uint32_t source, uint32_t target) {
+      sources_[begins_[target] + counts[target].fetch_add(1, std::memory_order_relaxed)] = source;
+    });
+  }
+
+  /// The keys of a row's edges, its own and the nearest of those to it, ascending. Whatever thread has noted a
+  /// reverse edge first, keys are in one order.
+  uint32_t join(uint32_t row, Workspace& space) const {
+    const uint64_t incoming = begins_[size_t{row} + 1] - begins_[row];
+    const uint32_t own = lists_.lengths[row];
+    space.fit(std::max<uint64_t>(incoming, candidates_max()) + own);
+    std::copy_n(sources_.data() + begins_[row], incoming, space.ids.data());
+    sort_candidates(row, incoming, space);
+    const uint32_t taken = static_cast<uint32_t>(std::min<uint64_t>(incoming, params_.reverse_max));
+    for (uint32_t i = 0; i < taken; ++i) space.ids[i] = row_of(space.keys[i]);
+    std::copy_n(lists_.list(row), own, space.ids.data() + taken);
+    sort_candidates(row, uint64_t{taken} + own, space);
+    return static_cast<uint32_t>(std::unique(space.keys.data(), space.keys.data() + taken + own) -
+                                 space.keys.data());
+  }
+
+  // --- Stage two --------------------------------------------------------------------------------
+
+  void sort_rows() {
+    // A row has at most as many edges as it has candidates; what it has fewer is closed at the end.
+    places_ = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
+    places_[0] = 0;
+    for (uint32_t row = 0; row < rows_; ++row) {
+      const uint64_t incoming =
+          std::min<uint64_t>(begins_[size_t{row} + 1] - begins_[row], params_.reverse_max);
+      places_[row + 1] = places_[row] + std::min<uint64_t>(params_.degree, incoming + lists_.lengths[row]);
+    }
+    edges_ = Array<uint32_t>(execution_.memory, places_[rows_]);
+    prefixes_ = Array<uint16_t>(execution_.memory, checked_product(rows_, params_.levels));
+    std::atomic<uint64_t> joined = 0;
+    std::atomic<uint64_t> below = 0;
+    each_row(0.5, 0.9, [&](uint32_t row, Workspace& space) {
+      const uint32_t count = join(row, space);
+      joined.fetch_add(count, std::memory_order_relaxed);
+      below.fetch_add(write_row(row, count, space), std::memory_order_relaxed);
+    });
+    graph_.diversified.joined = joined;
+    graph_.diversified.soft = below;
+    begins_ = {};
+    sources_ = {};
+    kept_ = {};
+  }
+
+  /// Writes a row's edges by (lambda, distance), as far as factors and degree allow. Returns how many have a factor
+  /// of at most lambda_0.
+  uint32_t write_row(uint32_t row, uint32_t count, Workspace& space) {
+    if (params_.levels > 1) {
+      gather(count, space);
+      count_occluders(count, space);
+    } else {
+      std::fill_n(space.lambda.data(), count, 0);
+    }
+    uint16_t* lengths = prefixes_.data() + uint64_t{row} * params_.levels;
+    uint32_t* to = edges_.data() + places_[row];
+    uint32_t below = 0;
+    for (uint32_t level = 0; level < params_.levels; ++level) {
+      for (uint32_t i = 0; i < count; ++i) {
+        if (space.lambda[i] != level) continue;
+        if (below < params_.degree) to[below] = row_of(space.keys[i]);
+        ++below;
+      }
+      lengths[level] = static_cast<uint16_t>(std::min(below, params_.degree));
+    }
+    return below;
+  }
+
+  /// space.lambda: of each of the first keys, how many others occlude it (inequality 1). Needs them in space.block.
+  void count_occluders(uint32_t count, Workspace& space) const {
+    for (uint32_t i = 0; i < count; ++i) space.near[i] = distance_of(space.keys[i]);
+    std::fill_n(space.lambda.data(), count, 0);
+    const size_t stride = round_up(count, kPackRows);
+    codes_.pack(space.block.data(), count, space.packed.data());
+    for (uint32_t first = 0; first < count; first += kTileRows) {
+      const uint32_t some = std::min(kTileRows, count - first);
+      codes_.tile(space.block.data() + first * codes_.stride(), some, space.packed.data(), count,
+                  space.tile.data(), stride);
+      for (uint32_t i = 0; i < some; ++i) {
+        const uint32_t* between = space.tile.data() + i * stride;
+        const uint32_t nearer = space.near[first + i];
+        const uint32_t* farther =
+            std::upper_bound(space.near.data() + first + i, space.near.data() + count, nearer);
+        for (uint32_t j = static_cast<uint32_t>(farther - space.near.data()); j < count; ++j)
+          space.lambda[j] += between[j] < space.near[j] ? 1 : 0;
+      }
+    }
+  }
+
+  // --- Every row is reached ---------------------------------------------------------------------
+
+  uint32_t default_level() const { return std::min(params_.levels, kOcclusionDefault) - 1; }
+  uint16_t* prefixes(uint32_t row) { return prefixes_.data() + uint64_t{row} * params_.levels; }
+  uint32_t length(uint32_t row) const {
+    return prefixes_[uint64_t{row} * params_.levels + params_.levels - 1];
+  }
+
+  /// Sorting by factors and cutting has made a directed graph of an undirected one: what a search reads by default
+  /// is repaired as a graph of fixed rows of its own (reachability.cpp), with room for an edge more each, and
+  /// what that has changed is taken over.
+  void repair() {
+    uint32_t longest = 0;
+    for (uint32_t row = 0; row < rows_; ++row)
+      longest = std::max<uint32_t>(longest, prefixes(row)[default_level()]);
+    SearchGraph read;
+    read.rows = rows_;
+    read.degree = std::min(params_.degree, longest + 1);
+    read.entries = Array<uint32_t>::over(graph_.entries.data(), graph_.entries.size());
+    read.make_fixed(execution_.memory);
+    read.edges.fill(kNoRow);
+    for (uint32_t row = 0; row < rows_; ++row)
+      std::copy_n(edges_.data() + places_[row], prefixes(row)[default_level()], read.table().row(row));
+    graph_.repaired_edges = repair_reachability(read, execution_);
+    if (graph_.repaired_edges != 0) take_over(read);
+  }
+
+  /// Rows as they are after the repair: new edges have the factor 0, those that they have replaced are gone, and
+  /// edges that the default leaves out give way at the end.
+  void take_over(const SearchGraph& repaired) {
+    Array<uint64_t> places(execution_.memory, size_t{rows_} + 1);
+    places[0] = 0;
+    for (uint32_t row = 0; row < rows_; ++row)
+      places[row + 1] = places[row] + std::min<uint64_t>(params_.degree, length(row) + repaired.degree);
+    Array<uint32_t> edges(execution_.memory, places[rows_]);
+    std::vector<uint32_t> added;
+    added.reserve(ANN_DEGREE_MAX);
+    for (uint32_t row = 0; row < rows_; ++row) {
+      const uint32_t* before = edges_.data() + places_[row];
+      uint16_t* lengths = prefixes(row);
+      const uint32_t* read = before + lengths[default_level()];
+      const AdjacencyRow after = repaired.row(row);
+      const uint32_t* end = std::find(after.begin(), after.end(), kNoRow);
+      added.clear();
+      for (const uint32_t* edge = after.begin(); edge != end; ++edge) {
+        if (std::find(before, read, *edge) == read) added.push_back(*edge);
+      }
+      uint32_t* const to = edges.data() + places[row];
+      uint32_t count = 0;
+      uint32_t from = 0;
+      for (uint32_t level = 0; level < params_.levels; ++level) {
+        for (; from < lengths[level]; ++from) {
+          const bool stays = level > default_level()
+                                 ? std::find(added.begin(), added.end(), before[from]) == added.end()
+                                 : std::find(after.begin(), end, before[from]) != end;
+          if (stays && count < params_.degree) to[count++] = before[from];
+        }
+        if (level == 0) {
+          for (const uint32_t edge : added) to[count++] = edge;
+        }
+        lengths[level] = static_cast<uint16_t>(count);
+      }
+    }
+    edges_ = std::move(edges);
+    places_ = std::move(places);
+  }
+
+  /// Closes what is free between rows, and hands the graph over.
+  void publish() {
+    Array<uint64_t> offsets(execution_.memory, size_t{rows_} + 1);
+    offsets[0] = 0;
+    uint32_t longest = 2;
+    for (uint32_t row = 0; row < rows_; ++row) {
+      offsets[row + 1] = offsets[row] + length(row);
+      longest = std::max(longest, length(row));
+    }
+    graph_.edges = Array<uint32_t>(execution_.memory, offsets[rows_]);
+    for (uint32_t row = 0; row < rows_; ++row)
+      std::copy_n(edges_.data() + places_[row], length(row), graph_.edges.data() + offsets[row]);
+    graph_.offsets = std::move(offsets);
+    graph_.prefixes = std::move(prefixes_);
+    graph_.levels = params_.levels;
+    graph_.degree = longest;
+  }
+
+  const Codes& codes_;
+  KnnGraph knn_;
+  const DiversifyParams& params_;
+  SearchGraph& graph_;
+  const Execution& execution_;
+  uint32_t rows_;
+  std::vector<Workspace> spaces_;
+  Array<uint32_t> kept_;     // [rows, degree] of SSG
+  Lists lists_ = {};         // what stage one has kept
+  Array<uint64_t> begins_;   // [rows + 1] into sources_
+  Array<uint32_t> sources_;  // rows with an edge to a row
+  Array<uint64_t> places_;   // [rows + 1] into edges_, where a row may have fewer edges than there are places
+  Array<uint32_t> edges_;    // [places_[rows]]
+  Array<uint16_t> prefixes_;  // [rows, levels]
+};
+
+}  // namespace
+
+void diversify(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params, bool repair,
+               SearchGraph& graph, const Execution& execution) {
+  Diversifier(codes, std::move(knn), params, graph, execution).run(repair);
+}
+
+DiversifyBytes diversify_bytes(uint64_t rows, uint64_t code_stride, uint64_t k, const DiversifyParams& params,
+                               uint32_t threads) {
+  const uint64_t kept = params.method == ANN_DIVERSIFY_SSG ? params.degree : k;
+  const uint64_t neighbors = std::max<uint64_t>(k + params.reverse_max, params.pool);
+  const uint64_t expanded = params.method == ANN_DIVERSIFY_SSG ? 16 * k * (k + 1) : 0;
+  // A hub's incoming edges are sorted at once; all rows may have an edge to it.
+  const uint64_t space =
+      neighbors * (2 * code_stride + 4 * kTileRows + 64) + expanded + 16 * (rows + k) + 8192;
+  const uint64_t graph = rows * (8 + 2 * uint64_t{params.levels} + 4 * uint64_t{params.degree}) + 64;
+  const uint64_t lists =
+      rows * (4 + 8 + 4 + 4 * kept) + (params.method == ANN_DIVERSIFY_SSG ? rows * 4 * kept : 0);
+  const uint64_t repairing = rows * (4 * uint64_t{params.degree} + 5 * uint64_t{params.degree} + 30);
+  return {threads * space + std::max(lists, repairing) + 2 * graph, graph};
+}
+
+}  // namespace gannet

@@ -1,0 +1,66 @@
+// Diversification: k-NN lists -> a graph of variable rows whose edges are sorted by how little they are missed.
+//
+// TSDG ("Graph-based Approximate NN Search: A Revisit", section 3), in two stages, and the ways that its Table 2
+// compares it with. Edge x0 -> xj is occluded by x0 -> xi if xi is nearer to x0 than xj is, and nearer to xj than
+// x0 is: who stands at x0 then gets to xj by way of xi.
+//
+//           xj        m(x0, xi) < m(x0, xj)
+//          /  \       m(xi, xj) < m(x0, xj)        (inequality 1; with alpha at both left sides inequality 2)
+//         /    xi
+//        /    /
+//       x0 --'
+//
+//   stage one  each list, nearest first: an edge goes that an edge kept so far occludes by inequality 2 (3.2)
+//   between    each row gets the reverse of the edges that others have kept to it; of a hub's the nearest ones
+//   stage two  lambda of an edge: how many others of its row, kept or not, occlude it by inequality 1. Edges are
+//              sorted by (lambda, distance), those above lambda_0 removed (3.3)
+//
+// A search then chooses its degree: edges with factors below some bound are the first ones of each row, and
+// graph/adjacency.h keeps how many they are for every bound.
+//
+// Distances are those of codes (dataset/codes.h): squared L2, which for cosine is twice the distance and for inner
+// product that of augmented rows, a true metric where products are none. The paper's m is the distance itself, so
+// alpha stands here as alpha^2; as a bound below which another distance has to be, it costs no multiplication for a
+// pair and rounds once, alike on all machines.
+//
+// Operations a row of SIFT with lists of 200: stage one compares each edge that it keeps (some 20) with the edges
+// after it that none has occluded yet, 900 pairs; stage two all pairs of some 45 edges, 1,000 of them. 128 bytes
+// each, nearly all from the cache of a core, since a row's candidates are gathered once.
+#pragma once
+
+#include "graph/search_graph.h"
+
+namespace gannet {
+
+/// Most occlusion factors that an edge is told apart by: lambda_0 + 1.
+inline constexpr uint32_t kOcclusionLevelsMax = 64;
+
+/// Factors below this are read by searches that choose nothing else, and every row is reached along such edges:
+/// the paper's bound for large batches (5.4).
+inline constexpr uint32_t kOcclusionDefault = 5;
+
+struct DiversifyParams {
+  int32_t method = ANN_DIVERSIFY_TSDG;
+  float alpha = 1;           // on distances, not on their squares
+  uint32_t levels = 1;       // lambda_0 + 1; 1 with methods that count no factors
+  uint32_t degree = 0;       // edges of the longest row
+  uint32_t reverse_max = 0;  // reverse edges that a row gets at most, the nearest
+  uint32_t pool = 0;         // SSG: candidates of a row
+  float angle = 0;           // SSG: degrees
+};
+
+/// Diversifies lists into `graph`, whose `rows` and `entries` are set, and fills the rest of it. The lists are used
+/// up: stage one keeps its edges in their place. With `repair` every row is reached from the entry points along the
+/// edges that a search reads by default.
+void diversify(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params, bool repair,
+               SearchGraph& graph, const Execution& execution);
+
+/// Memory that diversify() takes at most beside the lists and codes; of that `graph_bytes` stay.
+struct DiversifyBytes {
+  uint64_t peak;
+  uint64_t graph;
+};
+DiversifyBytes diversify_bytes(uint64_t rows, uint64_t code_stride, uint64_t k, const DiversifyParams& params,
+                               uint32_t threads);
+
+}  // namespace gannet
