@@ -16,6 +16,7 @@ struct Answers {
   std::vector<ann_status> status;
   uint64_t distance_count = 0;
   uint64_t expansion_count = 0;
+  int32_t procedure = 0;
 
   bool same(const Answers& other, uint64_t place, uint64_t other_place) const {
     return ids[place] == other.ids[other_place] &&
@@ -41,6 +42,7 @@ inline ann_status ask(const ann_index* index, const ann_matrix& queries, uint32_
   const ann_status status = call(index, &queries, &params, &results, nullptr, error);
   answers->distance_count = results.distance_count;
   answers->expansion_count = results.expansion_count;
+  answers->procedure = results.procedure;
   return status;
 }
 
