@@ -54,6 +54,24 @@ void refine(const CellsView& map, const CellsEffort& effort, const Judge& judge,
   }
 }
 
+/// Takes the lists of NN-Descent where they are better. Where there is no memory for them, all is as it was.
+void descend(const CodesView& codes, const NnDescentParams& params, const Judge& judge, uint32_t* neighbors,
+             uint32_t* distances, CellsReport& report, const Stream& stream, const Execution& execution) {
+  const uint64_t places = uint64_t{codes.rows} * params.k;
+  const DeviceArray<uint32_t> others(places, stream);
+  const DeviceArray<uint32_t> other_distances(places, stream);
+  const uint32_t rounds = nn_descent(codes, params, others.data(), other_distances.data(), stream, execution);
+  const double share = judge.share(other_distances.data(), params.k, params.k, true);
+  if (share <= report.share) return;
+  report.share = share;
+  report.iterations = rounds;
+  const auto take = [&](uint32_t* to, const uint32_t* from) {
+    copy_on_device(to, from, places * sizeof(uint32_t), stream, "copying lists");
+  };
+  take(neighbors, others.data());
+  if (distances != nullptr) take(distances, other_distances.data());
+}
+
 }  // namespace
 
 CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& effort,
@@ -82,19 +100,12 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, con
   turns.reset();
   if (report.share >= effort.least || codes.rows <= params.k) return report;
 
-  const DeviceArray<uint32_t> others(places, stream);
-  const DeviceArray<uint32_t> other_distances(places, stream);
-  const uint32_t rounds =
-      nn_descent(codes, params, others.data(), other_distances.data(), stream, execution.span(0.9, 1));
-  const double share = judge.share(other_distances.data(), params.k, params.k, true);
-  if (share <= report.share) return report;
-  report.share = share;
-  report.iterations = rounds;
-  const auto take = [&](uint32_t* to, const uint32_t* from) {
-    copy_on_device(to, from, places * sizeof(uint32_t), stream, "copying lists");
-  };
-  take(neighbors, others.data());
-  if (distances != nullptr) take(distances, other_distances.data());
+  try {
+    descend(codes, params, judge, neighbors, distances, report, stream, execution.span(0.9, 1));
+  } catch (const Error& error) {
+    // The lists of the cells are complete.
+    if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+  }
   return report;
 }
 

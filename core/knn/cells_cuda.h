@@ -11,7 +11,8 @@
 //   judge      256 rows against all others: the share of true neighbours that lists hold
 //                                                                              (cells_judge.cu)
 //   more       where the judge finds too little, more rounds as long as they help; where even then
-//              less than 0.90 is there, NN-Descent, and the better of both     (cells.cu)
+//              less than 0.90 is there, NN-Descent, if there is memory for it, and the better of both
+//                                                                              (cells.cu)
 //
 // The same result every time: sums are of integers, lists keep the smallest keys of a set, what atomics
 // decide is never seen, and a sampled row is a function of the seed. It is not the CPU's result, whose

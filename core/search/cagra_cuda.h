@@ -82,6 +82,10 @@ struct CagraLaunch {
 CagraLaunch choose_cagra(int32_t device, RowKind kind, const CagraPlan& plan, uint32_t degree,
                          uint32_t count);
 
+/// The device memory of a launch. Where there is not enough, the launch becomes one that answers fewer queries
+/// at a time, down to one; answers are the same. Throws ANN_DEVICE_NO_MEMORY where even that takes too much.
+DeviceArray<uint8_t> take_scratch(const CagraPlan& plan, CagraLaunch* choice, const Stream& stream);
+
 /// `scratch` is device memory, [scratch_bytes()], a multiple of 16. Fills in what the plan decides.
 void start_cagra(const CagraLaunch& choice, const CagraPlan& plan, CagraArgs args, uint8_t* scratch,
                  const Stream& stream);

@@ -2,7 +2,7 @@
 //
 // Both kernels run as many blocks as the device holds at once and let them take query after query. So the
 // tables in device memory are as many as blocks (single-CTA, standard) or groups of blocks (multi-CTA) run,
-// not as many as queries.
+// not as many as queries, and where memory is short, fewer run.
 
 #include <algorithm>
 
@@ -31,6 +31,20 @@ uint32_t blocks_of(int32_t device, const CagraLaunch& choice) {
   return blocks_at_once(device, choice.function, choice.threads, choice.shared_bytes);
 }
 
+/// Device memory of a launch that answers so many queries at a time.
+void size_scratch(const CagraPlan& plan, uint32_t together, CagraLaunch* choice) {
+  if (!plan.multi_cta) {
+    choice->blocks = together;
+    if (plan.reset == 0) choice->table_bytes = aligned(uint64_t{choice->blocks} * 4 << plan.hash_bits);
+    return;
+  }
+  choice->groups = together;
+  choice->blocks = together * plan.lists;
+  choice->table_bytes = aligned(uint64_t{choice->groups} * 8 << plan.hash_bits);
+  choice->found_bytes = aligned(uint64_t{choice->blocks} * list_size_of(plan.list) * 8);
+  choice->progress_bytes = aligned(uint64_t{choice->blocks} * sizeof(uint32_t));
+}
+
 }  // namespace
 
 CagraLaunch choose_cagra(int32_t device, RowKind kind, const CagraPlan& plan, uint32_t degree,
@@ -44,19 +58,26 @@ CagraLaunch choose_cagra(int32_t device, RowKind kind, const CagraPlan& plan, ui
     if (together < plan.lists)
       fail(ANN_LIMIT, "params.ctas_per_query is %u, device %d runs %u at a time", plan.lists, device,
            together);
-    choice.groups = std::min(count, together / plan.lists);
-    choice.blocks = choice.groups * plan.lists;
-    choice.table_bytes = aligned(uint64_t{choice.groups} * 8 << plan.hash_bits);
-    choice.found_bytes = aligned(uint64_t{choice.blocks} * list_size_of(plan.list) * 8);
-    choice.progress_bytes = aligned(uint64_t{choice.blocks} * sizeof(uint32_t));
+    size_scratch(plan, std::min(count, together / plan.lists), &choice);
   } else {
     choice.function = single_cta_kernel(kind);
     choice.threads = single_cta_threads(plan, degree);
     choice.shared_bytes = single_cta_shared_bytes(plan, degree);
-    choice.blocks = std::min(count, blocks_of(device, choice));
-    if (plan.reset == 0) choice.table_bytes = aligned(uint64_t{choice.blocks} * 4 << plan.hash_bits);
+    size_scratch(plan, std::min(count, blocks_of(device, choice)), &choice);
   }
   return choice;
+}
+
+DeviceArray<uint8_t> take_scratch(const CagraPlan& plan, CagraLaunch* choice, const Stream& stream) {
+  for (;;) {
+    const uint32_t together = plan.multi_cta ? choice->groups : choice->blocks;
+    try {
+      return DeviceArray<uint8_t>(choice->scratch_bytes(), stream);
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY || together <= 1) throw;
+    }
+    size_scratch(plan, together / 2, choice);
+  }
 }
 
 void start_cagra(const CagraLaunch& choice, const CagraPlan& plan, CagraArgs args, uint8_t* scratch,

@@ -108,9 +108,8 @@ struct StartWalk {
   /// The walk as CAGRA, by codes or by rows as stored.
   void operator()(const CagraPlan& plan) const {
     const CagraArgs args = cagra_args(plan.stored, plan.kept);
-    const CagraLaunch choice =
-        choose_cagra(device, row_kind(plan.stored), plan, view.graph.stride, run.count);
-    const DeviceArray<uint8_t> tables(choice.scratch_bytes(), stream);
+    CagraLaunch choice = choose_cagra(device, row_kind(plan.stored), plan, view.graph.stride, run.count);
+    const DeviceArray<uint8_t> tables = take_scratch(plan, &choice, stream);
     fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
     start_cagra(choice, plan, args, tables.data(), stream);
   }

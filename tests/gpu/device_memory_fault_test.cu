@@ -14,6 +14,7 @@
 #include "ann.h"
 #include "backend/launch.h"
 #include "claims.h"
+#include "knn/cells_cuda.h"
 
 namespace gannet::test {
 namespace {
@@ -27,12 +28,14 @@ constexpr uint32_t kNeighbors = 10;
 std::atomic<uint64_t> requests = 0;
 std::atomic<uint64_t> refused_from = 0;  // 0: none is refused
 std::atomic<bool> refused_for_ever = false;
+std::atomic<uint64_t> refused_above = 0;  // bytes of device memory; 0: however many
 std::atomic<uint64_t> refusals = 0;
 
-bool is_refused() {
+bool is_refused(size_t bytes = 0) {
   const uint64_t number = ++requests;
+  const bool large = refused_above != 0 && bytes > refused_above;
   const bool refused =
-      refused_from != 0 && (refused_for_ever ? number >= refused_from : number == refused_from);
+      large || (refused_from != 0 && (refused_for_ever ? number >= refused_from : number == refused_from));
   refusals += refused ? 1 : 0;
   return refused;
 }
@@ -41,7 +44,7 @@ const cuda::Runtime& refusing() {
   static cuda::Runtime table = [] {
     cuda::Runtime made = cuda::real_runtime();
     made.take = [](void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
-      if (is_refused()) return cudaErrorMemoryAllocation;
+      if (is_refused(bytes)) return cudaErrorMemoryAllocation;
       return cuda::real_runtime().take(memory, bytes, pool, stream);
     };
     made.take_pinned = [](void** memory, size_t bytes, unsigned flags) {
@@ -148,7 +151,7 @@ ann_status knn_graph(Call& call, int32_t method, bool there = false) {
   return status;
 }
 
-ann_status search(Call& call, bool exact, bool there) {
+ann_status search(Call& call, bool exact, bool there, const ann_search_params* given = nullptr) {
   std::vector<uint64_t> ids(kQueries * kNeighbors);
   ann_matrix queries = matrix_of(call.queries);
   ann_results results = ANN_RESULTS_INIT;
@@ -156,6 +159,7 @@ ann_status search(Call& call, bool exact, bool there) {
   results.rows = kQueries;
   results.ids = ids.data();
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  if (given != nullptr) params = *given;
   params.device = kDevice;
   void* memory = nullptr;
   cudaStream_t stream = nullptr;
@@ -273,6 +277,89 @@ void searches() {
   }
 }
 
+/// Lists by cells, k = 16, where NN-Descent is tried in any case or in none.
+std::vector<uint32_t> lists_by_cells(const Codes& codes, bool descent) {
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const cuda::DeviceCodes sent(codes, stream, Execution());
+  const cuda::DeviceArray<uint32_t> lists(uint64_t{codes.rows()} * 16, stream);
+  cuda::CellsEffort effort = cuda::kGraphEffort;
+  effort.least = descent ? 2 : 0;
+  cuda::cells_knn(sent.view(), {16, 12, 12, 0.02f, 1}, effort, lists.data(), nullptr, stream, Execution());
+  std::vector<uint32_t> found(uint64_t{codes.rows()} * 16);
+  cuda::copy_to_host(found.data(), lists.data(), found.size() * sizeof(uint32_t), stream, "fetching");
+  stream.wait();
+  return found;
+}
+
+/// Whatever of NN-Descent's memory is refused: the lists that the cells had found are the answer.
+void cells_without_descent() {
+  const Rows rows(ANN_U8, 6000, 24, Values::kClusters, 1);
+  const Dataset dataset = rows.dataset(ANN_METRIC_L2);
+  const Codes codes(dataset, 1, Execution());
+  const std::vector<uint32_t> by_cells = lists_by_cells(codes, false);
+  const std::vector<uint32_t> by_both = lists_by_cells(codes, true);
+  const auto requests_of = [&](bool descent) {
+    refused_from = refused_above = requests = 0;
+    cuda::replace_runtime(&refusing());
+    lists_by_cells(codes, descent);
+    cuda::replace_runtime(nullptr);
+    return requests.load();
+  };
+  const uint64_t without = requests_of(false);
+  const uint64_t all = requests_of(true);
+  expect(all > without + 2, "NN-Descent asks for memory");
+  const uint64_t held = bytes_in_use();
+  for (uint64_t number = without + 1; number <= all; ++number) {
+    requests = refusals = 0;
+    refused_from = number;
+    refused_for_ever = true;
+    cuda::replace_runtime(&refusing());
+    std::vector<uint32_t> found;
+    std::string why;
+    try {
+      found = lists_by_cells(codes, true);
+    } catch (const Error& error) {
+      why = error.message;
+    }
+    cuda::replace_runtime(nullptr);
+    refused_from = 0;
+    const std::string what = "request " + std::to_string(number) + " of " + std::to_string(all) + ": ";
+    expect(why.empty(), what + why);
+    expect(found == by_cells || found == by_both, what + "other lists");
+    expect(bytes_in_use() == held, what + "memory is held");
+  }
+}
+
+/// Tables of CAGRA's searches, of which ever larger ones are refused: down to that of one query, which is the
+/// smallest request that may fail, answers are the same.
+void small_tables() {
+  for (const int32_t procedure : {ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA}) {
+    Call call(ANN_U8, 3000, 32, true);
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.procedure = procedure;
+    params.beam = 128;
+    params.iterations_max = 4096;  // tables of megabytes, beside which all else is small
+    if (procedure == ANN_SEARCH_CAGRA_SINGLE_CTA) params.hash_reset = ANN_NONE;
+    refused_from = refused_above = 0;
+    expect(search(call, false, false, &params) == ANN_OK, call.error.message);
+    const uint64_t wanted = call.hash;
+    for (const uint64_t above : {uint64_t{512} << 20, uint64_t{64} << 20, uint64_t{32} << 20}) {
+      refused_above = above;
+      refusals = 0;
+      cuda::replace_runtime(&refusing());
+      const ann_status status = search(call, false, false, &params);
+      cuda::replace_runtime(nullptr);
+      refused_above = 0;
+      const std::string what = "procedure " + std::to_string(procedure) + ", requests above " +
+                               std::to_string(above >> 20) + " MB are refused: ";
+      expect(status == ANN_OK, what + call.error.message);
+      expect(call.hash == wanted, what + "another answer");
+      expect(refusals > 0 || above > uint64_t{64} << 20, what + "none was made");
+    }
+  }
+}
+
 constexpr Claim kClaims[] = {
     {"a build, exact", exact_build},
     {"a build by NN-Descent", descent_build},
@@ -281,6 +368,8 @@ constexpr Claim kClaims[] = {
     {"a k-NN graph of floats, exact", exact_float_lists},
     {"a build from rows on the device", build_there},
     {"a k-NN graph of rows on the device", lists_there},
+    {"cells without memory for NN-Descent", cells_without_descent},
+    {"tables of CAGRA's searches", small_tables},
     {"a placement", placement},
     {"a search of host memory", searches<false, false>},
     {"an exact search of host memory", searches<true, false>},
