@@ -85,11 +85,11 @@ static inline ann_status gn_estimate(uint32_t dim, int32_t metric, int32_t store
   return ann_estimate(&shape, rows, element, &params, out, error);
 }
 
-/* `work` gets distance_count and expansion_count. */
+/* `work` gets distance_count, expansion_count and the procedure that answered, `recall` what it promises. */
 static inline ann_status gn_search(const ann_index *index, int exact, gn_rows shape, const uint8_t *data,
                                    const ann_search_params *given, uint32_t k, uint64_t *ids,
                                    float *distances, uint32_t *counts, ann_status *status, uint64_t *work,
-                                   ann_monitor *monitor, ann_error *error) {
+                                   float *recall, ann_monitor *monitor, ann_error *error) {
   ann_matrix queries = gn_matrix(shape, data);
   ann_search_params params = *given;
   ann_results results = ANN_RESULTS_INIT;
@@ -106,6 +106,8 @@ static inline ann_status gn_search(const ann_index *index, int exact, gn_rows sh
                  : ann_search_batch(index, &queries, &params, &results, monitor, error);
   work[0] = results.distance_count;
   work[1] = results.expansion_count;
+  work[2] = (uint64_t)results.procedure;
+  *recall = results.recall;
   return answer;
 }
 

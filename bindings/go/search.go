@@ -24,6 +24,13 @@ type Results struct {
 
 	DistanceCount  uint64 // distances that were computed for all queries together
 	ExpansionCount uint64 // rows whose edges were read, for all queries together
+
+	// Procedure is the one that answered: [ProcedureExact] where every row was compared, whatever was asked
+	// for.
+	Procedure Procedure
+	// Recall is what calibration promises of the search, for queries like those that it was calibrated on; 1
+	// where every row was compared, 0 where nothing has been measured.
+	Recall float32
 }
 
 // Rows is the number of queries.
@@ -127,10 +134,12 @@ func (x *Index) search(ctx context.Context, exact C.int, queries Matrix, k int, 
 	}
 	defer x.leave()
 	into.resize(queries.Rows(), k) // not before: calls that wait hold no memory
-	var work [2]C.uint64_t
+	var work [3]C.uint64_t
+	var recall C.float
 	status := C.gn_search(native, exact, shape, bytesOf(queries), &given, wanted, ints(into.IDs),
-		floats(into.Distances), words(into.Counts), codes(into.Statuses), &work[0], c.monitor, &c.error)
+		floats(into.Distances), words(into.Counts), codes(into.Statuses), &work[0], &recall, c.monitor, &c.error)
 	into.DistanceCount, into.ExpansionCount = uint64(work[0]), uint64(work[1])
+	into.Procedure, into.Recall = Procedure(work[2]), float32(recall)
 	return c.end(status)
 }
 

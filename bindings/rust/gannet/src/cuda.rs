@@ -236,9 +236,7 @@ impl Index<'_> {
         check(|error| unsafe {
             call(index, &queries.raw, &params, &mut found.raw, monitor, error)
         })?;
-        let (distance_count, expansion_count) =
-            (found.raw.distance_count, found.raw.expansion_count);
-        Ok(SearchStats { distance_count, expansion_count })
+        Ok(SearchStats::of(&found.raw))
     }
 }
 

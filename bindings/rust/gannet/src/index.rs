@@ -356,7 +356,7 @@ impl<'rows> Index<'rows> {
             (self.raw.as_ptr(), queries.raw(), Monitor::pointer(params.monitor));
         // SAFETY: everything lives through the call, and the buffers have [rows, k] places.
         check(|error| unsafe { call(index, &queries, &params.raw, &mut raw, monitor, error) })?;
-        Ok(SearchStats { distance_count: raw.distance_count, expansion_count: raw.expansion_count })
+        Ok(SearchStats::of(&raw))
     }
 
     /// The beam that [`search`](Self::search) would use for this k and recall (`None`: the recall

@@ -36,8 +36,8 @@ impl QueryStatus {
     }
 }
 
-/// Work that a search did, for all its queries together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What a search did and promises. The counts are for all its queries together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SearchStats {
@@ -45,6 +45,23 @@ pub struct SearchStats {
     pub distance_count: u64,
     /// Rows whose edges were read.
     pub expansion_count: u64,
+    /// The procedure that answered: [`Exact`](crate::Procedure::Exact) where every row was compared,
+    /// whatever was asked for.
+    pub procedure: Option<crate::Procedure>,
+    /// The recall that calibration promises of the search, for queries like those that it was
+    /// calibrated on; 1 where every row was compared, 0 where nothing has been measured.
+    pub recall: f32,
+}
+
+impl SearchStats {
+    pub(crate) fn of(raw: &sys::ann_results) -> Self {
+        SearchStats {
+            distance_count: raw.distance_count,
+            expansion_count: raw.expansion_count,
+            procedure: crate::Procedure::from_raw(raw.procedure),
+            recall: raw.recall,
+        }
+    }
 }
 
 /// One neighbour of a query.

@@ -86,6 +86,10 @@ fn a_graph_search_finds_what_its_recall_says() {
         assert!(share >= f64::from(wanted) - 0.02, "{share} for {wanted}");
         assert!(found.stats().distance_count < truth.stats().distance_count);
         assert!(found.stats().expansion_count > 0);
+        assert!(found.stats().recall >= wanted - 1e-4);
+        assert_eq!(found.stats().procedure, Some(Procedure::BestFirst));
+        assert_eq!(truth.stats().procedure, Some(Procedure::Exact));
+        assert_eq!(truth.stats().recall, 1.0);
     }
     let exact = SearchParams::new().procedure(Procedure::Exact);
     assert_eq!(index.search(queries, k, &exact).unwrap().ids(), truth.ids());
