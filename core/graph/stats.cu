@@ -421,7 +421,11 @@ class Measures {
 
 void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream, const Execution& execution,
                    ann_graph_stats* out) {
-  *out = {out->struct_size, graph.degree, graph.rows, 0, 0, 0, 0, 0, 0, 0, 0};
+  const uint32_t struct_size = out->struct_size;
+  *out = ANN_GRAPH_STATS_INIT;
+  out->struct_size = struct_size;
+  out->degree = graph.degree;
+  out->rows = graph.rows;
   if (graph.rows == 0) return;
   out->unreachable = count_unreachable(graph, stream, execution);
   Measures(graph, stream, execution).measure(seed, out);

@@ -28,7 +28,8 @@
 //     that distance is the bound. Distances are true ones, of squares delta^2.
 //   - What enters C. The algorithm says rows that improve R, its text every row compared. With the first, C's rows
 //     are all as near as the last of R was, and Delta does no more than put off the end; the second is the default,
-//     up to the bound that ends the walk.
+//     up to the bound that ends the walk (the first 50,000 rows of SIFT, Delta 1.1: recall .986 for 1,191 distances with
+//     the first; with the second .995 for 1,303 already at 1.05).
 //   - Random rows are drawn by the query's content, so that an answer does not depend on its place in a batch.
 //
 // On the CPU (5.3): best-first search as NSG does it, with 32 random rows beside the entry points.

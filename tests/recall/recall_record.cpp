@@ -11,6 +11,8 @@
 // hits are results no farther than the k-th true distance, distances and expansions are the
 // library's own counts, beam is the length that was given or that a wanted recall led to. Rows with
 // the k-NN graph "nn_descent" stay as they are when the default changes; "auto" is the default.
+// Rows with "tsdg" are of TSDG's graph over exact lists and of its searches: "tsdg" and "tsdg_prefix" (best-first
+// over edges with factors below 5) have a beam, "tsdg_small" walks and "tsdg_large" hundredths of Delta in its place.
 
 #include <cstdio>
 #include <cstring>
@@ -130,11 +132,60 @@ void measure(const Case& one, const std::string& knn, std::ostream& table) {
   }
 }
 
+struct TsdgEffort {
+  const char* name;
+  int32_t procedure;
+  uint32_t effort;
+};
+constexpr TsdgEffort kTsdgEfforts[] = {{"tsdg", ANN_SEARCH_TSDG, 10},
+                                       {"tsdg", ANN_SEARCH_TSDG, 32},
+                                       {"tsdg_prefix", ANN_SEARCH_BEST_FIRST, 32},
+                                       {"tsdg_small", ANN_SEARCH_TSDG_SMALL, 2},
+                                       {"tsdg_small", ANN_SEARCH_TSDG_SMALL, 16},
+                                       {"tsdg_large", ANN_SEARCH_TSDG_LARGE, 100},
+                                       {"tsdg_large", ANN_SEARCH_TSDG_LARGE, 105}};
+
+void measure_tsdg(const Case& one, std::ostream& table) {
+  constexpr uint32_t kFound = 10;
+  const Index index = make_index(one.rows.dim, one.metric, one.element);
+  ann_build_params build = ANN_BUILD_PARAMS_INIT;
+  build.graph = ANN_GRAPH_TSDG;
+  build.knn = ANN_KNN_EXACT;
+  build.knn_degree = 64;
+  build.calibrate = ANN_OFF;
+  const ann_matrix rows = one.rows.view();
+  const ann_matrix queries = one.queries.view();
+  ann_error error = ANN_ERROR_INIT;
+  check(ann_build(index.get(), &rows, nullptr, &build, nullptr, &error), error, "building");
+  Neighbours truth(queries.rows, kFound);
+  ann_results exact = truth.view(0, queries.rows);
+  check(ann_search_exact(index.get(), &queries, nullptr, &exact, nullptr, &error), error,
+        "searching exactly");
+  for (const TsdgEffort& effort : kTsdgEfforts) {
+    const bool walks_by_beam = effort.procedure <= ANN_SEARCH_TSDG;
+    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+    search.procedure = effort.procedure;
+    if (effort.procedure == ANN_SEARCH_BEST_FIRST) search.occlusion_max = 5;
+    if (walks_by_beam) search.beam = effort.effort;
+    search.walks = effort.procedure == ANN_SEARCH_TSDG_SMALL ? effort.effort : 0;
+    if (effort.procedure == ANN_SEARCH_TSDG_LARGE) search.delta = static_cast<float>(effort.effort) / 100;
+    Neighbours found(queries.rows, kFound);
+    ann_results results = found.view(0, queries.rows);
+    check(ann_search_batch(index.get(), &queries, &search, &results, nullptr, &error), error, "searching");
+    table << one.name << ',' << effort.name << ',' << kFound << ",," << effort.effort << ','
+          << hits_of(found, truth) << ',' << queries.rows * kFound << ',' << results.distance_count << ','
+          << results.expansion_count << '\n';
+  }
+}
+
 std::string whole_table(const std::string& data) {
   std::ostringstream table;
   table << "case,knn,k,asked_recall,beam,hits,wanted,distances,expansions\n";
   for (const Case& one : all_cases(data)) {
     for (const char* knn : {"nn_descent", "auto"}) measure(one, knn, table);
+  }
+  for (const Case& one : all_cases(data)) {
+    if (one.name == "sift" || one.name == "clusters" || one.name == "norms") measure_tsdg(one, table);
   }
   return table.str();
 }
