@@ -7,8 +7,8 @@
 // also merges by searches. A line for each run: way, k, p, convergence, seconds of the call, recall@10 and recall@k
 // of 2,000 rows. The lists of the parts are found by NN-Descent at p = 32, which is not timed.
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -126,14 +126,15 @@ struct Bench {
       const uint8_t* row = rows.bytes.data() + sample(i) * rows.dim;
       queries.bytes.insert(queries.bytes.end(), row, row + rows.dim);
     }
-    Lists found = search_lists(0, rows.count, queries.part(0, queries.count), k + 1, 0, nullptr);
+    ann_index* index = index_of(0, rows.count, 0);
+    const Lists found = search_lists(index, queries.part(0, queries.count), k + 1, 0, nullptr);
+    ann_index_free(index);
     for (uint64_t i = 0; i < sampled(); ++i)  // the first is the row itself, or its twin
       for (uint32_t j = 1; j <= k; ++j) farthest.push_back(found.distances[i * (k + 1) + j]);
   }
 
-  /// Neighbours of queries among some rows: exact for recall 0, else by an index of degree 32.
-  Lists search_lists(uint64_t first, uint64_t count, const ann_matrix& queries, uint32_t wanted, float recall,
-                     double* seconds) const {
+  /// An index of some rows; for recall 0 without a graph.
+  ann_index* index_of(uint64_t first, uint64_t count, float recall) const {
     ann_error error = ANN_ERROR_INIT;
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows.dim;
@@ -144,6 +145,13 @@ struct Bench {
     if (recall == 0) building.graph = ANN_GRAPH_NONE;
     const ann_matrix part = rows.part(first, count);
     check(ann_build(index, &part, nullptr, &building, nullptr, &error), error);
+    return index;
+  }
+
+  /// Neighbours of queries: exact for recall 0.
+  Lists search_lists(const ann_index* index, const ann_matrix& queries, uint32_t wanted, float recall,
+                     double* seconds) const {
+    ann_error error = ANN_ERROR_INIT;
     Lists found(queries.rows, wanted, 0);
     ann_results results = ANN_RESULTS_INIT;
     results.k = wanted;
@@ -161,7 +169,6 @@ struct Bench {
       check(ann_search_batch(index, &queries, &searching, &results, nullptr, &error), error);
       *seconds += seconds_since(start);
     }
-    ann_index_free(index);
     return found;
   }
 
@@ -192,10 +199,12 @@ struct Bench {
   }
 
   /// Each part's rows search the other's index; what they find is joined with the lists.
-  void search_merge(Lists& first, Lists& second, float recall) const {
+  void search_merge(const Lists& first, const Lists& second, const ann_index* first_index,
+                    const ann_index* second_index, float recall) const {
     double seconds = 0;
-    Lists across_first = search_lists(split, rows.count - split, rows.part(0, split), k, recall, &seconds);
-    Lists across_second = search_lists(0, split, rows.part(split, rows.count - split), k, recall, &seconds);
+    const Lists across_first = search_lists(second_index, rows.part(0, split), k, recall, &seconds);
+    const Lists across_second =
+        search_lists(first_index, rows.part(split, rows.count - split), k, recall, &seconds);
     Lists merged(rows.count, k, 0);
     const auto start = Clock::now();
     for (uint64_t row = 0; row < rows.count; ++row) {
@@ -245,8 +254,9 @@ int main(int count, char** arguments) {
   bench.find_truth();
   double seconds = 0;
   std::printf("way,k,p,convergence or recall,seconds,recall@10,recall@k\n");
-  Lists first = bench.build(0, bench.split, 32, 0.005f, &seconds);
-  Lists second = bench.build(bench.split, bench.rows.count - bench.split, 32, 0.005f, &seconds);
+  Lists first = bench.build(0, bench.split, std::min(32u, bench.k), 0.005f, &seconds);
+  Lists second =
+      bench.build(bench.split, bench.rows.count - bench.split, std::min(32u, bench.k), 0.005f, &seconds);
   for (const float p : samples)
     for (const float convergence : convergences) {
       const uint32_t taken = static_cast<uint32_t>(p);
@@ -254,7 +264,12 @@ int main(int count, char** arguments) {
       const Lists whole = bench.build(0, bench.rows.count, taken, convergence, &seconds);
       bench.print("whole", whole, taken, convergence, seconds);
     }
-  if (search)
-    for (const float recall : {0.8f, 0.9f, 0.95f, 0.98f, 0.99f}) bench.search_merge(first, second, recall);
+  if (!search) return 0;
+  ann_index* first_index = bench.index_of(0, bench.split, 1);
+  ann_index* second_index = bench.index_of(bench.split, bench.rows.count - bench.split, 1);
+  for (const float recall : {0.8f, 0.9f, 0.95f, 0.98f, 0.99f})
+    bench.search_merge(first, second, first_index, second_index, recall);
+  ann_index_free(first_index);
+  ann_index_free(second_index);
   return 0;
 }
