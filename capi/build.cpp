@@ -5,6 +5,7 @@
 #include "index/build_cuda.h"
 #include "knn/cells.h"
 #include "knn/nn_descent.h"
+#include "knn/products.h"
 #include "search/exact.h"
 #include "search/exact_device.h"
 
@@ -123,6 +124,17 @@ bool by_rows(int32_t metric, int32_t element, int32_t method, int32_t device) {
   return method == ANN_KNN_EXACT && !(device >= ANN_DEVICE_CUDA && codes_are_rows);
 }
 
+/// The k nearest by inner product by NN-Descent; every pair is compared where codes do not serve.
+void find_by_products(const Dataset& dataset, const NnDescentParams& params, uint32_t k, uint32_t* neighbors,
+                      float* distances, const Execution& execution) {
+  const Dataset rows(rows_of(dataset), nullptr, ANN_METRIC_L2, ANN_ELEMENT_AUTO, true, execution);
+  const Codes codes(rows, params.seed, execution);
+  const auto offsets = product_offsets(codes, rows.dim(), execution);
+  if (!offsets) return exact_lists(dataset, k, ANN_DEVICE_CPU, neighbors, distances, execution);
+  const KnnGraph found = nn_descent_by_products(codes, *offsets, params, execution);
+  rescore_lists(dataset, found, k, neighbors, distances, execution);
+}
+
 /// The k nearest of each row of a dataset, by codes where those find or are the distances. `arrival` is null, or brings the
 /// dataset, which outlives it.
 void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_t method,
@@ -132,6 +144,8 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
   finding.enter(method == ANN_KNN_EXACT ? "exact k-NN graph" : "k-NN graph");
   if (by_rows(dataset.metric(), dataset.element(), method, device))
     return exact_lists(dataset, k, device, neighbors, distances, finding);
+  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT)
+    return find_by_products(dataset, params, k, neighbors, distances, finding);
   const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
                                          : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
@@ -149,19 +163,25 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
 }
 
 /// The method, after defaults and the metric's limits.
-int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
+int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, int32_t device) {
   if (params.method < 0 || params.method > ANN_KNN_CELLS || params.method == ANN_KNN_GIVEN)
     fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d and %d", params.method,
          ANN_KNN_EXACT, ANN_KNN_CELLS);
   if (metric == ANN_METRIC_INNER_PRODUCT) {
-    if (params.method == ANN_KNN_NN_DESCENT || params.method == ANN_KNN_CELLS)
-      fail(ANN_UNSUPPORTED, "params.method is %s, which needs a metric; for inner product use EXACT",
-           params.method == ANN_KNN_CELLS ? "CELLS" : "NN_DESCENT");
-    return ANN_KNN_EXACT;
+    if (params.method == ANN_KNN_CELLS)
+      fail(ANN_UNSUPPORTED,
+           "params.method is CELLS, which needs a metric; for inner product use EXACT or, on the CPU, "
+           "NN_DESCENT");
+    if (params.method == ANN_KNN_NN_DESCENT && device >= ANN_DEVICE_CUDA)
+      fail(ANN_UNSUPPORTED,
+           "params.method is NN_DESCENT, which for inner product runs on the CPU; use EXACT on device %d",
+           device);
   }
-  const int32_t method = params.method != ANN_KNN_AUTO ? params.method
-                         : rows <= kExactKnnRows       ? int32_t{ANN_KNN_EXACT}
-                                                       : int32_t{ANN_KNN_CELLS};
+  const int32_t method = metric == ANN_METRIC_INNER_PRODUCT && params.method == ANN_KNN_AUTO
+                             ? int32_t{ANN_KNN_EXACT}
+                         : params.method != ANN_KNN_AUTO ? params.method
+                         : rows <= kExactKnnRows         ? int32_t{ANN_KNN_EXACT}
+                                                         : int32_t{ANN_KNN_CELLS};
   // NN-Descent needs rows that do not know each other.
   return rows <= kDescentRowsPerNeighbor * std::max(params.k, kListLeast) ? int32_t{ANN_KNN_EXACT} : method;
 }
@@ -252,7 +272,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
     if (given.reserved != 0)
       fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
     const int32_t device = choose_device(given.device);
-    const int32_t method = knn_method(given, shape.metric, given_rows.rows);
+    const int32_t method = knn_method(given, shape.metric, given_rows.rows, device);
     const NnDescentParams descent =
         complete_list_search(given.k, given.samples, given.iterations, given.convergence, given.seed);
     if (given_rows.rows > 0) check_given(neighbors, "neighbors");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "knn/products.h"
 
 namespace gannet {
 namespace {
@@ -99,12 +100,14 @@ struct Workspace {
 
 class NnDescent {
  public:
+  /// `offsets`, [rows] or null, are added to the distances of codes (knn/products.h).
   NnDescent(const Codes& codes, const NnDescentParams& params, const Execution& execution,
-            const TwoSets& sets)
+            const TwoSets& sets, const uint32_t* offsets = nullptr)
       : codes_(codes),
         params_(params),
         execution_(execution),
         sets_(sets),
+        offsets_of_rows_(offsets),
         rows_(codes.rows()),
         lists_(rows_, params.k, execution.memory),
         new_(rows_, params.samples, execution.memory),
@@ -153,6 +156,7 @@ class NnDescent {
         codes_.gather(&self, 1, space.new_block.data());
         codes_.distances(space.new_block.data(), space.new_rows.data(), params_.samples,
                          space.distances.data());
+        add_offsets(&self, 1, space.new_rows.data(), params_.samples, space.distances.data(), 0);
         for (uint32_t i = 0; i < params_.samples; ++i)
           lists_.insert(self, space.distances[i], space.new_rows[i]);
       }
@@ -182,6 +186,7 @@ class NnDescent {
       const uint32_t piece = std::min(params_.samples, count - first);
       for (uint32_t i = 0; i < piece; ++i) space.new_rows[i] = row_of(first + i);
       codes_.distances(space.new_block.data(), space.new_rows.data(), piece, space.distances.data());
+      add_offsets(&self, 1, space.new_rows.data(), piece, space.distances.data(), 0);
       for (uint32_t i = 0; i < piece; ++i) lists_.insert(self, space.distances[i], space.new_rows[i], fresh);
     }
   }
@@ -297,6 +302,7 @@ class NnDescent {
     codes_.pack(space.new_block.data(), new_count, space.packed.data());
     if (sets_.first_rows == 0) {
       codes_.tile(space.new_block.data(), new_count, space.packed.data(), new_count, distances, width);
+      add_offsets(fresh, new_count, fresh, new_count, distances, width);
       for (uint32_t i = 0; i < new_count; ++i) distances[i * width + i] = kSelf;
       loops.nearest_in_rows(distances, width, new_count, new_count, space.places.data());
       for (uint32_t i = 0; i < new_count; ++i) {
@@ -307,6 +313,7 @@ class NnDescent {
     if (old_count == 0) return;
     codes_.gather(known, old_count, space.old_block.data());
     codes_.tile(space.old_block.data(), old_count, space.packed.data(), new_count, distances, width);
+    add_offsets(known, old_count, fresh, new_count, distances, width);
     mark_common(known, old_count, fresh, new_count, distances, width);
     loops.nearest_in_rows(distances, width, old_count, new_count, space.places.data());
     for (uint32_t i = 0; i < old_count; ++i) {
@@ -318,6 +325,15 @@ class NnDescent {
       const uint32_t i = space.places[j];
       offer(fresh[j], distances[i * width + j], known[i]);
     }
+  }
+
+  /// Makes distances of codes those of another measure.
+  void add_offsets(const uint32_t* left, uint32_t left_count, const uint32_t* right, uint32_t right_count,
+                   uint32_t* distances, size_t width) const {
+    if (offsets_of_rows_ == nullptr) return;
+    for (uint32_t i = 0; i < left_count; ++i)
+      for (uint32_t j = 0; j < right_count; ++j)
+        distances[i * width + j] += offsets_of_rows_[left[i]] + offsets_of_rows_[right[j]];
   }
 
   /// Rows that are on both sides must not meet themselves. Both lists ascend.
@@ -351,6 +367,7 @@ class NnDescent {
   const NnDescentParams& params_;
   const Execution& execution_;
   TwoSets sets_;
+  const uint32_t* offsets_of_rows_;  // [rows], or null
   uint32_t rows_;
   Lists lists_;
   Samples new_;
@@ -366,6 +383,11 @@ class NnDescent {
 KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Execution& execution,
                     const TwoSets& sets) {
   return NnDescent(codes, params, execution, sets).run();
+}
+
+KnnGraph nn_descent_by_products(const Codes& codes, const Array<uint32_t>& offsets,
+                                const NnDescentParams& params, const Execution& execution) {
+  return NnDescent(codes, params, execution, {}, offsets.data()).run();
 }
 
 uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads) {

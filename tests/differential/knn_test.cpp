@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "knn/exact_knn.h"
 #include "knn/nn_descent.h"
+#include "knn/products.h"
 #include "made_data.h"
 
 using namespace gannet;
@@ -39,10 +40,15 @@ struct Reference {
   NnDescentParams params;
   std::vector<List> lists;
   TwoSets sets = {};
+  const uint32_t* offsets = nullptr;  // of products
+
+  uint32_t distance(uint32_t a, uint32_t b) const {
+    return data.distance(a, b) + (offsets != nullptr ? offsets[a] + offsets[b] : 0);
+  }
 
   bool insert(uint32_t row, uint32_t neighbor, bool is_new = true) {
     List& list = lists[row];
-    if (!list.insert({data.distance(row, neighbor), neighbor, is_new}).second) return false;
+    if (!list.insert({distance(row, neighbor), neighbor, is_new}).second) return false;
     if (list.size() <= params.k) return true;
     const bool kept = std::prev(list.end())->row != neighbor;
     list.erase(std::prev(list.end()));
@@ -124,7 +130,7 @@ struct Reference {
         std::pair<uint32_t, uint32_t> nearest = {UINT32_MAX, kNoRow};
         for (const uint32_t other : others)
           if (other != row && (!two_sets || across(row, other)))
-            nearest = std::min(nearest, {data.distance(row, other), other});
+            nearest = std::min(nearest, {distance(row, other), other});
         if (nearest.second != kNoRow) inserted += insert(row, nearest.second) ? 1 : 0;
       };
       // What meets is fixed before the round, so the order of insertion does not matter.
@@ -160,7 +166,7 @@ TEST_CASE("NN-Descent makes the lists of Algorithm 1, whatever the threads") {
     const MadeData data(300, 9, shape, 5);
     for (const uint32_t rounds : {1u, 2u, 5u}) {
       NnDescentParams params{12, 5, rounds, 1e-9f, 42};
-      Reference reference{data, params, {}, {}};
+      Reference reference{data, params, {}, {}, nullptr};
       reference.run();
       for (const uint32_t threads : {1u, 2u, 5u}) {
         const KnnGraph graph = nn_descent(data.codes, params, {{}, threads, nullptr});
@@ -196,7 +202,7 @@ TEST_CASE("NN-Descent of two sets makes the lists of Algorithm 3, whatever the t
       const TwoSets sets{first_rows, kept, halves.data()};
       for (const uint32_t rounds : {1u, 2u, 5u}) {
         const NnDescentParams params{k, 5, rounds, 1e-9f, 42};
-        Reference reference{data, params, {}, sets};
+        Reference reference{data, params, {}, sets, nullptr};
         reference.run();
         for (const uint32_t threads : {1u, 3u}) {
           const KnnGraph graph = nn_descent(data.codes, params, {{}, threads, nullptr}, sets);
@@ -208,6 +214,34 @@ TEST_CASE("NN-Descent of two sets makes the lists of Algorithm 3, whatever the t
             REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("NN-Descent by products makes the lists of Algorithm 1 by inner product") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
+    const MadeData data(300, 9, shape, 5);
+    const auto offsets = product_offsets(data.codes, 9, {});
+    REQUIRE(offsets.has_value());
+    const NnDescentParams params{12, 5, 3, 1e-9f, 42};
+    Reference reference{data, params, {}, {}, offsets->data()};
+    // Distances with offsets are a number less twice the product.
+    const auto whole = [&](uint32_t a, uint32_t b) {
+      uint32_t product = 0;
+      for (uint32_t i = 0; i < 9; ++i) product += uint32_t{data.bytes[a * 9 + i]} * data.bytes[b * 9 + i];
+      return reference.distance(a, b) + 2 * product;
+    };
+    for (uint32_t row = 1; row < 300; ++row) REQUIRE(whole(row, row / 2) == whole(1, 0));
+    reference.run();
+    for (const uint32_t threads : {1u, 3u}) {
+      const KnnGraph graph = nn_descent_by_products(data.codes, *offsets, params, {{}, threads, nullptr});
+      REQUIRE(graph.iterations == 3);
+      for (uint32_t row = 0; row < 300; ++row) {
+        std::vector<uint32_t> expected;
+        for (const auto& entry : reference.lists[row]) expected.push_back(entry.row);
+        expected.resize(params.k, kNoRow);
+        REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
       }
     }
   }
