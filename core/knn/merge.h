@@ -14,6 +14,16 @@
 // What a row finds by the descent is all of the other set, so that a NEW row meets nothing but OLD ones: a round
 // has two thirds of the distances of GNND's. It ends as GNND does.
 //
+// The paper's Figure 7, SIFT 1M x 128 bytes, k = 64, p = 10, 16, 24, 32, on one NVIDIA H200 (sending, rounds and
+// fetching; measuring and joining take the host's 16 cores .6 to 1.1 s more):
+//
+//   halves          .118 s .978   .133 .992   .181 .997   .186 .998    recall@10 of the joined lists
+//   9:1             .131   .994   .138 .996   .155 .997   .174 .997
+//   all rows anew   .158   .966   .154 .987   .203 .994   .225 .997    GNND
+//
+// Merging by searches, which the paper finds 5 to 10 % worse with GGNN's, is better here where each part has an
+// index already: halves of 100,000 rows on 16 cores, .24 s for recall@10 of .999, GGM .74 s for .997.
+//
 // Departures from the paper. Ids are numbers of 64 bits that the caller chooses, and a list may name rows of
 // neither set: they are kept with their distances, so that shards of one graph can be merged pair by pair. Lists
 // that were merged before may be merged again: of what they know across only the nearer half is known to the
