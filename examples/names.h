@@ -22,12 +22,16 @@ inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"warp", ANN_SEARCH_WARP},
                                   {"block", ANN_SEARCH_BLOCK},
                                   {"wide_block", ANN_SEARCH_WIDE_BLOCK},
-                                  {"ggnn", ANN_SEARCH_GGNN}};
+                                  {"ggnn", ANN_SEARCH_GGNN},
+                                  {"tsdg", ANN_SEARCH_TSDG},
+                                  {"tsdg_small", ANN_SEARCH_TSDG_SMALL},
+                                  {"tsdg_large", ANN_SEARCH_TSDG_LARGE}};
 inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},
                                   {"exact", ANN_KNN_EXACT}};
-inline const Names kGraphs = {{"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}};
+inline const Names kGraphs = {
+    {"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}, {"tsdg", ANN_GRAPH_TSDG}};
 
 inline const Names kSwitches = {{"on", ANN_ON}, {"off", ANN_OFF}};
 inline const Names kCompares = {

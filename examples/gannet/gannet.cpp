@@ -141,7 +141,7 @@ CLI::App* add_build(CLI::App& app, Options& options) {
       ->type_name("NAME");
   command->add_option("--degree", build.degree, "edges a row (default: the library's choice)");
   command->add_option("--knn-degree", build.knn_degree, "neighbours known before pruning");
-  command->add_option("--graph", build.graph, "auto, cagra or none (exact search only)")
+  command->add_option("--graph", build.graph, "auto, cagra, tsdg or none (exact search only)")
       ->transform(one_of(kGraphs))
       ->type_name("NAME");
   command->add_option("--knn", build.knn, "auto, cells, nn_descent or exact")

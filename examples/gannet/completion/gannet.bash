@@ -11,11 +11,11 @@ _gannet() {
   case $before in
     --metric) options="l2 ip cosine" ;;
     --element) options="auto f32 f16 bf16 i8 u8" ;;
-    --graph) options="auto cagra none" ;;
+    --graph) options="auto cagra none tsdg" ;;
     --knn) options="auto cells nn_descent exact" ;;
     --device) options="auto cpu cuda cuda:0 cuda:1" ;;
     --procedure)
-      options="auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn" ;;
+      options="auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn tsdg tsdg_small tsdg_large" ;;
     --calibration) files=$vectors ;;
     --ids) files='npy|u64bin|ibin' ;;
     --truth | -o | --out) files='npy|u64bin|ibin|ivecs' ;;
