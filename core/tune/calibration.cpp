@@ -20,6 +20,9 @@ constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kBeamMin = 16;
 constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
 
+constexpr double kLeeway = 0.01;      // that a promise leaves
+constexpr double kAllOrNone = 0.015;  // standard error of the recall of ten answers, from which on it is so
+
 /// Beams that are tried however little it takes to compare all rows, for those who name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
@@ -242,6 +245,12 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     const auto judge = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
     };
+    // Where a query's ten answers are all found or none, since walks come to the right place or do not, a sample
+    // that is lucky by one standard error is so by far more than kLeeway.
+    const auto doubt = [&](double error) {
+      const bool all_or_none = curves_.count() > 1 && judge(1).error > kAllOrNone;
+      return all_or_none ? std::max(error, 3 * error - kLeeway) : error;
+    };
     walk(open, end);
     for (uint32_t c = open; c < end; ++c) {
       Recall recall = judge(c);
@@ -253,7 +262,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
         recall = judge(c);
       }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
-      if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, recall.error);
+      if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, doubt(recall.error));
       done[c] = done[c] || beam >= kBeamPerK * kKs[c] || beam >= dataset.rows() ||
                 (costs_more && beam >= always_tried(kKs[c]));
     }
