@@ -215,7 +215,9 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
         fail(ANN_INVALID_ARGUMENT, "params.calibration is %s, the index stores %s",
              element_name(calibration.element), element_name(stored));
     }
-    const bool stay = plan.graph != ANN_GRAPH_NONE && stay_on_device(given_rows, plan.device, shape.element);
+    // By inner product the host takes part in finding the edges.
+    const bool stay = plan.graph != ANN_GRAPH_NONE && shape.metric != ANN_METRIC_INNER_PRODUCT &&
+                      stay_on_device(given_rows, plan.device, shape.element);
     check_budget(shape, given_rows, ids != nullptr, plan, stay);
     Index::BuildRight right(handle);
     const Execution execution{handle.memory(), plan.threads, begin_monitor(monitor)};

@@ -70,20 +70,31 @@ size_t Codes::code_stride(uint32_t dim, int32_t metric, bool wide) {
 }
 
 /// Everything that follows from the dataset; where the rows serve, that is all.
-Codes::Codes(const Dataset& dataset)
+Codes::Codes(const Dataset& dataset, int32_t metric)
     : count_(dataset.rows()),
       dim_(dataset.dim()),
-      metric_(dataset.metric()),
+      metric_(metric),
       element_(dataset.element()),
       stride_(code_stride(dim_, metric_, false)) {
   lossless_ = metric_ == ANN_METRIC_L2 && !is_float_element(element_);
   flip_ = lossless_ && element_ == ANN_I8 ? 0x80 : 0;
-  if (rows_serve(metric_, element_, dataset.borrowed()))
+  if (rows_serve(dataset.metric(), element_, dataset.borrowed()))
     data_ = static_cast<const uint8_t*>(dataset.view().data);
 }
 
-Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) : Codes(dataset) {
-  if (rows_serve(metric_, element_, dataset.borrowed())) return;
+Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
+    : Codes(dataset, dataset.metric()) {
+  make(dataset, seed, execution);
+}
+
+Codes Codes::of_rows(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+  Codes codes(dataset, ANN_METRIC_L2);
+  codes.make(dataset, seed, execution);
+  return codes;
+}
+
+void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+  if (data_ != nullptr) return;
   if (!lossless_) {
     if (metric_ == ANN_METRIC_INNER_PRODUCT) {
       Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
@@ -119,7 +130,7 @@ Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution) 
 }
 
 Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution)
-    : Codes(dataset) {
+    : Codes(dataset, dataset.metric()) {
   if (lossless_) return;
   norm_max_ = norm_max;
   fit(std::min(count_, kSampleRows), [&](uint64_t i) { return sample.row(i); }, execution);

@@ -29,14 +29,21 @@
 // Code distances are 32-bit numbers whose order is the order of distances: integers for bytes, the
 // bits of a float for wide codes.
 //
+// By inner product one step for all rows loses most neighbours where lengths differ: of word vectors .14 of the true
+// ten are among the first ten by code. So best-first walks on the CPU compare codes with a scale for each row there
+// (dataset/scaled_codes.h, .98), which stand beside these: the `walk_` functions. And the lists under a graph
+// are found by codes of the rows without the extra column, Codes::of_rows.
+//
 // Cost: one byte a column (wide: four), rounded up to a cache line a row. Bytes are unsigned, except
 // that i8 rows stand as they are and are flipped (xor 0x80) when they are read.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "base/execution.h"
 #include "dataset/dataset.h"
+#include "dataset/scaled_codes.h"
 
 namespace gannet {
 
@@ -59,6 +66,9 @@ class Codes {
   Codes(const Dataset& dataset, Parts&& parts);
   Codes(const Dataset& dataset, uint64_t seed, const Execution& execution);
 
+  /// The codes of an index by inner product's rows by squared L2.
+  static Codes of_rows(const Dataset& dataset, uint64_t seed, const Execution& execution);
+
   /// Codes that a device will make: fitted to a sample of the rows, [sample_of()], with room for what
   /// comes. `norm_max` is the largest length of a row, for inner product.
   Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution);
@@ -74,7 +84,9 @@ class Codes {
   uint8_t flip() const { return flip_; }
   const uint8_t* data() const { return data_; }
   const uint8_t* row(uint32_t number) const { return data_ + number * stride_; }
-  uint64_t bytes() const { return stored_.bytes() + centre_.bytes(); }
+  uint64_t bytes() const {
+    return stored_.bytes() + centre_.bytes() + (scaled_ != nullptr ? scaled_->bytes() : 0);
+  }
 
   /// Whether code distances are the reported distances.
   bool lossless() const { return lossless_; }
@@ -91,6 +103,29 @@ class Codes {
   /// Checks everything that has not been yet.
   void touch_all(const Execution& execution = {}) const {
     if (touch_ != nullptr) touch_->touch_all(execution);
+    if (scaled_ != nullptr) scaled_->touch_all(execution);
+  }
+
+  /// Codes with a scale for each row, which best-first walks on the CPU take instead; null: these serve.
+  const ScaledCodes* scaled() const { return scaled_.get(); }
+  const CodeOrder& order() const { return order_; }  // of those; zeros if it was not measured
+  void walk_by(ScaledCodes&& scaled, const CodeOrder& order) {
+    scaled_ = std::make_unique<ScaledCodes>(std::move(scaled));
+    order_ = order;
+  }
+
+  /// What a walk compares: bytes of a row and of a coded query, and how both are come by.
+  size_t walk_stride() const { return scaled_ != nullptr ? scaled_->stride() : stride_; }
+  size_t walk_query_bytes() const { return scaled_ != nullptr ? scaled_->query_bytes() : stride_; }
+  const uint8_t* walk_row(uint32_t number) const {
+    return scaled_ != nullptr ? scaled_->row(number) : row(number);
+  }
+  void encode_walk_query(const PreparedQuery& query, uint8_t* code) const {
+    return scaled_ != nullptr ? scaled_->encode_query(query, code) : encode_query(query, code);
+  }
+  void walk_distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {
+    return scaled_ != nullptr ? scaled_->distances(code, ids, 0, count, out)
+                              : distances(code, ids, count, out);
   }
 
   /// Columns that the extra one of inner product is split over.
@@ -124,7 +159,8 @@ class Codes {
   }
 
  private:
-  explicit Codes(const Dataset& dataset);
+  Codes(const Dataset& dataset, int32_t metric);
+  void make(const Dataset& dataset, uint64_t seed, const Execution& execution);
   uint32_t columns() const { return code_columns(dim_, metric_); }
   void transform(const uint8_t* row, double norm, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;
@@ -150,6 +186,8 @@ class Codes {
   float inverse_step_ = 1;  // 1 / step; of wide codes 1 / the largest deviation
   double norm_max_ = 0;     // M, for inner product
   FirstTouch* touch_ = nullptr;
+  std::unique_ptr<const ScaledCodes> scaled_;
+  CodeOrder order_;
 };
 
 }  // namespace gannet

@@ -16,8 +16,6 @@ constexpr uint32_t kJudgedRows = 128;
 constexpr uint32_t kTileRows = 256;
 constexpr uint32_t kNear = 10;
 constexpr uint32_t kLooked = 20;
-constexpr double kEnough = 0.999;
-constexpr double kEnoughOfWorst = 0.99;
 constexpr uint64_t kSampleStream = 0x7363616c6564;  // "scaled"
 
 /// A float as an unsigned number of the same order.
@@ -43,27 +41,21 @@ struct Smallest {
 
 }  // namespace
 
-ScaledCodes::Query::Query(const ScaledCodes& codes, const Allocator& memory)
-    : floats(memory, codes.dim_),
-      values(Array<int16_t>::zeroed(memory, codes.columns_)),
-      digits(Array<int8_t>::zeroed(memory, size_t{2} * codes.columns_)),
-      table(memory, codes.cells_) {}
-
 ScaledCodes::ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, const Execution& execution)
     : count_(dataset.rows()),
       dim_(dataset.dim()),
       metric_(dataset.metric()),
       element_(is_float_element(dataset.element()) ? int32_t{ANN_F32} : dataset.element()),
       cells_(std::max(1u, std::min(cells, dataset.rows()))),
-      columns_(static_cast<uint32_t>(round_up(dim_, kProductAlign))),
-      stride_(round_up_to_16(dim_) + sizeof(Terms)),
+      stride_(code_stride(dim_)),
       products_(row_products()) {
   Array<uint32_t> sample(execution.memory, std::min(count_, kSampleRows));
   const auto sampled = static_cast<uint32_t>(sample.size());
   random_strata(count_, sampled, seed, kSampleStream, sample.data());
+  centres_ = Array<float>(execution.memory, (size_t{cells_} + 1) * dim_);
   find_mean(dataset, sample.data(), sampled, execution);
   find_centres(dataset, seed, sample.data(), sampled, execution);
-  if (metric_ == ANN_METRIC_INNER_PRODUCT) std::fill(mean_.begin(), mean_.end(), 0.0f);
+  if (metric_ == ANN_METRIC_INNER_PRODUCT) std::fill_n(centres_.data(), dim_, 0.0f);
   stored_ = Array<uint8_t>(execution.memory, checked_product(count_, stride_));
   Array<float> scratch(execution.memory, (size_t{dim_} + cells_) * execution.threads);
   parallel_for(execution, count_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
@@ -74,6 +66,18 @@ ScaledCodes::ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, 
     }
   });
 }
+
+ScaledCodes::ScaledCodes(const Dataset& dataset, Parts&& parts)
+    : count_(dataset.rows()),
+      dim_(dataset.dim()),
+      metric_(dataset.metric()),
+      element_(is_float_element(dataset.element()) ? int32_t{ANN_F32} : dataset.element()),
+      cells_(static_cast<uint32_t>(parts.centres.size() / dim_ - 1)),
+      stride_(code_stride(dim_)),
+      products_(row_products()),
+      stored_(std::move(parts.codes)),
+      centres_(std::move(parts.centres)),
+      touch_(parts.touch) {}
 
 /// The vector that is coded: as it is, or for cosine at length one.
 void ScaledCodes::values_of(const uint8_t* vector, int32_t element, double norm, float* values) const {
@@ -96,13 +100,13 @@ void ScaledCodes::row_values(const Dataset& dataset, uint64_t row, float* values
 
 uint32_t ScaledCodes::nearest_cell(const float* values, float* distances) const {
   if (cells_ == 1) return 0;
-  kernels().squared_l2[ANN_F32](values, centres(), nullptr, cells_, distances);
+  kernels().squared_l2[ANN_F32](values, cell_rows(), nullptr, cells_, distances);
   return static_cast<uint32_t>(std::min_element(distances, distances + cells_) - distances);
 }
 
 void ScaledCodes::find_mean(const Dataset& dataset, const uint32_t* sample, uint32_t count,
                             const Execution& execution) {
-  mean_ = Array<float>::zeroed(execution.memory, dim_);
+  std::fill_n(centres_.data(), dim_, 0.0f);
   Array<double> sums = Array<double>::zeroed(execution.memory, dim_);
   Array<float> values(execution.memory, dim_);
   for (uint32_t i = 0; i < count; ++i) {
@@ -110,20 +114,20 @@ void ScaledCodes::find_mean(const Dataset& dataset, const uint32_t* sample, uint
     for (uint32_t column = 0; column < dim_; ++column) sums[column] += static_cast<double>(values[column]);
   }
   for (uint32_t column = 0; column < dim_ && count > 0; ++column)
-    mean_[column] = static_cast<float>(sums[column] / count);
+    centres_[column] = static_cast<float>(sums[column] / count);
 }
 
 /// Lloyd's k-means on the sample, from rows of it. A centre that no row is nearest to stays where it is.
 void ScaledCodes::find_centres(const Dataset& dataset, uint64_t seed, const uint32_t* sample, uint32_t count,
                                const Execution& execution) {
-  centres_ = Array<float>(execution.memory, size_t{cells_} * dim_);
-  if (cells_ == 1) return static_cast<void>(std::copy_n(mean_.data(), dim_, centres_.data()));
+  float* const cells = centres_.data() + dim_;
+  if (cells_ == 1) return static_cast<void>(std::copy_n(mean(), dim_, cells));
   Array<float> values(execution.memory, size_t{count} * dim_);
   for (uint32_t i = 0; i < count; ++i) row_values(dataset, sample[i], values.data() + size_t{i} * dim_);
   Array<uint32_t> first(execution.memory, cells_);
   random_strata(count, cells_, seed, kSampleStream + 1, first.data());
   for (uint32_t cell = 0; cell < cells_; ++cell)
-    std::copy_n(values.data() + size_t{first[cell]} * dim_, dim_, centres_.data() + size_t{cell} * dim_);
+    std::copy_n(values.data() + size_t{first[cell]} * dim_, dim_, cells + size_t{cell} * dim_);
 
   Array<uint32_t> cell_of(execution.memory, count);
   Array<double> sums(execution.memory, size_t{cells_} * dim_);
@@ -145,7 +149,7 @@ void ScaledCodes::find_centres(const Dataset& dataset, uint64_t seed, const uint
     for (uint32_t cell = 0; cell < cells_; ++cell) {
       for (uint32_t column = 0; column < dim_ && sizes[cell] > 0; ++column) {
         const size_t place = size_t{cell} * dim_ + column;
-        centres_[place] = static_cast<float>(sums[place] / sizes[cell]);
+        cells[place] = static_cast<float>(sums[place] / sizes[cell]);
       }
     }
   }
@@ -169,78 +173,97 @@ void ScaledCodes::encode(const float* values, uint32_t cell, uint8_t* code) cons
     code[column] = byte;
     const double part = static_cast<double>(terms.scale) * (int32_t{byte} - 128);
     squares += part * part;
-    cross += part * (static_cast<double>(about[column]) - static_cast<double>(mean_[column]));
+    cross += part * (static_cast<double>(about[column]) - static_cast<double>(mean()[column]));
   }
-  std::memset(code + dim_, 128, round_up_to_16(dim_) - dim_);
+  std::memset(code + dim_, 0, stride_ - dim_);
   if (metric_ != ANN_METRIC_INNER_PRODUCT) terms.offset = static_cast<float>(squares + 2 * cross);
-  std::memcpy(code + round_up_to_16(dim_), &terms, sizeof terms);
+  std::memcpy(code + terms_at(dim_), &terms, sizeof terms);
 }
 
-void ScaledCodes::encode_query(const PreparedQuery& prepared, Query& query) const {
-  values_of(static_cast<const uint8_t*>(prepared.values), element_, prepared.norm, query.floats.data());
+void ScaledCodes::encode_query(const PreparedQuery& prepared, uint8_t* query) const {
+  auto* const head = reinterpret_cast<QueryHead*>(query);
+  auto* const high = reinterpret_cast<int8_t*>(query + sizeof(QueryHead));
+  int8_t* const low = high + stride_;
+  auto* const table = reinterpret_cast<float*>(query + table_at());
+  auto* const values = reinterpret_cast<int16_t*>(query + values_at());
+  auto* const floats = reinterpret_cast<float*>(query + floats_at());
+  values_of(static_cast<const uint8_t*>(prepared.values), element_, prepared.norm, floats);
   const bool product = metric_ == ANN_METRIC_INNER_PRODUCT;
-  (product ? kernels().dot : kernels().squared_l2)[ANN_F32](query.floats.data(), centres(), nullptr, cells_,
-                                                            query.table.data());
+  (product ? kernels().dot : kernels().squared_l2)[ANN_F32](floats, cell_rows(), nullptr, cells_, table);
   if (product) {
-    for (uint32_t cell = 0; cell < cells_; ++cell) query.table[cell] = -query.table[cell];
+    for (uint32_t cell = 0; cell < cells_; ++cell) table[cell] = -table[cell];
   }
   float most = 0;
   for (uint32_t column = 0; column < dim_; ++column)
-    most = std::max(most, std::fabs(query.floats[column] - mean_[column]));
+    most = std::max(most, std::fabs(floats[column] - mean()[column]));
   const bool sound = most > 1e-33f && most < INFINITY;
   const auto range = static_cast<float>(most_of_query(dim_));
   const float inverse = sound ? range / most : 0;
-  query.weight = sound ? (product ? -1.0f : -2.0f) * (most / range) : 0;
+  std::memset(values, 0, stride_ * sizeof(int16_t));
+  std::memset(high, 0, 2 * stride_);
   uint32_t sum = 0;
   for (uint32_t column = 0; column < dim_; ++column) {
-    const float steps = sound ? (query.floats[column] - mean_[column]) * inverse : 0;
+    const float steps = sound ? (floats[column] - mean()[column]) * inverse : 0;
     const auto value = static_cast<int32_t>(std::floor(std::clamp(steps, -range, range) + 0.5f));
-    const int32_t low = static_cast<int8_t>(value & 0xff);
-    query.values[column] = static_cast<int16_t>(value);
-    query.digits[column] = static_cast<int8_t>((value - low) / 256);
-    query.digits[columns_ + column] = static_cast<int8_t>(low);
+    const int32_t digit = static_cast<int8_t>(value & 0xff);
+    values[column] = static_cast<int16_t>(value);
+    high[column] = static_cast<int8_t>((value - digit) / 256);
+    low[column] = static_cast<int8_t>(digit);
     sum += static_cast<uint32_t>(value);
   }
-  query.bias = sum * 128;
+  *head = {sound ? (product ? -1.0f : -2.0f) * (most / range) : 0, sum * 128, {}};
 }
 
-void ScaledCodes::distances(const Query& query, const uint32_t* ids, uint32_t first, uint32_t count,
+void ScaledCodes::distances(const uint8_t* query, const uint32_t* ids, uint32_t first, uint32_t count,
                             uint32_t* out) const {
   constexpr uint32_t kPiece = 64;
-  const ProductQuery digits = {query.values.data(), query.digits.data(), query.digits.data() + columns_,
-                               query.bias};
+  const auto* const head = reinterpret_cast<const QueryHead*>(query);
+  const auto* const high = reinterpret_cast<const int8_t*>(query + sizeof(QueryHead));
+  const auto* const table = reinterpret_cast<const float*>(query + table_at());
+  const ProductQuery digits = {reinterpret_cast<const int16_t*>(query + values_at()), high, high + stride_,
+                               head->bias};
   int32_t products[kPiece];
-  const uint8_t* from = row(first);
   for (uint32_t begin = 0; begin < count; begin += kPiece) {
     const uint32_t piece = std::min(kPiece, count - begin);
     const uint32_t* numbers = ids != nullptr ? ids + begin : nullptr;
-    const uint8_t* base = ids != nullptr ? stored_.data() : from + begin * stride_;
+    const uint8_t* base = ids != nullptr ? stored_.data() : row(first + begin);
+    if (touch_ != nullptr) touch(numbers, first + begin, piece);
     products_(digits, base, stride_, dim_, numbers, piece, products);
     for (uint32_t i = 0; i < piece; ++i) {
       Terms terms;
-      std::memcpy(&terms, base + (numbers != nullptr ? numbers[i] : i) * stride_ + round_up_to_16(dim_),
+      std::memcpy(&terms, base + (numbers != nullptr ? numbers[i] : i) * stride_ + terms_at(dim_),
                   sizeof terms);
-      const float cross = query.weight * terms.scale * static_cast<float>(products[i]);
-      out[begin + i] = in_order(query.table[terms.cell] + (terms.offset + cross));
+      const float cross = head->weight * terms.scale * static_cast<float>(products[i]);
+      out[begin + i] = in_order(table[terms.cell] + (terms.offset + cross));
     }
   }
 }
 
-CodeOrder ScaledCodes::measure(const Dataset& dataset, uint64_t seed, const Execution& execution) const {
+void ScaledCodes::touch(const uint32_t* ids, uint32_t first, uint32_t count) const {
+  if (ids == nullptr) return touch_->touch(first * stride_, count * stride_);
+  for (uint32_t i = 0; i < count; ++i) touch_->touch(ids[i] * stride_, stride_);
+}
+
+CodeOrder ScaledCodes::measure(const Dataset& dataset, const MatrixView* queries, uint64_t seed,
+                               const Execution& execution) const {
   CodeOrder order{1, 1, 1};
-  if (count_ <= kLooked + 1) return order;
-  const uint32_t judged = std::min(count_, kJudgedRows);
+  const MatrixView rows{static_cast<const uint8_t*>(dataset.view().data), count_, dim_, dataset.element(),
+                        dataset.view().stride};
+  const MatrixView& given = queries != nullptr ? *queries : rows;
+  const auto judged = static_cast<uint32_t>(std::min<uint64_t>(given.rows, kJudgedRows));
+  if (count_ <= kLooked + 1 || judged == 0) return order;
   Array<uint32_t> chosen(execution.memory, judged);
-  random_strata(count_, judged, seed, kSampleStream + 2, chosen.data());
+  random_strata(static_cast<uint32_t>(given.rows), judged, seed, kSampleStream + 2, chosen.data());
   Array<double> ten(execution.memory, judged);
   Array<double> twenty(execution.memory, judged);
   parallel_for(execution, judged, 1, [&](uint64_t begin, uint64_t end, uint32_t) {
-    Query query(*this, execution.memory);
+    Array<uint8_t> query(execution.memory, query_bytes());
     Array<uint8_t> values(execution.memory, dataset.query_bytes());
     for (uint64_t i = begin; i < end; ++i) {
       PreparedQuery prepared;
-      dataset.prepare(dataset.view().row(chosen[i]), dataset.element(), values.data(), &prepared);
-      encode_query(prepared, query);
+      dataset.prepare(given.row(chosen[i]), given.element, values.data(), &prepared);
+      encode_query(prepared, query.data());
+      const uint32_t self = queries != nullptr ? count_ : chosen[i];
       Smallest<float, kNear> near;
       Smallest<uint32_t, kLooked> looked;
       float exact[kTileRows];
@@ -249,9 +272,9 @@ CodeOrder ScaledCodes::measure(const Dataset& dataset, uint64_t seed, const Exec
         if (first % (kTileRows * 64) == 0) execution.check();
         const uint32_t count = std::min(kTileRows, count_ - first);
         dataset.distances(prepared, nullptr, first, count, exact);
-        distances(query, nullptr, first, count, coded);
+        distances(query.data(), nullptr, first, count, coded);
         for (uint32_t j = 0; j < count; ++j) {
-          if (first + j == chosen[i]) continue;
+          if (first + j == self) continue;
           near.show(exact[j], first + j);
           looked.show(coded[j], first + j);
         }
@@ -279,15 +302,14 @@ CodeOrder ScaledCodes::measure(const Dataset& dataset, uint64_t seed, const Exec
   return order;
 }
 
-std::optional<ScaledCodes> ScaledCodes::choose(const Dataset& dataset, uint64_t seed,
-                                               const Execution& execution, CodeOrder* order) {
-  for (const uint32_t cells : {1u, kCellsMany}) {
-    ScaledCodes codes(dataset, cells, seed, execution);
-    const CodeOrder found = codes.measure(dataset, seed, execution);
-    if (order != nullptr) *order = found;
-    if (found.first_twenty >= kEnough && found.worst_twenty >= kEnoughOfWorst) return codes;
-  }
-  return std::nullopt;
+ScaledCodes ScaledCodes::choose(const Dataset& dataset, const MatrixView* queries, uint64_t seed,
+                                const Execution& execution, CodeOrder* order) {
+  ScaledCodes one(dataset, 1, seed, execution);
+  *order = one.measure(dataset, queries, seed, execution);
+  if (order->is_enough()) return one;
+  ScaledCodes many(dataset, kCellsMany, seed, execution);
+  *order = many.measure(dataset, queries, seed, execution);
+  return many;
 }
 
 }  // namespace gannet

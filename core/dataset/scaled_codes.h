@@ -39,7 +39,18 @@
 // decides with the mean: of the patches it has .967 by one cell and 1.00 by 256.
 //
 // Bytes of a row: the columns rounded up to 16, and 16 for s, the second term and the cell, which lie behind
-// them so that a walk reads them with the row. Work: two products of bytes a column, and for a query 256
+// them so that a walk reads them with the row; all of it rounded up to cache lines. A query as `distances` takes
+// it is one piece of memory, [query_bytes()]:
+//
+//     f32    t, -1 or -2 times, what products are multiplied with besides s
+//     u32    128 * sum V
+//     u8[56] zeros
+//     i8     [stride] high digits of V, [stride] low digits; zero beyond the columns, so that terms weigh nothing
+//     f32    [cells] the table, rounded up to 64 bytes
+//     i16    [stride] V
+//     f32    [dim] the query as it is compared; on the CPU alone
+//
+// Work: two products of bytes a column, and for a query 256
 // distances for the table. One core with VNNI, 100,000 x 128: 7 to 8 ns a row of 64 that are compared at once,
 // 3.4 with one step for all and 16 of 192 columns as floats, which is what patches are walked by today; a query
 // .4 us with one cell, 1.7 with 256, .2 with one step; coding all rows .08 and .3 s, the judgement .6 s.
@@ -47,9 +58,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "base/execution.h"
+#include "base/first_touch.h"
 #include "dataset/dataset.h"
 #include "distance/row_products.h"
 
@@ -60,56 +71,83 @@ struct CodeOrder {
   double first_ten = 0;     // share of the true 10 nearest among the first 10 by code,
   double first_twenty = 0;  // and 20
   double worst_twenty = 0;  // the same of the tenth of the sample that fares worst
+
+  /// Whether any recall that can be asked for can be had by them.
+  bool is_enough() const { return first_twenty >= 0.999 && worst_twenty >= 0.99; }
 };
 
 class ScaledCodes {
  public:
   static constexpr uint32_t kCellsMany = 256;
 
-  /// A query as `distances` takes it; made once, for as many queries as one likes.
-  struct Query {
-    Query(const ScaledCodes& codes, const Allocator& memory);
-    Array<float> floats;    // [dim] as it is compared
-    Array<int16_t> values;  // [columns]
-    Array<int8_t> digits;   // [2, columns] high, low
-    Array<float> table;     // [cells]
-    float weight = 0;       // of s (u.V)
-    uint32_t bias = 0;
-  };
-
-  /// Codes all rows, about `cells` centres or one.
-  ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, const Execution& execution);
-
-  /// The fewest cells whose codes order the rows well enough for any recall that can be asked for: of the
-  /// sample 0.999 of the true 10 nearest, and 0.99 of its worst tenth, are among the first 20. None: only the rows
-  /// themselves do. `order`, if not null, gets the figures of what was tried last.
-  static std::optional<ScaledCodes> choose(const Dataset& dataset, uint64_t seed, const Execution& execution,
-                                           CodeOrder* order);
-
-  uint32_t rows() const { return count_; }
-  uint32_t cells() const { return cells_; }
-  size_t stride() const { return stride_; }
-  const uint8_t* row(uint32_t number) const { return stored_.data() + number * stride_; }
-  uint64_t bytes() const { return stored_.bytes() + centres_.bytes() + mean_.bytes(); }
-
-  void encode_query(const PreparedQuery& prepared, Query& query) const;
-
-  /// out[i] is the distance to row ids[i], or to row first + i where ids is null.
-  void distances(const Query& query, const uint32_t* ids, uint32_t first, uint32_t count,
-                 uint32_t* out) const;
-
-  /// Compares the order about sampled rows with that of true distances, over all rows.
-  CodeOrder measure(const Dataset& dataset, uint64_t seed, const Execution& execution) const;
-
- private:
-  struct Terms {  // behind a row's bytes
+  /// What follows a row's bytes, at terms_at().
+  struct Terms {
     float scale;
     float offset;
     uint32_t cell;
     uint32_t zero;
   };
-  const float* centre(uint32_t cell) const { return centres_.data() + size_t{cell} * dim_; }
-  RowsView centres() const { return {centres_.data(), dim_ * sizeof(float), dim_, ANN_F32}; }
+
+  /// What codes consist of beside what follows from the dataset, as a file brings it.
+  struct Parts {
+    Array<uint8_t> codes;         // [rows, stride]
+    Array<float> centres;         // [cells + 1, dim] the mean that queries are coded about, then the cells
+    FirstTouch* touch = nullptr;  // asked before a code is read, unless null
+  };
+
+  /// Codes all rows, about `cells` centres or one.
+  ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, const Execution& execution);
+  ScaledCodes(const Dataset& dataset, Parts&& parts);
+
+  /// The fewest cells whose codes order the rows well enough for any recall that can be asked for: of the
+  /// sample 0.999 of the true 10 nearest, and 0.99 of its worst tenth, are among the first 20; where neither does,
+  /// the most cells. The sample is of the rows, or of `queries` if not null. `order` gets the figures.
+  static ScaledCodes choose(const Dataset& dataset, const MatrixView* queries, uint64_t seed,
+                            const Execution& execution, CodeOrder* order);
+
+  uint32_t rows() const { return count_; }
+  uint32_t cells() const { return cells_; }
+  size_t stride() const { return stride_; }
+  const uint8_t* row(uint32_t number) const { return stored_.data() + number * stride_; }
+  uint64_t bytes() const { return stored_.bytes() + centres_.bytes(); }
+  const uint8_t* data() const { return stored_.data(); }
+  const Array<float>& centres() const { return centres_; }  // [cells + 1, dim], as Parts have them
+  /// Checks everything that has not been yet.
+  void touch_all(const Execution& execution = {}) const {
+    if (touch_ != nullptr) touch_->touch_all(execution);
+  }
+
+  /// Bytes from one row to the next, and where its terms stand.
+  static size_t code_stride(uint32_t dim) { return round_up(terms_at(dim) + sizeof(Terms), kCodeAlign); }
+  static size_t terms_at(uint32_t dim) { return round_up_to_16(dim); }
+
+  /// Bytes of a coded query.
+  size_t query_bytes() const { return floats_at() + size_t{dim_} * sizeof(float); }
+
+  /// Writes a coded query, [query_bytes()], to aligned memory.
+  void encode_query(const PreparedQuery& prepared, uint8_t* query) const;
+
+  /// out[i] is the distance to row ids[i], or to row first + i where ids is null.
+  void distances(const uint8_t* query, const uint32_t* ids, uint32_t first, uint32_t count,
+                 uint32_t* out) const;
+
+  /// Compares the order about sampled rows, or queries if not null, with that of true distances, over all rows.
+  CodeOrder measure(const Dataset& dataset, const MatrixView* queries, uint64_t seed,
+                    const Execution& execution) const;
+
+ private:
+  struct QueryHead {
+    float weight;  // of s (u.V)
+    uint32_t bias;
+    uint32_t zeros[14];
+  };
+  size_t table_at() const { return sizeof(QueryHead) + 2 * stride_; }
+  size_t values_at() const { return table_at() + round_up(size_t{cells_} * sizeof(float), kCodeAlign); }
+  size_t floats_at() const { return values_at() + stride_ * sizeof(int16_t); }
+
+  const float* mean() const { return centres_.data(); }
+  const float* centre(uint32_t cell) const { return centres_.data() + (size_t{cell} + 1) * dim_; }
+  RowsView cell_rows() const { return {centre(0), dim_ * sizeof(float), dim_, ANN_F32}; }
   void values_of(const uint8_t* vector, int32_t element, double norm, float* values) const;
   void row_values(const Dataset& dataset, uint64_t row, float* values) const;
   uint32_t nearest_cell(const float* values, float* distances) const;
@@ -117,18 +155,18 @@ class ScaledCodes {
   void find_centres(const Dataset& dataset, uint64_t seed, const uint32_t* sample, uint32_t count,
                     const Execution& execution);
   void encode(const float* values, uint32_t cell, uint8_t* code) const;
+  void touch(const uint32_t* ids, uint32_t first, uint32_t count) const;
 
   uint32_t count_ = 0;
   uint32_t dim_ = 0;
   int32_t metric_ = 0;
   int32_t element_ = 0;  // of queries
   uint32_t cells_ = 1;
-  uint32_t columns_ = 0;  // of queries: dim rounded up to kProductAlign
   size_t stride_ = 0;
   RowProducts products_ = nullptr;
   Array<uint8_t> stored_;  // [rows, stride]
-  Array<float> centres_;   // [cells, dim]
-  Array<float> mean_;      // [dim] what queries are coded about; zeros for inner product
+  Array<float> centres_;  // [cells + 1, dim] what queries are coded about, zeros for inner product; the cells
+  FirstTouch* touch_ = nullptr;
 };
 
 }  // namespace gannet

@@ -9,6 +9,7 @@
 
 #include "backend/devices.h"
 #include "graph/diversify.h"
+#include "graph/product_edges.h"
 #include "index/build_cuda.h"
 #include "index/index.h"
 #include "index/knn_share.h"
@@ -65,12 +66,33 @@ KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Executi
   return nn_descent(codes, plan.nn_descent, execution);
 }
 
-void make_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
+/// Whether the graph gets lists by product beside those of near rows. Lists of the caller stay as they are.
+bool adds_products(const BuildPlan& plan, const Segment& segment) {
+  return segment.codes.scaled() != nullptr && plan.knn != ANN_KNN_GIVEN;
+}
+
+/// The codes by which rows are compared with rows.
+Codes codes_of_rows(const Segment& segment, const Execution& execution) {
+  return Codes::of_rows(segment.dataset, segment.seed, execution);
+}
+
+void finish_product_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
+  execution.enter("edges by product");
+  add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
+}
+
+void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole) {
   SearchGraph& graph = segment.graph;
+  const bool products = adds_products(plan, segment);
+  const Execution execution = products ? whole.span(0, 0.4) : whole;
   {
-    const KnnGraph knn = find_neighbors(segment.codes, plan, execution.span(0, 0.76));
+    Codes rows;
+    if (products) rows = codes_of_rows(segment, execution);
+    const KnnGraph knn = find_neighbors(products ? rows : segment.codes, plan, execution.span(0, 0.76));
     segment.knn_iterations = knn.iterations;
-    if (knn.share != 0)  // somebody has looked
+    if (products)
+      segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
+    else if (knn.share != 0)          // somebody has looked
       segment.knn_share = knn_share_as_stored(segment.dataset, segment.codes, knn, segment.seed, knn.share,
                                               execution.span(0.76, 0.78));
     execution.span(0.78, 0.9).enter("prune");
@@ -78,7 +100,8 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& execut
   }
   execution.span(0.9, 0.96).enter("reverse edges");
   add_reverse_edges(graph.edges, graph.rows, plan.degree, execution);
-  execution.span(0.96, 1).enter("reachability");
+  if (products) finish_product_graph(plan, segment, whole.span(0.4, 0.96));
+  whole.span(0.96, 1).enter("reachability");
   if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
 }
 
@@ -182,6 +205,46 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   if (placed != nullptr) built.devices.adopt(placed);
 }
 
+/// The same by inner product: the device finds near rows, the CPU what a product leads to, and the index is placed
+/// when it is whole. `adds` is false where the caller's lists are the graph.
+void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& built,
+                              const Execution& execution) {
+  Segment& segment = built.segment;
+  SearchGraph& graph = segment.graph;
+  KnnGraph copied;
+  const bool given = plan.knn == ANN_KNN_GIVEN;
+  if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
+  graph.make_fixed(execution.memory);
+  {
+    const Codes rows = codes_of_rows(segment, execution);
+    const int32_t method = compares_all(rows, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+    BuildPlan unrepaired = plan;
+    unrepaired.repair = false;
+    const auto made = cuda::build_graph(rows, nullptr, method, given ? &copied : nullptr, unrepaired,
+                                        graph.entries, execution.span(0, 0.3));
+    segment.knn_iterations = made->iterations;
+    segment.knn_share = made->share;
+    made->fetch(graph.edges, execution);
+  }
+  if (adds) finish_product_graph(plan, segment, execution.span(0.3, 0.8));
+  execution.span(0.8, 0.86).enter("reachability");
+  if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
+  if (plan.calibrate) calibrate(plan, nullptr, built, execution.span(0.86, 0.95));
+  execution.span(0.95, 1).enter("placement");
+  try {
+    built.devices.get(built, plan.device - ANN_DEVICE_CUDA, execution.span(0.95, 1));
+  } catch (const Error& error) {
+    if (error.status != ANN_DEVICE_NO_MEMORY) throw;  // the index is whole without it
+  }
+}
+
+/// Codes that order rows by product.
+void make_scaled_codes(const MatrixView* queries, Segment& segment, const Execution& execution) {
+  CodeOrder order;
+  ScaledCodes scaled = ScaledCodes::choose(segment.dataset, queries, segment.seed, execution, &order);
+  segment.codes.walk_by(std::move(scaled), order);
+}
+
 }  // namespace
 
 bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored) {
@@ -208,6 +271,8 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     execution.span(0.03, 0.06).enter("codes");
     segment.codes = arrival != nullptr ? arrival->make_codes(segment.dataset, seed, execution)
                                        : Codes(segment.dataset, seed, execution);
+    const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
+    if (by_product) make_scaled_codes(calibration, segment, execution);
 
     execution.span(0.06, 0.7).enter("k-NN graph");
     SearchGraph& graph = segment.graph;
@@ -215,10 +280,13 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     graph.degree = plan.degree;
     if (plan.calibrate && calibration != nullptr)
       segment.queries = QuerySample(segment.dataset, *calibration, seed, execution.memory);
-    graph.entries = choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
+    graph.entries = by_product ? choose_entries_by_product(segment.dataset, kEntryPoints, seed, execution)
+                               : choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
     if (plan.graph == ANN_GRAPH_TSDG) {
       make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
+    } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {
+      build_products_on_device(plan, adds_products(plan, segment), *built, execution.span(0.06, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
       build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
     } else {

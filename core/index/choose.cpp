@@ -63,7 +63,7 @@ struct Chooser {
     if (request.params.beam != 0) return by_beam;
     if (!placed.calibration.reaches(request.k, request.recall)) return exactly();
     const Segment& segment = placed.segment;
-    const double work = walk_work(segment.graph, segment.codes.stride(), by_beam.effort.knob);
+    const double work = walk_work(segment.graph, segment.codes.walk_stride(), by_beam.effort.knob);
     return work > exact_work(segment.dataset) ? exactly() : by_beam;
   }
 

@@ -6,6 +6,7 @@
 #include "backend/devices.h"
 #include "base/execution.h"
 #include "dataset/codes.h"
+#include "graph/product_edges.h"
 #include "graph/search_graph.h"
 #include "index/knn_share.h"
 #include "tune/calibration.h"
@@ -259,6 +260,9 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t k = plan.nn_descent.k;
     const uint64_t knn_list = rows * k * 4;
     const uint64_t pruned = rows * plan.degree * 4;
+    const uint64_t scaled =
+        shape.metric == ANN_METRIC_INNER_PRODUCT ? rows * ScaledCodes::code_stride(shape.dim) : 0;
+    if (scaled != 0) index += scaled + (ScaledCodes::kCellsMany + 1) * shape.dim * sizeof(float);
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
     const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
     const bool few = rows <= kDescentRowsPerNeighbor * k;  // every pair is compared instead
@@ -273,9 +277,17 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t repairing = pruned + rows * (5ull * plan.degree + 14);
     const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? threads * (2u << 20) + 4096 : 0;
     const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
+    const uint64_t products =
+        scaled == 0 ? 0 : product_edges_bytes(rows, shape.dim, plan.nn_descent.k, plan.degree, plan.threads);
+    // Both of one centre and of many are held for a while, and what rows are compared with rows by.
+    const uint64_t scaling =
+        scaled == 0
+            ? 0
+            : std::max(scaled, rows * Codes::code_stride(shape.dim, ANN_METRIC_L2, may_be_wide)) +
+                  8192ull * shape.dim * 4 + 256ull * shape.dim * 12 + threads * (32ull * shape.dim + 65536);
     // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
     const uint64_t edging = tsdg ? knn_list + diversifying.peak : std::max({pruning, reversing, repairing});
-    peak = std::max({coding, finding, looking, edging, judging}) + sending;
+    peak = std::max({coding, finding, looking, edging, judging, products}) + scaling + sending;
     const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
     seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
                static_cast<double>(threads);

@@ -13,8 +13,8 @@ constexpr size_t kPrefetched = 1024;
 // calls of it that it has not inlined before it asks.
 
 [[gnu::always_inline]] inline void prefetch_code(const Codes& codes, uint32_t row) {
-  const uint8_t* code = codes.row(row);
-  const size_t end = std::min(codes.stride(), kPrefetched);
+  const uint8_t* code = codes.walk_row(row);
+  const size_t end = std::min(codes.walk_stride(), kPrefetched);
   for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(code + byte);
 }
 
@@ -57,7 +57,7 @@ struct Walk {
 
   void compare(uint32_t count) {
     counts.distances += count;
-    codes.distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
+    codes.walk_distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
     beam.insert(space.code_distances.data(), space.candidates.data(), count);
   }
 };
@@ -98,7 +98,7 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
                             const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
                             SearchSpace& space, SearchCounts* counts) {
   space.fit_beam(beam);
-  codes.encode_query(query, space.code.data());
+  codes.encode_walk_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
   if (admission.masked != kNoRow) space.visited.enter(admission.masked);
   Walk walk{codes, graph, space, Beam(space.keys.data(), beam), admission};

@@ -42,7 +42,7 @@ struct SearchSpace final : Workspace {
   SearchSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const Allocator& memory)
       : visited(memory, codes.rows()),
         values(memory, dataset.query_bytes()),
-        code(memory, codes.stride()),
+        code(memory, codes.walk_query_bytes()),
         candidates(memory, std::max<size_t>(graph.degree, graph.entries.size())),
         code_distances(memory, candidates.size()),
         allocator(memory) {}
@@ -64,7 +64,7 @@ struct SearchSpace final : Workspace {
 
   Visited visited;
   Array<uint8_t> values;           // the query, prepared for the dataset
-  Array<uint8_t> code;             // [stride] the query's code
+  Array<uint8_t> code;             // [walk_query_bytes] the query's code
   Array<uint32_t> candidates;      // rows of a step that have not been met
   Array<uint32_t> code_distances;  // theirs
   Array<uint64_t> keys;            // [Beam::room(beam)]

@@ -19,6 +19,7 @@ inline constexpr uint16_t kMinor = 0;
 inline constexpr uint16_t kMinorWithQueries = 1;
 inline constexpr uint16_t kMinorWithDeviceCurves = 2;
 inline constexpr uint16_t kMinorWithVariableRows = 3;
+inline constexpr uint16_t kMinorWithScaledCodes = 4;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeaturesKnown = kFeatureVariableRows;
 inline constexpr uint64_t kPage = 4096;
@@ -39,17 +40,23 @@ enum SectionType : uint32_t {
   kCalibration = 9,
   kQueries = 10,
   kPrefixes = 13,
+  kScaledCodes = 15,
+  kScaledCentres = 16,
   kDeviceCurves = 17,
 };
 inline constexpr uint32_t kTypesMax = 17;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kQueries) || type == kPrefixes || type == kDeviceCurves;
+  return (type >= kRows && type <= kQueries) || type == kPrefixes ||
+         (type >= kScaledCodes && type <= kDeviceCurves);
 }
 inline constexpr uint32_t kSkippable = 1;  // flag of a section
 
-/// The flags of a section: a reader of 1.0 skips what has come since.
+/// The flags of a section: a reader of 1.0 skips what has come since, unless without it calibration promises what
+/// is not kept.
 constexpr uint32_t flags_of(uint32_t type) {
-  return type <= kCalibration || type == kPrefixes ? 0 : kSkippable;
+  return type <= kCalibration || type == kPrefixes || type == kScaledCodes || type == kScaledCentres
+             ? 0
+             : kSkippable;
 }
 
 struct Header {
@@ -126,6 +133,7 @@ inline constexpr uint32_t kCurvesMax = 4;
 inline constexpr uint32_t kPointsMax = 24;
 inline constexpr uint64_t kQueriesMax = 2048;
 inline constexpr uint32_t kLevelsMax = 64;
+inline constexpr uint64_t kCellsMax = 256;
 struct Point {
   uint32_t beam;
   uint32_t zero;

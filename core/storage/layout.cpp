@@ -41,6 +41,10 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     demand(kCalibration, calibrated.curves, sizeof(Curve));
     if (calibrated.queries != 0) demand(kQueries, calibrated.queries, query_bytes(header));
     if (variable) demand(kPrefixes, header.rows, calibrated.levels * sizeof(uint16_t));
+    if (calibrated.cells != 0) {
+      demand(kScaledCodes, header.rows, ScaledCodes::code_stride(header.dim));
+      demand(kScaledCentres, (calibrated.cells + 1) * header.dim, sizeof(float));
+    }
     if (calibrated.device_curves != 0) demand(kDeviceCurves, calibrated.device_curves, sizeof(DeviceCurve));
   }
   return count;

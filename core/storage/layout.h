@@ -1,7 +1,7 @@
 // Layout: which sections an index has and where they lie, from the header alone.
 //
 // Writing and reading share this arithmetic. A reader first checks that the header's numbers are in
-// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most eleven sections).
+// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most thirteen sections).
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,14 @@ uint32_t code_columns(const Header& header);
 uint64_t query_bytes(const Header& header);
 
 /// What a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how many
-/// edges they have together, and how many prefixes each.
+/// edges they have together, and how many prefixes each; and cells of scaled codes (0: no such codes).
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
   uint32_t device_curves = 0;
   uint64_t edges = 0;
   uint32_t levels = 0;
+  uint64_t cells = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

@@ -91,8 +91,34 @@ bool edges_come_first(const uint8_t* data, uint64_t begin, uint64_t bytes, uint6
   return anywhere == at_rows;
 }
 
+/// The same of scaled codes. A row's terms never lie in two chunks: they are 16 bytes at a multiple of 16.
+const char* fault_in_scaled(const Header& header, uint64_t cells, uint64_t begin, const uint8_t* data,
+                            uint64_t bytes) {
+  const uint64_t stride = ScaledCodes::code_stride(header.dim);
+  const uint64_t terms_at = ScaledCodes::terms_at(header.dim);
+  const uint64_t end = begin + bytes;
+  const auto zero_within = [&](uint64_t from, uint64_t to) {
+    const uint64_t low = std::max(begin, from);
+    const uint64_t high = std::min(end, to);
+    return low >= high || all_zero(data + (low - begin), high - low);
+  };
+  for (uint64_t row = begin / stride; row * stride < end; ++row) {
+    const uint64_t at = row * stride + terms_at;
+    if (!zero_within(row * stride + header.dim, at) ||
+        !zero_within(at + sizeof(ScaledCodes::Terms), (row + 1) * stride))
+      return "bytes that fill codes up are not zero";
+    if (at < begin || at >= end) continue;
+    ScaledCodes::Terms terms;
+    std::memcpy(&terms, data + (at - begin), sizeof terms);
+    if (!std::isfinite(terms.scale) || terms.scale < 0 || !std::isfinite(terms.offset) ||
+        terms.cell >= cells || terms.zero != 0)
+      return "the terms of a code are not sound";
+  }
+  return nullptr;
+}
+
 /// What is wrong with a chunk's values, or null.
-const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const uint8_t* data,
+const char* fault_in(const Header& header, uint64_t cells, uint32_t type, uint64_t begin, const uint8_t* data,
                      uint64_t bytes) {
   const uint32_t rows = static_cast<uint32_t>(header.rows);
   const int32_t element = static_cast<int32_t>(header.element);
@@ -143,6 +169,10 @@ const char* fault_in(const Header& header, uint32_t type, uint64_t begin, const 
       return !is_float_element(element) || elements_finite(ANN_F32, data, bytes)
                  ? nullptr
                  : "a value is NaN or infinite";
+    case kScaledCodes:
+      return fault_in_scaled(header, cells, begin, data, bytes);
+    case kScaledCentres:
+      return elements_finite(ANN_F32, data, bytes) ? nullptr : "a value is NaN or infinite";
     default:
       return nullptr;
   }
@@ -174,6 +204,8 @@ const char* section_name(uint32_t type) {
   static constexpr const char* kNames[] = {"",        "rows",  "ids",   "order",   "lengths",
                                            "centre",  "codes", "edges", "entries", "calibration",
                                            "queries", "",      "",      "prefixes"};
+  if (type == kScaledCodes) return "scaled codes";
+  if (type == kScaledCentres) return "scaled centres";
   if (type == kDeviceCurves) return "device curves";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
@@ -305,7 +337,7 @@ void FileMap::read_table(Source& source, const Allocator& memory) {
     fail_corrupt("bytes behind the section table are not zero");
 }
 
-void FileMap::check_sections() const {
+void FileMap::check_sections() {
   Section placed[kSectionsMax];
   std::memcpy(placed, table, sizeof placed);
   const uint64_t tail = place_sections(placed, header.sections);
@@ -329,6 +361,7 @@ void FileMap::check_sections() const {
     if (section.sums_sum != sum(sums(section), chunks_of(section.bytes) * sizeof(uint64_t)))
       fail_corrupt("the sum of the sums of section %u (%s) is wrong", section.type, name);
     if (is_known(section.type)) ++known;
+    if (section.type == kScaledCentres) calibrated.cells = section.items / header.dim - 1;
     if (section.type == kCalibration)
       calibrated.curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kCurvesMax + 1));
     if (section.type == kQueries) calibrated.queries = section.items;
@@ -346,6 +379,10 @@ void FileMap::check_sections() const {
   const bool variable = header.graph == kGraphTsdg;
   if (variable && (calibrated.levels == 0 || calibrated.levels > kLevelsMax))
     fail_corrupt("rows have %u prefixes, allowed are 1 to %u", calibrated.levels, kLevelsMax);
+  cells = calibrated.cells;
+  const bool scales = header.codes == kCodesBytes || header.codes == kCodesFloats;
+  if (cells > (scales ? kCellsMax : 0))
+    fail_corrupt("there are %llu cells of scaled codes, which no such index has", static_cast<Long>(cells));
   if (calibrated.device_curves > kDeviceCurvesMax)
     fail_corrupt("there are more calibration curves of devices than %u", kDeviceCurvesMax);
   Section demanded[kTypesMax];
@@ -378,7 +415,7 @@ void FileMap::check_chunk(const Section& section, uint64_t chunk, const uint8_t*
   const uint64_t bytes = std::min(kChunkBytes, section.bytes - begin);
   const char* fault = chunk_sum(section.type, chunk, data, bytes) != sums(section)[chunk]
                           ? "the sum is wrong"
-                          : fault_in(header, section.type, begin, data, bytes);
+                          : fault_in(header, cells, section.type, begin, data, bytes);
   if (fault != nullptr)
     fail_corrupt("section %u (%s), bytes %llu to %llu of the file: %s", section.type,
                  section_name(section.type), static_cast<Long>(section.offset + begin),

@@ -44,6 +44,7 @@ struct FileMap {
   format::Header header = {};
   format::Section table[format::kSectionsMax] = {};
   Array<uint8_t> region;  // [4096, first section)
+  uint64_t cells = 0;     // of scaled codes
 
  private:
   void read_header(Source& source);
@@ -51,7 +52,7 @@ struct FileMap {
   void check_codes() const;
   void check_expected(const Expectation& expected) const;
   void read_table(Source& source, const Allocator& memory);
-  void check_sections() const;
+  void check_sections();
 };
 
 /// Checks that section 4 of the specification cannot make chunk by chunk.

@@ -109,6 +109,8 @@ struct Parts {
   Array<uint8_t> queries;
   Array<uint16_t> prefixes;
   Array<DeviceCurve> device_curves;
+  Array<uint8_t> scaled_codes;
+  Array<float> scaled_centres;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
   template <class Visit>
@@ -138,6 +140,10 @@ struct Parts {
         return visit(prefixes);
       case kDeviceCurves:
         return visit(device_curves);
+      case kScaledCodes:
+        return visit(scaled_codes);
+      case kScaledCentres:
+        return visit(scaled_centres);
     }
   }
 
@@ -205,6 +211,11 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   segment.codes =
       Codes(segment.dataset, {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
                               header.code_factor, header.norm_max, touches.of[kCodes]});
+  if (!parts.scaled_centres.empty())
+    segment.codes.walk_by(
+        ScaledCodes(segment.dataset, {std::move(parts.scaled_codes), std::move(parts.scaled_centres),
+                                      touches.of[kScaledCodes]}),
+        {});
   SearchGraph& graph = segment.graph;
   graph.edges = std::move(parts.edges);
   graph.entries = std::move(parts.entries);
@@ -316,7 +327,7 @@ struct MappedFile {
 /// Sections that every search reads, and that are small: checked at once.
 bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration || type == kDeviceCurves ||
-         type == kPrefixes;
+         type == kPrefixes || type == kScaledCentres;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,

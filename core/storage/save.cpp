@@ -46,11 +46,11 @@ class Content {
     encode_devices();
     fill_header();
     const SearchGraph& graph = segment_.graph;
-    header_.sections =
-        demanded_sections(header_,
-                          {placed.calibration.curves().count(), segment_.queries.count(),
-                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels},
-                          sections_);
+    header_.sections = demanded_sections(
+        header_,
+        {placed.calibration.curves().count(), segment_.queries.count(),
+         static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels, cells()},
+        sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -94,12 +94,19 @@ class Content {
   uint64_t region_bytes() const { return sections_offset(sections(), chunks_) - kPage; }
 
  private:
+  /// Of scaled codes; 0: there are none.
+  uint64_t cells() const {
+    const ScaledCodes* scaled = segment_.codes.scaled();
+    return scaled != nullptr ? scaled->cells() : 0;
+  }
+
   void fill_header() {
     const Dataset& dataset = segment_.dataset;
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = !device_curves_.empty()         ? kMinorWithDeviceCurves
+    header_.minor = cells() != 0                    ? kMinorWithScaledCodes
+                    : !device_curves_.empty()       ? kMinorWithDeviceCurves
                     : segment_.queries.count() != 0 ? kMinorWithQueries
                                                     : kMinor;
     header_.table_offset = kPage;
@@ -108,7 +115,7 @@ class Content {
     header_.element = static_cast<uint32_t>(dataset.element());
     header_.graph = graph_kind(segment_.graph.kind);
     if (header_.graph == kGraphTsdg) {
-      header_.minor = kMinorWithVariableRows;
+      header_.minor = std::max(header_.minor, kMinorWithVariableRows);
       header_.features_to_read = kFeatureVariableRows;
     }
     header_.rows = dataset.rows();
@@ -195,6 +202,10 @@ class Content {
         return segment_.queries.data();
       case kPrefixes:
         return segment_.graph.prefixes.data();
+      case kScaledCodes:
+        return segment_.codes.scaled()->data();
+      case kScaledCentres:
+        return segment_.codes.scaled()->centres().data();
       case kDeviceCurves:
         return device_curves_.data();
       default:

@@ -29,8 +29,8 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 3 for TSDG, else 2 with section 17,
-//                 else 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 4 with section 15, else 3 for TSDG,
+//                 else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 1, rows of varying length, set for TSDG. No other is
@@ -70,7 +70,7 @@
 //
 //      0  u32     type, see 4; at least 1 and ascending, so each occurs at most once
 //      4  u32     flags. Bit 0: a reader that does not know the type may skip the section; not set for
-//                 types 1 to 9 and 13, set for others. Other bits are 0
+//                 types 1 to 9, 13, 15 and 16, set for others. Other bits are 0
 //      8  u64     offset
 //     16  u64     bytes
 //     24  u32     bytes of an item, at least 1. An item is one number where 4 says nothing else
@@ -113,6 +113,12 @@
 //     13  prefixes    [rows, levels] u16, how many edges of a row, its first ones, have an occlusion factor of at
 //                     most 0, 1, ... levels - 1; they do not fall within a row, and the last one is the length
 //                     of the row. Levels are 1 to 64. For TSDG; since 1.3. Item: the prefixes of a row
+//     15  scaled codes    [rows, stride] codes that walks on the CPU take instead of section 6: dim bytes, zeros
+//                     up to a multiple of 16, then f32 scale, finite and not negative, f32 offset, finite, u32
+//                     cell, below the cells, and u32 0; zeros up to a multiple of 64. May be there with codes
+//                     2 or 3, with section 16; since 1.4 (core/dataset/scaled_codes.h). Item: stride bytes
+//     16  scaled centres  [cells + 1, dim] f32, finite: what queries are coded about, then the centre of each
+//                     cell, of which there are 1 to 256. With section 15; since 1.4
 //     17  device curves  calibration curves of CUDA devices, of 800 bytes: u32 compute capability (10 major +
 //                     minor), u32 multiprocessors, u32 rows of the longest list of a block's walk; u32 warps
 //                     that walk for a query (1, 8, 16), u32 1 where all queries of a batch walk at once
@@ -126,7 +132,7 @@
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 11, 12, 14 to 16 and 18 to 63 are kept for what comes: layers, removed rows, shards.
+// Types 11, 12, 14 and 18 to 63 are kept for what comes: layers, removed rows, shards.
 //
 // 5  THE TAIL
 //

@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "search/host_batch.h"
+#include "search/exact.h"
 #include "search/exact_by_codes.h"
 #include "search/exact_device.h"
 #include "tune/search_work.h"
@@ -156,6 +157,13 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
     Array<uint64_t> ids(execution.memory, distances.size());
     search_exact_on_device(dataset, QueryBlock(dataset, first, execution), sample.masked, device,
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
+  } else if (codes.scaled() != nullptr) {
+    // One step for all rows does not tell the nearest, and comparing all rows as stored for each query would be slower.
+    MatrixView first = sample.vectors;
+    first.rows = count;
+    Array<uint64_t> ids(execution.memory, distances.size());
+    search_exact(dataset, QueryBlock(dataset, first, execution), {{}, {}, sample.masked},
+                 {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
                      execution);
@@ -235,7 +243,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     uint32_t end = open;
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
-    const bool costs_more = walk_work(segment.graph, codes.stride(), beam) > exact_work(dataset);
+    const bool costs_more = walk_work(segment.graph, codes.walk_stride(), beam) > exact_work(dataset);
     const auto walk = [&](uint32_t low, uint32_t high) {
       if (walks != nullptr && beam <= kDeviceBeamMax)
         walks->walk(low, high, beam, shares);

@@ -186,6 +186,25 @@ bool lawful_codes(const Header& header, const Values& codes) {
   return true;
 }
 
+bool lawful_scaled_codes(const Header& header, const Values& codes, const Values& centres) {
+  if (!lawful_floats(centres, true)) return false;
+  const uint64_t terms_at = (header.dim + 15) / 16 * 16;
+  const uint64_t stride = (terms_at + 16 + 63) / 64 * 64;
+  const uint64_t cells = centres.count<float>() / header.dim;  // and one row more
+  for (uint64_t row = 0; row < codes.bytes() / stride; ++row) {
+    const uint8_t* code = codes.data() + row * stride;
+    float terms[2];
+    uint32_t rest[2];
+    std::memcpy(terms, code + terms_at, sizeof terms);
+    std::memcpy(rest, code + terms_at + sizeof terms, sizeof rest);
+    if (!std::isfinite(terms[0]) || terms[0] < 0 || !std::isfinite(terms[1])) return false;
+    if (uint64_t{rest[0]} + 1 >= cells || rest[1] != 0) return false;
+    for (uint64_t at = header.dim; at < stride; ++at)
+      if ((at < terms_at || at >= terms_at + 16) && code[at] != 0) return false;
+  }
+  return true;
+}
+
 bool lawful_edges(const Header& header, const Values& edges) {
   for (uint64_t row = 0; row < header.rows; ++row) {
     bool ended = false;
@@ -244,7 +263,8 @@ bool lawful(const Bytes& file) {
          lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
          lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
-         lawful_queries(header, values(kQueries));
+         lawful_queries(header, values(kQueries)) &&
+         lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres));
 }
 
 bool legal_id(const Bytes& file, uint64_t id) {

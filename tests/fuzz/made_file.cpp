@@ -158,7 +158,7 @@ class Values {
 uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     Section& section = table[known + i] = {};
-    section.type = 16 + i * 7;
+    section.type = 18 + i * 7;
     section.flags = kSkippable;
     section.item_bytes = 1;
     section.bytes = section.items = kUnknownBytes;

@@ -118,7 +118,7 @@ Header read_header(Input& input, Calibrated* calibrated) {
 /// Adds a section of unknown type, up to the end of 64 bits.
 void add_unknown(Header& header, Section* table, Input& input) {
   Section& section = table[header.sections++] = {};
-  section.type = static_cast<uint32_t>(16 + input.below(48));
+  section.type = static_cast<uint32_t>(18 + input.below(46));
   section.flags = kSkippable;
   section.item_bytes = 1;
   const uint64_t less = choose(input, 0, uint64_t{4} << 20);

@@ -67,14 +67,14 @@ std::vector<uint32_t> all_distances(const Dataset& dataset, const ScaledCodes& c
   std::vector<uint8_t> values(dataset.query_bytes());
   PreparedQuery prepared;
   REQUIRE(dataset.prepare(reinterpret_cast<const uint8_t*>(query.data()), ANN_F32, values.data(), &prepared));
-  ScaledCodes::Query coded(codes, {});
-  codes.encode_query(prepared, coded);
+  Array<uint8_t> coded({}, codes.query_bytes());
+  codes.encode_query(prepared, coded.data());
   std::vector<uint32_t> out(dataset.rows());
-  codes.distances(coded, nullptr, 0, dataset.rows(), out.data());
+  codes.distances(coded.data(), nullptr, 0, dataset.rows(), out.data());
   std::vector<uint32_t> ids(dataset.rows());
   std::vector<uint32_t> by_id(dataset.rows());
   for (uint32_t i = 0; i < ids.size(); ++i) ids[i] = dataset.rows() - 1 - i;
-  codes.distances(coded, ids.data(), 0, dataset.rows(), by_id.data());
+  codes.distances(coded.data(), ids.data(), 0, dataset.rows(), by_id.data());
   std::reverse(by_id.begin(), by_id.end());
   REQUIRE(out == by_id);
   return out;
@@ -175,26 +175,28 @@ TEST_CASE("distances are those of the rows but for their rounding") {
 TEST_CASE("where densities differ cells order what one centre does not") {
   const std::vector<float> rows = two_densities(6000, 24);
   const Dataset dataset = dataset_of(rows, 24, ANN_METRIC_L2);
-  const CodeOrder one = ScaledCodes(dataset, 1, 1, {}).measure(dataset, 1, {});
+  const CodeOrder one = ScaledCodes(dataset, 1, 1, {}).measure(dataset, nullptr, 1, {});
   CHECK(one.first_twenty < 0.9);
   CHECK(one.worst_twenty < 0.2);
   CodeOrder chosen;
-  const auto codes = ScaledCodes::choose(dataset, 1, {}, &chosen);
-  REQUIRE(codes.has_value());
-  CHECK(codes->cells() == ScaledCodes::kCellsMany);
+  const ScaledCodes codes = ScaledCodes::choose(dataset, nullptr, 1, {}, &chosen);
+  CHECK(codes.cells() == ScaledCodes::kCellsMany);
+  CHECK(chosen.is_enough());
   CHECK(chosen.first_twenty >= 0.999);
   CHECK(chosen.first_ten > 0.9);
 }
 
 TEST_CASE("one cell is enough for a ball, and none for what no byte tells apart") {
   const std::vector<float> ball = normal_rows(4000, 16, 5);
-  const auto chosen = ScaledCodes::choose(dataset_of(ball, 16, ANN_METRIC_L2), 1, {}, nullptr);
-  REQUIRE(chosen.has_value());
-  CHECK(chosen->cells() == 1);
+  CodeOrder order;
+  CHECK(ScaledCodes::choose(dataset_of(ball, 16, ANN_METRIC_L2), nullptr, 1, {}, &order).cells() == 1);
+  CHECK(order.is_enough());
   // Points on a line, all of their distances different: a byte has 255 values.
   std::vector<float> line(200'000);
   for (size_t i = 0; i < line.size(); ++i) line[i] = static_cast<float>(i * i);
-  CHECK(!ScaledCodes::choose(dataset_of(line, 1, ANN_METRIC_L2), 1, {}, nullptr).has_value());
+  const Dataset on_a_line = dataset_of(line, 1, ANN_METRIC_L2);
+  CHECK(ScaledCodes::choose(on_a_line, nullptr, 1, {}, &order).cells() == ScaledCodes::kCellsMany);
+  CHECK(!order.is_enough());
 }
 
 TEST_CASE("the length of a query changes no order, and threads change no byte") {

@@ -37,8 +37,8 @@ TEST_CASE("sections follow each other without a gap and without touching") {
     header.graph = kGraphTsdg;
     Section table[kTypesMax];
     const uint32_t count = demanded_sections(
-        header, {4, kQueriesMax, kDeviceCurvesMax, rows * ANN_DEGREE_MAX, kLevelsMax}, table);
-    REQUIRE(count == 12);
+        header, {4, kQueriesMax, kDeviceCurvesMax, rows * ANN_DEGREE_MAX, kLevelsMax, kCellsMax}, table);
+    REQUIRE(count == 14);
     const uint64_t tail = place_sections(table, count);
     uint64_t chunks = 0;
     for (uint32_t i = 0; i < count; ++i) {

@@ -175,6 +175,16 @@ impl Header {
         self.graph == Graph::Tsdg
     }
 
+    /// Where the terms of a scaled code stand.
+    pub(crate) fn scaled_terms(&self) -> u64 {
+        u64::from(self.dim).next_multiple_of(16)
+    }
+
+    /// Bytes from one scaled code to the next.
+    pub(crate) fn scaled_stride(&self) -> u64 {
+        (self.scaled_terms() + 16).next_multiple_of(64)
+    }
+
     pub(crate) fn has_graph(&self) -> bool {
         self.graph != Graph::None
     }

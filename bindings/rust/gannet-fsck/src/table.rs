@@ -11,6 +11,7 @@ const CURVES_MAX: u64 = 4;
 const QUERIES_MAX: u64 = 2048;
 pub(crate) const DEVICE_CURVE: u64 = 800;
 const DEVICE_CURVES_MAX: u64 = 320;
+const CELLS_MAX: u64 = 256;
 
 pub(crate) const ROWS: u32 = 1;
 pub(crate) const IDS: u32 = 2;
@@ -24,6 +25,8 @@ pub(crate) const CALIBRATION: u32 = 9;
 pub(crate) const QUERIES: u32 = 10;
 pub(crate) const PREFIXES: u32 = 13;
 const LEVELS_MAX: u64 = 64;
+pub(crate) const SCALED_CODES: u32 = 15;
+pub(crate) const SCALED_CENTRES: u32 = 16;
 pub(crate) const DEVICE_CURVES: u32 = 17;
 
 /// The name of a type that this reader knows.
@@ -40,6 +43,8 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         CALIBRATION => "calibration",
         QUERIES => "queries",
         PREFIXES => "prefixes",
+        SCALED_CODES => "scaled codes",
+        SCALED_CENTRES => "scaled centres",
         DEVICE_CURVES => "device curves",
         _ => return None,
     })
@@ -93,6 +98,7 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
     let find = |kind| entries.chunks_exact(ENTRY as usize).find(|entry| u32_at(entry, 0) == kind);
     let open = Open {
         has_queries: find(QUERIES).is_some(),
+        has_scaled: find(SCALED_CODES).is_some(),
         has_devices: find(DEVICE_CURVES).is_some(),
         edges: find(EDGES).map_or(0, |entry| u64_at(entry, 32)),
         levels: find(PREFIXES).map_or(0, |entry| u64::from(u32_at(entry, 24)) / 2),
@@ -180,7 +186,9 @@ fn place_section(
 ) -> Result<Section, Problem> {
     let wrong = |what: String| Err(Place::Section(kind).problem(what));
     let (bytes, item, items) = (u64_at(entry, 16), u32_at(entry, 24), u64_at(entry, 32));
-    let flags = if kind <= CALIBRATION || kind == PREFIXES { 0 } else { MAY_BE_SKIPPED };
+    let must_be_known =
+        kind <= CALIBRATION || [PREFIXES, SCALED_CODES, SCALED_CENTRES].contains(&kind);
+    let flags = if must_be_known { 0 } else { MAY_BE_SKIPPED };
     if u32_at(entry, 4) != flags || u32_at(entry, 28) != 0 {
         return wrong(
             "flags, or the word at byte 28, of its entry are not what they must be".into(),
@@ -232,10 +240,11 @@ impl Shape {
     }
 }
 
-/// What the table alone says: whether there are queries and curves of devices, and of rows of varying
+/// What the table alone says: whether there are queries, scaled codes and curves of devices, and of rows of varying
 /// length how many edges they have, and how many prefixes each.
 struct Open {
     has_queries: bool,
+    has_scaled: bool,
     has_devices: bool,
     edges: u64,
     levels: u64,
@@ -255,7 +264,10 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
         (lengths, shape(LENGTHS, 4, rows)),
         (coded, shape(CENTRE, 4, header.code_columns())),
         (coded, shape(CODES, header.code_stride, rows)),
-        (graph, shape(EDGES, 4, if variable { open.edges } else { rows * u64::from(header.degree) })),
+        (
+            graph,
+            shape(EDGES, 4, if variable { open.edges } else { rows * u64::from(header.degree) }),
+        ),
         (graph, shape(ENTRIES, 4, header.entry_points.into())),
         (graph, Shape { items_min: 0, ..shape(CALIBRATION, CURVE, CURVES_MAX) }),
         (
@@ -263,6 +275,14 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
             Shape { items_min: 1, ..shape(QUERIES, header.query_bytes(), QUERIES_MAX) },
         ),
         (variable, shape(PREFIXES, 2 * open.levels, rows)),
+        (graph && coded && open.has_scaled, shape(SCALED_CODES, header.scaled_stride(), rows)),
+        (
+            graph && coded && open.has_scaled,
+            Shape {
+                items_min: 2 * u64::from(header.dim),
+                ..shape(SCALED_CENTRES, 4, (CELLS_MAX + 1) * u64::from(header.dim))
+            },
+        ),
         (
             graph && open.has_devices,
             Shape { items_min: 1, ..shape(DEVICE_CURVES, DEVICE_CURVE, DEVICE_CURVES_MAX) },

@@ -17,6 +17,8 @@ pub(crate) struct Known {
     pub ids: Vec<u64>,
     pub curves: u64,
     pub edges: u64,
+    /// Cells that scaled codes name, at least.
+    pub cells: u64,
 }
 
 type Outcome = Result<(), String>;
@@ -76,6 +78,19 @@ pub(crate) enum Values {
     Curves {
         bytes: Vec<u8>,
     },
+    /// Codes of `dim` bytes with terms behind them; the centres come later.
+    ScaledCodes {
+        dim: u64,
+        terms: u64,
+        stride: u64,
+        at: u64,
+        most: u32,
+        bytes: Vec<u8>,
+    },
+    ScaledCentres {
+        dim: u64,
+        at: u64,
+    },
     DeviceCurves {
         bytes: Vec<u8>,
     },
@@ -121,6 +136,15 @@ impl Values {
             }
             table::ENTRIES => Values::Entries { rows, last: None },
             table::CALIBRATION => Values::Curves { bytes: Vec::new() },
+            table::SCALED_CODES => Values::ScaledCodes {
+                dim: header.dim.into(),
+                terms: header.scaled_terms(),
+                stride: header.scaled_stride(),
+                at: 0,
+                most: 0,
+                bytes: Vec::new(),
+            },
+            table::SCALED_CENTRES => Values::ScaledCentres { dim: header.dim.into(), at: 0 },
             table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
             table::QUERIES => match header.element {
                 Element::I8 | Element::U8 => Values::Unknown,
@@ -148,6 +172,19 @@ impl Values {
                 prefixes(chunk, *levels, *degree, at, last, edges)
             }
             Values::Entries { rows, last } => entries(chunk, *rows, last),
+            Values::ScaledCodes { dim, terms, stride, at, most, bytes } => {
+                bytes.extend_from_slice(chunk);
+                let whole = bytes.len() - bytes.len() % *stride as usize;
+                for code in bytes[..whole].chunks_exact(*stride as usize) {
+                    let cell = scaled_code(code, *dim as usize, *terms as usize)
+                        .map_err(|what| format!("row {at}: {what}"))?;
+                    *most = cell.max(*most);
+                    *at += 1;
+                }
+                bytes.drain(..whole);
+                Ok(())
+            }
+            Values::ScaledCentres { at, .. } => floats(chunk, true, at),
             Values::Curves { bytes } | Values::DeviceCurves { bytes } => {
                 bytes.extend_from_slice(chunk);
                 Ok(())
@@ -166,9 +203,32 @@ impl Values {
                 Err(format!("rows have {edges} edges, of which {} are there", known.edges))
             }
             Values::DeviceCurves { bytes } => device_curves(&bytes),
+            Values::ScaledCodes { at, most, .. } => {
+                known.cells = if at == 0 { 0 } else { u64::from(most) + 1 };
+                Ok(())
+            }
+            Values::ScaledCentres { dim, at } => {
+                // One row more than there are cells.
+                if at % dim != 0 || at / dim <= known.cells {
+                    return Err(format!("{at} values are no {} cells of {dim}", known.cells));
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
+}
+
+/// The cell of a scaled code, whose terms are sound.
+fn scaled_code(code: &[u8], dim: usize, terms: usize) -> Result<u32, String> {
+    let (scale, offset) = (f32_at(code, terms), f32_at(code, terms + 4));
+    if !scale.is_finite() || scale < 0.0 || !offset.is_finite() || u32_at(code, terms + 12) != 0 {
+        return Err(format!("its terms are {scale} and {offset}, or the word behind is not zero"));
+    }
+    if !zeros(&code[dim..terms]) || !zeros(&code[terms + 16..]) {
+        return Err("its code is not filled up with zeros".into());
+    }
+    Ok(u32_at(code, terms + 8))
 }
 
 fn words(chunk: &[u8]) -> impl Iterator<Item = u32> + '_ {

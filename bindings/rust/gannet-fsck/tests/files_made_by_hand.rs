@@ -173,7 +173,7 @@ fn entries_of_the_section_table() {
     run(&[
         (plain_bf16, PAGE, word(2), "section 2 (ids): is there; the header asks for rows"),
         (plain_bf16, PAGE, word(0), "section table: type 0 comes behind 0"),
-        (plain_bf16, PAGE, word(16), "version: section 16 must be known"),
+        (plain_bf16, PAGE, word(14), "version: section 14 must be known"),
         (plain_bf16, PAGE, word(1 << 20), "version: section 1048576 must be known"),
         (bytes_with_ids, SECOND, word(1), "type 1 comes behind 1"),
         (bytes_with_ids, SECOND, word(3), "section 3 (order): is there; the header asks for ids"),
@@ -264,6 +264,13 @@ fn values_of_sections() {
         (measured_floats, 17, 32 + 72, long(f64::INFINITY.to_bits()), "point 2 of 0.9, inf"),
         (measured_floats, 17, 32 + 64, long(f64::NAN.to_bits()), "point 2 of NaN"),
         (measured_floats, 17, 32 + 16, long((-1f64).to_bits()), "point 0 of 0.5, -0.1, -1"),
+        (product_scaled, 15, 64 + 2, vec![1], "row 1: its code is not filled up"),
+        (product_scaled, 15, 128 + 32, vec![1], "row 2: its code is not filled up"),
+        (product_scaled, 15, 16, word(infinite), "row 0: its terms are -inf"),
+        (product_scaled, 15, 20, word(infinite), "row 0: its terms are 0.5 and -inf"),
+        (product_scaled, 15, 28, word(1), "row 0: its terms are 0.5 and 0"),
+        (product_scaled, 15, 24, word(2), "section 16 (scaled centres): 6 values are no 3 cells"),
+        (product_scaled, 16, 8, word(infinite), "section 16 (scaled centres): value 2 is -inf"),
         (edges_across_chunks, 7, CHUNK - 4, word(none), "row 87381 has an edge behind"),
         (edges_across_chunks, 7, CHUNK, word(none), "row 87381 has an edge behind"),
         (several_chunks, 1, CHUNK + 272, word(infinite), "row 3856, column 4"),
@@ -332,11 +339,11 @@ fn what_later_versions_may_add_is_skipped() {
     let mut draft = plain_bf16();
     draft.long(16, 0x55).long(24, 0xaa);
     put(&mut draft.header, 14, &[3]); // minor version
-    draft.parts.push(Part { kind: 16, flags: 1, item: 3, bytes: vec![1; 300] });
+    draft.parts.push(Part { kind: 14, flags: 1, item: 3, bytes: vec![1; 300] });
     draft.parts.push(Part { kind: u32::MAX, flags: 1, item: 1, bytes: vec![2; CHUNK + 1] });
     let file = draft.file();
     let text = verdict(&file).unwrap();
-    assert!(text.contains(", skipped sections [16, 4294967295]"), "{text}");
+    assert!(text.contains(", skipped sections [14, 4294967295]"), "{text}");
     let mut damaged = file.clone();
     let at = file.len() - 64 - PAGE;
     damaged[at] ^= 1;
@@ -344,9 +351,9 @@ fn what_later_versions_may_add_is_skipped() {
     // Also between two that are known.
     let mut draft = measured_floats();
     let place = draft.parts.len() - 1;
-    draft.parts.insert(place, Part { kind: 16, flags: 1, item: 3, bytes: vec![1; 300] });
+    draft.parts.insert(place, Part { kind: 14, flags: 1, item: 3, bytes: vec![1; 300] });
     let text = verdict(&draft.file()).unwrap();
-    assert!(text.contains(", skipped sections [16]"), "{text}");
+    assert!(text.contains(", skipped sections [14]"), "{text}");
 }
 
 #[test]

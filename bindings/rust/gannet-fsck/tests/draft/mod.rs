@@ -262,6 +262,23 @@ pub fn product_halves() -> Draft {
     draft
 }
 
+/// The same with codes that have a scale for each row, about two cells.
+pub fn product_scaled() -> Draft {
+    let mut draft = product_halves();
+    let mut codes = vec![0; 3 * 64];
+    for row in 0..3 {
+        put(&mut codes, 64 * row, &[129, 3]);
+        put(&mut codes, 64 * row + 16, &0.5f32.to_le_bytes());
+        put(&mut codes, 64 * row + 24, &words(&[row as u32 % 2]));
+    }
+    put(&mut draft.header, 14, &[4]); // minor version
+    draft.part(15, 64, codes).part(16, 4, floats(&[0.0, 0.0, 1.0, -1.0, 2.0, -2.0]));
+    for part in draft.parts.iter_mut().filter(|part| part.kind > 10) {
+        part.flags = 0;
+    }
+    draft
+}
+
 /// Rows of bf16 by squared L2, without a graph.
 pub fn plain_bf16() -> Draft {
     let mut draft = Draft::new(1, 3, 2, 9, 32);

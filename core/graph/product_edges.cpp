@@ -1,0 +1,228 @@
+#include "graph/product_edges.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "traverse/beam.h"
+#include "traverse/visited.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kRowsPerTask = 64;
+constexpr uint32_t kBeamMin = 96;
+constexpr uint32_t kLongest = 16;  // one of so many rows is long
+
+/// Whose lists a round of looking further reads.
+struct Round {
+  uint32_t near;  // rows by the edges of the graph
+  uint32_t own;   // rows of the list itself
+};
+constexpr Round kRounds[] = {{8, 0}, {4, 4}};
+constexpr uint32_t kLookedAt = 8;   // rows whose lists one round reads at most
+constexpr uint32_t kListRead = 32;  // entries of each list that are read
+
+struct Workspace {
+  Workspace(const Dataset& dataset, const Codes& codes, uint32_t degree, uint32_t entries, uint32_t beam,
+            const Allocator& memory)
+      : visited(memory, codes.rows()),
+        values(memory, dataset.query_bytes()),
+        code(memory, codes.walk_query_bytes()),
+        candidates(memory, std::max({degree, entries, beam + kLookedAt * kListRead})),
+        distances(memory, candidates.size()),
+        keys(memory, Beam::room(beam)) {}
+
+  Visited visited;
+  Array<uint8_t> values;
+  Array<uint8_t> code;
+  Array<uint32_t> candidates;
+  Array<uint32_t> distances;
+  Array<uint64_t> keys;
+};
+
+/// The lists by product, from walks over the graph of near rows.
+class ProductLists {
+ public:
+  ProductLists(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
+               const Execution& execution)
+      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(std::max(k, kBeamMin)) {
+    spaces_.reserve(execution.threads);
+    for (uint32_t worker = 0; worker < execution.threads; ++worker)
+      spaces_.emplace_back(dataset, codes, graph.degree, static_cast<uint32_t>(graph.entries.size()), beam_,
+                           execution.memory);
+  }
+
+  KnnGraph find(const Execution& execution) {
+    constexpr double kParts = 2 + std::size(kRounds);
+    KnnGraph lists = each_row(execution.span(0, 2 / kParts), [&](uint32_t row, Workspace& space, Beam& beam) {
+      space.visited.enter(row);
+      walk(space, beam);
+    });
+    double part = 2;
+    for (const Round& round : kRounds) {
+      lists = each_row(execution.span(part / kParts, (part + 1) / kParts),
+                       [&](uint32_t row, Workspace& space, Beam& beam) {
+                         space.visited.enter(row);
+                         look_further(row, round, lists, space, beam);
+                       });
+      part += 1;
+    }
+    return lists;
+  }
+
+ private:
+  /// Makes the list of each row of what `fill` leaves in its beam.
+  template <class Fill>
+  KnnGraph each_row(const Execution& execution, const Fill& fill) {
+    KnnGraph lists{Array<uint32_t>(execution.memory, checked_product(graph_.rows, k_)), graph_.rows, k_, 0};
+    std::atomic<uint64_t> done = 0;
+    parallel_for(execution, graph_.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      Workspace& space = spaces_[worker];
+      for (uint64_t row = begin; row < end; ++row) {
+        PreparedQuery query;
+        dataset_.prepare(static_cast<const uint8_t*>(dataset_.view().row(row)), dataset_.element(),
+                         space.values.data(), &query);
+        codes_.encode_walk_query(query, space.code.data());
+        Beam beam(space.keys.data(), beam_);
+        fill(static_cast<uint32_t>(row), space, beam);
+        space.visited.clear();
+        uint32_t* list = lists.neighbors.data() + row * k_;
+        for (uint32_t i = 0; i < k_; ++i) list[i] = i < beam.size() ? RowKey::row(beam.key(i)) : kNoRow;
+      }
+      execution.advance(static_cast<double>(done += end - begin) / graph_.rows);
+    });
+    return lists;
+  }
+
+  /// Best first, as search/best_first.h has it.
+  void walk(Workspace& space, Beam& beam) const {
+    meet(graph_.entries.data(), static_cast<uint32_t>(graph_.entries.size()), space, beam);
+    for (uint32_t row = beam.pop(); row != kNoRow; row = beam.pop()) {
+      const AdjacencyRow edges = graph_.row(row);
+      meet(edges.targets, edges.length, space, beam);
+    }
+  }
+
+  void look_further(uint32_t row, const Round& round, const KnnGraph& lists, Workspace& space,
+                    Beam& beam) const {
+    meet(lists.list(row), k_, space, beam);
+    const AdjacencyRow edges = graph_.row(row);
+    for (uint32_t i = 0; i < std::min(round.near, edges.length) && edges.targets[i] != kNoRow; ++i)
+      meet(lists.list(edges.targets[i]), std::min(k_, kListRead), space, beam);
+    for (uint32_t i = 0; i < std::min(round.own, k_) && lists.list(row)[i] != kNoRow; ++i)
+      meet(lists.list(lists.list(row)[i]), std::min(k_, kListRead), space, beam);
+  }
+
+  /// Compares those of `rows` that have not been met.
+  void meet(const uint32_t* rows, uint32_t count, Workspace& space, Beam& beam) const {
+    const uint32_t fresh = space.visited.enter(rows, count, space.candidates.data());
+    for (uint32_t i = 0; i < fresh; ++i) {
+      const uint8_t* code = codes_.walk_row(space.candidates[i]);
+      for (size_t byte = 0; byte < std::min<size_t>(codes_.walk_stride(), 512); byte += 64)
+        __builtin_prefetch(code + byte);
+    }
+    codes_.walk_distances(space.code.data(), space.candidates.data(), fresh, space.distances.data());
+    beam.insert(space.distances.data(), space.candidates.data(), fresh);
+  }
+
+  const SearchGraph& graph_;
+  const Dataset& dataset_;
+  const Codes& codes_;
+  uint32_t k_;
+  uint32_t beam_;
+  std::vector<Workspace> spaces_;
+};
+
+/// Keeps the first of a row's edges, then those by product, then, while there is room, the other near ones.
+void merge_row(uint32_t* edges, uint32_t degree, const uint32_t* by_product, uint32_t* scratch) {
+  const uint32_t kept = (degree * 3 + 7) / 8;
+  std::copy_n(edges, degree, scratch);
+  const uint32_t near = static_cast<uint32_t>(std::find(scratch, scratch + degree, kNoRow) - scratch);
+  uint32_t size = std::min(kept, near);
+  const auto add = [&](uint32_t row) {
+    if (size < degree && row != kNoRow && std::find(edges, edges + size, row) == edges + size)
+      edges[size++] = row;
+  };
+  for (uint32_t i = 0; i < degree; ++i) add(by_product[i]);
+  for (uint32_t i = std::min(kept, near); i < near; ++i) add(scratch[i]);
+  std::fill(edges + size, edges + degree, kNoRow);
+}
+
+/// The i-th of `count` ranks below `ranks` that grow as powers, by roots alone, which are the same on all machines.
+uint32_t geometric(uint32_t ranks, uint32_t i, uint32_t count) {
+  double power = 1;
+  double root = ranks;
+  for (uint32_t share = 2 * i; share != 0 && root > 1; share = share % count * 2) {
+    root = std::sqrt(root);
+    if (share >= count) power *= root;
+    if (root < 1.0001) break;
+  }
+  return static_cast<uint32_t>(power);
+}
+
+}  // namespace
+
+Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count, uint64_t seed,
+                                          const Execution& execution) {
+  const uint32_t rows = dataset.rows();
+  const uint32_t spread = std::min(rows, count - count / 4 * 3);
+  const uint32_t even = count / 2;
+  const uint32_t longest = count / 4;
+  const Array<uint32_t> anywhere = choose_entries(rows, spread, seed, execution.memory);
+  Array<double> lengths(execution.memory, rows);
+  parallel_for(execution, rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      double squares = 0;
+      for (uint32_t column = 0; column < dataset.dim(); ++column) {
+        const double value = element_to_float(dataset.view().row(row), dataset.element(), column);
+        squares += value * value;
+      }
+      lengths[row] = squares;
+    }
+  });
+  Array<uint32_t> order(execution.memory, rows);
+  for (uint32_t row = 0; row < rows; ++row) order[row] = row;
+  const auto longer = [&](uint32_t a, uint32_t b) {
+    return lengths[a] > lengths[b] || (lengths[a] == lengths[b] && a < b);
+  };
+  const uint32_t strata = std::min(rows, std::max(count, rows / kLongest));
+  std::partial_sort(order.begin(), order.begin() + strata, order.end(), longer);
+  std::vector<uint32_t> chosen(anywhere.begin(), anywhere.end());
+  for (uint64_t i = 0; i < even && strata > 0; ++i)
+    chosen.push_back(order[static_cast<size_t>(i * strata / even)]);
+  uint32_t rank = 0;
+  for (uint32_t i = 0; i < longest && rank < strata; ++i) {
+    chosen.push_back(order[rank]);
+    rank = std::max(rank + 1, geometric(strata, i + 1, longest));
+  }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  Array<uint32_t> entries(execution.memory, chosen.size());
+  std::copy(chosen.begin(), chosen.end(), entries.begin());
+  return entries;
+}
+
+void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
+                       const Execution& execution) {
+  Array<uint32_t> pruned;
+  {
+    const KnnGraph lists = ProductLists(graph, dataset, codes, k, execution).find(execution.span(0, 0.9));
+    pruned = prune_by_rank(lists, graph.degree, execution.span(0.9, 1));
+  }
+  const EdgeTable table = graph.table();
+  Array<uint32_t> scratch(execution.memory, size_t{graph.degree} * execution.threads);
+  parallel_for(execution, graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    for (uint64_t row = begin; row < end; ++row)
+      merge_row(table.row(static_cast<uint32_t>(row)), graph.degree, pruned.data() + row * graph.degree,
+                scratch.data() + size_t{graph.degree} * worker);
+  });
+}
+
+uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t degree, uint32_t threads) {
+  const uint64_t query = 16ull * dim + 4096;
+  const uint64_t space = rows / 8 + 8192 * 4 + query + (uint64_t{k} + degree + 1024) * 32;
+  return rows * (2ull * k + degree) * 4 + threads * space + (uint64_t{threads} * 8 + 16) * kAlignment;
+}
+
+}  // namespace gannet
