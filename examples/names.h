@@ -30,8 +30,11 @@ inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},
                                   {"exact", ANN_KNN_EXACT}};
-inline const Names kGraphs = {
-    {"auto", ANN_GRAPH_AUTO}, {"cagra", ANN_GRAPH_CAGRA}, {"none", ANN_GRAPH_NONE}, {"tsdg", ANN_GRAPH_TSDG}};
+inline const Names kGraphs = {{"auto", ANN_GRAPH_AUTO},
+                              {"cagra", ANN_GRAPH_CAGRA},
+                              {"none", ANN_GRAPH_NONE},
+                              {"tsdg", ANN_GRAPH_TSDG},
+                              {"ggnn", ANN_GRAPH_GGNN}};
 
 inline const Names kSwitches = {{"on", ANN_ON}, {"off", ANN_OFF}};
 inline const Names kCompares = {

@@ -72,11 +72,12 @@ const (
 	GraphAuto  GraphKind = C.ANN_GRAPH_AUTO
 	GraphCAGRA GraphKind = C.ANN_GRAPH_CAGRA // rank-pruned k-NN graph with reverse edges
 	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
+	GraphGGNN  GraphKind = C.ANN_GRAPH_GGNN  // hierarchy of k-NN graphs with symmetric links
 	GraphTSDG  GraphKind = C.ANN_GRAPH_TSDG  // k-NN graph diversified in two stages
 )
 
 // String is the name, as "cagra".
-func (g GraphKind) String() string { return nameOf("graph", g, "auto", "cagra", "none", "3", "tsdg") }
+func (g GraphKind) String() string { return nameOf("graph", g, "auto", "cagra", "none", "ggnn", "tsdg") }
 
 // Diversify is how [GraphTSDG] diversifies.
 type Diversify int32
@@ -237,6 +238,13 @@ type BuildParams struct {
 	KNNGraph    []uint32 // for KNNGiven: [rows, KNNDegree] row numbers, nearest first
 	Calibration Matrix   // queries like those to come, to calibrate on
 
+	// Of GraphGGNN.
+	SegmentRows  int     // rows compared with each other at first, and rows of the top layer
+	Layers       int     // of the hierarchy
+	Refinements  int     // passes over the merged layers; -1: none
+	BuildStretch float32 // 1 + tau, 1 to 3: how far queries of the build go
+	Midpoint     Switch  // inverse links by the sphere around the midpoint
+
 	// Progress is called now and then while the build runs, one call at a time, from a goroutine of
 	// its own; never after Build has returned. Build waits for a call that is running, so that
 	// [Index.Close] fails with [ErrBusy] when Progress calls it.
@@ -367,6 +375,12 @@ func (p *BuildParams) native(n *numbers) C.ann_build_params {
 		reverse_max:     n.u32("reverse_max", p.ReverseMax),
 		pool:            n.u32("pool", p.Pool),
 		angle:           C.float(p.Angle),
+
+		segment_rows:  n.u32("segment_rows", p.SegmentRows),
+		layers:        n.u32("layers", p.Layers),
+		refinements:   n.i32("refinements", p.Refinements),
+		build_stretch: C.float(p.BuildStretch),
+		midpoint:      C.int32_t(p.Midpoint),
 	}
 }
 

@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x0000000bu
+#define ANN_ABI_VERSION 0x0000000cu
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -509,6 +509,8 @@ enum {
   ANN_GRAPH_AUTO = 0,  /* CAGRA */
   ANN_GRAPH_CAGRA = 1, /* rank-pruned k-NN graph with reverse edges (CAGRA, section III) */
   ANN_GRAPH_NONE = 2,  /* rows only; ann_search_exact answers */
+  ANN_GRAPH_GGNN = 3,  /* GGNN's hierarchy of k-NN graphs with symmetric links (its section 5), built on the
+                          CPU; searches start from its whole top layer. It finds its neighbours itself */
   ANN_GRAPH_TSDG = 4   /* k-NN graph diversified in two stages, rows of varying length ("Graph-based
                           Approximate NN Search: A Revisit", section 3). With the default lists of 200 rows a
                           build takes some times longer than CAGRA's. On a CUDA device its k-NN graph is
@@ -598,7 +600,7 @@ typedef struct ann_build_params {
                                     placed later or opened elsewhere. Devices need 64 of them; with fewer
                                     they walk with the beam of the CPU. */
 
-  /* The rest is for ANN_GRAPH_TSDG and not read by others. */
+  /* These are for ANN_GRAPH_TSDG and not read by others. */
   int32_t diversify;        /* ANN_DIVERSIFY_* */
   float alpha;              /* how much longer than both edges that lead past it an edge has to be to go in stage
                                one, as a ratio of distances (of squares it is alpha^2), 1 to 4; default 1.1,
@@ -608,9 +610,23 @@ typedef struct ann_build_params {
   uint32_t reverse_max;     /* reverse edges that a row gets at most, the nearest ones, 1 to 4,096; default 256 */
   uint32_t pool;            /* SSG: candidates of a row, the nearest, 1 to 4,096; default 500 */
   float angle;              /* SSG: degrees, 1 to 90; default 60 */
+
+  /* For ANN_GRAPH_GGNN, and not read otherwise. `degree` is the paper's k, default 24 there; half of a row's
+   * edges lead to its nearest neighbours, the others are inverse links and next neighbours. `knn` must be AUTO,
+   * and knn_degree to convergence are not read. */
+  uint32_t segment_rows;    /* s: rows that are compared with each other at first, and the rows of the top layer;
+                               more than degree / 2, at most 1,024; default as few as a multiple of 32 allows */
+  uint32_t layers;          /* L, 2 to 8; default 4. Sets too small for so many get fewer */
+  int32_t refinements;      /* r: passes over the layers below the top when all is merged, 1 to 16, or ANN_NONE;
+                               default 2. More: longer builds, better lists */
+  float build_stretch;      /* 1 + tau_b, 1 to 3: how far queries of the build go; default 1.5. More: longer
+                               builds, better lists */
+  int32_t midpoint;         /* ANN_SWITCH: an inverse link is left out only where a path leads back within the
+                               sphere around the midpoint; default on. Off: fewer links */
 } ann_build_params;
-#define ANN_BUILD_PARAMS_INIT \
-  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, 0}
+#define ANN_BUILD_PARAMS_INIT                                                                              \
+  {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, \
+   0, 0, 0, 0, 0, 0}
 
 /* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.

@@ -30,12 +30,15 @@ struct DiversifiedEdges {
 struct SearchGraph : GraphLayer {
   Array<uint32_t> entries;        // [entry count] ascending
   std::vector<GraphLayer> upper;  // upper[0] lies on the bottom layer, each other one on that before it
+  Array<uint32_t> upper_words;    // what those lie over, where they come from a file
   int32_t kind = ANN_GRAPH_NONE;  // ANN_GRAPH_*
   uint32_t repaired_edges = 0;
   DiversifiedEdges diversified;
+  float nearest_max = 0;   // distance of rows to their nearest neighbours, in the units of codes, where the
+  float nearest_mean = 0;  // build has measured it (GGNN); else 0
 
   uint64_t bytes() const {
-    uint64_t bytes = GraphLayer::bytes() + entries.bytes();
+    uint64_t bytes = GraphLayer::bytes() + entries.bytes() + upper_words.bytes();
     for (const GraphLayer& layer : upper) bytes += layer.bytes();
     return bytes;
   }

@@ -9,6 +9,7 @@
 
 #include "backend/devices.h"
 #include "graph/diversify.h"
+#include "graph/ggnn.h"
 #include "graph/product_edges.h"
 #include "index/build_cuda.h"
 #include "index/index.h"
@@ -83,6 +84,12 @@ void finish_product_graph(const BuildPlan& plan, Segment& segment, const Executi
 
 void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole) {
   SearchGraph& graph = segment.graph;
+  if (plan.graph == ANN_GRAPH_GGNN) {
+    build_ggnn(segment.codes, plan.ggnn, graph, whole.span(0, 0.96));
+    whole.span(0.96, 1).enter("reachability");
+    if (plan.repair) graph.repaired_edges = repair_reachability(graph, whole);
+    return;
+  }
   const bool products = adds_products(plan, segment);
   const Execution execution = products ? whole.span(0, 0.4) : whole;
   {

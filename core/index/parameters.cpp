@@ -19,6 +19,7 @@ namespace gannet {
 namespace {
 
 constexpr uint32_t kDegreeDefault = 32;
+constexpr uint32_t kGgnnDegreeDefault = 24;  // of the paper for SIFT
 
 // TSDG. The paper's alpha is "usually greater than 1.1", its lists of SIFT have 200 rows, and searches of few queries
 // read factors below 10 (sections 3.2, 5.2 and 5.4). Rows of at most 128 edges cut the longest of hubs.
@@ -94,6 +95,11 @@ DiversifyParams complete_diversify(const ann_build_params& params, uint32_t degr
 
 /// Time of one thread to find neighbours among rows whose codes have so many bytes.
 double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
+  if (plan.graph == ANN_GRAPH_GGNN) {
+    // A merge of all rows for each layer and each refinement, each query some 3,000 pairs and their lists.
+    const double merges = plan.ggnn.layers + plan.ggnn.refinements;
+    return rows * merges * 3000 * (2e-8 + 3e-11 * bytes);
+  }
   if (plan.knn == ANN_KNN_CELLS) {
     // Pairs a row: products grow with about the root of the rows, settling with the rows; selection
     // and order take as long as some thousand more.
@@ -189,11 +195,38 @@ NnDescentParams complete_list_search(uint32_t k, uint32_t samples, uint32_t iter
   return complete_nn_descent(searched, samples, iterations, convergence, seed);
 }
 
+/// GGNN's parameters for a number of edges, completed and checked.
+GgnnParams complete_ggnn(const ann_build_params& params, uint32_t degree) {
+  if (params.knn != ANN_KNN_AUTO)
+    fail(ANN_INVALID_ARGUMENT,
+         "knn is %d, it must be ANN_KNN_AUTO (0) for graph GGNN, which finds neighbours itself", params.knn);
+  if (params.device >= ANN_DEVICE_CUDA)
+    fail(ANN_UNSUPPORTED, "device is %d, graph GGNN is built on the CPU (%d)", params.device, ANN_DEVICE_CPU);
+  GgnnParams ggnn;
+  ggnn.k = degree;
+  ggnn.seed = params.seed != 0 ? params.seed : 1;
+  ggnn.segment = params.segment_rows != 0 ? params.segment_rows : ggnn_segment_of(degree);
+  check_range("segment_rows", ggnn.segment, degree / 2 + 1, kGgnnSegmentMax);
+  if (params.layers != 0) ggnn.layers = params.layers;
+  check_range("layers", ggnn.layers, 2, kGgnnLayersMax);
+  if (params.refinements < ANN_NONE || params.refinements > kGgnnRefinementsMax)
+    fail(ANN_INVALID_ARGUMENT, "refinements is %d, allowed are ANN_NONE (-1) and 0 to %d", params.refinements,
+         kGgnnRefinementsMax);
+  if (params.refinements != 0)
+    ggnn.refinements = params.refinements == ANN_NONE ? 0 : static_cast<uint32_t>(params.refinements);
+  if (params.build_stretch != 0) {
+    if (!(params.build_stretch >= 1 && params.build_stretch <= 3))
+      fail(ANN_INVALID_ARGUMENT, "build_stretch is %g, allowed are 1 to 3",
+           static_cast<double>(params.build_stretch));
+    ggnn.tau = params.build_stretch - 1;
+  }
+  check_choice("midpoint", params.midpoint, ANN_OFF);
+  ggnn.midpoint = params.midpoint != ANN_OFF;
+  return ggnn;
+}
+
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
   check_choice("graph", params.graph, ANN_GRAPH_TSDG);
-  if (params.graph == 3)
-    fail(ANN_INVALID_ARGUMENT, "graph is %d, allowed are 0 to %d and %d", params.graph, ANN_GRAPH_NONE,
-         ANN_GRAPH_TSDG);
   check_choice("knn", params.knn, ANN_KNN_CELLS);
   check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
   check_choice("repair", params.repair, ANN_OFF);
@@ -206,16 +239,19 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
 
   BuildPlan plan;
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
-  plan.device = choose_device(params.device);
+  const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
+  plan.device = is_ggnn ? int32_t{ANN_DEVICE_CPU} : choose_device(params.device);
   plan.knn = params.knn;
   if (plan.knn == ANN_KNN_AUTO) plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
   plan.repair = params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
   const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
-  plan.degree = params.degree != 0 ? params.degree : tsdg ? kTsdgDegree : kDegreeDefault;
+  const uint32_t usual = tsdg ? kTsdgDegree : is_ggnn ? kGgnnDegreeDefault : kDegreeDefault;
+  plan.degree = params.degree != 0 ? params.degree : usual;
   check_range("degree", plan.degree, 2, ANN_DEGREE_MAX);
   if (tsdg) plan.diversify = complete_diversify(params, plan.degree);
+  if (is_ggnn) plan.ggnn = complete_ggnn(params, plan.degree);
   const bool given = params.knn == ANN_KNN_GIVEN;
   if (given && params.knn_graph == nullptr && rows > 0)
     fail(ANN_INVALID_ARGUMENT, "knn is GIVEN, but knn_graph is null");
@@ -266,8 +302,15 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
     const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
     const bool few = rows <= kDescentRowsPerNeighbor * k;  // every pair is compared instead
+    const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
+    if (is_ggnn) {
+      const uint64_t upper = ggnn_shape(rows, plan.ggnn).upper_rows(plan.ggnn.segment);
+      index += upper * (plan.degree + 1) * 4 + 2ull * plan.ggnn.segment * 4 + 1024;
+    }
     const uint64_t finding =
-        plan.knn == ANN_KNN_NN_DESCENT && !few ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
+        is_ggnn ? ggnn_bytes(rows, stride, plan.ggnn, plan.threads)
+        : plan.knn == ANN_KNN_NN_DESCENT && !few
+            ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
         : plan.knn == ANN_KNN_CELLS
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;

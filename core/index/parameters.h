@@ -3,6 +3,7 @@
 
 #include "ann.h"
 #include "graph/diversify.h"
+#include "graph/ggnn.h"
 #include "knn/nn_descent.h"
 
 namespace gannet {
@@ -33,6 +34,7 @@ struct BuildPlan {
   uint32_t degree = 0;
   uint32_t threads = 0;
   DiversifyParams diversify;            // of ANN_GRAPH_TSDG
+  GgnnParams ggnn;                      // of ANN_GRAPH_GGNN
   NnDescentParams nn_descent;           // k of any k-NN graph, given or made
   const uint32_t* knn_graph = nullptr;  // [rows, nn_descent.k] for ANN_KNN_GIVEN
   uint64_t memory_limit = 0;

@@ -59,7 +59,8 @@ SlackShape shape_of(const ann_search_params& params, uint32_t k, uint32_t kept) 
 float nearest_of(const SearchTarget& target, const ann_search_params& params, bool stored) {
   const Segment& segment = target.segment();
   const double share = params.nearest_share == 0 ? 1 : static_cast<double>(params.nearest_share);
-  const float nearest = target.host.nearest.quantile(segment, share);
+  const bool known = segment.graph.kind == ANN_GRAPH_GGNN && share == 1;
+  const float nearest = known ? segment.graph.nearest_max : target.host.nearest.quantile(segment, share);
   if (!stored) return nearest;
   const float chord = nearest / segment.codes.inverse_step();
   return segment.dataset.metric() == ANN_METRIC_COSINE ? chord * std::sqrt(0.5f) : chord;

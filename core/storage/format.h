@@ -18,15 +18,17 @@ inline constexpr uint16_t kMajor = 1;
 inline constexpr uint16_t kMinor = 0;
 inline constexpr uint16_t kMinorWithQueries = 1;
 inline constexpr uint16_t kMinorWithDeviceCurves = 2;
+inline constexpr uint16_t kMinorWithLayers = 3;
+inline constexpr uint64_t kFeatureLayers = 1;  // to be known: the graph has layers
 inline constexpr uint16_t kMinorWithVariableRows = 3;
 inline constexpr uint16_t kMinorWithScaledCodes = 4;
 inline constexpr uint64_t kFeatureVariableRows = 2;
-inline constexpr uint64_t kFeaturesKnown = kFeatureVariableRows;
+inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;
 inline constexpr uint32_t kSectionsMax = 64;
 
-enum GraphKind : uint32_t { kGraphCagra = 1, kGraphNone = 2, kGraphTsdg = 4 };
+enum GraphKind : uint32_t { kGraphCagra = 1, kGraphNone = 2, kGraphGgnn = 3, kGraphTsdg = 4 };
 enum CodeKind : uint32_t { kCodesNone = 0, kCodesRows = 1, kCodesBytes = 2, kCodesFloats = 3 };
 enum SectionType : uint32_t {
   kRows = 1,
@@ -39,6 +41,8 @@ enum SectionType : uint32_t {
   kEntries = 8,
   kCalibration = 9,
   kQueries = 10,
+  kLayers = 11,
+  kNearest = 12,
   kPrefixes = 13,
   kScaledCodes = 15,
   kScaledCentres = 16,
@@ -46,15 +50,16 @@ enum SectionType : uint32_t {
 };
 inline constexpr uint32_t kTypesMax = 17;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kQueries) || type == kPrefixes ||
-         (type >= kScaledCodes && type <= kDeviceCurves);
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kDeviceCurves);
 }
-inline constexpr uint32_t kSkippable = 1;  // flag of a section
+inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
+inline constexpr uint32_t kSkippable = 1;   // flag of a section
 
-/// The flags of a section: a reader of 1.0 skips what has come since, unless without it calibration promises what
-/// is not kept.
+/// The flags of a section: a reader of 1.0 skips what has come since, unless a file has a feature for it, or without it
+/// calibration promises what is not kept.
 constexpr uint32_t flags_of(uint32_t type) {
-  return type <= kCalibration || type == kPrefixes || type == kScaledCodes || type == kScaledCentres
+  return type <= kCalibration || (type >= kLayers && type <= kPrefixes) || type == kScaledCodes ||
+                 type == kScaledCentres
              ? 0
              : kSkippable;
 }

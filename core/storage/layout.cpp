@@ -40,6 +40,10 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     demand(kEntries, header.entries, sizeof(uint32_t));
     demand(kCalibration, calibrated.curves, sizeof(Curve));
     if (calibrated.queries != 0) demand(kQueries, calibrated.queries, query_bytes(header));
+    if (header.graph == kGraphGgnn) {
+      demand(kLayers, calibrated.layer_words, sizeof(uint32_t));
+      demand(kNearest, 2, sizeof(float));
+    }
     if (variable) demand(kPrefixes, header.rows, calibrated.levels * sizeof(uint16_t));
     if (calibrated.cells != 0) {
       demand(kScaledCodes, header.rows, ScaledCodes::code_stride(header.dim));

@@ -33,6 +33,7 @@ struct Calibrated {
   uint64_t edges = 0;
   uint32_t levels = 0;
   uint64_t cells = 0;
+  uint64_t layer_words = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

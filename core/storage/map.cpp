@@ -148,10 +148,11 @@ const char* fault_in(const Header& header, uint64_t cells, uint32_t type, uint64
                  ? nullptr
                  : "an edge stands behind an unused place";
     case kLengths:
+    case kNearest:
       return elements_finite(ANN_F32, data, bytes) &&
                      all_legal<float>(data, bytes, [](float length) { return length >= 0; })
                  ? nullptr
-                 : "a length is negative, NaN or infinite";
+                 : "a length or a distance is negative, NaN or infinite";
     case kCentre:
       return elements_finite(ANN_F32, data, bytes) ? nullptr : "a value is NaN or infinite";
     case kCodes:
@@ -201,9 +202,9 @@ void fail_corrupt(const char* format, ...) {
 }
 
 const char* section_name(uint32_t type) {
-  static constexpr const char* kNames[] = {"",        "rows",  "ids",   "order",   "lengths",
-                                           "centre",  "codes", "edges", "entries", "calibration",
-                                           "queries", "",      "",      "prefixes"};
+  static constexpr const char* kNames[] = {"",        "rows",   "ids",     "order",   "lengths",
+                                           "centre",  "codes",  "edges",   "entries", "calibration",
+                                           "queries", "layers", "nearest", "prefixes"};
   if (type == kScaledCodes) return "scaled codes";
   if (type == kScaledCentres) return "scaled centres";
   if (type == kDeviceCurves) return "device curves";
@@ -257,9 +258,10 @@ void FileMap::check_ranges() const {
   demand(header.table_offset == kPage, "the offset of the table", header.table_offset);
   demand(header.metric >= ANN_METRIC_L2 && header.metric <= ANN_METRIC_COSINE, "metric", header.metric);
   demand(header.element >= ANN_F32 && header.element <= ANN_U8, "element", header.element);
-  demand(header.graph == kGraphCagra || header.graph == kGraphNone || header.graph == kGraphTsdg, "graph",
-         header.graph);
-  const uint64_t features = header.graph == kGraphTsdg ? kFeatureVariableRows : 0;
+  demand(header.graph >= kGraphCagra && header.graph <= kGraphTsdg, "graph", header.graph);
+  const uint64_t features = header.graph == kGraphTsdg   ? kFeatureVariableRows
+                            : header.graph == kGraphGgnn ? kFeatureLayers
+                                                         : 0;
   demand(header.features_to_read == features, "features", header.features_to_read);
   demand(header.rows <= ANN_ROWS_MAX, "rows", header.rows);
   demand(header.dim >= 1 && header.dim <= ANN_DIM_MAX, "dim", header.dim);
@@ -370,6 +372,7 @@ void FileMap::check_sections() {
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
     if (section.type == kEdges) calibrated.edges = section.items;
     if (section.type == kPrefixes) calibrated.levels = section.item_bytes / sizeof(uint16_t);
+    if (section.type == kLayers) calibrated.layer_words = section.items;
   }
   if (tail != tail_offset()) fail_corrupt("the tail is not behind the last section");
   if (calibrated.curves > kCurvesMax) fail_corrupt("there are more calibration curves than 4");

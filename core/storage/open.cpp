@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "storage/file_source.h"
+#include "storage/layers.h"
 
 namespace gannet {
 namespace {
@@ -107,6 +108,8 @@ struct Parts {
   Array<uint32_t> entries;
   Array<Curve> curves;
   Array<uint8_t> queries;
+  Array<uint32_t> layers;
+  Array<float> nearest;
   Array<uint16_t> prefixes;
   Array<DeviceCurve> device_curves;
   Array<uint8_t> scaled_codes;
@@ -136,6 +139,10 @@ struct Parts {
         return visit(curves);
       case kQueries:
         return visit(queries);
+      case kLayers:
+        return visit(layers);
+      case kNearest:
+        return visit(nearest);
       case kPrefixes:
         return visit(prefixes);
       case kDeviceCurves:
@@ -151,7 +158,13 @@ struct Parts {
   void check(const FileMap& map, const Execution& execution) const {
     if (map.header.graph == kGraphTsdg) check_rows(map, prefixes, nullptr);
     check_ids(ids.data(), order.data(), ids.size(), execution);
+    check_small(map.header);
+  }
+  /// The same of what every open looks at.
+  void check_small(const Header& header) const {
     check_entries(entries.data(), entries.size());
+    if (header.graph == kGraphGgnn)
+      check_layers(layers.data(), layers.size(), static_cast<uint32_t>(header.rows), header.degree);
   }
 };
 
@@ -166,6 +179,8 @@ int32_t graph_kind(const Header& header) {
       return ANN_GRAPH_NONE;
     case kGraphTsdg:
       return ANN_GRAPH_TSDG;
+    case kGraphGgnn:
+      return ANN_GRAPH_GGNN;
     default:
       return ANN_GRAPH_CAGRA;
   }
@@ -224,13 +239,18 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   graph.repaired_edges = header.repaired_edges;
   graph.touch = touches.of[kEdges];
   if (header.graph == kGraphTsdg) place_rows(map, std::move(parts.prefixes), graph, memory);
+  if (header.graph == kGraphGgnn) {
+    unpack_layers(std::move(parts.layers), graph);
+    graph.nearest_max = parts.nearest[0];
+    graph.nearest_mean = parts.nearest[1];
+  }
   return placed;
 }
 
 /// Which sections a verification must hold as a whole to compare their values with each other.
 bool compared_as_a_whole(uint32_t type) {
-  return type == kIds || type == kOrder || type == kEntries || type == kCalibration ||
-         type == kDeviceCurves || type == kPrefixes;
+  return type == kIds || type == kOrder || type == kEntries || type == kCalibration || type == kLayers ||
+         type == kPrefixes || type == kDeviceCurves;
 }
 
 /// Reads everything; keeps all of it, or what has to be compared as a whole.
@@ -326,8 +346,8 @@ struct MappedFile {
 
 /// Sections that every search reads, and that are small: checked at once.
 bool checked_at_once(uint32_t type) {
-  return type == kCentre || type == kEntries || type == kCalibration || type == kDeviceCurves ||
-         type == kPrefixes || type == kScaledCentres;
+  return type == kCentre || type == kEntries || type == kCalibration || type == kLayers || type == kNearest ||
+         type == kPrefixes || type == kDeviceCurves || type == kScaledCentres;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,
@@ -355,7 +375,7 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
       touches.of[section.type] = touch;
     }
   }
-  if (lazy) check_entries(parts.entries.data(), parts.entries.size());
+  if (lazy) parts.check_small(map.header);
   std::unique_ptr<PlacedSegment> built = assemble(map, std::move(parts), touches, execution.memory);
   built->segment.file_bytes_held = file->bytes();
   built->segment.file = std::move(file);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "storage/layers.h"
 #include "storage/layout.h"
 #include "storage/map.h"
 #include "storage/replacement.h"
@@ -25,6 +26,8 @@ uint32_t graph_kind(int32_t kind) {
       return kGraphNone;
     case ANN_GRAPH_TSDG:
       return kGraphTsdg;
+    case ANN_GRAPH_GGNN:
+      return kGraphGgnn;
     default:
       return kGraphCagra;
   }
@@ -43,14 +46,15 @@ class Content {
       check_ids(segment_.dataset.ids(), segment_.dataset.by_id(),
                 segment_.dataset.ids() != nullptr ? segment_.rows() : 0, execution);
     encode_calibration();
+    encode_layers(execution);
     encode_devices();
     fill_header();
     const SearchGraph& graph = segment_.graph;
-    header_.sections = demanded_sections(
-        header_,
-        {placed.calibration.curves().count(), segment_.queries.count(),
-         static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels, cells()},
-        sections_);
+    header_.sections = demanded_sections(header_,
+                                         {placed.calibration.curves().count(), segment_.queries.count(),
+                                          static_cast<uint32_t>(device_curves_.size()), graph.edges.size(),
+                                          graph.levels, cells(), layers_.size()},
+                                         sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -118,6 +122,10 @@ class Content {
       header_.minor = std::max(header_.minor, kMinorWithVariableRows);
       header_.features_to_read = kFeatureVariableRows;
     }
+    if (is_ggnn()) {
+      header_.minor = std::max(header_.minor, kMinorWithLayers);
+      header_.features_to_read = kFeatureLayers;
+    }
     header_.rows = dataset.rows();
     header_.dim = dataset.dim();
     header_.has_ids = dataset.ids() != nullptr ? 1 : 0;
@@ -138,6 +146,15 @@ class Content {
     header_.code_stride = codes.stride();
     header_.code_factor = codes.inverse_step();
     header_.norm_max = codes.norm_max();
+  }
+
+  bool is_ggnn() const { return segment_.graph.kind == ANN_GRAPH_GGNN; }
+
+  void encode_layers(const Execution& execution) {
+    if (!is_ggnn()) return;
+    layers_ = pack_layers(segment_.graph, execution.memory);
+    nearest_[0] = segment_.graph.nearest_max;
+    nearest_[1] = segment_.graph.nearest_mean;
   }
 
   void encode_calibration() {
@@ -200,6 +217,10 @@ class Content {
         return segment_.graph.entries.data();
       case kQueries:
         return segment_.queries.data();
+      case kLayers:
+        return layers_.data();
+      case kNearest:
+        return nearest_;
       case kPrefixes:
         return segment_.graph.prefixes.data();
       case kScaledCodes:
@@ -247,6 +268,8 @@ class Content {
   Header header_ = {};
   Section sections_[kTypesMax] = {};
   Curve curves_[kCurvesMax] = {};
+  Array<uint32_t> layers_;  // of section 11
+  float nearest_[2] = {};
   std::vector<DeviceCurve> device_curves_;
   uint64_t chunks_ = 0;
   uint64_t tail_offset_ = 0;

@@ -29,12 +29,12 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 4 with section 15, else 3 for TSDG,
-//                 else 2 with section 17, else 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 4 with section 15, else 3 for GGNN
+//                 and TSDG, else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
-//     32  u64     features that a reader must know: bit 1, rows of varying length, set for TSDG. No other is
-//                 defined: all other bits of the three are 0
+//     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
+//                 length, set for TSDG. No other is defined: all other bits of the three are 0
 //     40  u64     bytes of the file, at most 2^56
 //     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
 //                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)
@@ -46,7 +46,7 @@
 //     96  u32     version of the library that wrote the file: major << 16 | minor << 8 | patch
 //    100  u32     metric: 1 squared L2, 2 inner product, 3 cosine
 //    104  u32     element of the rows: 1 f32, 2 f16, 3 bf16, 4 i8, 5 u8
-//    108  u32     graph: 1 CAGRA, 2 none, 4 TSDG (since 1.3)
+//    108  u32     graph: 1 CAGRA, 2 none, 3 GGNN (since 1.3), 4 TSDG (since 1.3)
 //    112  u64     rows: at most 2,147,483,646
 //    120  u32     dim, columns of a row: 1 to 32,768
 //    124  u32     degree, edges of a row: 2 to 256, for TSDG no row has more; without a graph 0
@@ -70,7 +70,7 @@
 //
 //      0  u32     type, see 4; at least 1 and ascending, so each occurs at most once
 //      4  u32     flags. Bit 0: a reader that does not know the type may skip the section; not set for
-//                 types 1 to 9, 13, 15 and 16, set for others. Other bits are 0
+//                 types 1 to 9, 11 to 13, 15 and 16, set for others. Other bits are 0
 //      8  u64     offset
 //     16  u64     bytes
 //     24  u32     bytes of an item, at least 1. An item is one number where 4 says nothing else
@@ -109,6 +109,12 @@
 //     10  queries     [queries, dim] queries of the caller to calibrate on, in random order, at most 2,048:
 //                     f32, finite, where rows are floats, else of the element of the rows. With a graph
 //                     and at least one of them; since 1.1. Item: a query
+//     11  layers      u32: how many layers the graph has above its bottom, at most 7; how many rows each
+//                     has, from the lowest on, at least 1; zeros up to eight numbers. Then of each layer
+//                     [rows] the number of each row in the layer below, ascending, distinct, and [rows,
+//                     degree] edges as in section 7, within the layer. For graph 3; since 1.3
+//     12  nearest     [2] f32, finite and not negative: the greatest and the mean distance of a row to its
+//                     nearest neighbour, in the units of codes. For graph 3; since 1.3
 //
 //     13  prefixes    [rows, levels] u16, how many edges of a row, its first ones, have an occlusion factor of at
 //                     most 0, 1, ... levels - 1; they do not fall within a row, and the last one is the length
@@ -132,7 +138,7 @@
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 11, 12, 14 and 18 to 63 are kept for what comes: layers, removed rows, shards.
+// Types 14 and 18 to 63 are kept for what comes: removed rows, shards.
 //
 // 5  THE TAIL
 //

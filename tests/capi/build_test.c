@@ -92,7 +92,7 @@ static void parameters(void) {
     BAD(p.calibrate = odd[i], invalid, invalid, "calibrate");
     BAD(p.reserved = odd[i], invalid, invalid, "reserved");
   }
-  BAD(p.graph = 3, invalid, invalid, "graph 3");
+  BAD(p.graph = 5, invalid, invalid, "graph 5");
   BAD(p.rows_mode = 3, invalid, invalid, "rows_mode 3");
   BAD(p.repair = 3, invalid, invalid, "repair 3");
   BAD(p.calibrate = 3, invalid, invalid, "calibrate 3");

@@ -193,11 +193,127 @@ static void refusals(void) {
   vectors_free(&queries);
 }
 
+typedef struct buffer {
+  char *data;
+  size_t count;
+} buffer;
+
+static int64_t take(void *user, const void *data, uint64_t bytes) {
+  buffer *b = user;
+  char *longer = realloc(b->data, b->count + bytes + 1);
+  CHECK(longer != NULL);
+  b->data = longer;
+  memcpy(b->data + b->count, data, bytes);
+  b->count += bytes;
+  return (int64_t)bytes;
+}
+
+static buffer index_save(const ann_index *index) {
+  buffer b = {NULL, 0};
+  ann_writer writer = ANN_WRITER_INIT;
+  writer.write = take;
+  writer.user = &b;
+  CHECK_OK(ann_save_stream(index, &writer, NULL, NULL, NULL));
+  return b;
+}
+
+/* From memory at an address that any mode takes. */
+static ann_index *index_open(const buffer *file, int32_t mode, char *aligned) {
+  memcpy(aligned, file->data, file->count);
+  ann_open_params params = ANN_OPEN_PARAMS_INIT;
+  params.mode = mode;
+  ann_index *index = NULL;
+  CHECK_OK(ann_open_memory(NULL, aligned, file->count, &params, &index, NULL, NULL));
+  return index;
+}
+
+/* The graph: searches of every kind find its rows, a file brings it back, and bad parameters are refused. */
+static void graph(void) {
+  for (int m = 0; m < METRICS; m++) {
+    vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N / 2, DIM, 11);
+    vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 12);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.graph = ANN_GRAPH_GGNN;
+    ann_index *index = index_build(all_metrics[m], &rows, &params);
+    ann_index_info info = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(index, &info, NULL));
+    CHECK_EQUAL(info.graph, ANN_GRAPH_GGNN);
+    CHECK_EQUAL(info.degree, 24);
+    answers found = answers_make(Q, K), exact = answers_make(Q, K);
+    CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+    const int32_t procedures[] = {ANN_SEARCH_AUTO, ANN_SEARCH_BEST_FIRST, ANN_SEARCH_CAGRA_SINGLE_CTA,
+                                  ANN_SEARCH_GGNN};
+    for (size_t p = 0; p < sizeof procedures / sizeof *procedures; p++) {
+      CHECK_OK(index_search(index, &queries, procedures[p], 0, &found));
+      CHECK_SAY(answers_missed(&exact, &found) <= Q * K / 10, "%s, procedure %d: %d of %d missed",
+                metric_name(all_metrics[m]), procedures[p], (int)answers_missed(&exact, &found), Q * K);
+    }
+    buffer file = index_save(index);
+    for (int32_t mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+      char *aligned = aligned_alloc(4096, (file.count + 4095) / 4096 * 4096);
+      CHECK(aligned != NULL);
+      ann_index *opened = index_open(&file, mode, aligned);
+      answers again = answers_make(Q, K);
+      CHECK_OK(index_search(opened, &queries, ANN_SEARCH_GGNN, 0, &again));
+      CHECK(answers_equal(&found, &again));
+      buffer second = index_save(opened);
+      CHECK(second.count == file.count && memcmp(second.data, file.data, file.count) == 0);
+      free(second.data);
+      answers_free(&again);
+      ann_index_free(opened);
+      free(aligned);
+    }
+    free(file.data);
+    answers_free(&found);
+    answers_free(&exact);
+    ann_index_free(index);
+    vectors_free(&rows);
+    vectors_free(&queries);
+  }
+}
+
+static void build_refusals(void) {
+  const ann_index_params shape = {sizeof shape, DIM, ANN_METRIC_L2, ANN_F32};
+  ann_plan plan = ANN_PLAN_INIT;
+#define BAD_BUILD(change, wanted, words)                                            \
+  do {                                                                              \
+    ann_build_params p = ANN_BUILD_PARAMS_INIT;                                     \
+    p.graph = ANN_GRAPH_GGNN;                                                       \
+    change;                                                                         \
+    REFUSED(ann_estimate(&shape, 1000, ANN_F32, &p, &plan, &error), wanted, words); \
+  } while (0)
+  BAD_BUILD(p.graph = 5, ANN_INVALID_ARGUMENT, "graph 5 4");
+  BAD_BUILD(p.degree = 1, ANN_INVALID_ARGUMENT, "degree 1 2");
+  BAD_BUILD(p.degree = 100000, ANN_LIMIT, "degree 100000");
+  BAD_BUILD(p.segment_rows = 12, ANN_INVALID_ARGUMENT, "segment_rows 12 13 1024");
+  BAD_BUILD(p.segment_rows = 1025, ANN_LIMIT, "segment_rows 1025 1024");
+  BAD_BUILD(p.layers = 1, ANN_INVALID_ARGUMENT, "layers 1 2 8");
+  BAD_BUILD(p.layers = 9, ANN_LIMIT, "layers 9 8");
+  BAD_BUILD(p.refinements = -2, ANN_INVALID_ARGUMENT, "refinements -2 16");
+  BAD_BUILD(p.refinements = 17, ANN_INVALID_ARGUMENT, "refinements 17 16");
+  BAD_BUILD(p.build_stretch = 0.5f, ANN_INVALID_ARGUMENT, "build_stretch 0.5 1 3");
+  BAD_BUILD(p.build_stretch = 3.5f, ANN_INVALID_ARGUMENT, "build_stretch 3.5 1 3");
+  BAD_BUILD(p.midpoint = 3, ANN_INVALID_ARGUMENT, "midpoint 3");
+  BAD_BUILD(p.knn = ANN_KNN_CELLS, ANN_INVALID_ARGUMENT, "knn 4 GGNN");
+  BAD_BUILD(p.device = ANN_DEVICE_CUDA, ANN_UNSUPPORTED, "device GGNN");
+  /* What is not refused is planned for, and a build keeps to it. */
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = ANN_GRAPH_GGNN;
+  CHECK_OK(ann_estimate(&shape, N, ANN_F32, &params, &plan, NULL));
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N / test_scale(), DIM, 13);
+  params.memory_limit = plan.peak_bytes;
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 int main(void) {
   elements_and_metrics();
   slack_and_caches();
   default_slack();
   small_sets();
+  graph();
   refusals();
+  build_refusals();
   return finish("ggnn");
 }

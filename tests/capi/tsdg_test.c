@@ -77,8 +77,6 @@ static void refuses(void) {
       REFUSED(build_with(&rows, &params, &error), ANN_INVALID_ARGUMENT, "alpha 1.1 diversify");
   }
   params = (ann_build_params)ANN_BUILD_PARAMS_INIT;
-  params.graph = 3;
-  REFUSED(build_with(&rows, &params, &error), ANN_INVALID_ARGUMENT, "graph 3");
   params.graph = 5;
   REFUSED(build_with(&rows, &params, &error), ANN_INVALID_ARGUMENT, "graph 5");
 

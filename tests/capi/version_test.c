@@ -88,7 +88,7 @@ static void layout(void) {
   AT(ann_index_info, recall_max, 72);
   AT(ann_index_info, knn_share, 84);
   CHECK_EQUAL(sizeof(ann_graph_stats), 112);
-  CHECK_EQUAL(sizeof(ann_build_params), 112);
+  CHECK_EQUAL(sizeof(ann_build_params), 136);
   AT(ann_build_params, seed, 40);
   AT(ann_build_params, calibrate, 56);
   AT(ann_build_params, memory_limit, 64);

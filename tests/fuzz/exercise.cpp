@@ -250,6 +250,7 @@ FileContent content_of(const std::vector<uint8_t>& file) {
   for (uint32_t i = 0; i < sections; ++i) {
     const uint8_t* data = file.data() + table[i].offset;
     if (table[i].type == kQueries) minor = kMinorWithQueries;
+    if (table[i].type == kLayers) minor = kMinorWithLayers;
     if (table[i].type == kRows) content.rows.assign(data, data + table[i].bytes);
     if (table[i].type == kIds) {
       content.ids.resize(table[i].items);

@@ -203,7 +203,7 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
     DEMAND((section != nullptr) == there && (!there || section->bytes == bytes),
            "section %u is not as long as it is read", type);
   };
-  const bool graph = header.graph == kGraphCagra;
+  const bool graph = header.graph != kGraphNone;
   const bool codes = header.codes == kCodesBytes || header.codes == kCodesFloats;
   demand_bytes(kRows, true, Wide{header.rows} * header.row_stride);
   demand_bytes(kIds, header.has_ids == 1, Wide{header.rows} * 8);

@@ -5,7 +5,7 @@
  *     golden_files --make FOLDER    writes them, with answers.txt
  *
  * One file for each graph, metric and element that exists, half of them with ids, one with codes of
- * floats, two with queries to calibrate on, and two with rows of varying length (TSDG). answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
+ * floats, two with queries to calibrate on, and two with rows of varying length (TSDG), and one with layers (GGNN). answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
  * their vectors, and the answers as id:bits, bits being those of the 32-bit distance:
  *
  *     file NAME METRIC ELEMENT GRAPH IDS ROWS DIM
@@ -26,7 +26,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 5 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 6 };
 enum { FILE_BYTES_MAX = 100 << 10 };
 
 /* --- What there is --------------------------------------------------------------------------- */
@@ -40,7 +40,10 @@ typedef struct kind {
 } kind;
 
 static const char *graph_name(int32_t graph) {
-  return graph == ANN_GRAPH_CAGRA ? "cagra" : graph == ANN_GRAPH_TSDG ? "tsdg" : "none";
+  return graph == ANN_GRAPH_CAGRA  ? "cagra"
+         : graph == ANN_GRAPH_GGNN ? "ggnn"
+         : graph == ANN_GRAPH_TSDG ? "tsdg"
+                                   : "none";
 }
 
 static void list_kinds(kind *kinds) {
@@ -60,7 +63,8 @@ static void list_kinds(kind *kinds) {
   kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1};
   kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1};
   kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0};
-  kinds[count] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0};
+  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0};
   for (int i = 0; i < KINDS; i++)
     snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
@@ -101,6 +105,7 @@ static void make_file(const char *folder, const kind *what, FILE *list) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.degree = 8;
   params.graph = what->graph;
+  params.segment_rows = 8; /* so that so few rows have layers */
   vectors like_queries = vectors_make(DATA_NORMAL, what->element, 30, what->dim, 13);
   const ann_matrix calibration = vectors_view(&like_queries);
   if (what->queries) params.calibration = &calibration;
@@ -268,7 +273,8 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
   CHECK_OK(ann_file_info(path, &facts, NULL));
   const kind *k = &file->what;
-  const uint32_t format = k->graph == ANN_GRAPH_TSDG ? 0x10003 : k->queries ? 0x10001 : 0x10000;
+  const int grown = k->graph == ANN_GRAPH_TSDG || k->graph == ANN_GRAPH_GGNN;
+  const uint32_t format = grown ? 0x10003 : k->queries ? 0x10001 : 0x10000;
   CHECK_SAY(facts.format == format && facts.rows == file->rows && facts.dim == k->dim &&
                 facts.metric == k->metric && facts.element == k->element && facts.graph == k->graph &&
                 facts.has_ids == (uint32_t)k->ids,

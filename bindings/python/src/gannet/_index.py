@@ -40,7 +40,7 @@ class IndexInfo(NamedTuple):
     dtype: str
     """As stored: "float32", "float16", "bfloat16", "int8" or "uint8"."""
     graph: str
-    """"cagra", "tsdg" or "none"."""
+    """"cagra", "ggnn", "tsdg" or "none"."""
     degree: int
     """Edges a row."""
     entry_points: int
@@ -420,7 +420,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     timeout       seconds; gannet.DeadlineExceeded when they have passed
     copy          False: the index uses the rows where they are, which must not change while it lives; host
                   memory and the rows' own dtype only. The index keeps a reference to them.
-    graph         "cagra", "tsdg", or "none": rows only, for exact()
+    graph         "cagra", "ggnn" (built on the CPU), "tsdg" or "none": rows only, for exact()
     degree        edges a row, 2 to 256; default 32. More finds more at a given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
     knn_degree    how many of them, degree to 256; default 1.5 times the degree

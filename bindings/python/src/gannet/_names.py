@@ -14,8 +14,8 @@ METRIC_NAMES = {0: "l2", 1: "l2", 2: "ip", 3: "cos"}
 ELEMENTS = {"f32": 1, "float32": 1, "f16": 2, "float16": 2, "bf16": 3, "bfloat16": 3,
             "i8": 4, "int8": 4, "u8": 5, "uint8": 5}
 ELEMENT_NAMES = {0: "undecided", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8", 5: "uint8"}
-GRAPHS = {"cagra": 1, "none": 2, "tsdg": 4}
-GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none", 4: "tsdg"}
+GRAPHS = {"cagra": 1, "none": 2, "ggnn": 3, "tsdg": 4}
+GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none", 3: "ggnn", 4: "tsdg"}
 KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
               "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,

@@ -5,6 +5,8 @@ use crate::{sum, Place, Problem, PAGE};
 
 const MAGIC: [u8; 8] = *b"\x8aGNT\r\n\x1a\n";
 const BYTE_ORDER: u32 = 0x0102_0304;
+/// Of a file whose graph has layers.
+const FEATURE_LAYERS: u64 = 1;
 const MAJOR: u16 = 1;
 const SECTIONS_MAX: u32 = 64;
 const VARIABLE_ROWS: u64 = 2;
@@ -86,6 +88,8 @@ coded! {
         Cagra = 1, "CAGRA";
         /// None: rows only.
         None = 2, "no graph";
+        /// GGNN's.
+        Ggnn = 3, "GGNN";
         /// TSDG's, with rows of varying length.
         Tsdg = 4, "TSDG";
     }
@@ -189,6 +193,10 @@ impl Header {
         self.graph != Graph::None
     }
 
+    pub(crate) fn has_layers(&self) -> bool {
+        self.graph == Graph::Ggnn
+    }
+
     /// Reads the first page of a file of `size` bytes.
     pub(crate) fn read(page: &[u8; PAGE as usize], size: u64) -> Result<Self, Problem> {
         check_prologue(page, size)?;
@@ -221,7 +229,8 @@ impl Header {
             recall_max: f32_at(page, 172),
         };
         within("sections", header.sections.into(), 0, SECTIONS_MAX.into())?;
-        let features = if header.has_variable_rows() { VARIABLE_ROWS } else { 0 };
+        let layers = if header.has_layers() { FEATURE_LAYERS } else { 0 };
+        let features = layers | if header.has_variable_rows() { VARIABLE_ROWS } else { 0 };
         within("features", u64_at(page, 32), features, features)?;
         within("offset of the section table", u64_at(page, 72), PAGE, PAGE)?;
         within("rows", header.rows, 0, ROWS_MAX)?;
@@ -303,7 +312,7 @@ fn check_prologue(page: &[u8; PAGE as usize], size: u64) -> Result<(), Problem> 
         return Err(Problem::Version(what));
     }
     // Those at 16 and 24 may be ignored by a reader that does not write.
-    let unknown = u64_at(page, 32) & !VARIABLE_ROWS;
+    let unknown = u64_at(page, 32) & !(FEATURE_LAYERS | VARIABLE_ROWS);
     if unknown != 0 {
         return Err(Problem::Version(format!("features {unknown:#x} must be known and are not")));
     }

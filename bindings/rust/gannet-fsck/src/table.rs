@@ -23,6 +23,8 @@ pub(crate) const EDGES: u32 = 7;
 pub(crate) const ENTRIES: u32 = 8;
 pub(crate) const CALIBRATION: u32 = 9;
 pub(crate) const QUERIES: u32 = 10;
+pub(crate) const LAYERS: u32 = 11;
+pub(crate) const NEAREST: u32 = 12;
 pub(crate) const PREFIXES: u32 = 13;
 const LEVELS_MAX: u64 = 64;
 pub(crate) const SCALED_CODES: u32 = 15;
@@ -42,6 +44,8 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         ENTRIES => "entries",
         CALIBRATION => "calibration",
         QUERIES => "queries",
+        LAYERS => "layers",
+        NEAREST => "nearest",
         PREFIXES => "prefixes",
         SCALED_CODES => "scaled codes",
         SCALED_CENTRES => "scaled centres",
@@ -186,8 +190,9 @@ fn place_section(
 ) -> Result<Section, Problem> {
     let wrong = |what: String| Err(Place::Section(kind).problem(what));
     let (bytes, item, items) = (u64_at(entry, 16), u32_at(entry, 24), u64_at(entry, 32));
-    let must_be_known =
-        kind <= CALIBRATION || [PREFIXES, SCALED_CODES, SCALED_CENTRES].contains(&kind);
+    let must_be_known = kind <= CALIBRATION
+        || (LAYERS..=PREFIXES).contains(&kind)
+        || [SCALED_CODES, SCALED_CENTRES].contains(&kind);
     let flags = if must_be_known { 0 } else { MAY_BE_SKIPPED };
     if u32_at(entry, 4) != flags || u32_at(entry, 28) != 0 {
         return wrong(
@@ -274,6 +279,8 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
             graph && open.has_queries,
             Shape { items_min: 1, ..shape(QUERIES, header.query_bytes(), QUERIES_MAX) },
         ),
+        (header.has_layers(), Shape { items_min: 8, ..shape(LAYERS, 4, u64::MAX) }),
+        (header.has_layers(), shape(NEAREST, 4, 2)),
         (variable, shape(PREFIXES, 2 * open.levels, rows)),
         (graph && coded && open.has_scaled, shape(SCALED_CODES, header.scaled_stride(), rows)),
         (

@@ -91,6 +91,11 @@ pub(crate) enum Values {
         dim: u64,
         at: u64,
     },
+    Layers {
+        rows: u32,
+        degree: u64,
+        bytes: Vec<u8>,
+    },
     DeviceCurves {
         bytes: Vec<u8>,
     },
@@ -135,6 +140,10 @@ impl Values {
                 Values::Edges { rows, degree: header.degree.into(), at: 0, ended: false }
             }
             table::ENTRIES => Values::Entries { rows, last: None },
+            table::LAYERS => {
+                Values::Layers { rows, degree: header.degree.into(), bytes: Vec::new() }
+            }
+            table::NEAREST => Values::Floats { may_be_negative: false, at: 0 },
             table::CALIBRATION => Values::Curves { bytes: Vec::new() },
             table::SCALED_CODES => Values::ScaledCodes {
                 dim: header.dim.into(),
@@ -185,7 +194,9 @@ impl Values {
                 Ok(())
             }
             Values::ScaledCentres { at, .. } => floats(chunk, true, at),
-            Values::Curves { bytes } | Values::DeviceCurves { bytes } => {
+            Values::Curves { bytes }
+            | Values::DeviceCurves { bytes }
+            | Values::Layers { bytes, .. } => {
                 bytes.extend_from_slice(chunk);
                 Ok(())
             }
@@ -214,6 +225,7 @@ impl Values {
                 }
                 Ok(())
             }
+            Values::Layers { rows, degree, bytes } => layers(&bytes, rows, degree),
             _ => Ok(()),
         }
     }
@@ -364,6 +376,32 @@ fn entries(chunk: &[u8], rows: u32, last: &mut Option<u32>) -> Outcome {
         *last = Some(entry);
     }
     Ok(())
+}
+
+/// Eight numbers, then rows and edges of each layer above the bottom.
+fn layers(bytes: &[u8], rows: u32, degree: u64) -> Outcome {
+    let (numbers, mut rest) = bytes.split_at(32);
+    let counts: Vec<u32> = words(numbers).collect();
+    let layers = counts[0] as usize;
+    if layers > 7 || counts[1..].iter().enumerate().any(|(i, &own)| (own == 0) != (i >= layers)) {
+        return Err(format!("{counts:?} are no numbers of layers and rows"));
+    }
+    let mut below = rows;
+    for (number, &own) in counts[1..=layers].iter().enumerate() {
+        let (own_bytes, edge_bytes) = (4 * u64::from(own), 4 * u64::from(own) * degree);
+        if (rest.len() as u64) < own_bytes + edge_bytes {
+            return Err(format!("layer {} goes beyond the section", number + 1));
+        }
+        let (names, behind) = rest.split_at(own_bytes as usize);
+        let (links, behind) = behind.split_at(edge_bytes as usize);
+        entries(names, below, &mut None)?;
+        edges(links, own, degree, &mut 0, &mut false)?;
+        (below, rest) = (own, behind);
+    }
+    match rest.is_empty() {
+        true => Ok(()),
+        false => Err("bytes stand behind the last layer".into()),
+    }
 }
 
 fn curves(bytes: &[u8]) -> Outcome {

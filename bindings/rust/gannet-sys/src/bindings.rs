@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 11;
+pub const ANN_ABI_VERSION: u32 = 12;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -629,6 +629,7 @@ extern "C" {
 pub const ANN_GRAPH_AUTO: _bindgen_ty_6 = 0;
 pub const ANN_GRAPH_CAGRA: _bindgen_ty_6 = 1;
 pub const ANN_GRAPH_NONE: _bindgen_ty_6 = 2;
+pub const ANN_GRAPH_GGNN: _bindgen_ty_6 = 3;
 pub const ANN_GRAPH_TSDG: _bindgen_ty_6 = 4;
 pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 pub const ANN_DIVERSIFY_AUTO: _bindgen_ty_7 = 0;
@@ -675,10 +676,15 @@ pub struct ann_build_params {
     pub reverse_max: u32,
     pub pool: u32,
     pub angle: f32,
+    pub segment_rows: u32,
+    pub layers: u32,
+    pub refinements: i32,
+    pub build_stretch: f32,
+    pub midpoint: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 112usize];
+    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 136usize];
     [
         "Alignment of ann_build_params",
     ][::std::mem::align_of::<ann_build_params>() - 8usize];
@@ -754,6 +760,21 @@ const _: () = {
     [
         "Offset of field: ann_build_params::angle",
     ][::std::mem::offset_of!(ann_build_params, angle) - 108usize];
+    [
+        "Offset of field: ann_build_params::segment_rows",
+    ][::std::mem::offset_of!(ann_build_params, segment_rows) - 112usize];
+    [
+        "Offset of field: ann_build_params::layers",
+    ][::std::mem::offset_of!(ann_build_params, layers) - 116usize];
+    [
+        "Offset of field: ann_build_params::refinements",
+    ][::std::mem::offset_of!(ann_build_params, refinements) - 120usize];
+    [
+        "Offset of field: ann_build_params::build_stretch",
+    ][::std::mem::offset_of!(ann_build_params, build_stretch) - 124usize];
+    [
+        "Offset of field: ann_build_params::midpoint",
+    ][::std::mem::offset_of!(ann_build_params, midpoint) - 128usize];
 };
 extern "C" {
     pub fn ann_build(

@@ -27,6 +27,8 @@ c_enum! {
         Cagra = ANN_GRAPH_CAGRA as "cagra",
         /// Rows only; exact search answers.
         None = ANN_GRAPH_NONE as "none",
+        /// Hierarchy of k-NN graphs with symmetric links.
+        Ggnn = ANN_GRAPH_GGNN as "ggnn",
         /// k-NN graph diversified in two stages, with occlusion factors.
         Tsdg = ANN_GRAPH_TSDG as "tsdg",
     }
@@ -215,6 +217,16 @@ impl<'a> BuildParams<'a> {
         pool: u32;
         /// TSDG by SSG: degrees between edges.
         angle: f32;
+        /// GGNN: rows compared with each other at first, and rows of the top layer.
+        segment_rows: u32;
+        /// GGNN: layers of the hierarchy.
+        layers: u32;
+        /// GGNN: passes over the merged layers; -1: none.
+        refinements: i32;
+        /// GGNN: 1 + tau, 1 to 3: how far queries of the build go.
+        build_stretch: f32;
+        /// GGNN: whether inverse links go by the sphere around the midpoint.
+        midpoint: bool;
     }
 
     /// Takes a k-NN graph that exists already: `[rows, knn_degree]` row numbers, nearest first,

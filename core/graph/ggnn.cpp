@@ -1,0 +1,499 @@
+#include "graph/ggnn.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/parallel_sort.h"
+#include "base/random.h"
+#include "traverse/slack_cache.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kMergeSteps = 200;
+constexpr uint32_t kLinkSteps = 20;
+constexpr uint32_t kLinkBest = 10;              // rows met that may get a link
+constexpr uint64_t kSelectStream = 0x6767736c;  // "ggsl"
+constexpr double kWeightFloor = 1e-3;           // of the mean
+
+/// A layer in the making. Its rows are numbered from 0 on, in the order of the rows of the bottom.
+struct Layer {
+  Array<uint32_t> first;     // [segments + 1] the first row of each segment
+  Array<uint32_t> below;     // [rows] their numbers in the layer below; empty: the bottom
+  Array<uint32_t> bottom;    // [rows] and in the bottom
+  Array<uint32_t> edges;     // [rows, k] nearest first
+  Array<uint32_t> inverse;   // [rows, k_sym] while links are made
+  Array<uint16_t> inverses;  // [rows] how many
+  uint32_t rows = 0;
+
+  uint32_t segments() const { return static_cast<uint32_t>(first.size()) - 1; }
+  uint32_t segment_of(uint32_t row) const {
+    return static_cast<uint32_t>(std::upper_bound(first.begin(), first.end(), row) - first.begin()) - 1;
+  }
+  uint32_t bottom_row(uint32_t row) const { return bottom.empty() ? row : bottom[row]; }
+};
+
+/// What the queries of one thread need.
+struct Space {
+  Space(size_t stride, uint32_t rows, uint32_t step, const SlackShape& shape, const Allocator& memory)
+      : code(memory, stride),
+        near_code(memory, stride),
+        found(memory, step),
+        compared(memory, step),
+        numbers(memory, step),
+        others(memory, step) {
+    cache.fit(shape, rows, memory);
+  }
+
+  SlackCache cache;
+  Array<uint8_t> code;       // of the query
+  Array<uint8_t> near_code;  // of the near neighbour that a path is looked for from
+  Array<uint32_t> found;     // [step] rows of the layer
+  Array<uint32_t> compared;  // [step] the same as rows of the bottom
+  Array<uint32_t> numbers;   // [step]
+  Array<uint32_t> others;    // [step] numbers to the near neighbour
+};
+
+/// A row that wants an inverse link at another.
+struct Proposal {
+  uint64_t place;  // the other row << 32 | distance
+  uint32_t row;
+
+  bool operator<(const Proposal& other) const {
+    return place != other.place ? place < other.place : row < other.row;
+  }
+};
+
+class Build {
+ public:
+  Build(const Codes& codes, const GgnnParams& params, SearchGraph& graph, const Execution& execution)
+      : codes_(codes),
+        params_(params),
+        shape_(ggnn_shape(codes.rows(), params)),
+        graph_(graph),
+        execution_(execution),
+        kind_(codes.wide() ? SquareKind::kFloatBits : SquareKind::kInteger),
+        k_(params.k),
+        nearest_count_(params.k - params.k / 2),
+        inverse_count_(params.k / 2) {}
+
+  /// Algorithms 3 and 6.
+  double run() {
+    make_bottom();
+    passes_ = shape_.layers * (shape_.layers + 1) / 2 + params_.refinements * (shape_.layers - 1);
+    for (uint32_t top = 0; top < shape_.layers; ++top) {
+      if (top > 0) select(top);
+      for (uint32_t layer = top + 1; layer-- > 0;) pass(top, layer);
+    }
+    const uint32_t top = shape_.layers - 1;
+    for (uint32_t turn = 0; turn < params_.refinements; ++turn) {
+      for (uint32_t layer = top; layer-- > 0;) pass(top, layer);
+    }
+    hand_over();
+    return links_;
+  }
+
+ private:
+  void make_bottom() {
+    layers_.resize(shape_.layers);
+    Layer& bottom = layers_[0];
+    bottom.rows = codes_.rows();
+    const uint32_t segments = shape_.segments(0);
+    bottom.first = Array<uint32_t>(execution_.memory, segments + 1);
+    for (uint32_t i = 0; i <= segments; ++i)
+      bottom.first[i] = static_cast<uint32_t>(uint64_t{bottom.rows} * i / segments);
+    make_lists(bottom);
+    next_ = Array<uint32_t>(execution_.memory, bottom.edges.size());
+    nearest_ = Array<float>(execution_.memory, bottom.rows);
+  }
+
+  void make_lists(Layer& layer) {
+    layer.edges = Array<uint32_t>(execution_.memory, checked_product(layer.rows, k_));
+    std::fill(layer.edges.begin(), layer.edges.end(), kNoRow);
+    layer.inverses = Array<uint16_t>::zeroed(execution_.memory, layer.rows);
+  }
+
+  void pass(uint32_t top, uint32_t layer) {
+    merge(top, layer);
+    link(layers_[layer]);
+    execution_.advance(static_cast<double>(++pass_) / passes_);
+  }
+
+  // --- Selection ---------------------------------------------------------------------------------
+
+  /// Draws the rows of a layer from the one below: weighted reservoir sampling, which keeps the rows with the
+  /// smallest -log(u) / weight (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006). Of
+  /// each segment s / g rows come; the places that are left go to the best of the next ones, one a segment.
+  void select(uint32_t top) {
+    const Layer& below = layers_[top - 1];
+    Layer& layer = layers_[top];
+    const uint32_t segments = shape_.segments(top);
+    const uint32_t growth = shape_.growth;
+    std::vector<uint32_t> chosen;
+    layer.first = Array<uint32_t>(execution_.memory, segments + 1);
+    layer.first[0] = 0;
+    std::vector<std::pair<double, uint32_t>> keys;
+    std::vector<std::pair<double, uint32_t>> rest;
+    for (uint32_t segment = 0; segment < segments; ++segment) {
+      execution_.check();
+      rest.clear();
+      const size_t begin = chosen.size();
+      const uint32_t share = params_.segment / growth;
+      for (uint32_t child = segment * growth; child < (segment + 1) * growth; ++child) {
+        keys.clear();
+        for (uint32_t row = below.first[child]; row < below.first[child + 1]; ++row)
+          keys.push_back({reservoir_key(top, below.bottom_row(row)), row});
+        std::sort(keys.begin(), keys.end());
+        const size_t taken = std::min<size_t>(share, keys.size());
+        for (size_t i = 0; i < taken; ++i) chosen.push_back(keys[i].second);
+        if (taken < keys.size()) rest.push_back(keys[taken]);
+      }
+      std::sort(rest.begin(), rest.end());
+      for (size_t i = 0; i < rest.size() && chosen.size() - begin < params_.segment; ++i)
+        chosen.push_back(rest[i].second);
+      std::sort(chosen.begin() + static_cast<ptrdiff_t>(begin), chosen.end());
+      layer.first[segment + 1] = static_cast<uint32_t>(chosen.size());
+    }
+    layer.rows = static_cast<uint32_t>(chosen.size());
+    layer.below = Array<uint32_t>(execution_.memory, layer.rows);
+    layer.bottom = Array<uint32_t>(execution_.memory, layer.rows);
+    for (uint32_t row = 0; row < layer.rows; ++row) {
+      layer.below[row] = chosen[row];
+      layer.bottom[row] = below.bottom_row(chosen[row]);
+    }
+    make_lists(layer);
+  }
+
+  double reservoir_key(uint32_t top, uint32_t row) const {
+    const uint64_t word = random_word(params_.seed, kSelectStream + top, row) >> 11;
+    const double uniform = (static_cast<double>(word) + 1) * 0x1p-53;  // in (0, 1]
+    const double floor = mean_ > 0 ? kWeightFloor * static_cast<double>(mean_) : 1;
+    return -std::log(uniform) / std::max<double>(static_cast<double>(nearest_[row]), floor);
+  }
+
+  // --- Merging -----------------------------------------------------------------------------------
+
+  /// Each row of a layer gets its nearest neighbours in the pyramid under its segment of `top`. Lists are read as
+  /// they were before and written aside.
+  void merge(uint32_t top, uint32_t number) {
+    Layer& layer = layers_[number];
+    SlackShape shape;
+    shape.best = shape.bound = k_;
+    // As in the authors' code: 64 sorted rows, or some more than k, of a cache of 256.
+    shape.queue = std::max(64u, static_cast<uint32_t>(round_up(k_ + 17, 32))) - k_;
+    shape.visited = 192;
+    std::vector<Space> spaces = make_spaces(layer.rows, shape);
+    const uint64_t grain = 64;
+    parallel_for(execution_, layer.rows, grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t row = begin; row < end; ++row)
+        merge_row(top, number, static_cast<uint32_t>(row), spaces[worker]);
+    });
+    std::copy(next_.begin(), next_.begin() + static_cast<ptrdiff_t>(layer.edges.size()), layer.edges.begin());
+    layer.inverses.fill(0);
+    if (number == 0) measure_nearest();
+  }
+
+  void merge_row(uint32_t top, uint32_t number, uint32_t row, Space& space) {
+    const Layer& layer = layers_[number];
+    SlackCache& cache = space.cache;
+    uint32_t* list = next_.data() + uint64_t{row} * k_;
+    const uint32_t self = layer.bottom_row(row);
+    codes_.gather(&self, 1, space.code.data());
+    cache.begin(kind_, params_.tau, mean_);
+    uint32_t segment = layer.segment_of(row);
+    for (uint32_t above = number; above < top; ++above) segment /= shape_.growth;
+    fetch_segment(layers_[top], segment, self, space);
+    for (uint32_t above = top; above > number; --above) {
+      const Array<uint32_t>& below = layers_[above].below;
+      cache.transfer([&](uint32_t upper) { return below[upper]; });
+      for (uint32_t step = 0; step < kMergeSteps; ++step) {
+        const uint32_t parent = cache.pop();
+        if (parent == kNoRow) break;
+        const uint32_t* edges = layers_[above - 1].edges.data() + uint64_t{parent} * k_;
+        fetch(layers_[above - 1], edges, k_, self, space);
+      }
+    }
+    const uint32_t size = cache.size();
+    for (uint32_t i = 0; i < k_; ++i) list[i] = i < size ? RowKey::row(cache.key(i)) : kNoRow;
+    if (number == 0)
+      nearest_[row] = size != 0 ? std::sqrt(square_of(kind_, RowKey::distance(cache.key(0)))) : 0;
+    cache.clear();
+  }
+
+  void fetch_segment(const Layer& layer, uint32_t segment, uint32_t self, Space& space) {
+    const uint32_t step = static_cast<uint32_t>(space.found.size());
+    for (uint32_t first = layer.first[segment]; first < layer.first[segment + 1]; first += step) {
+      const uint32_t count = std::min(step, layer.first[segment + 1] - first);
+      for (uint32_t i = 0; i < count; ++i) space.others[i] = first + i;
+      fetch(layer, space.others.data(), count, self, space);
+    }
+  }
+
+  /// Compares the rows that the cache does not know.
+  void fetch(const Layer& layer, const uint32_t* rows, uint32_t length, uint32_t self, Space& space) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < length && rows[i] != kNoRow; ++i) {
+      if (space.cache.knows(rows[i])) continue;
+      space.found[count] = rows[i];
+      space.compared[count++] = layer.bottom_row(rows[i]);
+    }
+    codes_.distances(space.code.data(), space.compared.data(), count, space.numbers.data());
+    for (uint32_t i = 0; i < count; ++i)
+      space.cache.take(space.found[i], space.numbers[i], space.compared[i] != self);
+    space.cache.settle();
+  }
+
+  /// Equations 3 and 4.
+  void measure_nearest() {
+    double sum = 0;
+    float greatest = 0;
+    for (const float distance : nearest_) {
+      sum += static_cast<double>(distance);
+      greatest = std::max(greatest, distance);
+    }
+    mean_ = nearest_.empty() ? 0 : static_cast<float>(sum / static_cast<double>(nearest_.size()));
+    max_ = greatest;
+  }
+
+  // --- Symmetric links ---------------------------------------------------------------------------
+
+  /// Algorithm 5 for all rows of a layer, near neighbour by near neighbour.
+  void link(Layer& layer) {
+    if (inverse_count_ == 0) return;
+    layer.inverse = Array<uint32_t>(execution_.memory, checked_product(layer.rows, inverse_count_));
+    Array<uint64_t> met(execution_.memory, checked_product(layer.rows, kLinkBest));
+    const SlackShape shape = {kLinkBest, kLinkBest, 54, kLinkSteps};
+    std::vector<Space> spaces = make_spaces(layer.rows, shape);
+    for (uint32_t rank = 0; rank < nearest_count_; ++rank) {
+      parallel_for(execution_, layer.rows, 64, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+        for (uint64_t row = begin; row < end; ++row)
+          look_for_path(layer, static_cast<uint32_t>(row), rank, spaces[worker],
+                        met.data() + row * kLinkBest);
+      });
+      give_places(layer, met);
+    }
+    fill_up(layer);
+  }
+
+  /// Leaves the rows met in `met`, nearest first, where no path leads from the neighbour of that rank back to the
+  /// row; else nothing. Unused places hold kNone.
+  void look_for_path(const Layer& layer, uint32_t row, uint32_t rank, Space& space, uint64_t* met) {
+    std::fill_n(met, kLinkBest, RowKey::kNone);
+    const uint32_t near = layer.edges[uint64_t{row} * k_ + rank];
+    if (near == kNoRow || leads_to(layer, near, row)) return;
+    const uint32_t both[] = {layer.bottom_row(row), layer.bottom_row(near)};
+    codes_.gather(both, 1, space.code.data());
+    codes_.gather(both + 1, 1, space.near_code.data());
+    uint32_t radius = 0;
+    codes_.distances(space.code.data(), both + 1, 1, &radius);
+    SlackCache& cache = space.cache;
+    cache.begin(kind_, params_.tau, mean_);
+    cache.take(near, radius);
+    cache.settle();
+    bool found = false;
+    for (uint32_t step = 0; step < kLinkSteps && !found; ++step) {
+      const uint32_t parent = cache.pop();
+      if (parent == kNoRow) break;
+      found = leads_to(layer, parent, row);
+      if (!found) fetch_links(layer, parent, radius, space);
+    }
+    if (!found) {
+      for (uint32_t i = 0; i < cache.size(); ++i) met[i] = cache.key(i);
+    }
+    cache.clear();
+  }
+
+  /// Whether a nearest neighbour or an inverse link of a row is another row.
+  bool leads_to(const Layer& layer, uint32_t from, uint32_t row) const {
+    const uint32_t* edges = layer.edges.data() + uint64_t{from} * k_;
+    if (std::find(edges, edges + nearest_count_, row) != edges + nearest_count_) return true;
+    const uint32_t* inverse = layer.inverse.data() + uint64_t{from} * inverse_count_;
+    return std::find(inverse, inverse + layer.inverses[from], row) != inverse + layer.inverses[from];
+  }
+
+  void fetch_links(const Layer& layer, uint32_t parent, uint32_t radius, Space& space) {
+    uint32_t count = 0;
+    const auto propose = [&](const uint32_t* rows, uint32_t length) {
+      for (uint32_t i = 0; i < length && rows[i] != kNoRow; ++i) {
+        if (space.cache.knows(rows[i])) continue;
+        // A nearest neighbour may be an inverse link too.
+        if (std::find(space.found.data(), space.found.data() + count, rows[i]) != space.found.data() + count)
+          continue;
+        space.found[count] = rows[i];
+        space.compared[count++] = layer.bottom_row(rows[i]);
+      }
+    };
+    propose(layer.edges.data() + uint64_t{parent} * k_, nearest_count_);
+    propose(layer.inverse.data() + uint64_t{parent} * inverse_count_, layer.inverses[parent]);
+    codes_.distances(space.code.data(), space.compared.data(), count, space.numbers.data());
+    if (params_.midpoint)
+      codes_.distances(space.near_code.data(), space.compared.data(), count, space.others.data());
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!params_.midpoint || is_within_sphere(space.numbers[i], space.others[i], radius))
+        space.cache.take(space.found[i], space.numbers[i]);
+    }
+    space.cache.settle();
+  }
+
+  /// Section 5.2.1, for squared distances of a point to z and x and between them.
+  bool is_within_sphere(uint32_t to_row, uint32_t to_near, uint32_t radius) const {
+    if (kind_ == SquareKind::kInteger)
+      return 3 * uint64_t{to_row} + 2 * uint64_t{to_near} <= 3 * uint64_t{radius};
+    return 3 * square_of(kind_, to_row) + 2 * square_of(kind_, to_near) <= 3 * square_of(kind_, radius);
+  }
+
+  /// Rows that have met no path get a link each at the nearest row met that has a free place.
+  void give_places(Layer& layer, Array<uint64_t>& met) {
+    std::vector<uint32_t> waiting;
+    for (uint32_t row = 0; row < layer.rows; ++row) {
+      if (met[uint64_t{row} * kLinkBest] != RowKey::kNone) waiting.push_back(row);
+    }
+    std::vector<uint8_t> turn(layer.rows, 0);
+    while (!waiting.empty()) {
+      execution_.check();
+      Array<Proposal> proposals(execution_.memory, waiting.size());
+      uint32_t count = 0;
+      for (const uint32_t row : waiting) {
+        if (const uint64_t key = next_place(layer, met.data() + uint64_t{row} * kLinkBest, row, turn[row]);
+            key != RowKey::kNone)
+          proposals[count++] = {uint64_t{RowKey::row(key)} << 32 | RowKey::distance(key), row};
+      }
+      for (uint32_t i = count; i < proposals.size(); ++i) proposals[i] = {UINT64_MAX, i};
+      parallel_sort(proposals, std::less<>(), execution_);
+      waiting.clear();
+      for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t target = static_cast<uint32_t>(proposals[i].place >> 32);
+        uint16_t& used = layer.inverses[target];
+        if (used < inverse_count_)
+          layer.inverse[uint64_t{target} * inverse_count_ + used++] = proposals[i].row;
+        else
+          waiting.push_back(proposals[i].row);
+      }
+      std::sort(waiting.begin(), waiting.end());
+    }
+  }
+
+  /// The next row met that has a free place; kNone where there is none, or where one leads to the row already.
+  uint64_t next_place(const Layer& layer, const uint64_t* met, uint32_t row, uint8_t& turn) const {
+    for (; turn < kLinkBest && met[turn] != RowKey::kNone; ++turn) {
+      const uint32_t target = RowKey::row(met[turn]);
+      if (leads_to(layer, target, row)) return RowKey::kNone;
+      if (layer.inverses[target] < inverse_count_) return met[turn];
+    }
+    return RowKey::kNone;
+  }
+
+  /// Behind the nearest neighbours come the inverse links, and where those leave places the next neighbours.
+  void fill_up(Layer& layer) {
+    uint64_t links = 0;
+    parallel_for(execution_, layer.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+      std::vector<uint32_t> tail(inverse_count_);
+      for (uint64_t row = begin; row < end; ++row) {
+        uint32_t* places = layer.edges.data() + row * k_ + nearest_count_;
+        std::copy_n(places, inverse_count_, tail.data());
+        const uint32_t* inverse = layer.inverse.data() + row * inverse_count_;
+        const uint32_t used = layer.inverses[row];
+        std::copy_n(inverse, used, places);
+        uint32_t count = used;
+        for (uint32_t i = 0; i < inverse_count_ && count < inverse_count_; ++i) {
+          if (tail[i] != kNoRow && std::find(inverse, inverse + used, tail[i]) == inverse + used)
+            places[count++] = tail[i];
+        }
+        std::fill(places + count, places + inverse_count_, kNoRow);
+        close_gap(layer.edges.data() + row * k_);
+      }
+    });
+    for (const uint16_t used : layer.inverses) links += used;
+    links_ = layer.rows != 0 ? static_cast<double>(links) / layer.rows : 0;
+    layer.inverse = Array<uint32_t>();
+  }
+
+  /// Short lists leave places free between nearest neighbours and inverse links.
+  void close_gap(uint32_t* edges) const {
+    std::fill(std::remove(edges, edges + k_, kNoRow), edges + k_, kNoRow);
+  }
+
+  // --- The graph -----------------------------------------------------------------------------------
+
+  void hand_over() {
+    Layer& bottom = layers_[0];
+    graph_.edges = std::move(bottom.edges);
+    graph_.nearest_max = max_;
+    graph_.nearest_mean = mean_;
+    const Layer& top = layers_.back();
+    graph_.entries = Array<uint32_t>(execution_.memory, top.rows);
+    for (uint32_t row = 0; row < top.rows; ++row) graph_.entries[row] = top.bottom_row(row);
+    graph_.upper.clear();
+    for (uint32_t number = 1; number < shape_.layers; ++number) {
+      GraphLayer upper;
+      upper.rows = layers_[number].rows;
+      upper.degree = k_;
+      upper.edges = std::move(layers_[number].edges);
+      upper.base_rows = std::move(layers_[number].below);
+      graph_.upper.push_back(std::move(upper));
+    }
+  }
+
+  std::vector<Space> make_spaces(uint32_t rows, const SlackShape& shape) const {
+    std::vector<Space> spaces;
+    spaces.reserve(execution_.threads);
+    for (uint32_t i = 0; i < execution_.threads; ++i)
+      spaces.emplace_back(codes_.stride(), rows, std::max(2 * k_, params_.segment), shape, execution_.memory);
+    return spaces;
+  }
+
+  const Codes& codes_;
+  const GgnnParams params_;
+  const GgnnShape shape_;
+  SearchGraph& graph_;
+  const Execution& execution_;
+  const SquareKind kind_;
+  const uint32_t k_;
+  const uint32_t nearest_count_;  // k_nn
+  const uint32_t inverse_count_;  // k_sym
+  std::vector<Layer> layers_;
+  Array<uint32_t> next_;  // [rows, k] lists of a merge
+  Array<float> nearest_;  // [rows] distance to the nearest neighbour
+  float mean_ = 0;
+  float max_ = 0;
+  double links_ = 0;  // inverse links of a row of the last layer that was linked, the bottom
+  uint32_t pass_ = 0;
+  uint32_t passes_ = 1;
+};
+
+}  // namespace
+
+GgnnShape ggnn_shape(uint64_t rows, const GgnnParams& params) {
+  const double s = params.segment;
+  const auto power = [](double growth, uint32_t times) {
+    return std::pow(growth, static_cast<double>(times));
+  };
+  uint32_t layers = params.layers;
+  while (layers > 1 && static_cast<double>(rows) < s * power(2, layers - 1)) --layers;
+  if (layers == 1) return {1, 1};
+  const double root = std::pow(static_cast<double>(rows) / s, 1.0 / (layers - 1));
+  const uint32_t low = std::max(2u, static_cast<uint32_t>(root));
+  const double small =
+      static_cast<double>(rows) / power(low + 1, layers - 1);  // rows of a segment of the bottom
+  const double large = static_cast<double>(rows) / power(low, layers - 1);
+  const bool up = small > params.k / 2 + 1 && std::fabs(small - s) < std::fabs(large - s);
+  return {layers, up ? low + 1 : low};
+}
+
+double build_ggnn(const Codes& codes, const GgnnParams& params, SearchGraph& graph,
+                  const Execution& execution) {
+  return Build(codes, params, graph, execution).run();
+}
+
+uint64_t ggnn_bytes(uint64_t rows, size_t code_stride, const GgnnParams& params, uint32_t threads) {
+  const GgnnShape shape = ggnn_shape(rows, params);
+  const uint64_t all = rows + shape.upper_rows(params.segment);
+  const uint64_t lists = rows * params.k * 4;  // of a merge, aside
+  const uint64_t linking = rows * (params.k / 2 * 4 + kLinkBest * 8 + 1) + rows * (4 + 2 * sizeof(Proposal));
+  const uint64_t layers = all * 2 + (all - rows) * 16 + rows * 4;
+  const uint64_t space = rows + 2 * code_stride + 16 * (2 * params.k + params.segment) + 8192;
+  return lists + linking + layers + threads * space;
+}
+
+}  // namespace gannet
