@@ -82,7 +82,8 @@ SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const 
   GgnnPlan plan;
   plan.stored = params.compare == ANN_COMPARE_STORED && is_float_element(segment.dataset.element()) &&
                 segment.dataset.metric() != ANN_METRIC_INNER_PRODUCT;
-  plan.kept = segment.codes.lossless() || plan.stored ? found : rerank_count(found);
+  // Re-ranking takes no more rows than the longest list holds.
+  plan.kept = segment.codes.lossless() || plan.stored ? found : std::min(rerank_count(found), kGgnnListMax);
   plan.shape = shape_of(params, request.k, plan.kept);
   plan.tau = static_cast<float>(effort.knob);
   plan.nearest = nearest_of(target, params, plan.stored);

@@ -11,7 +11,7 @@ _gannet() {
   case $before in
     --metric) options="l2 ip cosine" ;;
     --element) options="auto f32 f16 bf16 i8 u8" ;;
-    --graph) options="auto cagra none tsdg" ;;
+    --graph) options="auto cagra ggnn none tsdg" ;;
     --knn) options="auto cells nn_descent exact" ;;
     --device) options="auto cpu cuda cuda:0 cuda:1" ;;
     --procedure)

@@ -18,7 +18,7 @@ complete -c gannet -n "__fish_seen_subcommand_from build exact" -l ids -r -d "a 
 complete -c gannet -n $build -l element -x -a "auto f32 f16 bf16 i8 u8" -d "as stored"
 complete -c gannet -n $build -l degree -x -d "edges a row"
 complete -c gannet -n $build -l knn-degree -x -d "neighbours known before pruning"
-complete -c gannet -n $build -l graph -x -a "auto cagra none tsdg" -d "the graph to walk"
+complete -c gannet -n $build -l graph -x -a "auto cagra ggnn none tsdg" -d "the graph to walk"
 complete -c gannet -n $build -l knn -x -a "auto cells nn_descent exact" -d "how neighbours are found"
 complete -c gannet -n $build -l seed -x -d "seed"
 complete -c gannet -n $build -l calibration -r -d "queries like those to come"
