@@ -77,7 +77,9 @@ const (
 )
 
 // String is the name, as "cagra".
-func (g GraphKind) String() string { return nameOf("graph", g, "auto", "cagra", "none", "ggnn", "tsdg") }
+func (g GraphKind) String() string {
+	return nameOf("graph", g, "auto", "cagra", "none", "ggnn", "tsdg")
+}
 
 // Diversify is how [GraphTSDG] diversifies.
 type Diversify int32
