@@ -79,14 +79,15 @@ static layout layout_of(const bytes *file) {
 /* Sums of a file whose sections were changed, so that nothing but the values is wrong. */
 static void seal(bytes *file) {
   const layout l = layout_of(file);
+  const int fits = l.end + 32 <= file->count; /* else the header is what is wrong, and its sums are made */
   unsigned char *sums = file->data + 128;
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; fits && i < 3; i++)
     for (uint64_t at = 0, chunk = 0; at < l.bytes[i]; at += CHUNK, chunk++, sums += 8) {
       const uint64_t left = l.bytes[i] - at;
       const uint64_t seed = ((uint64_t)(i + 1) << 48) + chunk;
       put_u64(sums, XXH3_64bits_withSeed(file->data + l.section[i] + at, left < CHUNK ? left : CHUNK, seed));
     }
-  put_u64(file->data + 64, XXH3_64bits(file->data + 128, 8 * l.chunks));
+  if (fits) put_u64(file->data + 64, XXH3_64bits(file->data + 128, 8 * l.chunks));
   put_u64(file->data + 120, XXH3_64bits(file->data, 120));
   unsigned char *tail = file->data + file->count - 32;
   put_u64(tail + 8, u64_at(file->data + 24));
