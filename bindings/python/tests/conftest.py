@@ -1,9 +1,14 @@
 """What the tests share: data from seeds, and indexes over them that are built once."""
 
+import signal
+
 import numpy as np
 import pytest
 
 import gannet
+
+# A shell that starts a job in the background has it ignore Ctrl-C, and Python keeps to that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def floats(seed, rows, dim=16):
