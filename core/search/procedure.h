@@ -53,10 +53,10 @@ struct Effort {
 struct Procedure {
   int32_t id = ANN_SEARCH_AUTO;  // ANN_SEARCH_*
   const char* name = nullptr;    // in ann.h, without ANN_SEARCH_
-  Knob knob;
-  bool on_host;
-  bool on_device;
-  uint32_t warps;  // of a device that walk for a query; 0: of no meaning
+  Knob knob = Knob::kNone;
+  bool on_host = false;
+  bool on_device = false;
+  uint32_t warps = 0;  // of a device that walk for a query; 0: of no meaning
 
   /// Throws where the procedure cannot do what is asked of it on this target. May be null.
   void (*check)(const SearchTarget& target, const SearchRequest& request) = nullptr;
