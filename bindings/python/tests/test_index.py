@@ -168,6 +168,33 @@ def test_parameters_arrive(rows, queries):
     assert gannet.build(rows, calibration=queries).info.recall_max > 0
 
 
+# Beside these each parameter makes another graph; with more slack GGNN's lists of so few rows are exact.
+ROUGH = {"ggnn": {"degree": 8, "refinements": 0, "build_stretch": 1.0}, "tsdg": {"degree": 20, "knn_degree": 40},
+         "ssg": {"degree": 20, "knn_degree": 40, "diversify": "SSG"}}
+
+
+@pytest.mark.parametrize("rough, given", [
+    ("ggnn", {"segment_rows": 64}), ("ggnn", {"layers": 2}), ("ggnn", {"refinements": 1}),
+    ("ggnn", {"build_stretch": 1.5}), ("ggnn", {"midpoint": False}), ("tsdg", {"alpha": 1.5}),
+    ("tsdg", {"occlusion_bound": 1}), ("tsdg", {"reverse_max": 2}), ("tsdg", {"diversify": "gd"}),
+    ("tsdg", {"diversify": "dpg"}), ("tsdg", {"diversify": "vamana"}), ("ssg", {"pool": 20}),
+    ("ssg", {"angle": 30.0})])
+def test_parameters_of_a_graph_arrive(rows, rough, given):
+    graph = "tsdg" if rough == "ssg" else rough
+    plain, other = (gannet.build(rows[:1500], graph=graph, calibrate=False, repair=False, **tuning).graph()
+                    for tuning in (ROUGH[rough], ROUGH[rough] | given))
+    assert plain.shape[1] != other.shape[1] or (plain != other).any()
+
+
+def test_parameters_of_a_graph_are_checked(rows):
+    for graph, given in [("ggnn", {"layers": 9}), ("ggnn", {"segment_rows": 2}), ("ggnn", {"refinements": 17}),
+                         ("ggnn", {"build_stretch": 3.5}), ("tsdg", {"alpha": 0.5}), ("tsdg", {"angle": 91.0}),
+                         ("tsdg", {"occlusion_bound": 65}), ("tsdg", {"reverse_max": 5000}), ("tsdg", {"pool": 5000}),
+                         ("tsdg", {"diversify": "best"})]:
+        with pytest.raises((gannet.InvalidArgument, gannet.LimitExceeded), match=next(iter(given))):
+            gannet.build(rows[:100], graph=graph, **given)
+
+
 def test_equal_input_gives_an_equal_index(rows):
     one, other = (pickle.dumps(gannet.build(rows, threads=threads)) for threads in (1, 4))
     assert one == other

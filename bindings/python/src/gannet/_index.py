@@ -401,7 +401,11 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
           graph: str = "cagra", degree: int | None = None, knn: str = "auto", knn_degree: int | None = None,
           knn_graph: Any = None, calibrate: bool = True, calibration: Array | None = None, seed: int | None = None,
           threads: int | None = None, memory_limit: int | None = None, repair: bool = True,
-          samples: int | None = None, iterations: int | None = None, convergence: float | None = None) -> Index:
+          samples: int | None = None, iterations: int | None = None, convergence: float | None = None,
+          segment_rows: int | None = None, layers: int | None = None, refinements: int | None = None,
+          build_stretch: float | None = None, midpoint: bool = True, diversify: str = "auto",
+          alpha: float | None = None, occlusion_bound: int | None = None, reverse_max: int | None = None,
+          pool: int | None = None, angle: float | None = None) -> Index:
     """Builds an index over `rows`.
 
     rows          [n, dim]: float32, float16, bfloat16 (of ml_dtypes, or by DLPack), int8 or uint8; float64 is
@@ -421,7 +425,8 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     copy          False: the index uses the rows where they are, which must not change while it lives; host
                   memory and the rows' own dtype only. The index keeps a reference to them.
     graph         "cagra", "ggnn" (built on the CPU), "tsdg" or "none": rows only, for exact()
-    degree        edges a row, 2 to 256; default 32. More finds more at a given beam.
+    degree        edges a row, 2 to 256; default 32, of "ggnn" 24, of "tsdg" 128 at most. More finds more at a
+                  given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
     knn_degree    how many of them, degree to 256; default 1.5 times the degree
     knn_graph     [n, knn_degree] int32: these neighbours, given by row number, -1 at the end of a row where
@@ -433,6 +438,10 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     memory_limit  bytes that the build may hold beside borrowed rows; LimitExceeded before it starts
     repair        give unreachable rows an edge
     samples, iterations, convergence  of NN-Descent, as in ann.h
+    segment_rows, layers, refinements, build_stretch, midpoint
+                  of graph "ggnn", as in ann.h; refinements=0 is none
+    diversify     how graph "tsdg" chooses edges: "tsdg" (default), "gd", "dpg", "ssg" or "vamana"
+    alpha, occlusion_bound, reverse_max, pool, angle  of graph "tsdg", as in ann.h
 
     Raises DtypeError, ShapeError, OrderError, DeviceError, InvalidArgument, LimitExceeded, Unsupported,
     NotFinite (with the place), OutOfMemory, NoDevice, DeviceOutOfMemory, DeviceLost, DeadlineExceeded.
@@ -451,7 +460,11 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
         "rows_mode": 1 if copy else 2, "degree": degree, "samples": samples, "iterations": iterations,
         "convergence": convergence, "seed": seed, "threads": threads, "memory_limit": memory_limit,
         "repair": 1 if repair else 2, "calibrate": 1 if calibrate else 2,
-        "knn_degree": None if knn_graph is not None else knn_degree}
+        "knn_degree": None if knn_graph is not None else knn_degree,
+        "segment_rows": segment_rows, "layers": layers, "refinements": -1 if refinements == 0 else refinements,
+        "build_stretch": build_stretch, "midpoint": 1 if midpoint else 2,
+        "diversify": _names.number("diversify", diversify, _names.DIVERSIFICATIONS), "alpha": alpha,
+        "occlusion_bound": occlusion_bound, "reverse_max": reverse_max, "pool": pool, "angle": angle}
     if device is not None:
         params["device"] = _names.device(device)
     elif isinstance(given, _core.View) and given.space != 0:

@@ -17,6 +17,7 @@ ELEMENT_NAMES = {0: "undecided", 1: "float32", 2: "float16", 3: "bfloat16", 4: "
 GRAPHS = {"cagra": 1, "none": 2, "ggnn": 3, "tsdg": 4}
 GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none", 3: "ggnn", 4: "tsdg"}
 KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4}
+DIVERSIFICATIONS = {"auto": 0, "tsdg": 1, "gd": 2, "dpg": 3, "ssg": 4, "vamana": 5}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
               "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,
               "tsdg_small": 11, "tsdg_large": 12}
