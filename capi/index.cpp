@@ -25,7 +25,7 @@ ann_index_info describe(const ann_index_params& shape, const Snapshot* snapshot)
   info.build_seconds = placed.build_seconds;
   if (!segment.has_graph()) return info;
   info.degree = segment.graph.degree;
-  info.entry_points = static_cast<uint32_t>(segment.graph.entries.size());
+  info.entry_points = static_cast<uint32_t>(segment.graph.starts().size());
   info.calibrate_seconds = placed.calibrate_seconds;
   info.recall_max = placed.calibration.recall_max();
   info.repaired_edges = segment.graph.repaired_edges;

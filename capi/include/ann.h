@@ -581,7 +581,8 @@ typedef struct ann_build_params {
                           index, whatever the threads and the CPU; and the device, but for what is
                           said there. */
   uint32_t threads;    /* default: as many as the hardware has */
-  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge; default on */
+  int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, and edges from island to island where
+                          searches do not find rows; default on */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
                           build time and leaves `recall` to a cautious rule: see ann_search_params */
   int32_t reserved;    /* zero */

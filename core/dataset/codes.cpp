@@ -137,6 +137,20 @@ Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max, co
   make_room(execution.memory);
 }
 
+// Gathered bytes are unsigned, so that these codes have nothing to flip.
+Codes::Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Allocator& memory)
+    : count_(count),
+      dim_(all.dim_),
+      metric_(all.metric_),
+      element_(all.element_),
+      stride_(all.stride_),
+      lossless_(all.lossless_),
+      wide_(all.wide_),
+      stored_(memory, checked_product(count, all.stride_)) {
+  all.gather(rows, count, stored_.data());
+  data_ = stored_.data();
+}
+
 Array<uint32_t> Codes::sample_of(uint32_t rows, uint64_t seed, const Allocator& memory) {
   Array<uint32_t> sample(memory, std::min(rows, kSampleRows));
   random_strata(rows, static_cast<uint32_t>(sample.size()), seed, kSampleStream, sample.data());

@@ -69,6 +69,9 @@ class Codes {
   /// The codes of an index by inner product's rows by squared L2.
   static Codes of_rows(const Dataset& dataset, uint64_t seed, const Execution& execution);
 
+  /// The codes of some rows of others, in this order. They encode no queries.
+  Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Allocator& memory);
+
   /// Codes that a device will make: fitted to a sample of the rows, [sample_of()], with room for what
   /// comes. `norm_max` is the largest length of a row, for inner product.
   Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution);

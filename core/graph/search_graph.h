@@ -29,6 +29,7 @@ struct DiversifiedEdges {
 /// layers above it, if its kind has any.
 struct SearchGraph : GraphLayer {
   Array<uint32_t> entries;        // [entry count] ascending
+  Array<uint32_t> heads;          // rows that stand for all, ascending, or empty (graph/long_edges.h)
   std::vector<GraphLayer> upper;  // upper[0] lies on the bottom layer, each other one on that before it
   Array<uint32_t> upper_words;    // what those lie over, where they come from a file
   int32_t kind = ANN_GRAPH_NONE;  // ANN_GRAPH_*
@@ -37,8 +38,11 @@ struct SearchGraph : GraphLayer {
   float nearest_max = 0;   // distance of rows to their nearest neighbours, in the units of codes, where the
   float nearest_mean = 0;  // build has measured it (GGNN); else 0
 
+  /// Rows where searches may start, as a file holds them.
+  const Array<uint32_t>& starts() const { return heads.empty() ? entries : heads; }
+
   uint64_t bytes() const {
-    uint64_t bytes = GraphLayer::bytes() + entries.bytes() + upper_words.bytes();
+    uint64_t bytes = GraphLayer::bytes() + entries.bytes() + heads.bytes() + upper_words.bytes();
     for (const GraphLayer& layer : upper) bytes += layer.bytes();
     return bytes;
   }
@@ -66,6 +70,12 @@ Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& di
 /// first (f0 r0 f1 r1 ...), takes each row where it occurs first and is cut after `degree`. So it
 /// keeps half its forward edges and as many reverse ones, and any prefix of it is a fair row too.
 void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution);
+
+/// Rows where searches start. Each costs one distance a query; 64 random rows lie near enough to any query that fewer
+/// expansions pay for them.
+inline constexpr uint32_t kEntryPoints = 64;
+/// The same where rows lie in islands, so that there are heads.
+inline constexpr uint32_t kEntriesMax = 256;
 
 /// Chooses the rows where searches start: `count` of them, spread over the rows by `seed`.
 Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed, const Allocator& memory);

@@ -14,6 +14,7 @@
 #include "index/build_cuda.h"
 #include "index/index.h"
 #include "index/knn_share.h"
+#include "index/reach.h"
 #include "knn/cells.h"
 #include "knn/exact_knn.h"
 #include "knn/nn_descent.h"
@@ -109,7 +110,9 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   add_reverse_edges(graph.edges, graph.rows, plan.degree, execution);
   if (products) finish_product_graph(plan, segment, whole.span(0.4, 0.96));
   whole.span(0.96, 1).enter("reachability");
-  if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
+  if (!plan.repair) return;
+  graph.repaired_edges = repair_reachability(graph, execution);
+  reach_rows(segment, execution);
 }
 
 /// TSDG. On a CUDA device the lists are found there; their edges are diversified on the CPU.
@@ -187,11 +190,12 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   segment.knn_iterations = made->iterations;
   segment.knn_share = made->share;
   graph.repaired_edges = made->repaired_edges;
-  const bool fetched = made->lost != 0;
+  // Where the device had nothing to repair there are no islands, and the host need not wait for the edges to look.
+  const bool fetched = made->lost != 0 || made->repaired_edges != 0;
   if (fetched) {
     made->fetch(graph.edges, execution);
-    graph.repaired_edges = repair_reachability(graph, execution);
-    made->replace(graph.edges, execution);
+    if (made->lost != 0) graph.repaired_edges = repair_reachability(graph, execution);
+    if (reach_rows(segment, execution) || made->lost != 0) made->replace(graph.edges, execution);
   }
   execution.span(0.85, 0.86).enter("placement");
   const auto placed = place(*made, segment, execution);

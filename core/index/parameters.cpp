@@ -9,6 +9,7 @@
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
 #include "index/knn_share.h"
+#include "index/reach.h"
 #include "tune/calibration.h"
 #include "segment/query_sample.h"
 #include "knn/cells.h"
@@ -289,7 +290,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
         tsdg ? diversify_bytes(rows, stride, plan.nn_descent.k, plan.diversify, plan.threads)
              : DiversifyBytes{};
     const uint64_t edges = tsdg ? diversifying.graph : rows * plan.degree * 4;
-    index += shape.dim * 4 + edges + kEntryPoints * 4;
+    index += shape.dim * 4 + edges + reach_bytes(rows);
     if (plan.calibrate)
       index += std::min<uint64_t>(plan.queries_given, kQueriesKept) * shape.dim *
                (is_float_element(element) ? sizeof(float) : 1);

@@ -19,10 +19,6 @@ inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
 /// The shortest lists that NN-Descent makes for a caller.
 inline constexpr uint32_t kListLeast = 16;
 
-/// Rows where searches may start. Each costs one distance a query; 64 random rows lie near enough to
-/// any query that fewer expansions pay for them.
-inline constexpr uint32_t kEntryPoints = 64;
-
 /// ann_build_params with every zero replaced.
 struct BuildPlan {
   int32_t graph = 0;

@@ -42,7 +42,7 @@ class CudaPlacement final : public DevicePlacement {
       built->stream->wait();
       view_.codes = built->codes->data();
     }
-    if (segment.has_graph()) place_pivots(upload);
+    if (segment.has_graph()) place_pivots(segment.graph, upload);
     stream_->wait();
     // Last, because a build whose copy is refused goes on with what it has.
     if (built != nullptr) adopt(*built, segment);
@@ -203,9 +203,9 @@ class CudaPlacement final : public DevicePlacement {
     if (dataset.norms() != nullptr) view_.norms = upload.items(dataset.norms(), n);
   }
 
-  void place_pivots(Upload& upload) {
+  void place_pivots(const SearchGraph& graph, Upload& upload) {
     uint32_t pivots[kPivots];
-    draw_pivots(view_.row_count, pivots);
+    draw_pivots(graph, pivots);
     view_.pivots = upload.items(pivots, kPivots);
     uint8_t* codes = take(uint64_t{kPivots} * view_.code_stride);
     int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));

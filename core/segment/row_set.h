@@ -26,6 +26,7 @@ struct RowSetView {
 
 class RowSet {
  public:
+  RowSet() = default;
   RowSet(const Allocator& memory, uint32_t rows)
       : words_(Array<uint32_t>::zeroed(memory, (size_t{rows} + 31) / 32)) {}
 

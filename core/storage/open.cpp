@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "graph/long_edges.h"
 #include "storage/file_source.h"
 #include "storage/layers.h"
 
@@ -238,6 +239,8 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   graph.degree = header.degree;
   graph.repaired_edges = header.repaired_edges;
   graph.touch = touches.of[kEdges];
+  if (header.graph == kGraphCagra && graph.entries.size() > kEntryPoints)
+    start_at_heads(graph, std::move(graph.entries), header.seed, memory);
   if (header.graph == kGraphTsdg) place_rows(map, std::move(parts.prefixes), graph, memory);
   if (header.graph == kGraphGgnn) {
     unpack_layers(std::move(parts.layers), graph);

@@ -133,7 +133,7 @@ class Content {
     header_.row_stride = Dataset::stored_stride(dataset.dim(), dataset.metric(), dataset.element());
     if (!segment_.has_graph()) return;
     header_.degree = segment_.graph.degree;
-    header_.entries = static_cast<uint32_t>(segment_.graph.entries.size());
+    header_.entries = static_cast<uint32_t>(segment_.graph.starts().size());
     header_.knn_iterations = segment_.knn_iterations;
     header_.repaired_edges = segment_.graph.repaired_edges;
     header_.recall_max = placed_.calibration.recall_max();
@@ -214,7 +214,7 @@ class Content {
       case kEdges:
         return segment_.graph.edges.data();
       case kEntries:
-        return segment_.graph.entries.data();
+        return segment_.graph.starts().data();
       case kQueries:
         return segment_.queries.data();
       case kLayers:

@@ -101,7 +101,8 @@
 //      7  edges       [rows, degree] u32, row numbers best first; 2^32 - 1 in unused places, after
 //                     which a row has no further edge. For TSDG each row has as many as section 13 says, row
 //                     after row, and no unused places. With a graph
-//      8  entries     [entry points] u32, row numbers, ascending, distinct. With a graph
+//      8  entries     [entry points] u32, row numbers, ascending, distinct. With a graph. More than 64 of CAGRA's are
+//                     its heads, of which searches start at some (core/graph/long_edges.h)
 //      9  calibration curves of 392 bytes: u32 k, u32 points (1 to 24), then 24 times { u32 beam, u32
 //                     0, f64 recall }, zeros where a curve has fewer. k is at least 1 and ascends
 //                     from curve to curve, beams ascend (1 to 65,536), recalls are in [0, 1] and do

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "graph/long_edges.h"
 #include "search/host_batch.h"
 #include "search/exact.h"
 #include "search/exact_by_codes.h"
@@ -19,7 +20,8 @@ constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kBeamMin = 16;
-constexpr uint32_t kBeamPerK = 1000;  // no curve goes beyond this many times its k
+constexpr uint32_t kHeldOutShare = 4;  // one of so many rows at most
+constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
 constexpr double kLeeway = 0.01;      // that a promise leaves
 constexpr double kAllOrNone = 0.015;  // standard error of the recall of ten answers, from which on it is so
@@ -36,6 +38,7 @@ struct Sample {
   MatrixView vectors;
   const QueryBlock* queries;  // of them
   const uint32_t* masked;     // [count] or null
+  RowSetView held_out;        // of all of them: the copies of masked rows
   uint32_t count;
   uint32_t deep_count;
   uint32_t depth;
@@ -90,7 +93,7 @@ void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32
       SearchCounts counts;
       const uint32_t compared =
           compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query],
-                             {{}, {}, masked}, kKs[last - 1], beam, space, &counts);
+                             {{}, sample.held_out, masked}, kKs[last - 1], beam, space, &counts);
       for (uint32_t c = low; c < last; ++c)
         shares[c * size_t{kSampleMax[0]} + query] =
             query_recall(space.distances.data(), compared, kKs[c], beam, sample.farthest(query, kKs[c]));
@@ -151,18 +154,18 @@ uint32_t truth_depth(uint64_t rows) {
 Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample, uint32_t count,
                      uint32_t k, int32_t device, const DevicePlacement* placed, const Execution& execution) {
   Array<float> distances(execution.memory, size_t{count} * k);
-  if (device >= ANN_DEVICE_CUDA) {
+  if (device >= ANN_DEVICE_CUDA && sample.held_out.empty()) {
     MatrixView first = sample.vectors;
     first.rows = count;
     Array<uint64_t> ids(execution.memory, distances.size());
     search_exact_on_device(dataset, QueryBlock(dataset, first, execution), sample.masked, device,
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
-  } else if (codes.scaled() != nullptr) {
+  } else if (codes.scaled() != nullptr || !sample.held_out.empty()) {
     // One step for all rows does not tell the nearest, and comparing all rows as stored for each query would be slower.
     MatrixView first = sample.vectors;
     first.rows = count;
     Array<uint64_t> ids(execution.memory, distances.size());
-    search_exact(dataset, QueryBlock(dataset, first, execution), {{}, {}, sample.masked},
+    search_exact(dataset, QueryBlock(dataset, first, execution), {{}, sample.held_out, sample.masked},
                  {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
@@ -192,20 +195,27 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   const uint64_t seed = segment.seed;
   const uint32_t deep = truth_depth(dataset.rows());
   const bool plays_rows = given.count() == 0;
-  const uint32_t count = std::min(plays_rows ? dataset.rows() / 4 : given.count(), kSampleMax[0]);
+  uint32_t count = std::min(plays_rows ? dataset.rows() / 4 : given.count(), kSampleMax[0]);
   if (deep == 0 || count == 0) return;
   const Allocator& memory = execution.memory;
 
   // The queries: a sample of the rows, copied together, or the caller's. Rows are shuffled, so that
   // the first of them are a fair sample too. The copies are packed, since borrowed rows may lie far apart.
   Array<uint32_t> masked(memory, plays_rows ? count : 0);
+  RowSet held_out;
   const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
   Array<uint8_t> copied(memory, plays_rows ? checked_product(count, row_bytes) : 0);
   MatrixView vectors{copied.data(), count, dataset.dim(), dataset.element(), row_bytes};
   if (!plays_rows) {
     vectors = given.first(count);
   } else {
-    random_strata(dataset.rows(), count, seed, kSampleStream, masked.data());
+    const DrawnRows drawn = draw_queries(codes, segment.graph, count, dataset.rows() / kHeldOutShare, seed,
+                                         kSampleStream, execution);
+    count = static_cast<uint32_t>(drawn.rows.size());
+    std::copy(drawn.rows.begin(), drawn.rows.end(), masked.data());
+    vectors.rows = count;
+    if (!drawn.copies.empty()) held_out = RowSet(memory, dataset.rows());
+    for (const uint32_t row : drawn.copies) held_out.insert(row);
     for (uint32_t i = count; i > 1; --i)
       std::swap(masked[i - 1], masked[random_below(i, seed, kSampleStream + 1, i)]);
     for (uint32_t i = 0; i < count; ++i)
@@ -215,6 +225,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   Sample sample{vectors,
                 &queries,
                 plays_rows ? masked.data() : nullptr,
+                held_out.view(),
                 count,
                 std::min(count, kSampleMax[KnobCurves::kCurves - 1]),
                 std::min(deep, kKs[2]),
@@ -234,7 +245,8 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     if (k <= deep) curves_.add(k);
   }
   std::unique_ptr<DeviceWalks> walks;
-  if (placed != nullptr) walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
+  if (placed != nullptr && held_out.count() == 0)
+    walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   bool done[KnobCurves::kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
   for (double length = kBeamMin; open < curves_.count() && length <= ANN_BEAM_MAX;

@@ -167,7 +167,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   const bool lossless = segment.codes.lossless();
   const uint32_t few = lossless ? kFewMost : kFewMostLossy;
 
-  const Players players(target, count, execution.memory);
+  const Players players(target, count, execution);
 
   // Each procedure has a stream and a thread of its own: none keeps the device busy alone.
   reserve_workspaces(placement, count);

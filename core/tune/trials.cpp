@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kHiddenMin = 1024;                 // rather so many masked than fewer hidden
+constexpr uint32_t kHeldOutShare = 4;                 // one of so many rows at most is held out on the CPU
 constexpr double kMargin = 1.15;                      // times the miss of a hidden sample is what is promised
 constexpr double kNearTheEnd = 0.003;
 
@@ -25,7 +26,7 @@ uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
   return std::min(hideable >= kHiddenMin ? hideable : dataset.rows() / 4, kPlayersMax);
 }
 
-Players::Players(const SearchTarget& target, uint32_t count, const Allocator& memory)
+Players::Players(const SearchTarget& target, uint32_t count, const Execution& execution)
     : placement_(target.device),
       given_(target.segment().queries),
       dataset_(target.segment().dataset),
@@ -34,23 +35,28 @@ Players::Players(const SearchTarget& target, uint32_t count, const Allocator& me
     count_ = std::min(count, given_.count());
     return;
   }
-  const uint64_t seed = target.segment().seed;
-  sorted_ = Array<uint32_t>(memory, count);
-  rows_ = Array<uint32_t>(memory, count);
-  random_strata(dataset_.rows(), count, seed, kSampleStream, sorted_.data());
-  std::sort(sorted_.data(), sorted_.data() + count);
-  std::copy(sorted_.data(), sorted_.data() + count, rows_.data());
+  const Segment& segment = target.segment();
+  const Allocator& memory = execution.memory;
+  const uint64_t hideable = dataset_.rows() / (placement_ != nullptr ? kHiddenShare : kHeldOutShare);
+  const DrawnRows drawn =
+      draw_queries(segment.codes, segment.graph, count, hideable, segment.seed, kSampleStream, execution);
+  count_ = static_cast<uint32_t>(drawn.rows.size());
+  rows_ = Array<uint32_t>(memory, count_);
+  std::copy(drawn.rows.begin(), drawn.rows.end(), rows_.data());
   // So that the first of them are a fair sample too.
-  for (uint32_t i = count; i > 1; --i)
-    std::swap(rows_[i - 1], rows_[random_below(i, seed, kSampleStream + 1, i)]);
-  copied_ = Array<uint8_t>(memory, checked_product(count, row_bytes()));
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = count_; i > 1; --i)
+    std::swap(rows_[i - 1], rows_[random_below(i, segment.seed, kSampleStream + 1, i)]);
+  copied_ = Array<uint8_t>(memory, checked_product(count_, row_bytes()));
+  for (uint32_t i = 0; i < count_; ++i)
     std::memcpy(copied_.data() + i * row_bytes(), dataset_.view().row(rows_[i]), row_bytes());
+  out_ = Array<uint32_t>(memory, drawn.rows.size() + drawn.copies.size());
+  std::merge(drawn.rows.begin(), drawn.rows.end(), drawn.copies.begin(), drawn.copies.end(), out_.data());
+  const uint32_t out = static_cast<uint32_t>(out_.size());
   if (placement_ != nullptr) {
-    hidden_ = dataset_.rows() / kHiddenShare >= count && placement_->hide_rows(rows_.data(), count);
+    hidden_ = hideable >= out && placement_->hide_rows(out_.data(), out);
   } else {
     held_out_ = std::make_unique<RowSet>(memory, dataset_.rows());
-    for (uint32_t i = 0; i < count; ++i) held_out_->insert(rows_[i]);
+    for (const uint32_t row : out_) held_out_->insert(row);
   }
 }
 
@@ -71,8 +77,7 @@ MatrixView Players::first(uint32_t most) const {
 
 bool Players::hides(uint32_t query, uint32_t row) const {
   if (!are_rows()) return false;
-  return row == rows_[query] ||
-         (are_held_out() && std::binary_search(sorted_.data(), sorted_.data() + sorted_.size(), row));
+  return row == rows_[query] || (are_held_out() && std::binary_search(out_.begin(), out_.end(), row));
 }
 
 /// Queries as they come are farther from the rows than hidden rows, and the caller's are queries as they come.
@@ -114,7 +119,7 @@ void Sample::judge_on_device(const DevicePlacement& placement, const Execution& 
   const size_t bytes = dataset_.query_bytes();
   Array<uint8_t> packed(memory, checked_product(count_, bytes));
   for (uint32_t i = 0; i < count_; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
-  const uint32_t spare = players_.are_hidden() ? depth_ / 32 + 8 : 0;
+  const uint32_t spare = players_.are_hidden() ? depth_ / 32 + 8 + players_.copies_most() : 0;
   const uint32_t wide = std::min(depth_ + 1 + spare, cuda::kExactMax);
   Array<uint32_t> rows(memory, size_t{count_} * wide);
   Array<float> distances(memory, rows.size());

@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "base/execution.h"
+#include "graph/long_edges.h"
 #include "search/device_search.h"
 #include "search/procedure.h"
 #include "segment/row_set.h"
@@ -37,7 +38,7 @@ class Players {
  public:
   /// `count` of them, at most those that the segment keeps. Where rows play, one calibration of a device at a
   /// time.
-  Players(const SearchTarget& target, uint32_t count, const Allocator& memory);
+  Players(const SearchTarget& target, uint32_t count, const Execution& execution);
   ~Players();
   Players(const Players&) = delete;
 
@@ -53,6 +54,8 @@ class Players {
   BatchAdmission admission() const;
   /// The first of them as queries.
   MatrixView first(uint32_t most) const;
+  /// Copies of one of them that are held out with it, at most.
+  uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
   /// Whether a search for query `query` cannot find this row.
   bool hides(uint32_t query, uint32_t row) const;
   /// What others will miss beyond the miss of the sample.
@@ -65,9 +68,9 @@ class Players {
   const QuerySample& given_;
   const Dataset& dataset_;
   uint32_t count_;
-  Array<uint32_t> rows_;    // [count] in random order, where rows play
-  Array<uint32_t> sorted_;  // [count] likewise
-  Array<uint8_t> copied_;   // [count, row_bytes] likewise
+  Array<uint32_t> rows_;   // [count] in random order, where rows play
+  Array<uint32_t> out_;    // what is held out: the same and their copies, ascending
+  Array<uint8_t> copied_;  // [count, row_bytes] likewise
   std::unique_ptr<RowSet> held_out_;
   bool hidden_ = false;
 };

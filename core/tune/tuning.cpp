@@ -86,7 +86,7 @@ MeasuredProcedure measure(const SearchTarget& target, const ann_search_params& l
   const uint32_t count = count_trial_players(target);
   if (count == 0) return measured;
   execution.enter("calibrate");
-  const Players players(target, count, execution.memory);
+  const Players players(target, count, execution);
   // The kernels of these procedures know of no row that is masked for one query alone.
   if (target.on_device() && players.are_rows() && !players.are_hidden()) return measured;
   const Planner plan{target, procedure, like, count};

@@ -1,5 +1,6 @@
 /* Proves that awkward values do no harm: copies, rows that are all equal, NaN in one query of a
- * batch, magnitudes that overflow or vanish, zero vectors and nearly zero ones under cosine. */
+ * batch, magnitudes that overflow or vanish, zero vectors and nearly zero ones under cosine. And that walks come to
+ * rows that lie in islands or are copied many times. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,8 +279,110 @@ static void cosine_range(void) {
   }
 }
 
+typedef struct file {
+  unsigned char *data;
+  uint64_t count, room;
+} file;
+
+static int64_t append(void *user, const void *data, uint64_t count) {
+  file *to = user;
+  if (to->count + count > to->room) {
+    to->room = 2 * (to->count + count);
+    to->data = realloc(to->data, to->room);
+  }
+  memcpy(to->data + to->count, data, count);
+  to->count += count;
+  return (int64_t)count;
+}
+
+/* Rows `width` about `islands` centres, in turn. */
+static vectors island_rows(uint64_t rows, uint64_t islands, double width, uint64_t seed) {
+  vectors centres = vectors_make(DATA_NORMAL, ANN_F32, islands, 16, 7);
+  vectors out = vectors_make(DATA_NORMAL, ANN_F32, rows, 16, seed);
+  for (uint64_t row = 0; row < rows; row++)
+    for (uint32_t i = 0; i < 16; i++) {
+      float *value = (float *)vectors_row(&out, row) + i;
+      *value = (float)width * *value + ((float *)vectors_row(&centres, row % islands))[i];
+    }
+  vectors_free(&centres);
+  return out;
+}
+
+/* Rows that copy one of `originals`, each about as often as another. */
+static vectors copied_rows(uint64_t rows, uint64_t originals) {
+  vectors of = vectors_make(DATA_NORMAL, ANN_F32, originals, 16, 7);
+  vectors out = vectors_make(DATA_NORMAL, ANN_F32, rows, 16, 8);
+  for (uint64_t row = 0; row < rows; row++)
+    memcpy(vectors_row(&out, row), vectors_row(&of, row % originals), 16 * sizeof(float));
+  vectors_free(&of);
+  return out;
+}
+
+/* Walks find what is near with few distances, also in an index that was saved and opened. */
+static void walks_arrive(const char *what, const vectors *rows, const vectors *queries, uint32_t beam) {
+  enum { DISTANCES = 1200 };
+  ann_index *index = index_build(ANN_METRIC_L2, rows, NULL);
+  check_reach(what, index);
+  file saved = {NULL, 0, 0};
+  ann_writer to = ANN_WRITER_INIT;
+  to.write = append;
+  to.user = &saved;
+  ann_index *opened = NULL;
+  CHECK_OK(ann_save_stream(index, &to, NULL, NULL, NULL));
+  CHECK_OK(ann_open_memory(NULL, saved.data, saved.count, NULL, &opened, NULL, NULL));
+  ann_index_info info[2] = {ANN_INDEX_INFO_INIT, ANN_INDEX_INFO_INIT};
+  CHECK_OK(ann_index_get_info(index, &info[0], NULL));
+  CHECK_OK(ann_index_get_info(opened, &info[1], NULL));
+  CHECK_EQUAL(info[0].entry_points, info[1].entry_points);
+  const uint64_t asked = queries->rows;
+  answers exact = answers_make(asked, K), found[2] = {answers_make(asked, K), answers_make(asked, K)};
+  CHECK_OK(index_search(index, queries, ANN_SEARCH_EXACT, 0, &exact));
+  uint64_t distances[2];
+  for (int o = 0; o < 2; o++) {
+    const ann_matrix view = vectors_view(queries);
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.device = ANN_DEVICE_CPU;
+    params.procedure = ANN_SEARCH_BEST_FIRST;
+    params.beam = beam;
+    ann_results results = answers_view(&found[o]);
+    CHECK_OK(ann_search_batch(o == 0 ? index : opened, &view, &params, &results, NULL, NULL));
+    distances[o] = results.distance_count;
+  }
+  const uint64_t missed = answers_missed(&exact, &found[0]);
+  CHECK_SAY(missed * 50 <= asked * K, "%s: %d of %d rows missed", what, (int)missed, (int)asked * K);
+  CHECK_SAY(distances[0] <= asked * DISTANCES, "%s: %d distances for a query", what,
+            (int)(distances[0] / asked));
+  CHECK(answers_equal(&found[0], &found[1]));
+  CHECK_EQUAL(distances[0], distances[1]);
+  answers_free(&exact);
+  for (int o = 0; o < 2; o++) answers_free(&found[o]);
+  ann_index_free(opened);
+  free(saved.data);
+  ann_index_free(index);
+}
+
+static void islands(void) {
+  enum { PER_ISLAND = 60, ASKED = 600, COPIES = 12 };
+  const uint64_t counts[] = {30, 100, 300}; /* fewer heads than entry points, and more */
+  for (int n = 0; n < 3; n++) {
+    char what[40];
+    vectors rows = island_rows(counts[n] * PER_ISLAND, counts[n], 0.1, 8);
+    vectors queries = island_rows(ASKED, counts[n], 0.1, 9);
+    snprintf(what, sizeof what, "%d islands", (int)counts[n]);
+    walks_arrive(what, &rows, &queries, 32);
+    vectors_free(&rows);
+    vectors_free(&queries);
+  }
+  vectors rows = copied_rows(1000 * COPIES, 1000);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, ASKED, 16, 9);
+  walks_arrive("copies", &rows, &queries, 192);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
 int main(void) {
   copies();
+  islands();
   bad_queries();
   magnitudes();
   zero_vectors();

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "catch.h"
+#include "graph/long_edges.h"
 #include "graph/search_graph.h"
 #include "knn/exact_knn.h"
 #include "made_data.h"
@@ -168,6 +170,107 @@ TEST_CASE("repair reaches every row of islands and keeps what was reached") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("each row has a head: its copy, or one with an edge to it or to its copy") {
+  for (const Shape shape : {Shape::kUniform, Shape::kDuplicates, Shape::kAllEqual}) {
+    const uint32_t rows = 700;
+    const MadeData data(rows, 6, shape, 9);
+    const auto code_of = [&](uint32_t row) {
+      return std::string(reinterpret_cast<const char*>(data.codes.row(row)), data.codes.stride());
+    };
+    std::set<std::string> codes;
+    for (uint32_t row = 0; row < rows; ++row) codes.insert(code_of(row));
+    std::vector<std::vector<uint32_t>> lists(rows);
+    for (uint32_t row = 0; row < rows; ++row) lists[row] = {(row + 1) % rows, (row + 2) % rows};
+    const SearchGraph graph = graph_of(lists, 2, {0});
+
+    const Heads heads = choose_heads(data.codes, graph, kTwoThreads);
+    std::set<std::string> met;
+    for (const uint32_t head : heads.rows) REQUIRE(met.insert(code_of(head)).second);
+    REQUIRE(std::is_sorted(heads.rows.begin(), heads.rows.end()));
+    if (codes.size() <= rows / 4) REQUIRE(met == codes);
+    for (uint32_t row = 0; row < rows; ++row) {
+      const uint32_t head = heads.of[row];
+      REQUIRE(std::binary_search(heads.rows.begin(), heads.rows.end(), head));
+      const std::set<std::string> near = {code_of(head), code_of((head + 1) % rows),
+                                          code_of((head + 2) % rows)};
+      REQUIRE(near.contains(code_of(row)));
+    }
+  }
+}
+
+namespace {
+
+/// Rows in islands: those of one follow each other, and lists hold rows of the own island alone.
+SearchGraph islands_of(uint32_t islands, uint32_t size, uint32_t degree) {
+  std::vector<std::vector<uint32_t>> lists(islands * size);
+  for (uint32_t row = 0; row < lists.size(); ++row) {
+    for (uint32_t step = 1; step <= degree; ++step)
+      lists[row].push_back(row / size * size + (row + step) % size);
+  }
+  return graph_of(lists, degree, {0});
+}
+
+}  // namespace
+
+TEST_CASE("long edges lead from head to head and from every row to its own") {
+  const uint32_t islands = 100, size = 24, degree = 8;
+  const MadeData data(islands * size, 6, Shape::kUniform, 9);
+  for (const bool again : {false, true}) {
+    SearchGraph graph = islands_of(islands, size, degree);
+    const Heads heads = choose_heads(data.codes, graph, {});
+    REQUIRE(add_long_edges(data.codes, graph, 5, again ? kTwoThreads : Execution{}));
+    REQUIRE(count_unreachable(graph, {}) == 0);
+    REQUIRE(std::equal(heads.rows.begin(), heads.rows.end(), graph.heads.begin(), graph.heads.end()));
+    REQUIRE(graph.entries.size() == std::min<size_t>(heads.rows.size(), kEntriesMax));
+    const auto is_head = [&](uint32_t row) {
+      return std::binary_search(heads.rows.begin(), heads.rows.end(), row);
+    };
+    uint32_t without = 0;  // that the second repair has taken an edge from
+    for (uint32_t row = 0; row < graph.rows; ++row) {
+      std::set<uint32_t> targets;
+      uint32_t far = 0;
+      for (const uint32_t target : graph.row(row)) {
+        if (target == kNoRow) continue;
+        REQUIRE((target < graph.rows && targets.insert(target).second));
+        far += is_head(target) && target / size != row / size ? 1 : 0;
+      }
+      if (is_head(row))
+        REQUIRE(far >= degree / 2 - 1);
+      else
+        without += targets.contains(heads.of[row]) ? 0 : 1;
+    }
+    REQUIRE(without <= graph.repaired_edges);
+  }
+}
+
+TEST_CASE("rows that stand for queries are no heads, or heads whose copies are named") {
+  const uint32_t islands = 100, size = 24;
+  {
+    SearchGraph graph = islands_of(islands, size, 8);
+    const MadeData data(graph.rows, 6, Shape::kUniform, 9);
+    REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
+    const DrawnRows drawn = draw_queries(data.codes, graph, 200, graph.rows, 3, 4, kTwoThreads);
+    REQUIRE((drawn.rows.size() == 200 && drawn.copies.empty()));
+    for (const uint32_t row : drawn.rows)
+      REQUIRE(!std::binary_search(graph.heads.begin(), graph.heads.end(), row));
+  }
+  // Rows of which each has seven copies.
+  const uint32_t distinct = 300;
+  const MadeData data(distinct, 6, Shape::kUniform, 9);
+  SearchGraph graph = islands_of(islands, size, 8);
+  std::vector<uint32_t> copied(graph.rows);
+  for (uint32_t row = 0; row < graph.rows; ++row) copied[row] = row % distinct;
+  const Codes codes(data.codes, copied.data(), graph.rows, {});
+  REQUIRE(add_long_edges(codes, graph, 5, kTwoThreads));
+  const uint64_t most = 600;
+  const DrawnRows drawn = draw_queries(codes, graph, 200, most, 3, 4, kTwoThreads);
+  REQUIRE((!drawn.copies.empty() && drawn.rows.size() + drawn.copies.size() <= most));
+  for (const uint32_t row : drawn.rows) {
+    for (uint32_t other = row % distinct; other < graph.rows; other += distinct)
+      REQUIRE((other == row || std::binary_search(drawn.copies.begin(), drawn.copies.end(), other)));
   }
 }
 

@@ -290,7 +290,7 @@ class BlockTwin {
  public:
   BlockTwin(const Segment& segment, uint32_t kept, uint32_t warps)
       : segment_(segment), shape_(block_shape(kept)), warps_(kept > 32 ? 8 : warps), kept_(kept) {
-    draw_pivots(segment.rows(), pivots_);
+    draw_pivots(segment.graph, pivots_);
   }
 
   std::vector<uint64_t> run(const uint8_t* code, uint32_t k, const TwoListsPlan& plan) {

@@ -1,0 +1,288 @@
+#include "graph/long_edges.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "base/random.h"
+#include "knn/cells.h"
+#include "knn/exact_knn.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kHeadShare = 4;         // one of so many rows is a head at most
+constexpr uint32_t kHeadLists = 48;        // neighbours of a head among heads
+constexpr uint32_t kHeadsCompared = 4096;  // all pairs of so few are compared
+constexpr uint32_t kDegreeLeast = 4;       // of a row that is shared with long edges
+constexpr uint32_t kAskedRows = 1 << 16;   // between two questions to the monitor
+
+/// Rows by their codes: a table of row numbers with open places.
+class CodeTable {
+ public:
+  /// With room for `rows` of them.
+  CodeTable(const Codes& codes, uint32_t rows, const Allocator& memory)
+      : codes_(codes), places_(memory, std::bit_ceil(size_t{rows} * 2 + 2)) {
+    places_.fill(kNoRow);
+  }
+
+  /// The row that was entered with the code of this one, or kNoRow.
+  uint32_t find(uint32_t row) const { return places_[place_of(row)]; }
+
+  /// The same, which is the row itself if there was none.
+  uint32_t enter(uint32_t row) {
+    uint32_t& place = places_[place_of(row)];
+    if (place == kNoRow) place = row;
+    return place;
+  }
+
+ private:
+  size_t place_of(uint32_t row) const {
+    const size_t last = places_.size() - 1;
+    size_t place = hash_of(row) & last;
+    while (places_[place] != kNoRow && !are_copies(row, places_[place])) place = (place + 1) & last;
+    return place;
+  }
+
+  bool are_copies(uint32_t row, uint32_t other) const {
+    return std::memcmp(codes_.row(row), codes_.row(other), codes_.stride()) == 0;
+  }
+
+  uint64_t hash_of(uint32_t row) const {
+    uint64_t hash = 0;
+    const uint8_t* code = codes_.row(row);
+    size_t at = 0;
+    for (; at + sizeof(uint64_t) <= codes_.stride(); at += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, code + at, sizeof word);
+      hash = mix(hash ^ word);
+    }
+    for (; at < codes_.stride(); ++at) hash = mix(hash ^ code[at]);
+    return hash;
+  }
+
+  const Codes& codes_;
+  Array<uint32_t> places_;
+};
+
+/// Writes for each row the first row with its code; returns how many codes there are.
+uint32_t find_copies(const Codes& codes, Array<uint32_t>& first, const Execution& execution) {
+  CodeTable table(codes, codes.rows(), execution.memory);
+  uint32_t distinct = 0;
+  for (uint32_t row = 0; row < codes.rows(); ++row) {
+    if (row % kAskedRows == 0) execution.check();
+    first[row] = table.enter(row);
+    distinct += first[row] == row ? 1 : 0;
+  }
+  return distinct;
+}
+
+/// Leaves of the first rows of each code those that cover the others. `of` comes with the first row of each row's
+/// code and goes with its head.
+void cover(const SearchGraph& graph, Array<uint32_t>& of, const Execution& execution) {
+  Array<uint32_t> coverer(execution.memory, graph.rows);
+  coverer.fill(kNoRow);
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    if (row % kAskedRows == 0) execution.check();
+    if (of[row] != row || coverer[row] != kNoRow) continue;
+    coverer[row] = row;
+    for (const uint32_t target : graph.row(row)) {
+      if (target == kNoRow) break;
+      uint32_t& its = coverer[of[target]];
+      if (its == kNoRow) its = row;
+    }
+  }
+  for (uint32_t row = 0; row < graph.rows; ++row) of[row] = coverer[of[row]];
+}
+
+/// The graph over heads alone, in numbers of heads.
+SearchGraph graph_of_heads(const Codes& all, const Array<uint32_t>& rows, uint32_t degree, uint64_t seed,
+                           const Execution& execution) {
+  const Codes codes(all, rows.data(), static_cast<uint32_t>(rows.size()), execution.memory);
+  SearchGraph graph;
+  graph.rows = codes.rows();
+  graph.degree = degree;
+  const uint32_t k = std::min(kHeadLists, codes.rows() - 1);
+  {
+    const KnnGraph knn = codes.rows() <= kHeadsCompared
+                             ? exact_knn(codes, k, execution)
+                             : cells_knn(codes, {k, 16, 16, 0.001f, seed}, execution);
+    graph.edges = prune_by_rank(knn, degree, execution);
+  }
+  add_reverse_edges(graph.edges, graph.rows, degree, execution);
+  graph.entries = choose_entries(graph.rows, kEntriesMax, seed, execution.memory);
+  repair_reachability(graph, execution);
+  return graph;
+}
+
+/// The second half of a head's row gets its edges to heads; edges of the row that are left over fill what is free.
+void share_row(uint32_t* edges, uint32_t degree, AdjacencyRow to_heads, const uint32_t* heads,
+               uint32_t* merged) {
+  uint32_t count = 0;
+  const auto take = [&](uint32_t target) {
+    if (count < degree && std::find(merged, merged + count, target) == merged + count)
+      merged[count++] = target;
+  };
+  const uint32_t kept = degree - degree / 2;
+  const uint32_t length = static_cast<uint32_t>(std::find(edges, edges + degree, kNoRow) - edges);
+  for (uint32_t i = 0; i < std::min(kept, length); ++i) take(edges[i]);
+  for (const uint32_t head : to_heads) {
+    if (head == kNoRow) break;
+    take(heads[head]);
+  }
+  for (uint32_t i = kept; i < length; ++i) take(edges[i]);
+  std::fill(merged + count, merged + degree, kNoRow);
+  std::copy_n(merged, degree, edges);
+}
+
+/// The last edge of a row that is no head leads to its head.
+void lead_back(uint32_t* edges, uint32_t degree, uint32_t head) {
+  uint32_t* end = std::find(edges, edges + degree, kNoRow);
+  if (std::find(edges, end, head) != end) return;
+  *(end == edges + degree ? end - 1 : end) = head;
+}
+
+void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& graph,
+                 const Execution& execution) {
+  const EdgeTable table = graph.table();
+  Array<uint32_t> merged(execution.memory, graph.degree);
+  for (uint32_t i = 0; i < heads.rows.size(); ++i)
+    share_row(table.row(heads.rows[i]), graph.degree, upper.row(i), heads.rows.data(), merged.data());
+  parallel_for(execution, graph.rows, kAskedRows / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) {
+      const uint32_t head = heads.of[row];
+      if (head != row) lead_back(table.row(static_cast<uint32_t>(row)), graph.degree, head);
+    }
+  });
+}
+
+}  // namespace
+
+Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution& execution) {
+  Heads heads;
+  heads.of = Array<uint32_t>(execution.memory, graph.rows);
+  if (find_copies(codes, heads.of, execution) > graph.rows / kHeadShare) cover(graph, heads.of, execution);
+  uint32_t count = 0;
+  for (uint32_t row = 0; row < graph.rows; ++row) count += heads.of[row] == row ? 1 : 0;
+  heads.rows = Array<uint32_t>(execution.memory, count);
+  count = 0;
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    if (heads.of[row] == row) heads.rows[count++] = row;
+  }
+  return heads;
+}
+
+bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution) {
+  if (graph.degree < kDegreeLeast || !graph.is_fixed()) return false;
+  Heads heads = choose_heads(codes, graph, execution);
+  const uint32_t count = static_cast<uint32_t>(heads.rows.size());
+  if (count < 2 || count > graph.rows / kHeadShare) return false;
+  {
+    const SearchGraph upper = graph_of_heads(codes, heads.rows, graph.degree / 2, seed, execution);
+    write_edges(heads, upper, graph, execution);
+  }
+  start_at_heads(graph, std::move(heads.rows), seed, execution.memory);
+  graph.repaired_edges += repair_reachability(graph, execution);
+  return true;
+}
+
+void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, const Allocator& memory) {
+  graph.entries = choose_entries(static_cast<uint32_t>(heads.size()), kEntriesMax, seed, memory);
+  for (uint32_t& entry : graph.entries) entry = heads[entry];
+  if (heads.size() > kEntryPoints) graph.heads = std::move(heads);
+}
+
+namespace {
+
+constexpr uint32_t kCandidates = 2;   // heads looked at for each that is wanted
+constexpr uint32_t kHeadsLeast = 32;  // fewer say too little
+
+void avoid_heads(const SearchGraph& graph, Array<uint32_t>& rows) {
+  const auto is_head = [&](uint32_t row) {
+    return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const uint32_t end = i + 1 < rows.size() ? rows[i + 1] : graph.rows;
+    uint32_t row = rows[i];
+    while (row < end && is_head(row)) ++row;
+    if (row < end) rows[i] = row;
+  }
+}
+
+/// Calls visit(row, like) for every row that has the code of another one, `like`, of `rows`; from many threads. Of
+/// equal codes among `rows` the first is that one.
+template <class Visit>
+void each_copy(const Codes& codes, const Array<uint32_t>& rows, const Execution& execution,
+               const Visit& visit) {
+  CodeTable table(codes, static_cast<uint32_t>(rows.size()), execution.memory);
+  for (const uint32_t row : rows) table.enter(row);
+  parallel_for(execution, codes.rows(), kAskedRows / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+      const uint32_t like = table.find(row);
+      if (like != kNoRow && like != row) visit(row, like);
+    }
+  });
+}
+
+/// How many copies each of `rows` has, which are ascending.
+Array<uint32_t> count_copies(const Codes& codes, const Array<uint32_t>& rows, const Execution& execution) {
+  Array<uint32_t> counts = Array<uint32_t>::zeroed(execution.memory, rows.size());
+  each_copy(codes, rows, execution, [&](uint32_t, uint32_t like) {
+    const size_t place = std::lower_bound(rows.begin(), rows.end(), like) - rows.begin();
+    std::atomic_ref<uint32_t>(counts[place]).fetch_add(1, std::memory_order_relaxed);
+  });
+  return counts;
+}
+
+/// Heads, of few copies each, spread over all, and their copies, which with them are at most `most` rows.
+DrawnRows draw_heads(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
+                     uint64_t seed, uint64_t stream, const Execution& execution) {
+  const Allocator& memory = execution.memory;
+  Array<uint32_t> heads(memory, std::min<uint64_t>(graph.heads.size(), uint64_t{kCandidates} * count));
+  random_strata(graph.heads.size(), heads.size(), seed, stream, heads.data());
+  for (uint32_t& head : heads) head = graph.heads[head];
+  const Array<uint32_t> copies = count_copies(codes, heads, execution);
+  // Every `step`-th of those of few copies, so that all that are wanted have room.
+  uint64_t few = 0;
+  uint64_t held = 0;
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (copies[i] > kCopiesMost) continue;
+    ++few;
+    held += 1 + copies[i];
+  }
+  const uint64_t wanted = std::min<uint64_t>({few, count, held == 0 ? 0 : few * most / held});
+  DrawnRows drawn;
+  drawn.rows = Array<uint32_t>(memory, wanted);
+  size_t room = 0;
+  uint64_t seen = 0;
+  size_t taken = 0;
+  for (size_t i = 0; i < heads.size() && taken < wanted; ++i) {
+    if (copies[i] > kCopiesMost || seen++ != taken * few / wanted) continue;
+    drawn.rows[taken++] = heads[i];
+    room += copies[i];
+  }
+  drawn.copies = Array<uint32_t>(memory, room);
+  std::atomic<size_t> next = 0;
+  each_copy(codes, drawn.rows, execution,
+            [&](uint32_t row, uint32_t) { drawn.copies[next.fetch_add(1)] = row; });
+  std::sort(drawn.copies.begin(), drawn.copies.end());
+  return drawn;
+}
+
+}  // namespace
+
+DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
+                       uint64_t seed, uint64_t stream, const Execution& execution) {
+  DrawnRows drawn;
+  drawn.rows = Array<uint32_t>(execution.memory, count);
+  random_strata(graph.rows, count, seed, stream, drawn.rows.data());
+  if (graph.heads.empty()) return drawn;
+  avoid_heads(graph, drawn.rows);
+  const Array<uint32_t> copies = count_copies(codes, drawn.rows, execution);
+  if (2 * std::count(copies.begin(), copies.end(), 0u) > static_cast<ptrdiff_t>(count)) return drawn;
+  DrawnRows heads = draw_heads(codes, graph, count, most, seed, stream, execution);
+  return heads.rows.size() < std::min(count, kHeadsLeast) ? std::move(drawn) : std::move(heads);
+}
+
+}  // namespace gannet

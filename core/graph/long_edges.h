@@ -1,0 +1,69 @@
+// Long edges: how walks come from one island of rows to another.
+//
+// Where rows lie in islands, or have many copies, the lists under a graph hold rows of the own island alone. Pruning
+// and reverse edges add none, and the repair joins islands at any place: every row is reachable, but a walk that
+// goes nearer step by step does not find it. Then some rows, the heads, stand for all:
+//
+//   heads     one row of each code, if that is a fourth of the rows at most; else rows of unlike codes that cover the
+//             others: each is the end of an edge of a head, or has the code of such a row
+//   graph     over the heads alone, made as the one below (lists, pruned by rank, reverse edges, repaired); its edges
+//             take the second half of a head's row
+//   way back  the last edge of every other row leads to its head
+//   starts    kEntriesMax heads, and the pivots of a device
+//
+// So a walk goes from head to head until it is on the right island, in the same lists and by the same steps as
+// within it: every procedure on every device is served, and none knows of it. It is the upper layer of HNSW (Malkov
+// and Yashunin, section 3) folded into the one below, but for which rows stand in it: drawn at random, one of 32, they
+// miss a third of islands of 33 rows.
+//
+// Rejected: a graph over the heads apart, walked first for starts. By 100,000 rows that copy 10,000 it needs a fifth of
+// the distances, but each procedure needs a walk before its own, on a device a kernel more.
+//
+// A file holds the heads in the place of the entry points, which are drawn from them again.
+//
+// Cost, n rows: one hash and one comparison of codes a row, 12 bytes a row while they are chosen, 4 bytes a head kept;
+// then lists of the heads, at most a fourth of what the graph took.
+#pragma once
+
+#include <cstdint>
+
+#include "base/execution.h"
+#include "dataset/codes.h"
+#include "graph/search_graph.h"
+
+namespace gannet {
+
+/// Gives a graph of fixed rows heads and their edges, and repairs it again; nothing where there are no two heads, or
+/// more of them than one of kHeadShare rows. Whether it has.
+bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution);
+
+/// The rows, ascending, that stand for all, and for each row its head, [rows].
+struct Heads {
+  Array<uint32_t> rows;
+  Array<uint32_t> of;
+};
+Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution& execution);
+
+/// Searches start at kEntriesMax of the heads, [heads] ascending. Up to kEntryPoints are entry points like others, which
+/// is all that a file says of them.
+void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, const Allocator& memory);
+
+/// Copies that a row has at most that stands for a query with them.
+inline constexpr uint32_t kCopiesMost = 32;
+
+/// Rows that stand for queries, and further rows with their codes, both ascending.
+struct DrawnRows {
+  Array<uint32_t> rows;
+  Array<uint32_t> copies;
+};
+
+/// Draws `count` rows that can stand for queries when each is hidden from its own search, with all that is among
+/// `copies`; fewer only where rows have copies, of which there are then at most `most` with the rows themselves.
+///
+/// Among rows that are alike a head is no fair query: hidden, it leaves its island without the edges that lead there.
+/// And a row that has copies is none: a walk that comes to one of them has found all there is to find. Where most rows
+/// have copies, heads are drawn, and hidden with theirs.
+DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
+                       uint64_t seed, uint64_t stream, const Execution& execution);
+
+}  // namespace gannet
