@@ -10,6 +10,7 @@
 #include "backend/devices.h"
 #include "graph/diversify.h"
 #include "graph/ggnn.h"
+#include "graph/long_edges.h"
 #include "graph/product_edges.h"
 #include "index/build_cuda.h"
 #include "index/index.h"
@@ -112,7 +113,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   whole.span(0.96, 1).enter("reachability");
   if (!plan.repair) return;
   graph.repaired_edges = repair_reachability(graph, execution);
-  reach_rows(segment, execution);
+  if (!walks_find_rows(segment, execution)) add_long_edges(segment.codes, graph, segment.seed, execution);
 }
 
 /// TSDG. On a CUDA device the lists are found there; their edges are diversified on the CPU.
@@ -156,6 +157,16 @@ std::shared_ptr<PlacedDevice> place(cuda::GraphOnDevice& made, const Segment& se
   return placed;
 }
 
+/// The same of an index that is whole but for that.
+void place_whole(const BuildPlan& plan, const PlacedSegment& built, const Execution& execution) {
+  execution.enter("placement");
+  try {
+    built.devices.get(built, plan.device - ANN_DEVICE_CUDA, execution);
+  } catch (const Error& error) {
+    if (error.status != ANN_DEVICE_NO_MEMORY) throw;  // the index is whole without it
+  }
+}
+
 /// Touches memory, so that the system makes its pages.
 void make_pages(Array<uint32_t>& items, const Execution& execution) {
   constexpr size_t kItemsPerPage = 4096 / sizeof(uint32_t);
@@ -190,30 +201,40 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   segment.knn_iterations = made->iterations;
   segment.knn_share = made->share;
   graph.repaired_edges = made->repaired_edges;
-  // Where the device had nothing to repair there are no islands, and the host need not wait for the edges to look.
-  const bool fetched = made->lost != 0 || made->repaired_edges != 0;
+  const bool fetched = made->lost != 0;
   if (fetched) {
     made->fetch(graph.edges, execution);
-    if (made->lost != 0) graph.repaired_edges = repair_reachability(graph, execution);
-    if (reach_rows(segment, execution) || made->lost != 0) made->replace(graph.edges, execution);
+    graph.repaired_edges = repair_reachability(graph, execution);
+    made->replace(graph.edges, execution);
   }
   execution.span(0.85, 0.86).enter("placement");
-  const auto placed = place(*made, segment, execution);
+  auto placed = place(*made, segment, execution);
 
   // The device calibrates itself while the host gets the edges and walks them.
   const Execution measuring = execution.span(0.86, 1);
   measuring.enter("edges to the host");
+  bool finds = true;
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
       if (plan.calibrate && placed != nullptr)
         placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
-      if (plan.calibrate)
+      finds = !plan.repair || walks_find_rows(segment, measuring);
+      if (plan.calibrate && finds)
         calibrate(plan, placed != nullptr ? placed->placement.get() : nullptr, built, measuring);
     }
   });
-  if (placed != nullptr) built.devices.adopt(placed);
+  if (finds) {
+    if (placed != nullptr) built.devices.adopt(placed);
+    return;
+  }
+  // So few graphs want it that all others are placed and calibrated without waiting for the host to look.
+  placed.reset();
+  made.reset();
+  add_long_edges(segment.codes, graph, segment.seed, measuring);
+  if (plan.calibrate) calibrate(plan, nullptr, built, measuring);
+  place_whole(plan, built, measuring);
 }
 
 /// The same by inner product: the device finds near rows, the CPU what a product leads to, and the index is placed
@@ -241,12 +262,7 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
   execution.span(0.8, 0.86).enter("reachability");
   if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
   if (plan.calibrate) calibrate(plan, nullptr, built, execution.span(0.86, 0.95));
-  execution.span(0.95, 1).enter("placement");
-  try {
-    built.devices.get(built, plan.device - ANN_DEVICE_CUDA, execution.span(0.95, 1));
-  } catch (const Error& error) {
-    if (error.status != ANN_DEVICE_NO_MEMORY) throw;  // the index is whole without it
-  }
+  place_whole(plan, built, execution.span(0.95, 1));
 }
 
 /// Codes that order rows by product.

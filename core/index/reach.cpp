@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "graph/long_edges.h"
 #include "search/best_first.h"
 
 namespace gannet {
@@ -31,7 +30,11 @@ bool finds(const Segment& segment, uint32_t row, SearchSpace& space) {
   });
 }
 
-bool finds_rows(const Segment& segment, const Execution& execution) {
+}  // namespace
+
+bool walks_find_rows(const Segment& segment, const Execution& execution) {
+  // By inner product a row is not what is nearest to it.
+  if (segment.rows() == 0 || segment.dataset.metric() == ANN_METRIC_INNER_PRODUCT) return true;
   const uint32_t count = std::min(kProbes, segment.rows());
   Array<uint32_t> rows(execution.memory, count);
   random_strata(segment.rows(), count, segment.seed, kProbeStream, rows.data());
@@ -46,15 +49,6 @@ bool finds_rows(const Segment& segment, const Execution& execution) {
     }
   });
   return missed * kMissedShare <= count;
-}
-
-}  // namespace
-
-bool reach_rows(Segment& segment, const Execution& execution) {
-  // By inner product a row is not what is nearest to it.
-  if (segment.rows() == 0 || segment.dataset.metric() == ANN_METRIC_INNER_PRODUCT) return false;
-  if (finds_rows(segment, execution)) return false;
-  return add_long_edges(segment.codes, segment.graph, segment.seed, execution);
 }
 
 }  // namespace gannet

@@ -1,4 +1,4 @@
-// Whether walks find the rows of a graph, and what is done where they do not.
+// Whether walks find the rows of a graph.
 //
 // A sample of rows is asked for by walks of the CPU with a short beam: a walk that does not come to a code that it is
 // given comes to nothing else there. If more than one of fifty is missed, the graph gets long edges
@@ -13,7 +13,7 @@ namespace gannet {
 /// Bytes that an index holds for it at most.
 constexpr uint64_t reach_bytes(uint64_t rows) { return (rows / 4 + kEntriesMax) * sizeof(uint32_t); }
 
-/// Sees to it that walks find the rows of a graph of fixed rows by L2 or cosine. Whether edges changed.
-bool reach_rows(Segment& segment, const Execution& execution);
+/// Whether walks find the rows of a graph by L2 or cosine; by inner product nobody looks.
+bool walks_find_rows(const Segment& segment, const Execution& execution);
 
 }  // namespace gannet

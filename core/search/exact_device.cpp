@@ -5,6 +5,11 @@
 #include "search/exact_cuda.h"
 
 namespace gannet {
+namespace {
+
+constexpr uint32_t kQueriesAtOnce = 1024;  // between two questions to the monitor, of few answers each
+
+}  // namespace
 
 void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
                             int32_t device, const ResultsView& results, const Execution& execution,
@@ -17,9 +22,11 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
   // The kernel takes queries side by side, and none that is not finite.
   const size_t bytes = dataset.query_bytes();
   Array<uint8_t> packed = Array<uint8_t>::zeroed(execution.memory, checked_product(count, bytes));
-  for (uint64_t query = 0; query < count; ++query) {
-    if (queries.usable(query)) std::memcpy(packed.data() + query * bytes, queries[query].values, bytes);
-  }
+  parallel_for(execution, count, kQueriesAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t query = begin; query < end; ++query) {
+      if (queries.usable(query)) std::memcpy(packed.data() + query * bytes, queries[query].values, bytes);
+    }
+  });
   // One more than asked for, so that an excluded row leaves enough of them.
   const uint64_t wanted = results.k + (excluded != nullptr ? uint64_t{1} : 0);
   const uint32_t kept = static_cast<uint32_t>(std::min<uint64_t>(wanted, dataset.rows()));
@@ -40,18 +47,22 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
   request.out_distances = distances.data();
   if (placed != nullptr) cuda::lend_rows(placed->view(), &request);
   if (kept > 0) cuda::search_exact(request, execution);
-  Array<Neighbor> answer(execution.memory, kept);
-  for (uint64_t query = 0; query < count; ++query) {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < kept; ++i) {
-      const uint32_t row = rows[query * kept + i];
-      if (excluded == nullptr || row != excluded[query])
-        answer[found++] = {distances[query * kept + i], dataset.id(row)};
+  Array<Neighbor> answers(execution.memory, checked_product(execution.threads, kept));
+  const uint64_t grain = std::max<uint64_t>(1, kQueriesAtOnce * 8 / std::max(8u, kept));
+  parallel_for(execution, count, grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    Neighbor* answer = answers.data() + size_t{worker} * kept;
+    for (uint64_t query = begin; query < end; ++query) {
+      uint32_t found = 0;
+      for (uint32_t i = 0; i < kept; ++i) {
+        const uint32_t row = rows[query * kept + i];
+        if (excluded == nullptr || row != excluded[query])
+          answer[found++] = {distances[query * kept + i], dataset.id(row)};
+      }
+      const bool usable = queries.usable(query);
+      write_answer(results, query, answer, usable ? std::min(found, results.k) : 0,
+                   usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
     }
-    const bool usable = queries.usable(query);
-    write_answer(results, query, answer.data(), usable ? std::min(found, results.k) : 0,
-                 usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
-  }
+  });
 }
 
 }  // namespace gannet
