@@ -510,18 +510,19 @@ static void calibration_unlike_rows(void) {
   const ann_matrix like_queries = vectors_view(&given);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   ann_index *index = index_build(ANN_METRIC_L2, &kept, &params);
-  CHECK(recall_at_095(index, &queries) < 0.94);
+  /* Before a search: the workspaces of searches count too, and how many threads get one is theirs to say. */
   ann_index_info info = ANN_INDEX_INFO_INIT;
   CHECK_OK(ann_index_get_info(index, &info, NULL));
   const uint64_t bytes = info.memory_bytes;
+  CHECK(recall_at_095(index, &queries) < 0.94);
   ann_index_free(index);
 
   params.calibration = &like_queries;
   index = index_build(ANN_METRIC_L2, &kept, &params);
-  const double recall = recall_at_095(index, &queries);
-  CHECK(recall >= 0.94);
   CHECK_OK(ann_index_get_info(index, &info, NULL));
   CHECK(info.memory_bytes >= bytes + 2048 * 16 * sizeof(float) || test_on_device());
+  const double recall = recall_at_095(index, &queries);
+  CHECK(recall >= 0.94);
   const char *path = "calibration_unlike_rows.gannet";
   CHECK_OK(ann_save(index, path, NULL, NULL, NULL));
   ann_index_free(index);
