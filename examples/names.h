@@ -25,7 +25,8 @@ inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"ggnn", ANN_SEARCH_GGNN},
                                   {"tsdg", ANN_SEARCH_TSDG},
                                   {"tsdg_small", ANN_SEARCH_TSDG_SMALL},
-                                  {"tsdg_large", ANN_SEARCH_TSDG_LARGE}};
+                                  {"tsdg_large", ANN_SEARCH_TSDG_LARGE},
+                                  {"slack", ANN_SEARCH_SLACK}};
 inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},

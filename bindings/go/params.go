@@ -150,13 +150,16 @@ const (
 	ProcedureTSDG      Procedure = C.ANN_SEARCH_TSDG       // on the CPU
 	ProcedureTSDGSmall Procedure = C.ANN_SEARCH_TSDG_SMALL // for small batches
 	ProcedureTSDGLarge Procedure = C.ANN_SEARCH_TSDG_LARGE // for large ones
+
+	// On the CPU, a walk that ends by distance.
+	ProcedureSlack Procedure = C.ANN_SEARCH_SLACK
 )
 
 // String is the name, as "best_first".
 func (p Procedure) String() string {
 	return nameOf("procedure", p, "auto", "best_first", "exact", "cagra", "cagra_single_cta",
 		"cagra_multi_cta", "warp", "block", "wide_block", "ggnn", "tsdg",
-		"tsdg_small", "tsdg_large")
+		"tsdg_small", "tsdg_large", "slack")
 }
 
 // QueueTakes is what TSDG's search for large batches keeps to be expanded.
@@ -283,7 +286,7 @@ type SearchParams struct {
 	Walks        int        // of small batches: walks of a query
 	HopsMax      int        // rows that a walk expands at most
 	Segments     int        // of large batches: segments of its queue
-	Delta        float32    // of large batches: how far beyond the last answer rows are expanded, as a factor
+	Delta        float32    // of large batches and of slack: how far beyond the last answer rows are expanded, as a factor
 	QueueTakes   QueueTakes // of large batches: which rows wait to be expanded
 }
 

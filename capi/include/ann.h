@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x0000000cu
+#define ANN_ABI_VERSION 0x0000000du
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -714,8 +714,12 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               which goes on up to `delta` times as far as the last of the answers. k to 1,024.
  *   TSDG        TSDG's search on the CPU (section 5.3): best-first with a beam, from the entry points and 32
  *               random rows.
- * TSDG's three are ANN_UNSUPPORTED on CUDA devices. Their efforts are calibrated when a search first asks for a
- * `recall` by their name.
+ *   SLACK       on the CPU, one list of the nearest rows met: expand the nearest unexpanded row, two at a
+ *               time, until it lies more than `delta` times as far as the k-th best, so that easy queries
+ *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1
+ *               and the slack of WARP. `beam` must be 0.
+ * TSDG's three and SLACK are ANN_UNSUPPORTED on CUDA devices. Their efforts are calibrated when a search first asks
+ * for a `recall` by their name.
  * CAGRA's procedures, GGNN and TSDG's run on every graph, whoever built it. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
@@ -732,7 +736,8 @@ enum {
   ANN_SEARCH_GGNN = 9,
   ANN_SEARCH_TSDG = 10,
   ANN_SEARCH_TSDG_SMALL = 11,
-  ANN_SEARCH_TSDG_LARGE = 12
+  ANN_SEARCH_TSDG_LARGE = 12,
+  ANN_SEARCH_SLACK = 13
 };
 
 /* What TSDG_LARGE keeps to be expanded. */
@@ -829,7 +834,7 @@ typedef struct ann_search_params {
                            a sample of 2,048 rows; default 1, the greatest. Less: rows far from all others
                            do not loosen the bound */
 
-  /* For TSDG's searches; `occlusion_max` for BEST_FIRST on the CPU too. Not read by others. */
+  /* For TSDG's searches; `occlusion_max` for BEST_FIRST on the CPU and `delta` for SLACK too. Not read by others. */
   uint32_t occlusion_max; /* edges of a row with occlusion factors below this are read, 1 to 64; default 10 of
                              TSDG_SMALL, 5 of TSDG_LARGE, else all. Graphs without factors are read whole.
                              Fewer: shorter steps, lower recall at an effort. A beam of BEST_FIRST that goes by
@@ -842,7 +847,8 @@ typedef struct ann_search_params {
                              each, 1 to 64; default 8 */
   float delta;            /* Delta of TSDG_LARGE as a factor: rows are expanded up to `delta` times as far as the
                              last of the answers, in true distances, 1 to 4; overrides `recall`. More: higher
-                             recall, more distances */
+                             recall, more distances. For SLACK the last of k answers; by inner product rows are
+                             expanded down to 2 - delta^2 times its product */
   int32_t queue_takes;    /* ANN_QUEUE_* of TSDG_LARGE */
 } ann_search_params;
 #define ANN_SEARCH_PARAMS_INIT \

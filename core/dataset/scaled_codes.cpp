@@ -1,7 +1,6 @@
 #include "dataset/scaled_codes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "base/random.h"
@@ -17,12 +16,6 @@ constexpr uint32_t kTileRows = 256;
 constexpr uint32_t kNear = 10;
 constexpr uint32_t kLooked = 20;
 constexpr uint64_t kSampleStream = 0x7363616c6564;  // "scaled"
-
-/// A float as an unsigned number of the same order.
-uint32_t in_order(float distance) {
-  const uint32_t bits = std::bit_cast<uint32_t>(distance);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
 
 /// The k smallest of what it is shown, with their rows; the largest on top of a heap.
 template <class Distance, uint32_t k>

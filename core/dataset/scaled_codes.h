@@ -57,6 +57,7 @@
 // Distances are floats brought into the order of unsigned numbers, equal on every machine.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "base/execution.h"
@@ -75,6 +76,15 @@ struct CodeOrder {
   /// Whether any recall that can be asked for can be had by them.
   bool is_enough() const { return first_twenty >= 0.999 && worst_twenty >= 0.99; }
 };
+
+/// A float as an unsigned number of the same order, and back.
+inline uint32_t in_order(float distance) {
+  const uint32_t bits = std::bit_cast<uint32_t>(distance);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+inline float out_of_order(uint32_t number) {
+  return std::bit_cast<float>((number & 0x80000000u) != 0 ? number & 0x7fffffffu : ~number);
+}
 
 class ScaledCodes {
  public:

@@ -2,26 +2,10 @@
 
 #include <algorithm>
 
+#include "search/walk_steps.h"
+
 namespace gannet {
 namespace {
-
-/// Bytes of a code that are requested ahead. Behind them the hardware follows, which within the first lines
-/// comes late.
-constexpr size_t kPrefetched = 1024;
-
-// Always inlined: gcc takes a function that does nothing but prefetch for one without an effect, and drops
-// calls of it that it has not inlined before it asks.
-
-[[gnu::always_inline]] inline void prefetch_code(const Codes& codes, uint32_t row) {
-  const uint8_t* code = codes.walk_row(row);
-  const size_t end = std::min(codes.walk_stride(), kPrefetched);
-  for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(code + byte);
-}
-
-[[gnu::always_inline]] inline void prefetch_edges(const SearchGraph& graph, uint32_t row, uint32_t level) {
-  const AdjacencyRow edges = graph.adjacency().row(row, level);
-  for (uint32_t i = 0; i < edges.length; i += 64 / sizeof(uint32_t)) __builtin_prefetch(edges.targets + i);
-}
 
 /// One search, as the essay tells it.
 struct Walk {
@@ -62,24 +46,14 @@ struct Walk {
   }
 };
 
-/// Leaves the table of visited rows empty for the next search, also when this one ends in an error.
-class VisitedCleared {
- public:
-  explicit VisitedCleared(Visited& visited) : visited_(visited) {}
-  ~VisitedCleared() { visited_.clear(); }
-  VisitedCleared(const VisitedCleared&) = delete;
+}  // namespace
 
- private:
-  Visited& visited_;
-};
-
-/// The reported distances of the beam's first rows that may be returned.
 uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-                       const Beam& beam, const Admission& admission, uint32_t k, SearchSpace& space,
-                       SearchCounts& counts) {
-  const uint32_t most = std::min(beam.size(), rerank_count(k));
+                       const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
+                       SearchSpace& space, SearchCounts& counts) {
+  const uint32_t most = std::min(near, rerank_count(k));
   uint32_t count = 0;
-  for (uint32_t i = 0; i < beam.size() && count < most; ++i) {
+  for (uint32_t i = 0; i < near && count < most; ++i) {
     const uint32_t row = RowKey::row(beam.key(i));
     if (!admission.answers(row)) continue;
     space.distances[count] = static_cast<float>(RowKey::distance(beam.key(i)));
@@ -92,7 +66,14 @@ uint32_t compare_again(const Dataset& dataset, const Codes& codes, const Prepare
   return count;
 }
 
-}  // namespace
+uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchSpace& space) {
+  for (uint32_t i = 0; i < compared; ++i)
+    space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
+  const uint32_t found = std::min(k, compared);
+  std::partial_sort(space.neighbors.data(), space.neighbors.data() + found,
+                    space.neighbors.data() + compared);
+  return found;
+}
 
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                             const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
@@ -104,7 +85,8 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
   Walk walk{codes, graph, space, Beam(space.keys.data(), beam), admission};
   walk.start();
   walk.run();
-  const uint32_t compared = compare_again(dataset, codes, query, walk.beam, admission, k, space, walk.counts);
+  const uint32_t compared =
+      compare_again(dataset, codes, query, walk.beam, walk.beam.size(), admission, k, space, walk.counts);
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;
   return compared;
@@ -115,12 +97,7 @@ uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const Sea
                            SearchSpace& space, SearchCounts* counts) {
   const uint32_t compared =
       compare_best_first(dataset, codes, graph, query, admission, k, beam, space, counts);
-  for (uint32_t i = 0; i < compared; ++i)
-    space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
-  const uint32_t found = std::min(k, compared);
-  std::partial_sort(space.neighbors.data(), space.neighbors.data() + found,
-                    space.neighbors.data() + compared);
-  return found;
+  return report_nearest(dataset, compared, k, space);
 }
 
 }  // namespace gannet

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <new>
 
+#include "search/walk_steps.h"
+
 namespace gannet {
 namespace {
 
@@ -102,17 +104,6 @@ struct CagraSearch {
     beam.insert(space.code_distances.data(), space.candidates.data(), count);
     count = 0;
   }
-};
-
-/// Leaves the table of rows met empty for the next search, also when this one ends in an error.
-class VisitedCleared {
- public:
-  explicit VisitedCleared(Visited& visited) : visited_(visited) {}
-  ~VisitedCleared() { visited_.clear(); }
-  VisitedCleared(const VisitedCleared&) = delete;
-
- private:
-  Visited& visited_;
 };
 
 /// The nearest rows of all lists that may be returned, in order; how many.

@@ -20,7 +20,8 @@ struct BeamPlan {
   uint32_t level = kWholeRows;  // of rows with prefixes, on the CPU
 };
 
-/// Two lists on a CUDA device, the nearest rows and those to be expanded (search/walk_cuda.cu).
+/// A slack bound: on a CUDA device with two lists, the nearest rows and those to be expanded (search/walk_cuda.cu),
+/// on the CPU with one (search/slack.cpp).
 struct TwoListsPlan {
   float slack = 0;  // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;

@@ -9,7 +9,7 @@ namespace {
 
 const Procedure* const kProcedures[] = {
     &kBestFirst,         &kExact, &kCagra, &kCagraSingleCta, &kCagraMultiCta, &kWarpTwoLists, &kBlockTwoLists,
-    &kWideBlockTwoLists, &kGgnn,  &kTsdg,  &kTsdgSmall,      &kTsdgLarge,
+    &kWideBlockTwoLists, &kGgnn,  &kTsdg,  &kTsdgSmall,      &kTsdgLarge,     &kSlack,
 };
 
 }  // namespace

@@ -113,5 +113,6 @@ extern const Procedure kGgnn;  // ggnn_procedure.cpp
 extern const Procedure kTsdg;  // tsdg_procedure.cpp
 extern const Procedure kTsdgSmall;
 extern const Procedure kTsdgLarge;
+extern const Procedure kSlack;  // slack_procedure.cpp
 
 }  // namespace gannet

@@ -46,6 +46,14 @@ class Beam {
     return RowKey::row(key);
   }
 
+  /// The same, unless that row stands behind the first `sure` and is no nearer than `bound`.
+  uint32_t pop_within(uint32_t bound, uint32_t sure) {
+    list_.next = kernels().next_near(list_, list_.next);
+    if (list_.next == list_.size) return kNoRow;
+    if (list_.next >= sure && RowKey::distance(list_.keys[list_.next]) >= bound) return kNoRow;
+    return pop();
+  }
+
   /// The row that pop() would give if nothing nearer comes; kNoRow if there is none.
   uint32_t peek() const {
     const uint32_t place = kernels().next_near(list_, list_.next);

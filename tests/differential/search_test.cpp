@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <bit>
+#include <set>
 
 #include "catch.h"
 #include "index/index.h"
 #include "made_data.h"
 #include "search/exact.h"
+#include "search/slack.h"
 
 using namespace gannet;
 
@@ -46,12 +49,14 @@ double true_distance(const float* x, const float* q, uint32_t dim, int32_t metri
   return metric == ANN_METRIC_INNER_PRODUCT ? -dot : 1 - dot / std::sqrt(xx * qq);
 }
 
-std::unique_ptr<const PlacedSegment> build_floats(const Floats& rows, int32_t metric, bool calibrate) {
+std::unique_ptr<const PlacedSegment> build_floats(const Floats& rows, int32_t metric, bool calibrate,
+                                                  int32_t graph = ANN_GRAPH_AUTO) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = rows.dim;
   shape.metric = metric;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = calibrate ? ANN_ON : ANN_OFF;
+  params.graph = graph;
   const BuildPlan plan = plan_build(params, rows.view().rows, 2);
   return build(shape, rows.view(), nullptr, plan, nullptr, {{}, 2, nullptr});
 }
@@ -369,11 +374,12 @@ TEST_CASE("rows that a snapshot has removed are in no answer") {
   Snapshot snapshot;
   snapshot.segments.emplace_back(built.get(), [](const PlacedSegment*) {});
   snapshot.removed.push_back(removed);
-  for (const int32_t procedure : {ANN_SEARCH_EXACT, ANN_SEARCH_BEST_FIRST, ANN_SEARCH_AUTO}) {
+  for (const int32_t procedure :
+       {ANN_SEARCH_EXACT, ANN_SEARCH_BEST_FIRST, ANN_SEARCH_SLACK, ANN_SEARCH_AUTO}) {
     Answers found(30, 20);
     ann_search_params search = ANN_SEARCH_PARAMS_INIT;
     search.procedure = procedure;
-    search.beam = procedure == ANN_SEARCH_EXACT ? 0 : 200;
+    search.beam = procedure == ANN_SEARCH_EXACT || procedure == ANN_SEARCH_SLACK ? 0 : 200;
     SearchCounts counts;
     search_snapshot(snapshot, search, 0.95f, ANN_DEVICE_CPU, {queries.view(), found.view(), nullptr, {}},
                     {{}, 2, nullptr}, &counts);
@@ -410,14 +416,202 @@ TEST_CASE("a procedure that is named keeps the recall that is asked for, by a ca
   }
 }
 
+/// What search/slack.h tells, step by step, over the standard library's containers.
+struct PlainSlackWalk {
+  using Near = std::pair<uint32_t, uint32_t>;  // code distance, row
+
+  const Segment& segment;
+  const Admission& admission;
+  uint32_t k;
+  double slack;
+  Array<uint8_t> code = Array<uint8_t>({}, segment.codes.walk_query_bytes());
+  std::set<Near> list = {};
+  std::set<Near> open = {};  // of the list, not expanded
+  std::set<uint32_t> met = {};
+  double bound = INFINITY;  // as a walk's distance, floats as they are
+  size_t sure = SIZE_MAX;   // the list's first rows up to the last answer
+  uint64_t distances = 0;
+  uint64_t expansions = 0;
+
+  double value(uint32_t distance) const {
+    if (segment.codes.scaled() != nullptr) return out_of_order(distance);
+    return segment.codes.wide() ? std::bit_cast<float>(distance) : distance;
+  }
+  std::vector<uint32_t> meet(const uint32_t* rows, uint32_t count) {
+    std::vector<uint32_t> fresh;
+    for (uint32_t i = 0; i < count && rows[i] != kNoRow; ++i) {
+      if (met.insert(rows[i]).second && admission.walks(rows[i])) fresh.push_back(rows[i]);
+    }
+    return fresh;
+  }
+  void compare(const std::vector<uint32_t>& rows) {
+    distances += rows.size();
+    std::vector<uint32_t> found(rows.size());
+    segment.codes.walk_distances(code.data(), rows.data(), static_cast<uint32_t>(rows.size()), found.data());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (value(found[i]) >= bound) continue;
+      list.insert({found[i], rows[i]});
+      open.insert({found[i], rows[i]});
+    }
+    while (list.size() > std::min(slack_list(k), segment.rows())) {
+      open.erase(*std::prev(list.end()));
+      list.erase(std::prev(list.end()));
+    }
+    uint32_t answers = 0;
+    size_t place = 0;
+    for (const Near& near : list) {
+      ++place;
+      answers += admission.answers(near.second) ? 1 : 0;
+      if (answers < k) continue;
+      sure = place;
+      const double last = value(near.first);
+      const double beyond = last + ((1 + slack) * (1 + slack) - 1) * std::fabs(last);
+      const bool floats = segment.codes.wide() || segment.codes.scaled() != nullptr;
+      bound = floats ? static_cast<float>(beyond) : std::floor(beyond);
+      break;
+    }
+  }
+  uint32_t next() {
+    if (open.empty()) return kNoRow;
+    const auto before = static_cast<size_t>(std::distance(list.begin(), list.find(*open.begin())));
+    if (before >= sure && value(open.begin()->first) >= bound) return kNoRow;
+    const uint32_t row = open.begin()->second;
+    open.erase(open.begin());
+    ++expansions;
+    return row;
+  }
+  void walk(const PreparedQuery& query) {
+    segment.codes.encode_walk_query(query, code.data());
+    const Array<uint32_t>& entries = segment.graph.entries;
+    compare(meet(entries.data(), static_cast<uint32_t>(entries.size())));
+    std::vector<uint32_t> waiting;
+    while (true) {
+      const uint32_t row = next();
+      if (row == kNoRow && waiting.empty()) return;
+      std::vector<uint32_t> requested;
+      if (row != kNoRow) {
+        const AdjacencyRow edges = segment.graph.row(row);
+        requested = meet(edges.targets, edges.length);
+      }
+      compare(waiting);
+      waiting = requested;
+    }
+  }
+  std::vector<uint64_t> answer(const PreparedQuery& query) {
+    walk(query);
+    std::vector<uint32_t> rows;
+    size_t place = 0;
+    for (const Near& near : list) {
+      if (++place > sure && value(near.first) >= bound) break;
+      if (admission.answers(near.second)) rows.push_back(near.second);
+    }
+    rows.resize(std::min<size_t>(rows.size(), rerank_count(k)));
+    std::vector<float> stored(rows.size());
+    segment.dataset.distances(query, rows.data(), 0, static_cast<uint32_t>(rows.size()), stored.data());
+    if (!segment.codes.lossless()) distances += rows.size();
+    std::vector<std::pair<float, uint64_t>> sorted;
+    for (size_t i = 0; i < rows.size(); ++i) sorted.push_back({stored[i], rows[i]});
+    std::sort(sorted.begin(), sorted.end());
+    sorted.resize(std::min<size_t>(sorted.size(), k));
+    std::vector<uint64_t> ids;
+    for (const auto& near : sorted) ids.push_back(near.second);
+    return ids;
+  }
+};
+
+TEST_CASE("a walk with slack takes the steps that its essay tells, with rows removed and held out") {
+  struct Case {
+    uint32_t dim;  // 2: codes are floats
+    int32_t metric;
+    int32_t graph = ANN_GRAPH_AUTO;
+  };
+  RowSet some({}, 1500);
+  for (uint32_t row = 0; row < 1500; row += 3) some.insert(row);
+  for (const Case one : {Case{2, ANN_METRIC_L2},
+                         {24, ANN_METRIC_L2},
+                         {24, ANN_METRIC_L2, ANN_GRAPH_GGNN},
+                         {24, ANN_METRIC_L2, ANN_GRAPH_TSDG},
+                         {24, ANN_METRIC_COSINE},
+                         {24, ANN_METRIC_INNER_PRODUCT}}) {
+    const Floats rows(1500, one.dim, 91, 1);
+    const Floats queries(6, one.dim, 92, 1);
+    const auto built = build_floats(rows, one.metric, false, one.graph);
+    const Segment& segment = built->segment;
+    REQUIRE(segment.codes.wide() == (one.dim == 2));
+    REQUIRE((segment.codes.scaled() != nullptr) == (one.metric == ANN_METRIC_INNER_PRODUCT));
+    const QueryBlock block(segment.dataset, queries.view(), {});
+    for (const BatchAdmission admission : {BatchAdmission{}, BatchAdmission{some.view(), {}, nullptr},
+                                           BatchAdmission{{}, some.view(), nullptr}}) {
+      for (const uint32_t k : {1u, 10u, 200u}) {
+        for (const float slack : {0.f, 0.05f, 0.5f}) {
+          INFO("dim " << one.dim << " metric " << one.metric << " graph " << one.graph << " k " << k
+                      << " slack " << slack);
+          Answers found(6, k);
+          SearchCounts counts;
+          SearchBatch batch{queries.view(), found.view(), nullptr, {}};
+          batch.admission = admission;
+          kSlack.run_on_host(built->host, batch, TwoListsPlan{slack, 0, 1}, {{}, 2, nullptr}, &counts);
+          SearchCounts plain;
+          for (uint32_t query = 0; query < 6; ++query) {
+            const Admission own = admission.of(query);
+            PlainSlackWalk walk{segment, own, k, slack};
+            std::vector<uint64_t> wanted = walk.answer(block[query]);
+            wanted.resize(k, ANN_ID_NONE);
+            REQUIRE(std::equal(wanted.begin(), wanted.end(), found.ids.begin() + query * k));
+            plain.distances += walk.distances;
+            plain.expansions += walk.expansions;
+          }
+          REQUIRE(counts.distances == plain.distances);
+          REQUIRE(counts.expansions == plain.expansions);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a walk with slack is the CPU's, and goes by a rule where nothing can be measured") {
+  REQUIRE((kSlack.on_host && !kSlack.on_device));
+  SearchRequest request;
+  request.params = ANN_SEARCH_PARAMS_INIT;
+  request.params.delta = 1.25f;
+  REQUIRE(kSlack.given(request)->knob == 0.25);
+  for (const auto& [recall, slack] : {std::pair{0.5f, 0.1}, {0.95f, 0.1}, {0.96f, 0.15}, {0.99f, 0.25}}) {
+    request.recall = recall;
+    REQUIRE(std::fabs(kSlack.unmeasured(request, 64).knob - slack) < 1e-9);
+  }
+}
+
+TEST_CASE("with enough slack a walk finds what exact search finds") {
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kIslands, Shape::kAllEqual}) {
+    const MadeData data(500, 12, shape, 13);
+    ann_index_params shape_of_index = ANN_INDEX_PARAMS_INIT;
+    shape_of_index.dim = 12;
+    shape_of_index.metric = ANN_METRIC_L2;
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.calibrate = ANN_OFF;
+    const MatrixView rows = view_of(data.bytes, 12);
+    const auto built = build(shape_of_index, rows, nullptr, plan_build(params, 500, 2), nullptr, {});
+    MatrixView queries = rows;
+    queries.rows = 40;
+    Answers truth(40, 10);
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries, {}), {}, truth.view(),
+                 {{}, 2, nullptr});
+    Answers found(40, 10);
+    SearchCounts counts;
+    kSlack.run_on_host(built->host, {queries, found.view(), nullptr, {}}, TwoListsPlan{1e6f, 0, 1},
+                       {{}, 2, nullptr}, &counts);
+    REQUIRE(found.distances == truth.distances);
+  }
+}
+
 TEST_CASE("the table of procedures has one row for each name of ann.h") {
-  for (int32_t id = ANN_SEARCH_BEST_FIRST; id <= ANN_SEARCH_TSDG_LARGE; ++id) {
+  for (int32_t id = ANN_SEARCH_BEST_FIRST; id <= ANN_SEARCH_SLACK; ++id) {
     const Procedure* procedure = find_procedure(id);
     REQUIRE(procedure != nullptr);
     REQUIRE(procedure->id == id);
     REQUIRE(procedure->on_host == (procedure->run_on_host != nullptr));
     REQUIRE((procedure->on_host || procedure->on_device));
   }
-  REQUIRE(procedures().size() == ANN_SEARCH_TSDG_LARGE);
+  REQUIRE(procedures().size() == ANN_SEARCH_SLACK);
   REQUIRE(find_procedure(ANN_SEARCH_AUTO) == nullptr);
 }

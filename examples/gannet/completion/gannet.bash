@@ -15,7 +15,7 @@ _gannet() {
     --knn) options="auto cells nn_descent exact" ;;
     --device) options="auto cpu cuda cuda:0 cuda:1" ;;
     --procedure)
-      options="auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn tsdg tsdg_small tsdg_large" ;;
+      options="auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn tsdg tsdg_small tsdg_large slack" ;;
     --calibration) files=$vectors ;;
     --ids) files='npy|u64bin|ibin' ;;
     --truth | -o | --out) files='npy|u64bin|ibin|ivecs' ;;

@@ -121,7 +121,7 @@ class Index:
         threads     of the CPU; default: all that the batch can use. A single query uses the calling one.
         device      "cpu" or "cuda:0"; default: where the queries are
         procedure   "auto", "best_first", "exact", "cagra", "cagra_single_cta", "cagra_multi_cta", "warp",
-                    "block", "wide_block" or "ggnn", as ann.h describes them
+                    "block", "wide_block", "ggnn" or "slack", as ann.h describes them
         stream      for queries on a CUDA device: one of CuPy's or Torch's, an object with __cuda_stream__, or a
                     number. Default: the current one of the queries' library. The call then returns when the
                     work is queued. Queries and results must stay until it is done, which CuPy and Torch see to
@@ -133,7 +133,8 @@ class Index:
         tuning      search_width, iterations_max, hash_bits, hash_reset, team_size, ctas_per_query,
                     batch_threshold, beam_threshold and compare ("codes" or "stored") for CAGRA's procedures,
                     stretch, queue, visited and nearest_share for "ggnn",
-                    occlusion_max, walks, hops_max, segments and delta for "tsdg" and its like: as in ann.h
+                    occlusion_max, walks, hops_max, segments and delta for "tsdg" and its like, delta
+                    for "slack": as in ann.h
 
         Returns Neighbors: ids, int64, and distances, float32, both [n, k], or [k] for one query: arrays of
         CuPy or Torch for queries of these, of NumPy otherwise, or `out`. Nearest first, equal ones by id; -1

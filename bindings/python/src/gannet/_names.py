@@ -20,7 +20,7 @@ KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4}
 DIVERSIFICATIONS = {"auto": 0, "tsdg": 1, "gd": 2, "dpg": 3, "ssg": 4, "vamana": 5}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
               "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,
-              "tsdg_small": 11, "tsdg_large": 12}
+              "tsdg_small": 11, "tsdg_large": 12, "slack": 13}
 COMPARES = {"auto": 0, "codes": 1, "stored": 2}
 OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED = 1, 2, 3
 CPU, CUDA = 1, 2

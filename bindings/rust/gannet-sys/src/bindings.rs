@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 12;
+pub const ANN_ABI_VERSION: u32 = 13;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -842,6 +842,7 @@ pub const ANN_SEARCH_GGNN: _bindgen_ty_10 = 9;
 pub const ANN_SEARCH_TSDG: _bindgen_ty_10 = 10;
 pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_10 = 11;
 pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_10 = 12;
+pub const ANN_SEARCH_SLACK: _bindgen_ty_10 = 13;
 pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
 pub const ANN_QUEUE_AUTO: _bindgen_ty_11 = 0;
 pub const ANN_QUEUE_COMPARED: _bindgen_ty_11 = 1;

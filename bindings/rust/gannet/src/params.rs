@@ -100,6 +100,8 @@ c_enum! {
         TsdgSmall = ANN_SEARCH_TSDG_SMALL as "tsdg_small",
         /// TSDG's search for large batches.
         TsdgLarge = ANN_SEARCH_TSDG_LARGE as "tsdg_large",
+        /// On the CPU, a walk that ends by distance.
+        Slack = ANN_SEARCH_SLACK as "slack",
     }
 }
 
@@ -361,7 +363,7 @@ impl<'a> SearchParams<'a> {
         hops_max: u32;
         /// TSDG, large batches: segments of its queue.
         segments: u32;
-        /// TSDG, large batches: how far beyond the last answer rows are expanded, as a factor.
+        /// TSDG, large batches, and slack: how far beyond the last answer rows are expanded, as a factor.
         delta: f32;
         /// TSDG, large batches: which rows wait to be expanded.
         queue_takes: QueueTakes;

@@ -1,0 +1,65 @@
+// Search with a slack bound: best-first search that ends by distance instead of by a number of rows.
+//
+//   list    the nearest rows met so far, sorted, of which some have been expanded
+//   bound   (1 + slack) times the distance of the k-th row of the list that may be returned; by inner product, whose
+//           distances have no zero to be measured from, that distance and a share of it: a product is asked for
+//           that is at least 2 - (1 + slack)^2 of the k-th
+//   start   all entry points are compared and enter the list
+//   step    take the nearest row of the list that has not been expanded, if it is one of the first k or nearer than
+//           the bound; read its edges and request the codes of those rows that have not been met. Then compare the
+//           rows that the step before has requested, and let those nearer than the bound into the list
+//   stop    when no such row is left, and none on its way
+//   end     the rows nearer than the bound are compared once more on the stored rows, as many as best-first search
+//           takes
+//
+// A beam gives every query as many expansions; a bound gives an easy one few and a hard one many. One list holds
+// what on a CUDA device are two (search/walk_cuda.cu): rows beyond the bound never enter it, so that it is seldom
+// long, and it may be as long as it needs to be.
+//
+// A step chooses its row before the rows of the step before are compared: codes have the time of a step to arrive,
+// and a walk that is about to follow its best row looks at its second one too. On the first steps that leads it into
+// two regions instead of one, which texts of 384 columns are missed without: one row at a time finds .9875 of them with
+// any slack. One at a time from the 4th expansion on compares 5 % fewer rows on patches, 2 % on SIFT, and takes 1.3 times
+// the time on SIFT and texts at .99. Three rows in flight compare 7 % more and save no more time.
+//
+// Rows at the bound itself are left out: smooth patches repeat, and where the k-th lies among equal rows all of them were
+// expanded (33 expansions instead of 17 with no slack). So are those beyond it when rows are compared once more: with
+// little slack k and 16 more rows of 960 columns as stored took a sixth of a search.
+//
+// Bytes of a query of 384 columns at recall .95: 23 expansions of 128 bytes and 460 codes of 384, 180 KB; at .99 57 and
+// 830, 330 KB, where a beam with that recall expands 560 rows and reads 1.8 MB.
+//
+// Time of a query as part of best-first search's with the shortest beam that has the recall, each with the least
+// effort of a fine grid that does; one thread of an AMD EPYC (AVX-512), k = 10, time of the thread, medians of 7
+// interleaved rounds:
+//
+//                                recall .90   .95   .99   .999
+//   SIFT, 100,000 x 128                 .85   .80   .71   .63
+//   words, 150,000 x 100                .93   .89   .73    -
+//   patches, 60,000 x 192              1.20  1.14   .61    -
+//   texts, 100,000 x 384                .89   .54   .11    -
+//   GIST, 30,000 x 960                 1.05   .96   .83   .67
+//   words by inner product             1.12  1.21  1.44    -
+//
+// A dash: however large the slack, walks reach .9985, .9964, .9956 and .9980. Patches have .96 with k rows or no
+// slack, which is the least there is. By inner product lengths and not places make a row an answer, and the bound finds
+// no good end.
+//
+// Codes of one bit a column do not pay here either (search/best_first.h).
+#pragma once
+
+#include "search/best_first.h"
+
+namespace gannet {
+
+/// Rows that the list holds for k answers, as far as there are rows. Beyond 512 it would be merged instead of let
+/// sink in by AVX-512 (distance/near_list.h), which takes a fifth more time; 1,024 find more of texts (.996 instead of
+/// .992 with a slack of 0.08).
+constexpr uint32_t slack_list(uint32_t k) { return std::max(512u, 4 * k); }
+
+/// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
+uint32_t search_with_slack(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                           const PreparedQuery& query, const Admission& admission, uint32_t k, float slack,
+                           SearchSpace& space, SearchCounts* counts);
+
+}  // namespace gannet

@@ -1,0 +1,81 @@
+// SLACK as a row of the table, on the CPU.
+
+#include "search/batch_on_host.h"
+#include "search/procedure.h"
+#include "search/slack.h"
+
+namespace gannet {
+namespace {
+
+void check(const SearchTarget&, const SearchRequest& request) {
+  const float delta = request.params.delta;
+  if (delta != 0 && !(delta >= 1 && delta <= 4))
+    fail(ANN_INVALID_ARGUMENT, "params.delta is %g, allowed are 1 to 4", static_cast<double>(delta));
+  if (request.params.beam != 0)
+    fail(ANN_INVALID_ARGUMENT, "params.beam is %u, it must be 0 where procedure is %d, which has a slack",
+         request.params.beam, request.params.procedure);
+}
+
+SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort& effort) {
+  return TwoListsPlan{static_cast<float>(effort.knob), 0, 1};
+}
+
+void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
+         const Execution& execution, SearchCounts* counts) {
+  const Segment& segment = host.segment;
+  const float slack = std::get<TwoListsPlan>(plan).slack;
+  const uint32_t k = std::min(batch.results.k, segment.rows());
+  answer_on_host<SearchSpace>(
+      host, batch, execution, counts,
+      [&] {
+        return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
+      },
+      [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
+          SearchCounts* task_counts) {
+        return search_with_slack(segment.dataset, segment.codes, segment.graph, query, admission, k, slack,
+                                 workspace, task_counts);
+      });
+}
+
+std::optional<Effort> given(const SearchRequest& request) {
+  if (request.params.delta == 0) return std::nullopt;
+  return Effort{double{request.params.delta} - 1};
+}
+
+/// A tenth up to a recall of 0.95, and half as much more for each halving of what is missed beyond.
+Effort unmeasured(const SearchRequest& request, uint32_t) {
+  double slack = 0.1;
+  for (double miss = 0.05; miss > 1 - double{request.recall} && slack < 1; miss /= 2) slack += 0.05;
+  return {slack};
+}
+
+/// Steps of a hundredth where the miss is large, then of a quarter. Beyond the last one the list is full of rows
+/// within the bound on all sets tried.
+std::optional<double> knob_at(const SearchTarget&, uint32_t, uint32_t step) {
+  constexpr double kSlacks[] = {0,    0.01, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08,
+                                0.10, 0.12, 0.15, 0.19, 0.24, 0.3,  0.4};
+  if (step >= std::size(kSlacks)) return std::nullopt;
+  return kSlacks[step];
+}
+
+constexpr Procedure make_row() {
+  Procedure row;
+  row.id = ANN_SEARCH_SLACK;
+  row.name = "SLACK";
+  row.knob = Knob::kSlack;
+  row.on_host = true;
+  row.on_device = false;
+  row.check = check;
+  row.plan = plan;
+  row.run_on_host = run;
+  row.given = given;
+  row.unmeasured = unmeasured;
+  row.knob_at = knob_at;
+  return row;
+}
+
+}  // namespace
+
+constinit const Procedure kSlack = make_row();
+
+}  // namespace gannet

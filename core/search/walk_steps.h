@@ -1,0 +1,54 @@
+// What walks of the CPU have in common: memory requested ahead, a table of visited rows that is left empty, and
+// the answer that a list becomes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "dataset/codes.h"
+#include "graph/search_graph.h"
+#include "search/best_first.h"
+#include "traverse/visited.h"
+
+namespace gannet {
+
+/// Bytes of a code that are requested ahead. Behind them the hardware follows, which within the first lines
+/// comes late.
+inline constexpr size_t kPrefetched = 1024;
+
+// Always inlined: gcc takes a function that does nothing but prefetch for one without an effect, and drops
+// calls of it that it has not inlined before it asks.
+
+[[gnu::always_inline]] inline void prefetch_code(const Codes& codes, uint32_t row) {
+  const uint8_t* code = codes.walk_row(row);
+  const size_t end = std::min(codes.walk_stride(), kPrefetched);
+  for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(code + byte);
+}
+
+[[gnu::always_inline]] inline void prefetch_edges(const SearchGraph& graph, uint32_t row, uint32_t level) {
+  const AdjacencyRow edges = graph.adjacency().row(row, level);
+  for (uint32_t i = 0; i < edges.length; i += 64 / sizeof(uint32_t)) __builtin_prefetch(edges.targets + i);
+}
+
+/// Leaves the table of visited rows empty for the next search, also when this one ends in an error.
+class VisitedCleared {
+ public:
+  explicit VisitedCleared(Visited& visited) : visited_(visited) {}
+  ~VisitedCleared() { visited_.clear(); }
+  VisitedCleared(const VisitedCleared&) = delete;
+
+ private:
+  Visited& visited_;
+};
+
+/// Leaves the reported distances of the first rerank_count() rows that may be returned, among the first `near` of a
+/// list, in space.distances, in the list's order, and the rows in space.rows; returns how many.
+uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
+                       const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
+                       SearchSpace& space, SearchCounts& counts);
+
+/// Leaves the k nearest of so many compared rows in space.neighbors, sorted; returns how many.
+uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchSpace& space);
+
+}  // namespace gannet
