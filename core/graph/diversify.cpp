@@ -90,8 +90,7 @@ class Diversifier {
     lists_ = {};
     knn_.neighbors = {};
     execution_.span(0.9, 1).enter("reachability");
-    if (repair) this->repair();
-    publish();
+    finish_diversified(std::move(sorted_), params_, repair, nullptr, graph_, execution_);
   }
 
  private:
@@ -129,8 +128,8 @@ class Diversifier {
       given.fetch_add(length, std::memory_order_relaxed);
       kept.fetch_add(left, std::memory_order_relaxed);
     });
-    graph_.diversified.given = given;
-    graph_.diversified.relaxed = kept;
+    sorted_.counts.given = given;
+    sorted_.counts.relaxed = kept;
   }
 
   uint32_t most_candidates() const { return params_.method == ANN_DIVERSIFY_SSG ? params_.pool : knn_.k; }
@@ -313,15 +312,16 @@ class Diversifier {
 
   void sort_rows() {
     // A row has at most as many edges as it has candidates; what it has fewer is closed at the end.
-    places_ = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
-    places_[0] = 0;
+    sorted_.places = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
+    sorted_.places[0] = 0;
     for (uint32_t row = 0; row < rows_; ++row) {
       const uint64_t incoming =
           std::min<uint64_t>(begins_[size_t{row} + 1] - begins_[row], params_.reverse_max);
-      places_[row + 1] = places_[row] + std::min<uint64_t>(params_.degree, incoming + lists_.lengths[row]);
+      sorted_.places[row + 1] =
+          sorted_.places[row] + std::min<uint64_t>(params_.degree, incoming + lists_.lengths[row]);
     }
-    edges_ = Array<uint32_t>(execution_.memory, places_[rows_]);
-    prefixes_ = Array<uint16_t>(execution_.memory, checked_product(rows_, params_.levels));
+    sorted_.edges = Array<uint32_t>(execution_.memory, sorted_.places[rows_]);
+    sorted_.prefixes = Array<uint16_t>(execution_.memory, checked_product(rows_, params_.levels));
     std::atomic<uint64_t> joined = 0;
     std::atomic<uint64_t> below = 0;
     each_row(0.5, 0.9, [&](uint32_t row, Workspace& space) {
@@ -329,8 +329,8 @@ class Diversifier {
       joined.fetch_add(count, std::memory_order_relaxed);
       below.fetch_add(write_row(row, count, space), std::memory_order_relaxed);
     });
-    graph_.diversified.joined = joined;
-    graph_.diversified.soft = below;
+    sorted_.counts.joined = joined;
+    sorted_.counts.soft = below;
     begins_ = {};
     sources_ = {};
     kept_ = {};
@@ -345,8 +345,8 @@ class Diversifier {
     } else {
       std::fill_n(space.lambda.data(), count, 0);
     }
-    uint16_t* lengths = prefixes_.data() + uint64_t{row} * params_.levels;
-    uint32_t* to = edges_.data() + places_[row];
+    uint16_t* lengths = sorted_.prefixes.data() + uint64_t{row} * params_.levels;
+    uint32_t* to = sorted_.edges.data() + sorted_.places[row];
     uint32_t below = 0;
     for (uint32_t level = 0; level < params_.levels; ++level) {
       for (uint32_t i = 0; i < count; ++i) {
@@ -380,91 +380,6 @@ class Diversifier {
     }
   }
 
-  // --- Every row is reached ---------------------------------------------------------------------
-
-  uint32_t default_level() const { return std::min(params_.levels, kOcclusionDefault) - 1; }
-  uint16_t* prefixes(uint32_t row) { return prefixes_.data() + uint64_t{row} * params_.levels; }
-  uint32_t length(uint32_t row) const {
-    return prefixes_[uint64_t{row} * params_.levels + params_.levels - 1];
-  }
-
-  /// Sorting by factors and cutting has made a directed graph of an undirected one: what a search reads by default
-  /// is repaired as a graph of fixed rows of its own (reachability.cpp), with room for an edge more each, and
-  /// what that has changed is taken over.
-  void repair() {
-    uint32_t longest = 0;
-    for (uint32_t row = 0; row < rows_; ++row)
-      longest = std::max<uint32_t>(longest, prefixes(row)[default_level()]);
-    SearchGraph read;
-    read.rows = rows_;
-    read.degree = std::min(params_.degree, longest + 1);
-    read.entries = Array<uint32_t>::over(graph_.entries.data(), graph_.entries.size());
-    read.make_fixed(execution_.memory);
-    read.edges.fill(kNoRow);
-    for (uint32_t row = 0; row < rows_; ++row)
-      std::copy_n(edges_.data() + places_[row], prefixes(row)[default_level()], read.table().row(row));
-    graph_.repaired_edges = repair_reachability(read, execution_);
-    if (graph_.repaired_edges != 0) take_over(read);
-  }
-
-  /// Rows as they are after the repair: new edges have the factor 0, those that they have replaced are gone, and
-  /// edges that the default leaves out give way at the end.
-  void take_over(const SearchGraph& repaired) {
-    Array<uint64_t> places(execution_.memory, size_t{rows_} + 1);
-    places[0] = 0;
-    for (uint32_t row = 0; row < rows_; ++row)
-      places[row + 1] = places[row] + std::min<uint64_t>(params_.degree, length(row) + repaired.degree);
-    Array<uint32_t> edges(execution_.memory, places[rows_]);
-    std::vector<uint32_t> added;
-    added.reserve(ANN_DEGREE_MAX);
-    for (uint32_t row = 0; row < rows_; ++row) {
-      const uint32_t* before = edges_.data() + places_[row];
-      uint16_t* lengths = prefixes(row);
-      const uint32_t* read = before + lengths[default_level()];
-      const AdjacencyRow after = repaired.row(row);
-      const uint32_t* end = std::find(after.begin(), after.end(), kNoRow);
-      added.clear();
-      for (const uint32_t* edge = after.begin(); edge != end; ++edge) {
-        if (std::find(before, read, *edge) == read) added.push_back(*edge);
-      }
-      uint32_t* const to = edges.data() + places[row];
-      uint32_t count = 0;
-      uint32_t from = 0;
-      for (uint32_t level = 0; level < params_.levels; ++level) {
-        for (; from < lengths[level]; ++from) {
-          const bool stays = level > default_level()
-                                 ? std::find(added.begin(), added.end(), before[from]) == added.end()
-                                 : std::find(after.begin(), end, before[from]) != end;
-          if (stays && count < params_.degree) to[count++] = before[from];
-        }
-        if (level == 0) {
-          for (const uint32_t edge : added) to[count++] = edge;
-        }
-        lengths[level] = static_cast<uint16_t>(count);
-      }
-    }
-    edges_ = std::move(edges);
-    places_ = std::move(places);
-  }
-
-  /// Closes what is free between rows, and hands the graph over.
-  void publish() {
-    Array<uint64_t> offsets(execution_.memory, size_t{rows_} + 1);
-    offsets[0] = 0;
-    uint32_t longest = 2;
-    for (uint32_t row = 0; row < rows_; ++row) {
-      offsets[row + 1] = offsets[row] + length(row);
-      longest = std::max(longest, length(row));
-    }
-    graph_.edges = Array<uint32_t>(execution_.memory, offsets[rows_]);
-    for (uint32_t row = 0; row < rows_; ++row)
-      std::copy_n(edges_.data() + places_[row], length(row), graph_.edges.data() + offsets[row]);
-    graph_.offsets = std::move(offsets);
-    graph_.prefixes = std::move(prefixes_);
-    graph_.levels = params_.levels;
-    graph_.degree = longest;
-  }
-
   const Codes& codes_;
   KnnGraph knn_;
   const DiversifyParams& params_;
@@ -476,12 +391,142 @@ class Diversifier {
   Lists lists_ = {};         // what stage one has kept
   Array<uint64_t> begins_;   // [rows + 1] into sources_
   Array<uint32_t> sources_;  // rows with an edge to a row
-  Array<uint64_t> places_;   // [rows + 1] into edges_, where a row may have fewer edges than there are places
-  Array<uint32_t> edges_;    // [places_[rows]]
-  Array<uint16_t> prefixes_;  // [rows, levels]
+  SortedRows sorted_;
+};
+
+// --- Every row is reached -------------------------------------------------------------------------
+
+uint32_t default_level(const DiversifyParams& params) {
+  return std::min(params.levels, kOcclusionDefault) - 1;
+}
+
+/// The end of a diversification, for rows that the CPU or a device has sorted.
+class Closing {
+ public:
+  Closing(SortedRows&& sorted, const DiversifyParams& params, SearchGraph& graph, const Execution& execution)
+      : sorted_(std::move(sorted)),
+        params_(params),
+        level_(default_level(params)),
+        graph_(graph),
+        execution_(execution),
+        rows_(graph.rows) {}
+
+  /// Sorting by factors and cutting has made a directed graph of an undirected one: what a search reads by default
+  /// is repaired as a graph of fixed rows of its own (reachability.cpp), with room for an edge more each, and
+  /// what that has changed is taken over.
+  void repair() {
+    SearchGraph read = read_by_default(sorted_, params_, graph_);
+    read.make_fixed(execution_.memory);
+    read.edges.fill(kNoRow);
+    for (uint32_t row = 0; row < rows_; ++row)
+      std::copy_n(sorted_.edges.data() + sorted_.places[row], prefixes(row)[level_], read.table().row(row));
+    read.repaired_edges = repair_reachability(read, execution_);
+    take_over(read);
+  }
+
+  /// Rows as they are after the repair: new edges have the factor 0, those that they have replaced are gone, and
+  /// edges that the default leaves out give way at the end.
+  void take_over(const SearchGraph& repaired) {
+    graph_.repaired_edges = repaired.repaired_edges;
+    if (repaired.repaired_edges == 0) return;
+    Array<uint64_t> places(execution_.memory, size_t{rows_} + 1);
+    places[0] = 0;
+    for (uint32_t row = 0; row < rows_; ++row)
+      places[row + 1] = places[row] + std::min<uint64_t>(params_.degree, length(row) + repaired.degree);
+    Array<uint32_t> edges(execution_.memory, places[rows_]);
+    std::vector<uint32_t> added;
+    added.reserve(ANN_DEGREE_MAX);
+    for (uint32_t row = 0; row < rows_; ++row) {
+      const uint32_t* before = sorted_.edges.data() + sorted_.places[row];
+      uint16_t* lengths = prefixes(row);
+      const uint32_t* read = before + lengths[level_];
+      const AdjacencyRow after = repaired.row(row);
+      const uint32_t* end = std::find(after.begin(), after.end(), kNoRow);
+      added.clear();
+      for (const uint32_t* edge = after.begin(); edge != end; ++edge) {
+        if (std::find(before, read, *edge) == read) added.push_back(*edge);
+      }
+      uint32_t* const to = edges.data() + places[row];
+      uint32_t count = 0;
+      uint32_t from = 0;
+      for (uint32_t level = 0; level < params_.levels; ++level) {
+        for (; from < lengths[level]; ++from) {
+          const bool stays = level > level_
+                                 ? std::find(added.begin(), added.end(), before[from]) == added.end()
+                                 : std::find(after.begin(), end, before[from]) != end;
+          if (stays && count < params_.degree) to[count++] = before[from];
+        }
+        if (level == 0) {
+          for (const uint32_t edge : added) to[count++] = edge;
+        }
+        lengths[level] = static_cast<uint16_t>(count);
+      }
+    }
+    sorted_.edges = std::move(edges);
+    sorted_.places = std::move(places);
+  }
+
+  /// Closes what is free between rows, and hands the graph over.
+  void publish() {
+    Array<uint64_t> offsets(execution_.memory, size_t{rows_} + 1);
+    offsets[0] = 0;
+    uint32_t longest = 2;
+    for (uint32_t row = 0; row < rows_; ++row) {
+      offsets[row + 1] = offsets[row] + length(row);
+      longest = std::max(longest, length(row));
+    }
+    if (offsets[rows_] == sorted_.edges.size()) {
+      graph_.edges = std::move(sorted_.edges);
+    } else {
+      graph_.edges = Array<uint32_t>(execution_.memory, offsets[rows_]);
+      parallel_for(execution_, rows_, 4096, [&](uint64_t begin, uint64_t end, uint32_t) {
+        for (uint64_t row = begin; row < end; ++row)
+          std::copy_n(sorted_.edges.data() + sorted_.places[row], offsets[row + 1] - offsets[row],
+                      graph_.edges.data() + offsets[row]);
+      });
+    }
+    graph_.offsets = std::move(offsets);
+    graph_.prefixes = std::move(sorted_.prefixes);
+    graph_.levels = params_.levels;
+    graph_.degree = longest;
+    graph_.diversified = sorted_.counts;
+  }
+
+ private:
+  uint16_t* prefixes(uint32_t row) { return sorted_.prefixes.data() + uint64_t{row} * params_.levels; }
+  uint32_t length(uint32_t row) { return prefixes(row)[params_.levels - 1]; }
+
+  SortedRows sorted_;
+  const DiversifyParams& params_;
+  uint32_t level_;
+  SearchGraph& graph_;
+  const Execution& execution_;
+  uint32_t rows_;
 };
 
 }  // namespace
+
+SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& params, const SearchGraph& graph) {
+  uint32_t longest = 0;
+  for (uint32_t row = 0; row < graph.rows; ++row)
+    longest =
+        std::max<uint32_t>(longest, rows.prefixes[uint64_t{row} * params.levels + default_level(params)]);
+  SearchGraph read;
+  read.rows = graph.rows;
+  read.degree = std::min(params.degree, longest + 1);
+  read.entries = Array<uint32_t>::over(graph.entries.data(), graph.entries.size());
+  return read;
+}
+
+void finish_diversified(SortedRows&& rows, const DiversifyParams& params, bool repair,
+                        const SearchGraph* repaired, SearchGraph& graph, const Execution& execution) {
+  Closing closing(std::move(rows), params, graph, execution);
+  if (repaired != nullptr)
+    closing.take_over(*repaired);
+  else if (repair)
+    closing.repair();
+  closing.publish();
+}
 
 void diversify(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params, bool repair,
                SearchGraph& graph, const Execution& execution) {
@@ -501,6 +546,13 @@ DiversifyBytes diversify_bytes(uint64_t rows, uint64_t code_stride, uint64_t k, 
       rows * (4 + 8 + 4 + 4 * kept) + (params.method == ANN_DIVERSIFY_SSG ? rows * 4 * kept : 0);
   const uint64_t repairing = rows * (4 * uint64_t{params.degree} + 5 * uint64_t{params.degree} + 30);
   return {threads * space + std::max(lists, repairing) + 2 * graph, graph};
+}
+
+uint64_t diversify_device_bytes(uint64_t rows, uint64_t k, const DiversifyParams& params) {
+  const uint64_t some = std::min<uint64_t>(rows, kDiversifyRows);
+  const uint64_t piece = some * (k * 4 + 4 + params.degree * 4ull + params.levels * 2ull);
+  // Kept edges forth and back, then sorted ones in their place and what the repair reads.
+  return piece + rows * (2 * k * 4 + 24) + rows * (params.degree * 8ull + 90);
 }
 
 }  // namespace gannet

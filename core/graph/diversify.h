@@ -49,11 +49,28 @@ struct DiversifyParams {
   float angle = 0;           // SSG: degrees
 };
 
+/// What stage two leaves: rows sorted by (lambda, distance), and how many of their edges each level reads.
+struct SortedRows {
+  Array<uint64_t> places;    // [rows + 1] into edges, where a row may have fewer edges than there are places
+  Array<uint32_t> edges;     // [places[rows]]
+  Array<uint16_t> prefixes;  // [rows, levels]
+  DiversifiedEdges counts;
+};
+
 /// Diversifies lists into `graph`, whose `rows` and `entries` are set, and fills the rest of it. The lists are used
 /// up: stage one keeps its edges in their place. With `repair` every row is reached from the entry points along the
 /// edges that a search reads by default.
 void diversify(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params, bool repair,
                SearchGraph& graph, const Execution& execution);
+
+/// The edges that a search reads by default, [rows, longest row and one more], as a graph of fixed rows with the
+/// entry points of `graph`, for a repair. Its edges are not there yet.
+SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& params, const SearchGraph& graph);
+
+/// The end of a diversification: sees to it that every row is reached, if `repair`, and hands the rows over to `graph`.
+/// `repaired`, unless null, is what read_by_default() gives, repaired already.
+void finish_diversified(SortedRows&& rows, const DiversifyParams& params, bool repair,
+                        const SearchGraph* repaired, SearchGraph& graph, const Execution& execution);
 
 /// Memory that diversify() takes at most beside the lists and codes; of that `graph_bytes` stay.
 struct DiversifyBytes {
@@ -62,5 +79,11 @@ struct DiversifyBytes {
 };
 DiversifyBytes diversify_bytes(uint64_t rows, uint64_t code_stride, uint64_t k, const DiversifyParams& params,
                                uint32_t threads);
+
+/// Device memory that cuda::diversify() takes at most beside codes and lists that lie there.
+uint64_t diversify_device_bytes(uint64_t rows, uint64_t k, const DiversifyParams& params);
+
+/// Rows that a device diversifies at a time.
+inline constexpr uint32_t kDiversifyRows = 1 << 17;
 
 }  // namespace gannet

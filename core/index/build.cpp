@@ -116,18 +116,21 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   if (!walks_find_rows(segment, execution)) add_long_edges(segment.codes, graph, segment.seed, execution);
 }
 
-/// TSDG. On a CUDA device the lists are found there; their edges are diversified on the CPU.
+/// TSDG.
 void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, Segment& segment,
                       const Execution& execution) {
-  const Execution finding = execution.span(0, 0.6);
+  const bool given = plan.knn == ANN_KNN_GIVEN;
+  const bool there = plan.device >= ANN_DEVICE_CUDA && segment.rows() != 0;
   KnnGraph knn;
-  if (plan.device >= ANN_DEVICE_CUDA && plan.knn != ANN_KNN_GIVEN && segment.rows() != 0) {
+  if (given || !there) knn = find_neighbors(segment.codes, plan, execution.span(0, 0.6));
+  if (there) {
     const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
-    knn = std::move(
-        cuda::find_neighbors(segment.codes, std::move(arrival), method, plan.nn_descent, plan.device, finding)
-            .graph);
-  } else {
-    knn = find_neighbors(segment.codes, plan, finding);
+    const KnnGraph found =
+        cuda::build_diversified(segment.codes, std::move(arrival), method, given ? &knn : nullptr, plan,
+                                segment.graph, given ? execution.span(0.6, 1) : execution);
+    segment.knn_iterations = found.iterations;
+    segment.knn_share = found.share;
+    return;
   }
   segment.knn_iterations = knn.iterations;
   segment.knn_share = knn.share;

@@ -9,8 +9,11 @@
 // device already calibrates, and are not sent back: the index's copy on the device is made of them. Rows
 // that lie on the device are not sent at all (dataset/arrival.h).
 
+#include <algorithm>
+
 #include "backend/devices.h"
 #include "dataset/codes_cuda.h"
+#include "graph/diversify_cuda.h"
 #include "graph/search_graph_cuda.h"
 #include "index/build_cuda.h"
 #include "knn/cells_cuda.h"
@@ -180,6 +183,43 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
   transfers.fetch(lists.graph.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   transfers.fetch(lists.distances.data(), distances.data(), places * sizeof(uint32_t), stream);
   return lists;
+}
+
+KnnGraph build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+                           const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
+                           const Execution& execution) {
+  const DeviceGuard guard = guard_of(plan.device);
+  const uint32_t k = plan.nn_descent.k;
+  KnnGraph report;
+  Transfers transfers(execution);
+  const bool arrives = arrival != nullptr;
+  const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
+  const Stream& stream = *own_stream;
+  const auto there =
+      arrives ? arrival->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
+  const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
+  const uint64_t places = checked_product(codes.rows(), k);
+  const DeviceArray<uint32_t> neighbors(given == nullptr ? places : 0, stream);
+  if (given == nullptr) {
+    const Found found = find(there->view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr,
+                             stream, execution.span(0, 0.6));
+    report.iterations = found.iterations;
+    report.share = found.share;
+  }
+  if (arrives) arriving->wait();
+  const Execution diversifying = execution.span(0.6, 1);
+  if (diversifies(plan.diversify, k)) {
+    const ListsView lists = {neighbors.data(), given == nullptr ? nullptr : given->neighbors.data(), k};
+    diversify(there->view(), lists, plan.diversify, plan.repair, graph, transfers, stream, diversifying);
+    return report;
+  }
+  KnnGraph copy{Array<uint32_t>(execution.memory, places), codes.rows(), k, 0};
+  if (given != nullptr)
+    std::copy(given->neighbors.begin(), given->neighbors.end(), copy.neighbors.begin());
+  else
+    transfers.fetch(copy.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
+  gannet::diversify(codes, std::move(copy), plan.diversify, plan.repair, graph, diversifying);
+  return report;
 }
 
 std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,

@@ -24,6 +24,13 @@ namespace gannet::cuda {
 KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
                         const NnDescentParams& params, int32_t device, const Execution& execution);
 
+/// TSDG's graph, of lists by a method or `given` ones, into `graph`, whose `rows` and `entries` are set. Of the
+/// ways to diversify the device does those that graph/diversify_cuda.h names, and the CPU the others. Returns what
+/// finding lists came to: `iterations` and `share` of a KnnGraph without lists.
+KnnGraph build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+                           const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
+                           const Execution& execution);
+
 /// A search graph on the device that made it.
 class GraphOnDevice {
  public:

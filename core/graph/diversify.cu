@@ -1,0 +1,772 @@
+// TSDG's two stages on the GPU; graph/diversify.h tells what they are, and the CPU's are equal.
+//
+//   paper                           here
+//   NN list of x0                   `ids`, sorted by `keys` (distance << 32 | row)
+//   m(x0, xj) / alpha               `near`, alpha on squares
+//   edges kept so far               the first places of `ids`; those behind are not occluded yet
+//   lambda                          `lambda`, counted by atomics, which are sums and know no order
+//
+// A block has a row. In stage one it goes from kept edge to kept edge: all its threads compare the end of that edge with
+// the ends behind it, and those that it occludes are squeezed out, by votes, in order. In stage two each edge is
+// compared with all that lie farther; nothing is kept between two of them, so no thread waits for another.
+//
+// Rows come in pieces, of which lists, sorted rows and prefixes are on the device; what stage one has kept is there of
+// all rows, once forth and once back. A hub's incoming edges pass a buffer of twice `reverse_max`, whose nearer half
+// stays.
+//
+// Sketch for SIFT 1M, lists of 200, of which stage one keeps some 80 and stage two sees some 130. A row of 128 bytes is
+// compared by 8 lanes, with 4 products of 4 bytes each and 3 exchanges. Stage one: 200 rows gathered, 26 KB, 26 GB in
+// all, and some 6,000 pairs a row, 768 KB from the first cache, of which a block has 26 KB. Stage two: 8,500 pairs. At
+// 128 bytes a clock and multiprocessor that is 14,500 clocks a row, 65 ms on 132 of them at 1.7 GHz.
+//
+// Wide codes (rare) are summed in the CPU's lanes (distance/lanes_cuda.h), many times slower.
+
+#include "graph/diversify_cuda.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "distance/lanes_cuda.h"
+#include "graph/search_graph_cuda.h"
+#include "traverse/shared_sort_cuda.h"
+#include "traverse/walk_steps.cuh"
+
+namespace gannet::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+constexpr uint32_t kWarps = kThreads / kWarp;
+constexpr uint32_t kTeam = 8;  // lanes that compare two rows of bytes
+constexpr uint32_t kRounds = 4;
+constexpr uint64_t kNoKey = UINT64_MAX;
+constexpr uint32_t kSharedUsual = 40 << 10;  // bytes of a block that are always allowed
+constexpr uint32_t kSharedDeclared = 1 << 10;
+
+constexpr uint32_t power_of_two(uint32_t least) {
+  uint32_t size = kWarp;
+  while (size < least) size *= 2;
+  return size;
+}
+
+__host__ __device__ constexpr uint32_t id_of(uint64_t key) { return static_cast<uint32_t>(key); }
+__host__ __device__ constexpr uint32_t distance_in(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
+
+// --- A block compares a row with others ------------------------------------------------------------
+
+template <bool kWide>
+struct Comparison {
+  const CodesView& codes;
+
+  /// Calls take(place, distance) once for each of others[0 ... count), on some lane.
+  template <class Take>
+  __device__ void compare(uint32_t row, const uint32_t* others, uint32_t count, const Take& take) const {
+    if constexpr (kWide)
+      compare_floats(row, others, count, take);
+    else
+      compare_bytes(row, others, count, take);
+  }
+
+ private:
+  template <class Take>
+  __device__ void compare_bytes(uint32_t row, const uint32_t* others, uint32_t count,
+                                const Take& take) const {
+    constexpr uint32_t kTeams = kThreads / kTeam;
+    const uint32_t member = threadIdx.x % kTeam;
+    const uint32_t square = __ldg(codes.squares + row);
+    for (uint32_t base = 0; base < count; base += kTeams * kRounds) {
+      const uint32_t first = base + threadIdx.x / kTeam;
+      uint32_t sums[kRounds] = {};
+      for (uint32_t byte = member * sizeof(uint4); byte < codes.stride; byte += kTeam * sizeof(uint4)) {
+        uint4 values[kRounds];
+#pragma unroll
+        for (uint32_t round = 0; round < kRounds; ++round) {
+          const uint32_t place = first + round * kTeams;
+          if (place < count) values[round] = words_at(codes.row(others[place]) + byte);
+        }
+        const uint4 own = words_at(codes.row(row) + byte);
+#pragma unroll
+        for (uint32_t round = 0; round < kRounds; ++round) {
+          if (first + round * kTeams < count) sums[round] = add(values[round], own, sums[round]);
+        }
+      }
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+#pragma unroll
+        for (uint32_t half = kTeam / 2; half != 0; half /= 2)
+          sums[round] += __shfl_xor_sync(kAllLanes, sums[round], half);
+        const uint32_t place = first + round * kTeams;
+        if (member == round && place < count)
+          take(place, square + __ldg(codes.squares + others[place]) - 2 * sums[round]);
+      }
+    }
+  }
+
+  /// Eight rows a warp at a time: of 8 x 4 pairs those with the first of four rows count.
+  template <class Take>
+  __device__ void compare_floats(uint32_t row, const uint32_t* others, uint32_t count,
+                                 const Take& take) const {
+    const Warp warp = cooperative_groups::tiled_partition<kWarp>(cooperative_groups::this_thread_block());
+    const float* right[LaneSums::kRight] = {floats_of(row)};
+    for (uint32_t base = threadIdx.x / kWarp * LaneSums::kLeft; base < count;
+         base += kWarps * LaneSums::kLeft) {
+      const float* left[LaneSums::kLeft];
+#pragma unroll
+      for (uint32_t i = 0; i < LaneSums::kLeft; ++i)
+        left[i] = base + i < count ? floats_of(others[base + i]) : nullptr;
+      const float distance = wide_distances(left, right, codes.stride / sizeof(float), warp);
+      const uint32_t place = base + lane_number() / LaneSums::kRight;
+      if (lane_number() % LaneSums::kRight == 0 && place < count) take(place, __float_as_uint(distance));
+    }
+  }
+
+  __device__ const float* floats_of(uint32_t row) const {
+    return reinterpret_cast<const float*>(codes.row(row));
+  }
+
+  static __device__ uint4 words_at(const uint8_t* bytes) {
+    return __ldg(reinterpret_cast<const uint4*>(bytes));
+  }
+
+  static __device__ uint32_t add(const uint4& a, const uint4& b, uint32_t sum) {
+    sum = __dp4a(a.x, b.x, sum);
+    sum = __dp4a(a.y, b.y, sum);
+    sum = __dp4a(a.z, b.z, sum);
+    return __dp4a(a.w, b.w, sum);
+  }
+};
+
+/// Moves what stays of values that the threads of a block hold, in their order, behind what has been moved before.
+struct Squeeze {
+  uint32_t* counts;  // [kWarps]
+
+  /// The place of this thread's value, if it stays; `end` moves on. Values are to have been read before, and may be
+  /// written afterwards.
+  __device__ uint32_t place(bool stays, uint32_t& end) const {
+    const uint32_t mask = __ballot_sync(kAllLanes, stays);
+    if (lane_number() == 0) counts[threadIdx.x / kWarp] = __popc(mask);
+    __syncthreads();
+    uint32_t before = end;
+#pragma unroll
+    for (uint32_t warp = 0; warp < kWarps; ++warp) {
+      if (warp < threadIdx.x / kWarp) before += counts[warp];
+      end += counts[warp];
+    }
+    return before + __popc(mask & lanes_before());
+  }
+};
+
+// --- Stage one -------------------------------------------------------------------------------------
+
+struct PruneArgs {
+  CodesView codes;
+  uint32_t* lists;    // [count, k] of rows from `first` on; then what stays of each, at its beginning
+  uint32_t* lengths;  // [count] edges that stay
+  unsigned long long* totals;  // [4] edges given, kept, joined, soft
+  uint32_t first;
+  uint32_t count;
+  uint32_t k;
+  uint32_t size;    // the power of two from k on
+  double square;    // alpha on squares
+  uint32_t vamana;  // 1: inequality 2's second half only, equal distances occlude
+};
+
+struct PruneShared {
+  uint32_t counts[kWarps];
+  uint32_t length;
+};
+
+template <bool kWide>
+struct Pruning {
+  const PruneArgs& args;
+  PruneShared& shared;
+  uint64_t* keys;     // [size]
+  uint32_t* ids;      // [size] rows: those kept, then those that nothing has occluded yet
+  uint32_t* places;   // [size] of their keys
+  uint32_t* numbers;  // [size] distances
+  uint32_t row = args.first + blockIdx.x;
+  uint32_t* list = args.lists + uint64_t{blockIdx.x} * args.k;
+  Comparison<kWide> rows{args.codes};
+
+  __device__ void run() {
+    const uint32_t count = read_list();
+    sort(count);
+    const uint32_t kept = keep_unoccluded(count);
+    for (uint32_t i = threadIdx.x; i < kept; i += kThreads) list[i] = ids[i];
+    if (threadIdx.x != 0) return;
+    args.lengths[blockIdx.x] = kept;
+    atomicAdd(args.totals, count);
+    atomicAdd(args.totals + 1, kept);
+  }
+
+ private:
+  __device__ uint32_t read_list() {
+    if (threadIdx.x == 0) shared.length = args.k;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < args.k; i += kThreads) {
+      ids[i] = list[i];
+      if (ids[i] == kNoRow) atomicMin(&shared.length, i);
+    }
+    for (uint32_t i = threadIdx.x; i < args.size; i += kThreads) keys[i] = kNoKey;
+    __syncthreads();
+    return shared.length;
+  }
+
+  __device__ void sort(uint32_t count) {
+    rows.compare(row, ids, count, [&](uint32_t place, uint32_t distance) {
+      keys[place] = uint64_t{distance} << 32 | ids[place];
+    });
+    __syncthreads();
+    sort_shared(keys, args.size, BlockSorts{});
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+      ids[i] = id_of(keys[i]);
+      places[i] = i;
+    }
+    __syncthreads();
+  }
+
+  /// Distances below it times alpha are below this one.
+  __device__ uint32_t near(uint32_t distance) const {
+    if constexpr (kWide) {
+      const double bound = __ddiv_rn(__uint_as_float(distance), args.square);
+      return __float_as_uint(__double2float_rn(bound)) + args.vamana;
+    } else {
+      const double bound = __ddiv_rn(__uint2double_rn(distance), args.square);
+      return args.vamana != 0 ? __double2uint_rd(bound) + 1 : __double2uint_ru(bound);
+    }
+  }
+
+  __device__ uint32_t keep_unoccluded(uint32_t count) {
+    const Squeeze squeeze{shared.counts};
+    uint32_t left = count;
+    uint32_t kept = 0;
+    for (; kept + 1 < left; ++kept) {
+      const uint32_t own = distance_in(keys[places[kept]]);
+      const uint32_t behind = kept + 1;
+      rows.compare(ids[kept], ids + behind, left - behind,
+                   [&](uint32_t place, uint32_t distance) { numbers[place] = distance; });
+      __syncthreads();
+      uint32_t end = behind;
+      for (uint32_t first = behind; first < left; first += kThreads) {
+        const uint32_t i = first + threadIdx.x;
+        uint32_t place = 0;
+        uint32_t id = 0;
+        bool stays = false;
+        if (i < left) {
+          place = places[i];
+          id = ids[i];
+          const uint32_t bound = near(distance_in(keys[place]));
+          stays = numbers[i - behind] >= bound || (args.vamana == 0 && own >= bound);
+        }
+        const uint32_t to = squeeze.place(stays, end);
+        if (stays) {
+          places[to] = place;
+          ids[to] = id;
+        }
+        __syncthreads();
+      }
+      left = end;
+    }
+    return left;
+  }
+};
+
+template <bool kWide>
+__global__ void __launch_bounds__(kThreads) prune_lists(const __grid_constant__ PruneArgs args) {
+  __shared__ PruneShared shared;
+  extern __shared__ uint64_t keys[];
+  uint32_t* const ids = reinterpret_cast<uint32_t*>(keys + args.size);
+  Pruning<kWide>{args, shared, keys, ids, ids + args.size, ids + 2 * args.size}.run();
+}
+
+constexpr uint32_t prune_bytes(uint32_t size) { return size * (8 + 3 * 4); }
+
+// --- Between the stages ----------------------------------------------------------------------------
+
+struct EdgeArgs {
+  const uint32_t* lists;    // [count, k], the first lengths[i] of each
+  const uint64_t* offsets;  // [count + 1] into kept
+  uint32_t* kept;           // edges of these rows, row after row
+  uint32_t* incoming;       // [rows] how many edges lead to each; then, how many of them stand in sources
+  const uint64_t* begins;   // [rows + 1] into sources
+  uint32_t* sources;        // rows with an edge to a row, in any order
+  uint32_t first;
+  uint32_t count;
+  uint32_t k;
+};
+
+__global__ void __launch_bounds__(kThreads) close_lists(const __grid_constant__ EdgeArgs args) {
+  const uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  if (row >= args.count) return;
+  const uint64_t begin = args.offsets[row];
+  const uint32_t length = static_cast<uint32_t>(args.offsets[row + 1] - begin);
+  for (uint32_t i = lane_number(); i < length; i += kWarp) {
+    const uint32_t target = args.lists[uint64_t{row} * args.k + i];
+    args.kept[begin + i] = target;
+    if (args.incoming != nullptr) atomicAdd(args.incoming + target, 1u);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) turn_edges(const __grid_constant__ EdgeArgs args) {
+  const uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  if (row >= args.count) return;
+  for (uint64_t i = args.offsets[row] + lane_number(); i < args.offsets[row + 1]; i += kWarp) {
+    const uint32_t target = args.kept[i];
+    args.sources[args.begins[target] + atomicAdd(args.incoming + target, 1u)] = args.first + row;
+  }
+}
+
+// --- Stage two -------------------------------------------------------------------------------------
+
+struct SoftenArgs {
+  CodesView codes;
+  const uint64_t* offsets;  // [count + 1] into kept
+  const uint32_t* kept;     // of rows from `first` on
+  const uint64_t* begins;   // [rows + 1] into sources
+  const uint32_t* sources;
+  uint32_t* edges;             // [count, degree]
+  uint16_t* prefixes;          // [count, levels]
+  unsigned long long* totals;  // [4] as above
+  uint32_t first;
+  uint32_t count;
+  uint32_t degree;
+  uint32_t levels;
+  uint32_t reverse_max;
+  uint32_t half;  // the power of two from reverse_max on
+  uint32_t room;  // keys of the buffer
+};
+
+struct SoftenShared {
+  uint32_t counts[kWarps];
+  uint32_t soft;
+};
+
+template <bool kWide>
+struct Softening {
+  const SoftenArgs& args;
+  SoftenShared& shared;
+  uint64_t* keys;    // [room]
+  uint32_t* ids;     // [room]
+  uint32_t* near;    // [room] distances in order
+  uint32_t* lambda;  // [room]
+  uint32_t row = args.first + blockIdx.x;
+  Comparison<kWide> rows{args.codes};
+
+  __device__ void run() {
+    if (threadIdx.x == 0) shared.soft = 0;
+    const uint32_t count = join();
+    count_occluders(count);
+    write_row(count);
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    atomicAdd(args.totals + 2, count);
+    atomicAdd(args.totals + 3, shared.soft);
+  }
+
+ private:
+  /// The row's own edges and the nearest of those to it, ascending.
+  __device__ uint32_t join() {
+    const uint32_t* incoming = args.sources + args.begins[row];
+    const uint64_t length = args.begins[uint64_t{row} + 1] - args.begins[row];
+    uint32_t taken = static_cast<uint32_t>(min(length, uint64_t{args.reverse_max}));
+    if (length <= args.reverse_max)
+      read_keys(incoming, taken, 0);
+    else
+      read_nearest(incoming, length);
+    const uint64_t begin = args.offsets[blockIdx.x];
+    const uint32_t own = static_cast<uint32_t>(args.offsets[blockIdx.x + 1] - begin);
+    read_keys(args.kept + begin, own, taken);
+    const uint32_t count = taken + own;
+    uint32_t size = kWarp;
+    while (size < count) size *= 2;
+    for (uint32_t i = count + threadIdx.x; i < size; i += kThreads) keys[i] = kNoKey;
+    __syncthreads();
+    sort_shared(keys, size, BlockSorts{});
+    return keep_first_of_equal(count);
+  }
+
+  /// Distances of others, as keys from a place on.
+  __device__ void read_keys(const uint32_t* others, uint32_t count, uint32_t from) {
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) ids[i] = others[i];
+    __syncthreads();
+    rows.compare(row, ids, count, [&](uint32_t place, uint32_t distance) {
+      keys[from + place] = uint64_t{distance} << 32 | ids[place];
+    });
+    __syncthreads();
+  }
+
+  /// Of a hub's incoming edges the nearest.
+  __device__ void read_nearest(const uint32_t* incoming, uint64_t length) {
+    for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) keys[i] = kNoKey;
+    for (uint64_t first = 0; first < length; first += args.half) {
+      const uint32_t some = static_cast<uint32_t>(min(length - first, uint64_t{args.half}));
+      read_keys(incoming + first, some, args.half);
+      for (uint32_t i = args.half + some + threadIdx.x; i < 2 * args.half; i += kThreads) keys[i] = kNoKey;
+      __syncthreads();
+      sort_shared(keys, 2 * args.half, BlockSorts{});
+    }
+  }
+
+  __device__ uint32_t keep_first_of_equal(uint32_t count) {
+    const Squeeze squeeze{shared.counts};
+    uint32_t end = 0;
+    for (uint32_t first = 0; first < count; first += kThreads) {
+      const uint32_t i = first + threadIdx.x;
+      const uint64_t key = i < count ? keys[i] : kNoKey;
+      const bool stays = i < count && (i == 0 || keys[i - 1] != key);
+      const uint32_t to = squeeze.place(stays, end);
+      if (stays) keys[to] = key;
+      __syncthreads();
+    }
+    for (uint32_t i = threadIdx.x; i < end; i += kThreads) {
+      ids[i] = id_of(keys[i]);
+      near[i] = distance_in(keys[i]);
+      lambda[i] = 0;
+    }
+    __syncthreads();
+    return end;
+  }
+
+  /// Inequality 1: each edge counts for those farther than it that its end is nearer to than the row is.
+  __device__ void count_occluders(uint32_t count) {
+    if (args.levels == 1) return;
+    uint32_t farther = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      farther = max(farther, i + 1);
+      while (farther < count && near[farther] == near[i]) ++farther;
+      if (farther == count) break;
+      rows.compare(ids[i], ids + farther, count - farther, [&](uint32_t place, uint32_t distance) {
+        if (distance < near[farther + place]) atomicAdd(lambda + farther + place, 1u);
+      });
+    }
+    __syncthreads();
+  }
+
+  /// Edges by (lambda, distance), as far as factors and degree allow.
+  __device__ void write_row(uint32_t count) {
+    uint32_t* to = args.edges + uint64_t{blockIdx.x} * args.degree;
+    for (uint32_t j = threadIdx.x; j < count; j += kThreads) {
+      const uint32_t own = lambda[j];
+      if (own >= args.levels) continue;
+      atomicAdd(&shared.soft, 1u);
+      uint32_t place = 0;
+      for (uint32_t i = 0; i < count; ++i) place += lambda[i] < own || (lambda[i] == own && i < j) ? 1 : 0;
+      if (place < args.degree) to[place] = ids[j];
+    }
+    for (uint32_t level = threadIdx.x; level < args.levels; level += kThreads) {
+      uint32_t below = 0;
+      for (uint32_t i = 0; i < count; ++i) below += lambda[i] <= level ? 1 : 0;
+      args.prefixes[uint64_t{blockIdx.x} * args.levels + level] =
+          static_cast<uint16_t>(min(below, args.degree));
+    }
+  }
+};
+
+template <bool kWide>
+__global__ void __launch_bounds__(kThreads) soften(const __grid_constant__ SoftenArgs args) {
+  __shared__ SoftenShared shared;
+  extern __shared__ uint64_t keys[];
+  uint32_t* const ids = reinterpret_cast<uint32_t*>(keys + args.room);
+  Softening<kWide>{args, shared, keys, ids, ids + args.room, ids + 2 * args.room}.run();
+}
+
+constexpr uint32_t soften_bytes(uint32_t room) { return room * (8 + 3 * 4); }
+
+/// Keys of the buffer, for rows that have kept so many edges at most.
+uint32_t soften_room(const DiversifyParams& params, uint32_t own) {
+  return std::max(2 * power_of_two(params.reverse_max), power_of_two(params.reverse_max + own));
+}
+
+// --- What a repair reads ---------------------------------------------------------------------------
+
+struct TableArgs {
+  const uint64_t* offsets;  // [count + 1] into edges
+  const uint32_t* edges;
+  const uint16_t* lengths;  // [count] edges that are read
+  uint32_t* table;          // [count, width]
+  uint32_t count;
+  uint32_t width;
+};
+
+__global__ void __launch_bounds__(kThreads) fill_table(const __grid_constant__ TableArgs args) {
+  const uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
+  if (row >= args.count) return;
+  const uint32_t* edges = args.edges + args.offsets[row];
+  uint32_t* to = args.table + uint64_t{row} * args.width;
+  for (uint32_t i = lane_number(); i < args.width; i += kWarp)
+    to[i] = i < args.lengths[row] ? edges[i] : kNoRow;
+}
+
+// --- Host ------------------------------------------------------------------------------------------
+
+uint32_t blocks_of_rows(uint32_t count) { return (count + kWarps - 1) / kWarps; }
+
+/// What a block of the current device may share beside what the kernels declare.
+uint32_t shared_most() {
+  int most = 0;
+  check(runtime().attribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device()),
+        "asking for shared memory");
+  return static_cast<uint32_t>(most) - kSharedDeclared;
+}
+
+/// Rows that are diversified together.
+struct Piece {
+  uint32_t first = 0;
+  uint32_t count = 0;
+  std::unique_ptr<DeviceArray<uint64_t>> offsets;  // [count + 1] of the edges here
+  std::unique_ptr<DeviceArray<uint32_t>> edges;    // those that stage one has kept, then the sorted ones
+  std::unique_ptr<DeviceArray<uint16_t>> read;     // [count] edges that searches read by default
+  uint64_t size = 0;                               // edges
+};
+
+class DeviceDiversifier {
+ public:
+  DeviceDiversifier(const CodesView& codes, const ListsView& lists, const DiversifyParams& params,
+                    SearchGraph& graph, Transfers& transfers, const Stream& stream,
+                    const Execution& execution)
+      : codes_(codes),
+        lists_(lists),
+        params_(params),
+        graph_(graph),
+        transfers_(transfers),
+        stream_(stream),
+        execution_(execution),
+        rows_(graph.rows),
+        totals_(4, stream) {
+    fill(totals_.data(), 0, 4 * sizeof(unsigned long long), stream, "clearing device memory");
+    for (uint32_t first = 0; first < rows_; first += std::min(kDiversifyRows, rows_ - first))
+      pieces_.push_back({first, std::min(kDiversifyRows, rows_ - first), nullptr, nullptr, nullptr, 0});
+    offsets_ = Array<uint64_t>(execution.memory, size_t{std::min(kDiversifyRows, rows_)} + 1);
+    lengths_ = Array<uint32_t>(execution.memory, std::min(kDiversifyRows, rows_));
+  }
+
+  void run(bool repair) {
+    execution_.span(0, 0.4).enter("diversify");
+    prune(execution_.span(0, 0.4));
+    execution_.span(0.4, 0.5).enter("reverse edges");
+    turn();
+    execution_.span(0.5, 0.9).enter("occlusion factors");
+    sort(execution_.span(0.5, 0.85));
+    fetch();
+    execution_.span(0.9, 1).enter("reachability");
+    SearchGraph repaired;
+    const bool is_repaired = repair && this->repair(repaired);
+    pieces_.clear();
+    finish_diversified(std::move(sorted_), params_, repair, is_repaired ? &repaired : nullptr, graph_,
+                       execution_);
+  }
+
+ private:
+  template <class Work>
+  void each_piece(const Execution& part, const Work& work) {
+    for (Piece& piece : pieces_) {
+      part.check();
+      work(piece);
+      part.advance(static_cast<double>(piece.first + piece.count) / rows_);
+    }
+  }
+
+  void prune(const Execution& part) {
+    incoming_ = std::make_unique<DeviceArray<uint32_t>>(rows_, stream_);
+    fill(incoming_->data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing device memory");
+    const uint32_t most = static_cast<uint32_t>(lengths_.size());
+    const DeviceArray<uint32_t> sent(lists_.there == nullptr ? uint64_t{most} * lists_.k : 0, stream_);
+    const DeviceArray<uint32_t> lengths(most, stream_);
+    const uint32_t size = power_of_two(lists_.k);
+    const auto kernel = codes_.wide() ? prune_lists<true> : prune_lists<false>;
+    each_piece(part, [&](Piece& piece) {
+      uint32_t* lists = sent.data();
+      if (lists_.there != nullptr)
+        lists = lists_.there + uint64_t{piece.first} * lists_.k;
+      else
+        transfers_.send(lists, lists_.host + uint64_t{piece.first} * lists_.k,
+                        uint64_t{piece.count} * lists_.k * sizeof(uint32_t), stream_);
+      const PruneArgs args = {codes_,
+                              lists,
+                              lengths.data(),
+                              totals(),
+                              piece.first,
+                              piece.count,
+                              lists_.k,
+                              size,
+                              double{params_.alpha} * params_.alpha,
+                              params_.method == ANN_DIVERSIFY_VAMANA ? 1u : 0u};
+      launch("prune_lists", kernel, piece.count, kThreads, stream_, args, prune_bytes(size));
+      copy_to_host(lengths_.data(), lengths.data(), piece.count * sizeof(uint32_t), stream_,
+                   "fetching numbers of edges");
+      stream_.wait();
+      take_offsets(piece, [&](uint32_t i) { return lengths_[i]; });
+      for (uint32_t i = 0; i < piece.count; ++i) longest_ = std::max(longest_, lengths_[i]);
+      close(piece, lists, lists_.k, incoming_->data());
+      stream_.wait();  // offsets_ and lists are used again
+    });
+  }
+
+  /// Offsets of a piece's rows by their lengths, there too, and room for its edges.
+  template <class Length>
+  void take_offsets(Piece& piece, const Length& length) {
+    offsets_[0] = 0;
+    for (uint32_t i = 0; i < piece.count; ++i) offsets_[i + 1] = offsets_[i] + length(i);
+    piece.size = offsets_[piece.count];
+    piece.offsets = std::make_unique<DeviceArray<uint64_t>>(piece.count + uint64_t{1}, stream_);
+    piece.edges = std::make_unique<DeviceArray<uint32_t>>(piece.size, stream_);
+    copy_to_device(piece.offsets->data(), offsets_.data(), (piece.count + uint64_t{1}) * sizeof(uint64_t),
+                   stream_, "sending offsets");
+  }
+
+  /// Copies rows of `stride` places into a piece's edges.
+  void close(const Piece& piece, const uint32_t* rows, uint32_t stride, uint32_t* incoming) {
+    EdgeArgs args = {};
+    args.lists = rows;
+    args.offsets = piece.offsets->data();
+    args.kept = piece.edges->data();
+    args.incoming = incoming;
+    args.count = piece.count;
+    args.k = stride;
+    launch("close_lists", close_lists, blocks_of_rows(piece.count), kThreads, stream_, args);
+  }
+
+  void turn() {
+    Array<uint32_t> incoming(execution_.memory, rows_);
+    Array<uint64_t> begins(execution_.memory, size_t{rows_} + 1);
+    transfers_.fetch(incoming.data(), incoming_->data(), rows_ * sizeof(uint32_t), stream_);
+    begins[0] = 0;
+    for (uint32_t row = 0; row < rows_; ++row) begins[row + 1] = begins[row] + incoming[row];
+    begins_ = std::make_unique<DeviceArray<uint64_t>>(rows_ + uint64_t{1}, stream_);
+    transfers_.send(begins_->data(), begins.data(), (rows_ + uint64_t{1}) * sizeof(uint64_t), stream_);
+    sources_ = std::make_unique<DeviceArray<uint32_t>>(begins[rows_], stream_);
+    fill(incoming_->data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing device memory");
+    for (const Piece& piece : pieces_) {
+      EdgeArgs args = {};
+      args.offsets = piece.offsets->data();
+      args.kept = piece.edges->data();
+      args.incoming = incoming_->data();
+      args.begins = begins_->data();
+      args.sources = sources_->data();
+      args.first = piece.first;
+      args.count = piece.count;
+      launch("turn_edges", turn_edges, blocks_of_rows(piece.count), kThreads, stream_, args);
+    }
+    incoming_.reset();
+  }
+
+  void sort(const Execution& part) {
+    const uint32_t most = static_cast<uint32_t>(lengths_.size());
+    const uint32_t levels = params_.levels;
+    const DeviceArray<uint32_t> edges(uint64_t{most} * params_.degree, stream_);
+    const DeviceArray<uint16_t> prefixes(uint64_t{most} * levels, stream_);
+    sorted_.prefixes = Array<uint16_t>(execution_.memory, checked_product(rows_, levels));
+    Array<uint16_t> read(execution_.memory, most);
+    const uint32_t room = soften_room(params_, longest_);
+    const auto kernel = codes_.wide() ? soften<true> : soften<false>;
+    if (soften_bytes(room) > kSharedUsual) allow_shared(kernel, shared_most());
+    each_piece(part, [&](Piece& piece) {
+      const SoftenArgs args = {codes_,
+                               piece.offsets->data(),
+                               piece.edges->data(),
+                               begins_->data(),
+                               sources_->data(),
+                               edges.data(),
+                               prefixes.data(),
+                               totals(),
+                               piece.first,
+                               piece.count,
+                               params_.degree,
+                               levels,
+                               params_.reverse_max,
+                               power_of_two(params_.reverse_max),
+                               room};
+      launch("soften", kernel, piece.count, kThreads, stream_, args, soften_bytes(room));
+      uint16_t* here = sorted_.prefixes.data() + uint64_t{piece.first} * levels;
+      transfers_.fetch(here, prefixes.data(), uint64_t{piece.count} * levels * sizeof(uint16_t), stream_);
+      take_offsets(piece, [&](uint32_t i) { return here[uint64_t{i} * levels + levels - 1]; });
+      close(piece, edges.data(), params_.degree, nullptr);
+      const uint32_t level = std::min(levels, kOcclusionDefault) - 1;
+      for (uint32_t i = 0; i < piece.count; ++i) read[i] = here[uint64_t{i} * levels + level];
+      piece.read = std::make_unique<DeviceArray<uint16_t>>(piece.count, stream_);
+      copy_to_device(piece.read->data(), read.data(), piece.count * sizeof(uint16_t), stream_,
+                     "sending numbers of edges");
+      stream_.wait();  // offsets_, read and edges are used again
+    });
+    begins_.reset();
+    sources_.reset();
+  }
+
+  void fetch() {
+    sorted_.places = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
+    sorted_.places[0] = 0;
+    const uint32_t levels = params_.levels;
+    for (uint32_t row = 0; row < rows_; ++row)
+      sorted_.places[row + 1] = sorted_.places[row] + sorted_.prefixes[uint64_t{row} * levels + levels - 1];
+    sorted_.edges = Array<uint32_t>(execution_.memory, sorted_.places[rows_]);
+    for (const Piece& piece : pieces_) {
+      execution_.check();
+      transfers_.fetch(sorted_.edges.data() + sorted_.places[piece.first], piece.edges->data(),
+                       piece.size * sizeof(uint32_t), stream_);
+    }
+    unsigned long long totals[4];
+    copy_to_host(totals, totals_.data(), sizeof totals, stream_, "fetching counts");
+    stream_.wait();
+    sorted_.counts = {totals[0], totals[1], totals[2], totals[3]};
+  }
+
+  /// False where that is the CPU's work.
+  bool repair(SearchGraph& repaired) {
+    if (rows_ == 0) return false;
+    repaired = read_by_default(sorted_, params_, graph_);
+    const uint64_t places = uint64_t{rows_} * repaired.degree;
+    const DeviceArray<uint32_t> table(places, stream_);
+    for (const Piece& piece : pieces_) {
+      const TableArgs args = {piece.offsets->data(), piece.edges->data(),
+                              piece.read->data(),    table.data() + uint64_t{piece.first} * repaired.degree,
+                              piece.count,           repaired.degree};
+      launch("fill_table", fill_table, blocks_of_rows(piece.count), kThreads, stream_, args);
+    }
+    const DeviceArray<uint32_t> entries(repaired.entries.size(), stream_);
+    copy_to_device(entries.data(), repaired.entries.data(), repaired.entries.size() * sizeof(uint32_t),
+                   stream_, "sending entry points");
+    const Reach reach = repair_reachability({table.data(), entries.data(), rows_, repaired.degree,
+                                             static_cast<uint32_t>(repaired.entries.size())},
+                                            stream_, execution_);
+    if (reach.lost != 0) return false;
+    repaired.repaired_edges = reach.spent;
+    if (reach.spent == 0) return true;
+    repaired.make_fixed(execution_.memory);
+    transfers_.fetch(repaired.edges.data(), table.data(), places * sizeof(uint32_t), stream_);
+    return true;
+  }
+
+  unsigned long long* totals() const { return totals_.data(); }
+
+  const CodesView codes_;
+  const ListsView lists_;
+  const DiversifyParams& params_;
+  SearchGraph& graph_;
+  Transfers& transfers_;
+  const Stream& stream_;
+  const Execution& execution_;
+  uint32_t rows_;
+  uint32_t longest_ = 0;  // edges of a row after stage one
+  DeviceArray<unsigned long long> totals_;
+  std::vector<Piece> pieces_;
+  Array<uint64_t> offsets_;  // of a piece
+  Array<uint32_t> lengths_;  // likewise
+  std::unique_ptr<DeviceArray<uint32_t>> incoming_;
+  std::unique_ptr<DeviceArray<uint64_t>> begins_;
+  std::unique_ptr<DeviceArray<uint32_t>> sources_;
+  SortedRows sorted_;
+};
+
+}  // namespace
+
+bool diversifies(const DiversifyParams& params, uint32_t k) {
+  const bool by_rule = params.method != ANN_DIVERSIFY_DPG && params.method != ANN_DIVERSIFY_SSG;
+  return by_rule && soften_bytes(soften_room(params, k)) <= shared_most();
+}
+
+void diversify(const CodesView& codes, const ListsView& lists, const DiversifyParams& params, bool repair,
+               SearchGraph& graph, Transfers& transfers, const Stream& stream, const Execution& execution) {
+  DeviceDiversifier(codes, lists, params, graph, transfers, stream, execution).run(repair);
+}
+
+}  // namespace gannet::cuda
