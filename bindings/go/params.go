@@ -147,7 +147,7 @@ const (
 	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
 	ProcedureGGNN      Procedure = C.ANN_SEARCH_GGNN
 
-	ProcedureTSDG      Procedure = C.ANN_SEARCH_TSDG       // on the CPU
+	ProcedureTSDG      Procedure = C.ANN_SEARCH_TSDG       // on the CPU; on a device one of the next two
 	ProcedureTSDGSmall Procedure = C.ANN_SEARCH_TSDG_SMALL // for small batches
 	ProcedureTSDGLarge Procedure = C.ANN_SEARCH_TSDG_LARGE // for large ones
 

@@ -707,19 +707,22 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *   GGNN        GGNN's search (section 4), on the CPU and on CUDA devices: a cache of the nearest rows, a
  *               queue and the rows expanded last, and a slack that is added to the distance of the k-th
  *               best row and says how far the walk goes. k to 1,984. On CUDA devices one block a query.
- *   TSDG_SMALL  TSDG's search for small batches (section 4.1), on the CPU: `walks` walks from random rows for
- *               each query, each of which goes to the nearest of the rows that it compares in a step. k to
- *               1,024.
- *   TSDG_LARGE  TSDG's search for large batches (section 4.2), on the CPU: one walk with a queue in segments,
- *               which goes on up to `delta` times as far as the last of the answers. k to 1,024.
- *   TSDG        TSDG's search on the CPU (section 5.3): best-first with a beam, from the entry points and 32
- *               random rows.
+ *   TSDG_SMALL  TSDG's search for small batches (section 4.1), on the CPU and on CUDA devices: `walks` walks
+ *               from random rows for each query, each of which goes to the nearest of the rows that it compares
+ *               in a step. k to 1,024. On CUDA devices a block a walk.
+ *   TSDG_LARGE  TSDG's search for large batches (section 4.2), on the CPU and on CUDA devices: one walk with a
+ *               queue in segments, which goes on up to `delta` times as far as the last of the answers. k to
+ *               1,024. On CUDA devices a warp a query.
+ *   TSDG        On the CPU TSDG's search of section 5.3: best-first with a beam, from the entry points and 32
+ *               random rows. On a CUDA device TSDG_SMALL for batches of fewer queries than its multiprocessors and
+ *               the columns of rows call for, else TSDG_LARGE; ann_results.procedure says which, and `beam` must
+ *               be 0.
  *   SLACK       on the CPU, one list of the nearest rows met: expand the nearest unexpanded row, two at a
  *               time, until it lies more than `delta` times as far as the k-th best, so that easy queries
  *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1
  *               and the slack of WARP. `beam` must be 0.
- * TSDG's three and SLACK are ANN_UNSUPPORTED on CUDA devices. Their efforts are calibrated when a search first asks
- * for a `recall` by their name.
+ * SLACK is ANN_UNSUPPORTED on CUDA devices. Its effort and those of TSDG's three are calibrated when a search first
+ * asks for a `recall` by their name.
  * CAGRA's procedures, GGNN and TSDG's run on every graph, whoever built it. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
@@ -834,13 +837,15 @@ typedef struct ann_search_params {
                            a sample of 2,048 rows; default 1, the greatest. Less: rows far from all others
                            do not loosen the bound */
 
-  /* For TSDG's searches; `occlusion_max` for BEST_FIRST on the CPU and `delta` for SLACK too. Not read by others. */
+  /* For TSDG's searches, which also read `team_size`; `occlusion_max` for BEST_FIRST on the CPU and `delta` for SLACK
+   * too. Not read by others. */
   uint32_t occlusion_max; /* edges of a row with occlusion factors below this are read, 1 to 64; default 10 of
                              TSDG_SMALL, 5 of TSDG_LARGE, else all. Graphs without factors are read whole.
                              Fewer: shorter steps, lower recall at an effort. A beam of BEST_FIRST that goes by
                              `recall` is of whole rows. */
   uint32_t walks;         /* t_0 of TSDG_SMALL, 1 to 64 and at least k / 32 (of lossy codes some more); overrides
-                             `recall`. More: higher recall, time grows in proportion on the CPU */
+                             `recall`. More: higher recall, time grows in proportion on the CPU, and on a CUDA device
+                             where its multiprocessors are all at work */
   uint32_t hops_max;      /* T of TSDG_SMALL and TSDG_LARGE: rows that a walk expands at most, 1 to 4,096; default
                              4,096, which walks do not need */
   uint32_t segments;      /* m of TSDG_LARGE: its queue, and its memory of the rows expanded, have 32 places for

@@ -24,6 +24,10 @@ struct Chooser {
     check_answers();
     if (request.params.procedure == ANN_SEARCH_AUTO) return choose_auto();
     const Procedure& named = *find_procedure(request.params.procedure);
+    if (named.stands_for != nullptr) {
+      const int32_t id = named.stands_for(target, request);
+      if (id != named.id) return choose_named(id);
+    }
     if (!target.on_device() && !named.on_host)
       fail(ANN_UNSUPPORTED, "params.procedure is %d (%s), which CUDA devices do; the search runs on the CPU",
            named.id, named.name);
@@ -39,6 +43,12 @@ struct Chooser {
     Effort effort;
     effort.recall = 1;
     return {&kExact, ExactPlan{}, effort};
+  }
+
+  Choice choose_named(int32_t id) const {
+    Chooser other = *this;
+    other.request.params.procedure = id;
+    return other.choose();
   }
 
   /// A plan may be to compare all rows after all.

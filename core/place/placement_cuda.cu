@@ -135,7 +135,7 @@ class CudaPlacement final : public DevicePlacement {
     view_.lossless = codes.lossless();
     view_.row_count = dataset.rows();
     view_.code_stride = static_cast<uint32_t>(codes.stride());
-    view_.graph = {nullptr, nullptr, nullptr, dataset.rows(), segment.graph.degree, 0};
+    view_.graph = {nullptr, nullptr, nullptr, dataset.rows(), segment.graph.degree, segment.graph.levels};
     view_.entry_count = static_cast<uint32_t>(segment.graph.entries.size());
     view_.dim = dataset.dim();
     view_.metric = dataset.metric();
@@ -154,6 +154,7 @@ class CudaPlacement final : public DevicePlacement {
     const bool lossless = segment.codes.lossless();
     if (graph_is_there && lossless && dataset.ids() == nullptr) return;
     uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
+    if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
     if (!lossless) row += view_.row_stride;
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
@@ -172,6 +173,8 @@ class CudaPlacement final : public DevicePlacement {
       view_.codes = upload.vectors(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
       view_.graph.targets = place_edges(segment.graph, upload);
     }
+    if (!segment.graph.prefixes.empty())
+      view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
     view_.entries = upload.items(segment.graph.entries.data(), segment.graph.entries.size());
     if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
   }

@@ -7,6 +7,7 @@
 #include "search/encode_cuda.h"
 #include "search/ggnn_cuda.h"
 #include "search/rerank_cuda.h"
+#include "search/tsdg_cuda.h"
 
 namespace gannet::cuda {
 namespace {
@@ -76,10 +77,6 @@ struct StartWalk {
 
   void operator()(const ExactPlan&) const { fail(ANN_INTERNAL, "an exact search was planned as a walk"); }
 
-  void operator()(const TsdgPlan&) const {
-    fail(ANN_INTERNAL, "a search of the CPU was planned on a device");
-  }
-
   void operator()(const BeamPlan& plan) const {
     WalkArgs args = walk_args();
     args.beam = plan.beam;
@@ -124,10 +121,19 @@ struct StartWalk {
     start_ggnn(device, row_kind(plan.stored), plan, args, stream);
   }
 
+  /// The walks as TSDG, by codes.
+  void operator()(const TsdgPlan& plan) const {
+    if (plan.search == TsdgSearch::kBeam) fail(ANN_INTERNAL, "a search of the CPU was planned on a device");
+    TsdgArgs args = {};
+    args.walk = cagra_args(false, plan.kept);
+    fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
+    start_tsdg(device, row_kind(false), plan, args, stream);
+  }
+
  private:
   const Adjacency& graph() const { return run.bypass ? view.bypass : view.graph; }
 
-  /// What the kernels of CAGRA and GGNN compare, read and write.
+  /// What the kernels of CAGRA, GGNN and TSDG compare, read and write.
   CagraArgs cagra_args(bool stored, uint32_t kept) const {
     const bool by_records = stored || view.lossless;
     CagraArgs args = {};
@@ -203,6 +209,8 @@ void start_run(int32_t device, const IndexView& view, const DeviceRun& run, cons
 uint64_t count_distances(const IndexView& view, const WalkCounters& counters, uint64_t queries,
                          const SearchPlan& plan, uint32_t k) {
   if (view.lossless) return counters.distances;
+  // TSDG's walks may find fewer rows than are re-ranked, and count those that are.
+  if (std::holds_alternative<TsdgPlan>(plan)) return counters.distances;
   return counters.distances + queries * std::min(rerank_depth(view, plan, k), view.row_count);
 }
 

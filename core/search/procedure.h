@@ -58,6 +58,9 @@ struct Procedure {
   bool on_device = false;
   uint32_t warps = 0;  // of a device that walk for a query; 0: of no meaning
 
+  /// The id of the row that does what is asked by this name; null: the row itself.
+  int32_t (*stands_for)(const SearchTarget& target, const SearchRequest& request) = nullptr;
+
   /// Throws where the procedure cannot do what is asked of it on this target. May be null.
   void (*check)(const SearchTarget& target, const SearchRequest& request) = nullptr;
 

@@ -1,4 +1,5 @@
-// TSDG's searches ("Graph-based Approximate NN Search: A Revisit", sections 4 and 5.3) on the CPU.
+// TSDG's searches ("Graph-based Approximate NN Search: A Revisit", sections 4 and 5.3) on the CPU. Those of batches are
+// the twins of search/tsdg_small_cuda.cu and search/tsdg_large_cuda.cu: answers and counts are equal, bit for bit.
 //
 // Small batches (4.1, Algorithm 1): t_0 walks, each of which keeps no queue of what it could expand.
 //
@@ -67,6 +68,7 @@ struct TsdgPlan {
   float delta = 1;           // large
   bool only_nearer = false;  // large: C takes what improves R
   uint32_t beam = 0;         // on the CPU
+  uint32_t team = 8;         // lanes that compare a row on a device
 };
 
 /// What one search needs for itself.

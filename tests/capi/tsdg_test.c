@@ -257,6 +257,8 @@ static void refused_searches(const ann_index *index, const vectors *queries) {
     REFUSED_SEARCH(procedure, queue_takes, -1, "queue_takes -1 2");
     REFUSED_SEARCH(procedure, occlusion_max, 65, "occlusion_max 65 64");
   }
+  for (int32_t procedure = ANN_SEARCH_TSDG; procedure <= ANN_SEARCH_TSDG_LARGE; procedure++)
+    REFUSED_SEARCH(procedure, team_size, 3, "team_size 3 2 32");
   REFUSED_SEARCH(ANN_SEARCH_TSDG, beam, K - 1, "beam 9 10");
   REFUSED_SEARCH(ANN_SEARCH_TSDG_SMALL, beam, 64, "beam 64 0");
   REFUSED_SEARCH(ANN_SEARCH_TSDG_LARGE, beam, 64, "beam 64 0");

@@ -25,6 +25,10 @@ struct Case {
   uint32_t degree = 16;
   Values values = Values::kClusters;
   bool ids = false;
+  int32_t graph = ANN_GRAPH_AUTO;
+  uint32_t knn_degree = 0;       // of TSDG
+  uint32_t occlusion_bound = 0;  // likewise
+  bool calibrate = false;
 
   std::string name() const {
     return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
@@ -34,13 +38,16 @@ struct Case {
 };
 
 inline std::string name_of(const ann_search_params& params) {
-  char text[300];
-  std::snprintf(text, sizeof text,
-                "; procedure %d, beam %u, width %u, iterations %u, bits %u, reset %d, team %u, CTAs %u, "
-                "compare %d, stretch %g, queue %u, visited %u",
-                params.procedure, params.beam, params.search_width, params.iterations_max, params.hash_bits,
-                params.hash_reset, params.team_size, params.ctas_per_query, params.compare,
-                static_cast<double>(params.stretch), params.queue, params.visited);
+  char text[400];
+  std::snprintf(
+      text, sizeof text,
+      "; procedure %d, beam %u, width %u, iterations %u, bits %u, reset %d, team %u, CTAs %u, "
+      "compare %d, stretch %g, queue %u, visited %u, below %u, walks %u, hops %u, segments %u, delta %g, "
+      "takes %d",
+      params.procedure, params.beam, params.search_width, params.iterations_max, params.hash_bits,
+      params.hash_reset, params.team_size, params.ctas_per_query, params.compare,
+      static_cast<double>(params.stretch), params.queue, params.visited, params.occlusion_max, params.walks,
+      params.hops_max, params.segments, static_cast<double>(params.delta), params.queue_takes);
   return text;
 }
 
@@ -63,7 +70,10 @@ struct Prepared {
     expect_ok(ann_index_create(nullptr, &shape, &index, &error), error, c.name());
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.degree = c.degree;
-    params.calibrate = ANN_OFF;
+    params.calibrate = c.calibrate ? ANN_ON : ANN_OFF;
+    params.graph = c.graph;
+    params.knn_degree = c.knn_degree;
+    params.occlusion_bound = c.occlusion_bound;
     if (knn != nullptr) {
       params.knn = ANN_KNN_GIVEN;
       params.knn_graph = knn;

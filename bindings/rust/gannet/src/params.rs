@@ -94,7 +94,7 @@ c_enum! {
         WideBlock = ANN_SEARCH_WIDE_BLOCK as "wide_block",
         /// GGNN's search, with a slack added to the distance of the k-th best row.
         Ggnn = ANN_SEARCH_GGNN as "ggnn",
-        /// TSDG's search on the CPU.
+        /// TSDG's search on the CPU; on a device one of the next two, by the batch.
         Tsdg = ANN_SEARCH_TSDG as "tsdg",
         /// TSDG's search for small batches.
         TsdgSmall = ANN_SEARCH_TSDG_SMALL as "tsdg_small",
