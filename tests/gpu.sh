@@ -46,7 +46,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
   build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test tsdg_cuda_test diversify_cuda_test cagra_figures tsdg_figures \
-  device_memory_fault_test seam_test process_test gnnd_figures merge_figures graph_steps cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
+  device_memory_fault_test seam_test process_test product_cuda_test gnnd_figures merge_figures graph_steps cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
 
@@ -70,6 +70,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "GGNN's search" "$build/gpu/ggnn_cuda_test"
   run "TSDG's searches" "$build/gpu/tsdg_cuda_test"
   run "TSDG's graph" "$build/gpu/diversify_cuda_test"
+  run "inner product" "$build/gpu/product_cuda_test"
   run "memory of the device" "$build/gpu/device_pointers_test"
   run "device memory that is refused" "$build/gpu/device_memory_fault_test"
   run "calls at once, and calls that stop" "$build/gpu/seam_test"
@@ -111,7 +112,7 @@ if [ "$what" = all ] || [ "$what" = sanitize ]; then
         compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
         "$build/gpu/device_pointers_test" "also of queries"
     done
-    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test ggnn_cuda_test tsdg_cuda_test diversify_cuda_test; do
+    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test ggnn_cuda_test tsdg_cuda_test diversify_cuda_test product_cuda_test; do
       for tool in memcheck racecheck initcheck synccheck; do
         cases=quick
         if [ $tool = racecheck ]; then cases=race; fi

@@ -126,10 +126,12 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
   const bool wide = likely_wide(shape.dim, shape.metric, element);
   const size_t stride = Codes::code_stride(shape.dim, shape.metric, wide);
   // What else of a row the index's copy takes, where codes are lossy.
-  const uint64_t row = Codes::rows_serve(shape.metric, element, false)
-                           ? 0
-                           : Dataset::stored_stride(shape.dim, shape.metric, element) +
-                                 (shape.metric == ANN_METRIC_COSINE ? sizeof(float) : 0);
+  const uint64_t row =
+      Codes::rows_serve(shape.metric, element, false)
+          ? 0
+          : Dataset::stored_stride(shape.dim, shape.metric, element) +
+                (shape.metric == ANN_METRIC_COSINE ? sizeof(float) : 0) +
+                (shape.metric == ANN_METRIC_INNER_PRODUCT ? ScaledCodes::code_stride(shape.dim) : 0);
   const uint64_t k = plan.nn_descent.k;
   const uint64_t p = plan.nn_descent.samples;
   const uint64_t codes = rows * (stride + 4);

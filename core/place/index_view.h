@@ -2,6 +2,7 @@
 // filled from; the placement owns the memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,6 +11,19 @@
 #include "graph/adjacency.h"
 
 namespace gannet {
+
+/// Codes with a scale for each row (dataset/scaled_codes.h), which walks of a warp take.
+struct ScaledView {
+  const uint8_t* codes = nullptr;  // [row_count, stride]; null: there are none
+  const float* centres = nullptr;  // [cells + 1, dim]
+  uint32_t cells = 0;
+  uint32_t stride = 0;  // bytes
+
+  /// Bytes of a coded query, without what the CPU alone has: a head, two digits of each column, and the table.
+  uint32_t query_bytes() const {
+    return codes == nullptr ? 0 : 64 + 2 * stride + static_cast<uint32_t>(round_up(size_t{cells} * 4, 64));
+  }
+};
 
 struct IndexView {
   CodeKind kind = CodeKind::kUnsigned;
@@ -35,6 +49,10 @@ struct IndexView {
   int32_t metric = 0;
   int32_t element = 0;
   bool lossless = false;  // code distances are the reported ones
+  ScaledView scaled;
+
+  /// Room that the code of a query takes, whichever it is.
+  uint32_t query_code_bytes() const { return std::max(code_stride, scaled.query_bytes()); }
 
   /// Bytes of a query on the device: its values, and for cosine its length.
   size_t record_bytes() const { return value_bytes + (!lossless && metric == ANN_METRIC_COSINE ? 16 : 0); }

@@ -143,6 +143,10 @@ class CudaPlacement final : public DevicePlacement {
     view_.inverse_step = codes.inverse_step();
     view_.columns = Codes::code_columns(dataset.dim(), dataset.metric());
     view_.value_bytes = view_.code_stride;
+    if (const ScaledCodes* scaled = codes.scaled(); scaled != nullptr) {
+      view_.scaled.cells = scaled->cells();
+      view_.scaled.stride = static_cast<uint32_t>(scaled->stride());
+    }
     if (codes.lossless()) return;
     view_.row_stride = static_cast<uint32_t>(round_up(row_bytes(dataset), 16));
     view_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
@@ -155,7 +159,7 @@ class CudaPlacement final : public DevicePlacement {
     if (graph_is_there && lossless && dataset.ids() == nullptr) return;
     uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
-    if (!lossless) row += view_.row_stride;
+    if (!lossless) row += view_.row_stride + view_.scaled.stride;
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
     const uint64_t needed = row * dataset.rows() + kReserveBytes;
@@ -177,6 +181,11 @@ class CudaPlacement final : public DevicePlacement {
       view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
     view_.entries = upload.items(segment.graph.entries.data(), segment.graph.entries.size());
     if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
+    if (const ScaledCodes* scaled = codes.scaled(); scaled != nullptr) {
+      view_.scaled.codes =
+          upload.vectors(scaled->data(), scaled->stride(), n, scaled->stride(), scaled->stride());
+      view_.scaled.centres = upload.items(scaled->centres().data(), scaled->centres().size());
+    }
   }
 
   /// Variable rows are padded to the longest one.

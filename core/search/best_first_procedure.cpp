@@ -20,14 +20,11 @@ uint32_t level_of(const ann_search_params& params) {
 }
 
 /// A beam longer than there are rows is never filled. One that is longer than a device holds stands for a recall
-/// that only comparing every row reaches there. Codes with a scale for each row are the CPU's alone, and what its
-/// walks reach by them a device's would not.
+/// that only comparing every row reaches there.
 SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const Effort& effort) {
   const uint32_t rows = std::max(1u, target.segment().rows());
   const uint32_t beam = std::min(static_cast<uint32_t>(effort.knob), rows);
   if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
-  const bool scaled = target.segment().codes.scaled() != nullptr;
-  if (target.on_device() && scaled && request.k <= kDeviceExactMax) return ExactPlan{};
   return BeamPlan{beam, level_of(request.params)};
 }
 

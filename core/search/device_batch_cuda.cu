@@ -85,7 +85,7 @@ class BatchOnDevice {
       if (exact_search && view.metric == ANN_METRIC_COSINE) norms = items(norms, count);
       if (!exact_search) starts = items(starts, uint64_t{count} * kStartWords);
       if (exact_search || view.lossless) return bytes;
-      codes = part(uint64_t{count} * view.code_stride);
+      codes = part(uint64_t{count} * view.query_code_bytes());
       candidates = items(candidates, uint64_t{count} * rerank_count(k));
       return bytes;
     }
@@ -246,6 +246,7 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
 
 uint32_t resident_queries(const DevicePlacement& placement, uint32_t k) {
   const IndexView& view = placement.view();
+  if (view.scaled.codes != nullptr) return 0;
   return resident_queries(placement.device(), view.kind, view.code_stride, view.graph.stride,
                           list_length(k, view.lossless));
 }

@@ -67,7 +67,7 @@ class CudaWorkspace final : public DeviceWorkspace {
     if (!vectors_are_records()) made_.fit(queries * record_bytes_, false, stream_);
     starts_.fit(uint64_t{queries} * kStartWords * sizeof(uint32_t), false, stream_);
     if (!view_.lossless) {
-      codes_.fit(uint64_t{queries} * view_.code_stride, false, stream_);
+      codes_.fit(uint64_t{queries} * view_.query_code_bytes(), false, stream_);
       candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
     }
     if (usable_.size() < queries) usable_ = Array<uint8_t>(memory_, queries);

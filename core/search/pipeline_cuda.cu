@@ -7,6 +7,7 @@
 #include "search/encode_cuda.h"
 #include "search/ggnn_cuda.h"
 #include "search/rerank_cuda.h"
+#include "search/scaled_codes_cuda.h"
 #include "search/tsdg_cuda.h"
 
 namespace gannet::cuda {
@@ -47,6 +48,36 @@ EncodeArgs encode_args(const IndexView& view, const DeviceRun& run) {
   return args;
 }
 
+EncodeScaledArgs encode_scaled_args(const IndexView& view, const DeviceRun& run) {
+  EncodeScaledArgs args = {};
+  args.queries = run.queries;
+  args.centres = view.scaled.centres;
+  args.codes = run.codes;
+  args.query_stride = run.query_stride;
+  args.code_bytes = view.scaled.query_bytes();
+  args.row_stride = view.scaled.stride;
+  args.terms_at = static_cast<uint32_t>(ScaledCodes::terms_at(view.dim));
+  args.count = run.count;
+  args.dim = view.dim;
+  args.cells = view.scaled.cells;
+  args.most = most_of_query(view.dim);
+  return args;
+}
+
+/// Whether a plan walks by codes with a scale for each row.
+bool walks_by_scaled(const IndexView& view, const SearchPlan& plan) {
+  const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
+  const bool by_warps = two_lists != nullptr && !two_lists->by_blocks();
+  return view.scaled.codes != nullptr && (by_warps || std::holds_alternative<BeamPlan>(plan));
+}
+
+/// Makes the codes of a run's queries that its plan walks by.
+void start_codes(const IndexView& view, const DeviceRun& run, const SearchPlan& plan, const Stream& stream) {
+  if (walks_by_scaled(view, plan))
+    return start_encode_scaled(encode_scaled_args(view, run), view.element, stream);
+  start_encode(encode_args(view, run), view.element, view.kind == CodeKind::kFloat, stream);
+}
+
 RerankArgs rerank_args(const IndexView& view, const DeviceRun& run, uint32_t depth) {
   RerankArgs args = {};
   args.rows = view.rows;
@@ -80,6 +111,7 @@ struct StartWalk {
   void operator()(const BeamPlan& plan) const {
     WalkArgs args = walk_args();
     args.beam = plan.beam;
+    if (walks_by_scaled(view, plan)) return start_scaled_one_list(device, scaled_args(args), stream);
     start_one_list(device, view.kind, args, stream);
   }
 
@@ -98,6 +130,7 @@ struct StartWalk {
     }
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
+    if (walks_by_scaled(view, plan)) return start_scaled_two_lists(device, scaled_args(args), stream);
     args.rerank_margin = view.kind == CodeKind::kFloat ? 0 : kRerankMargin;
     start_two_lists(device, view.kind, args, plan.warps, stream);
   }
@@ -183,6 +216,15 @@ struct StartWalk {
     return args;
   }
 
+  WalkArgs scaled_args(const WalkArgs& plain) const {
+    WalkArgs args = plain;
+    args.codes = view.scaled.codes;
+    args.stride = view.scaled.stride;
+    args.queries = run.codes;
+    args.query_stride = view.scaled.query_bytes();
+    return args;
+  }
+
   RowKind row_kind(bool stored) const {
     if (!stored) return view.kind == CodeKind::kFloat ? RowKind::kF32 : RowKind::kBytes;
     if (view.element == ANN_F32) return RowKind::kF32;
@@ -201,7 +243,7 @@ void start_run(int32_t device, const IndexView& view, const DeviceRun& run, cons
   const bool whole = walks_whole(view, plan, run.k);
   const uint32_t depth = rerank_depth(view, plan, run.k);
   const bool by_codes = !view.lossless && !whole;
-  if (by_codes) start_encode(encode_args(view, run), view.element, view.kind == CodeKind::kFloat, stream);
+  if (by_codes) start_codes(view, run, plan, stream);
   std::visit(StartWalk{device, view, run, stream, depth, whole}, plan);
   if (by_codes) start_rerank(rerank_args(view, run, depth), view.element, stream);
 }

@@ -25,6 +25,10 @@
 // nearest unexpanded row of its own. A row replaces the farthest of all, and only that segment is
 // looked through again. Answers are those of the CPU but for rows that the Bloom filter drops.
 //
+// BY INNER PRODUCT both compare codes with a scale for each row (traverse/scaled_steps.cuh), start at the entry points,
+// among which are the longest rows, and T = d_k + ((1 + s)^2 - 1) |d_k|: rows are expanded whose product is at least so
+// much of the k-th best. Blocks of warps and CAGRA walk by the plain codes, or by rows as stored.
+//
 // Bytes of a step at 32 edges and rows of 128 bytes: 128 of edges, then some 20 new rows, 2.6 KB, of
 // which the filter has dropped 12. 25 steps a query at recall 0.95: 65 KB, so 3.4 TB/s serve 50 M
 // queries/s at most. Operations of a step, a warp: loads and products 80, filter 40, exchanges 30, and
@@ -75,7 +79,9 @@
 
 #include <algorithm>
 
+#include "search/scaled_codes_cuda.h"
 #include "search/walk_cuda.h"
+#include "traverse/scaled_steps.cuh"
 #include "traverse/shared_sort_cuda.h"
 
 namespace gannet::cuda {
@@ -91,6 +97,7 @@ struct Policy {
   bool any_degree;      // whether a row may have more edges, or an index more entry points, than a warp then
   uint32_t beam_max;    // 0: two lists
   uint32_t best_words;  // rows of the best list in a lane; one: in registers
+  bool scaled = false;  // codes have a scale for each row, and `code` does not count
 };
 
 // Two lists. M queries/s on one NVIDIA H100, 100,000 SIFT rows of 128 bytes, batch 10,000, k = 10, slack
@@ -130,6 +137,12 @@ constexpr Policy one_list(CodeKind kind, uint32_t beam_max) {
   return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, true,
           beam_max,         0};
 }
+
+// The same by codes with a scale for each row.
+constexpr Policy scaled(Policy policy) {
+  policy.scaled = true;
+  return policy;
+}
 constexpr uint32_t kSmallBeam = 256;
 constexpr uint32_t kMiddleBeam = 768;
 
@@ -156,7 +169,7 @@ struct Walker {
   const WalkArgs& args;
   WarpShared& shared;
   MetRows<kPolicy.met_words> met{shared.met};
-  RowComparison<kPolicy.code> codes{args.stride};
+  std::conditional_t<kPolicy.scaled, ScaledComparison, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t ahead_row = kNoRow;  // whose edges were read ahead
   uint32_t ahead[kPolicy.edge_words];
 
@@ -492,7 +505,13 @@ struct TwoLists {
   }
 
   /// After the best list has changed.
-  __device__ void tighten() { bound = stretched<kPolicy.code.kind>(best.kth(args.k), args.slack_squared); }
+  __device__ void tighten() {
+    const uint32_t kth = best.kth(args.k);
+    if constexpr (kPolicy.scaled)
+      bound = stretched_product(kth, args.slack_squared);
+    else
+      bound = stretched<kPolicy.code.kind>(kth, args.slack_squared);
+  }
 
   /// Rows that will not be compared once more count as if they were: the host adds all that are kept.
   __device__ void report() {
@@ -753,6 +772,21 @@ Kernel choose_one_list(CodeKind kind, uint32_t beam) {
   }
 }
 
+Kernel choose_scaled_one_list(uint32_t beam) {
+  constexpr CodeKind kKind = CodeKind::kUnsigned;
+  if (beam <= kSmallBeam) return kernel_of<OneList<scaled(one_list(kKind, kSmallBeam))>>();
+  if (beam <= kMiddleBeam) return kernel_of<OneList<scaled(one_list(kKind, kMiddleBeam))>>();
+  return kernel_of<OneList<scaled(one_list(kKind, kDeviceBeamMax))>>();
+}
+
+Kernel choose_scaled_two_lists(uint32_t degree, uint32_t kept) {
+  constexpr CodeKind kKind = CodeKind::kUnsigned;
+  if (kept > kFewKept)
+    return kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, kTwoListsMax / kWarp))>>();
+  return degree <= kWarp ? kernel_of<TwoLists<scaled(two_lists(kKind, 0, 1, true, 1))>>()
+                         : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, 1))>>();
+}
+
 template <CodeKind kKind>
 Kernel choose_roomy() {
   return kernel_of<TwoLists<roomy(two_lists(kKind, 128, 2, false, 1))>>();
@@ -783,6 +817,15 @@ void clear_counters(const WalkArgs& args, const Stream& stream) {
   fill(args.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
 }
 
+/// Walks that start at the index's entry points, in the order of their queries.
+void start_at_entries(int32_t device, const Kernel& kernel, const WalkArgs& args, const Stream& stream) {
+  WalkArgs given = args;
+  given.starts = nullptr;
+  given.order = nullptr;
+  clear_counters(args, stream);
+  start(resident_blocks(device, kernel), given, stream);
+}
+
 }  // namespace
 
 uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
@@ -810,12 +853,15 @@ void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32
 }
 
 void start_one_list(int32_t device, CodeKind kind, const WalkArgs& args, const Stream& stream) {
-  WalkArgs given = args;
-  given.starts = nullptr;
-  given.order = nullptr;
-  const WalkChoice choice = resident_blocks(device, choose_one_list(kind, args.beam));
-  clear_counters(args, stream);
-  start(choice, given, stream);
+  start_at_entries(device, choose_one_list(kind, args.beam), args, stream);
+}
+
+void start_scaled_one_list(int32_t device, const WalkArgs& args, const Stream& stream) {
+  start_at_entries(device, choose_scaled_one_list(args.beam), args, stream);
+}
+
+void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& stream) {
+  start_at_entries(device, choose_scaled_two_lists(args.degree, args.kept), args, stream);
 }
 
 }  // namespace gannet::cuda

@@ -8,7 +8,8 @@
 //
 //   two lists, a warp   SIFT 35 ns at .95, 72 at .99; 5 us an expansion in batches of 1,000
 //   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us;
-//                       7 us a row of the beam
+//                       7 us a row of the beam; words (150,000 x 100, codes with a scale a row, degree 32, 64 entry
+//                       points) beams of 39, 100, 212: 86, 178, 317 ns, half as much again as counted here
 //   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
 //   all rows            SIFT 2.7 ps a row, patches 58, texts 95 (batches of 1,000: 3.4, 49, 95); one query .85, .92

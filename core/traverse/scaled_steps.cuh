@@ -1,0 +1,140 @@
+// Comparison of a warp's rows with a query by codes that have a scale for each row (dataset/scaled_codes.h), bit for
+// bit as ScaledCodes::distances compares them.
+//
+// Teams of four lanes take a row each as in RowComparison (traverse/walk_steps.cuh). A row's bytes are unsigned and
+// both digits of the query signed, so a word costs two products of four bytes each, as many as |x - q|^2 of plain
+// bytes does with x.x. Terms stand behind a row's bytes in what its team has just read, weighed with digits that are
+// zero; the lane that gets the row's sum reads them once more, from the first cache.
+//
+// Registers: four rounds of two loads as there, 32, and the query's part is read anew, 16. Bytes a row: its stride.
+#pragma once
+
+#include "traverse/walk_steps.cuh"
+
+namespace gannet::cuda {
+
+/// Adds the products of four unsigned and four signed bytes.
+__device__ inline uint32_t add_mixed_products(uint32_t row, uint32_t digits, uint32_t sum) {
+  int32_t total;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(total) : "r"(row), "r"(digits), "r"(sum));
+  return static_cast<uint32_t>(total);
+}
+
+/// A float as an unsigned number of the same order, and back.
+__device__ inline uint32_t in_order(float value) {
+  const uint32_t bits = __float_as_uint(value);
+  return (bits & 0x80000000) != 0 ? ~bits : bits | 0x80000000;
+}
+__device__ inline float product_of(uint32_t ordered) {
+  return __uint_as_float((ordered & 0x80000000) != 0 ? ordered & 0x7fffffff : ~ordered);
+}
+
+struct ScaledComparison {
+  static constexpr uint32_t kTeam = 4;  // lanes of a row
+  static constexpr uint32_t kTeams = kWarp / kTeam;
+  static constexpr uint32_t kRounds = kWarp / kTeams;
+  static constexpr uint32_t kLoadBytes = kTeam * sizeof(uint4);
+  static constexpr uint32_t kLoads = 2;
+  static constexpr uint32_t kHeadBytes = 64;
+
+  const uint32_t& stride;          // bytes, a multiple of 64
+  const uint8_t* query = nullptr;  // as ScaledCodes lays it out
+  float weight = 0;
+  uint32_t bias = 0;
+  uint32_t terms_at = 0;
+
+  static __device__ uint32_t team() { return lane_number() / kTeam; }
+  static __device__ uint32_t member() { return lane_number() % kTeam; }
+  static __device__ uint32_t place() { return member() * kTeams + team(); }
+
+  __device__ void begin(const uint8_t* code) {
+    query = code;
+    const uint4 head = __ldg(reinterpret_cast<const uint4*>(code));
+    weight = __uint_as_float(head.x);
+    bias = head.y;
+    terms_at = head.z;
+  }
+
+  /// As RowComparison::compare.
+  template <class Meanwhile>
+  __device__ uint32_t compare(const uint8_t* codes, const uint32_t* rows, uint32_t count,
+                              const Meanwhile& meanwhile) const {
+    uint32_t sums[kRounds] = {};
+    add_piece(codes, rows, 0, count, sums, meanwhile);
+    for (uint32_t byte = kLoads * kLoadBytes; byte < stride; byte += kLoads * kLoadBytes)
+      add_piece(codes, rows, byte, count, sums, [] {});
+    exchange<2>(sums);
+    exchange<1>(sums);
+    if (place() >= count) return kFarthest;
+    return distance(codes + uint64_t{rows[place()]} * stride, static_cast<int32_t>(sums[0] - bias));
+  }
+
+ private:
+  template <class Meanwhile>
+  __device__ void add_piece(const uint8_t* codes, const uint32_t* rows, uint32_t byte, uint32_t count,
+                            uint32_t* sums, const Meanwhile& meanwhile) const {
+    uint4 values[kRounds][kLoads];
+#pragma unroll
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const uint32_t item = round * kTeams + team();
+      if (item >= count) continue;
+      const uint8_t* source = codes + uint64_t{rows[item]} * stride + (byte + member() * sizeof(uint4));
+#pragma unroll
+      for (uint32_t load = 0; load < kLoads; ++load) {
+        if (byte + load * kLoadBytes < stride)
+          values[round][load] = __ldg(reinterpret_cast<const uint4*>(source + load * kLoadBytes));
+      }
+    }
+    meanwhile();
+#pragma unroll
+    for (uint32_t load = 0; load < kLoads; ++load) {
+      const uint32_t at = byte + load * kLoadBytes;
+      if (at >= stride) continue;
+      const uint8_t* part = query + kHeadBytes + at + member() * sizeof(uint4);
+      const uint4 high = __ldg(reinterpret_cast<const uint4*>(part));
+      const uint4 low = __ldg(reinterpret_cast<const uint4*>(part + stride));
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+        if (round * kTeams + team() < count)
+          sums[round] += 256 * products(values[round][load], high) + products(values[round][load], low);
+      }
+    }
+  }
+
+  static __device__ uint32_t products(const uint4& row, const uint4& digits) {
+    uint32_t sum = add_mixed_products(row.x, digits.x, 0);
+    sum = add_mixed_products(row.y, digits.y, sum);
+    sum = add_mixed_products(row.z, digits.z, sum);
+    return add_mixed_products(row.w, digits.w, sum);
+  }
+
+  __device__ uint32_t distance(const uint8_t* row, int32_t product) const {
+    const uint4 terms = __ldg(reinterpret_cast<const uint4*>(row + terms_at));
+    const float* table = reinterpret_cast<const float*>(query + kHeadBytes + 2 * stride);
+    const float cross = __fmul_rn(__fmul_rn(weight, __uint_as_float(terms.x)), __int2float_rn(product));
+    const float sum = __fadd_rn(__ldg(table + terms.z), __fadd_rn(__uint_as_float(terms.y), cross));
+    return min(in_order(sum), kFarthest - 1);  // no number, beyond the range of floats, is a row all the same
+  }
+
+  /// Gives half of the sums to the lane `kHalf` away and adds its sums to the other half.
+  template <uint32_t kHalf>
+  __device__ void exchange(uint32_t* sums) const {
+    const bool upper = (member() & kHalf) != 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kHalf; ++i) {
+      const uint32_t mine = upper ? sums[i + kHalf] : sums[i];
+      const uint32_t others = upper ? sums[i] : sums[i + kHalf];
+      sums[i] = mine + __shfl_xor_sync(kAllLanes, others, kHalf);
+    }
+  }
+};
+
+/// T of products, whose order is that of numbers of either sign: so far behind the k-th best as a share of it.
+/// kFarthest stays.
+__device__ inline uint32_t stretched_product(uint32_t distance, float stretch) {
+  if (distance == kFarthest) return kFarthest;
+  const float value = product_of(distance);
+  return in_order(value + (stretch - 1) * fabsf(value));
+}
+
+}  // namespace gannet::cuda
