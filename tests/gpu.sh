@@ -45,7 +45,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_GPU_TESTS=ON -DGANNET_TESTS="$promise" > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test tsdg_cuda_test diversify_cuda_test cagra_figures tsdg_figures \
+  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test cagra_figures tsdg_figures \
   device_memory_fault_test seam_test process_test product_cuda_test gnnd_figures merge_figures graph_steps cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
@@ -68,6 +68,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "search by the graph" "$build/gpu/walk_cuda_test"
   run "CAGRA's searches" "$build/gpu/cagra_cuda_test"
   run "GGNN's search" "$build/gpu/ggnn_cuda_test"
+  run "GGNN's builds" "$build/gpu/ggnn_build_cuda_test"
   run "TSDG's searches" "$build/gpu/tsdg_cuda_test"
   run "TSDG's graph" "$build/gpu/diversify_cuda_test"
   run "inner product" "$build/gpu/product_cuda_test"
@@ -94,6 +95,7 @@ if [ "$what" = all ] || [ "$what" = time ]; then
   if [ -n "${DATA:-}" ]; then
     run "figures of GNND" "$build/gpu/gnnd_figures" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
     run "figures of GGM" "$build/gpu/merge_figures" "$DATA" "${DATA_ROWS:-1000000}" 0.5 2 search
+    run "figures of GGNN" "$build/gpu/ggnn_build_cuda_test" figures "$DATA" "${QUERIES:-examples/data/sift_queries.u8bin}"
     run "CAGRA's graph step by step" "$build/gpu/graph_steps" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
   fi
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}
@@ -112,7 +114,7 @@ if [ "$what" = all ] || [ "$what" = sanitize ]; then
         compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
         "$build/gpu/device_pointers_test" "also of queries"
     done
-    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test ggnn_cuda_test tsdg_cuda_test diversify_cuda_test product_cuda_test; do
+    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test product_cuda_test; do
       for tool in memcheck racecheck initcheck synccheck; do
         cases=quick
         if [ $tool = racecheck ]; then cases=race; fi

@@ -509,8 +509,8 @@ enum {
   ANN_GRAPH_AUTO = 0,  /* CAGRA */
   ANN_GRAPH_CAGRA = 1, /* rank-pruned k-NN graph with reverse edges (CAGRA, section III) */
   ANN_GRAPH_NONE = 2,  /* rows only; ann_search_exact answers */
-  ANN_GRAPH_GGNN = 3,  /* GGNN's hierarchy of k-NN graphs with symmetric links (its section 5), built on the
-                          CPU; searches start from its whole top layer. It finds its neighbours itself */
+  ANN_GRAPH_GGNN = 3,  /* GGNN's hierarchy of k-NN graphs with symmetric links (its section 5), equal from any
+                          device; searches start from its whole top layer. It finds its neighbours itself */
   ANN_GRAPH_TSDG = 4   /* k-NN graph diversified in two stages, rows of varying length ("Graph-based
                           Approximate NN Search: A Revisit", section 3). With the default lists of 200 rows a
                           build takes some times longer than CAGRA's. On a CUDA device its k-NN graph is

@@ -6,33 +6,30 @@
 
 #include "base/parallel_sort.h"
 #include "base/random.h"
-#include "traverse/slack_cache.h"
+#include "graph/ggnn_layers.h"
 
 namespace gannet {
 namespace {
 
-constexpr uint32_t kMergeSteps = 200;
-constexpr uint32_t kLinkSteps = 20;
-constexpr uint32_t kLinkBest = 10;              // rows met that may get a link
+constexpr uint32_t kMergeSteps = kGgnnMergeSteps;
+constexpr uint32_t kLinkSteps = kGgnnLinkSteps;
+constexpr uint32_t kLinkBest = kGgnnLinkBest;
 constexpr uint64_t kSelectStream = 0x6767736c;  // "ggsl"
 constexpr double kWeightFloor = 1e-3;           // of the mean
 
-/// A layer in the making. Its rows are numbered from 0 on, in the order of the rows of the bottom.
-struct Layer {
-  Array<uint32_t> first;     // [segments + 1] the first row of each segment
-  Array<uint32_t> below;     // [rows] their numbers in the layer below; empty: the bottom
-  Array<uint32_t> bottom;    // [rows] and in the bottom
+/// A layer in the making.
+struct Layer : GgnnLayerRows {
   Array<uint32_t> edges;     // [rows, k] nearest first
   Array<uint32_t> inverse;   // [rows, k_sym] while links are made
   Array<uint16_t> inverses;  // [rows] how many
-  uint32_t rows = 0;
-
-  uint32_t segments() const { return static_cast<uint32_t>(first.size()) - 1; }
-  uint32_t segment_of(uint32_t row) const {
-    return static_cast<uint32_t>(std::upper_bound(first.begin(), first.end(), row) - first.begin()) - 1;
-  }
-  uint32_t bottom_row(uint32_t row) const { return bottom.empty() ? row : bottom[row]; }
 };
+
+double reservoir_key(const GgnnParams& params, uint32_t top, uint32_t row, float nearest, float mean) {
+  const uint64_t word = random_word(params.seed, kSelectStream + top, row) >> 11;
+  const double uniform = (static_cast<double>(word) + 1) * 0x1p-53;  // in (0, 1]
+  const double floor = mean > 0 ? kWeightFloor * static_cast<double>(mean) : 1;
+  return -std::log(uniform) / std::max<double>(static_cast<double>(nearest), floor);
+}
 
 /// What the queries of one thread need.
 struct Space {
@@ -98,11 +95,7 @@ class Build {
   void make_bottom() {
     layers_.resize(shape_.layers);
     Layer& bottom = layers_[0];
-    bottom.rows = codes_.rows();
-    const uint32_t segments = shape_.segments(0);
-    bottom.first = Array<uint32_t>(execution_.memory, segments + 1);
-    for (uint32_t i = 0; i <= segments; ++i)
-      bottom.first[i] = static_cast<uint32_t>(uint64_t{bottom.rows} * i / segments);
+    static_cast<GgnnLayerRows&>(bottom) = ggnn_bottom(codes_.rows(), shape_, execution_);
     make_lists(bottom);
     next_ = Array<uint32_t>(execution_.memory, bottom.edges.size());
     nearest_ = Array<float>(execution_.memory, bottom.rows);
@@ -120,56 +113,10 @@ class Build {
     execution_.advance(static_cast<double>(++pass_) / passes_);
   }
 
-  // --- Selection ---------------------------------------------------------------------------------
-
-  /// Draws the rows of a layer from the one below: weighted reservoir sampling, which keeps the rows with the
-  /// smallest -log(u) / weight (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006). Of
-  /// each segment s / g rows come; the places that are left go to the best of the next ones, one a segment.
   void select(uint32_t top) {
-    const Layer& below = layers_[top - 1];
-    Layer& layer = layers_[top];
-    const uint32_t segments = shape_.segments(top);
-    const uint32_t growth = shape_.growth;
-    std::vector<uint32_t> chosen;
-    layer.first = Array<uint32_t>(execution_.memory, segments + 1);
-    layer.first[0] = 0;
-    std::vector<std::pair<double, uint32_t>> keys;
-    std::vector<std::pair<double, uint32_t>> rest;
-    for (uint32_t segment = 0; segment < segments; ++segment) {
-      execution_.check();
-      rest.clear();
-      const size_t begin = chosen.size();
-      const uint32_t share = params_.segment / growth;
-      for (uint32_t child = segment * growth; child < (segment + 1) * growth; ++child) {
-        keys.clear();
-        for (uint32_t row = below.first[child]; row < below.first[child + 1]; ++row)
-          keys.push_back({reservoir_key(top, below.bottom_row(row)), row});
-        std::sort(keys.begin(), keys.end());
-        const size_t taken = std::min<size_t>(share, keys.size());
-        for (size_t i = 0; i < taken; ++i) chosen.push_back(keys[i].second);
-        if (taken < keys.size()) rest.push_back(keys[taken]);
-      }
-      std::sort(rest.begin(), rest.end());
-      for (size_t i = 0; i < rest.size() && chosen.size() - begin < params_.segment; ++i)
-        chosen.push_back(rest[i].second);
-      std::sort(chosen.begin() + static_cast<ptrdiff_t>(begin), chosen.end());
-      layer.first[segment + 1] = static_cast<uint32_t>(chosen.size());
-    }
-    layer.rows = static_cast<uint32_t>(chosen.size());
-    layer.below = Array<uint32_t>(execution_.memory, layer.rows);
-    layer.bottom = Array<uint32_t>(execution_.memory, layer.rows);
-    for (uint32_t row = 0; row < layer.rows; ++row) {
-      layer.below[row] = chosen[row];
-      layer.bottom[row] = below.bottom_row(chosen[row]);
-    }
-    make_lists(layer);
-  }
-
-  double reservoir_key(uint32_t top, uint32_t row) const {
-    const uint64_t word = random_word(params_.seed, kSelectStream + top, row) >> 11;
-    const double uniform = (static_cast<double>(word) + 1) * 0x1p-53;  // in (0, 1]
-    const double floor = mean_ > 0 ? kWeightFloor * static_cast<double>(mean_) : 1;
-    return -std::log(uniform) / std::max<double>(static_cast<double>(nearest_[row]), floor);
+    static_cast<GgnnLayerRows&>(layers_[top]) =
+        ggnn_select(layers_[top - 1], top, shape_, params_, nearest_, mean_, execution_);
+    make_lists(layers_[top]);
   }
 
   // --- Merging -----------------------------------------------------------------------------------
@@ -178,11 +125,7 @@ class Build {
   /// they were before and written aside.
   void merge(uint32_t top, uint32_t number) {
     Layer& layer = layers_[number];
-    SlackShape shape;
-    shape.best = shape.bound = k_;
-    // As in the authors' code: 64 sorted rows, or some more than k, of a cache of 256.
-    shape.queue = std::max(64u, static_cast<uint32_t>(round_up(k_ + 17, 32))) - k_;
-    shape.visited = 192;
+    const SlackShape shape = ggnn_merge_shape(k_);
     std::vector<Space> spaces = make_spaces(layer.rows, shape);
     const uint64_t grain = 64;
     parallel_for(execution_, layer.rows, grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
@@ -244,16 +187,10 @@ class Build {
     space.cache.settle();
   }
 
-  /// Equations 3 and 4.
   void measure_nearest() {
-    double sum = 0;
-    float greatest = 0;
-    for (const float distance : nearest_) {
-      sum += static_cast<double>(distance);
-      greatest = std::max(greatest, distance);
-    }
-    mean_ = nearest_.empty() ? 0 : static_cast<float>(sum / static_cast<double>(nearest_.size()));
-    max_ = greatest;
+    const GgnnNearest found = ggnn_measure(nearest_);
+    mean_ = found.mean;
+    max_ = found.max;
   }
 
   // --- Symmetric links ---------------------------------------------------------------------------
@@ -263,7 +200,7 @@ class Build {
     if (inverse_count_ == 0) return;
     layer.inverse = Array<uint32_t>(execution_.memory, checked_product(layer.rows, inverse_count_));
     Array<uint64_t> met(execution_.memory, checked_product(layer.rows, kLinkBest));
-    const SlackShape shape = {kLinkBest, kLinkBest, 54, kLinkSteps};
+    const SlackShape shape = ggnn_link_shape();
     std::vector<Space> spaces = make_spaces(layer.rows, shape);
     for (uint32_t rank = 0; rank < nearest_count_; ++rank) {
       parallel_for(execution_, layer.rows, 64, [&](uint64_t begin, uint64_t end, uint32_t worker) {
@@ -464,6 +401,74 @@ class Build {
 
 }  // namespace
 
+GgnnLayerRows ggnn_bottom(uint32_t rows, const GgnnShape& shape, const Execution& execution) {
+  GgnnLayerRows bottom;
+  bottom.rows = rows;
+  const uint32_t segments = shape.segments(0);
+  bottom.first = Array<uint32_t>(execution.memory, segments + 1);
+  for (uint32_t i = 0; i <= segments; ++i)
+    bottom.first[i] = static_cast<uint32_t>(uint64_t{rows} * i / segments);
+  return bottom;
+}
+
+GgnnLayerRows ggnn_select(const GgnnLayerRows& below, uint32_t top, const GgnnShape& shape,
+                          const GgnnParams& params, const Array<float>& nearest, float mean,
+                          const Execution& execution) {
+  const uint32_t segments = shape.segments(top);
+  const uint32_t growth = shape.growth;
+  const uint32_t share = params.segment / growth;
+  std::vector<std::vector<uint32_t>> chosen(segments);
+  parallel_for(execution, segments, 1, [&](uint64_t first, uint64_t end, uint32_t) {
+    std::vector<std::pair<double, uint32_t>> keys;
+    std::vector<std::pair<double, uint32_t>> rest;
+    for (uint32_t segment = static_cast<uint32_t>(first); segment < end; ++segment) {
+      std::vector<uint32_t>& rows = chosen[segment];
+      rest.clear();
+      for (uint32_t child = segment * growth; child < (segment + 1) * growth; ++child) {
+        keys.clear();
+        for (uint32_t row = below.first[child]; row < below.first[child + 1]; ++row) {
+          const uint32_t bottom = below.bottom_row(row);
+          keys.push_back({reservoir_key(params, top, bottom, nearest[bottom], mean), row});
+        }
+        std::sort(keys.begin(), keys.end());
+        const size_t taken = std::min<size_t>(share, keys.size());
+        for (size_t i = 0; i < taken; ++i) rows.push_back(keys[i].second);
+        if (taken < keys.size()) rest.push_back(keys[taken]);
+      }
+      std::sort(rest.begin(), rest.end());
+      for (size_t i = 0; i < rest.size() && rows.size() < params.segment; ++i) rows.push_back(rest[i].second);
+      std::sort(rows.begin(), rows.end());
+    }
+  });
+  GgnnLayerRows layer;
+  layer.first = Array<uint32_t>(execution.memory, segments + 1);
+  layer.first[0] = 0;
+  for (uint32_t i = 0; i < segments; ++i)
+    layer.first[i + 1] = layer.first[i] + static_cast<uint32_t>(chosen[i].size());
+  layer.rows = layer.first[segments];
+  layer.below = Array<uint32_t>(execution.memory, layer.rows);
+  layer.bottom = Array<uint32_t>(execution.memory, layer.rows);
+  uint32_t row = 0;
+  for (const std::vector<uint32_t>& rows : chosen) {
+    for (const uint32_t lower : rows) {
+      layer.below[row] = lower;
+      layer.bottom[row++] = below.bottom_row(lower);
+    }
+  }
+  return layer;
+}
+
+GgnnNearest ggnn_measure(const Array<float>& nearest) {
+  double sum = 0;
+  GgnnNearest found;
+  for (const float distance : nearest) {
+    sum += static_cast<double>(distance);
+    found.max = std::max(found.max, distance);
+  }
+  if (!nearest.empty()) found.mean = static_cast<float>(sum / static_cast<double>(nearest.size()));
+  return found;
+}
+
 GgnnShape ggnn_shape(uint64_t rows, const GgnnParams& params) {
   const double s = params.segment;
   const auto power = [](double growth, uint32_t times) {
@@ -494,6 +499,13 @@ uint64_t ggnn_bytes(uint64_t rows, size_t code_stride, const GgnnParams& params,
   const uint64_t layers = all * 2 + (all - rows) * 16 + rows * 4;
   const uint64_t space = rows + 2 * code_stride + 16 * (2 * params.k + params.segment) + 8192;
   return lists + linking + layers + threads * space;
+}
+
+uint64_t ggnn_device_bytes(uint64_t rows, const GgnnParams& params) {
+  const uint64_t upper = ggnn_shape(rows, params).upper_rows(params.segment);
+  const uint64_t lists = (2 * rows + upper) * params.k * 4;
+  const uint64_t linking = rows * (params.k / 2 * 4 + 4 + 8 + 4 + kLinkBest * 8 + 2);
+  return lists + linking + upper * 12 + rows * 4 + rows / 4;
 }
 
 }  // namespace gannet

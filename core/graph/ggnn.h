@@ -90,4 +90,7 @@ double build_ggnn(const Codes& codes, const GgnnParams& params, SearchGraph& gra
 /// Bytes that the build takes at most beside the graph.
 uint64_t ggnn_bytes(uint64_t rows, size_t code_stride, const GgnnParams& params, uint32_t threads);
 
+/// Bytes of device memory that it takes there, with the graph and without the codes.
+uint64_t ggnn_device_bytes(uint64_t rows, const GgnnParams& params);
+
 }  // namespace gannet

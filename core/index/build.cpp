@@ -188,6 +188,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
   const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+  const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   // Memory that nobody has touched is made by the system page by page, which takes longer than the copy
   // that fills it. So the pages of the edges are made while the device finds them.
   graph.make_fixed(execution.memory);
@@ -195,7 +196,9 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0)
+    if (task == 0 && is_ggnn)
+      made = cuda::build_ggnn_graph(segment.codes, std::move(arrival), plan, graph, execution.span(0, 0.85));
+    else if (task == 0)
       made = cuda::build_graph(segment.codes, std::move(arrival), method, given ? &copied : nullptr, plan,
                                graph.entries, execution.span(0, 0.85));
     else
@@ -223,7 +226,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
         placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
-      finds = !plan.repair || walks_find_rows(segment, measuring);
+      finds = is_ggnn || !plan.repair || walks_find_rows(segment, measuring);
       if (plan.calibrate && finds)
         calibrate(plan, placed != nullptr ? placed->placement.get() : nullptr, built, measuring);
     }
@@ -238,6 +241,29 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   add_long_edges(segment.codes, graph, segment.seed, measuring);
   if (plan.calibrate) calibrate(plan, nullptr, built, measuring);
   place_whole(plan, built, measuring);
+}
+
+/// What follows where edges by product are on the host.
+void finish_product_build(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
+  SearchGraph& graph = built.segment.graph;
+  execution.span(0.8, 0.86).enter("reachability");
+  if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
+  if (plan.calibrate) calibrate(plan, nullptr, built, execution.span(0.86, 0.95));
+  place_whole(plan, built, execution.span(0.95, 1));
+}
+
+/// GGNN's graph by inner product, whose codes the device does not search by: it finds the graph, and the index is
+/// placed when it is whole.
+void build_ggnn_by_product_on_device(const BuildPlan& plan, PlacedSegment& built,
+                                     const Execution& execution) {
+  Segment& segment = built.segment;
+  SearchGraph& graph = segment.graph;
+  graph.make_fixed(execution.memory);
+  BuildPlan unrepaired = plan;
+  unrepaired.repair = false;
+  cuda::build_ggnn_graph(segment.codes, nullptr, unrepaired, graph, execution.span(0, 0.8))
+      ->fetch(graph.edges, execution);
+  finish_product_build(plan, built, execution);
 }
 
 /// The same by inner product: the device finds near rows, the CPU what a product leads to, and the index is placed
@@ -262,10 +288,7 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
     made->fetch(graph.edges, execution);
   }
   if (adds) finish_product_graph(plan, segment, execution.span(0.3, 0.8));
-  execution.span(0.8, 0.86).enter("reachability");
-  if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
-  if (plan.calibrate) calibrate(plan, nullptr, built, execution.span(0.86, 0.95));
-  place_whole(plan, built, execution.span(0.95, 1));
+  finish_product_build(plan, built, execution);
 }
 
 /// Codes that order rows by product.
@@ -316,7 +339,9 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {
-      build_products_on_device(plan, adds_products(plan, segment), *built, execution.span(0.06, 1));
+      plan.graph == ANN_GRAPH_GGNN
+          ? build_ggnn_by_product_on_device(plan, *built, execution.span(0.06, 1))
+          : build_products_on_device(plan, adds_products(plan, segment), *built, execution.span(0.06, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
       build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
     } else {

@@ -14,6 +14,7 @@
 #include "backend/devices.h"
 #include "dataset/codes_cuda.h"
 #include "graph/diversify_cuda.h"
+#include "graph/ggnn_cuda.h"
 #include "graph/search_graph_cuda.h"
 #include "index/build_cuda.h"
 #include "knn/cells_cuda.h"
@@ -83,11 +84,16 @@ class Graph final : public GraphOnDevice {
     edges_ = reinterpret_cast<uint32_t*>(left_.edges->data());
     add_reverse_edges(pruned->data(), rows_, degree_, edges_, stream(), execution);
     pruned.reset();
-    if (plan.repair) repair(entries, execution.span(0.95, 1));
-    stream().wait();
-    if (arrival_ == nullptr) return;
-    execution.span(0.99, 1).enter("rows to the host");
-    arrival_->wait();
+    finish(plan, entries, execution.span(0.95, 1));
+  }
+
+  /// GGNN's graph, of which the host gets the layers.
+  void make_ggnn(const BuildPlan& plan, SearchGraph& graph, const Execution& execution) {
+    degree_ = plan.degree;
+    left_.edges =
+        std::move(build_ggnn(codes_->view(), plan.ggnn, graph, stream(), execution.span(0, 0.95)).edges);
+    edges_ = reinterpret_cast<uint32_t*>(left_.edges->data());
+    finish(plan, graph.entries, execution.span(0.95, 1));
   }
 
   void fetch(Array<uint32_t>& edges, const Execution& execution) const override {
@@ -133,6 +139,14 @@ class Graph final : public GraphOnDevice {
     auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
     prune_by_rank(knn.data(), rows_, k, degree_, pruned->data(), stream(), execution);
     return pruned;
+  }
+
+  void finish(const BuildPlan& plan, const Array<uint32_t>& entries, const Execution& execution) {
+    if (plan.repair) repair(entries, execution);
+    stream().wait();
+    if (arrival_ == nullptr) return;
+    execution.span(0.8, 1).enter("rows to the host");
+    arrival_->wait();
   }
 
   void repair(const Array<uint32_t>& entries, const Execution& execution) {
@@ -228,6 +242,15 @@ std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<A
   const DeviceGuard guard = guard_of(plan.device);
   auto graph = std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
   graph->make(method, given, plan, entries, execution);
+  return graph;
+}
+
+std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+                                                const BuildPlan& plan, SearchGraph& layers,
+                                                const Execution& execution) {
+  const DeviceGuard guard = guard_of(plan.device);
+  auto graph = std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
+  graph->make_ggnn(plan, layers, execution);
   return graph;
 }
 

@@ -30,6 +30,12 @@ std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<Arrival
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
+std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes&, std::unique_ptr<Arrival>, const BuildPlan& plan,
+                                                SearchGraph&, const Execution&) {
+  check_cuda_device(plan.device);
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
 }  // namespace gannet::cuda
 
 #endif

@@ -145,9 +145,13 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
                            : plan.knn == ANN_KNN_CELLS
                                ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
                                : 0;
+  const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
+  if (plan.graph == ANN_GRAPH_GGNN)
+    return codes +
+           std::max({ggnn_device_bytes(rows, plan.ggnn), edges + rows * 81, edges + rows * row + judging}) +
+           (8u << 20);
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 81;  // if nearly all rows are lost, else 21
-  const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
   if (plan.graph == ANN_GRAPH_TSDG) {
     // The segment is placed later, as any other.
     const uint64_t held = plan.knn == ANN_KNN_GIVEN ? 0 : lists;
@@ -208,8 +212,6 @@ GgnnParams complete_ggnn(const ann_build_params& params, uint32_t degree) {
   if (params.knn != ANN_KNN_AUTO)
     fail(ANN_INVALID_ARGUMENT,
          "knn is %d, it must be ANN_KNN_AUTO (0) for graph GGNN, which finds neighbours itself", params.knn);
-  if (params.device >= ANN_DEVICE_CUDA)
-    fail(ANN_UNSUPPORTED, "device is %d, graph GGNN is built on the CPU (%d)", params.device, ANN_DEVICE_CPU);
   GgnnParams ggnn;
   ggnn.k = degree;
   ggnn.seed = params.seed != 0 ? params.seed : 1;
@@ -248,7 +250,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   BuildPlan plan;
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
-  plan.device = is_ggnn ? int32_t{ANN_DEVICE_CPU} : choose_device(params.device);
+  plan.device = choose_device(params.device);
   plan.knn = params.knn;
   if (plan.knn == ANN_KNN_AUTO) plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;

@@ -42,13 +42,6 @@ struct GgnnPlan {
   bool stored = false;    // rows are compared as stored, else by their codes
 };
 
-/// Rows that are shown to the cache at a time: the edges of a row, and so many entry points.
-constexpr uint32_t ggnn_step(uint32_t degree) {
-  uint32_t step = 32;
-  while (step < degree) step *= 2;
-  return step;
-}
-
 /// What the twin needs for itself.
 struct GgnnSpace final : Workspace {
   GgnnSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory);

@@ -56,6 +56,13 @@ struct SlackShape {
   uint32_t visited = 384;
 };
 
+/// Rows that are shown to the cache at a time: the edges of a row, and so many entry points.
+constexpr uint32_t ggnn_step(uint32_t degree) {
+  uint32_t step = 32;
+  while (step < degree) step *= 2;
+  return step;
+}
+
 /// The squared bound of a query whose k-th and best rows have these squares.
 inline float squared_bound(float kth, float best, float tau, float nearest) {
   const float bound = std::sqrt(kth) + tau * std::min(std::sqrt(best), nearest);

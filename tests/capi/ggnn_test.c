@@ -295,7 +295,6 @@ static void build_refusals(void) {
   BAD_BUILD(p.build_stretch = 3.5f, ANN_INVALID_ARGUMENT, "build_stretch 3.5 1 3");
   BAD_BUILD(p.midpoint = 3, ANN_INVALID_ARGUMENT, "midpoint 3");
   BAD_BUILD(p.knn = ANN_KNN_CELLS, ANN_INVALID_ARGUMENT, "knn 4 GGNN");
-  BAD_BUILD(p.device = ANN_DEVICE_CUDA, ANN_UNSUPPORTED, "device GGNN");
   /* What is not refused is planned for, and a build keeps to it. */
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.graph = ANN_GRAPH_GGNN;

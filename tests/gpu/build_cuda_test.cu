@@ -352,8 +352,10 @@ cuda::DevicePool& pool() {
 }
 
 /// What a build holds at most, against what ann_estimate says.
-void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t degree, int32_t calibrate) {
+void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t degree, int32_t calibrate,
+                      int32_t graph = ANN_GRAPH_AUTO) {
   ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.graph = graph;
   params.knn = knn;
   params.degree = degree;
   params.iterations = 3;
@@ -370,9 +372,10 @@ void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t de
   const double ratio = static_cast<double>(plan.device_bytes) / peak;
   const double kept = static_cast<double>(pool().used_bytes());
   std::printf(
-      "       %s, %u columns, metric %d, knn %d, degree %u: peak %.1f MB of the device, estimate %.3f "
+      "       %s, %u columns, metric %d, graph %d, knn %d, degree %u: peak %.1f MB of the device, estimate "
+      "%.3f "
       "of it, kept %.1f MB\n",
-      element_name(rows.element), rows.dim, metric, knn, degree, peak / 1e6, ratio, kept / 1e6);
+      element_name(rows.element), rows.dim, metric, graph, knn, degree, peak / 1e6, ratio, kept / 1e6);
   // Of a calibration the estimate assumes large lists.
   const bool close = !quick && calibrate == ANN_OFF;
   expect(ratio >= 1 && (!close || ratio < 1.1), "the estimate is above the peak, within 10 %");
@@ -391,6 +394,8 @@ void claim_estimates() {
       }
     }
     compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_ON);
+    for (const uint32_t degree : {24u, 96u})
+      compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_AUTO, degree, ANN_OFF, ANN_GRAPH_GGNN);
   }
   // Codes of few columns are wide. Those of cosine and inner product stand beside the rows.
   compare_estimate(Rows(ANN_F32, count, 2, Values::kNormal, 3), ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_OFF);

@@ -425,7 +425,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     timeout       seconds; gannet.DeadlineExceeded when they have passed
     copy          False: the index uses the rows where they are, which must not change while it lives; host
                   memory and the rows' own dtype only. The index keeps a reference to them.
-    graph         "cagra", "ggnn" (built on the CPU), "tsdg" or "none": rows only, for exact()
+    graph         "cagra", "ggnn", "tsdg" or "none": rows only, for exact()
     degree        edges a row, 2 to 256; default 32, of "ggnn" 24, of "tsdg" 128 at most. More finds more at a
                   given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"

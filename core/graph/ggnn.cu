@@ -1,0 +1,815 @@
+// GGNN's build on the GPU (section 5). graph/ggnn.h tells the build, ggnn.cpp is the twin; edges are equal.
+//
+//   paper                   here
+//   merge, Algorithm 4      Merge: a warp asks for one row, with the lists of traverse/slack_lists_cuda.cuh
+//   sym, Algorithm 5        Path: a warp looks for the way from one near neighbour back to its row, then Contend,
+//                           Settle and Clear hand out places, FillUp writes rows
+//   select, stats           the host (graph/ggnn_layers.h), which gets the distances to nearest neighbours
+//
+// Lists are double-buffered: queries of a merge read those of the merge before.
+//
+// Places of inverse links. All rows that want one propose to the nearest row met that has a free place; those
+// nearest to it get its places. An atomic minimum of (distance, row) at each such row finds the nearest, which takes a
+// place; the others stand again while places are left. That repeats at most k/2 times and needs no sort, and the
+// outcome is that of the twin's sort whatever the schedule. Who finds the row full goes on to the next row met, when
+// all others of the round have been settled.
+//
+// A sketch of a merge of the bottom, one row, k = 24, 128 columns. Bytes: 100 expansions in three layers, of 96 bytes of
+// edges and 10 new rows of 128 bytes each, are 140 KB, of which the upper layers' 34,000 rows stay in the second cache.
+// Operations of an expansion, in instructions of a warp: 250 to look proposals up in 64 keys and the ring, 130 to
+// compare, 130 to sort and 200 to merge into two lists. So instructions are the bound and not memory: 70,000 a row, for
+// which one H200 takes some 0.1 us. A path takes at most 20 expansions of k/2 edges and the links, and none where the
+// neighbour has the row in its list.
+//
+// Measured on one NVIDIA H200: SIFT 1M as f32, k = 24, tau_b = .5, two refinements, 6.7 s from rows in host memory to a
+// placed index, lists with .972 of the ten true neighbours.
+//
+// Bytes of device memory a row: 4 k edges, 4 k lists aside, 2 k inverse links, 4 of their number, 8 of the least
+// proposal, 90 of rows met, 4 of the nearest distance; codes beside.
+
+#include <algorithm>
+#include <vector>
+
+#include "backend/launch_items.cuh"
+#include "graph/ggnn_cuda.h"
+#include "graph/ggnn_layers.h"
+#include "traverse/slack_lists_cuda.cuh"
+
+namespace gannet::cuda {
+namespace {
+
+constexpr uint32_t kMergeThreads = 32;
+constexpr uint32_t kPiece = 1u << 20;  // rows between two looks at the monitor
+
+/// A layer as kernels read it.
+struct LayerView {
+  const uint32_t* first;   // [segments + 1]
+  const uint32_t* below;   // [rows], null: the bottom
+  const uint32_t* bottom;  // [rows], null: the bottom
+  const uint32_t* edges;   // [rows, k] nearest first
+  uint32_t rows;
+  uint32_t segments;
+
+  __device__ uint32_t bottom_row(uint32_t row) const { return bottom != nullptr ? __ldg(bottom + row) : row; }
+  __device__ uint32_t segment_of(uint32_t row) const {
+    uint32_t segment = static_cast<uint32_t>(uint64_t{row} * segments / rows);
+    while (__ldg(first + segment) > row) --segment;
+    while (__ldg(first + segment + 1) <= row) ++segment;
+    return segment;
+  }
+};
+
+/// A query in the making: a row of the bottom.
+struct QueryRow {
+  const uint8_t* code;
+  uint32_t square;
+};
+
+__device__ QueryRow query_of(const CodesView& codes, uint32_t row) {
+  return {codes.row(row), codes.wide() ? 0 : __ldg(codes.squares + row)};
+}
+
+/// Distances of codes by one warp, those of the CPU. Calls take(place, number) once for each of rows[0 ... count),
+/// on some lane.
+template <bool kWide>
+struct CodeComparison;
+
+/// Bytes: kTeam lanes a row, and all rows of four rounds on their way before the first is used.
+template <>
+struct CodeComparison<false> {
+  static constexpr uint32_t kRounds = 4;
+
+  const CodesView& codes;
+  const LayerView& layer;
+
+  template <class Take>
+  __device__ void compare(const QueryRow& query, const uint32_t* rows, uint32_t count,
+                          const Take& take) const {
+    if (codes.stride <= 64)
+      by_teams<4>(query, rows, count, take);
+    else
+      by_teams<8>(query, rows, count, take);
+  }
+
+ private:
+  template <uint32_t kTeam, class Take>
+  __device__ void by_teams(const QueryRow& query, const uint32_t* rows, uint32_t count,
+                           const Take& take) const {
+    constexpr uint32_t kTeams = kWarp / kTeam;
+    const uint32_t member = lane_number() % kTeam;
+    for (uint32_t base = 0; base < count; base += kTeams * kRounds) {
+      const uint32_t first = base + lane_number() / kTeam;
+      const uint8_t* sources[kRounds];
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+        const uint32_t place = first + round * kTeams;
+        sources[round] = place < count ? codes.row(layer.bottom_row(rows[place])) : nullptr;
+      }
+      uint32_t sums[kRounds] = {};
+      for (uint32_t byte = member * sizeof(uint4); byte < codes.stride; byte += kTeam * sizeof(uint4)) {
+        uint4 values[kRounds];
+#pragma unroll
+        for (uint32_t round = 0; round < kRounds; ++round) {
+          if (sources[round] != nullptr)
+            values[round] = __ldg(reinterpret_cast<const uint4*>(sources[round] + byte));
+        }
+        const uint4 own = __ldg(reinterpret_cast<const uint4*>(query.code + byte));
+#pragma unroll
+        for (uint32_t round = 0; round < kRounds; ++round) {
+          if (sources[round] != nullptr)
+            sums[round] += products(values[round], values[round]) - 2 * products(values[round], own);
+        }
+      }
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+#pragma unroll
+        for (uint32_t half = kTeam / 2; half != 0; half /= 2)
+          sums[round] += __shfl_xor_sync(kAllLanes, sums[round], half);
+        const uint32_t place = first + round * kTeams;
+        if (member == round % kTeam && place < count) take(place, sums[round] + query.square);
+      }
+    }
+  }
+
+  static __device__ uint32_t products(const uint4& a, const uint4& b) {
+    uint32_t sum = add_products<false>(a.x, b.x, 0);
+    sum = add_products<false>(a.y, b.y, sum);
+    sum = add_products<false>(a.z, b.z, sum);
+    return add_products<false>(a.w, b.w, sum);
+  }
+};
+
+/// Wide codes: a row at a time, whose 64 lanes of the CPU (distance/kernels.h) are two of each thread.
+template <>
+struct CodeComparison<true> {
+  const CodesView& codes;
+  const LayerView& layer;
+
+  template <class Take>
+  __device__ void compare(const QueryRow& query, const uint32_t* rows, uint32_t count,
+                          const Take& take) const {
+    const float* own = reinterpret_cast<const float*>(query.code);
+    const uint32_t columns = codes.stride / sizeof(float);
+    for (uint32_t place = 0; place < count; ++place) {
+      const float* row = reinterpret_cast<const float*>(codes.row(layer.bottom_row(rows[place])));
+      float low = 0;
+      float high = 0;
+      for (uint32_t column = lane_number(); column < columns; column += 2 * kWarp) {
+        low = add(low, row, own, column);
+        if (column + kWarp < columns) high = add(high, row, own, column + kWarp);
+      }
+      low = fold<16>(low);
+      high = fold<16>(high);
+      const float sum = fold<1>(fold<2>(fold<4>(fold<8>(__fadd_rn(low, high)))));
+      if (lane_number() == 0) take(place, __float_as_uint(sum));
+    }
+  }
+
+ private:
+  static __device__ float add(float sum, const float* row, const float* own, uint32_t column) {
+    const float difference = __fsub_rn(__ldg(row + column), __ldg(own + column));
+    return __fadd_rn(sum, __fmul_rn(difference, difference));
+  }
+  template <uint32_t kStride>
+  static __device__ float fold(float sum) {
+    return __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, kStride));
+  }
+};
+
+// --- Merging ---------------------------------------------------------------------------------------
+
+struct MergeArgs {
+  CodesView codes;
+  LayerView layers[kGgnnLayersMax];
+  uint32_t* lists;  // [rows, k] of the layer, aside
+  float* nearest;   // [rows] where the layer is the bottom, else null
+  SlackShape shape;
+  float tau;
+  float mean;
+  uint32_t top;
+  uint32_t number;  // of the layer
+  uint32_t growth;
+  uint32_t k;
+  uint32_t first;  // row of the first block
+};
+
+template <bool kWide>
+struct MergeQuery {
+  const MergeArgs& args;
+  SlackLists<!kWide>& lists;
+  uint64_t& apart;  // shared: the key of the row itself, where it was met in this step
+  QueryRow query;
+  uint32_t self;
+
+  __device__ void run(uint32_t row) {
+    uint32_t segment = args.layers[args.number].segment_of(row);
+    for (uint32_t above = args.number; above < args.top; ++above) segment /= args.growth;
+    const LayerView& top = args.layers[args.top];
+    const uint32_t end = __ldg(top.first + segment + 1);
+    for (uint32_t first = __ldg(top.first + segment); first < end; first += lists.layout.step) {
+      const uint32_t row_of_lane = first + threadIdx.x;
+      for (uint32_t i = row_of_lane; i < min(end, first + lists.layout.step); i += blockDim.x) {
+        if (!lists.knows(i)) lists.propose(i);
+      }
+      fetch(top);
+    }
+    for (uint32_t above = args.top; above > args.number; --above) {
+      const LayerView& layer = args.layers[above - 1];
+      lists.transfer(args.layers[above].below);
+      for (uint32_t step = 0; step < kGgnnMergeSteps && lists.pop(); ++step) {
+        const uint32_t* edges = layer.edges + uint64_t{lists.state.parent} * args.k;
+        for (uint32_t i = threadIdx.x; i < args.k; i += blockDim.x) {
+          const uint32_t target = __ldg(edges + i);
+          if (target != kNoRow && !lists.knows(target)) lists.propose(target);
+        }
+        fetch(layer);
+      }
+    }
+    write(row);
+  }
+
+ private:
+  /// Algorithm 2 with the proposals.
+  __device__ void fetch(const LayerView& layer) {
+    __syncthreads();
+    const float bound = lists.state.bound;
+    CodeComparison<kWide>{args.codes, layer}.compare(query, lists.proposals, lists.state.count,
+                                                     [&](uint32_t place, uint32_t number) {
+                                                       if (lists.square(number) > bound) return;
+                                                       const uint32_t row = lists.proposals[place];
+                                                       lists.survive(number, row);
+                                                       if (number == 0 && layer.bottom_row(row) == self)
+                                                         apart = RowKey::of(0, row, false);
+                                                     });
+    __syncthreads();
+    const uint32_t survivors = lists.state.survivors;
+    const uint64_t itself = apart;
+    if (survivors != 0) lists.admit(survivors, itself);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      lists.settle();
+      apart = RowKey::kNone;
+    }
+    __syncthreads();
+  }
+
+  __device__ void write(uint32_t row) {
+    const uint32_t size = lists.state.best_size;
+    uint32_t* list = args.lists + uint64_t{row} * args.k;
+    for (uint32_t i = threadIdx.x; i < args.k; i += blockDim.x)
+      list[i] = i < size ? RowKey::row(lists.best[i]) : kNoRow;
+    if (args.nearest != nullptr && threadIdx.x == 0)
+      args.nearest[row] = size != 0 ? __fsqrt_rn(lists.square(RowKey::distance(lists.best[0]))) : 0;
+  }
+};
+
+constexpr SquareKind kind_of(bool wide) { return wide ? SquareKind::kFloatBits : SquareKind::kInteger; }
+
+template <bool kWide>
+__global__ void __launch_bounds__(kMergeThreads) merge_rows(const __grid_constant__ MergeArgs args) {
+  __shared__ SlackState state;
+  __shared__ uint64_t apart;
+  extern __shared__ uint4 memory[];
+  SlackLists<!kWide> lists(args.shape, kind_of(kWide), args.tau, args.mean, state, ggnn_step(args.k),
+                           reinterpret_cast<uint8_t*>(memory));
+  const LayerView& layer = args.layers[args.number];
+  const uint32_t row = args.first + blockIdx.x;
+  const uint32_t self = layer.bottom_row(row);
+  lists.begin();
+  if (threadIdx.x == 0) apart = RowKey::kNone;
+  __syncthreads();
+  MergeQuery<kWide>{args, lists, apart, query_of(args.codes, self), self}.run(row);
+}
+
+// --- Symmetric links ---------------------------------------------------------------------------------
+
+enum class Turn : uint8_t { kDone, kWaits, kContends };
+
+struct LinkCounts {
+  uint32_t wanting;     // rows without a path, of this rank
+  uint32_t waiting;     // of them, those that go on to the next row met
+  uint32_t contending;  // those that want a place of the same row again
+  uint32_t unused;
+  unsigned long long links;
+};
+
+struct LinkArgs {
+  CodesView codes;
+  LayerView layer;
+  uint32_t* next;      // [rows, k] what FillUp writes
+  uint32_t* inverse;   // [rows, inverse_count]
+  uint32_t* inverses;  // [rows] how many
+  uint64_t* claims;    // [rows] the least proposal, UINT64_MAX between rounds
+  uint32_t* wanting;   // [rows] rows without a path
+  uint64_t* met;       // [rows, kGgnnLinkBest] what those have met, nearest first
+  uint8_t* places;     // [rows] the row met that it is the turn of
+  Turn* turns;         // [rows]
+  LinkCounts* counts;
+  SlackShape shape;
+  float tau;
+  float mean;
+  uint32_t k;
+  uint32_t nearest_count;
+  uint32_t inverse_count;
+  uint32_t rank;   // of the near neighbours that paths are looked for from
+  uint32_t first;  // row of the first block
+  bool midpoint;
+
+  __device__ const uint32_t* edges_of(uint32_t row) const { return layer.edges + uint64_t{row} * k; }
+  __device__ uint32_t* inverse_of(uint32_t row) const { return inverse + uint64_t{row} * inverse_count; }
+
+  /// Whether a nearest neighbour or an inverse link of a row is another row; by one thread.
+  __device__ bool leads_to(uint32_t from, uint32_t row) const {
+    const uint32_t* edges = edges_of(from);
+    for (uint32_t i = 0; i < nearest_count; ++i) {
+      if (edges[i] == row) return true;
+    }
+    const uint32_t* links = inverse_of(from);
+    for (uint32_t i = 0; i < inverses[from]; ++i) {
+      if (links[i] == row) return true;
+    }
+    return false;
+  }
+};
+
+template <bool kWide>
+struct PathQuery {
+  const LinkArgs& args;
+  SlackLists<!kWide>& lists;
+  uint32_t* to_row;  // [step] shared: numbers of proposals to the row
+  uint32_t& radius;  // shared: of the neighbour to the row
+  QueryRow row_code;
+  QueryRow near_code;
+  uint32_t row;
+
+  /// Whether there is a path from the neighbour to the row.
+  __device__ bool run(uint32_t near) {
+    lists.begin();
+    if (threadIdx.x == 0) lists.proposals[0] = near;
+    __syncthreads();
+    comparison().compare(row_code, lists.proposals, 1, [&](uint32_t, uint32_t number) { radius = number; });
+    __syncthreads();
+    if (threadIdx.x == 0) lists.survive(radius, near);
+    __syncthreads();
+    finish();
+    for (uint32_t step = 0; step < kGgnnLinkSteps && lists.pop(); ++step) {
+      const uint32_t parent = lists.state.parent;
+      if (leads_to_row(parent)) return true;
+      fetch_links(parent);
+    }
+    return false;
+  }
+
+ private:
+  __device__ CodeComparison<kWide> comparison() const { return {args.codes, args.layer}; }
+
+  /// LinkArgs::leads_to by all threads.
+  __device__ bool leads_to_row(uint32_t from) const {
+    bool found = false;
+    for (uint32_t i = threadIdx.x; i < args.nearest_count; i += kWarp) found |= args.edges_of(from)[i] == row;
+    for (uint32_t i = threadIdx.x; i < args.inverses[from]; i += kWarp)
+      found |= args.inverse_of(from)[i] == row;
+    return __any_sync(kAllLanes, found);
+  }
+
+  __device__ void fetch_links(uint32_t parent) {
+    const uint32_t* edges = args.edges_of(parent);
+    for (uint32_t i = threadIdx.x; i < args.nearest_count; i += kWarp) {
+      if (edges[i] != kNoRow && !lists.knows(edges[i])) lists.propose(edges[i]);
+    }
+    const uint32_t* links = args.inverse_of(parent);
+    for (uint32_t i = threadIdx.x; i < args.inverses[parent]; i += kWarp) {
+      bool is_near = false;  // a nearest neighbour may be an inverse link too
+      for (uint32_t j = 0; j < args.nearest_count; ++j) is_near |= edges[j] == links[i];
+      if (!is_near && !lists.knows(links[i])) lists.propose(links[i]);
+    }
+    __syncthreads();
+    const uint32_t count = lists.state.count;
+    const float bound = lists.state.bound;
+    const auto take = [&](uint32_t place) {
+      if (lists.square(to_row[place]) <= bound) lists.survive(to_row[place], lists.proposals[place]);
+    };
+    comparison().compare(row_code, lists.proposals, count,
+                         [&](uint32_t place, uint32_t number) { to_row[place] = number; });
+    __syncthreads();
+    if (args.midpoint) {
+      comparison().compare(near_code, lists.proposals, count, [&](uint32_t place, uint32_t number) {
+        if (is_within_sphere(to_row[place], number)) take(place);
+      });
+    } else {
+      for (uint32_t place = threadIdx.x; place < count; place += kWarp) take(place);
+    }
+    __syncthreads();
+    finish();
+  }
+
+  __device__ void finish() {
+    const uint32_t survivors = lists.state.survivors;
+    if (survivors != 0) lists.admit(survivors);
+    __syncthreads();
+    if (threadIdx.x == 0) lists.settle();
+    __syncthreads();
+  }
+
+  /// Section 5.2.1, as the twin has it.
+  __device__ bool is_within_sphere(uint32_t to_row_number, uint32_t to_near) const {
+    if constexpr (!kWide) return 3 * uint64_t{to_row_number} + 2 * uint64_t{to_near} <= 3 * uint64_t{radius};
+    const float left =
+        __fadd_rn(__fmul_rn(3.0f, lists.square(to_row_number)), __fmul_rn(2.0f, lists.square(to_near)));
+    return left <= __fmul_rn(3.0f, lists.square(radius));
+  }
+};
+
+template <bool kWide>
+__global__ void __launch_bounds__(kWarp) look_for_paths(const __grid_constant__ LinkArgs args) {
+  __shared__ SlackState state;
+  __shared__ uint32_t radius;
+  extern __shared__ uint4 memory[];
+  const uint32_t row = args.first + blockIdx.x;
+  const uint32_t near = args.edges_of(row)[args.rank];
+  if (near == kNoRow) return;
+  {
+    bool found = false;
+    for (uint32_t i = threadIdx.x; i < args.nearest_count; i += kWarp) found |= args.edges_of(near)[i] == row;
+    for (uint32_t i = threadIdx.x; i < args.inverses[near]; i += kWarp)
+      found |= args.inverse_of(near)[i] == row;
+    if (__any_sync(kAllLanes, found)) return;
+  }
+  const uint32_t step = ggnn_step(args.k);
+  SlackLists<!kWide> lists(args.shape, kind_of(kWide), args.tau, args.mean, state, step,
+                           reinterpret_cast<uint8_t*>(memory));
+  uint32_t* to_row = lists.proposals + step;
+  const QueryRow row_code = query_of(args.codes, args.layer.bottom_row(row));
+  const QueryRow near_code = query_of(args.codes, args.layer.bottom_row(near));
+  if (PathQuery<kWide>{args, lists, to_row, radius, row_code, near_code, row}.run(near)) return;
+  uint32_t place = 0;
+  if (threadIdx.x == 0) {
+    place = atomicAdd(&args.counts->wanting, 1u);
+    args.wanting[place] = row;
+    args.places[place] = 0;
+    args.turns[place] = Turn::kWaits;
+  }
+  place = __shfl_sync(kAllLanes, place, 0);
+  for (uint32_t i = threadIdx.x; i < kGgnnLinkBest; i += kWarp)
+    args.met[uint64_t{place} * kGgnnLinkBest + i] = i < state.best_size ? lists.best[i] : RowKey::kNone;
+}
+
+/// What a wanting row contends with, and for which row's place.
+struct Claim {
+  uint64_t key;
+  uint32_t target;
+};
+
+__device__ Claim claim_of(const LinkArgs& args, uint64_t item) {
+  const uint64_t met = args.met[item * kGgnnLinkBest + args.places[item]];
+  return {uint64_t{RowKey::distance(met)} << 32 | args.wanting[item], RowKey::row(met)};
+}
+
+__device__ void contend(const LinkArgs& args, uint64_t item) {
+  const Claim claim = claim_of(args, item);
+  atomicMin(reinterpret_cast<unsigned long long*>(args.claims + claim.target),
+            static_cast<unsigned long long>(claim.key));
+}
+
+/// Begins a round: each waiting row looks for the next row met that has a free place. Where one leads to it already, or
+/// where there is none, it gives up.
+struct Propose {
+  static constexpr uint32_t kLanes = 1;
+  const LinkArgs& args;
+  __device__ void run(uint64_t item) const {
+    if (args.turns[item] != Turn::kWaits) return;
+    const uint64_t* met = args.met + item * kGgnnLinkBest;
+    args.turns[item] = Turn::kDone;
+    for (uint32_t place = args.places[item]; place < kGgnnLinkBest && met[place] != RowKey::kNone; ++place) {
+      const uint32_t target = RowKey::row(met[place]);
+      if (args.leads_to(target, args.wanting[item])) return;
+      if (args.inverses[target] == args.inverse_count) continue;
+      args.places[item] = static_cast<uint8_t>(place);
+      args.turns[item] = Turn::kContends;
+      return contend(args, item);
+    }
+  }
+};
+
+/// The nearest of those that contend gets a place.
+struct Settle {
+  static constexpr uint32_t kLanes = 1;
+  const LinkArgs& args;
+  __device__ void run(uint64_t item) const {
+    if (args.turns[item] != Turn::kContends) return;
+    const Claim claim = claim_of(args, item);
+    if (args.claims[claim.target] != claim.key) return;
+    const uint32_t row = args.wanting[item];
+    args.inverse_of(claim.target)[args.inverses[claim.target]++] = row;
+    args.turns[item] = Turn::kDone;
+  }
+};
+
+/// Forgets the least proposals. Winners are done, so the rows that they lead to are found by their keys.
+struct Clear {
+  static constexpr uint32_t kLanes = 1;
+  const LinkArgs& args;
+  __device__ void run(uint64_t item) const {
+    const uint64_t met = args.met[item * kGgnnLinkBest + args.places[item]];
+    if (met != RowKey::kNone) args.claims[RowKey::row(met)] = UINT64_MAX;
+  }
+};
+
+/// The others contend again while the row has places.
+struct Contend {
+  static constexpr uint32_t kLanes = 1;
+  const LinkArgs& args;
+  __device__ void run(uint64_t item) const {
+    if (args.turns[item] != Turn::kContends) return;
+    if (args.inverses[claim_of(args, item).target] < args.inverse_count) {
+      atomicAdd(&args.counts->contending, 1u);
+      return contend(args, item);
+    }
+    args.turns[item] = Turn::kWaits;
+    atomicAdd(&args.counts->waiting, 1u);
+  }
+};
+
+/// Nearest neighbours, then inverse links, and where those leave places the next neighbours.
+struct FillUp {
+  static constexpr uint32_t kLanes = 1;
+  const LinkArgs& args;
+  __device__ void run(uint64_t item) const {
+    const uint32_t row = static_cast<uint32_t>(item);
+    const uint32_t* edges = args.edges_of(row);
+    const uint32_t* links = args.inverse_of(row);
+    const uint32_t used = args.inverses[row];
+    uint32_t* out = args.next + item * args.k;
+    uint32_t size = 0;
+    const auto put = [&](uint32_t target) {
+      if (target != kNoRow) out[size++] = target;
+    };
+    for (uint32_t i = 0; i < args.nearest_count; ++i) put(edges[i]);
+    for (uint32_t i = 0; i < used; ++i) put(links[i]);
+    uint32_t free = args.inverse_count - used;
+    for (uint32_t i = args.nearest_count; i < args.k && free != 0; ++i) {
+      bool is_link = edges[i] == kNoRow;
+      for (uint32_t j = 0; j < used; ++j) is_link |= links[j] == edges[i];
+      if (is_link) continue;
+      put(edges[i]);
+      --free;
+    }
+    while (size < args.k) out[size++] = kNoRow;
+    if (used != 0) atomicAdd(&args.counts->links, static_cast<unsigned long long>(used));
+  }
+};
+
+// --- The build ---------------------------------------------------------------------------------------
+
+/// A layer in the making, here and there.
+struct Layer {
+  GgnnLayerRows rows;
+  std::unique_ptr<DeviceArray<uint32_t>> first;
+  std::unique_ptr<DeviceArray<uint32_t>> below;
+  std::unique_ptr<DeviceArray<uint32_t>> bottom;
+  std::unique_ptr<DeviceArray<uint8_t>> edges;  // [rows, k] uint32_t
+};
+
+class Build {
+ public:
+  Build(const CodesView& codes, const GgnnParams& params, SearchGraph& graph, const Stream& stream,
+        const Execution& execution)
+      : codes_(codes),
+        params_(params),
+        shape_(ggnn_shape(codes.rows, params)),
+        graph_(graph),
+        stream_(stream),
+        execution_(execution),
+        k_(params.k),
+        counts_(1, stream) {}
+
+  /// Algorithms 3 and 6.
+  GgnnOnDevice run() {
+    nearest_ = Array<float>(execution_.memory, codes_.rows);
+    device_nearest_ = std::make_unique<DeviceArray<float>>(codes_.rows, stream_);
+    next_ = make_lists(codes_.rows);
+    add(ggnn_bottom(codes_.rows, shape_, execution_));
+    passes_ = shape_.layers * (shape_.layers + 1) / 2 + params_.refinements * (shape_.layers - 1);
+    for (uint32_t top = 0; top < shape_.layers; ++top) {
+      if (top > 0) add(ggnn_select(layers_[top - 1].rows, top, shape_, params_, nearest_, mean_, execution_));
+      for (uint32_t layer = top + 1; layer-- > 0;) pass(top, layer);
+    }
+    const uint32_t top = shape_.layers - 1;
+    for (uint32_t turn = 0; turn < params_.refinements; ++turn) {
+      for (uint32_t layer = top; layer-- > 0;) pass(top, layer);
+    }
+    hand_over();
+    return {std::move(layers_[0].edges), links_};
+  }
+
+ private:
+  std::unique_ptr<DeviceArray<uint8_t>> make_lists(uint32_t rows) const {
+    return std::make_unique<DeviceArray<uint8_t>>(checked_product(rows, k_) * sizeof(uint32_t), stream_);
+  }
+
+  std::unique_ptr<DeviceArray<uint32_t>> send(const Array<uint32_t>& words) const {
+    if (words.empty()) return nullptr;
+    auto there = std::make_unique<DeviceArray<uint32_t>>(words.size(), stream_);
+    copy_to_device(there->data(), words.data(), words.size() * sizeof(uint32_t), stream_, "sending a layer");
+    return there;
+  }
+
+  void add(GgnnLayerRows&& rows) {
+    Layer layer;
+    layer.first = send(rows.first);
+    layer.below = send(rows.below);
+    layer.bottom = send(rows.bottom);
+    layer.edges = make_lists(rows.rows);
+    fill(layer.edges->data(), 0xff, checked_product(rows.rows, k_) * sizeof(uint32_t), stream_,
+         "clearing device memory");
+    layer.rows = std::move(rows);
+    layers_.push_back(std::move(layer));
+  }
+
+  static uint32_t* words_of(const std::unique_ptr<DeviceArray<uint8_t>>& lists) {
+    return reinterpret_cast<uint32_t*>(lists->data());
+  }
+
+  LayerView view(uint32_t number) const {
+    const Layer& layer = layers_[number];
+    const auto data = [](const auto& array) { return array != nullptr ? array->data() : nullptr; };
+    return {data(layer.first),     data(layer.below), data(layer.bottom),
+            words_of(layer.edges), layer.rows.rows,   layer.rows.segments()};
+  }
+
+  void pass(uint32_t top, uint32_t number) {
+    if (layers_[number].rows.rows != 0) {
+      merge(top, number);
+      link(number);
+    }
+    execution_.advance(static_cast<double>(++pass_) / passes_);
+  }
+
+  /// Starts a kernel with a block for each row, in pieces.
+  template <class Args>
+  void each_row(const char* name, void (*kernel)(Args), Args args, uint32_t rows, uint32_t bytes) const {
+    for (uint32_t first = 0; first < rows; first += kPiece) {
+      execution_.check();
+      args.first = first;
+      launch(name, kernel, std::min(kPiece, rows - first), kWarp, stream_, args, bytes);
+      if (rows > kPiece) stream_.wait();
+    }
+  }
+
+  void merge(uint32_t top, uint32_t number) {
+    const uint32_t rows = layers_[number].rows.rows;
+    MergeArgs args = {};
+    args.codes = codes_;
+    for (uint32_t i = 0; i < layers_.size(); ++i) args.layers[i] = view(i);
+    args.lists = words_of(next_);
+    args.nearest = number == 0 ? device_nearest_->data() : nullptr;
+    args.shape = ggnn_merge_shape(k_);
+    args.tau = params_.tau;
+    args.mean = mean_;
+    args.top = top;
+    args.number = number;
+    args.growth = shape_.growth;
+    args.k = k_;
+    each_row("merge_rows", codes_.wide() ? merge_rows<true> : merge_rows<false>, args, rows,
+             SlackLayout(args.shape, ggnn_step(k_)).bytes());
+    take_next(number);
+    if (number != 0) return;
+    copy_to_host(nearest_.data(), device_nearest_->data(), nearest_.size() * sizeof(float), stream_,
+                 "fetching distances");
+    stream_.wait();
+    const GgnnNearest found = ggnn_measure(nearest_);
+    mean_ = found.mean;
+    max_ = found.max;
+  }
+
+  /// What was written aside becomes the lists of a layer.
+  void take_next(uint32_t number) {
+    Layer& layer = layers_[number];
+    if (number == 0) return layer.edges.swap(next_);
+    copy_on_device(layer.edges->data(), next_->data(), uint64_t{layer.rows.rows} * k_ * sizeof(uint32_t),
+                   stream_, "copying lists");
+  }
+
+  void link(uint32_t number) {
+    const uint32_t rows = layers_[number].rows.rows;
+    LinkArgs args = {};
+    args.inverse_count = k_ / 2;
+    if (args.inverse_count == 0) return;
+    args.nearest_count = k_ - k_ / 2;
+    const DeviceArray<uint32_t> inverse(checked_product(rows, args.inverse_count), stream_);
+    const DeviceArray<uint32_t> inverses(rows, stream_);
+    const DeviceArray<uint64_t> claims(rows, stream_);
+    const DeviceArray<uint32_t> wanting(rows, stream_);
+    const DeviceArray<uint64_t> met(checked_product(rows, kGgnnLinkBest), stream_);
+    const DeviceArray<uint8_t> places(rows, stream_);
+    const DeviceArray<Turn> turns(rows, stream_);
+    fill(inverses.data(), 0, rows * sizeof(uint32_t), stream_, "clearing device memory");
+    fill(claims.data(), 0xff, rows * sizeof(uint64_t), stream_, "clearing device memory");
+    args.codes = codes_;
+    args.layer = view(number);
+    args.next = words_of(next_);
+    args.inverse = inverse.data();
+    args.inverses = inverses.data();
+    args.claims = claims.data();
+    args.wanting = wanting.data();
+    args.met = met.data();
+    args.places = places.data();
+    args.turns = turns.data();
+    args.counts = counts_.data();
+    args.shape = ggnn_link_shape();
+    args.tau = params_.tau;
+    args.mean = mean_;
+    args.k = k_;
+    args.midpoint = params_.midpoint;
+    const uint32_t step = ggnn_step(k_);
+    const uint32_t bytes = SlackLayout(args.shape, step).bytes() + step * sizeof(uint32_t);
+    for (args.rank = 0; args.rank < args.nearest_count; ++args.rank) {
+      clear_counts();
+      each_row("look_for_paths", codes_.wide() ? look_for_paths<true> : look_for_paths<false>, args, rows,
+               bytes);
+      give_places(args, read_counts().wanting);
+    }
+    clear_counts();
+    launch_items<FillUp>("fill_up", rows, args, stream_);
+    take_next(number);
+    links_ = static_cast<double>(read_counts().links) / rows;
+  }
+
+  void give_places(const LinkArgs& args, uint32_t items) {
+    if (items == 0) return;
+    for (bool waiting = true; waiting;) {
+      launch_items<Propose>("propose", items, args, stream_);
+      LinkCounts counts;
+      do {
+        clear_counts();
+        launch_items<Settle>("settle", items, args, stream_);
+        launch_items<Clear>("clear", items, args, stream_);
+        launch_items<Contend>("contend", items, args, stream_);
+        counts = read_counts();
+        waiting_ += counts.waiting;
+      } while (counts.contending != 0);
+      waiting = waiting_ != 0;
+      waiting_ = 0;
+    }
+  }
+
+  void clear_counts() const {
+    fill(counts_.data(), 0, sizeof(LinkCounts), stream_, "clearing device memory");
+  }
+  LinkCounts read_counts() const {
+    execution_.check();
+    LinkCounts counts;
+    copy_to_host(&counts, counts_.data(), sizeof counts, stream_, "reading counters");
+    stream_.wait();
+    return counts;
+  }
+
+  void hand_over() {
+    graph_.nearest_max = max_;
+    graph_.nearest_mean = mean_;
+    const GgnnLayerRows& top = layers_.back().rows;
+    graph_.entries = Array<uint32_t>(execution_.memory, top.rows);
+    for (uint32_t row = 0; row < top.rows; ++row) graph_.entries[row] = top.bottom_row(row);
+    graph_.upper.clear();
+    for (uint32_t number = 1; number < shape_.layers; ++number) {
+      Layer& layer = layers_[number];
+      GraphLayer upper;
+      upper.rows = layer.rows.rows;
+      upper.degree = k_;
+      upper.make_fixed(execution_.memory);
+      copy_to_host(upper.edges.data(), layer.edges->data(), upper.edges.size() * sizeof(uint32_t), stream_,
+                   "fetching a layer");
+      upper.base_rows = std::move(layer.rows.below);
+      graph_.upper.push_back(std::move(upper));
+    }
+    stream_.wait();
+  }
+
+  const CodesView codes_;
+  const GgnnParams params_;
+  const GgnnShape shape_;
+  SearchGraph& graph_;
+  const Stream& stream_;
+  const Execution& execution_;
+  const uint32_t k_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<DeviceArray<uint8_t>> next_;  // [rows, k] uint32_t, lists of a merge
+  std::unique_ptr<DeviceArray<float>> device_nearest_;
+  Array<float> nearest_;  // [rows] distance to the nearest neighbour
+  DeviceArray<LinkCounts> counts_;
+  float mean_ = 0;
+  float max_ = 0;
+  double links_ = 0;
+  uint32_t waiting_ = 0;
+  uint32_t pass_ = 0;
+  uint32_t passes_ = 1;
+};
+
+}  // namespace
+
+GgnnOnDevice build_ggnn(const CodesView& codes, const GgnnParams& params, SearchGraph& graph,
+                        const Stream& stream, const Execution& execution) {
+  return Build(codes, params, graph, stream, execution).run();
+}
+
+}  // namespace gannet::cuda
