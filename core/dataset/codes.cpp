@@ -14,6 +14,7 @@ constexpr uint32_t kStepsTried = 16;
 constexpr uint64_t kRowsPerFit = 256;
 constexpr uint32_t kJudgedRows = 128;
 constexpr float kStepsApart = 16;
+constexpr int64_t kNearShare = 20;
 constexpr uint32_t kWidePiece = 128;              // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 
@@ -278,7 +279,10 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   inverse_step_ = unit > 1e-37 ? static_cast<float>(1 / unit) : 0;
 }
 
-/// Whether three quarters of the sampled rows lie kStepsApart from their nearest other row. Rows
+/// Whether all but one of kNearShare sampled rows lie kStepsApart from their nearest other row. Where more are nearer it is
+/// they whose neighbours are lost: with one of four as the rule, sets of two densities had all rows compared for any
+/// recall, and 850,000 image patches, of which 18 % are nearer, gave 100 answers at .99 at 0.79 M queries/s of an H200
+/// instead of 3.2 by floats, and at .95 no more than by floats. Rows
 /// equal to another do not count: nothing tells them apart.
 bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const {
   if (!(step > 0)) return true;
@@ -312,7 +316,7 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const 
   const float far_enough = kStepsApart * kStepsApart;
   const auto near =
       std::count_if(nearest.begin(), nearest.end(), [&](float distance) { return distance < far_enough; });
-  return near * 4 <= static_cast<int64_t>(judged);
+  return near * kNearShare <= static_cast<int64_t>(judged);
 }
 
 void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {

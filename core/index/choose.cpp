@@ -132,19 +132,37 @@ struct Chooser {
     return stored.planned(kCagra, effort);
   }
 
-  /// The first walkers by order of the batch whose calibration reaches the recall. A beam of the caller stands
-  /// for the recall that it has on the CPU.
+  /// The first walkers by order of the batch, if their calibration reaches the recall. Else the next ones that do, or
+  /// lists for more answers, whichever take less counted work. A beam of the caller stands for the recall that it has on
+  /// the CPU.
   std::optional<Choice> choose_two_lists() const {
     const uint32_t beam = request.params.beam;
     if (beam != 0 && placed.calibration.empty()) return std::nullopt;
     if (request.k == 0) return std::nullopt;
     const float recall = beam == 0 ? request.recall : placed.calibration.recall(request.k, beam);
-    for (const Walkers walkers : order_walkers()) {
-      const auto effort = device->two_lists.find(walkers, request.k, recall);
-      if (!effort) continue;
-      return planned(procedure_of(walkers.warps), *effort);
+    const bool codes_bound = !placed.segment.codes.lossless() && request.k < kDeepAnswers;
+    std::optional<Choice> best;
+    double least = 0;
+    const auto consider = [&](Walkers walkers, uint32_t answers) {
+      const auto effort = device->two_lists.find(walkers, answers, recall);
+      if (!effort) return false;
+      const double time =
+          two_lists_time(placed.segment.graph, placed.segment.codes.stride(), walkers.warps,
+                         effort->expansions, {static_cast<double>(request.queries), request.k});
+      if (best && least <= time) return true;
+      least = time;
+      best = planned(procedure_of(walkers.warps), *effort);
+      if (answers != request.k) std::get<TwoListsPlan>(best->plan).answers = answers;
+      return true;
+    };
+    const std::array<Walkers, 4> order = order_walkers();
+    bool found = false;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (!found) found = consider(order[i], request.k);
+      if (found && i == 0) return best;
+      if (codes_bound) consider(order[i], kDeepAnswers);
     }
-    return std::nullopt;
+    return best;
   }
 
   /// The walkers for so many queries, the best choice first. Of blocks with 16 warps as many queries run at a time

@@ -51,7 +51,7 @@ class BatchOnDevice {
     uint32_t query_stride = 0;
     uint8_t* records = nullptr;      // [count, query_stride], or null: queries are read where they lie
     uint8_t* codes = nullptr;        // [count, code_stride] where codes are lossy and rows are walked to
-    uint32_t* candidates = nullptr;  // [count, rerank_count(k)] likewise
+    uint32_t* candidates = nullptr;  // [count, candidates_most(k)] likewise
     uint32_t* starts = nullptr;      // [count, kStartWords] where rows are walked to
     double* norms = nullptr;         // [count] for exact search by cosine
     uint8_t* usable = nullptr;       // [count], or null: all are
@@ -86,7 +86,7 @@ class BatchOnDevice {
       if (!exact_search) starts = items(starts, uint64_t{count} * kStartWords);
       if (exact_search || view.lossless) return bytes;
       codes = part(uint64_t{count} * view.query_code_bytes());
-      candidates = items(candidates, uint64_t{count} * rerank_count(k));
+      candidates = items(candidates, uint64_t{count} * candidates_most(k));
       return bytes;
     }
   };

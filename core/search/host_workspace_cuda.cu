@@ -68,7 +68,7 @@ class CudaWorkspace final : public DeviceWorkspace {
     starts_.fit(uint64_t{queries} * kStartWords * sizeof(uint32_t), false, stream_);
     if (!view_.lossless) {
       codes_.fit(uint64_t{queries} * view_.query_code_bytes(), false, stream_);
-      candidates_.fit(uint64_t{queries} * rerank_count(k) * sizeof(uint32_t), false, stream_);
+      candidates_.fit(uint64_t{queries} * candidates_most(k) * sizeof(uint32_t), false, stream_);
     }
     if (usable_.size() < queries) usable_ = Array<uint8_t>(memory_, queries);
     records_ = queries_.host();
@@ -235,7 +235,7 @@ class CudaWorkspace final : public DeviceWorkspace {
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts or flags
   Staging starts_;      // [capacity, kStartWords]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
-  Staging candidates_;  // [capacity, rerank_count(k)] rows to re-rank
+  Staging candidates_;  // [capacity, candidates_most(k)] rows to re-rank
   Staging masked_;      // [capacity]
 
   // Between start() and finish():

@@ -22,7 +22,9 @@ struct RerankDepth {
   uint32_t operator()(const CagraPlan& plan) const { return plan.kept; }
   uint32_t operator()(const TsdgPlan& plan) const { return plan.kept; }
   uint32_t operator()(const GgnnPlan& plan) const { return plan.kept; }
-  uint32_t operator()(const TwoListsPlan&) const { return list_length(k, view.lossless); }
+  uint32_t operator()(const TwoListsPlan& plan) const {
+    return list_length(std::max(k, plan.answers), view.lossless);
+  }
   uint32_t operator()(const BeamPlan& plan) const {
     return view.lossless ? k : std::min(rerank_count(k), std::max(k, plan.beam));
   }
@@ -128,6 +130,7 @@ struct StartWalk {
       std::memcpy(args.one_query, args.queries, record_bytes);
       args.queries = nullptr;
     }
+    args.k = std::max(args.k, plan.answers);
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
     if (walks_by_scaled(view, plan)) return start_scaled_two_lists(device, scaled_args(args), stream);
@@ -235,6 +238,9 @@ struct StartWalk {
 }  // namespace
 
 bool walks_whole(const IndexView& view, const SearchPlan& plan, uint32_t k) {
+  const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
+  if (two_lists != nullptr && two_lists->answers > k)
+    return false;  // it writes as many answers as it walks for
   return !view.lossless && walks_by_blocks(plan) && rerank_depth(view, plan, k) <= kWholeKeptMax;
 }
 

@@ -21,7 +21,7 @@ namespace gannet::cuda {
 struct DeviceRun {
   const uint8_t* queries;  // [count, query_stride] records
   uint8_t* codes;          // [count, code_stride] where codes are lossy
-  uint32_t* candidates;    // [count, rerank_count(k)] likewise
+  uint32_t* candidates;    // [count, candidates_most(k)] likewise
   uint32_t* starts;        // [count, kStartWords]
   const uint32_t* masked;  // [count] a row that each query neither expands nor returns, or null
   WalkCounters* counters;

@@ -86,7 +86,7 @@ mkdir -p "$work"
 export UBSAN_OPTIONS=print_stacktrace=1
 # Freed memory is kept for long enough to see its use, and taken from the system seldom.
 export ASAN_OPTIONS=quarantine_size_mb=8:allocator_release_to_os_interval_ms=-1
-limits=(-timeout=5 -rss_limit_mb=512 -max_len=65536 -print_funcs=0 -print_final_stats=1)
+limits=(-timeout=60 -rss_limit_mb=512 -max_len=65536 -print_funcs=0 -print_final_stats=1)
 # What is not recorded is a check of a change: it takes the same way each time, as far as the clock lets
 # it, so that what it finds is the change's.
 if [ $record = no ]; then limits+=(-seed=1); fi
