@@ -90,9 +90,11 @@ static void refusals(searcher search, int exact) {
     BAD_PARAMS(p.recall = 1.5f, invalid, invalid, "recall 1.5");
     BAD_PARAMS(p.recall = NAN, invalid, invalid, "recall");
     BAD_PARAMS(p.recall = INFINITY, invalid, invalid, "recall");
-    BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.beam = K), invalid, invalid, "beam 5 13");
-    BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.delta = 0.5f), invalid, invalid, "delta 0.5 1 4");
-    BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.delta = NAN), invalid, invalid, "delta");
+    if (!test_on_device()) { /* The CPU's. */
+      BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.beam = K), invalid, invalid, "beam 5 13");
+      BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.delta = 0.5f), invalid, invalid, "delta 0.5 1 4");
+      BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.delta = NAN), invalid, invalid, "delta");
+    }
     BAD_PARAMS(p.beam = K - 1, invalid, invalid, "beam 4 5");
     BAD_PARAMS(p.beam = ANN_BEAM_MAX + 1, ANN_LIMIT, ANN_LIMIT, "beam 65537 65536");
     BAD_PARAMS(p.beam = UINT32_MAX, ANN_LIMIT, ANN_LIMIT, "beam");
