@@ -36,7 +36,9 @@ constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
 constexpr double kLastMiss = 0.0009;
 constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
 
-constexpr uint32_t kNoCap = 4096;        // a walk of two lists that goes on for longer runs in a desert
+constexpr uint32_t kNoCap = 4096;  // no walk of two lists goes on for longer,
+constexpr double kDesert = 8;      // nor for so many times the mean
+constexpr double kDesertMin = 128;
 constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth its time
 constexpr double kCut = 1.05;            // times the mean of whole walks, where all of a batch walk at once
 constexpr double kCapMin = 4;            // for means near zero
@@ -64,7 +66,7 @@ class DeviceCalibration::Tracer {
   void run() {
     double step = kFirstStep;
     for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
-      const Trial trial = measure(slack, kNoCap);
+      const Trial trial = measure(slack, trials_ == 0 ? kNoCap : desert_of(last_.expansions));
       add(trial);
       if (trial.recall >= KnobCurve::kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
       before_ = last_;
@@ -98,6 +100,11 @@ class DeviceCalibration::Tracer {
         kWarpTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
     const double worth = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome.error));
     return {slack, outcome.recall, worth, outcome.expansions, cap};
+  }
+
+  /// Expansions after which a walk is lost, where walks take so many in the mean.
+  static double desert_of(double expansions) {
+    return std::clamp(kDesert * expansions, kDesertMin, static_cast<double>(kNoCap));
   }
 
   /// Whether more work has brought next to nothing.
@@ -138,7 +145,7 @@ class DeviceCalibration::Tracer {
       const bool steep = std::log(miss_of(low.recall) / miss_of(high.recall)) > kFallMax;
       if (!steep || high.recall < kRecallMin || high.slack - low.slack < 2 * kStepMin) continue;
       const uint32_t count = curve_.count;
-      add(measure((low.slack + high.slack) / 2, kNoCap));
+      add(measure((low.slack + high.slack) / 2, desert_of(high.expansions)));
       if (curve_.count > count) return true;
     }
     return false;
