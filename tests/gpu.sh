@@ -30,13 +30,13 @@ fi
 arch=${arch:-90}
 
 # Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
-contract=(build cagra ggnn context dlopen exact files forecast graph hard_data host index knn_graph knn_merge layout memory monitor
-  promise sameness search sizes struct_size threads tsdg version)
+contract=(build cagra ggnn context dlopen exact files forecast graph hard_data host index knn_graph knn_merge layout memory memory_property
+  monitor promise sameness search sizes struct_size threads tsdg version)
 
 # The promise of recall is looked at by a program beside gannet-bench.
 promise=OFF
 promise_targets=()
-if [ "$what" = all ] || [ "$what" = promise ]; then promise=ON promise_targets=(promise_check); fi
+if [ "$what" = all ] || [ "$what" = promise ]; then promise=ON promise_targets=(promise_check fault_cancel); fi
 
 echo "--- build (sm_$arch)"
 generator=()
@@ -84,6 +84,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   done
 fi
 if [ $promise = ON ]; then
+  run "questions to the monitor" env GANNET_BACKEND=cuda "$build/tests/fault/fault_cancel"
   run "recall as promised" "$build/tests/recall/promise_check" --device cuda --rows "${PROMISE_ROWS:-1000000}" \
     --queries 10000 --batches 1,100,1000,10000
 fi

@@ -1,6 +1,7 @@
 #include "search/exact_device.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "search/exact_cuda.h"
 
@@ -21,10 +22,14 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
          static_cast<unsigned long long>(count), UINT32_MAX);
   // The kernel takes queries side by side, and none that is not finite.
   const size_t bytes = dataset.query_bytes();
-  Array<uint8_t> packed = Array<uint8_t>::zeroed(execution.memory, checked_product(count, bytes));
+  Array<uint8_t> packed(execution.memory, checked_product(count, bytes));
   parallel_for(execution, count, kQueriesAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t query = begin; query < end; ++query) {
-      if (queries.usable(query)) std::memcpy(packed.data() + query * bytes, queries[query].values, bytes);
+      uint8_t* to = packed.data() + query * bytes;
+      if (queries.usable(query))
+        std::memcpy(to, queries[query].values, bytes);
+      else
+        std::memset(to, 0, bytes);
     }
   });
   // One more than asked for, so that an excluded row leaves enough of them.

