@@ -113,10 +113,15 @@ func threads(t *testing.T) int {
 	return n
 }
 
+const longDim = 64
+
+// longRows are made before a context begins: under the race detector they take half a second of the thread whose time
+// is looked at.
+var longRows = sync.OnceValue(func() []float32 { return randomRows(26, 60_000, longDim) })
+
 // long is work of many seconds on any machine.
 func long(ctx context.Context, progress func(Progress)) error {
-	const rows, dim = 60_000, 64
-	_, err := KNNGraph(ctx, MatrixOf(randomRows(26, rows, dim), dim),
+	_, err := KNNGraph(ctx, MatrixOf(longRows(), longDim),
 		KNNParams{K: 8, Method: KNNExact, Threads: 1, Progress: progress})
 	return err
 }
@@ -156,6 +161,7 @@ func longAfter(t *testing.T, ctx context.Context) (time.Duration, error) {
 }
 
 func TestCancel(t *testing.T) {
+	longRows()
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(200*time.Millisecond, cancel)
 	took, err := longAfter(t, ctx)
@@ -168,6 +174,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestDeadline(t *testing.T) {
+	longRows()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	took, err := longAfter(t, ctx)
