@@ -146,9 +146,13 @@ void lead_back(uint32_t* edges, uint32_t degree, uint32_t head) {
 void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& graph,
                  const Execution& execution) {
   const EdgeTable table = graph.table();
-  Array<uint32_t> merged(execution.memory, graph.degree);
-  for (uint32_t i = 0; i < heads.rows.size(); ++i)
-    share_row(table.row(heads.rows[i]), graph.degree, upper.row(i), heads.rows.data(), merged.data());
+  const uint64_t grain = items_per_task(uint64_t{graph.degree} * graph.degree / 8, kAskedRows / 64);
+  Array<uint32_t> merged(execution.memory, checked_product(execution.threads, graph.degree));
+  parallel_for(execution, heads.rows.size(), grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    for (uint32_t i = static_cast<uint32_t>(begin); i < end; ++i)
+      share_row(table.row(heads.rows[i]), graph.degree, upper.row(i), heads.rows.data(),
+                merged.data() + size_t{worker} * graph.degree);
+  });
   parallel_for(execution, graph.rows, kAskedRows / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       const uint32_t head = heads.of[row];
