@@ -19,6 +19,7 @@ constexpr uint32_t kDirectGroup = 16;            // queries that share a tile wh
 constexpr uint32_t kDirectTile = 256;            // its rows
 constexpr size_t kListBytes = size_t{16} << 20;  // of a group's lists, but for one
 constexpr uint64_t kWork = uint64_t{1} << 23;    // bytes compared, or items moved, between questions
+constexpr uint64_t kTouched = 64;                // an entry of a list in memory that may have no page yet
 constexpr size_t kSortedAtOnce = 1 << 15;
 
 /// Asks the monitor whenever kWork has been done.
@@ -41,7 +42,7 @@ class Meter {
 struct Before {
   Meter* meter;
   bool operator()(const Neighbor& a, const Neighbor& b) const {
-    meter->add(32);
+    meter->add(128);
     return a < b;
   }
 };
@@ -260,7 +261,7 @@ class Group {
     const uint32_t found = sort(space_.lists[i]);
     const Neighbor* answer = space_.answer.data();
     for (uint32_t at = 0; at < results.k; ++at) {
-      meter_.add(16);
+      meter_.add(kTouched);
       const uint64_t place = query * results.k + at;
       results.ids[place] = at < found ? answer[at].id : ANN_ID_NONE;
       if (results.distances != nullptr)
@@ -274,8 +275,10 @@ class Group {
   /// Brings a list's nearest to `answer`, in order; how many.
   uint32_t sort(NearestList& list) {
     Neighbor* answer = space_.answer.data();
-    for (uint32_t i = 0; i < list.size; ++i)
+    for (uint32_t i = 0; i < list.size; ++i) {
+      meter_.add(kTouched);
       answer[i] = {distance_of(list.distances[i]), search_.dataset.id(list.places[i])};
+    }
     const uint32_t found = std::min(list.size, list.k);
     if (list.size <= kSortedAtOnce)
       std::partial_sort(answer, answer + found, answer + list.size);
