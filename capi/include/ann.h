@@ -407,9 +407,9 @@ typedef struct ann_index_info {
   uint32_t repaired_edges;   /* edges spent to make every row reachable */
   uint32_t knn_iterations;   /* rounds that NN-Descent ran, or rounds of neighbours' neighbours that
                                 cells needed; 0: another way or none */
-  float knn_share;           /* share of the true neighbours of a sample of rows, by distances of the rows (of
-                                codes where a device found them), that the lists under the graph hold, 0 to
-                                1, if cells made them; 0: nobody looked, or it was opened from a file */
+  float knn_share;           /* share of the true neighbours of a sample of rows, by distances of the rows,
+                                that the lists under the graph hold, 0 to 1, if cells made them; 0: nobody
+                                looked, or it was opened from a file */
 } ann_index_info;
 #define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 

@@ -84,6 +84,11 @@ void finish_product_graph(const BuildPlan& plan, Segment& segment, const Executi
   add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
 }
 
+double share_as_stored(const Segment& segment, const SampledLists& lists, double by_codes,
+                       const DevicePlacement* placed, const Execution& execution) {
+  return knn_share_as_stored(segment.dataset, segment.codes, lists, by_codes, placed, execution);
+}
+
 void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole) {
   SearchGraph& graph = segment.graph;
   if (plan.graph == ANN_GRAPH_GGNN) {
@@ -102,8 +107,8 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
     if (products)
       segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
     else if (knn.share != 0)          // somebody has looked
-      segment.knn_share = knn_share_as_stored(segment.dataset, segment.codes, knn, segment.seed, knn.share,
-                                              execution.span(0.76, 0.78));
+      segment.knn_share = share_as_stored(segment, lists_to_judge(knn, segment.seed, whole.memory), knn.share,
+                                          nullptr, execution.span(0.76, 0.78));
     execution.span(0.78, 0.9).enter("prune");
     graph.edges = prune_by_rank(knn, plan.degree, execution);
   }
@@ -125,15 +130,17 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arri
   if (given || !there) knn = find_neighbors(segment.codes, plan, execution.span(0, 0.6));
   if (there) {
     const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
-    const KnnGraph found =
+    const cuda::FoundLists found =
         cuda::build_diversified(segment.codes, std::move(arrival), method, given ? &knn : nullptr, plan,
                                 segment.graph, given ? execution.span(0.6, 1) : execution);
     segment.knn_iterations = found.iterations;
-    segment.knn_share = found.share;
+    segment.knn_share = share_as_stored(segment, found.sampled, found.share, nullptr, execution);
     return;
   }
   segment.knn_iterations = knn.iterations;
-  segment.knn_share = knn.share;
+  if (knn.share != 0)
+    segment.knn_share = share_as_stored(segment, lists_to_judge(knn, segment.seed, execution.memory),
+                                        knn.share, nullptr, execution);
   diversify(segment.codes, std::move(knn), plan.diversify, plan.repair, segment.graph,
             execution.span(0.6, 1));
 }
@@ -204,8 +211,8 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
     else
       make_pages(graph.edges, execution);
   });
-  segment.knn_iterations = made->iterations;
-  segment.knn_share = made->share;
+  segment.knn_iterations = made->found.iterations;
+  segment.knn_share = made->found.share;
   graph.repaired_edges = made->repaired_edges;
   const bool fetched = made->lost != 0;
   if (fetched) {
@@ -222,6 +229,9 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   bool finds = true;
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
+      if (placed != nullptr)
+        segment.knn_share = share_as_stored(segment, made->found.sampled, made->found.share,
+                                            placed->placement.get(), measuring);
       if (plan.calibrate && placed != nullptr)
         placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
     } else {
@@ -283,8 +293,8 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
     unrepaired.repair = false;
     const auto made = cuda::build_graph(rows, nullptr, method, given ? &copied : nullptr, unrepaired,
                                         graph.entries, execution.span(0, 0.3));
-    segment.knn_iterations = made->iterations;
-    segment.knn_share = made->share;
+    segment.knn_iterations = made->found.iterations;
+    segment.knn_share = made->found.share;
     made->fetch(graph.edges, execution);
   }
   if (adds) finish_product_graph(plan, segment, execution.span(0.3, 0.8));

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "backend/devices.h"
+#include "backend/launch_items.cuh"
 #include "dataset/codes_cuda.h"
 #include "graph/diversify_cuda.h"
 #include "graph/ggnn_cuda.h"
@@ -32,21 +33,48 @@ DeviceGuard guard_of(int32_t device) {
   return DeviceGuard(device - ANN_DEVICE_CUDA);
 }
 
-/// What finding lists came to, as KnnGraph has it.
-struct Found {
-  uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took
-  double share = 0;
+/// Copies lists of some rows, a place of one list an item.
+struct TakeLists {
+  static constexpr uint32_t kLanes = 1;
+  struct Args {
+    const uint32_t* lists;  // [rows, k]
+    const uint32_t* rows;   // [sample]
+    uint32_t k;
+    uint32_t* taken;  // [sample, k]
+  };
+  const Args& args;
+  __device__ void run(uint64_t item) const {
+    args.taken[item] = args.lists[uint64_t{args.rows[item / args.k]} * args.k + item % args.k];
+  }
 };
 
-Found find(const CodesView& codes, int32_t method, const NnDescentParams& params, const CellsEffort& effort,
-           uint32_t* neighbors, uint32_t* distances, const Stream& stream, const Execution& execution) {
+/// Brings the lists to the host by which they are judged as stored.
+SampledLists sample_lists(const uint32_t* neighbors, uint32_t rows, const NnDescentParams& params,
+                          Transfers& transfers, const Stream& stream, const Execution& execution) {
+  SampledLists sampled{rows_to_judge(rows, params.seed, execution.memory), {}, params.k};
+  const uint64_t places = sampled.rows.size() * params.k;
+  sampled.neighbors = Array<uint32_t>(execution.memory, places);
+  const DeviceArray<uint32_t> there(sampled.rows.size(), stream);
+  const DeviceArray<uint32_t> taken(places, stream);
+  transfers.send(there.data(), sampled.rows.data(), sampled.rows.bytes(), stream);
+  launch_items<TakeLists>("take_lists", places,
+                          TakeLists::Args{neighbors, there.data(), params.k, taken.data()}, stream);
+  transfers.fetch(sampled.neighbors.data(), taken.data(), sampled.neighbors.bytes(), stream);
+  return sampled;
+}
+
+/// `neighbors` and `distances`, unless null, are [rows, k].
+FoundLists find(const CodesView& codes, int32_t method, const NnDescentParams& params,
+                const CellsEffort& effort, uint32_t* neighbors, uint32_t* distances, const Stream& stream,
+                const Execution& execution) {
   if (method == ANN_KNN_EXACT) {
     exact_knn(codes, params.k, neighbors, distances, stream, execution);
     return {};
   }
-  if (method != ANN_KNN_CELLS) return {nn_descent(codes, params, neighbors, distances, stream, execution), 0};
+  if (method != ANN_KNN_CELLS)
+    return {nn_descent(codes, params, neighbors, distances, stream, execution), 0, {}};
   const CellsReport report = cells_knn(codes, params, effort, neighbors, distances, stream, execution);
-  return {report.iterations != 0 ? report.iterations : report.rounds, report.share};
+  return {report.iterations != 0 ? report.iterations : report.rounds, report.share, {}};
 }
 
 class Graph final : public GraphOnDevice {
@@ -130,10 +158,10 @@ class Graph final : public GraphOnDevice {
       transfers_.send(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
                       stream());
     } else {
-      const Found found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr,
-                               stream(), execution.span(0, 0.95));
-      iterations = found.iterations;
-      share = found.share;
+      found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr, stream(),
+                   execution.span(0, 0.95));
+      if (found.share != 0)
+        found.sampled = sample_lists(knn.data(), rows_, plan.nn_descent, transfers_, stream(), execution);
     }
     execution.span(0.95, 1).enter("prune");
     auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
@@ -188,7 +216,7 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
   const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  const Found found =
+  const FoundLists found =
       find(there->view(), method, params, kListEffort, neighbors.data(), distances.data(), stream, execution);
   lists.graph.iterations = found.iterations;
   lists.graph.share = found.share;
@@ -199,12 +227,12 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
   return lists;
 }
 
-KnnGraph build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
-                           const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
-                           const Execution& execution) {
+FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+                             const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
+                             const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
   const uint32_t k = plan.nn_descent.k;
-  KnnGraph report;
+  FoundLists found;
   Transfers transfers(execution);
   const bool arrives = arrival != nullptr;
   const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
@@ -215,17 +243,18 @@ KnnGraph build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival,
   const uint64_t places = checked_product(codes.rows(), k);
   const DeviceArray<uint32_t> neighbors(given == nullptr ? places : 0, stream);
   if (given == nullptr) {
-    const Found found = find(there->view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr,
-                             stream, execution.span(0, 0.6));
-    report.iterations = found.iterations;
-    report.share = found.share;
+    found = find(there->view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr, stream,
+                 execution.span(0, 0.6));
+    if (found.share != 0)
+      found.sampled =
+          sample_lists(neighbors.data(), codes.rows(), plan.nn_descent, transfers, stream, execution);
   }
   if (arrives) arriving->wait();
   const Execution diversifying = execution.span(0.6, 1);
   if (diversifies(plan.diversify, k)) {
     const ListsView lists = {neighbors.data(), given == nullptr ? nullptr : given->neighbors.data(), k};
     diversify(there->view(), lists, plan.diversify, plan.repair, graph, transfers, stream, diversifying);
-    return report;
+    return found;
   }
   KnnGraph copy{Array<uint32_t>(execution.memory, places), codes.rows(), k, 0};
   if (given != nullptr)
@@ -233,7 +262,7 @@ KnnGraph build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival,
   else
     transfers.fetch(copy.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   gannet::diversify(codes, std::move(copy), plan.diversify, plan.repair, graph, diversifying);
-  return report;
+  return found;
 }
 
 std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,

@@ -10,6 +10,7 @@
 
 #include "dataset/arrival.h"
 #include "dataset/codes.h"
+#include "index/knn_share.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
 #include "place/placement.h"
@@ -24,20 +25,25 @@ namespace gannet::cuda {
 KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
                         const NnDescentParams& params, int32_t device, const Execution& execution);
 
+/// What finding lists came to.
+struct FoundLists {
+  uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took
+  double share = 0;         // of true neighbours in the lists, by codes, where cells have looked
+  SampledLists sampled;     // where they have
+};
+
 /// TSDG's graph, of lists by a method or `given` ones, into `graph`, whose `rows` and `entries` are set. Of the
-/// ways to diversify the device does those that graph/diversify_cuda.h names, and the CPU the others. Returns what
-/// finding lists came to: `iterations` and `share` of a KnnGraph without lists.
-KnnGraph build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
-                           const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
-                           const Execution& execution);
+/// ways to diversify the device does those that graph/diversify_cuda.h names, and the CPU the others.
+FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+                             const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
+                             const Execution& execution);
 
 /// A search graph on the device that made it.
 class GraphOnDevice {
  public:
   virtual ~GraphOnDevice() = default;
 
-  uint32_t iterations = 0;
-  double share = 0;  // of true neighbours in the lists, where cells have looked
+  FoundLists found;
   uint32_t repaired_edges = 0;
   uint32_t lost = 0;  // rows that the repair has left to the CPU; the edges are then as before it
 

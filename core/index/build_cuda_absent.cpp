@@ -18,8 +18,8 @@ KnnLists find_neighbors(const Codes&, std::unique_ptr<Arrival>, int32_t, const N
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-KnnGraph build_diversified(const Codes&, std::unique_ptr<Arrival>, int32_t, const KnnGraph*,
-                           const BuildPlan& plan, SearchGraph&, const Execution&) {
+FoundLists build_diversified(const Codes&, std::unique_ptr<Arrival>, int32_t, const KnnGraph*,
+                             const BuildPlan& plan, SearchGraph&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }

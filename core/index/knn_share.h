@@ -6,19 +6,34 @@
 // 0.97 all the same. So what is reported goes by the rows as stored.
 //
 // Cost: 256 rows against all by codes, and a second look at some hundred rows of each (search/exact_by_codes.h);
-// about as much as the judge of the cells, 3 % of a build. Lists that a CUDA device found stay there and are
-// reported by their codes.
+// about as much as the judge of the cells, 3 % of a build. Where a CUDA device has found the lists, those of the
+// sample come to the host, k * 1 KB, and the device compares all rows as stored.
 #pragma once
 
 #include "dataset/codes.h"
 #include "knn/knn_graph.h"
+#include "place/placement.h"
 
 namespace gannet {
 
+/// Lists of a sample of rows.
+struct SampledLists {
+  Array<uint32_t> rows;       // [sample]; none: the lists were not judged by codes, nor are they by rows
+  Array<uint32_t> neighbors;  // [sample, k]
+  uint32_t k = 0;
+};
+
+/// The rows that a judge draws.
+Array<uint32_t> rows_to_judge(uint32_t rows, uint64_t seed, const Allocator& memory);
+
+/// The lists of those rows.
+SampledLists lists_to_judge(const KnnGraph& lists, uint64_t seed, const Allocator& memory);
+
 /// The share of lists that were found by codes; `by_codes` where codes tell all there is to tell: of rows that are
-/// their own codes, and by inner product, whose lists are not those of its distances.
-double knn_share_as_stored(const Dataset& dataset, const Codes& codes, const KnnGraph& lists, uint64_t seed,
-                           double by_codes, const Execution& execution);
+/// their own codes, and by inner product, whose lists are not those of its distances. True neighbours are found by
+/// the device of a placement, unless that is null or its memory does not hold the search.
+double knn_share_as_stored(const Dataset& dataset, const Codes& codes, const SampledLists& lists,
+                           double by_codes, const DevicePlacement* placed, const Execution& execution);
 
 /// Bytes that it takes at most.
 uint64_t knn_share_bytes(uint32_t dim, size_t stride, uint32_t threads);

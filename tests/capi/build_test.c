@@ -564,7 +564,7 @@ static void share_of_true_neighbors(void) {
   const ann_matrix view = vectors_view(&set);
   ann_knn_params knn = ANN_KNN_PARAMS_INIT;
   knn.k = LIST;
-  knn.device = ANN_DEVICE_CPU; /* lists that a device found are reported by their codes */
+  knn.device = ANN_DEVICE_CPU; /* a device's own is in tests/gpu/build_cuda_test.cu */
   uint32_t *lists = malloc(sizeof *lists * COUNT * LIST);
   float *found = malloc(sizeof *found * COUNT * LIST), *truth = malloc(sizeof *truth * COUNT * LIST);
   knn.method = ANN_KNN_CELLS;

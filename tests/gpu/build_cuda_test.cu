@@ -270,6 +270,48 @@ void compare_cells(const Rows& rows, int32_t metric) {
          "the judge of " + name + " saw " + std::to_string(judged));
 }
 
+/// Of rows of two densities, many of which share a code: the index reports the share that ann_knn_graph's lists
+/// hold of the true neighbours, by distances of the rows.
+void claim_share() {
+  constexpr uint32_t k = 48, looked_at = 32;  // the length of lists under 32 edges; as many as are judged
+  Rows rows(ANN_F32, quick ? 4500 : 30000, 32, Values::kNormal, 7);
+  for (uint32_t row = 0; row < rows.rows; row += 5) {
+    float* values = reinterpret_cast<float*>(rows.bytes.data() + row * rows.stride);
+    for (uint32_t j = 0; j < rows.dim; ++j) values[j] = (j == 0 ? 0.5f : 0) + 1e-3f * values[j];
+  }
+  const ann_matrix matrix = matrix_of(rows);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.k = k;
+  params.device = ANN_DEVICE_CUDA;
+  std::vector<uint32_t> neighbors(uint64_t{rows.rows} * k);
+  std::vector<float> truth(neighbors.size()), found(neighbors.size());
+  for (const bool exact : {true, false}) {
+    params.method = exact ? ANN_KNN_EXACT : ANN_KNN_CELLS;
+    ann_error error = ANN_ERROR_INIT;
+    expect(ann_knn_graph(nullptr, &matrix, &params, neighbors.data(), (exact ? truth : found).data(), nullptr,
+                         &error) == ANN_OK,
+           error.message);
+  }
+  uint64_t hits = 0;
+  for (uint64_t row = 0; row < rows.rows; ++row) {
+    for (uint32_t i = 0; i < looked_at; ++i)
+      hits += found[row * k + i] <= truth[row * k + looked_at - 1] ? 1 : 0;
+  }
+  const double share = static_cast<double>(hits) / rows.rows / looked_at;
+  ann_build_params build = params_on(ANN_DEVICE_CUDA);
+  build.knn = ANN_KNN_CELLS;
+  build.degree = 32;
+  Handle index(rows, ANN_METRIC_L2);
+  expect(index.build(rows, build) == ANN_OK, index.error.message);
+  const double judged = index.info().knn_share;
+  expect(std::abs(judged - share) < 0.05,
+         "lists that hold " + std::to_string(share) + " are said to hold " + std::to_string(judged));
+  build.graph = ANN_GRAPH_TSDG;
+  Handle diversified(rows, ANN_METRIC_L2);
+  expect(diversified.build(rows, build) == ANN_OK, diversified.error.message);
+  expect(diversified.info().knn_share > 0, "nobody looked at the lists of a diversified graph");
+}
+
 void claim_cells() {
   for (const int32_t element : kElements) {
     for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_COSINE}) {
@@ -686,6 +728,7 @@ constexpr Claim kClaims[] = {
     {"a given k-NN graph", claim_given},
     {"k-NN lists are the CPU's", claim_knn},
     {"lists and graphs by cells", claim_cells},
+    {"lists are judged by rows as stored", claim_share},
     {"two builds in two threads", claim_threads},
     {"refusals", claim_refusals},
     {"cancelled and late builds", claim_ends},
