@@ -513,8 +513,8 @@ enum {
                           device; searches start from its whole top layer. It finds its neighbours itself */
   ANN_GRAPH_TSDG = 4   /* k-NN graph diversified in two stages, rows of varying length ("Graph-based
                           Approximate NN Search: A Revisit", section 3). With the default lists of 200 rows a
-                          build takes some times longer than CAGRA's. On a CUDA device its k-NN graph is
-                          found; edges are diversified on the CPU. */
+                          build takes some times longer than CAGRA's. A CUDA device finds its k-NN graph
+                          and diversifies it, with the graph that the CPU makes of equal lists. */
 };
 
 /* How ANN_GRAPH_TSDG diversifies: the paper's way, and those of its Table 2. All append the reverse of the edges

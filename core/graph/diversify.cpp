@@ -551,8 +551,10 @@ DiversifyBytes diversify_bytes(uint64_t rows, uint64_t code_stride, uint64_t k, 
 uint64_t diversify_device_bytes(uint64_t rows, uint64_t k, const DiversifyParams& params) {
   const uint64_t some = std::min<uint64_t>(rows, kDiversifyRows);
   const uint64_t piece = some * (k * 4 + 4 + params.degree * 4ull + params.levels * 2ull);
+  // SSG reads lists that the host gives of all rows.
+  const uint64_t lists = params.method == ANN_DIVERSIFY_SSG ? rows * k * 4 : 0;
   // Kept edges forth and back, then sorted ones in their place and what the repair reads.
-  return piece + rows * (2 * k * 4 + 24) + rows * (params.degree * 8ull + 90);
+  return lists + piece + rows * (2 * k * 4 + 24) + rows * (params.degree * 8ull + 90);
 }
 
 }  // namespace gannet

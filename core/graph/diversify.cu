@@ -19,11 +19,16 @@
 // all, and some 6,000 pairs a row, 768 KB from the first cache, of which a block has 26 KB. Stage two: 8,500 pairs. At
 // 128 bytes a clock and multiprocessor that is 14,500 clocks a row, 65 ms on 132 of them at 1.7 GHz.
 //
+// SSG's candidates, a row's neighbours and theirs, are some 40,000 of lists of 200, 5,000 to 10,000 of them different.
+// A table of 4,096 in shared memory keeps most repetitions from being compared; each that is left costs 128 bytes and
+// its share of a sort of 1,024 keys.
+//
 // Wide codes (rare) are summed in the CPU's lanes (distance/lanes_cuda.h), many times slower.
 
 #include "graph/diversify_cuda.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -40,6 +45,7 @@ constexpr uint32_t kWarps = kThreads / kWarp;
 constexpr uint32_t kTeam = 8;  // lanes that compare two rows of bytes
 constexpr uint32_t kRounds = 4;
 constexpr uint64_t kNoKey = UINT64_MAX;
+constexpr double kPi = 3.14159265358979323846;
 constexpr uint32_t kSharedUsual = 40 << 10;  // bytes of a block that are always allowed
 constexpr uint32_t kSharedDeclared = 1 << 10;
 
@@ -156,19 +162,40 @@ struct Squeeze {
   }
 };
 
+/// Inequality 1: lambda[j] counts the edges nearer than j whose ends are nearer to the end of j than the row is. `near`
+/// has the edges' lengths, which ascend; lambda is cleared.
+template <bool kWide>
+__device__ void count_occluders(const Comparison<kWide>& rows, const uint32_t* ids, const uint32_t* near,
+                                uint32_t count, uint32_t* lambda) {
+  uint32_t farther = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    farther = max(farther, i + 1);
+    while (farther < count && near[farther] == near[i]) ++farther;
+    if (farther == count) break;
+    rows.compare(ids[i], ids + farther, count - farther, [&](uint32_t place, uint32_t distance) {
+      if (distance < near[farther + place]) atomicAdd(lambda + farther + place, 1u);
+    });
+  }
+  __syncthreads();
+}
+
 // --- Stage one -------------------------------------------------------------------------------------
 
 struct PruneArgs {
   CodesView codes;
-  uint32_t* lists;    // [count, k] of rows from `first` on; then what stays of each, at its beginning
+  const uint32_t* all;  // SSG: [rows, k] the lists of all rows
+  uint32_t* lists;    // [count, stride] lists of rows from `first` on, of SSG empty; then what stays of each
   uint32_t* lengths;  // [count] edges that stay
   unsigned long long* totals;  // [4] edges given, kept, joined, soft
   uint32_t first;
   uint32_t count;
   uint32_t k;
-  uint32_t size;    // the power of two from k on
+  uint32_t stride;  // places of a row in `lists`
+  uint32_t size;    // keys of a block: the power of two from k on; of SSG from `pool` on, a chunk at least
+  uint32_t method;  // ANN_DIVERSIFY_*
   double square;    // alpha on squares
-  uint32_t vamana;  // 1: inequality 2's second half only, equal distances occlude
+  uint32_t pool;    // SSG: candidates of a row
+  double cosine;    // SSG: of the angle
 };
 
 struct PruneShared {
@@ -180,23 +207,69 @@ template <bool kWide>
 struct Pruning {
   const PruneArgs& args;
   PruneShared& shared;
-  uint64_t* keys;     // [size]
+  uint64_t* keys;     // [size], of SSG twice that
   uint32_t* ids;      // [size] rows: those kept, then those that nothing has occluded yet
   uint32_t* places;   // [size] of their keys
   uint32_t* numbers;  // [size] distances
   uint32_t row = args.first + blockIdx.x;
-  uint32_t* list = args.lists + uint64_t{blockIdx.x} * args.k;
+  uint32_t* list = args.lists + uint64_t{blockIdx.x} * args.stride;
   Comparison<kWide> rows{args.codes};
 
   __device__ void run() {
     const uint32_t count = read_list();
     sort(count);
-    const uint32_t kept = keep_unoccluded(count);
+    if (args.method == ANN_DIVERSIFY_DPG)
+      write(count, keep_least_occluded(count));
+    else
+      write(count, keep_unoccluded(count, count, [&](uint32_t own, uint32_t other, uint32_t between) {
+              const uint32_t bound = near(other);
+              const bool is_nearer = args.method == ANN_DIVERSIFY_VAMANA || own < bound;
+              return is_nearer && between < bound;
+            }));
+  }
+
+  __device__ void write(uint32_t given, uint32_t kept) {
     for (uint32_t i = threadIdx.x; i < kept; i += kThreads) list[i] = ids[i];
     if (threadIdx.x != 0) return;
     args.lengths[blockIdx.x] = kept;
-    atomicAdd(args.totals, count);
+    atomicAdd(args.totals, given);
     atomicAdd(args.totals + 1, kept);
+  }
+
+  /// Goes from kept edge to kept edge, until `most` are kept; occludes(own, other, between) is told the lengths of two
+  /// edges and of the way between their ends.
+  template <class Occludes>
+  __device__ uint32_t keep_unoccluded(uint32_t count, uint32_t most, const Occludes& occludes) {
+    const Squeeze squeeze{shared.counts};
+    uint32_t left = count;
+    for (uint32_t kept = 0; kept + 1 < left; ++kept) {
+      if (kept + 1 == most) return most;
+      const uint32_t own = distance_in(keys[places[kept]]);
+      const uint32_t behind = kept + 1;
+      rows.compare(ids[kept], ids + behind, left - behind,
+                   [&](uint32_t place, uint32_t distance) { numbers[place] = distance; });
+      __syncthreads();
+      uint32_t end = behind;
+      for (uint32_t first = behind; first < left; first += kThreads) {
+        const uint32_t i = first + threadIdx.x;
+        uint32_t place = 0;
+        uint32_t id = 0;
+        bool stays = false;
+        if (i < left) {
+          place = places[i];
+          id = ids[i];
+          stays = !occludes(own, distance_in(keys[place]), numbers[i - behind]);
+        }
+        const uint32_t to = squeeze.place(stays, end);
+        if (stays) {
+          places[to] = place;
+          ids[to] = id;
+        }
+        __syncthreads();
+      }
+      left = end;
+    }
+    return left;
   }
 
  private:
@@ -227,47 +300,43 @@ struct Pruning {
 
   /// Distances below it times alpha are below this one.
   __device__ uint32_t near(uint32_t distance) const {
+    const bool takes_equal = args.method == ANN_DIVERSIFY_VAMANA;
     if constexpr (kWide) {
       const double bound = __ddiv_rn(__uint_as_float(distance), args.square);
-      return __float_as_uint(__double2float_rn(bound)) + args.vamana;
+      return __float_as_uint(__double2float_rn(bound)) + (takes_equal ? 1 : 0);
     } else {
       const double bound = __ddiv_rn(__uint2double_rn(distance), args.square);
-      return args.vamana != 0 ? __double2uint_rd(bound) + 1 : __double2uint_ru(bound);
+      return takes_equal ? __double2uint_rd(bound) + 1 : __double2uint_ru(bound);
     }
   }
 
-  __device__ uint32_t keep_unoccluded(uint32_t count) {
-    const Squeeze squeeze{shared.counts};
-    uint32_t left = count;
-    uint32_t kept = 0;
-    for (; kept + 1 < left; ++kept) {
-      const uint32_t own = distance_in(keys[places[kept]]);
-      const uint32_t behind = kept + 1;
-      rows.compare(ids[kept], ids + behind, left - behind,
-                   [&](uint32_t place, uint32_t distance) { numbers[place] = distance; });
-      __syncthreads();
-      uint32_t end = behind;
-      for (uint32_t first = behind; first < left; first += kThreads) {
-        const uint32_t i = first + threadIdx.x;
-        uint32_t place = 0;
-        uint32_t id = 0;
-        bool stays = false;
-        if (i < left) {
-          place = places[i];
-          id = ids[i];
-          const uint32_t bound = near(distance_in(keys[place]));
-          stays = numbers[i - behind] >= bound || (args.vamana == 0 && own >= bound);
-        }
-        const uint32_t to = squeeze.place(stays, end);
-        if (stays) {
-          places[to] = place;
-          ids[to] = id;
-        }
-        __syncthreads();
-      }
-      left = end;
+  /// DPG: the half of a list that the fewest others occlude.
+  __device__ uint32_t keep_least_occluded(uint32_t count) {
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+      numbers[i] = distance_in(keys[i]);
+      places[i] = 0;
     }
-    return left;
+    __syncthreads();
+    count_occluders(rows, ids, numbers, count, places);
+    const Squeeze squeeze{shared.counts};
+    const uint32_t most = (args.k + 1) / 2;
+    uint32_t end = 0;
+    for (uint32_t first = 0; first < count; first += kThreads) {
+      const uint32_t i = first + threadIdx.x;
+      uint32_t id = 0;
+      bool stays = false;
+      if (i < count) {
+        id = ids[i];
+        uint32_t before = 0;
+        for (uint32_t j = 0; j < count; ++j)
+          before += places[j] < places[i] || (places[j] == places[i] && j < i) ? 1 : 0;
+        stays = before < most;
+      }
+      const uint32_t to = squeeze.place(stays, end);
+      if (stays) ids[to] = id;
+      __syncthreads();
+    }
+    return end;
   }
 };
 
@@ -280,6 +349,128 @@ __global__ void __launch_bounds__(kThreads) prune_lists(const __grid_constant__ 
 }
 
 constexpr uint32_t prune_bytes(uint32_t size) { return size * (8 + 3 * 4); }
+
+// --- Stage one of SSG ------------------------------------------------------------------------------
+
+constexpr uint32_t kSeen = 4096;  // places of the table of candidates met
+
+/// A row's neighbours and theirs. Rows met are remembered in a table where one forgets another, so most of the k^2
+/// candidates, which are the same few thousand rows again and again, cost a look at it; what comes twice all the same
+/// is found when candidates are sorted. The nearer half of the keys are the pool, the other half waits to be sorted in.
+template <bool kWide>
+struct Pooling {
+  Pruning<kWide> pruning;
+  uint32_t* seen;      // [kSeen]
+  uint32_t found = 0;  // keys that are sorted
+
+  __device__ void run() {
+    const PruneArgs& args = pruning.args;
+    const uint32_t given = gather();
+    const uint32_t count = min(found, args.pool);
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+      pruning.ids[i] = id_of(pruning.keys[i]);
+      pruning.places[i] = i;
+    }
+    __syncthreads();
+    const uint32_t kept =
+        pruning.keep_unoccluded(count, args.stride, [&](uint32_t own, uint32_t other, uint32_t between) {
+          return is_within_angle(value_of(own), value_of(other), value_of(between));
+        });
+    pruning.write(given, kept);
+  }
+
+ private:
+  static __device__ double value_of(uint32_t distance) {
+    if constexpr (kWide)
+      return __uint_as_float(distance);
+    else
+      return __uint2double_rn(distance);
+  }
+
+  /// As on the CPU, no two operations in one.
+  __device__ bool is_within_angle(double a, double b, double between) const {
+    if (a == 0 || b == 0) return false;
+    const double right = __dmul_rn(__dmul_rn(2, __dsqrt_rn(__dmul_rn(a, b))), pruning.args.cosine);
+    return __dsub_rn(__dadd_rn(a, b), between) > right;
+  }
+
+  /// Returns the length of the row's own list.
+  __device__ uint32_t gather() {
+    const PruneArgs& args = pruning.args;
+    for (uint32_t i = threadIdx.x; i < 2 * args.size; i += kThreads) pruning.keys[i] = kNoKey;
+    for (uint32_t i = threadIdx.x; i < kSeen; i += kThreads) seen[i] = kNoRow;
+    const uint32_t* own = args.all + uint64_t{pruning.row} * args.k;
+    if (threadIdx.x == 0) pruning.shared.length = args.k;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < args.k; i += kThreads) {
+      if (own[i] == kNoRow) atomicMin(&pruning.shared.length, i);
+    }
+    __syncthreads();
+    const uint32_t length = pruning.shared.length;
+    const Squeeze squeeze{pruning.shared.counts};
+    const uint64_t candidates = uint64_t{length + 1} * args.k;
+    uint32_t waiting = 0;
+    for (uint64_t first = 0; first < candidates; first += kThreads) {
+      const uint32_t candidate = candidate_at(own, first + threadIdx.x, candidates);
+      const bool is_new = candidate != kNoRow && candidate != pruning.row &&
+                          atomicExch(seen + candidate % kSeen, candidate) != candidate;
+      const uint32_t to = squeeze.place(is_new, waiting);
+      if (is_new) pruning.ids[to] = candidate;
+      __syncthreads();
+      if (waiting + kThreads <= args.size) continue;
+      sort_in(waiting);
+      waiting = 0;
+    }
+    if (waiting != 0) sort_in(waiting);
+    return length;
+  }
+
+  /// Of the row's own list, then of those of its neighbours.
+  __device__ uint32_t candidate_at(const uint32_t* own, uint64_t place, uint64_t candidates) const {
+    const PruneArgs& args = pruning.args;
+    if (place >= candidates) return kNoRow;
+    const uint32_t list = static_cast<uint32_t>(place / args.k);
+    const uint32_t i = static_cast<uint32_t>(place % args.k);
+    return list == 0 ? own[i] : args.all[uint64_t{own[list - 1]} * args.k + i];
+  }
+
+  /// The nearest of the keys that are there and of those in pruning.ids, each once.
+  __device__ void sort_in(uint32_t count) {
+    const uint32_t size = pruning.args.size;
+    uint64_t* const keys = pruning.keys;
+    const uint32_t* const ids = pruning.ids;
+    for (uint32_t i = size + count + threadIdx.x; i < 2 * size; i += kThreads) keys[i] = kNoKey;
+    pruning.rows.compare(pruning.row, ids, count, [&](uint32_t place, uint32_t distance) {
+      keys[size + place] = uint64_t{distance} << 32 | ids[place];
+    });
+    __syncthreads();
+    sort_shared(keys, 2 * size, BlockSorts{});
+    const Squeeze squeeze{pruning.shared.counts};
+    uint32_t end = 0;
+    for (uint32_t first = 0; first < 2 * size; first += kThreads) {
+      const uint32_t i = first + threadIdx.x;
+      const uint64_t key = keys[i];
+      const bool stays = key != kNoKey && (i == 0 || keys[i - 1] != key);
+      const uint32_t to = squeeze.place(stays, end);
+      if (stays) keys[to] = key;
+      __syncthreads();
+    }
+    for (uint32_t i = end + threadIdx.x; i < size; i += kThreads) keys[i] = kNoKey;
+    __syncthreads();
+    found = min(end, size);
+  }
+};
+
+template <bool kWide>
+__global__ void __launch_bounds__(kThreads) prune_pools(const __grid_constant__ PruneArgs args) {
+  __shared__ PruneShared shared;
+  extern __shared__ uint64_t keys[];
+  uint32_t* const ids = reinterpret_cast<uint32_t*>(keys + 2 * args.size);
+  Pooling<kWide>{{args, shared, keys, ids, ids + args.size, ids + 2 * args.size}, ids + 3 * args.size}.run();
+}
+
+constexpr uint32_t pool_size(uint32_t pool) { return std::max(power_of_two(pool), kThreads); }
+constexpr uint32_t pool_bytes(uint32_t pool) { return pool_size(pool) * (2 * 8 + 3 * 4) + kSeen * 4; }
 
 // --- Between the stages ----------------------------------------------------------------------------
 
@@ -355,7 +546,7 @@ struct Softening {
   __device__ void run() {
     if (threadIdx.x == 0) shared.soft = 0;
     const uint32_t count = join();
-    count_occluders(count);
+    if (args.levels > 1) count_occluders(rows, ids, near, count, lambda);
     write_row(count);
     __syncthreads();
     if (threadIdx.x != 0) return;
@@ -425,21 +616,6 @@ struct Softening {
     }
     __syncthreads();
     return end;
-  }
-
-  /// Inequality 1: each edge counts for those farther than it that its end is nearer to than the row is.
-  __device__ void count_occluders(uint32_t count) {
-    if (args.levels == 1) return;
-    uint32_t farther = 0;
-    for (uint32_t i = 0; i < count; ++i) {
-      farther = max(farther, i + 1);
-      while (farther < count && near[farther] == near[i]) ++farther;
-      if (farther == count) break;
-      rows.compare(ids[i], ids + farther, count - farther, [&](uint32_t place, uint32_t distance) {
-        if (distance < near[farther + place]) atomicAdd(lambda + farther + place, 1u);
-      });
-    }
-    __syncthreads();
   }
 
   /// Edges by (lambda, distance), as far as factors and degree allow.
@@ -566,38 +742,51 @@ class DeviceDiversifier {
     }
   }
 
+  /// The lists of the rows from `first` on, there.
+  uint32_t* lists_of(uint32_t first, uint32_t count, const DeviceArray<uint32_t>& sent) {
+    const uint64_t from = uint64_t{first} * lists_.k;
+    if (lists_.there != nullptr) return lists_.there + from;
+    transfers_.send(sent.data(), lists_.host + from, uint64_t{count} * lists_.k * sizeof(uint32_t), stream_);
+    return sent.data();
+  }
+
   void prune(const Execution& part) {
     incoming_ = std::make_unique<DeviceArray<uint32_t>>(rows_, stream_);
     fill(incoming_->data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing device memory");
+    // SSG reads the lists of all rows for each, and writes elsewhere; the others leave what stays in place.
+    const bool expands = params_.method == ANN_DIVERSIFY_SSG;
     const uint32_t most = static_cast<uint32_t>(lengths_.size());
-    const DeviceArray<uint32_t> sent(lists_.there == nullptr ? uint64_t{most} * lists_.k : 0, stream_);
+    const uint32_t sent_rows = lists_.there != nullptr ? 0 : expands ? rows_ : most;
+    const DeviceArray<uint32_t> sent(uint64_t{sent_rows} * lists_.k, stream_);
+    const DeviceArray<uint32_t> kept(expands ? uint64_t{most} * params_.degree : 0, stream_);
     const DeviceArray<uint32_t> lengths(most, stream_);
-    const uint32_t size = power_of_two(lists_.k);
-    const auto kernel = codes_.wide() ? prune_lists<true> : prune_lists<false>;
+    PruneArgs args = {};
+    args.codes = codes_;
+    args.all = expands ? lists_of(0, rows_, sent) : nullptr;
+    args.lengths = lengths.data();
+    args.totals = totals();
+    args.k = lists_.k;
+    args.stride = expands ? params_.degree : lists_.k;
+    args.size = expands ? pool_size(params_.pool) : power_of_two(lists_.k);
+    args.method = static_cast<uint32_t>(params_.method);
+    args.square = double{params_.alpha} * params_.alpha;
+    args.pool = params_.pool;
+    args.cosine = std::cos(params_.angle * kPi / 180);
+    const auto kernel = expands ? (codes_.wide() ? prune_pools<true> : prune_pools<false>)
+                                : (codes_.wide() ? prune_lists<true> : prune_lists<false>);
+    const uint32_t bytes = expands ? pool_bytes(params_.pool) : prune_bytes(args.size);
+    if (bytes > kSharedUsual) allow_shared(kernel, shared_most());
     each_piece(part, [&](Piece& piece) {
-      uint32_t* lists = sent.data();
-      if (lists_.there != nullptr)
-        lists = lists_.there + uint64_t{piece.first} * lists_.k;
-      else
-        transfers_.send(lists, lists_.host + uint64_t{piece.first} * lists_.k,
-                        uint64_t{piece.count} * lists_.k * sizeof(uint32_t), stream_);
-      const PruneArgs args = {codes_,
-                              lists,
-                              lengths.data(),
-                              totals(),
-                              piece.first,
-                              piece.count,
-                              lists_.k,
-                              size,
-                              double{params_.alpha} * params_.alpha,
-                              params_.method == ANN_DIVERSIFY_VAMANA ? 1u : 0u};
-      launch("prune_lists", kernel, piece.count, kThreads, stream_, args, prune_bytes(size));
+      args.lists = expands ? kept.data() : lists_of(piece.first, piece.count, sent);
+      args.first = piece.first;
+      args.count = piece.count;
+      launch("prune_lists", kernel, piece.count, kThreads, stream_, args, bytes);
       copy_to_host(lengths_.data(), lengths.data(), piece.count * sizeof(uint32_t), stream_,
                    "fetching numbers of edges");
       stream_.wait();
       take_offsets(piece, [&](uint32_t i) { return lengths_[i]; });
       for (uint32_t i = 0; i < piece.count; ++i) longest_ = std::max(longest_, lengths_[i]);
-      close(piece, lists, lists_.k, incoming_->data());
+      close(piece, args.lists, args.stride, incoming_->data());
       stream_.wait();  // offsets_ and lists are used again
     });
   }
@@ -760,8 +949,9 @@ class DeviceDiversifier {
 }  // namespace
 
 bool diversifies(const DiversifyParams& params, uint32_t k) {
-  const bool by_rule = params.method != ANN_DIVERSIFY_DPG && params.method != ANN_DIVERSIFY_SSG;
-  return by_rule && soften_bytes(soften_room(params, k)) <= shared_most();
+  const bool expands = params.method == ANN_DIVERSIFY_SSG;
+  const uint32_t pruning = expands ? pool_bytes(params.pool) : 0;
+  return std::max(pruning, soften_bytes(soften_room(params, expands ? params.degree : k))) <= shared_most();
 }
 
 void diversify(const CodesView& codes, const ListsView& lists, const DiversifyParams& params, bool repair,

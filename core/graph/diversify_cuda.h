@@ -8,12 +8,12 @@
 
 namespace gannet::cuda {
 
-/// Whether the current device does what the parameters ask for: TSDG, GD and VAMANA, where its blocks have room for
-/// the edges of the longest row.
+/// Whether the current device does what the parameters ask for: its blocks need room for the edges of the longest row,
+/// and for SSG's pool.
 bool diversifies(const DiversifyParams& params, uint32_t k);
 
-/// Lists of k rows to diversify, on the device, where they are overwritten, or on the host, from where they are sent
-/// in pieces; the other is null.
+/// Lists of k rows to diversify, on the device, where they are overwritten, or on the host, from where they are sent,
+/// in pieces but for SSG; the other is null.
 struct ListsView {
   uint32_t* there;       // [rows, k]
   const uint32_t* host;  // [rows, k]

@@ -93,7 +93,7 @@ void compare_graphs(const Rows& rows, int32_t metric, const Lists* lists, const 
                            std::to_string(lists != nullptr ? lists->k : params.knn_degree) + ", method " +
                            std::to_string(params.diversify) + ", degree " + std::to_string(params.degree) +
                            ", bound " + std::to_string(params.occlusion_bound) + ", reverse " +
-                           std::to_string(params.reverse_max);
+                           std::to_string(params.reverse_max) + ", pool " + std::to_string(params.pool);
   const auto counts = [](const ann_graph_stats& stats) {
     return std::to_string(stats.knn_edges) + " " + std::to_string(stats.relaxed_edges) + " " +
            std::to_string(stats.joined_edges) + " " + std::to_string(stats.soft_edges) + " " +
@@ -115,8 +115,10 @@ void claim_graphs() {
         ann_build_params params = ANN_BUILD_PARAMS_INIT;
         params.knn_degree = 30;
         compare_graphs(rows, metric, nullptr, params);
-        params.diversify = ANN_DIVERSIFY_VAMANA;
-        compare_graphs(rows, metric, nullptr, params);
+        for (const int32_t method : {ANN_DIVERSIFY_VAMANA, ANN_DIVERSIFY_DPG, ANN_DIVERSIFY_SSG}) {
+          params.diversify = method;
+          compare_graphs(rows, metric, nullptr, params);
+        }
       }
     }
   }
@@ -130,7 +132,6 @@ void claim_lists() {
       const Rows rows(ANN_U8, n, 24, values, k);
       const Lists lists = random_lists(n, k, false);
       for (int32_t method = ANN_DIVERSIFY_TSDG; method <= ANN_DIVERSIFY_VAMANA; ++method) {
-        if (k > 200 && (method == ANN_DIVERSIFY_SSG || method == ANN_DIVERSIFY_DPG)) continue;  // the CPU's
         ann_build_params params = ANN_BUILD_PARAMS_INIT;
         params.diversify = method;
         params.degree = k == 33 ? 7 : 0;
@@ -139,6 +140,21 @@ void claim_lists() {
         compare_graphs(rows, ANN_METRIC_L2, &lists, params);
       }
     }
+  }
+}
+
+/// Pools that are shorter than the candidates, which come more often than the table of those met remembers.
+void claim_pools() {
+  const uint32_t n = quick ? 700 : 20'000;
+  const Rows rows(ANN_U8, n, 24, Values::kClusters, 7);
+  const Lists lists = random_lists(n, quick ? 12 : 64, true);
+  for (const uint32_t pool : {1u, 31u, 32u, 33u, 128u, 129u, 500u, 4096u}) {
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.diversify = ANN_DIVERSIFY_SSG;
+    params.pool = pool;
+    params.angle = pool == 33 ? 1.0f : pool == 129 ? 90.0f : 0;
+    params.degree = pool == 32 ? 2 : pool == 500 ? 200 : 0;
+    compare_graphs(rows, ANN_METRIC_L2, &lists, params);
   }
 }
 
@@ -185,18 +201,24 @@ void claim_handful() {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.reverse_max = 7;
     compare_graphs(rows, ANN_METRIC_L2, &lists, params);
+    for (const int32_t method : {ANN_DIVERSIFY_DPG, ANN_DIVERSIFY_SSG}) {
+      params.diversify = method;
+      compare_graphs(rows, ANN_METRIC_L2, &lists, params);
+    }
   }
 }
 
 constexpr Claim kClaims[] = {
     {"every element and metric", claim_graphs},
     {"any lists", claim_lists},
+    {"any pools", claim_pools},
     {"hubs and islands", claim_hubs},
     {"more rows than a piece", claim_pieces},
 };
 constexpr Claim kQuickClaims[] = {
     {"every element and metric", claim_graphs},
     {"any lists", claim_lists},
+    {"any pools", claim_pools},
     {"hubs and islands", claim_hubs},
 };
 constexpr Claim kRaceClaims[] = {{"each kernel", claim_handful}};
