@@ -9,7 +9,8 @@
 // one query a call, the two libraries in turns. Prints CSV: data, library, what, beam, recall, value.
 //
 // Both builds are timed by the clock and by the processor time that they took, which says more where
-// other programs run. BENCH_THREADS=2 builds both with two threads; BENCH_BUILD_ONLY=1 stops there.
+// other programs run. BENCH_THREADS=2 builds both with two threads; BENCH_BUILD_ONLY=1 stops there. BENCH_TSDG=200
+// adds TSDG's graph of lists of 200, searched by its procedure, which is Figure 4 of its paper.
 
 #include <hnswlib/hnswlib.h>
 
@@ -111,6 +112,18 @@ void check(ann_status status, const ann_error& error) {
   std::exit(1);
 }
 
+struct Point {
+  double recall;
+  double rate;
+};
+
+/// A library, or a way to use one, and its points.
+struct Way {
+  const char* name;
+  std::function<void(uint32_t beam)> pass;
+  std::vector<Point> curve;
+};
+
 ann_matrix matrix_of(const Vectors& vectors) {
   ann_matrix matrix = ANN_MATRIX_INIT;
   const bool bytes = !vectors.bytes.empty();
@@ -168,6 +181,16 @@ int main(int argc, char** argv) {
   check(ann_index_graph_stats(index, &graph, &error), error);
   std::printf("%s,gannet,unreachable,,,%llu\n", name, static_cast<unsigned long long>(graph.unreachable));
 
+  ann_index* tsdg = nullptr;
+  if (const char* lists = std::getenv("BENCH_TSDG")) {
+    check(ann_index_create(nullptr, &shape, &tsdg, &error), error);
+    ann_build_params tsdg_build = build;
+    tsdg_build.graph = ANN_GRAPH_TSDG;
+    tsdg_build.knn_degree = static_cast<uint32_t>(std::atoi(lists));
+    time_build(name, "gannet tsdg",
+               [&] { check(ann_build(tsdg, &row_matrix, nullptr, &tsdg_build, nullptr, &error), error); });
+  }
+
   // hnswlib.
   const bool with_hnswlib = std::getenv("BENCH_ALONE") == nullptr;
   std::vector<float> scaled = rows.floats;
@@ -208,11 +231,12 @@ int main(int argc, char** argv) {
     return 0;
   }
 
-  // Both sweeps, in turns.
+  // All sweeps, in turns.
   std::vector<uint64_t> found(size_t{queries.rows} * kK);
   std::vector<float> distances(kK);
-  const auto gannet_pass = [&](uint32_t beam, float recall) {
+  const auto gannet_pass = [&](const ann_index* searched, int32_t procedure, uint32_t beam, float recall) {
     ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.procedure = procedure;
     params.beam = beam;
     params.recall = recall;
     ann_matrix one = matrix_of(queries);
@@ -226,7 +250,7 @@ int main(int argc, char** argv) {
       results.rows = 1;
       results.ids = found.data() + size_t{query} * kK;
       results.distances = distances.data();
-      check(ann_search_batch(index, &one, &params, &results, nullptr, &error), error);
+      check(ann_search_batch(searched, &one, &params, &results, nullptr, &error), error);
     }
   };
   const auto peer_pass = [&](uint32_t beam) {
@@ -236,26 +260,27 @@ int main(int argc, char** argv) {
       for (uint32_t i = kK; i-- > 0; nearest.pop()) found[size_t{query} * kK + i] = nearest.top().second;
     }
   };
-  struct Point {
-    double recall;
-    double rate;
-  };
-  std::vector<Point> curves[2];
+  std::vector<Way> ways;
+  ways.push_back({"gannet", [&](uint32_t beam) { gannet_pass(index, ANN_SEARCH_AUTO, beam, 0); }, {}});
+  if (with_hnswlib) ways.push_back({"hnswlib", peer_pass, {}});
+  if (tsdg != nullptr)
+    ways.push_back({"gannet tsdg", [&](uint32_t beam) { gannet_pass(tsdg, ANN_SEARCH_TSDG, beam, 0); }, {}});
   for (uint32_t beam = kK; beam <= 640; beam = beam * 5 / 4 + 1) {
-    Point points[2] = {};
+    for (Way& way : ways) way.curve.push_back({});
     for (int pass = 0; pass < kPasses; ++pass) {
-      for (int library = 0; library < (with_hnswlib ? 2 : 1); ++library) {
-        const double time = seconds([&] { library == 0 ? gannet_pass(beam, 0) : peer_pass(beam); });
-        points[library].rate = std::max(points[library].rate, queries.rows / time);
-        if (pass == 0) points[library].recall = truth.recall(found, queries.rows);
+      for (Way& way : ways) {
+        const double time = seconds([&] { way.pass(beam); });
+        way.curve.back().rate = std::max(way.curve.back().rate, queries.rows / time);
+        if (pass == 0) way.curve.back().recall = truth.recall(found, queries.rows);
       }
     }
-    for (int library = 0; library < (with_hnswlib ? 2 : 1); ++library) {
-      std::printf("%s,%s,queries per second,%u,%.4f,%.0f\n", name, library == 0 ? "gannet" : "hnswlib", beam,
-                  points[library].recall, points[library].rate);
-      curves[library].push_back(points[library]);
+    bool ended = true;
+    for (const Way& way : ways) {
+      const Point& point = way.curve.back();
+      std::printf("%s,%s,queries per second,%u,%.4f,%.0f\n", name, way.name, beam, point.recall, point.rate);
+      ended = ended && point.recall > (&way == ways.data() ? 0.997 : 0.995);
     }
-    if (points[0].recall > 0.997 && (!with_hnswlib || points[1].recall > 0.995)) break;
+    if (ended) break;
   }
   // The rate at a recall: between the two points around it, in proportion of time per query.
   const auto rate_at = [](const std::vector<Point>& curve, double recall) {
@@ -270,21 +295,26 @@ int main(int argc, char** argv) {
     return 0.0;
   };
   for (const double recall : {0.95, 0.99}) {
-    const double ours = rate_at(curves[0], recall);
-    std::printf("%s,gannet,queries per second at recall,,%.2f,%.0f\n", name, recall, ours);
+    for (const Way& way : ways)
+      std::printf("%s,%s,queries per second at recall,,%.2f,%.0f\n", name, way.name, recall,
+                  rate_at(way.curve, recall));
     if (!with_hnswlib) continue;
-    const double theirs = rate_at(curves[1], recall);
-    std::printf("%s,hnswlib,queries per second at recall,,%.2f,%.0f\n", name, recall, theirs);
-    std::printf("%s,gannet/hnswlib,ratio at recall,,%.2f,%.2f\n", name, recall, ours / theirs);
+    const double theirs = rate_at(ways[1].curve, recall);
+    for (const Way& way : ways) {
+      if (&way != &ways[1])
+        std::printf("%s,%s/hnswlib,ratio at recall,,%.2f,%.2f\n", name, way.name, recall,
+                    rate_at(way.curve, recall) / theirs);
+    }
   }
   // What a target of recall gives on queries that calibration has not seen.
   for (const float recall : {0.90f, 0.95f, 0.99f}) {
-    gannet_pass(0, recall);
+    gannet_pass(index, ANN_SEARCH_AUTO, 0, recall);
     uint32_t beam = 0;
     check(ann_index_beam(index, kK, recall, &beam, &error), error);
     std::printf("%s,gannet,recall asked %.2f got,%u,%.4f,%.4f\n", name, static_cast<double>(recall), beam,
                 truth.recall(found, queries.rows),
                 truth.recall(found, queries.rows) - static_cast<double>(recall));
   }
+  ann_index_free(tsdg);
   ann_index_free(index);
 }

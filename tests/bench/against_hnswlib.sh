@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Gannet against hnswlib on three sets: search rates at recall@10 of 0.95 and 0.99, build times, and
-# the recall that a target gives. One thread each, one process; BENCH_THREADS=2 builds both with two.
+# the recall that a target gives. One thread each, one process; BENCH_THREADS=2 builds both with two, BENCH_TSDG=200
+# adds TSDG's graph of lists of 200.
 #
 #   tests/bench/against_hnswlib.sh FOLDER [BUILD]
 #
