@@ -182,10 +182,9 @@ ann_status ann_index_graph(const ann_index* index, uint32_t* edges, uint64_t cap
 ann_status ann_index_graph_stats(const ann_index* index, ann_graph_stats* out, ann_error* error) {
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
-    check_output(out, "out");
+    ann_graph_stats stats = read_struct(out, "out", sizeof(uint32_t) * 2, false);
     const Index::Call call(handle);
     const Segment& segment = graph_of(call).segment;
-    ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
     segment.graph.touch_all();
     measure_graph(segment.graph, segment.seed, handle.memory(), &stats);
     write_struct(stats, out);

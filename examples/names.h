@@ -37,6 +37,11 @@ inline const Names kGraphs = {{"auto", ANN_GRAPH_AUTO},
                               {"tsdg", ANN_GRAPH_TSDG},
                               {"ggnn", ANN_GRAPH_GGNN}};
 
+inline const Names kDetours = {
+    {"auto", ANN_DETOURS_AUTO}, {"near", ANN_DETOURS_NEAR}, {"whole", ANN_DETOURS_WHOLE}};
+inline const Names kReorderings = {
+    {"auto", ANN_REORDER_AUTO}, {"rank", ANN_REORDER_RANK}, {"distance", ANN_REORDER_DISTANCE}};
+
 inline const Names kSwitches = {{"on", ANN_ON}, {"off", ANN_OFF}};
 inline const Names kCompares = {
     {"auto", ANN_COMPARE_AUTO}, {"codes", ANN_COMPARE_CODES}, {"stored", ANN_COMPARE_STORED}};

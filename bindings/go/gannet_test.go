@@ -66,6 +66,11 @@ func TestSearchFindsNearlyAll(t *testing.T) {
 	if stats.Rows != 6000 || stats.Degree != info.Degree || stats.Unreachable != 0 {
 		t.Errorf("stats %+v", stats)
 	}
+	all, err := index.GraphStatsOver(6000)
+	if err != nil || all.TwoHopMean == stats.TwoHopMean || all.TwoHopMean < stats.TwoHopMean/1.2 ||
+		all.TwoHopMean > stats.TwoHopMean*1.2 {
+		t.Errorf("within two edges %f of all rows, %f of a sample, %v", all.TwoHopMean, stats.TwoHopMean, err)
+	}
 	low, err := index.Beam(10, 0.5)
 	if err != nil {
 		t.Fatal(err)

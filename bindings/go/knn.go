@@ -110,15 +110,19 @@ type GraphStats struct {
 	OcclusionLevels int // occlusion factors that edges are told apart by; 0: none
 }
 
-// GraphStats measures the graph; takes time and memory in proportion to its edges.
-func (x *Index) GraphStats() (GraphStats, error) {
+// GraphStats measures the graph; takes time and memory in proportion to its edges. TwoHopMean is over a sample of up
+// to 1,000 rows.
+func (x *Index) GraphStats() (GraphStats, error) { return x.GraphStatsOver(1000) }
+
+// GraphStatsOver is [Index.GraphStats] with TwoHopMean over as many rows, at most all.
+func (x *Index) GraphStatsOver(twoHopRows uint32) (GraphStats, error) {
 	var c call
 	native, err := c.beginOn(context.Background(), x, buildPlaces, nil)
 	if err != nil {
 		return GraphStats{}, err
 	}
 	defer x.leave()
-	var s C.ann_graph_stats
+	s := C.ann_graph_stats{two_hop_rows: C.uint32_t(twoHopRows)}
 	if err := c.end(C.gn_graph_stats(native, &s, &c.error)); err != nil {
 		return GraphStats{}, err
 	}

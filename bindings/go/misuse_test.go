@@ -197,6 +197,9 @@ func TestNamesOfEnums(t *testing.T) {
 	if got != wanted {
 		t.Errorf("%q, not %q", got, wanted)
 	}
+	if fmt.Sprint(DetoursWhole, ReorderDistance) != "whole distance" {
+		t.Error(DetoursWhole, ReorderDistance)
+	}
 	if ProcedureCagraMultiCTA.String() != "cagra_multi_cta" || KNNNNDescent.String() != "nn_descent" {
 		t.Error(ProcedureCagraMultiCTA, KNNNNDescent)
 	}

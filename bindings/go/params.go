@@ -70,7 +70,7 @@ type GraphKind int32
 // Graphs.
 const (
 	GraphAuto  GraphKind = C.ANN_GRAPH_AUTO
-	GraphCAGRA GraphKind = C.ANN_GRAPH_CAGRA // rank-pruned k-NN graph with reverse edges
+	GraphCAGRA GraphKind = C.ANN_GRAPH_CAGRA // CAGRA's graph as in its paper; also what a built index with GraphAuto says
 	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
 	GraphGGNN  GraphKind = C.ANN_GRAPH_GGNN  // hierarchy of k-NN graphs with symmetric links
 	GraphTSDG  GraphKind = C.ANN_GRAPH_TSDG  // k-NN graph diversified in two stages
@@ -98,6 +98,32 @@ const (
 func (d Diversify) String() string {
 	return nameOf("diversify", d, "auto", "tsdg", "gd", "dpg", "ssg", "vamana")
 }
+
+// Detours are the entries of each k-NN list that detours go by, of [GraphCAGRA] and [GraphAuto].
+type Detours int32
+
+// Entries that detours go by.
+const (
+	DetoursAuto  Detours = C.ANN_DETOURS_AUTO
+	DetoursNear  Detours = C.ANN_DETOURS_NEAR  // the first Degree
+	DetoursWhole Detours = C.ANN_DETOURS_WHOLE // all, as in the paper
+)
+
+// String is the name, as "whole".
+func (d Detours) String() string { return nameOf("detours", d, "auto", "near", "whole") }
+
+// Reorder is what tells which of two edges is shorter when detours are counted.
+type Reorder int32
+
+// What tells it.
+const (
+	ReorderAuto     Reorder = C.ANN_REORDER_AUTO
+	ReorderRank     Reorder = C.ANN_REORDER_RANK     // their places in the lists of their rows
+	ReorderDistance Reorder = C.ANN_REORDER_DISTANCE // their distances
+)
+
+// String is the name, as "rank".
+func (r Reorder) String() string { return nameOf("reorder", r, "auto", "rank", "distance") }
 
 // KNNMethod is the way to a k-NN graph.
 type KNNMethod int32
@@ -250,6 +276,10 @@ type BuildParams struct {
 	BuildStretch float32 // 1 + tau, 1 to 3: how far queries of the build go
 	Midpoint     Switch  // inverse links by the sphere around the midpoint
 
+	// Of GraphAuto and GraphCAGRA.
+	Detours Detours // which entries of the k-NN lists detours go by
+	Reorder Reorder // what tells which of two edges is shorter there
+
 	// Progress is called now and then while the build runs, one call at a time, from a goroutine of
 	// its own; never after Build has returned. Build waits for a call that is running, so that
 	// [Index.Close] fails with [ErrBusy] when Progress calls it.
@@ -386,6 +416,9 @@ func (p *BuildParams) native(n *numbers) C.ann_build_params {
 		refinements:   n.i32("refinements", p.Refinements),
 		build_stretch: C.float(p.BuildStretch),
 		midpoint:      C.int32_t(p.Midpoint),
+
+		detours: C.int32_t(p.Detours),
+		reorder: C.int32_t(p.Reorder),
 	}
 }
 

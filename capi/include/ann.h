@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x0000000du
+#define ANN_ABI_VERSION 0x0000000eu
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -463,7 +463,7 @@ typedef struct ann_graph_stats {
   uint32_t in_degree_min;
   uint32_t in_degree_max;
   double two_hop_mean;            /* mean number of distinct rows within two edges, over a sample of
-                                     up to 1,000 rows */
+                                     `two_hop_rows` rows */
 
   /* Of ANN_GRAPH_TSDG, edges of all rows together after each stage; 0 of other graphs, and of an index opened
    * from a file, which does not keep them. */
@@ -475,8 +475,13 @@ typedef struct ann_graph_stats {
   uint32_t occlusion_levels;      /* occlusion factors that edges are told apart by, kept in files too: a row's
                                      edges have factors from 0 to one less. 0: edges have no factors */
   uint32_t reserved;              /* zero */
+
+  uint32_t two_hop_rows;          /* set before the call: rows that two_hop_mean is of, 0: 1,000; as many as the
+                                     graph has where that is fewer (UINT32_MAX: all, as in the paper, which takes
+                                     some seconds for a million). It stays as it is */
+  uint32_t reserved_2;            /* zero */
 } ann_graph_stats;
-#define ANN_GRAPH_STATS_INIT {sizeof(ann_graph_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_GRAPH_STATS_INIT {sizeof(ann_graph_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Measures the graph; takes time and memory in proportion to its edges. Errors: as
  * ann_index_graph, and ANN_NO_MEMORY. */
@@ -506,8 +511,11 @@ ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_e
 
 /* The graph that searches walk. */
 enum {
-  ANN_GRAPH_AUTO = 0,  /* CAGRA */
-  ANN_GRAPH_CAGRA = 1, /* rank-pruned k-NN graph with reverse edges (CAGRA, section III) */
+  ANN_GRAPH_AUTO = 0,  /* a variation on CAGRA's graph: shorter lists, by cells; detours by their nearer
+                          entries only; then repaired, so that searches reach every row. An index and a file call
+                          it ANN_GRAPH_CAGRA too: it is searched in the same way */
+  ANN_GRAPH_CAGRA = 1, /* CAGRA's graph as its paper has it (section III): lists of three times the degree by
+                          NN-Descent, pruned by detours over whole lists, then reverse edges; no repair */
   ANN_GRAPH_NONE = 2,  /* rows only; ann_search_exact answers */
   ANN_GRAPH_GGNN = 3,  /* GGNN's hierarchy of k-NN graphs with symmetric links (its section 5), equal from any
                           device; searches start from its whole top layer. It finds its neighbours itself */
@@ -515,6 +523,37 @@ enum {
                           Approximate NN Search: A Revisit", section 3). With the default lists of 200 rows a
                           build takes some times longer than CAGRA's. A CUDA device finds its k-NN graph
                           and diversifies it, with the graph that the CPU makes of equal lists. */
+};
+
+/* To get what CAGRA's paper has, build with ANN_GRAPH_CAGRA, or change one thing of a graph at a time:
+ *
+ *   the paper's (section III)               ANN_GRAPH_CAGRA        ANN_GRAPH_AUTO         set
+ *   k-NN graph by NN-Descent                as the paper           exact, or by cells     knn
+ *   d_init = 2 d or 3 d                     3 degree, at most      1.5 degree, at most    knn_degree
+ *                                           ANN_DEGREE_MAX         ANN_DEGREE_MAX
+ *   detours by whole lists                  WHOLE                  NEAR                   detours
+ *   edges reordered by rank, not distance   RANK                   RANK                   reorder
+ *   d/2 of reverse and pruned edges         as the paper           as the paper           -
+ *   no repair                               off                    on                     repair
+ *   starts drawn at random, M, p            by the search: ANN_SEARCH_CAGRA, beam, search_width
+ *   FP16                                    element ANN_F16, compare ANN_COMPARE_STORED
+ *   2-hop counts of all rows                two_hop_rows UINT32_MAX of ann_graph_stats
+ *
+ * By inner product both graphs get edges to large products beside those of near rows. */
+
+/* The entries of each k-NN list that detours go by: of AUTO's and CAGRA's graph an edge from x to y counts a detour
+ * for each z such that the edges from x to z and from z to y are both shorter, or of better ranks. */
+enum {
+  ANN_DETOURS_AUTO = 0, /* NEAR for ANN_GRAPH_AUTO, WHOLE for ANN_GRAPH_CAGRA */
+  ANN_DETOURS_NEAR = 1, /* the first `degree` */
+  ANN_DETOURS_WHOLE = 2 /* all: several times the work of a phase that is a small part of a build */
+};
+
+/* What tells which of two edges is shorter there. */
+enum {
+  ANN_REORDER_AUTO = 0,    /* RANK */
+  ANN_REORDER_RANK = 1,    /* their places in the lists of their rows */
+  ANN_REORDER_DISTANCE = 2 /* their code distances, 4 more bytes for each entry of the lists */
 };
 
 /* How ANN_GRAPH_TSDG diversifies: the paper's way, and those of its Table 2. All append the reverse of the edges
@@ -568,7 +607,8 @@ typedef struct ann_build_params {
                           higher recall at a beam, slower steps, 4 bytes a row each. Of TSDG the edges of the
                           longest row, default 128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to ANN_DEGREE_MAX; default
-                          1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64.
+                          1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64, of
+                          ANN_GRAPH_CAGRA 3 times the degree, and ANN_DEGREE_MAX where that is less.
                           More: better graph, build time grows, by cells on a device above 64
                           several times. For TSDG 1 to ANN_DEGREE_MAX, or ANN_KNN_DEGREE_MAX where it is
                           given or every pair is compared on the CPU; default 200. */
@@ -582,7 +622,7 @@ typedef struct ann_build_params {
                           said there. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, and edges from island to island where
-                          searches do not find rows; default on */
+                          searches do not find rows; default on, of ANN_GRAPH_CAGRA off */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
                           build time and leaves `recall` to a cautious rule: see ann_search_params */
   int32_t reserved;    /* zero */
@@ -624,10 +664,14 @@ typedef struct ann_build_params {
                                builds, better lists */
   int32_t midpoint;         /* ANN_SWITCH: an inverse link is left out only where a path leads back within the
                                sphere around the midpoint; default on. Off: fewer links */
+
+  int32_t reserved_2;       /* not read: in the structs of older programs it is padding */
+  int32_t detours;          /* ANN_DETOURS_*, of ANN_GRAPH_AUTO and ANN_GRAPH_CAGRA */
+  int32_t reorder;          /* ANN_REORDER_*, of the same */
 } ann_build_params;
 #define ANN_BUILD_PARAMS_INIT                                                                              \
   {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, \
-   0, 0, 0, 0, 0, 0}
+   0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.

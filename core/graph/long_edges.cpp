@@ -108,7 +108,7 @@ SearchGraph graph_of_heads(const Codes& all, const Array<uint32_t>& rows, uint32
     const KnnGraph knn = codes.rows() <= kHeadsCompared
                              ? exact_knn(codes, k, execution)
                              : cells_knn(codes, {k, 16, 16, 0.001f, seed}, execution);
-    graph.edges = prune_by_rank(knn, degree, execution);
+    graph.edges = prune_by_rank(knn, Pruning::near(degree), execution);
   }
   add_reverse_edges(graph.edges, graph.rows, degree, execution);
   graph.entries = choose_entries(graph.rows, kEntriesMax, seed, execution.memory);

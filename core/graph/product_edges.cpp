@@ -208,7 +208,7 @@ void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& 
   Array<uint32_t> pruned;
   {
     const KnnGraph lists = ProductLists(graph, dataset, codes, k, execution).find(execution.span(0, 0.9));
-    pruned = prune_by_rank(lists, graph.degree, execution.span(0.9, 1));
+    pruned = prune_by_rank(lists, Pruning::near(graph.degree), execution.span(0.9, 1));
   }
   const EdgeTable table = graph.table();
   Array<uint32_t> scratch(execution.memory, size_t{graph.degree} * execution.threads);

@@ -1,8 +1,10 @@
 // CAGRA's rank-based pruning (section III-B1).
 //
-// Operations a row: degree lists of degree entries, each compared with 16 ranks of this row's list at a
-// time (distance/detours.h). Bytes: degree lists, read from wherever they lie; all are requested before
+// Operations a row: `looked_at` lists of as many entries, each compared with 16 ranks of this row's list at a
+// time (distance/detours.h). Bytes: those lists, read from wherever they lie; all are requested before
 // the first is used.
+//
+// By distance the table of section III-B1 is made first: a distance for each entry of each list.
 
 #include <algorithm>
 #include <vector>
@@ -34,42 +36,43 @@ void keep(const uint32_t* list, uint32_t length, uint32_t degree, Workspace& spa
     kept[i] = i < length ? list[static_cast<uint32_t>(space.sorted[i])] : kNoRow;
 }
 
-void prune_row(const KnnGraph& knn, uint32_t row, uint32_t degree, Workspace& space, uint32_t* kept) {
+void prune_row(const KnnGraph& knn, uint32_t row, const Pruning& pruning, Workspace& space, uint32_t* kept) {
   const uint32_t* list = knn.list(row);
   const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
-  const uint32_t looked_at = std::min(length, degree);
+  const uint32_t looked_into = std::min(knn.k, pruning.looked_at);
+  const uint32_t looked_at = std::min(length, pruning.looked_at);
   for (uint32_t rank = 0; rank < looked_at; ++rank) {
     const char* other = reinterpret_cast<const char*>(knn.list(list[rank]));
-    for (uint32_t byte = 0; byte < degree * 4; byte += 64) __builtin_prefetch(other + byte);
+    for (uint32_t byte = 0; byte < looked_into * 4; byte += 64) __builtin_prefetch(other + byte);
   }
   std::fill(std::copy_n(list, length, space.own.begin()), space.own.end(), kNoRow);
   space.detours.fill(0);
   const uint32_t ranks = static_cast<uint32_t>(round_up(length, kDetourRanks));
   for (uint32_t rank = 0; rank < looked_at; ++rank) {
     const uint32_t* other = knn.list(list[rank]);
-    uint32_t entries = std::min(knn.k, degree);
+    uint32_t entries = looked_into;
     while (entries > 0 && other[entries - 1] == kNoRow) --entries;
     kernels().count_detours(space.own.data(), ranks, other, entries, rank, space.detours.data());
   }
-  keep(list, length, degree, space, kept);
+  keep(list, length, pruning.degree, space, kept);
 }
 
 /// The same by distances, entry by entry.
 void prune_row_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances, uint32_t row,
-                           uint32_t degree, Workspace& space, uint32_t* kept) {
+                           const Pruning& pruning, Workspace& space, uint32_t* kept) {
   const uint32_t* list = knn.list(row);
   const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
   const uint32_t* own = distances.data() + uint64_t{row} * knn.k;
   space.detours.fill(0);
-  for (uint32_t rank_z = 0; rank_z < std::min(length, degree); ++rank_z) {
+  for (uint32_t rank_z = 0; rank_z < std::min(length, pruning.looked_at); ++rank_z) {
     const uint32_t* other = knn.list(list[rank_z]);
     const uint32_t* legs = distances.data() + uint64_t{list[rank_z]} * knn.k;
-    for (uint32_t i = 0; i < std::min(knn.k, degree) && other[i] != kNoRow; ++i) {
+    for (uint32_t i = 0; i < std::min(knn.k, pruning.looked_at) && other[i] != kNoRow; ++i) {
       const uint32_t rank = static_cast<uint32_t>(std::find(list, list + length, other[i]) - list);
       if (rank < length && std::max(own[rank_z], legs[i]) < own[rank]) ++space.detours[rank];
     }
   }
-  keep(list, length, degree, space, kept);
+  keep(list, length, pruning.degree, space, kept);
 }
 
 template <class PruneRow>
@@ -89,17 +92,35 @@ Array<uint32_t> prune_rows(const KnnGraph& knn, uint32_t degree, const Execution
 
 }  // namespace
 
-Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execution& execution) {
-  return prune_rows(knn, degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
-    prune_row(knn, row, degree, space, kept);
+Array<uint32_t> prune_by_rank(const KnnGraph& knn, const Pruning& pruning, const Execution& execution) {
+  return prune_rows(knn, pruning.degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
+    prune_row(knn, row, pruning, space, kept);
   });
 }
 
-Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances, uint32_t degree,
-                                  const Execution& execution) {
-  return prune_rows(knn, degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
-    prune_row_by_distance(knn, distances, row, degree, space, kept);
+Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances,
+                                  const Pruning& pruning, const Execution& execution) {
+  return prune_rows(knn, pruning.degree, execution, [&](uint32_t row, Workspace& space, uint32_t* kept) {
+    prune_row_by_distance(knn, distances, row, pruning, space, kept);
   });
+}
+
+Array<uint32_t> list_distances(const KnnGraph& knn, const Codes& codes, const Execution& execution) {
+  Array<uint32_t> distances(execution.memory, checked_product(knn.rows, knn.k));
+  Array<uint8_t> space(execution.memory, codes.stride() * execution.threads);
+  parallel_for(execution, knn.rows, 256, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    uint8_t* code = space.data() + worker * codes.stride();
+    for (uint64_t row = begin; row < end; ++row) {
+      const uint32_t number = static_cast<uint32_t>(row);
+      const uint32_t* list = knn.list(row);
+      const uint32_t length = static_cast<uint32_t>(std::find(list, list + knn.k, kNoRow) - list);
+      uint32_t* out = distances.data() + row * knn.k;
+      codes.gather(&number, 1, code);
+      codes.distances(code, list, length, out);
+      std::fill(out + length, out + knn.k, UINT32_MAX);
+    }
+  });
+  return distances;
 }
 
 }  // namespace gannet

@@ -22,8 +22,8 @@
 // warp instructions, and some 500 for the table and the order. The lists of 1M rows take 3.4 ms to gather
 // on one NVIDIA H200 (18.6 G rows of 256 bytes a second), the instructions 2.5 at best.
 //
-// Departures from the paper: only the first `degree` entries of each list are looked at as z and in z
-// (search_graph.h says why). A rank table of all rows, directly addressed, does not fit on chip.
+// Detours go by the first `looked_at` entries of each list as z and in z; the paper's are all of them
+// (search_graph.h says what that costs). A rank table of all rows, directly addressed, does not fit on chip.
 //
 // With distances, as equation 3 has them, everything stays but the comparison, which needs the distances of
 // z's list too: twice the bytes.
@@ -38,6 +38,7 @@
 #include <bit>
 
 #include "ann.h"
+#include "graph/search_graph.h"
 #include "graph/search_graph_cuda.h"
 #include "traverse/row_key.h"
 
@@ -72,6 +73,7 @@ struct Args {
   uint32_t rows;
   uint32_t k;
   uint32_t degree;
+  uint32_t looked_at;  // entries of each list that detours go by
 };
 
 /// A row's ranks and detours. One warp.
@@ -114,9 +116,9 @@ struct PruneRow {
     const uint32_t length = read(row * args.k);
     enter(length);
     if (left_out_count == 0)
-      count_detours<false>(min(length, args.degree));
+      count_detours<false>(min(length, args.looked_at));
     else
-      count_detours<true>(min(length, args.degree));
+      count_detours<true>(min(length, args.looked_at));
     keep(length, args.kept + row * args.degree);
   }
 
@@ -187,7 +189,7 @@ struct PruneRow {
   /// Equation 3: X -> Z -> Y stands in for X -> Y if both its edges are shorter, or have better ranks.
   template <bool kLeftOut>
   __device__ void count_detours(uint32_t looked_at) {
-    const uint32_t looked_into = min(args.k, args.degree);
+    const uint32_t looked_into = min(args.k, args.looked_at);
     uint32_t first = 0;
     if (!kByDistance && !kLeftOut && looked_into % 32 == 0) {
       for (; first + kAhead <= looked_at; first += kAhead) count_of_lists(first, looked_into);
@@ -319,14 +321,15 @@ void prune(const Args& args, const Stream& stream, const Execution& execution) {
 
 }  // namespace
 
-void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degree, uint32_t* kept,
+void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, const Pruning& pruning, uint32_t* kept,
                    const Stream& stream, const Execution& execution) {
-  prune<false>({knn, nullptr, kept, 0, rows, k, degree}, stream, execution);
+  prune<false>({knn, nullptr, kept, 0, rows, k, pruning.degree, pruning.looked_at}, stream, execution);
 }
 
 void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
-                       uint32_t degree, uint32_t* kept, const Stream& stream, const Execution& execution) {
-  prune<true>({knn, distances, kept, 0, rows, k, degree}, stream, execution);
+                       const Pruning& pruning, uint32_t* kept, const Stream& stream,
+                       const Execution& execution) {
+  prune<true>({knn, distances, kept, 0, rows, k, pruning.degree, pruning.looked_at}, stream, execution);
 }
 
 }  // namespace gannet::cuda

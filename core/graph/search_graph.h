@@ -5,6 +5,7 @@
 // (reachability.cpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -48,20 +49,33 @@ struct SearchGraph : GraphLayer {
   }
 };
 
+/// How lists are pruned.
+struct Pruning {
+  uint32_t degree = 0;       // edges that stay
+  uint32_t looked_at = 0;    // entries of each list that detours go by
+  bool by_distance = false;  // else by rank
+
+  /// Detours by the first `degree` entries: those further down say little, and the work falls to a quarter (on
+  /// GPUs 2.6 instead of 6.9 ms per million rows for 0.6 % more distances per search, from 64 to 32).
+  static Pruning near(uint32_t degree) { return {degree, degree, false}; }
+};
+
 /// Prunes each list to `degree` edges, [rows, degree], kNoRow in unused places at the end.
 ///
 /// CAGRA, section III-B1, equation 3, with ranks for distances: the edge x -> y has a detour by z
 /// if max(rank of z in x, rank of y in z) < rank of y in x. Edges with the fewest detours stay, equal
-/// counts in order of rank. Only the first `degree` entries of each list are looked at as z and in z:
-/// an edge that far down says little, and the work falls to a quarter (on GPUs 2.6 instead of 6.9 ms
-/// per million rows for 0.6 % more distances per search).
-Array<uint32_t> prune_by_rank(const KnnGraph& knn, uint32_t degree, const Execution& execution);
+/// counts in order of rank. Only the first `looked_at` entries of each list are looked at as z and in z;
+/// the paper's are all.
+Array<uint32_t> prune_by_rank(const KnnGraph& knn, const Pruning& pruning, const Execution& execution);
 
 /// The same with distances in equation 3, as the paper has it before it puts ranks in their place:
-/// max(w(x, z), w(z, y)) < w(x, y), w the `distances` of the lists, [rows, k]. For comparison; no build
-/// uses it.
-Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances, uint32_t degree,
-                                  const Execution& execution);
+/// max(w(x, z), w(z, y)) < w(x, y), w the `distances` of the lists, [rows, k].
+Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& distances,
+                                  const Pruning& pruning, const Execution& execution);
+
+/// Code distances of the entries of lists, [rows, k], UINT32_MAX in unused places: the table that pruning by
+/// distance needs.
+Array<uint32_t> list_distances(const KnnGraph& knn, const Codes& codes, const Execution& execution);
 
 /// Merges pruned lists with their reverse edges, in place.
 ///
@@ -91,11 +105,14 @@ uint32_t repair_reachability(SearchGraph& graph, const Execution& execution);
 /// Rows that no path from an entry point reaches.
 uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory);
 
-/// Rows whose two-hop count is taken, drawn by random_strata.
+/// Rows whose two-hop count is taken by default, drawn by random_strata.
 inline constexpr uint32_t kTwoHopSample = 1000;
 inline constexpr uint64_t kTwoHopStream = 0x74776f;  // "two"
+inline uint32_t two_hop_sample(uint32_t rows, uint32_t wanted) {
+  return std::min(rows, wanted != 0 ? wanted : kTwoHopSample);
+}
 
-/// Fills all members but struct_size.
+/// Fills all members but struct_size and two_hop_rows, which says how many rows' two-hop counts are taken.
 void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory, ann_graph_stats* out);
 
 }  // namespace gannet

@@ -11,16 +11,21 @@
 #include "base/execution.h"
 #include "graph/adjacency.h"
 
+namespace gannet {
+struct Pruning;  // graph/search_graph.h
+}
+
 namespace gannet::cuda {
 
 /// The first phase: `knn` is [rows, k], kNoRow in unused places at the end of a list; `kept` gets
 /// [rows, degree].
-void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, uint32_t degree, uint32_t* kept,
+void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, const Pruning& pruning, uint32_t* kept,
                    const Stream& stream, const Execution& execution);
 
-/// The same by distances, [rows, k], for comparison: see search_graph.h.
+/// The same by distances, [rows, k]: see search_graph.h.
 void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
-                       uint32_t degree, uint32_t* kept, const Stream& stream, const Execution& execution);
+                       const Pruning& pruning, uint32_t* kept, const Stream& stream,
+                       const Execution& execution);
 
 /// The second: `forward` is [rows, degree] as prune_by_rank leaves it; `merged` gets [rows, degree].
 /// `workspace_bytes_max` bounds the memory that it takes, 0: 2 GiB; less makes it slower.
@@ -60,7 +65,7 @@ Reach repair_reachability(const GraphView& graph, const Stream& stream, const Ex
 /// Rows that no path from an entry point reaches.
 uint32_t count_unreachable(const GraphView& graph, const Stream& stream, const Execution& execution);
 
-/// Fills all members but struct_size.
+/// Fills all members but struct_size, as search_graph.h says.
 void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream, const Execution& execution,
                    ann_graph_stats* out);
 

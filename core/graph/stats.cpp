@@ -79,9 +79,8 @@ void strong_components(const SearchGraph& graph, const Allocator& memory, ann_gr
   }
 }
 
-double two_hop_mean(const SearchGraph& graph, uint64_t seed, const Allocator& memory) {
+double two_hop_mean(const SearchGraph& graph, uint32_t samples, uint64_t seed, const Allocator& memory) {
   if (graph.rows == 0) return 0;
-  const uint32_t samples = std::min(graph.rows, kTwoHopSample);
   Array<uint32_t> sample(memory, samples);
   random_strata(graph.rows, samples, seed, kTwoHopStream, sample.data());
   Array<uint32_t> seen = Array<uint32_t>::zeroed(memory, graph.rows);  // 1 + place in the sample
@@ -109,8 +108,18 @@ double two_hop_mean(const SearchGraph& graph, uint64_t seed, const Allocator& me
 
 void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& memory, ann_graph_stats* out) {
   const DiversifiedEdges& edges = graph.diversified;
-  *out = {out->struct_size, graph.degree, graph.rows,   0, 0, 0, 0, 0, 0, 0, 0, edges.given, edges.relaxed,
-          edges.joined,     edges.soft,   graph.levels, 0};
+  const uint32_t samples = two_hop_sample(graph.rows, out->two_hop_rows);
+  const uint32_t given[] = {out->struct_size, out->two_hop_rows};
+  *out = ANN_GRAPH_STATS_INIT;
+  out->struct_size = given[0];
+  out->two_hop_rows = given[1];
+  out->degree = graph.degree;
+  out->rows = graph.rows;
+  out->knn_edges = edges.given;
+  out->relaxed_edges = edges.relaxed;
+  out->joined_edges = edges.joined;
+  out->soft_edges = edges.soft;
+  out->occlusion_levels = graph.levels;
   Array<uint32_t> in_degree = Array<uint32_t>::zeroed(memory, graph.rows);
   for (uint32_t row = 0; row < graph.rows; ++row) {
     for (const uint32_t target : graph.row(row)) {
@@ -126,7 +135,7 @@ void measure_graph(const SearchGraph& graph, uint64_t seed, const Allocator& mem
   out->unreachable = count_unreachable(graph, memory);
   out->weak_components = weak_components(graph, memory);
   strong_components(graph, memory, out);
-  out->two_hop_mean = two_hop_mean(graph, seed, memory);
+  out->two_hop_mean = two_hop_mean(graph, samples, seed, memory);
 }
 
 }  // namespace gannet

@@ -323,7 +323,8 @@ class Measures {
     fetch_counts();
     args_.pivot = ~static_cast<uint32_t>(now_.pivot);
     find_strong();
-    const uint32_t samples = count_two_hops(seed);
+    const uint32_t samples = two_hop_sample(rows_, out->two_hop_rows);
+    count_two_hops(samples, seed);
     fetch_counts();
     out->edges = now_.edges;
     out->in_degree_min = now_.in_min;
@@ -383,8 +384,7 @@ class Measures {
     }
   }
 
-  uint32_t count_two_hops(uint64_t seed) {
-    const uint32_t count = std::min(rows_, kTwoHopSample);
+  void count_two_hops(uint32_t count, uint64_t seed) {
     Array<uint32_t> sample(execution_.memory, count);
     random_strata(rows_, count, seed, kTwoHopStream, sample.data());
     const DeviceArray<uint32_t> samples(count, stream_);
@@ -400,7 +400,6 @@ class Measures {
     args_.bitmaps = bitmaps.data();
     launch("count_two_hops", kernel<CountTwoHops>, static_cast<uint32_t>(blocks), kThreads, stream_, args_);
     stream_.wait();  // the host's sample is read until then
-    return count;
   }
 
   const Stream& stream_;
@@ -422,10 +421,12 @@ class Measures {
 void measure_graph(const GraphView& graph, uint64_t seed, const Stream& stream, const Execution& execution,
                    ann_graph_stats* out) {
   const uint32_t struct_size = out->struct_size;
+  const uint32_t two_hop_rows = out->two_hop_rows;
   *out = ANN_GRAPH_STATS_INIT;
   out->struct_size = struct_size;
   out->degree = graph.degree;
   out->rows = graph.rows;
+  out->two_hop_rows = two_hop_rows;
   if (graph.rows == 0) return;
   out->unreachable = count_unreachable(graph, stream, execution);
   Measures(graph, stream, execution).measure(seed, out);

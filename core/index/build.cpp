@@ -89,6 +89,20 @@ double share_as_stored(const Segment& segment, const SampledLists& lists, double
   return knn_share_as_stored(segment.dataset, segment.codes, lists, by_codes, placed, execution);
 }
 
+/// The caller's lists, with the distances that pruning by them needs. `codes` are on the host.
+KnnLists copy_lists(const Codes& codes, const BuildPlan& plan, const Execution& execution) {
+  KnnLists lists;
+  lists.graph = copy_knn(plan.knn_graph, codes.rows(), plan.nn_descent.k, execution);
+  if (plan.pruning.by_distance) lists.distances = list_distances(lists.graph, codes, execution);
+  return lists;
+}
+
+Array<uint32_t> prune(const KnnGraph& knn, const Codes& codes, const BuildPlan& plan,
+                      const Execution& execution) {
+  if (!plan.pruning.by_distance) return prune_by_rank(knn, plan.pruning, execution);
+  return prune_by_distance(knn, list_distances(knn, codes, execution), plan.pruning, execution);
+}
+
 void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole) {
   SearchGraph& graph = segment.graph;
   if (plan.graph == ANN_GRAPH_GGNN) {
@@ -102,7 +116,8 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   {
     Codes rows;
     if (products) rows = codes_of_rows(segment, execution);
-    const KnnGraph knn = find_neighbors(products ? rows : segment.codes, plan, execution.span(0, 0.76));
+    const Codes& codes = products ? rows : segment.codes;
+    const KnnGraph knn = find_neighbors(codes, plan, execution.span(0, 0.76));
     segment.knn_iterations = knn.iterations;
     if (products)
       segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
@@ -110,7 +125,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
       segment.knn_share = share_as_stored(segment, lists_to_judge(knn, segment.seed, whole.memory), knn.share,
                                           nullptr, execution.span(0.76, 0.78));
     execution.span(0.78, 0.9).enter("prune");
-    graph.edges = prune_by_rank(knn, plan.degree, execution);
+    graph.edges = prune(knn, codes, plan, execution);
   }
   execution.span(0.9, 0.96).enter("reverse edges");
   add_reverse_edges(graph.edges, graph.rows, plan.degree, execution);
@@ -191,9 +206,10 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
                      const Execution& execution) {
   Segment& segment = built.segment;
   SearchGraph& graph = segment.graph;
-  KnnGraph copied;
+  KnnLists copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
-  if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
+  if (given && plan.pruning.by_distance && arrival != nullptr) arrival->wait();  // codes are read here
+  if (given) copied = copy_lists(segment.codes, plan, execution);
   const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   // Memory that nobody has touched is made by the system page by page, which takes longer than the copy
@@ -282,12 +298,12 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
                               const Execution& execution) {
   Segment& segment = built.segment;
   SearchGraph& graph = segment.graph;
-  KnnGraph copied;
+  KnnLists copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
-  if (given) copied = copy_knn(plan.knn_graph, graph.rows, plan.nn_descent.k, execution);
   graph.make_fixed(execution.memory);
   {
     const Codes rows = codes_of_rows(segment, execution);
+    if (given) copied = copy_lists(rows, plan, execution);
     const int32_t method = compares_all(rows, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
     BuildPlan unrepaired = plan;
     unrepaired.repair = false;

@@ -101,7 +101,7 @@ class Graph final : public GraphOnDevice {
     left_.stream.reset();
   }
 
-  void make(int32_t method, const KnnGraph* given, const BuildPlan& plan, const Array<uint32_t>& entries,
+  void make(int32_t method, const KnnLists* given, const BuildPlan& plan, const Array<uint32_t>& entries,
             const Execution& execution) {
     degree_ = plan.degree;
     const size_t places = checked_product(rows_, degree_);
@@ -150,22 +150,29 @@ class Graph final : public GraphOnDevice {
   const Stream& stream() const { return *left_.stream; }
 
   /// From codes, or given lists, to pruned lists.
-  std::unique_ptr<DeviceArray<uint32_t>> prune(int32_t method, const KnnGraph* given, const BuildPlan& plan,
+  std::unique_ptr<DeviceArray<uint32_t>> prune(int32_t method, const KnnLists* given, const BuildPlan& plan,
                                                const Execution& execution) {
     const uint32_t k = plan.nn_descent.k;
-    const DeviceArray<uint32_t> knn(checked_product(rows_, k), stream());
+    const size_t places = checked_product(rows_, k);
+    const DeviceArray<uint32_t> knn(places, stream());                                       // [rows, k]
+    const DeviceArray<uint32_t> distances(plan.pruning.by_distance ? places : 0, stream());  // the same
+    uint32_t* lengths = plan.pruning.by_distance ? distances.data() : nullptr;
     if (given != nullptr) {
-      transfers_.send(knn.data(), given->neighbors.data(), given->neighbors.size() * sizeof(uint32_t),
-                      stream());
+      const uint64_t bytes = uint64_t{places} * sizeof(uint32_t);
+      transfers_.send(knn.data(), given->graph.neighbors.data(), bytes, stream());
+      if (lengths != nullptr) transfers_.send(lengths, given->distances.data(), bytes, stream());
     } else {
-      found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), nullptr, stream(),
+      found = find(codes_->view(), method, plan.nn_descent, kGraphEffort, knn.data(), lengths, stream(),
                    execution.span(0, 0.95));
       if (found.share != 0)
         found.sampled = sample_lists(knn.data(), rows_, plan.nn_descent, transfers_, stream(), execution);
     }
     execution.span(0.95, 1).enter("prune");
     auto pruned = std::make_unique<DeviceArray<uint32_t>>(checked_product(rows_, degree_), stream());
-    prune_by_rank(knn.data(), rows_, k, degree_, pruned->data(), stream(), execution);
+    if (lengths == nullptr)
+      prune_by_rank(knn.data(), rows_, k, plan.pruning, pruned->data(), stream(), execution);
+    else
+      prune_by_distance(knn.data(), lengths, rows_, k, plan.pruning, pruned->data(), stream(), execution);
     return pruned;
   }
 
@@ -266,7 +273,7 @@ FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arriva
 }
 
 std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
-                                           int32_t method, const KnnGraph* given, const BuildPlan& plan,
+                                           int32_t method, const KnnLists* given, const BuildPlan& plan,
                                            const Array<uint32_t>& entries, const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
   auto graph = std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);

@@ -57,9 +57,10 @@ class GraphOnDevice {
 };
 
 /// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs
-/// the graph from `entries` on if the plan says so. `arrival` as above.
+/// the graph from `entries` on if the plan says so. `arrival` as above. Distances of given
+/// lists are read where the plan prunes by them.
 std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
-                                           int32_t method, const KnnGraph* given, const BuildPlan& plan,
+                                           int32_t method, const KnnLists* given, const BuildPlan& plan,
                                            const Array<uint32_t>& entries, const Execution& execution);
 
 /// The same of ANN_GRAPH_GGNN (graph/ggnn.h): its bottom stays on the device; of `graph` layers, entry points and

@@ -24,7 +24,7 @@ FoundLists build_diversified(const Codes&, std::unique_ptr<Arrival>, int32_t, co
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<Arrival>, int32_t, const KnnGraph*,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<Arrival>, int32_t, const KnnLists*,
                                            const BuildPlan& plan, const Array<uint32_t>&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");

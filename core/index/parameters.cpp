@@ -22,6 +22,9 @@ namespace {
 constexpr uint32_t kDegreeDefault = 32;
 constexpr uint32_t kGgnnDegreeDefault = 24;  // of the paper for SIFT
 
+// "We will typically set d_init to be 2d or 3d" (CAGRA, section III-B1); its figures are of 3d.
+constexpr uint32_t kCagraListsPerDegree = 3;
+
 // TSDG. The paper's alpha is "usually greater than 1.1", its lists of SIFT have 200 rows, and searches of few queries
 // read factors below 10 (sections 3.2, 5.2 and 5.4). Rows of at most 128 edges cut the longest of hubs.
 constexpr uint32_t kTsdgDegree = 128;
@@ -135,7 +138,7 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
   const uint64_t k = plan.nn_descent.k;
   const uint64_t p = plan.nn_descent.samples;
   const uint64_t codes = rows * (stride + 4);
-  const uint64_t lists = rows * k * 4;
+  const uint64_t lists = rows * k * (plan.pruning.by_distance ? 8 : 4);
   const uint64_t edges = rows * plan.degree * 4;
   const uint64_t descending = rows * (k * 8 + p * 24 + 296);
   const uint64_t comparing =
@@ -163,9 +166,10 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
 }
 
 /// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
-/// or long.
-uint32_t knn_degree_default(const BuildPlan& plan) {
+/// or long. `paper`: of the graph as CAGRA's paper has it.
+uint32_t knn_degree_default(const BuildPlan& plan, bool paper) {
   if (plan.graph == ANN_GRAPH_TSDG) return kTsdgNeighbors;
+  if (paper) return std::min(plan.degree * kCagraListsPerDegree, ANN_DEGREE_MAX);
   const uint32_t k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
   const bool short_lists =
       plan.knn == ANN_KNN_CELLS && plan.device >= ANN_DEVICE_CUDA && plan.degree <= cuda::kShortList;
@@ -235,6 +239,14 @@ GgnnParams complete_ggnn(const ann_build_params& params, uint32_t degree) {
   return ggnn;
 }
 
+/// Which detours count, and how their edges are compared.
+Pruning complete_pruning(const ann_build_params& params, uint32_t degree, uint32_t k, bool paper) {
+  check_choice("detours", params.detours, ANN_DETOURS_WHOLE);
+  check_choice("reorder", params.reorder, ANN_REORDER_DISTANCE);
+  const bool whole = params.detours != ANN_DETOURS_AUTO ? params.detours == ANN_DETOURS_WHOLE : paper;
+  return {degree, whole ? k : degree, params.reorder == ANN_REORDER_DISTANCE};
+}
+
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
   check_choice("graph", params.graph, ANN_GRAPH_TSDG);
   check_choice("knn", params.knn, ANN_KNN_CELLS);
@@ -248,13 +260,15 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
          ANN_ROWS_MAX);
 
   BuildPlan plan;
+  const bool paper = params.graph == ANN_GRAPH_CAGRA;
   plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   plan.device = choose_device(params.device);
   plan.knn = params.knn;
-  if (plan.knn == ANN_KNN_AUTO) plan.knn = rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
+  if (plan.knn == ANN_KNN_AUTO)
+    plan.knn = paper ? ANN_KNN_NN_DESCENT : rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
-  plan.repair = params.repair != ANN_OFF;
+  plan.repair = paper ? params.repair == ANN_ON : params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
   const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
   const uint32_t usual = tsdg ? kTsdgDegree : is_ggnn ? kGgnnDegreeDefault : kDegreeDefault;
@@ -269,10 +283,11 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
     fail(ANN_INVALID_ARGUMENT, "knn_graph is given, but knn is %d; it must be ANN_KNN_GIVEN (%d)", params.knn,
          ANN_KNN_GIVEN);
   uint32_t k = params.knn_degree;
-  if (k == 0 && !given) k = knn_degree_default(plan);
+  if (k == 0 && !given) k = knn_degree_default(plan, paper);
   check_range("knn_degree", k, given || tsdg ? 1 : plan.degree, neighbors_max(plan));
   plan.nn_descent =
       complete_nn_descent(k, params.samples, params.iterations, params.convergence, params.seed);
+  plan.pruning = complete_pruning(params, plan.degree, k, paper);
   plan.knn_graph = params.knn_graph;
   plan.threads = thread_count(params.threads, threads_max);
   plan.memory_limit = params.memory_limit;
@@ -325,7 +340,8 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;
     const uint64_t looking = knn_list + knn_share_bytes(shape.dim, stride, plan.threads);
-    const uint64_t pruning = knn_list + pruned + threads * (24 * k + 512);
+    const uint64_t lengths = plan.pruning.by_distance ? knn_list + threads * stride : 0;
+    const uint64_t pruning = knn_list + lengths + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
     const uint64_t repairing = pruned + rows * (5ull * plan.degree + 14);
     const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? threads * (2u << 20) + 4096 : 0;

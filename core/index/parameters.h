@@ -4,6 +4,7 @@
 #include "ann.h"
 #include "graph/diversify.h"
 #include "graph/ggnn.h"
+#include "graph/search_graph.h"
 #include "knn/nn_descent.h"
 
 namespace gannet {
@@ -21,7 +22,7 @@ inline constexpr uint32_t kListLeast = 16;
 
 /// ann_build_params with every zero replaced.
 struct BuildPlan {
-  int32_t graph = 0;
+  int32_t graph = 0;  // its kind, as a file names it: CAGRA for AUTO's too
   int32_t knn = 0;
   int32_t device = ANN_DEVICE_CPU;  // where lists and edges are found
   bool borrow = false;
@@ -29,6 +30,7 @@ struct BuildPlan {
   bool calibrate = true;
   uint32_t degree = 0;
   uint32_t threads = 0;
+  Pruning pruning;                      // of ANN_GRAPH_AUTO and ANN_GRAPH_CAGRA
   DiversifyParams diversify;            // of ANN_GRAPH_TSDG
   GgnnParams ggnn;                      // of ANN_GRAPH_GGNN
   NnDescentParams nn_descent;           // k of any k-NN graph, given or made

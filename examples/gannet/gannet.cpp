@@ -141,8 +141,16 @@ CLI::App* add_build(CLI::App& app, Options& options) {
       ->type_name("NAME");
   command->add_option("--degree", build.degree, "edges a row (default: the library's choice)");
   command->add_option("--knn-degree", build.knn_degree, "neighbours known before pruning");
-  command->add_option("--graph", build.graph, "auto, cagra, tsdg or none (exact search only)")
+  command
+      ->add_option("--graph", build.graph,
+                   "auto, cagra (as in its paper), ggnn, tsdg or none (exact search only)")
       ->transform(one_of(kGraphs))
+      ->type_name("NAME");
+  command->add_option("--detours", build.detours, "entries of lists that detours go by: near or whole")
+      ->transform(one_of(kDetours))
+      ->type_name("NAME");
+  command->add_option("--reorder", build.reorder, "edges are compared by rank or by distance")
+      ->transform(one_of(kReorderings))
       ->type_name("NAME");
   command->add_option("--knn", build.knn, "auto, cells, nn_descent or exact")
       ->transform(one_of(kKnnMethods))

@@ -206,6 +206,13 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--knn", sweep.knn_methods, "ways to the k-NN graph")
       ->transform(one_of(kKnnMethods))
       ->type_name("NAME");
+  list("--graph", sweep.graphs, "graphs")->transform(one_of(kGraphs))->type_name("NAME");
+  list("--detours", sweep.detours, "entries of k-NN lists that detours go by: near, whole")
+      ->transform(one_of(kDetours))
+      ->type_name("NAME");
+  list("--reorder", sweep.reorderings, "what compares edges: rank, distance")
+      ->transform(one_of(kReorderings))
+      ->type_name("NAME");
   list("--calibrate", sweep.calibrations, "on, or off: builds that do not learn what a beam reaches")
       ->transform(one_of(kSwitches))
       ->type_name("NAME");

@@ -42,7 +42,24 @@ struct Way {
   uint32_t knn_degree;
   int32_t knn;
   int32_t calibrate;
+  int32_t graph;
+  int32_t detours;
+  int32_t reorder;
 };
+
+// The ways to make a graph from k-NN lists.
+void add_graphs(const SweepParams& params, Way way, std::vector<Way>& out) {
+  for (const int32_t graph : params.graphs) {
+    for (const int32_t detours : params.detours) {
+      for (const int32_t reorder : params.reorderings) {
+        way.graph = graph;
+        way.detours = detours;
+        way.reorder = reorder;
+        out.push_back(way);
+      }
+    }
+  }
+}
 
 std::vector<Way> ways_of(const SweepParams& params) {
   std::vector<Way> out;
@@ -50,7 +67,7 @@ std::vector<Way> ways_of(const SweepParams& params) {
     for (const uint32_t knn_degree : params.knn_degrees) {
       for (const int32_t knn : params.knn_methods) {
         for (const int32_t calibrate : params.calibrations) {
-          out.push_back({degree, knn_degree, knn, calibrate});
+          add_graphs(params, {degree, knn_degree, knn, calibrate, 0, 0, 0}, out);
         }
       }
     }
@@ -236,6 +253,9 @@ class Sweep {
     build.knn_degree = way_.knn_degree;
     build.knn = way_.knn;
     build.calibrate = way_.calibrate;
+    build.graph = way_.graph;
+    build.detours = way_.detours;
+    build.reorder = way_.reorder;
     build.seed = seed;
     build.threads = params_.build_threads;
     build.device = params_.device;
@@ -258,7 +278,7 @@ class Sweep {
                            name_of(kKnnMethods, way_.knn) +
                            (params_.device >= ANN_DEVICE_CUDA ? ".cuda" : "") +
                            (way_.knn_degree == 0 ? "" : ".knn" + std::to_string(way_.knn_degree)) +
-                           (way_.calibrate == ANN_OFF ? ".uncalibrated" : "");
+                           (way_.calibrate == ANN_OFF ? ".uncalibrated" : "") + graph_name(".");
     build_["time"] = wall;
     build_["threads"] = params_.build_threads == 0 ? hardware_threads() : params_.build_threads;
     build_["cpu_time"] = cpu;
@@ -284,9 +304,15 @@ class Sweep {
   // What is not the default has a line of its own in pictures.
   std::string algorithm_name(int32_t procedure) const {
     return params_.name + (way_.knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, way_.knn)) +
-           (way_.calibrate == ANN_OFF ? "_uncalibrated" : "") +
+           (way_.calibrate == ANN_OFF ? "_uncalibrated" : "") + graph_name("_") +
            (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure)) +
            (params_.compare == ANN_COMPARE_STORED ? "_stored" : "");
+  }
+
+  std::string graph_name(const std::string& before) const {
+    return (way_.graph == ANN_GRAPH_AUTO ? "" : before + name_of(kGraphs, way_.graph)) +
+           (way_.detours == ANN_DETOURS_AUTO ? "" : before + name_of(kDetours, way_.detours)) +
+           (way_.reorder == ANN_REORDER_AUTO ? "" : before + name_of(kReorderings, way_.reorder));
   }
 
   // Bytes of the device that were not in use before the first build: the library's, on a device that

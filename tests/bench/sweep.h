@@ -31,6 +31,9 @@ struct SweepParams {
   std::vector<uint32_t> degrees = {0};  // 0: the library's choice, here as everywhere
   std::vector<uint32_t> knn_degrees = {0};
   std::vector<int32_t> knn_methods = {ANN_KNN_AUTO};
+  std::vector<int32_t> graphs = {ANN_GRAPH_AUTO};
+  std::vector<int32_t> detours = {ANN_DETOURS_AUTO};
+  std::vector<int32_t> reorderings = {ANN_REORDER_AUTO};
   std::vector<int32_t> calibrations = {ANN_ON};
   std::vector<uint64_t> seeds = {1};
 

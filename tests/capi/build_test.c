@@ -92,6 +92,13 @@ static void parameters(void) {
     BAD(p.calibrate = odd[i], invalid, invalid, "calibrate");
     BAD(p.reserved = odd[i], invalid, invalid, "reserved");
   }
+  for (int32_t wrong = -1; wrong <= 3; wrong += 4) {
+    char words[40];
+    snprintf(words, sizeof words, "detours %d 2", wrong);
+    BAD(p.detours = wrong, invalid, invalid, words);
+    snprintf(words, sizeof words, "reorder %d 2", wrong);
+    BAD(p.reorder = wrong, invalid, invalid, words);
+  }
   BAD(p.graph = 5, invalid, invalid, "graph 5");
   BAD(p.rows_mode = 3, invalid, invalid, "rows_mode 3");
   BAD(p.repair = 3, invalid, invalid, "repair 3");

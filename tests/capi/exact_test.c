@@ -56,7 +56,7 @@ static void one_shape(uint32_t dim, int32_t element, int32_t metric, int with_gr
   memcpy(vectors_row(&queries, 0), vectors_row(&rows, 17), dim * element_size(element));
   memset(vectors_row(&rows, 20), 0, dim * element_size(element));
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
-  params.graph = with_graph ? ANN_GRAPH_CAGRA : ANN_GRAPH_NONE;
+  params.graph = with_graph ? ANN_GRAPH_AUTO : ANN_GRAPH_NONE;
   params.calibrate = ANN_OFF;
   params.threads = 1;
   ann_index *index = index_build(metric, &rows, &params);

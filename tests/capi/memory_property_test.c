@@ -47,7 +47,10 @@ static void one(uint64_t number) {
   const uint64_t extra = gap == 0 ? draw(&seed, 1 << 20) : gap < 3 ? draw(&seed, 5000) : 0;
   const int with_ids = draw(&seed, 2) == 0;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
-  params.graph = draw(&seed, 4) == 0 ? ANN_GRAPH_NONE : ANN_GRAPH_CAGRA;
+  static const int32_t graphs[] = {ANN_GRAPH_NONE, ANN_GRAPH_AUTO, ANN_GRAPH_AUTO, ANN_GRAPH_CAGRA};
+  params.graph = graphs[draw(&seed, 4)];
+  params.detours = (int32_t)draw(&seed, 3);
+  params.reorder = (int32_t)draw(&seed, 3);
   static const int32_t methods[] = {ANN_KNN_AUTO, ANN_KNN_NN_DESCENT, ANN_KNN_EXACT, ANN_KNN_CELLS};
   params.knn = methods[draw(&seed, 4)];
   params.rows_mode = draw(&seed, 2) == 0 ? ANN_ROWS_BORROW : ANN_ROWS_COPY;

@@ -404,7 +404,7 @@ int main(void) {
   refuses();
   searched(ANN_GRAPH_TSDG, ANN_METRIC_L2, ANN_U8, 0.98);
   searched(ANN_GRAPH_TSDG, ANN_METRIC_COSINE, ANN_F32, 0.98);
-  searched(ANN_GRAPH_CAGRA, ANN_METRIC_L2, ANN_F16, 0.95);
+  searched(ANN_GRAPH_AUTO, ANN_METRIC_L2, ANN_F16, 0.95);
   whole(DATA_NORMAL, 1);
   whole(DATA_NORMAL, 2);
   whole(DATA_NORMAL, 40);

@@ -87,8 +87,10 @@ static void layout(void) {
   CHECK_EQUAL(sizeof(ann_index_info), 88);
   AT(ann_index_info, recall_max, 72);
   AT(ann_index_info, knn_share, 84);
-  CHECK_EQUAL(sizeof(ann_graph_stats), 112);
-  CHECK_EQUAL(sizeof(ann_build_params), 136);
+  CHECK_EQUAL(sizeof(ann_graph_stats), 120);
+  AT(ann_graph_stats, two_hop_rows, 112);
+  CHECK_EQUAL(sizeof(ann_build_params), 144);
+  AT(ann_build_params, detours, 136);
   AT(ann_build_params, seed, 40);
   AT(ann_build_params, calibrate, 56);
   AT(ann_build_params, memory_limit, 64);

@@ -19,8 +19,9 @@ const Execution kTwoThreads{{}, 2, nullptr};
 
 /// Equation 3 read aloud: y is kept by how few z lie before it on both legs of a detour.
 /// With `distances` of the lists those decide instead of ranks.
-std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, uint32_t degree,
+std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, const Pruning& pruning,
                                            const Array<uint32_t>* distances = nullptr) {
+  const uint32_t degree = pruning.degree;
   const auto weight = [&](uint32_t list_of, uint32_t rank) {
     return distances != nullptr ? (*distances)[size_t{list_of} * knn.k + rank] : rank;
   };
@@ -32,10 +33,10 @@ std::vector<uint32_t> pruned_by_definition(const KnnGraph& knn, uint32_t row, ui
   std::vector<std::pair<uint32_t, uint32_t>> order;  // detours, rank
   for (uint32_t rank = 0; rank < knn.k && knn.list(row)[rank] != kNoRow; ++rank) {
     uint32_t detours = 0;
-    for (uint32_t rank_z = 0; rank_z < std::min(degree, knn.k); ++rank_z) {
+    for (uint32_t rank_z = 0; rank_z < std::min(pruning.looked_at, knn.k); ++rank_z) {
       const uint32_t z = knn.list(row)[rank_z];
       if (z == kNoRow) break;
-      const uint32_t rank_y = rank_in(z, knn.list(row)[rank], degree);
+      const uint32_t rank_y = rank_in(z, knn.list(row)[rank], pruning.looked_at);
       if (rank_y != kNoRow && std::max(weight(row, rank_z), weight(z, rank_y)) < weight(row, rank)) ++detours;
     }
     order.push_back({detours, rank});
@@ -104,14 +105,19 @@ TEST_CASE("pruning keeps the edges that its definition keeps") {
       for (const uint32_t k : {3u, 12u, 24u}) {
         const KnnGraph knn = exact_knn(data.codes, k, kTwoThreads);
         const Array<uint32_t> distances = distances_of(knn, data.codes);
+        const Array<uint32_t> measured = list_distances(knn, data.codes, kTwoThreads);
+        REQUIRE(std::equal(measured.begin(), measured.end(), distances.begin(), distances.end()));
         for (const uint32_t degree : {2u, 8u, 12u}) {
-          const Array<uint32_t> kept = prune_by_rank(knn, degree, kTwoThreads);
-          const Array<uint32_t> by_distance = prune_by_distance(knn, distances, degree, kTwoThreads);
-          for (uint32_t row = 0; row < rows; ++row) {
-            const auto expected = pruned_by_definition(knn, row, degree);
-            REQUIRE(std::equal(expected.begin(), expected.end(), kept.data() + row * degree));
-            const auto shortest = pruned_by_definition(knn, row, degree, &distances);
-            REQUIRE(std::equal(shortest.begin(), shortest.end(), by_distance.data() + row * degree));
+          for (const uint32_t looked_at : {degree, 3 * degree / 2, k, 3 * k}) {
+            const Pruning pruning{degree, looked_at, false};
+            const Array<uint32_t> kept = prune_by_rank(knn, pruning, kTwoThreads);
+            const Array<uint32_t> by_distance = prune_by_distance(knn, distances, pruning, kTwoThreads);
+            for (uint32_t row = 0; row < rows; ++row) {
+              const auto expected = pruned_by_definition(knn, row, pruning);
+              REQUIRE(std::equal(expected.begin(), expected.end(), kept.data() + row * degree));
+              const auto shortest = pruned_by_definition(knn, row, pruning, &distances);
+              REQUIRE(std::equal(shortest.begin(), shortest.end(), by_distance.data() + row * degree));
+            }
           }
         }
       }
@@ -383,7 +389,7 @@ TEST_CASE("built graphs of hard shapes have no unreachable row") {
     SearchGraph graph;
     graph.rows = 700;
     graph.degree = 4;
-    graph.edges = prune_by_rank(exact_knn(data.codes, 6, kTwoThreads), 4, kTwoThreads);
+    graph.edges = prune_by_rank(exact_knn(data.codes, 6, kTwoThreads), Pruning::near(4), kTwoThreads);
     add_reverse_edges(graph.edges, graph.rows, graph.degree, kTwoThreads);
     graph.entries = choose_entries(700, 3, 1, {});
     repair_reachability(graph, {});

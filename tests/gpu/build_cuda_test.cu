@@ -120,6 +120,41 @@ void claim_builds() {
   }
 }
 
+/// CAGRA's graph as in its paper, and AUTO's by other detours, are the CPU's.
+void claim_cagra() {
+  const uint32_t n = quick ? 400 : 3000;
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : kMetrics) {
+      const Rows rows(element, n, 24, Values::kClusters, n);
+      ann_build_params params = params_on(0);
+      params.graph = ANN_GRAPH_CAGRA;
+      params.degree = 20;
+      for (const int32_t reorder : {ANN_REORDER_RANK, ANN_REORDER_DISTANCE}) {
+        params.reorder = reorder;
+        compare_builds(rows, metric, params);
+      }
+    }
+  }
+  for (const Values values : {Values::kGrid, Values::kDuplicates, Values::kEqual}) {
+    const Rows rows(ANN_F32, quick ? 300 : 2000, 10, values, 3);
+    for (const int32_t reorder : {ANN_REORDER_RANK, ANN_REORDER_DISTANCE}) {
+      for (const int32_t detours : {ANN_DETOURS_NEAR, ANN_DETOURS_WHOLE}) {
+        ann_build_params params = params_on(0);
+        params.knn = ANN_KNN_NN_DESCENT;
+        params.degree = 16;
+        params.knn_degree = 70;
+        params.reorder = reorder;
+        params.detours = detours;
+        compare_builds(rows, ANN_METRIC_L2, params);
+      }
+    }
+  }
+  ann_build_params longest = params_on(0);
+  longest.graph = ANN_GRAPH_CAGRA;
+  longest.degree = 100;  // lists of 256
+  compare_builds(Rows(ANN_U8, quick ? 300 : 1500, 30, Values::kNormal, 4), ANN_METRIC_L2, longest);
+}
+
 /// Rows to build from, on the host or on the device.
 class Source {
  public:
@@ -173,6 +208,20 @@ void claim_given() {
   params.degree = 16;
   params.knn_graph = lists.data();
   compare_builds(rows, ANN_METRIC_L2, params);
+  params.graph = ANN_GRAPH_CAGRA;
+  for (const int32_t metric : kMetrics) {
+    for (const int32_t element : {ANN_U8, ANN_F32}) {
+      const Rows same(element, 500, 16, Values::kClusters, 3);
+      params.reorder = ANN_REORDER_DISTANCE;
+      compare_builds(same, metric, params);
+      // Codes of rows that lie there are measured on the host, which waits for them.
+      Handle here(same, metric), there(same, metric);
+      params.device = ANN_DEVICE_CUDA;
+      expect(here.build(same, params) == ANN_OK, here.error.message);
+      expect(there.build(Source(same, true).matrix(), params) == ANN_OK, there.error.message);
+      expect(here.graph() == there.graph(), "given lists by distance, of rows on the device");
+    }
+  }
 }
 
 void compare_knn(const Rows& rows, int32_t metric, int32_t method, uint32_t k) {
@@ -395,9 +444,10 @@ cuda::DevicePool& pool() {
 
 /// What a build holds at most, against what ann_estimate says.
 void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t degree, int32_t calibrate,
-                      int32_t graph = ANN_GRAPH_AUTO) {
+                      int32_t graph = ANN_GRAPH_AUTO, int32_t reorder = ANN_REORDER_AUTO) {
   ann_build_params params = params_on(ANN_DEVICE_CUDA);
   params.graph = graph;
+  params.reorder = reorder;
   params.knn = knn;
   params.degree = degree;
   params.iterations = 3;
@@ -438,6 +488,9 @@ void claim_estimates() {
     compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_ON);
     for (const uint32_t degree : {24u, 96u})
       compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_AUTO, degree, ANN_OFF, ANN_GRAPH_GGNN);
+    for (const int32_t reorder : {ANN_REORDER_RANK, ANN_REORDER_DISTANCE})
+      compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_OFF, ANN_GRAPH_CAGRA, reorder);
+    compare_estimate(rows, ANN_METRIC_L2, ANN_KNN_CELLS, 32, ANN_OFF, ANN_GRAPH_AUTO, ANN_REORDER_DISTANCE);
   }
   // Codes of few columns are wide. Those of cosine and inner product stand beside the rows.
   compare_estimate(Rows(ANN_F32, count, 2, Values::kNormal, 3), ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_OFF);
@@ -725,6 +778,7 @@ void claim_calibrated_once() {
 constexpr Claim kClaims[] = {
     {"indexes are the CPU's, of every element, metric and size", claim_builds},
     {"rows on the device", claim_rows_there},
+    {"CAGRA's graph as its paper has it is the CPU's", claim_cagra},
     {"a given k-NN graph", claim_given},
     {"k-NN lists are the CPU's", claim_knn},
     {"lists and graphs by cells", claim_cells},

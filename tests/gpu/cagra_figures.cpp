@@ -1,7 +1,10 @@
-// The figures of CAGRA's paper about its searches, made again, as lines of CSV.
+// The figures of CAGRA's paper about its searches, and 5 about its graph, made again, as lines of CSV. Figures 3
+// and 4 are made by graph_steps.cu.
 //
 //   cagra_figures ROWS QUERIES [ROWS_MAX]      ROWS and QUERIES are .u8bin files
 //
+//   5   single-CTA searches on the paper's graph, reordered by rank and by distance; and on graphs whose detours
+//       go by the first `degree` entries of the lists, and on the default one
 //   8   team sizes of 2 to 32, on short rows (the file's, as codes, f16 and f32) and on rows of 960
 //       columns (made: 24 dimensions of normal noise in 960 columns, f16 and f32)
 //   9   the forgettable table in shared memory, emptied in every iteration as in the paper or as it is by
@@ -10,7 +13,7 @@
 //
 // Batches are timed by CUDA events around the kernels of one run, single queries by a clock around
 // ann_search_batch, host to host; both are medians. An answer counts as found if it is no farther than the
-// k-th true neighbour. The graph is built on the device, 32 edges a row. Ends with 77 without a device.
+// k-th true neighbour. The graph is built on the device, 32 edges a row; figures 8 to 10 walk the default one. Ends with 77 without a device.
 
 #include <ann.h>
 
@@ -102,7 +105,9 @@ Rows made(uint32_t count, uint32_t dim, uint32_t inner, uint32_t seed) {
 
 class Set {
  public:
-  Set(const std::string& name, const Rows& rows, const Rows& queries) : name_(name), queries_(queries) {
+  Set(const std::string& name, const Rows& rows, const Rows& queries, int32_t graph = ANN_GRAPH_AUTO,
+      int32_t detours = ANN_DETOURS_AUTO, int32_t reorder = ANN_REORDER_AUTO)
+      : name_(name), queries_(queries) {
     ann_error error = ANN_ERROR_INIT;
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows.dim;
@@ -111,6 +116,9 @@ class Set {
     params.degree = kDegree;
     params.device = ANN_DEVICE_CUDA;
     params.calibrate = ANN_OFF;
+    params.graph = graph;
+    params.detours = detours;
+    params.reorder = reorder;
     const ann_matrix matrix = matrix_of(rows, 0, rows.rows);
     check_call(ann_build(index_, &matrix, nullptr, &params, nullptr, &error), error);
     find_truth();
@@ -213,6 +221,31 @@ class Set {
   std::vector<float> farthest_;
 };
 
+struct Variant {
+  const char* name;
+  int32_t graph;
+  int32_t detours;
+  int32_t reorder;
+};
+
+/// Figure 5. Figure 4 is the time of the same two reorderings.
+void reorderings(const std::string& name, const Rows& rows, const Rows& queries, int32_t compare) {
+  const Variant variants[] = {
+      {"CAGRA by rank", ANN_GRAPH_CAGRA, ANN_DETOURS_WHOLE, ANN_REORDER_RANK},
+      {"CAGRA by distance", ANN_GRAPH_CAGRA, ANN_DETOURS_WHOLE, ANN_REORDER_DISTANCE},
+      {"CAGRA by rank near detours", ANN_GRAPH_CAGRA, ANN_DETOURS_NEAR, ANN_REORDER_RANK},
+      {"AUTO", ANN_GRAPH_AUTO, ANN_DETOURS_NEAR, ANN_REORDER_RANK},
+      {"AUTO whole detours", ANN_GRAPH_AUTO, ANN_DETOURS_WHOLE, ANN_REORDER_RANK}};
+  for (const Variant& variant : variants) {
+    const Set set(name, rows, queries, variant.graph, variant.detours, variant.reorder);
+    for (const uint32_t beam : {32u, 64u, 128u, 256u, 512u}) {
+      ann_search_params params = Set::params(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
+      params.compare = compare;
+      set.time_batch("5", variant.name, params);
+    }
+  }
+}
+
 void teams(const Set& set, const char* compared, int32_t compare, std::initializer_list<uint32_t> beams) {
   for (const uint32_t team : {2u, 4u, 8u, 16u, 32u}) {
     for (const uint32_t beam : beams) {
@@ -269,6 +302,7 @@ int main(int count, char** arguments) {
     const Rows rows = read_u8bin(arguments[1], rows_max);
     const Rows queries = read_u8bin(arguments[2], kBatch);
     const std::string shape = std::to_string(rows.rows) + " x " + std::to_string(rows.dim);
+    reorderings(shape + " u8", rows, queries, ANN_COMPARE_CODES);
     {
       const Set set(shape + " u8", rows, queries);
       teams(set, "codes", ANN_COMPARE_CODES, {64u, 256u});
@@ -286,7 +320,9 @@ int main(int count, char** arguments) {
   const Rows queries = made(2000, 960, 24, 1);
   for (const int32_t element : {ANN_F16, ANN_F32}) {
     const Rows same = converted(rows, element);
-    const Set set("made 200000 x 960 " + std::string(element_name(element)), same, queries);
+    const std::string name = "made 200000 x 960 " + std::string(element_name(element));
+    if (element == ANN_F16) reorderings(name, same, queries, ANN_COMPARE_STORED);
+    const Set set(name, same, queries);
     teams(set, "stored", ANN_COMPARE_STORED, {64u, 256u});
     if (element == ANN_F16) teams(set, "codes", ANN_COMPARE_CODES, {64u});
     if (element == ANN_F16) tables(set, ANN_COMPARE_STORED);

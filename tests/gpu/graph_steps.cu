@@ -1,4 +1,5 @@
-// What each step of CAGRA's optimisation does to a graph: the paper's Figure 3, re-made.
+// What each step of CAGRA's optimisation does to a graph, and how long it takes: the paper's Figures 3 and 4, made
+// again.
 //
 //   graph_steps FILE.u8bin [ROWS]
 //   graph_steps distances FILE.u8bin QUERIES.u8bin TRUTH.ibin
@@ -6,7 +7,11 @@
 // From exact k-NN lists of d_init = 3 d entries, for each degree d: the k-NN graph cut after d, with one of
 // the two steps (reordering and pruning, or reverse edges), and with both; for both kinds of reordering, by
 // ranks and by distances. For each graph the number of strong and weak components, and the mean number of
-// rows within two edges, which is at most d + d * d. Repair is not part of it.
+// rows within two edges, over all rows, which is at most d + d * d. Detours go by whole lists, and once by the first
+// d entries. Repair is not part of it.
+//
+// Figure 4 is the time of the reordering by ranks beside that by distances, whose table is there already: finding
+// neighbours leaves it.
 //
 // Prints a line a graph, and the milliseconds of each step. Ends with 77 where there is no CUDA device.
 //
@@ -59,14 +64,20 @@ class Steps {
     show("reverse edges", merged_, merge(plain_));
     const Lists kept(uint64_t{rows_} * degree_, stream_);
     const double by_rank = median_ms([&] {
-      cuda::prune_by_rank(knn_.data(), rows_, k_, degree_, kept.data(), stream_, Execution());
+      cuda::prune_by_rank(knn_.data(), rows_, k_, {degree_, k_, false}, kept.data(), stream_, Execution());
       stream_.wait();
     });
     show("reordering", kept, by_rank);
     show("reordering and reverse edges", merged_, merge(kept));
+    const double by_near = median_ms([&] {
+      cuda::prune_by_rank(knn_.data(), rows_, k_, Pruning::near(degree_), kept.data(), stream_, Execution());
+      stream_.wait();
+    });
+    show("reordering by near detours", kept, by_near);
+    show("reordering by near detours and reverse edges", merged_, merge(kept));
     const double by_distance = median_ms([&] {
-      cuda::prune_by_distance(knn_.data(), distances_.data(), rows_, k_, degree_, kept.data(), stream_,
-                              Execution());
+      cuda::prune_by_distance(knn_.data(), distances_.data(), rows_, k_, {degree_, k_, true}, kept.data(),
+                              stream_, Execution());
       stream_.wait();
     });
     show("reordering by distance", kept, by_distance);
@@ -88,6 +99,7 @@ class Steps {
         cudaMemcpyAsync(entries.data(), entry.data(), sizeof(uint32_t), cudaMemcpyHostToDevice, stream_),
         "sending an entry point");
     ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+    stats.two_hop_rows = UINT32_MAX;
     const double ms = milliseconds_of([&] {
       cuda::measure_graph({edges.data(), entries.data(), rows_, degree_, 1}, 1, stream_, Execution(), &stats);
     });

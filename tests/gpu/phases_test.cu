@@ -81,18 +81,19 @@ KnnGraph made_lists(uint32_t rows, uint32_t k, uint64_t seed) {
   return graph;
 }
 
-void compare_prune(uint32_t rows, uint32_t k, uint32_t degree) {
+void compare_prune(uint32_t rows, uint32_t k, const Pruning& pruning) {
   const KnnGraph knn = made_lists(rows, k, rows + k);
-  const Array<uint32_t> expected = prune_by_rank(knn, degree, all_threads());
+  const Array<uint32_t> expected = prune_by_rank(knn, pruning, all_threads());
   const cuda::DeviceGuard guard(0);
   const cuda::Stream stream;
   const OnDevice<uint32_t> lists(knn.neighbors.data(), knn.neighbors.size(), stream);
   const OnDevice<uint32_t> kept(expected.size(), stream);
-  cuda::prune_by_rank(lists.data(), rows, k, degree, kept.data(), stream, Execution());
+  cuda::prune_by_rank(lists.data(), rows, k, pruning, kept.data(), stream, Execution());
   const std::vector<uint32_t> found = kept.fetch();
   for (uint64_t i = 0; i < found.size(); ++i)
     expect(found[i] == expected[i], "pruning " + std::to_string(rows) + " x " + std::to_string(k) + " to " +
-                                        std::to_string(degree) + ", place " + std::to_string(i));
+                                        std::to_string(pruning.degree) + " by " +
+                                        std::to_string(pruning.looked_at) + ", place " + std::to_string(i));
 }
 
 /// Distances that rise along each list, often equal ones.
@@ -105,28 +106,29 @@ Array<uint32_t> made_distances(const KnnGraph& knn, uint64_t seed) {
   return distances;
 }
 
-void compare_prune_by_distance(uint32_t rows, uint32_t k, uint32_t degree) {
+void compare_prune_by_distance(uint32_t rows, uint32_t k, const Pruning& pruning) {
   const KnnGraph knn = made_lists(rows, k, rows + k);
   const Array<uint32_t> distances = made_distances(knn, k);
-  const Array<uint32_t> expected = prune_by_distance(knn, distances, degree, all_threads());
+  const Array<uint32_t> expected = prune_by_distance(knn, distances, pruning, all_threads());
   const cuda::DeviceGuard guard(0);
   const cuda::Stream stream;
   const OnDevice<uint32_t> lists(knn.neighbors.data(), knn.neighbors.size(), stream);
   const OnDevice<uint32_t> lengths(distances.data(), distances.size(), stream);
   const OnDevice<uint32_t> kept(expected.size(), stream);
-  cuda::prune_by_distance(lists.data(), lengths.data(), rows, k, degree, kept.data(), stream, Execution());
+  cuda::prune_by_distance(lists.data(), lengths.data(), rows, k, pruning, kept.data(), stream, Execution());
   const std::vector<uint32_t> found = kept.fetch();
   for (uint64_t i = 0; i < found.size(); ++i)
     expect(found[i] == expected[i], "pruning by distance " + std::to_string(rows) + " x " +
-                                        std::to_string(k) + " to " + std::to_string(degree) + ", place " +
-                                        std::to_string(i));
+                                        std::to_string(k) + " to " + std::to_string(pruning.degree) + " by " +
+                                        std::to_string(pruning.looked_at) + ", place " + std::to_string(i));
 }
 
 void claim_prune_by_distance() {
   for (const uint32_t rows : quick || race ? std::vector{90u} : std::vector{2u, 33u, 300u, 2000u}) {
     for (const uint32_t k : race ? std::vector{40u} : std::vector{1u, 31u, 64u, 65u, 256u}) {
       for (const uint32_t degree : race ? std::vector{32u} : std::vector{2u, 32u, 64u, 100u})
-        compare_prune_by_distance(rows, k, degree);
+        for (const uint32_t looked_at : {degree, k})
+          compare_prune_by_distance(rows, k, {degree, looked_at, true});
     }
   }
 }
@@ -139,7 +141,9 @@ void claim_prune() {
   if (race) sizes = {70}, ks = {40, 80}, degrees = {32};
   for (const uint32_t rows : sizes) {
     for (const uint32_t k : ks) {
-      for (const uint32_t degree : degrees) compare_prune(rows, k, degree);
+      for (const uint32_t degree : degrees) {
+        for (const uint32_t looked_at : {degree, k}) compare_prune(rows, k, {degree, looked_at, false});
+      }
     }
   }
 }
@@ -865,7 +869,7 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const OnDevice<uint32_t> kept(uint64_t{rows} * degree, both.stream);
   const OnDevice<uint32_t> merged(uint64_t{rows} * degree, both.stream);
   const double prune = median_ms([&] {
-    cuda::prune_by_rank(lists.data(), rows, k, degree, kept.data(), both.stream, Execution());
+    cuda::prune_by_rank(lists.data(), rows, k, Pruning::near(degree), kept.data(), both.stream, Execution());
     both.stream.wait();
   });
   const double reverse = median_ms([&] {

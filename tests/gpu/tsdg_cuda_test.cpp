@@ -234,7 +234,7 @@ void claim_promises() {
   c.values = Values::kNormal;
   c.dim = 16;
   c.calibrate = true;
-  for (const int32_t graph : {ANN_GRAPH_TSDG, ANN_GRAPH_CAGRA}) {
+  for (const int32_t graph : {ANN_GRAPH_TSDG, ANN_GRAPH_AUTO}) {
     c.graph = graph;
     c.degree = graph == ANN_GRAPH_TSDG ? 64 : 32;
     c.knn_degree = 48;

@@ -31,6 +31,8 @@ const field fields_build[] = {FIELD(ann_build_params, graph, 'i'),
                               FIELD(ann_build_params, refinements, 'i'),
                               FIELD(ann_build_params, build_stretch, 'f'),
                               FIELD(ann_build_params, midpoint, 'i'),
+                              FIELD(ann_build_params, detours, 'i'),
+                              FIELD(ann_build_params, reorder, 'i'),
                               END};
 
 const field fields_search[] = {FIELD(ann_search_params, recall, 'f'),

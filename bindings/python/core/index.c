@@ -451,10 +451,13 @@ static ann_status run_stats(call *base) {
   return ann_index_graph_stats(made->index, &made->stats, &base->error);
 }
 
-static PyObject *handle_graph_stats(PyObject *object, PyObject *unused) {
-  (void)unused;
+/* graph_stats(two_hop_rows) */
+static PyObject *handle_graph_stats(PyObject *object, PyObject *two_hop_rows) {
   handle *self = (handle *)object;
   stats_call made = {.base.run = run_stats, .stats = ANN_GRAPH_STATS_INIT};
+  const unsigned long sampled = PyLong_AsUnsignedLong(two_hop_rows);
+  if (sampled == (unsigned long)-1 && PyErr_Occurred()) return NULL;
+  made.stats.two_hop_rows = (uint32_t)sampled;
   if (enter(self)) return NULL;
   made.index = self->index;
   int failed = call_run(&made.base, 0, NULL, NO_TIMEOUT);
@@ -647,7 +650,7 @@ static PyMethodDef methods[] = {{"build", FAST(handle_build), METH_FASTCALL, NUL
                                 {"ids", FAST(handle_ids), METH_FASTCALL, NULL},
                                 {"get", FAST(handle_get), METH_FASTCALL, NULL},
                                 {"graph", handle_graph, METH_O, NULL},
-                                {"graph_stats", handle_graph_stats, METH_NOARGS, NULL},
+                                {"graph_stats", handle_graph_stats, METH_O, NULL},
                                 {"beam", handle_beam, METH_VARARGS, NULL},
                                 {"place", handle_place, METH_O, NULL},
                                 {"evict", handle_evict, METH_O, NULL},

@@ -170,7 +170,8 @@ def test_parameters_arrive(rows, queries):
 
 # Beside these each parameter makes another graph; with more slack GGNN's lists of so few rows are exact.
 ROUGH = {"ggnn": {"degree": 8, "refinements": 0, "build_stretch": 1.0}, "tsdg": {"degree": 20, "knn_degree": 40},
-         "ssg": {"degree": 20, "knn_degree": 40, "diversify": "SSG"}}
+         "ssg": {"degree": 20, "knn_degree": 40, "diversify": "SSG"}, "cagra": {"degree": 8},
+         "auto": {"degree": 8, "knn_degree": 24}}
 
 
 @pytest.mark.parametrize("rough, given", [
@@ -178,7 +179,8 @@ ROUGH = {"ggnn": {"degree": 8, "refinements": 0, "build_stretch": 1.0}, "tsdg": 
     ("ggnn", {"build_stretch": 1.5}), ("ggnn", {"midpoint": False}), ("tsdg", {"alpha": 1.5}),
     ("tsdg", {"occlusion_bound": 1}), ("tsdg", {"reverse_max": 2}), ("tsdg", {"diversify": "gd"}),
     ("tsdg", {"diversify": "dpg"}), ("tsdg", {"diversify": "vamana"}), ("ssg", {"pool": 20}),
-    ("ssg", {"angle": 30.0})])
+    ("ssg", {"angle": 30.0}), ("auto", {"detours": "whole"}), ("auto", {"reorder": "distance"}),
+    ("cagra", {"detours": "near"}), ("cagra", {"reorder": "distance"}), ("cagra", {"knn_degree": 16})])
 def test_parameters_of_a_graph_arrive(rows, rough, given):
     graph = "tsdg" if rough == "ssg" else rough
     plain, other = (gannet.build(rows[:1500], graph=graph, calibrate=False, repair=False, **tuning).graph()
@@ -190,7 +192,8 @@ def test_parameters_of_a_graph_are_checked(rows):
     for graph, given in [("ggnn", {"layers": 9}), ("ggnn", {"segment_rows": 2}), ("ggnn", {"refinements": 17}),
                          ("ggnn", {"build_stretch": 3.5}), ("tsdg", {"alpha": 0.5}), ("tsdg", {"angle": 91.0}),
                          ("tsdg", {"occlusion_bound": 65}), ("tsdg", {"reverse_max": 5000}), ("tsdg", {"pool": 5000}),
-                         ("tsdg", {"diversify": "best"})]:
+                         ("tsdg", {"diversify": "best"}), ("cagra", {"detours": "far"}),
+                         ("cagra", {"reorder": "length"})]:
         with pytest.raises((gannet.InvalidArgument, gannet.LimitExceeded), match=next(iter(given))):
             gannet.build(rows[:100], graph=graph, **given)
 
@@ -270,6 +273,12 @@ def test_graph(index, rows):
     assert edges.min() >= -1 and edges.max() < 3000 and (edges >= 0).mean() > 0.9
     stats = index.graph_stats()
     assert stats.rows == 3000 and stats.unreachable == 0 and stats.edges == (edges >= 0).sum()
+    near = [set(edges[row]) | set(edges[edges[row]].ravel()) for row in range(3000)]
+    two_hops = np.mean([len(met - {row, -1}) for row, met in enumerate(near)])
+    assert index.graph_stats(two_hop_rows=2**32 - 1).two_hop_mean == pytest.approx(two_hops, rel=1e-12)
+    assert stats.two_hop_mean == pytest.approx(two_hops, rel=0.1) and stats.two_hop_mean != two_hops
+    with pytest.raises(gannet.InvalidArgument, match="two_hop_rows"):
+        index.graph_stats(two_hop_rows=0)
     with pytest.raises(gannet.Unsupported):
         gannet.build(rows, graph="none").graph()
 

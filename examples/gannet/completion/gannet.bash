@@ -12,6 +12,8 @@ _gannet() {
     --metric) options="l2 ip cosine" ;;
     --element) options="auto f32 f16 bf16 i8 u8" ;;
     --graph) options="auto cagra ggnn none tsdg" ;;
+    --detours) options="auto near whole" ;;
+    --reorder) options="auto rank distance" ;;
     --knn) options="auto cells nn_descent exact" ;;
     --device) options="auto cpu cuda cuda:0 cuda:1" ;;
     --procedure)
@@ -26,7 +28,7 @@ _gannet() {
   if [ -z "$options" ] && [[ $word == -* ]]; then
     case $command in
       build)
-        options="--ids --metric --element --degree --knn-degree --graph --knn --seed --calibration
+        options="--ids --metric --element --degree --knn-degree --graph --detours --reorder --knn --seed --calibration
           --no-calibration --memory-mb --plan --device --force --threads --json --help" ;;
       search)
         options="-k --out --show --force --recall --beam --procedure --device --truth --threads --json

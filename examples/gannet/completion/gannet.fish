@@ -19,6 +19,8 @@ complete -c gannet -n $build -l element -x -a "auto f32 f16 bf16 i8 u8" -d "as s
 complete -c gannet -n $build -l degree -x -d "edges a row"
 complete -c gannet -n $build -l knn-degree -x -d "neighbours known before pruning"
 complete -c gannet -n $build -l graph -x -a "auto cagra ggnn none tsdg" -d "the graph to walk"
+complete -c gannet -n $build -l detours -x -a "auto near whole" -d "entries of lists that detours go by"
+complete -c gannet -n $build -l reorder -x -a "auto rank distance" -d "what compares edges"
 complete -c gannet -n $build -l knn -x -a "auto cells nn_descent exact" -d "how neighbours are found"
 complete -c gannet -n $build -l seed -x -d "seed"
 complete -c gannet -n $build -l calibration -r -d "queries like those to come"

@@ -114,7 +114,7 @@ def knn_graph(rows: Array, k: int, *, metric: str = "l2", method: str = "auto", 
 
 
 def estimate(rows: int, dim: int, *, dtype: Any = "float32", stored: Any = None, metric: str = "l2",
-             device: Any = None, graph: str = "cagra", degree: int | None = None, knn_degree: int | None = None,
+             device: Any = None, graph: str = "auto", degree: int | None = None, knn_degree: int | None = None,
              copy: bool = True, threads: int | None = None) -> Plan:
     """Says what a build of `rows` rows of `dim` columns needs, without doing it.
 

@@ -40,7 +40,7 @@ class IndexInfo(NamedTuple):
     dtype: str
     """As stored: "float32", "float16", "bfloat16", "int8" or "uint8"."""
     graph: str
-    """"cagra", "ggnn", "tsdg" or "none"."""
+    """"cagra" (also for "auto", a variation on it), "ggnn", "tsdg" or "none"."""
     degree: int
     """Edges a row."""
     entry_points: int
@@ -75,7 +75,7 @@ class GraphStats(NamedTuple):
     in_degree_min: int
     in_degree_max: int
     two_hop_mean: float
-    """Mean number of distinct rows within two edges, over a sample of up to 1,000 rows."""
+    """Mean number of distinct rows within two edges, over a sample of rows."""
 
 
 class Index:
@@ -293,9 +293,12 @@ class Index:
         self._core.graph(edges)
         return edges
 
-    def graph_stats(self) -> GraphStats:
-        """Measures the graph, in time and memory in proportion to its edges. Raises as graph()."""
-        return GraphStats(*self._core.graph_stats())
+    def graph_stats(self, *, two_hop_rows: int = 1000) -> GraphStats:
+        """Measures the graph, in time and memory in proportion to its edges; two_hop_mean over as many rows as
+        `two_hop_rows` says, at most all. Raises as graph(), and InvalidArgument."""
+        if not 0 < two_hop_rows < 1 << 32:
+            raise InvalidArgument(f"two_hop_rows is {two_hop_rows!r}; expected 1 to {(1 << 32) - 1}")
+        return GraphStats(*self._core.graph_stats(two_hop_rows))
 
     def __repr__(self) -> str:
         try:
@@ -399,14 +402,15 @@ def restored(content: bytes, recall: float | None) -> Index:
 
 def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = None, recall: float | None = None,
           ids: Any = None, progress: Wish = None, timeout: float | None = None, copy: bool = True,
-          graph: str = "cagra", degree: int | None = None, knn: str = "auto", knn_degree: int | None = None,
+          graph: str = "auto", degree: int | None = None, knn: str = "auto", knn_degree: int | None = None,
           knn_graph: Any = None, calibrate: bool = True, calibration: Array | None = None, seed: int | None = None,
-          threads: int | None = None, memory_limit: int | None = None, repair: bool = True,
+          threads: int | None = None, memory_limit: int | None = None, repair: bool | None = None,
           samples: int | None = None, iterations: int | None = None, convergence: float | None = None,
           segment_rows: int | None = None, layers: int | None = None, refinements: int | None = None,
           build_stretch: float | None = None, midpoint: bool = True, diversify: str = "auto",
           alpha: float | None = None, occlusion_bound: int | None = None, reverse_max: int | None = None,
-          pool: int | None = None, angle: float | None = None) -> Index:
+          pool: int | None = None, angle: float | None = None, detours: str = "auto",
+          reorder: str = "auto") -> Index:
     """Builds an index over `rows`.
 
     rows          [n, dim]: float32, float16, bfloat16 (of ml_dtypes, or by DLPack), int8 or uint8; float64 is
@@ -425,11 +429,12 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     timeout       seconds; gannet.DeadlineExceeded when they have passed
     copy          False: the index uses the rows where they are, which must not change while it lives; host
                   memory and the rows' own dtype only. The index keeps a reference to them.
-    graph         "cagra", "ggnn", "tsdg" or "none": rows only, for exact()
+    graph         "auto", a variation on CAGRA's that reaches every row; "cagra" (as in its paper), "ggnn", "tsdg"
+                  or "none": rows only, for exact()
     degree        edges a row, 2 to 256; default 32, of "ggnn" 24, of "tsdg" 128 at most. More finds more at a
                   given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
-    knn_degree    how many of them, degree to 256; default 1.5 times the degree
+    knn_degree    how many of them, degree to 256; default 1.5 times the degree, of "cagra" 3 times
     knn_graph     [n, knn_degree] int32: these neighbours, given by row number, -1 at the end of a row where
                   there are fewer; as knn_graph() makes them
     calibrate     learn which beam gives which recall
@@ -437,12 +442,15 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     seed          of every random choice; default 1. Equal input and seed give an equal index.
     threads       default: all
     memory_limit  bytes that the build may hold beside borrowed rows; LimitExceeded before it starts
-    repair        give unreachable rows an edge
+    repair        give unreachable rows an edge; default True, of "cagra" False
     samples, iterations, convergence  of NN-Descent, as in ann.h
     segment_rows, layers, refinements, build_stretch, midpoint
                   of graph "ggnn", as in ann.h; refinements=0 is none
     diversify     how graph "tsdg" chooses edges: "tsdg" (default), "gd", "dpg", "ssg" or "vamana"
     alpha, occlusion_bound, reverse_max, pool, angle  of graph "tsdg", as in ann.h
+    detours       of graphs "auto" and "cagra": "near" or "whole", the entries of the k-NN lists that detours go by;
+                  default "near" for "auto", "whole" for "cagra"
+    reorder       of the same: "rank" (default) or "distance", what tells which of two edges is shorter there
 
     Raises DtypeError, ShapeError, OrderError, DeviceError, InvalidArgument, LimitExceeded, Unsupported,
     NotFinite (with the place), OutOfMemory, NoDevice, DeviceOutOfMemory, DeviceLost, DeadlineExceeded.
@@ -460,12 +468,14 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
         "knn": 3 if knn_graph is not None else _names.number("knn", knn, _names.KNN_METHODS),
         "rows_mode": 1 if copy else 2, "degree": degree, "samples": samples, "iterations": iterations,
         "convergence": convergence, "seed": seed, "threads": threads, "memory_limit": memory_limit,
-        "repair": 1 if repair else 2, "calibrate": 1 if calibrate else 2,
+        "repair": 0 if repair is None else 1 if repair else 2, "calibrate": 1 if calibrate else 2,
         "knn_degree": None if knn_graph is not None else knn_degree,
         "segment_rows": segment_rows, "layers": layers, "refinements": -1 if refinements == 0 else refinements,
         "build_stretch": build_stretch, "midpoint": 1 if midpoint else 2,
         "diversify": _names.number("diversify", diversify, _names.DIVERSIFICATIONS), "alpha": alpha,
-        "occlusion_bound": occlusion_bound, "reverse_max": reverse_max, "pool": pool, "angle": angle}
+        "occlusion_bound": occlusion_bound, "reverse_max": reverse_max, "pool": pool, "angle": angle,
+        "detours": _names.number("detours", detours, _names.DETOURS),
+        "reorder": _names.number("reorder", reorder, _names.REORDERINGS)}
     if device is not None:
         params["device"] = _names.device(device)
     elif isinstance(given, _core.View) and given.space != 0:

@@ -14,10 +14,12 @@ METRIC_NAMES = {0: "l2", 1: "l2", 2: "ip", 3: "cos"}
 ELEMENTS = {"f32": 1, "float32": 1, "f16": 2, "float16": 2, "bf16": 3, "bfloat16": 3,
             "i8": 4, "int8": 4, "u8": 5, "uint8": 5}
 ELEMENT_NAMES = {0: "undecided", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8", 5: "uint8"}
-GRAPHS = {"cagra": 1, "none": 2, "ggnn": 3, "tsdg": 4}
+GRAPHS = {"auto": 0, "cagra": 1, "none": 2, "ggnn": 3, "tsdg": 4}
 GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none", 3: "ggnn", 4: "tsdg"}
 KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4}
 DIVERSIFICATIONS = {"auto": 0, "tsdg": 1, "gd": 2, "dpg": 3, "ssg": 4, "vamana": 5}
+DETOURS = {"auto": 0, "near": 1, "whole": 2}
+REORDERINGS = {"auto": 0, "rank": 1, "distance": 2}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
               "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,
               "tsdg_small": 11, "tsdg_large": 12, "slack": 13}

@@ -56,7 +56,7 @@ class GannetTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise InvalidArgument(f"metric is {self.metric!r}; expected one of {', '.join(METRICS)}")
         rows = narrowed(X)
         self.index_ = _index.build(rows, metric=METRICS[self.metric], threads=self._threads(), device=self.device,
-                                   seed=self.seed, graph="none" if self.recall == 1 else "cagra")
+                                   seed=self.seed, graph="none" if self.recall == 1 else "auto")
         self.n_samples_fit_, self.n_features_in_ = rows.shape
         self._n_features_out = self.n_samples_fit_
         return self

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 13;
+pub const ANN_ABI_VERSION: u32 = 14;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -547,10 +547,12 @@ pub struct ann_graph_stats {
     pub soft_edges: u64,
     pub occlusion_levels: u32,
     pub reserved: u32,
+    pub two_hop_rows: u32,
+    pub reserved_2: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_graph_stats"][::std::mem::size_of::<ann_graph_stats>() - 112usize];
+    ["Size of ann_graph_stats"][::std::mem::size_of::<ann_graph_stats>() - 120usize];
     ["Alignment of ann_graph_stats"][::std::mem::align_of::<ann_graph_stats>() - 8usize];
     [
         "Offset of field: ann_graph_stats::struct_size",
@@ -603,6 +605,12 @@ const _: () = {
     [
         "Offset of field: ann_graph_stats::reserved",
     ][::std::mem::offset_of!(ann_graph_stats, reserved) - 108usize];
+    [
+        "Offset of field: ann_graph_stats::two_hop_rows",
+    ][::std::mem::offset_of!(ann_graph_stats, two_hop_rows) - 112usize];
+    [
+        "Offset of field: ann_graph_stats::reserved_2",
+    ][::std::mem::offset_of!(ann_graph_stats, reserved_2) - 116usize];
 };
 extern "C" {
     pub fn ann_index_graph_stats(
@@ -632,23 +640,31 @@ pub const ANN_GRAPH_NONE: _bindgen_ty_6 = 2;
 pub const ANN_GRAPH_GGNN: _bindgen_ty_6 = 3;
 pub const ANN_GRAPH_TSDG: _bindgen_ty_6 = 4;
 pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
-pub const ANN_DIVERSIFY_AUTO: _bindgen_ty_7 = 0;
-pub const ANN_DIVERSIFY_TSDG: _bindgen_ty_7 = 1;
-pub const ANN_DIVERSIFY_GD: _bindgen_ty_7 = 2;
-pub const ANN_DIVERSIFY_DPG: _bindgen_ty_7 = 3;
-pub const ANN_DIVERSIFY_SSG: _bindgen_ty_7 = 4;
-pub const ANN_DIVERSIFY_VAMANA: _bindgen_ty_7 = 5;
+pub const ANN_DETOURS_AUTO: _bindgen_ty_7 = 0;
+pub const ANN_DETOURS_NEAR: _bindgen_ty_7 = 1;
+pub const ANN_DETOURS_WHOLE: _bindgen_ty_7 = 2;
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
-pub const ANN_KNN_AUTO: _bindgen_ty_8 = 0;
-pub const ANN_KNN_NN_DESCENT: _bindgen_ty_8 = 1;
-pub const ANN_KNN_EXACT: _bindgen_ty_8 = 2;
-pub const ANN_KNN_GIVEN: _bindgen_ty_8 = 3;
-pub const ANN_KNN_CELLS: _bindgen_ty_8 = 4;
+pub const ANN_REORDER_AUTO: _bindgen_ty_8 = 0;
+pub const ANN_REORDER_RANK: _bindgen_ty_8 = 1;
+pub const ANN_REORDER_DISTANCE: _bindgen_ty_8 = 2;
 pub type _bindgen_ty_8 = ::std::os::raw::c_uint;
-pub const ANN_ROWS_AUTO: _bindgen_ty_9 = 0;
-pub const ANN_ROWS_COPY: _bindgen_ty_9 = 1;
-pub const ANN_ROWS_BORROW: _bindgen_ty_9 = 2;
+pub const ANN_DIVERSIFY_AUTO: _bindgen_ty_9 = 0;
+pub const ANN_DIVERSIFY_TSDG: _bindgen_ty_9 = 1;
+pub const ANN_DIVERSIFY_GD: _bindgen_ty_9 = 2;
+pub const ANN_DIVERSIFY_DPG: _bindgen_ty_9 = 3;
+pub const ANN_DIVERSIFY_SSG: _bindgen_ty_9 = 4;
+pub const ANN_DIVERSIFY_VAMANA: _bindgen_ty_9 = 5;
 pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
+pub const ANN_KNN_AUTO: _bindgen_ty_10 = 0;
+pub const ANN_KNN_NN_DESCENT: _bindgen_ty_10 = 1;
+pub const ANN_KNN_EXACT: _bindgen_ty_10 = 2;
+pub const ANN_KNN_GIVEN: _bindgen_ty_10 = 3;
+pub const ANN_KNN_CELLS: _bindgen_ty_10 = 4;
+pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
+pub const ANN_ROWS_AUTO: _bindgen_ty_11 = 0;
+pub const ANN_ROWS_COPY: _bindgen_ty_11 = 1;
+pub const ANN_ROWS_BORROW: _bindgen_ty_11 = 2;
+pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_build_params {
@@ -681,10 +697,13 @@ pub struct ann_build_params {
     pub refinements: i32,
     pub build_stretch: f32,
     pub midpoint: i32,
+    pub reserved_2: i32,
+    pub detours: i32,
+    pub reorder: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 136usize];
+    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 144usize];
     [
         "Alignment of ann_build_params",
     ][::std::mem::align_of::<ann_build_params>() - 8usize];
@@ -775,6 +794,15 @@ const _: () = {
     [
         "Offset of field: ann_build_params::midpoint",
     ][::std::mem::offset_of!(ann_build_params, midpoint) - 128usize];
+    [
+        "Offset of field: ann_build_params::reserved_2",
+    ][::std::mem::offset_of!(ann_build_params, reserved_2) - 132usize];
+    [
+        "Offset of field: ann_build_params::detours",
+    ][::std::mem::offset_of!(ann_build_params, detours) - 136usize];
+    [
+        "Offset of field: ann_build_params::reorder",
+    ][::std::mem::offset_of!(ann_build_params, reorder) - 140usize];
 };
 extern "C" {
     pub fn ann_build(
@@ -829,29 +857,29 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_SEARCH_AUTO: _bindgen_ty_10 = 0;
-pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_10 = 1;
-pub const ANN_SEARCH_EXACT: _bindgen_ty_10 = 2;
-pub const ANN_SEARCH_CAGRA: _bindgen_ty_10 = 3;
-pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_10 = 4;
-pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_10 = 5;
-pub const ANN_SEARCH_WARP: _bindgen_ty_10 = 6;
-pub const ANN_SEARCH_BLOCK: _bindgen_ty_10 = 7;
-pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_10 = 8;
-pub const ANN_SEARCH_GGNN: _bindgen_ty_10 = 9;
-pub const ANN_SEARCH_TSDG: _bindgen_ty_10 = 10;
-pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_10 = 11;
-pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_10 = 12;
-pub const ANN_SEARCH_SLACK: _bindgen_ty_10 = 13;
-pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
-pub const ANN_QUEUE_AUTO: _bindgen_ty_11 = 0;
-pub const ANN_QUEUE_COMPARED: _bindgen_ty_11 = 1;
-pub const ANN_QUEUE_NEARER: _bindgen_ty_11 = 2;
-pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
-pub const ANN_COMPARE_AUTO: _bindgen_ty_12 = 0;
-pub const ANN_COMPARE_CODES: _bindgen_ty_12 = 1;
-pub const ANN_COMPARE_STORED: _bindgen_ty_12 = 2;
+pub const ANN_SEARCH_AUTO: _bindgen_ty_12 = 0;
+pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_12 = 1;
+pub const ANN_SEARCH_EXACT: _bindgen_ty_12 = 2;
+pub const ANN_SEARCH_CAGRA: _bindgen_ty_12 = 3;
+pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_12 = 4;
+pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_12 = 5;
+pub const ANN_SEARCH_WARP: _bindgen_ty_12 = 6;
+pub const ANN_SEARCH_BLOCK: _bindgen_ty_12 = 7;
+pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_12 = 8;
+pub const ANN_SEARCH_GGNN: _bindgen_ty_12 = 9;
+pub const ANN_SEARCH_TSDG: _bindgen_ty_12 = 10;
+pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_12 = 11;
+pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_12 = 12;
+pub const ANN_SEARCH_SLACK: _bindgen_ty_12 = 13;
 pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+pub const ANN_QUEUE_AUTO: _bindgen_ty_13 = 0;
+pub const ANN_QUEUE_COMPARED: _bindgen_ty_13 = 1;
+pub const ANN_QUEUE_NEARER: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
+pub const ANN_COMPARE_AUTO: _bindgen_ty_14 = 0;
+pub const ANN_COMPARE_CODES: _bindgen_ty_14 = 1;
+pub const ANN_COMPARE_STORED: _bindgen_ty_14 = 2;
+pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_search_params {
@@ -1243,11 +1271,11 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_OPEN_AUTO: _bindgen_ty_13 = 0;
-pub const ANN_OPEN_FULL: _bindgen_ty_13 = 1;
-pub const ANN_OPEN_LAZY: _bindgen_ty_13 = 2;
-pub const ANN_OPEN_TRUSTED: _bindgen_ty_13 = 3;
-pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
+pub const ANN_OPEN_AUTO: _bindgen_ty_15 = 0;
+pub const ANN_OPEN_FULL: _bindgen_ty_15 = 1;
+pub const ANN_OPEN_LAZY: _bindgen_ty_15 = 2;
+pub const ANN_OPEN_TRUSTED: _bindgen_ty_15 = 3;
+pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_open_params {

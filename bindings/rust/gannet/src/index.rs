@@ -663,7 +663,12 @@ impl<'rows> Index<'rows> {
     /// # Ok::<(), gannet::Error>(())
     /// ```
     pub fn graph_stats(&self) -> Result<GraphStats> {
-        let mut raw = sys::ann_graph_stats::default();
+        self.graph_stats_over(1000)
+    }
+
+    /// The same with `two_hop_mean` over as many rows, at most all.
+    pub fn graph_stats_over(&self, two_hop_rows: u32) -> Result<GraphStats> {
+        let mut raw = sys::ann_graph_stats { two_hop_rows, ..Default::default() };
         // SAFETY: raw lives through the call.
         check(|error| unsafe { sys::ann_index_graph_stats(self.raw.as_ptr(), &mut raw, error) })?;
         Ok(GraphStats::from_raw(&raw))

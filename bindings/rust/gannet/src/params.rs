@@ -23,7 +23,7 @@ c_enum! {
 c_enum! {
     /// The graph that searches walk.
     pub enum GraphKind {
-        /// Rank-pruned k-NN graph with reverse edges.
+        /// CAGRA's graph as in its paper. An index says so of the default graph too, which is a variation on it.
         Cagra = ANN_GRAPH_CAGRA as "cagra",
         /// Rows only; exact search answers.
         None = ANN_GRAPH_NONE as "none",
@@ -31,6 +31,26 @@ c_enum! {
         Ggnn = ANN_GRAPH_GGNN as "ggnn",
         /// k-NN graph diversified in two stages, with occlusion factors.
         Tsdg = ANN_GRAPH_TSDG as "tsdg",
+    }
+}
+
+c_enum! {
+    /// The entries of each k-NN list that detours go by, of CAGRA's graph and the default one.
+    pub enum Detours {
+        /// The first `degree`.
+        Near = ANN_DETOURS_NEAR as "near",
+        /// All, as in the paper.
+        Whole = ANN_DETOURS_WHOLE as "whole",
+    }
+}
+
+c_enum! {
+    /// What tells which of two edges is shorter when detours are counted.
+    pub enum Reorder {
+        /// Their places in the lists of their rows.
+        Rank = ANN_REORDER_RANK as "rank",
+        /// Their distances.
+        Distance = ANN_REORDER_DISTANCE as "distance",
     }
 }
 
@@ -229,6 +249,10 @@ impl<'a> BuildParams<'a> {
         build_stretch: f32;
         /// GGNN: whether inverse links go by the sphere around the midpoint.
         midpoint: bool;
+        /// CAGRA and the default graph: which entries of the k-NN lists detours go by.
+        detours: Detours;
+        /// CAGRA and the default graph: what tells which of two edges is shorter there.
+        reorder: Reorder;
     }
 
     /// Takes a k-NN graph that exists already: `[rows, knn_degree]` row numbers, nearest first,

@@ -256,6 +256,24 @@ fn the_graph_can_be_taken_out_and_measured() {
     let stats = index.graph_stats().unwrap();
     assert_eq!((stats.rows, stats.degree, stats.unreachable), (300, 8, 0));
     assert_eq!(stats.edges, graph.edges().iter().filter(|&&to| to != ROW_NONE).count() as u64);
+    let mean = |rows| index.graph_stats_over(rows).unwrap().two_hop_mean;
+    assert!(mean(u32::MAX) == stats.two_hop_mean && mean(40) != stats.two_hop_mean);
+}
+
+#[test]
+fn parameters_of_cagras_graph_arrive() {
+    let data = units(1, 600 * 4);
+    let edges = |params: BuildParams| {
+        let index = Index::new(&IndexParams::new(4)).unwrap();
+        index.build(Matrix::new(&data, 4).unwrap(), &params.degree(8).calibrate(false)).unwrap();
+        index.graph().unwrap().edges().to_vec()
+    };
+    let papers = || BuildParams::new().graph(GraphKind::Cagra);
+    let plain = edges(papers());
+    assert_eq!(plain, edges(papers().detours(Detours::Whole).reorder(Reorder::Rank).knn_degree(24)));
+    assert_ne!(plain, edges(papers().detours(Detours::Near)));
+    assert_ne!(plain, edges(papers().reorder(Reorder::Distance)));
+    assert_ne!(plain, edges(BuildParams::new()));
 }
 
 #[test]
