@@ -3,7 +3,8 @@
 // A procedure whose row of the table lists values of its knob (Procedure::knob_at) is measured here, in the same
 // way on the CPU and on a device, when a search first asks for a recall by its name: for k of 1, 10 and 100 the
 // sample of trials.h is answered with one value after another until recall reaches 0.999, more work brings nothing,
-// or a walk compares as many rows as there are. Two lists (device_calibration.h) and BEST_FIRST (calibration.h) are
+// or a walk compares as many rows as there are. Searches by other names go on meanwhile; those that want the same
+// curves wait, and ask their monitors. Two lists (device_calibration.h) and BEST_FIRST (calibration.h) are
 // measured when an index is built or placed, since AUTO chooses by them.
 #pragma once
 
@@ -33,8 +34,21 @@ class Tuning {
                              float recall, const Execution& execution) const;
 
  private:
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<const MeasuredProcedure>> measured_;
+  /// What a search has asked for.
+  struct Asked {
+    ann_search_params like;
+    bool at_work = false;                               // a search measures it
+    std::unique_ptr<const MeasuredProcedure> measured;  // once it is there, for good
+  };
+
+  enum class State { kMeasured, kMine, kOfAnother };
+
+  Asked& entry_of(const ann_search_params& like) const;
+  State look(Asked& asked) const;
+  void end(Asked& asked, std::unique_ptr<const MeasuredProcedure> measured) const;
+
+  mutable std::mutex mutex_;                           // of the entries; nobody measures with it
+  mutable std::vector<std::unique_ptr<Asked>> asked_;  // entries stay
 };
 
 }  // namespace gannet

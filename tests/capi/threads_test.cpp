@@ -1,9 +1,11 @@
 // Proves the rule of threads, best under ThreadSanitizer: twenty threads search one index while
 // another is built and cancelled again and again; answers equal the serial ones; parameters belong
 // to their call; a second build of an index answers ANN_BUSY; searching while building answers
-// ANN_STATE; freeing waits for searches that run.
+// ANN_STATE; freeing waits for searches that run; a search that calibrates holds up none that wants something else,
+// and those that want the same are heard while they wait.
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -225,6 +227,77 @@ void free_waits() {
   vectors_free(&rows);
 }
 
+/// Memory of a context, whose hook stops one thread when its search calibrates, until it is let go.
+struct Stall {
+  const ann_monitor *monitor = nullptr;
+  std::atomic<std::thread::id> who{};
+  std::atomic<bool> reached{false}, over{false};
+
+  static void *allocate(void *user, size_t bytes, size_t alignment) {
+    Stall &stall = *static_cast<Stall *>(user);
+    ann_progress progress = ANN_PROGRESS_INIT;
+    if (stall.who == std::this_thread::get_id() && !stall.over &&
+        ann_monitor_progress(stall.monitor, &progress, nullptr) == ANN_OK &&
+        std::strcmp(progress.phase, "calibrate") == 0) {
+      stall.reached = true;
+      while (!stall.over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    void *memory = nullptr;
+    return posix_memalign(&memory, alignment < sizeof(void *) ? sizeof(void *) : alignment, bytes) == 0
+               ? memory
+               : nullptr;
+  }
+  static void release(void *, void *memory, size_t, size_t) { std::free(memory); }
+};
+
+void searches_while_one_calibrates() {
+  Stall stall;
+  ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
+  hooks.allocate = Stall::allocate;
+  hooks.release = Stall::release;
+  hooks.user = &stall;
+  ann_context *context = nullptr;
+  CHECK_OK(ann_context_create(&hooks, &context, nullptr));
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = kDim;
+  ann_index *index = nullptr;
+  CHECK_OK(ann_index_create(context, &shape, &index, nullptr));
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, kRows, kDim, 1);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, kQueries, kDim, 2);
+  const ann_matrix stored = vectors_view(&rows), view = vectors_view(&queries);
+  CHECK_OK(ann_build(index, &stored, nullptr, nullptr, nullptr, nullptr));
+  Answers first(kQueries, kNeighbors), other(kQueries, kNeighbors), same(kQueries, kNeighbors);
+  const auto search = [&](int32_t procedure, ann_monitor *monitor, Answers &found) {
+    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+    params.procedure = procedure;
+    params.recall = 0.9f;
+    ann_results results = answers_view(&found.set);
+    return ann_search_batch(index, &view, &params, &results, monitor, nullptr);
+  };
+  ann_monitor *calibrating = nullptr, *late = nullptr;
+  CHECK_OK(ann_monitor_create(&calibrating, nullptr));
+  CHECK_OK(ann_monitor_create(&late, nullptr));
+  stall.monitor = calibrating;
+  std::thread one([&] {
+    stall.who = std::this_thread::get_id();
+    if (search(ANN_SEARCH_CAGRA_SINGLE_CTA, calibrating, first) != ANN_OK) ++wrong;
+  });
+  while (!stall.reached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK_OK(search(ANN_SEARCH_CAGRA_MULTI_CTA, nullptr, other));
+  ann_monitor_set_deadline(late, 20'000'000);
+  CHECK_STATUS(search(ANN_SEARCH_CAGRA_SINGLE_CTA, late, same), ANN_DEADLINE);
+  stall.over = true;
+  one.join();
+  CHECK_OK(search(ANN_SEARCH_CAGRA_SINGLE_CTA, nullptr, same));
+  CHECK(answers_equal(&first.set, &same.set));
+  ann_monitor_free(calibrating);
+  ann_monitor_free(late);
+  ann_index_free(index);
+  ann_context_free(context);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
 }  // namespace
 
 int main() {
@@ -232,5 +305,6 @@ int main() {
   many_callers();
   two_builds();
   free_waits();
+  searches_while_one_calibrates();
   return finish("threads");
 }

@@ -270,7 +270,10 @@ fn parameters_of_cagras_graph_arrive() {
     };
     let papers = || BuildParams::new().graph(GraphKind::Cagra);
     let plain = edges(papers());
-    assert_eq!(plain, edges(papers().detours(Detours::Whole).reorder(Reorder::Rank).knn_degree(24)));
+    assert_eq!(
+        plain,
+        edges(papers().detours(Detours::Whole).reorder(Reorder::Rank).knn_degree(24))
+    );
     assert_ne!(plain, edges(papers().detours(Detours::Near)));
     assert_ne!(plain, edges(papers().reorder(Reorder::Distance)));
     assert_ne!(plain, edges(BuildParams::new()));
