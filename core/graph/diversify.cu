@@ -6,18 +6,25 @@
 //   edges kept so far               the first places of `ids`; those behind are not occluded yet
 //   lambda                          `lambda`, counted by atomics, which are sums and know no order
 //
-// A block has a row. In stage one it goes from kept edge to kept edge: all its threads compare the end of that edge with
-// the ends behind it, and those that it occludes are squeezed out, by votes, in order. In stage two each edge is
-// compared with all that lie farther; nothing is kept between two of them, so no thread waits for another.
+// A block has a row. Of bytes up to 256 columns all pairs of its edges are compared on tensor cores
+// (pair_products_cuda.cuh). In stage one that gives a bit for each pair, whether one occludes the other, and a warp then
+// goes from edge to edge, with 32 of them in a lane: where an edge is left, those that it occludes go. In stage two
+// the pairs of a column are counted in registers.
+//
+// Longer rows are compared pair by pair: in stage one a block goes from kept edge to kept edge, compares its end with
+// the ends behind it, and those that it occludes are squeezed out, by votes, in order.
 //
 // Rows come in pieces, of which lists, sorted rows and prefixes are on the device; what stage one has kept is there of
 // all rows, once forth and once back. A hub's incoming edges pass a buffer of twice `reverse_max`, whose nearer half
 // stays.
 //
-// Sketch for SIFT 1M, lists of 200, of which stage one keeps some 80 and stage two sees some 130. A row of 128 bytes is
-// compared by 8 lanes, with 4 products of 4 bytes each and 3 exchanges. Stage one: 200 rows gathered, 26 KB, 26 GB in
-// all, and some 6,000 pairs a row, 768 KB from the first cache, of which a block has 26 KB. Stage two: 8,500 pairs. At
-// 128 bytes a clock and multiprocessor that is 14,500 clocks a row, 65 ms on 132 of them at 1.7 GHz.
+// Sketch for SIFT 1M, lists of 200, of which stage one keeps some 80 and stage two sees some 130. Stage one gathers 200
+// rows three times, for their distances to the row, as columns and as panels: 77 KB a row, mostly from the second cache,
+// 77 GB in all; all 19,900 pairs are 230 products of 16 x 8 x 32 and 1,400 shared words of 4 bytes a lane; going from
+// edge to edge waits 200 times some 50 clocks, with six blocks a multiprocessor. Stage two gathers 50 KB a row for 8,500
+// pairs. One NVIDIA H200 takes 91 ms for stage one and 95 for stage two, of which 53 are what leaving rows for the host
+// takes without factors. Pair by pair, 8 lanes each, stage one compared 6,000 pairs and both moved 1.8 MB a row through
+// the caches, in 197 and 354 ms.
 //
 // SSG's candidates, a row's neighbours and theirs, are some 40,000 of lists of 200, 5,000 to 10,000 of them different.
 // A table of 4,096 in shared memory keeps most repetitions from being compared; each that is left costs 128 bytes and
@@ -33,6 +40,7 @@
 #include <vector>
 
 #include "distance/lanes_cuda.h"
+#include "graph/pair_products_cuda.cuh"
 #include "graph/search_graph_cuda.h"
 #include "traverse/shared_sort_cuda.h"
 #include "traverse/walk_steps.cuh"
@@ -179,6 +187,76 @@ __device__ void count_occluders(const Comparison<kWide>& rows, const uint32_t* i
   __syncthreads();
 }
 
+/// A strip's part of the same, by products.
+struct OccluderCounts {
+  const uint32_t* near;
+  const uint32_t* squares;
+  uint32_t* lambda;
+  uint32_t count;
+  uint32_t begin;  // of the strip
+  uint32_t bounds[4][2];
+  uint32_t own[4][2];
+  uint32_t counts[4][2];
+
+  __device__ OccluderCounts(const uint32_t* lengths, const uint32_t* of, uint32_t* to, uint32_t edges,
+                            uint32_t strip)
+      : near(lengths), squares(of), lambda(to), count(edges), begin(strip * kStripRows) {
+#pragma unroll
+    for (uint32_t n = 0; n < 4; ++n) {
+#pragma unroll
+      for (uint32_t c = 0; c < 2; ++c) {
+        const uint32_t j = begin + strip_column(n, c);
+        bounds[n][c] = j < count ? near[j] : 0;
+        own[n][c] = j < count ? squares[j] : 0;
+        counts[n][c] = 0;
+      }
+    }
+  }
+
+  __device__ void take(const PairTile& tile) {
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t i = tile.row(2 * half);
+      if (i >= count) continue;
+      const uint32_t length = near[i];
+      const uint32_t square = squares[i];
+#pragma unroll
+      for (uint32_t n = 0; n < 4; ++n) {
+#pragma unroll
+        for (uint32_t c = 0; c < 2; ++c) {
+          const uint32_t bound = bounds[n][c];
+          const uint32_t distance =
+              square + own[n][c] - 2 * static_cast<uint32_t>(tile.sums[n][2 * half + c]);
+          counts[n][c] += length < bound && distance < bound ? 1 : 0;
+        }
+      }
+    }
+  }
+
+  __device__ void done() const {
+#pragma unroll
+    for (uint32_t n = 0; n < 4; ++n) {
+#pragma unroll
+      for (uint32_t c = 0; c < 2; ++c) {
+        uint32_t sum = counts[n][c];
+#pragma unroll
+        for (uint32_t lanes = 4; lanes < kWarp; lanes *= 2) sum += __shfl_xor_sync(kAllLanes, sum, lanes);
+        const uint32_t j = begin + strip_column(n, c);
+        if (lane_number() < 4 && j < count) lambda[j] += sum;
+      }
+    }
+  }
+};
+
+/// What count_occluders does, of bytes. `squares` is room for `count`.
+template <uint32_t kSteps>
+__device__ void count_by_products(const CodesView& codes, uint8_t* panel, const uint32_t* ids,
+                                  const uint32_t* near, uint32_t count, uint32_t* squares, uint32_t* lambda) {
+  for (uint32_t i = threadIdx.x; i < count; i += kThreads) squares[i] = __ldg(codes.squares + ids[i]);
+  PairProducts<kSteps, kWarps>{codes, panel}.each_strip(
+      ids, count, [&](uint32_t strip) { return OccluderCounts(near, squares, lambda, count, strip); });
+}
+
 // --- Stage one -------------------------------------------------------------------------------------
 
 struct PruneArgs {
@@ -201,9 +279,66 @@ struct PruneArgs {
 struct PruneShared {
   uint32_t counts[kWarps];
   uint32_t length;
+  uint32_t kept[kWarp];  // a bit for each edge
 };
 
-template <bool kWide>
+/// Which of the rows i before a strip occlude which of its rows: a word of bits for each i.
+struct OcclusionBits {
+  const uint64_t* keys;
+  const uint32_t* squares;
+  uint32_t* bits;  // [count, words]
+  uint32_t words;
+  uint32_t count;
+  uint32_t strip;
+  bool takes_any;  // VAMANA asks nothing of the length of the edge that occludes
+  uint32_t near[4][2];
+  uint32_t own[4][2];
+
+  __device__ OcclusionBits(const uint64_t* sorted, const uint32_t* bounds, const uint32_t* of, uint32_t* to,
+                           uint32_t stride, uint32_t edges, uint32_t number, bool any)
+      : keys(sorted), squares(of), bits(to), words(stride), count(edges), strip(number), takes_any(any) {
+#pragma unroll
+    for (uint32_t n = 0; n < 4; ++n) {
+#pragma unroll
+      for (uint32_t c = 0; c < 2; ++c) {
+        const uint32_t j = strip * kStripRows + strip_column(n, c);
+        near[n][c] = j < count ? bounds[j] : 0;
+        own[n][c] = j < count ? squares[j] : 0;
+      }
+    }
+  }
+
+  __device__ void take(const PairTile& tile) const {
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t i = tile.row(2 * half);
+      uint32_t word = 0;
+      if (i < count) {
+        const uint32_t length = distance_in(keys[i]);
+        const uint32_t square = squares[i];
+#pragma unroll
+        for (uint32_t n = 0; n < 4; ++n) {
+#pragma unroll
+          for (uint32_t c = 0; c < 2; ++c) {
+            const uint32_t column = strip_column(n, c);
+            const uint32_t bound = near[n][c];
+            const uint32_t distance =
+                square + own[n][c] - 2 * static_cast<uint32_t>(tile.sums[n][2 * half + c]);
+            const bool occludes = distance < bound && (takes_any || length < bound);
+            word |= (occludes && strip * kStripRows + column > i ? 1u : 0u) << column;
+          }
+        }
+      }
+      word |= __shfl_xor_sync(kAllLanes, word, 1);
+      word |= __shfl_xor_sync(kAllLanes, word, 2);
+      if (lane_number() % 4 == 0 && i < count) bits[i * words + strip] = word;
+    }
+  }
+
+  __device__ void done() const {}
+};
+
+template <bool kWide, uint32_t kSteps>
 struct Pruning {
   const PruneArgs& args;
   PruneShared& shared;
@@ -211,6 +346,8 @@ struct Pruning {
   uint32_t* ids;      // [size] rows: those kept, then those that nothing has occluded yet
   uint32_t* places;   // [size] of their keys
   uint32_t* numbers;  // [size] distances
+  uint8_t* panel;     // of products; null without them
+  uint32_t* bits;     // [size, size / 32] likewise
   uint32_t row = args.first + blockIdx.x;
   uint32_t* list = args.lists + uint64_t{blockIdx.x} * args.stride;
   Comparison<kWide> rows{args.codes};
@@ -220,6 +357,8 @@ struct Pruning {
     sort(count);
     if (args.method == ANN_DIVERSIFY_DPG)
       write(count, keep_least_occluded(count));
+    else if constexpr (kSteps != 0)
+      write(count, keep_by_bits(count));
     else
       write(count, keep_unoccluded(count, count, [&](uint32_t own, uint32_t other, uint32_t between) {
               const uint32_t bound = near(other);
@@ -310,6 +449,44 @@ struct Pruning {
     }
   }
 
+  /// All pairs at once; then, edge by edge, those go that one that is left occludes. A lane has 32 edges.
+  __device__ uint32_t keep_by_bits(uint32_t count) {
+    for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
+      places[i] = near(distance_in(keys[i]));
+      numbers[i] = __ldg(args.codes.squares + ids[i]);
+    }
+    const uint32_t words = args.size / kWarp;
+    const bool any = args.method == ANN_DIVERSIFY_VAMANA;
+    PairProducts<kSteps, kWarps>{args.codes, panel}.each_strip(ids, count, [&](uint32_t strip) {
+      return OcclusionBits(keys, places, numbers, bits, words, count, strip, any);
+    });
+    if (threadIdx.x < kWarp) {
+      uint32_t gone = 0;
+      for (uint32_t i = 0; i < count; ++i) {
+        if (__shfl_sync(kAllLanes, gone, i / kWarp) >> i % kWarp & 1) continue;
+        if (threadIdx.x >= i / kWarp && threadIdx.x * kWarp < count) gone |= bits[i * words + threadIdx.x];
+      }
+      const uint32_t begin = threadIdx.x * kWarp;
+      const uint32_t there = begin >= count           ? 0
+                             : count - begin >= kWarp ? kAllLanes
+                                                      : (1u << (count - begin)) - 1;
+      shared.kept[threadIdx.x] = there & ~gone;
+    }
+    __syncthreads();
+    uint32_t kept = 0;
+    for (uint32_t word = 0; word * kWarp < count; ++word) {
+      const uint32_t mask = shared.kept[word];
+      const uint32_t i = word * kWarp + lane_number();
+      if (threadIdx.x < kWarp && (mask >> lane_number() & 1) != 0)
+        places[kept + __popc(mask & lanes_before())] = ids[i];
+      kept += __popc(mask);
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < kept; i += kThreads) ids[i] = places[i];
+    __syncthreads();
+    return kept;
+  }
+
   /// DPG: the half of a list that the fewest others occlude.
   __device__ uint32_t keep_least_occluded(uint32_t count) {
     for (uint32_t i = threadIdx.x; i < count; i += kThreads) {
@@ -317,7 +494,11 @@ struct Pruning {
       places[i] = 0;
     }
     __syncthreads();
-    count_occluders(rows, ids, numbers, count, places);
+    if constexpr (kSteps != 0)
+      count_by_products<kSteps>(args.codes, panel, ids, numbers, count, reinterpret_cast<uint32_t*>(keys),
+                                places);
+    else
+      count_occluders(rows, ids, numbers, count, places);
     const Squeeze squeeze{shared.counts};
     const uint32_t most = (args.k + 1) / 2;
     uint32_t end = 0;
@@ -340,15 +521,19 @@ struct Pruning {
   }
 };
 
-template <bool kWide>
+template <bool kWide, uint32_t kSteps>
 __global__ void __launch_bounds__(kThreads) prune_lists(const __grid_constant__ PruneArgs args) {
   __shared__ PruneShared shared;
   extern __shared__ uint64_t keys[];
   uint32_t* const ids = reinterpret_cast<uint32_t*>(keys + args.size);
-  Pruning<kWide>{args, shared, keys, ids, ids + args.size, ids + 2 * args.size}.run();
+  uint32_t* const rest = ids + 3 * args.size;
+  uint8_t* const panel = reinterpret_cast<uint8_t*>(rest + args.size * (args.size / kWarp));
+  Pruning<kWide, kSteps>{args, shared, keys, ids, ids + args.size, ids + 2 * args.size, panel, rest}.run();
 }
 
-constexpr uint32_t prune_bytes(uint32_t size) { return size * (8 + 3 * 4); }
+constexpr uint32_t prune_bytes(uint32_t size, uint32_t stride, uint32_t steps) {
+  return size * (8 + 3 * 4) + (steps == 0 ? 0 : panel_bytes(stride) + size * size / 8);
+}
 
 // --- Stage one of SSG ------------------------------------------------------------------------------
 
@@ -359,7 +544,7 @@ constexpr uint32_t kSeen = 4096;  // places of the table of candidates met
 /// is found when candidates are sorted. The nearer half of the keys are the pool, the other half waits to be sorted in.
 template <bool kWide>
 struct Pooling {
-  Pruning<kWide> pruning;
+  Pruning<kWide, 0> pruning;
   uint32_t* seen;      // [kSeen]
   uint32_t found = 0;  // keys that are sorted
 
@@ -466,7 +651,9 @@ __global__ void __launch_bounds__(kThreads) prune_pools(const __grid_constant__ 
   __shared__ PruneShared shared;
   extern __shared__ uint64_t keys[];
   uint32_t* const ids = reinterpret_cast<uint32_t*>(keys + 2 * args.size);
-  Pooling<kWide>{{args, shared, keys, ids, ids + args.size, ids + 2 * args.size}, ids + 3 * args.size}.run();
+  Pooling<kWide>{{args, shared, keys, ids, ids + args.size, ids + 2 * args.size, nullptr, nullptr},
+                 ids + 3 * args.size}
+      .run();
 }
 
 constexpr uint32_t pool_size(uint32_t pool) { return std::max(power_of_two(pool), kThreads); }
@@ -532,7 +719,7 @@ struct SoftenShared {
   uint32_t soft;
 };
 
-template <bool kWide>
+template <bool kWide, uint32_t kSteps>
 struct Softening {
   const SoftenArgs& args;
   SoftenShared& shared;
@@ -540,13 +727,20 @@ struct Softening {
   uint32_t* ids;     // [room]
   uint32_t* near;    // [room] distances in order
   uint32_t* lambda;  // [room]
+  uint8_t* panel;    // of products
   uint32_t row = args.first + blockIdx.x;
   Comparison<kWide> rows{args.codes};
 
   __device__ void run() {
     if (threadIdx.x == 0) shared.soft = 0;
     const uint32_t count = join();
-    if (args.levels > 1) count_occluders(rows, ids, near, count, lambda);
+    if (args.levels > 1) {
+      if constexpr (kSteps != 0)
+        count_by_products<kSteps>(args.codes, panel, ids, near, count, reinterpret_cast<uint32_t*>(keys),
+                                  lambda);
+      else
+        count_occluders(rows, ids, near, count, lambda);
+    }
     write_row(count);
     __syncthreads();
     if (threadIdx.x != 0) return;
@@ -638,15 +832,18 @@ struct Softening {
   }
 };
 
-template <bool kWide>
+template <bool kWide, uint32_t kSteps>
 __global__ void __launch_bounds__(kThreads) soften(const __grid_constant__ SoftenArgs args) {
   __shared__ SoftenShared shared;
   extern __shared__ uint64_t keys[];
   uint32_t* const ids = reinterpret_cast<uint32_t*>(keys + args.room);
-  Softening<kWide>{args, shared, keys, ids, ids + args.room, ids + 2 * args.room}.run();
+  uint8_t* const panel = reinterpret_cast<uint8_t*>(ids + 3 * args.room);
+  Softening<kWide, kSteps>{args, shared, keys, ids, ids + args.room, ids + 2 * args.room, panel}.run();
 }
 
-constexpr uint32_t soften_bytes(uint32_t room) { return room * (8 + 3 * 4); }
+constexpr uint32_t soften_bytes(uint32_t room, uint32_t stride, uint32_t steps) {
+  return room * (8 + 3 * 4) + (steps == 0 ? 0 : panel_bytes(stride));
+}
 
 /// Keys of the buffer, for rows that have kept so many edges at most.
 uint32_t soften_room(const DiversifyParams& params, uint32_t own) {
@@ -674,6 +871,25 @@ __global__ void __launch_bounds__(kThreads) fill_table(const __grid_constant__ T
 }
 
 // --- Host ------------------------------------------------------------------------------------------
+
+/// Steps of products that rows of these codes take, rounded up to those that there are kernels for; 0: codes that are
+/// compared pair by pair, and blocks that would leave a multiprocessor room for one or two others.
+uint32_t steps_of(const CodesView& codes) {
+  if (codes.wide() || codes.stride > kPairSteps * 32) return 0;
+  return codes.stride <= 128 ? 4 : kPairSteps;
+}
+constexpr uint32_t kSharedWorth = 72 << 10;
+
+auto prune_kernel(bool wide, uint32_t steps) {
+  if (wide) return prune_lists<true, 0>;
+  return steps == 0   ? prune_lists<false, 0>
+         : steps == 4 ? prune_lists<false, 4>
+                      : prune_lists<false, kPairSteps>;
+}
+auto soften_kernel(bool wide, uint32_t steps) {
+  if (wide) return soften<true, 0>;
+  return steps == 0 ? soften<false, 0> : steps == 4 ? soften<false, 4> : soften<false, kPairSteps>;
+}
 
 uint32_t blocks_of_rows(uint32_t count) { return (count + kWarps - 1) / kWarps; }
 
@@ -772,9 +988,12 @@ class DeviceDiversifier {
     args.square = double{params_.alpha} * params_.alpha;
     args.pool = params_.pool;
     args.cosine = std::cos(params_.angle * kPi / 180);
-    const auto kernel = expands ? (codes_.wide() ? prune_pools<true> : prune_pools<false>)
-                                : (codes_.wide() ? prune_lists<true> : prune_lists<false>);
-    const uint32_t bytes = expands ? pool_bytes(params_.pool) : prune_bytes(args.size);
+    uint32_t steps = steps_of(codes_);
+    if (prune_bytes(args.size, codes_.stride, steps) > kSharedWorth) steps = 0;
+    const auto kernel = !expands        ? prune_kernel(codes_.wide(), steps)
+                        : codes_.wide() ? prune_pools<true>
+                                        : prune_pools<false>;
+    const uint32_t bytes = expands ? pool_bytes(params_.pool) : prune_bytes(args.size, codes_.stride, steps);
     if (bytes > kSharedUsual) allow_shared(kernel, shared_most());
     each_piece(part, [&](Piece& piece) {
       args.lists = expands ? kept.data() : lists_of(piece.first, piece.count, sent);
@@ -847,8 +1066,11 @@ class DeviceDiversifier {
     sorted_.prefixes = Array<uint16_t>(execution_.memory, checked_product(rows_, levels));
     Array<uint16_t> read(execution_.memory, most);
     const uint32_t room = soften_room(params_, longest_);
-    const auto kernel = codes_.wide() ? soften<true> : soften<false>;
-    if (soften_bytes(room) > kSharedUsual) allow_shared(kernel, shared_most());
+    uint32_t steps = steps_of(codes_);
+    if (soften_bytes(room, codes_.stride, steps) > kSharedWorth) steps = 0;
+    const auto kernel = soften_kernel(codes_.wide(), steps);
+    const uint32_t bytes = soften_bytes(room, codes_.stride, steps);
+    if (bytes > kSharedUsual) allow_shared(kernel, shared_most());
     each_piece(part, [&](Piece& piece) {
       const SoftenArgs args = {codes_,
                                piece.offsets->data(),
@@ -865,7 +1087,7 @@ class DeviceDiversifier {
                                params_.reverse_max,
                                power_of_two(params_.reverse_max),
                                room};
-      launch("soften", kernel, piece.count, kThreads, stream_, args, soften_bytes(room));
+      launch("soften", kernel, piece.count, kThreads, stream_, args, bytes);
       uint16_t* here = sorted_.prefixes.data() + uint64_t{piece.first} * levels;
       transfers_.fetch(here, prefixes.data(), uint64_t{piece.count} * levels * sizeof(uint16_t), stream_);
       take_offsets(piece, [&](uint32_t i) { return here[uint64_t{i} * levels + levels - 1]; });
@@ -951,7 +1173,8 @@ class DeviceDiversifier {
 bool diversifies(const DiversifyParams& params, uint32_t k) {
   const bool expands = params.method == ANN_DIVERSIFY_SSG;
   const uint32_t pruning = expands ? pool_bytes(params.pool) : 0;
-  return std::max(pruning, soften_bytes(soften_room(params, expands ? params.degree : k))) <= shared_most();
+  return std::max(pruning, soften_bytes(soften_room(params, expands ? params.degree : k), 0, 0)) <=
+         shared_most();
 }
 
 void diversify(const CodesView& codes, const ListsView& lists, const DiversifyParams& params, bool repair,
