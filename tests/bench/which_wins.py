@@ -2,6 +2,8 @@
 """Makes which_wins.md of what which_wins has measured.
 
     which_wins.py add RESULT.jsonl ...   appends what counts of runs to results.csv, and writes the page
+    which_wins.py add --as NAME RESULT.jsonl ...
+                                         likewise, but under that name and whole: figures of their own, not the page's
     which_wins.py                        writes which_wins.md from the rows of results.csv
     which_wins.py --check                exit status 1 if the page is not what results.csv holds
 
@@ -46,11 +48,13 @@ def number(value):
     return f"{value:.4g}"
 
 
-def rows_of_run(lines):
-    """Rows of results.csv of one run."""
+def rows_of_run(lines, name=""):
+    """Rows of results.csv of one run; all its points if it has a name."""
     run = lines[0]
     head = [run["date"][:10], run["commit"], run["device_name"], run["data"]]
-    start = f"which_wins; device {run['device']}" + (f"; {run['threads']} thread" if run.get("threads") else "")
+    start = "which_wins" + (f", {name}" if name else "") + f"; device {run['device']}"
+    if run.get("threads"):
+        start += f"; {run['threads']} thread"
 
     def row(parameters, figure, recall=None):
         return head + [f"{start}; {parameters}", "" if recall is None else f"{recall:.4f}", figure]
@@ -75,8 +79,7 @@ def rows_of_run(lines):
         cell = f"k={k}; batch {batch}"
         for graph in graphs:
             named = [p for p in here if p["graph"] == graph and p["procedure"] != "auto"]
-            if named:
-                best = fastest(named)
+            for best in named if name else [fastest(named)] if named else []:
                 rows.append(row(f"graph {graph}; {cell}; reaches {wanted:g}; {best['procedure']} {best['knob']} "
                                 f"{best['value']:g}", f"{number(rate(best))} queries/s", best["recall"]))
             asked = [p for p in here if p["graph"] == graph and p["procedure"] == "auto"]
@@ -212,18 +215,20 @@ def read_table(path):
         return list(csv.DictReader(file))
 
 
-def add(paths, table):
+def add(paths, table, name):
     with open(table, "a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         for path in paths:
             lines = [json.loads(line) for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()]
-            writer.writerows(rows_of_run(lines))
+            writer.writerows(rows_of_run(lines, name))
 
 
 def main():
     arguments = sys.argv[1:]
-    if arguments[:1] == ["add"]:
-        add(arguments[1:], TABLE)
+    if arguments[:2] == ["add", "--as"]:
+        add(arguments[3:], TABLE, arguments[2])
+    elif arguments[:1] == ["add"]:
+        add(arguments[1:], TABLE, "")
     elif arguments not in ([], ["--check"]):
         sys.exit(__doc__)
     page = page_of(read_table(TABLE))
