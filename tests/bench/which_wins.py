@@ -8,8 +8,8 @@
     which_wins.py --check                exit status 1 if the page is not what results.csv holds
 
 Of each cell (set, k, batch, recall) results.csv gets the fastest named procedure of each graph, and AUTO on the
-default's graph; of each graph how long its build took and what stages have left of its edges. The page shows, of
-each set, the rows of its last commit.
+default's graph; of each graph how long its build took and what stages have left of its edges. The page shows what
+was measured last.
 """
 
 import csv
@@ -95,19 +95,17 @@ POINT = re.compile(r"which_wins; device (?P<device>\w+)(?:; (?P<threads>\d+) thr
 
 
 def points_of_table(rows):
-    """The points of the last commit of each set and device, by both."""
+    """The points of each set and device, by both; of what has been measured at several commits the last."""
     sets = {}
     for row in rows:
         found = POINT.fullmatch(row["parameters"])
         if not found:
             continue
         point = found.groupdict() | {"rate": float(row["figure"].split()[0]), "recall": float(row["recall"]),
-                                     "commit": row["commit"], "date": row["date"]}
-        key = (row["device"], row["data"], point["threads"] or "")
-        if sets.get(key) and sets[key][-1]["commit"] != point["commit"]:
-            sets[key] = []
-        sets.setdefault(key, []).append(point)
-    return sets
+                                     "commit": row["commit"]}
+        cells = sets.setdefault((row["device"], row["data"], point["threads"] or ""), {})
+        cells[point["graph"], point["how"], point["k"], point["batch"], point["wanted"]] = point
+    return {key: list(cells.values()) for key, cells in sets.items()}
 
 
 def rate_text(value):
