@@ -303,7 +303,7 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
   graph.make_fixed(execution.memory);
   {
     const Codes rows = codes_of_rows(segment, execution);
-    if (given) copied = copy_lists(rows, plan, execution);
+    if (given) copied = copy_lists(segment.codes, plan, execution);
     const int32_t method = compares_all(rows, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
     BuildPlan unrepaired = plan;
     unrepaired.repair = false;
