@@ -1,7 +1,7 @@
 // The figures of CAGRA's paper about its searches, and 5 about its graph, made again, as lines of CSV. Figures 3
 // and 4 are made by graph_steps.cu.
 //
-//   cagra_figures ROWS QUERIES [ROWS_MAX]      ROWS and QUERIES are .u8bin files
+//   cagra_figures ROWS QUERIES [ROWS_MAX [FIGURES]]    ROWS and QUERIES are .u8bin files, FIGURES as 5,10 (all)
 //
 //   5   single-CTA searches on the paper's graph, reordered by rank and by distance; and on graphs whose detours
 //       go by the first `degree` entries of the lists, and on the default one
@@ -281,6 +281,15 @@ void ctas(const Set& set) {
   }
 }
 
+/// The figures that are asked for.
+struct Wanted {
+  explicit Wanted(const std::string& list) : figures("," + list + ",") {}
+  bool operator()(uint32_t figure) const {
+    return figures.find("," + std::to_string(figure) + ",") != std::string::npos;
+  }
+  std::string figures;
+};
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -291,10 +300,11 @@ int main(int count, char** arguments) {
     return 77;
   }
   if (count < 3) {
-    std::fprintf(stderr, "usage: cagra_figures ROWS QUERIES [ROWS_MAX]\n");
+    std::fprintf(stderr, "usage: cagra_figures ROWS QUERIES [ROWS_MAX [FIGURES]]\n");
     return 2;
   }
   const uint32_t rows_max = count > 3 ? static_cast<uint32_t>(std::atoi(arguments[3])) : ANN_ROWS_MAX;
+  const Wanted wanted(count > 4 ? arguments[4] : "5,8,9,10");
   std::printf(
       "figure,data,variant,beam,batch,recall,distances,microseconds,million queries per second,"
       "clock\n");
@@ -302,30 +312,35 @@ int main(int count, char** arguments) {
     const Rows rows = read_u8bin(arguments[1], rows_max);
     const Rows queries = read_u8bin(arguments[2], kBatch);
     const std::string shape = std::to_string(rows.rows) + " x " + std::to_string(rows.dim);
-    reorderings(shape + " u8", rows, queries, ANN_COMPARE_CODES);
-    {
+    if (wanted(5)) reorderings(shape + " u8", rows, queries, ANN_COMPARE_CODES);
+    if (wanted(8) || wanted(9) || wanted(10)) {
       const Set set(shape + " u8", rows, queries);
-      teams(set, "codes", ANN_COMPARE_CODES, {64u, 256u});
-      tables(set, ANN_COMPARE_CODES);
-      ctas(set);
+      if (wanted(8)) teams(set, "codes", ANN_COMPARE_CODES, {64u, 256u});
+      if (wanted(9)) tables(set, ANN_COMPARE_CODES);
+      if (wanted(10)) ctas(set);
     }
-    const Rows half_queries = converted(queries, ANN_F16);
-    for (const int32_t element : {ANN_F16, ANN_F32}) {
-      const Rows same = converted(rows, element);
-      const Set set(shape + " " + element_name(element), same, half_queries);
-      teams(set, "stored", ANN_COMPARE_STORED, {64u});
+    if (wanted(8)) {
+      const Rows half_queries = converted(queries, ANN_F16);
+      for (const int32_t element : {ANN_F16, ANN_F32}) {
+        const Rows same = converted(rows, element);
+        const Set set(shape + " " + element_name(element), same, half_queries);
+        teams(set, "stored", ANN_COMPARE_STORED, {64u});
+      }
     }
   }
+  if (!wanted(5) && !wanted(8) && !wanted(9)) return 0;
   const Rows rows = made(200'000, 960, 24, 0);
   const Rows queries = made(2000, 960, 24, 1);
   for (const int32_t element : {ANN_F16, ANN_F32}) {
     const Rows same = converted(rows, element);
     const std::string name = "made 200000 x 960 " + std::string(element_name(element));
-    if (element == ANN_F16) reorderings(name, same, queries, ANN_COMPARE_STORED);
+    const bool half = element == ANN_F16;
+    if (half && wanted(5)) reorderings(name, same, queries, ANN_COMPARE_STORED);
+    if (!wanted(8) && !(half && wanted(9))) continue;
     const Set set(name, same, queries);
-    teams(set, "stored", ANN_COMPARE_STORED, {64u, 256u});
-    if (element == ANN_F16) teams(set, "codes", ANN_COMPARE_CODES, {64u});
-    if (element == ANN_F16) tables(set, ANN_COMPARE_STORED);
+    if (wanted(8)) teams(set, "stored", ANN_COMPARE_STORED, {64u, 256u});
+    if (half && wanted(8)) teams(set, "codes", ANN_COMPARE_CODES, {64u});
+    if (half && wanted(9)) tables(set, ANN_COMPARE_STORED);
   }
   return 0;
 }
