@@ -100,9 +100,10 @@ void start_cagra(const CagraLaunch& choice, const CagraPlan& plan, CagraArgs arg
   args.claims = reinterpret_cast<uint64_t*>(scratch);
   args.found = reinterpret_cast<uint64_t*>(scratch + choice.table_bytes);
   args.progress = reinterpret_cast<uint32_t*>(scratch + choice.table_bytes + choice.found_bytes);
-  fill(args.progress, 0, choice.progress_bytes, stream, "clearing device memory");
+  const bool wait = plan.lists > 1;  // for each other, so that they must run at once
+  if (wait) fill(args.progress, 0, choice.progress_bytes, stream, "clearing device memory");
   launch("multi_cta", choice.function, choice.blocks, choice.threads, stream, args, choice.shared_bytes,
-         true);
+         wait);
 }
 
 }  // namespace gannet::cuda

@@ -25,14 +25,17 @@
 //
 // Bytes of an iteration of a CTA: as in search/cagra_single_cta.cu, and 32 claims of 8 bytes. The table of
 // a query is cleared before it starts: 64 KB for two lists of 32 and 32 edges. Operations likewise. Latency
-// binds: an iteration is four dependent trips to memory (edges, claims, rows, claims again).
+// binds: an iteration is four dependent trips to memory (edges, claims, rows, claims again), of which edges and rows
+// come from beyond the cache. Where few CTAs run, each row that is met is fetched into the cache while it is
+// claimed, and its edges beside it: of 64 lines that an iteration fetches then, one of edges is used.
 
 // Measured on one NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, k = 10. One query host to host, us:
 //   M, of all lists        32    64   128   256   512  1,024
-//   multi-CTA             173   183   190   199   208    222
-//   single-CTA            145   253   532 1,066 2,657  5,820
-// 10,000 queries, M queries/s: 4.93, 2.35, 1.22, 0.61, 0.31, 0.15 against 11.3, 6.30, 2.89, 1.33, 0.49, 0.075:
-// figure 10's picture, and figure 7's rule.
+//   multi-CTA             142   166   168   175   182    193
+//   single-CTA            142   247   525 1,055 2,600  5,780
+// 10,000 queries, M queries/s: 6.56, 2.60, 1.35, 0.68, 0.35, 0.17 against 11.4, 6.32, 2.90, 1.32, 0.49, 0.077:
+// figure 10's picture, and figure 7's rule. One query took 173 to 222 before rows were fetched ahead and lone CTAs
+// stopped publishing, 149 to 205 before keys were merged by counting.
 
 #include "search/cagra_steps.cuh"
 
@@ -42,6 +45,8 @@ namespace {
 constexpr uint32_t kThreads = 64;
 constexpr uint32_t kBlocks = 16;  // of a multiprocessor
 constexpr uint64_t kUnclaimed = ~uint64_t{0};
+constexpr uint32_t kFewCtas = 256;    // of all queries: the device's bandwidth is idle
+constexpr uint32_t kLineBytes = 128;  // that a cache fetches
 
 /// What a block shares, in this order.
 struct Layout {
@@ -72,15 +77,49 @@ struct Shared {
   uint32_t expansions;
 };
 
+/// After a barrier of the block, whose other threads' claims it publishes too.
 __device__ inline void publish(uint32_t* progress, uint32_t step) {
-  __threadfence();
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(progress), "r"(step) : "memory");
 }
+
+__device__ inline void fetch_ahead(const void* line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
 
 __device__ inline uint32_t observe(const uint32_t* progress) {
   uint32_t step;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(step) : "l"(progress) : "memory");
   return step;
+}
+
+/// update_list for a list of 32 and at most 32 kWords keys: a key's place is the number of smaller ones. Those are
+/// counted with few steps that depend on each other, where a sort has 20. By one warp.
+template <uint32_t kWords>
+__device__ inline void merge_few(uint64_t* list, const uint64_t* keys, uint32_t count) {
+  const uint32_t lane = lane_number();
+  uint64_t own[1 + kWords] = {list[lane]};
+  uint32_t places[1 + kWords] = {lane};
+#pragma unroll
+  for (uint32_t word = 0; word < kWords; ++word)
+    own[1 + word] = word * kWarp + lane < count ? keys[word * kWarp + lane] : RowKey::kNone;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t other = keys[i];
+#pragma unroll
+    for (uint32_t part = 0; part <= kWords; ++part) places[part] += other < own[part] ? 1 : 0;
+  }
+#pragma unroll
+  for (uint32_t part = 1; part <= kWords; ++part) {
+    uint32_t smaller = 0;  // of the list, which is sorted
+#pragma unroll
+    for (uint32_t step = kWarp / 2; step != 0; step /= 2)
+      smaller += list[smaller + step - 1] < own[part] ? step : 0;
+    places[part] += smaller + (list[smaller] < own[part] ? 1 : 0);
+  }
+  __syncwarp();
+#pragma unroll
+  for (uint32_t part = 0; part <= kWords; ++part) {
+    const bool is_key = part == 0 || lane + (part - 1) * kWarp < count;
+    if (is_key && places[part] < kWarp) list[places[part]] = own[part];
+  }
+  __syncwarp();
 }
 
 template <RowKind kKind>
@@ -100,6 +139,8 @@ struct MultiCta {
   uint32_t* progress = args.progress + group * args.lists;                       // [lists]
   uint64_t* found = args.found + uint64_t{group} * args.lists * args.list_size;  // [lists, list_size]
   uint32_t steps_before = 0;                                                     // of the queries before
+  bool alone = args.lists == 1;                                                  // nobody to wait for
+  bool ahead = args.count * args.lists <= kFewCtas;
 
   __device__ MultiCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
       : args(given),
@@ -142,10 +183,11 @@ struct MultiCta {
 
   __device__ void arrive(uint32_t step) const {
     __syncthreads();
-    if (threadIdx.x == 0) publish(progress + rank, steps_before + step);
+    if (!alone && threadIdx.x == 0) publish(progress + rank, steps_before + step);
   }
 
   __device__ void wait(uint32_t step) const {
+    if (alone) return __syncthreads();
     for (uint32_t other = threadIdx.x; other < args.lists; other += blockDim.x) {
       while (observe(progress + other) < steps_before + step) {
       }
@@ -189,11 +231,22 @@ struct MultiCta {
 
   __device__ void meet(uint32_t row, uint32_t place) {
     uint32_t slot = 0;
-    if (row == kNoRow || !claim(row, place, &slot)) return;
+    if (row == kNoRow) return;
+    if (ahead) fetch_row_ahead(row);
+    if (!claim(row, place, &slot)) return;
     const uint32_t at = atomicAdd(&shared.count, 1u);
     rows[at] = row;
     slots[at] = slot;
     places[at] = place;
+  }
+
+  /// A row's bytes, wanted when its claim stands, and its edges, should it become the next parent.
+  __device__ void fetch_row_ahead(uint32_t row) const {
+    const uint8_t* bytes = args.rows + uint64_t{row} * args.stride;
+    for (uint32_t byte = 0; byte < args.stride; byte += kLineBytes) fetch_ahead(bytes + byte);
+    const uint32_t* edges = args.graph.fixed_row(row);
+    for (uint32_t edge = 0; edge < args.graph.stride; edge += kLineBytes / sizeof(uint32_t))
+      fetch_ahead(edges + edge);
   }
 
   /// False where the row was met at a lower place.
@@ -231,7 +284,13 @@ struct MultiCta {
   /// Step (1), and the next parent.
   __device__ void update() {
     if (threadIdx.x < kWarp) {
-      if (shared.survivors != 0) update_list(list, args.list, keys, shared.survivors);
+      const uint32_t survivors = shared.survivors;
+      if (args.list == kWarp && survivors <= kWarp)
+        merge_few<1>(list, keys, survivors);
+      else if (args.list == kWarp && survivors <= 2 * kWarp)
+        merge_few<2>(list, keys, survivors);
+      else if (survivors != 0)
+        update_list(list, args.list, keys, survivors);
       const uint32_t taken = take_parents(list, args.list, 1, &shared.parent);
       if (lane_number() == 0) {
         shared.farthest = list[args.list - 1] | RowKey::kFlag;
