@@ -9,7 +9,7 @@
 #include "refuse.h"
 #include "support.h"
 
-enum { N = 700, DIM = 10, DEGREE = 8, LIST = 3 * DEGREE };
+enum { N = 400, DIM = 10, DEGREE = 8, LIST = 3 * DEGREE };
 
 static vectors rows;
 
@@ -143,7 +143,7 @@ static void defaults(void) {
   paper.threads = 3;
   CHECK(hash_of(&paper) == hash_of(&spelled));
   /* Lists are as long as lists may be. */
-  spelled.degree = paper.degree = 100;
+  spelled.degree = paper.degree = 90;
   spelled.knn_degree = ANN_DEGREE_MAX;
   CHECK(hash_of(&spelled) == hash_of(&paper));
 }
@@ -173,7 +173,7 @@ static void elements_and_metrics(void) {
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++)
       for (int32_t reorder = ANN_REORDER_RANK; reorder <= ANN_REORDER_DISTANCE; reorder++) {
-        vectors some = vectors_make(DATA_NORMAL, all_elements[e], 800 / (uint64_t)test_scale(), DIM, 5);
+        vectors some = vectors_make(DATA_NORMAL, all_elements[e], 300, DIM, 5);
         vectors queries = vectors_make(DATA_NORMAL, all_elements[e], Q, DIM, 6);
         ann_build_params params = params_of(ANN_GRAPH_CAGRA);
         params.degree = 16;
