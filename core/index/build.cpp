@@ -165,7 +165,7 @@ void calibrate(const BuildPlan& plan, DevicePlacement* device, PlacedSegment& bu
                const Execution& execution) {
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");
-  built.calibration.measure(built.segment, plan.device, device, execution);
+  built.calibration.measure(built.segment, plan.device, device, execution, &built.segment.graph);
   built.calibrate_seconds = seconds_since(start);
 }
 

@@ -61,8 +61,8 @@ double knn_share_as_stored(const Dataset& dataset, const Codes& codes, const Sam
       dataset, {copied.data(), sample.size(), dataset.dim(), dataset.element(), row_bytes}, execution);
   Array<float> truth(memory, sample.size() * depth);
   if (placed == nullptr || !find_on_device(dataset, queries, sample, depth, *placed, truth, execution))
-    nearest_by_codes(dataset, codes, queries, 0, static_cast<uint32_t>(sample.size()), sample.data(), depth,
-                     truth.data(), execution);
+    nearest_by_codes(dataset, codes, queries, 0, static_cast<uint32_t>(sample.size()), sample.data(), {},
+                     depth, truth.data(), execution);
   uint64_t found = 0;
   for (size_t i = 0; i < sample.size(); ++i) {
     execution.check();

@@ -22,6 +22,13 @@ struct Walk {
     for (uint32_t row = beam.pop(); row != kNoRow; row = beam.pop()) expand(row);
   }
 
+  /// Expands the nearest row that waits; false where none does.
+  bool step() {
+    const uint32_t row = beam.pop();
+    if (row != kNoRow) expand(row);
+    return row != kNoRow;
+  }
+
  private:
   void expand(uint32_t row) {
     ++counts.expansions;
@@ -90,6 +97,25 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;
   return compared;
+}
+
+void trace_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                      const PreparedQuery& query, const Admission& admission, std::span<const BeamStop> stops,
+                      SearchSpace& space, const std::function<void(size_t stop, uint32_t compared)>& found) {
+  space.fit_beam(stops.back().beam);
+  codes.encode_walk_query(query, space.code.data());
+  const VisitedCleared cleared(space.visited);
+  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
+  Walk walk{codes, graph, space, Beam(space.keys.data(), stops.back().beam), admission};
+  walk.start();
+  for (size_t stop = 0; stop < stops.size(); ++stop) {
+    while (walk.beam.first_waiting() < std::min(stops[stop].beam, walk.beam.size())) {
+      if (!walk.step()) break;
+    }
+    const uint32_t near = std::min(stops[stop].beam, walk.beam.size());
+    found(stop, compare_again(dataset, codes, query, walk.beam, near, admission, stops[stop].k, space,
+                              walk.counts));
+  }
 }
 
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,

@@ -41,9 +41,14 @@ struct Workspace {
 };
 
 void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries, const uint32_t* excluded,
-               Workspace& space) {
+               RowSetView held_out, Workspace& space) {
   uint32_t numbers[kTileRows];
-  for (uint32_t i = 0; i < rows; ++i) numbers[i] = row + i;
+  uint32_t held[kTileRows];  // places of rows that are held out
+  uint32_t held_count = 0;
+  for (uint32_t i = 0; i < rows; ++i) {
+    numbers[i] = row + i;
+    if (held_out.holds(row + i)) held[held_count++] = i;
+  }
   codes.gather(numbers, rows, space.rows.data());
   codes.pack(space.rows.data(), rows, space.packed.data());
   for (uint32_t first = 0; first < queries; first += kSlice) {
@@ -55,6 +60,7 @@ void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries
       // Unsigned: rows before this tile wrap round.
       if (excluded != nullptr && excluded[first + i] - row < rows)
         line[excluded[first + i] - row] = UINT32_MAX;
+      for (uint32_t place = 0; place < held_count; ++place) line[held[place]] = UINT32_MAX;
       kernels().show_nearest(space.lists[first + i], line, rows, row);
     }
   }
@@ -74,8 +80,8 @@ bool trusted(const Codes& codes, const NearestList& list, const float* exact, ui
 }
 
 /// The same by comparing all rows as stored. `nearest` has room for k.
-void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint32_t excluded, uint32_t k,
-                       float* nearest, const Execution& execution) {
+void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint32_t excluded,
+                       RowSetView held_out, uint32_t k, float* nearest, const Execution& execution) {
   float tile[kTileRows];
   uint32_t found = 0;
   for (uint32_t first = 0; first < dataset.rows(); first += kTileRows) {
@@ -83,7 +89,8 @@ void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint3
     const uint32_t count = std::min(kTileRows, dataset.rows() - first);
     dataset.distances(query, nullptr, first, count, tile);
     for (uint32_t i = 0; i < count; ++i) {
-      if (first + i == excluded || (found == k && tile[i] >= nearest[0])) continue;
+      if (first + i == excluded || held_out.holds(first + i) || (found == k && tile[i] >= nearest[0]))
+        continue;
       if (found == k) std::pop_heap(nearest, nearest + found--);
       nearest[found++] = tile[i];
       std::push_heap(nearest, nearest + found);
@@ -95,8 +102,8 @@ void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint3
 }  // namespace
 
 void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries, uint32_t first,
-                      uint32_t count, const uint32_t* excluded, uint32_t k, float* distances,
-                      const Execution& execution) {
+                      uint32_t count, const uint32_t* excluded, RowSetView held_out, uint32_t k,
+                      float* distances, const Execution& execution) {
   const uint32_t kept = std::min(codes.rows(), looked_at(k));
   const uint32_t group = group_size(count, execution.threads);
   std::vector<Workspace> spaces;
@@ -115,7 +122,7 @@ void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlo
     for (uint32_t row = 0; row < codes.rows(); row += kTileRows) {
       execution.check();
       show_rows(codes, row, std::min(kTileRows, codes.rows() - row), size,
-                excluded != nullptr ? excluded + first + begin : nullptr, space);
+                excluded != nullptr ? excluded + first + begin : nullptr, held_out, space);
     }
     for (uint32_t i = 0; i < size; ++i) {
       NearestList& list = space.lists[i];
@@ -125,7 +132,8 @@ void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlo
       std::partial_sort_copy(space.exact.data(), space.exact.data() + list.size, nearest, nearest + k);
       if (!trusted(codes, list, space.exact.data(), k, nearest[k - 1]))
         nearest_as_stored(dataset, queries[first + begin + i],
-                          excluded != nullptr ? excluded[first + begin + i] : kNoRow, k, nearest, execution);
+                          excluded != nullptr ? excluded[first + begin + i] : kNoRow, held_out, k, nearest,
+                          execution);
     }
   });
 }

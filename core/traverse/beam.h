@@ -54,6 +54,9 @@ class Beam {
     return pop();
   }
 
+  /// How many of the first rows have all been expanded.
+  uint32_t first_waiting() const { return kernels().next_near(list_, list_.next); }
+
   /// The row that pop() would give if nothing nearer comes; kNoRow if there is none.
   uint32_t peek() const {
     const uint32_t place = kernels().next_near(list_, list_.next);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "graph/bypass_edges.h"
 #include "graph/long_edges.h"
 #include "search/host_batch.h"
 #include "search/exact.h"
@@ -18,27 +19,48 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
-constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {256, 256, 64, 16};
-constexpr uint32_t kBeamMin = 16;
+/// Queries that judge each curve: where they are like those to come, and where rows are masked, or a device walks.
+constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
+constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
+constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHeldOutShare = 4;  // one of so many rows at most
+constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
+constexpr uint32_t kHiddenMin = 512;   // if they are so many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
 constexpr double kLeeway = 0.01;      // that a promise leaves
+constexpr double kBeyond = 0.15;      // of what hidden rows miss, queries that come miss more at most
 constexpr double kAllOrNone = 0.015;  // standard error of the recall of ten answers, from which on it is so
 
 /// Beams that are tried however little it takes to compare all rows, for those who name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
-constexpr double kGrowth = 1.35;     // from one beam to the next,
-constexpr double kWideGrowth = 1.6;  // and beyond kWideBeam, where one for ten answers is rarely left
-constexpr uint32_t kWideBeam = 300;
+/// How beams grow from one that is tried to the next: up to a length, and beyond.
+struct Growth {
+  uint32_t first;
+  double up_to;
+  double beyond;
+};
+constexpr Growth kTracedGrowth = {kBeamMin, 1.17, 1.3};
+constexpr Growth kWalkedGrowth = {16, 1.35, 1.6};  // of a device, where each beam is a walk of its own
+constexpr uint32_t kWideBeam = 300;                // beyond, one for ten answers is rarely left
+constexpr uint32_t kStage = 2;                     // a walk is traced up to so many times its shortest beam
+
+std::vector<uint32_t> beams_tried(const Growth& growth) {
+  std::vector<uint32_t> beams;
+  for (double length = growth.first; length <= ANN_BEAM_MAX;
+       length = std::ceil(length * (length < kWideBeam ? growth.up_to : growth.beyond)))
+    beams.push_back(static_cast<uint32_t>(length));
+  return beams;
+}
 
 /// The queries with their true neighbours: the first few to the full depth, all to kKs[2].
 struct Sample {
   MatrixView vectors;
   const QueryBlock* queries;  // of them
   const uint32_t* masked;     // [count] or null
-  RowSetView held_out;        // of all of them: the copies of masked rows
+  RowSetView held_out;        // of all of them: hidden rows, or the copies of masked rows
+  bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
   uint32_t count;
   uint32_t deep_count;
   uint32_t depth;
@@ -78,28 +100,102 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
   return static_cast<double>(std::min(hits, k)) / k;
 }
 
-/// Walks with one beam; shares[c * kSampleMax[0] + query] are the recalls for kKs[c], c in [low, high).
-void walk_all(const Segment& segment, const Sample& sample, uint32_t low, uint32_t high, uint32_t beam,
-              std::vector<SearchSpace>& spaces, Array<double>& shares, const Execution& execution) {
-  const uint32_t count = sample.sizes[low];
-  // One query at a time: the longest beams are for few, which are to keep all threads busy.
-  parallel_for(execution, count, 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    SearchSpace& space = spaces[worker];
-    for (uint32_t query = static_cast<uint32_t>(begin); query < end; ++query) {
-      const uint32_t masked = sample.masked != nullptr ? sample.masked[query] : kNoRow;
-      // The largest k that this query plays a part in.
-      uint32_t last = high;
-      while (last > low + 1 && query >= sample.sizes[last - 1]) --last;
-      SearchCounts counts;
-      const uint32_t compared =
-          compare_best_first(segment.dataset, segment.codes, segment.graph, (*sample.queries)[query],
-                             {{}, sample.held_out, masked}, kKs[last - 1], beam, space, &counts);
-      for (uint32_t c = low; c < last; ++c)
-        shares[c * size_t{kSampleMax[0]} + query] =
-            query_recall(space.distances.data(), compared, kKs[c], beam, sample.farthest(query, kKs[c]));
+/// Walks of the CPU. One walk tells of all beams of a stage: a longer beam takes the same steps as a shorter one, and
+/// further ones. So a query that has found all its neighbours keeps them, and walks no more: of 1,024 a few percent walk
+/// with the longest beams.
+class HostWalks {
+ public:
+  static constexpr uint64_t kBytes = (uint64_t{8} * sizeof(double) + 1) * KnobCurves::kCurves * kSampleMax[0];
+
+  HostWalks(const Segment& segment, const Sample& sample, const std::vector<uint32_t>& beams,
+            const Execution& execution)
+      : segment_(segment), sample_(sample), beams_(beams), execution_(execution) {
+    spaces_.reserve(execution.threads);
+    for (uint32_t worker = 0; worker < execution.threads; ++worker)
+      spaces_.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
+    shares_ = Array<double>(execution.memory, kStops * size_t{KnobCurves::kCurves} * kSampleMax[0]);
+    has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
+  }
+
+  /// Leaves in `shares`, [c, query], the recalls of curves [low, high) by the `at`-th beam.
+  void walk(uint32_t low, uint32_t high, size_t at, Array<double>& shares) {
+    if (at >= end_) trace(low, at, stage_end(at));
+    for (uint32_t c = low; c < high; ++c)
+      std::copy_n(&share(at, c, 0), sample_.sizes[c], shares.data() + c * size_t{kSampleMax[0]});
+  }
+  /// The same anew, with as many queries as the sample has by now.
+  void walk_again(uint32_t c, size_t at, Array<double>& shares) {
+    trace(c, at, at + 1);
+    walk(c, c + 1, at, shares);
+  }
+
+ private:
+  static constexpr size_t kStops = 8;
+
+  double& share(size_t at, uint32_t c, uint32_t query) {
+    return shares_[((at - begin_) * KnobCurves::kCurves + c) * kSampleMax[0] + query];
+  }
+  uint8_t& has_all(uint32_t c, uint32_t query) { return has_all_[c * size_t{kSampleMax[0]} + query]; }
+
+  size_t stage_end(size_t at) const {
+    size_t end = at + 1;
+    while (end < beams_.size() && end < at + kStops && beams_[end] <= kStage * beams_[at]) ++end;
+    return end;
+  }
+
+  /// The last curve that a query plays a part in, of those for `answers` at most.
+  uint32_t last_curve(uint32_t low, uint32_t query, uint32_t answers) const {
+    uint32_t c = low;
+    while (c + 1 < KnobCurves::kCurves && kKs[c + 1] <= answers && query < sample_.sizes[c + 1]) ++c;
+    return c;
+  }
+
+  /// Beams [begin, end), for the curves from `low` on.
+  void trace(uint32_t low, size_t begin, size_t end) {
+    begin_ = begin;
+    end_ = end;
+    // One query at a time: the longest beams are for few, which are to keep all threads busy.
+    parallel_for(execution_, sample_.sizes[low], 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
+      for (uint64_t query = first; query < last; ++query)
+        trace_query(low, static_cast<uint32_t>(query), spaces_[worker]);
+    });
+  }
+
+  void trace_query(uint32_t low, uint32_t query, SearchSpace& space) {
+    bool waits = false;
+    for (uint32_t c = low; c <= last_curve(low, query, sample_.deep); ++c) waits |= has_all(c, query) == 0;
+    // At each beam the answers for the largest k.
+    BeamStop stops[kStops];
+    uint32_t highest[kStops];
+    for (size_t at = begin_; at < end_; ++at) {
+      const uint32_t c = last_curve(low, query, std::min(beams_[at], sample_.deep));
+      highest[at - begin_] = c;
+      stops[at - begin_] = {beams_[at], kKs[c]};
+      for (uint32_t own = low; own <= c; ++own) share(at, own, query) = 1;
     }
-  });
-}
+    if (!waits) return;
+    const uint32_t masked = sample_.masked != nullptr ? sample_.masked[query] : kNoRow;
+    trace_best_first(
+        segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+        {{}, sample_.held_out, masked}, {stops, end_ - begin_}, space, [&](size_t stop, uint32_t compared) {
+          for (uint32_t c = low; c <= highest[stop]; ++c)
+            share(begin_ + stop, c, query) = query_recall(space.distances.data(), compared, kKs[c],
+                                                          stops[stop].beam, sample_.farthest(query, kKs[c]));
+        });
+    for (uint32_t c = low; c <= highest[end_ - 1 - begin_]; ++c)
+      has_all(c, query) = share(end_ - 1, c, query) == 1 ? 1 : 0;
+  }
+
+  const Segment& segment_;
+  const Sample& sample_;
+  const std::vector<uint32_t>& beams_;
+  const Execution& execution_;
+  std::vector<SearchSpace> spaces_;
+  Array<double> shares_;    // [kStops, curves, kSampleMax[0]]
+  Array<uint8_t> has_all_;  // [curves, kSampleMax[0]] 1: found all its neighbours by the longest beam so far
+  size_t begin_ = 0;        // of the beams that were traced last
+  size_t end_ = 0;
+};
 
 /// The same on a device. There each k has walks of its own, since of lossy codes the device gives back
 /// answers alone.
@@ -160,7 +256,7 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
     Array<uint64_t> ids(execution.memory, distances.size());
     search_exact_on_device(dataset, QueryBlock(dataset, first, execution), sample.masked, device,
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
-  } else if (codes.scaled() != nullptr || !sample.held_out.empty()) {
+  } else if (codes.scaled() != nullptr || (!sample.held_out.empty() && sample.masked != nullptr)) {
     // One step for all rows does not tell the nearest, and comparing all rows as stored for each query would be slower.
     MatrixView first = sample.vectors;
     first.rows = count;
@@ -168,8 +264,8 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
     search_exact(dataset, QueryBlock(dataset, first, execution), {{}, sample.held_out, sample.masked},
                  {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
   } else {
-    nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, k, distances.data(),
-                     execution);
+    nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, sample.held_out, k,
+                     distances.data(), execution);
   }
   return distances;
 }
@@ -185,110 +281,179 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int3
   execution.advance(0.3);
 }
 
+/// Rows that stand for queries, in random order.
+struct PlayingRows {
+  Array<uint32_t> rows;
+  Array<uint8_t> copied;  // [rows, bytes of a row] together, since borrowed rows may lie far apart
+  RowSet held_out;
+  std::unique_ptr<BypassEdges> bypass;
+};
+
+bool may_hide(const Segment& segment, int32_t device) {
+  return device < ANN_DEVICE_CUDA && segment.codes.scaled() == nullptr && segment.graph.heads.empty() &&
+         segment.rows() / kHiddenShare >= kHiddenMin;
+}
+
+PlayingRows draw_rows(const Segment& segment, SearchGraph* own, int32_t device, const Execution& execution) {
+  const Dataset& dataset = segment.dataset;
+  const Allocator& memory = execution.memory;
+  const auto draw = [&](uint32_t count) {
+    return draw_queries(segment.codes, segment.graph, count, dataset.rows() / kHeldOutShare, segment.seed,
+                        kSampleStream, execution);
+  };
+  const bool hides = own != nullptr && may_hide(segment, device);
+  DrawnRows drawn = draw(hides ? std::min(dataset.rows() / kHiddenShare, kSampleMax[0])
+                               : std::min(dataset.rows() / kHeldOutShare, kSampleFew[0]));
+  PlayingRows playing;
+  const auto count = static_cast<uint32_t>(drawn.rows.size());
+  playing.rows = std::move(drawn.rows);
+  if (hides || !drawn.copies.empty()) playing.held_out = RowSet(memory, dataset.rows());
+  for (const uint32_t row : drawn.copies) playing.held_out.insert(row);
+  if (hides) {
+    for (const uint32_t row : playing.rows) playing.held_out.insert(row);
+    playing.bypass =
+        std::make_unique<BypassEdges>(segment.codes, *own, playing.held_out.words().data(), execution);
+  }
+  for (uint32_t i = count; i > 1; --i)
+    std::swap(playing.rows[i - 1], playing.rows[random_below(i, segment.seed, kSampleStream + 1, i)]);
+  const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
+  playing.copied = Array<uint8_t>(memory, checked_product(count, row_bytes));
+  for (uint32_t i = 0; i < count; ++i)
+    std::memcpy(playing.copied.data() + i * row_bytes, dataset.view().row(playing.rows[i]), row_bytes);
+  return playing;
+}
+
+/// What was measured of one curve.
+struct Measured {
+  double beam;
+  double mean;
+  double doubt;
+};
+
+/// The points of a curve: all, or of those that lie close together every second one, and so on.
+void make_curve(std::vector<Measured> points, KnobCurve& curve) {
+  if (points.empty()) return;
+  double least = 1;
+  for (size_t at = points.size(); at-- > 0;) {
+    least = std::min(least, std::max(0.0, points[at].mean - points[at].doubt));
+    points[at].mean = least;
+  }
+  constexpr double kFinest = 0.05;  // of the miss's logarithm
+  std::vector<Measured> kept;
+  for (double apart = kFinest; kept.empty() || kept.size() > KnobCurve::kPoints; apart *= 1.25) {
+    kept.clear();
+    for (size_t at = 0; at < points.size(); ++at) {
+      const bool needed =
+          at == 0 || at + 1 == points.size() ||
+          std::log(miss_of(kept.back().mean)) - std::log(miss_of(points[at + 1].mean)) > apart;
+      if (needed) kept.push_back(points[at]);
+    }
+  }
+  for (const Measured& point : kept) curve.add(point.beam, point.mean, 0);
+}
+
 }  // namespace
 
 void Calibration::measure(const Segment& segment, int32_t device, DevicePlacement* placed,
-                          const Execution& execution) {
+                          const Execution& execution, SearchGraph* own) {
   const Dataset& dataset = segment.dataset;
   const Codes& codes = segment.codes;
   const QuerySample& given = segment.queries;
-  const uint64_t seed = segment.seed;
   const uint32_t deep = truth_depth(dataset.rows());
   const bool plays_rows = given.count() == 0;
-  uint32_t count = std::min(plays_rows ? dataset.rows() / 4 : given.count(), kSampleMax[0]);
-  if (deep == 0 || count == 0) return;
+  if (deep == 0 || (plays_rows ? dataset.rows() / kHeldOutShare : given.count()) == 0) return;
   const Allocator& memory = execution.memory;
 
-  // The queries: a sample of the rows, copied together, or the caller's. Rows are shuffled, so that
-  // the first of them are a fair sample too. The copies are packed, since borrowed rows may lie far apart.
-  Array<uint32_t> masked(memory, plays_rows ? count : 0);
-  RowSet held_out;
-  const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
-  Array<uint8_t> copied(memory, plays_rows ? checked_product(count, row_bytes) : 0);
-  MatrixView vectors{copied.data(), count, dataset.dim(), dataset.element(), row_bytes};
-  if (!plays_rows) {
-    vectors = given.first(count);
-  } else {
-    const DrawnRows drawn = draw_queries(codes, segment.graph, count, dataset.rows() / kHeldOutShare, seed,
-                                         kSampleStream, execution);
-    count = static_cast<uint32_t>(drawn.rows.size());
-    std::copy(drawn.rows.begin(), drawn.rows.end(), masked.data());
-    vectors.rows = count;
-    if (!drawn.copies.empty()) held_out = RowSet(memory, dataset.rows());
-    for (const uint32_t row : drawn.copies) held_out.insert(row);
-    for (uint32_t i = count; i > 1; --i)
-      std::swap(masked[i - 1], masked[random_below(i, seed, kSampleStream + 1, i)]);
-    for (uint32_t i = 0; i < count; ++i)
-      std::memcpy(copied.data() + i * row_bytes, dataset.view().row(masked[i]), row_bytes);
+  // The queries: a sample of the rows, or the caller's. Either is shuffled, so that the first of it are a fair
+  // sample too.
+  PlayingRows playing;
+  MatrixView vectors = given.first(kSampleMax[0]);
+  if (plays_rows) {
+    playing = draw_rows(segment, own, device, execution);
+    vectors = {playing.copied.data(), playing.rows.size(), dataset.dim(), dataset.element(),
+               size_t{dataset.dim()} * element_bytes(dataset.element())};
+  } else if (device >= ANN_DEVICE_CUDA) {
+    vectors = given.first(kSampleFew[0]);
   }
+  const bool is_hidden = playing.bypass != nullptr;
+  const bool is_fair = is_hidden || (!plays_rows && device < ANN_DEVICE_CUDA);
+  const auto count = static_cast<uint32_t>(vectors.rows);
+  const uint32_t* most = is_fair ? kSampleMax : kSampleFew;
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
                 &queries,
-                plays_rows ? masked.data() : nullptr,
-                held_out.view(),
+                plays_rows && !is_hidden ? playing.rows.data() : nullptr,
+                playing.held_out.view(),
+                is_fair,
                 count,
-                std::min(count, kSampleMax[KnobCurves::kCurves - 1]),
+                std::min(count, most[KnobCurves::kCurves - 1]),
                 std::min(deep, kKs[2]),
                 deep,
                 {},
                 {},
                 {}};
-  for (uint32_t c = 0; c < KnobCurves::kCurves; ++c) sample.sizes[c] = std::min(count, kSampleMax[c]);
+  for (uint32_t c = 0; c < KnobCurves::kCurves; ++c) sample.sizes[c] = std::min(count, most[c]);
   find_truth(dataset, codes, sample, device, placed, execution);
 
-  std::vector<SearchSpace> spaces;
-  spaces.reserve(execution.threads);
-  for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    spaces.emplace_back(dataset, codes, segment.graph, memory);
   Array<double> shares(memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
   for (const uint32_t k : kKs) {
     if (k <= deep) curves_.add(k);
   }
-  std::unique_ptr<DeviceWalks> walks;
-  if (placed != nullptr && held_out.count() == 0)
-    walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
+  std::unique_ptr<DeviceWalks> device_walks;
+  if (placed != nullptr && playing.held_out.count() == 0)
+    device_walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
+  const std::vector<uint32_t> beams = beams_tried(device_walks != nullptr ? kWalkedGrowth : kTracedGrowth);
+  HostWalks host_walks(segment, sample, beams, execution);
+  std::vector<Measured> points[KnobCurves::kCurves];
   bool done[KnobCurves::kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
-  for (double length = kBeamMin; open < curves_.count() && length <= ANN_BEAM_MAX;
-       length = std::ceil(length * (length < kWideBeam ? kGrowth : kWideGrowth))) {
-    const uint32_t beam = static_cast<uint32_t>(length);
+  for (size_t at = 0; open < curves_.count() && at < beams.size(); ++at) {
+    const uint32_t beam = beams[at];
     uint32_t end = open;
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
     const bool costs_more = walk_work(segment.graph, codes.walk_stride(), beam) > exact_work(dataset);
-    const auto walk = [&](uint32_t low, uint32_t high) {
-      if (walks != nullptr && beam <= kDeviceBeamMax)
-        walks->walk(low, high, beam, shares);
-      else
-        walk_all(segment, sample, low, high, beam, spaces, shares, execution);
-    };
+    const bool on_device = device_walks != nullptr && beam <= kDeviceBeamMax;
     const auto judge = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
     };
-    // Where a query's ten answers are all found or none, since walks come to the right place or do not, a sample
-    // that is lucky by one standard error is so by far more than kLeeway.
-    const auto doubt = [&](double error) {
+    // What queries to come may miss beyond a sample that is lucky by three standard errors is no more than kLeeway. Masked rows promise less than is
+    // got but where a query's ten answers are all found or none, since walks come to the right place or do not.
+    const auto doubt = [&](const Recall& recall) {
+      const double of_three = 3 * recall.error - kLeeway;
+      if (sample.is_fair) return std::max(0.0, of_three + (is_hidden ? kBeyond * (1 - recall.mean) : 0));
       const bool all_or_none = curves_.count() > 1 && judge(1).error > kAllOrNone;
-      return all_or_none ? std::max(error, 3 * error - kLeeway) : error;
+      return all_or_none ? std::max(recall.error, of_three) : recall.error;
     };
-    walk(open, end);
+    if (on_device)
+      device_walks->walk(open, end, beam, shares);
+    else
+      host_walks.walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {
       Recall recall = judge(c);
       // A few queries that all fare well say little of those that a walk does not reach at all.
-      if (recall.mean >= KnobCurve::kEnough && kKs[c] <= sample.depth && sample.sizes[c] < count &&
+      const uint32_t enough = std::min(count, kSampleFew[0]);
+      if (recall.mean >= KnobCurve::kEnough && kKs[c] <= sample.depth && sample.sizes[c] < enough &&
           !done[c]) {
-        sample.sizes[c] = count;
-        walk(c, c + 1);
+        sample.sizes[c] = enough;
+        if (on_device)
+          device_walks->walk(c, c + 1, beam, shares);
+        else
+          host_walks.walk_again(c, at, shares);
         recall = judge(c);
       }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
-      if (!done[c]) done[c] = curves_[c].add(beam, recall.mean, doubt(recall.error));
+      if (!done[c]) {
+        points[c].push_back({static_cast<double>(beam), recall.mean, doubt(recall)});
+        done[c] = recall.mean >= KnobCurve::kEnough;
+      }
       done[c] = done[c] || beam >= kBeamPerK * kKs[c] || beam >= dataset.rows() ||
                 (costs_more && beam >= always_tried(kKs[c]));
     }
     while (open < curves_.count() && done[open]) ++open;
     execution.advance(0.3 + 0.7 * open / KnobCurves::kCurves);
   }
+  for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(std::move(points[c]), curves_[c]);
 }
 
 uint32_t Calibration::beam(uint32_t k, float recall) const {
@@ -329,8 +494,10 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
   const uint64_t judge = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
                                   nearest_by_codes_bytes(stride, few, deep, threads));
-  return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
-         KnobCurves::kCurves * kSampleMax[0] * 8 + std::max(threads * space, judge) + 64 * kAlignment;
+  const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
+  return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
+         KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, judge) +
+         64 * kAlignment;
 }
 
 }  // namespace gannet

@@ -8,7 +8,7 @@
 #include "refuse.h"
 #include "support.h"
 
-enum { N = 12000, Q = 400, DIM = 24, K = 10 };
+enum { N = 12000, Q = 2000, DIM = 24, K = 10 };
 
 static ann_search_forecast forecast(const ann_index *index, uint64_t queries, uint32_t k,
                                     const ann_search_params *params) {

@@ -1,0 +1,179 @@
+// What calibration rests on: one walk that tells of many beams, and edges past rows that stand for queries.
+
+#include <algorithm>
+#include <set>
+
+#include "catch.h"
+#include "graph/bypass_edges.h"
+#include "index/index.h"
+#include "made_data.h"
+#include "search/best_first.h"
+#include "search/exact.h"
+
+using namespace gannet;
+
+namespace {
+
+/// [rows, dim] floats, nearly normal.
+std::vector<float> made_floats(uint32_t rows, uint32_t dim, uint64_t seed) {
+  std::vector<float> values(size_t{rows} * dim);
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (uint64_t part = 0; part < 4; ++part)
+      values[i] += static_cast<float>(random_below(2001, seed, part, i)) / 1000 - 1;
+  }
+  return values;
+}
+
+MatrixView view_of_floats(const std::vector<float>& values, uint32_t dim) {
+  return {reinterpret_cast<const uint8_t*>(values.data()), values.size() / dim, dim, ANN_F32,
+          dim * sizeof(float)};
+}
+
+std::unique_ptr<const PlacedSegment> built_of(const MatrixView& rows, int32_t metric, int32_t calibrate,
+                                              int32_t graph = ANN_GRAPH_AUTO) {
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = rows.dim;
+  shape.metric = metric;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibrate = calibrate;
+  params.graph = graph;
+  return build(shape, rows, nullptr, plan_build(params, rows.rows, 2), nullptr, {{}, 2, nullptr});
+}
+
+template <class T>
+Array<T> copy_of(const Array<T>& from) {
+  Array<T> copy({}, from.size());
+  std::copy(from.begin(), from.end(), copy.begin());
+  return copy;
+}
+
+}  // namespace
+
+TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
+  struct Case {
+    uint32_t dim;  // 2: codes are floats
+    int32_t metric;
+    int32_t graph = ANN_GRAPH_AUTO;
+  };
+  RowSet some({}, 2000);
+  for (uint32_t row = 0; row < 2000; row += 3) some.insert(row);
+  constexpr BeamStop kStops[] = {{1, 1},   {8, 1},     {10, 10},   {11, 10},
+                                 {40, 10}, {100, 100}, {700, 100}, {3000, 10}};
+  for (const Case one : {Case{2, ANN_METRIC_L2},
+                         {24, ANN_METRIC_L2},
+                         {24, ANN_METRIC_L2, ANN_GRAPH_TSDG},
+                         {24, ANN_METRIC_COSINE},
+                         {24, ANN_METRIC_INNER_PRODUCT}}) {
+    const std::vector<float> rows = made_floats(2000, one.dim, 1);
+    const std::vector<float> queries = made_floats(20, one.dim, 2);
+    const auto built = built_of(view_of_floats(rows, one.dim), one.metric, ANN_OFF, one.graph);
+    const Segment& segment = built->segment;
+    const QueryBlock block(segment.dataset, view_of_floats(queries, one.dim), {});
+    SearchSpace space(segment.dataset, segment.codes, segment.graph, {});
+    SearchSpace other(segment.dataset, segment.codes, segment.graph, {});
+    for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
+      for (uint32_t query = 0; query < 20; ++query) {
+        size_t stops = 0;
+        trace_best_first(
+            segment.dataset, segment.codes, segment.graph, block[query], admission, kStops, space,
+            [&](size_t stop, uint32_t compared) {
+              INFO("dim " << one.dim << " metric " << one.metric << " beam " << kStops[stop].beam);
+              REQUIRE(stop == stops++);
+              SearchCounts counts;
+              REQUIRE(compared == compare_best_first(segment.dataset, segment.codes, segment.graph,
+                                                     block[query], admission, kStops[stop].k,
+                                                     kStops[stop].beam, other, &counts));
+              REQUIRE(std::equal(space.distances.data(), space.distances.data() + compared,
+                                 other.distances.data()));
+              REQUIRE(std::equal(space.rows.data(), space.rows.data() + compared, other.rows.data()));
+            });
+        REQUIRE(stops == std::size(kStops));
+      }
+    }
+  }
+}
+
+TEST_CASE("edges past hidden rows lead to the nearest of theirs, and are put back") {
+  constexpr uint32_t kRows = 5000;
+  const MadeData data(kRows, 12, Shape::kClusters, 5);
+  for (const int32_t kind : {ANN_GRAPH_CAGRA, ANN_GRAPH_TSDG}) {
+    const auto built = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_OFF, kind);
+    SearchGraph graph;
+    graph.rows = kRows;
+    graph.degree = built->segment.graph.degree;
+    graph.edges = copy_of(built->segment.graph.edges);
+    graph.offsets = copy_of(built->segment.graph.offsets);
+    const std::vector<uint32_t> before(graph.edges.begin(), graph.edges.end());
+    RowSet hidden({}, kRows);
+    for (uint32_t row = 3; row < kRows; row += 20) hidden.insert(row);
+    uint32_t changed = 0;
+    {
+      const BypassEdges bypass(data.codes, graph, hidden.words().data(), {{}, 2, nullptr});
+      for (uint32_t row = 0; row < kRows; ++row) {
+        const AdjacencyRow now = graph.row(row);
+        const uint32_t* old = before.data() + (now.targets - graph.edges.data());
+        std::vector<uint32_t> own(old, old + now.length);
+        for (uint32_t place = 0; place < now.length; ++place) {
+          uint32_t wanted = own[place];
+          if (wanted != kNoRow && !hidden.holds(row) && hidden.holds(wanted)) {
+            const AdjacencyRow theirs = graph.row(own[place]);
+            uint64_t nearest = UINT64_MAX;
+            for (const uint32_t target : theirs) {
+              if (target == kNoRow || target == row || hidden.holds(target)) continue;
+              if (std::find(own.begin(), own.end(), target) == own.end())
+                nearest = std::min(nearest, uint64_t{data.distance(row, target)} << 32 | target);
+            }
+            if (nearest != UINT64_MAX) wanted = static_cast<uint32_t>(nearest);
+          }
+          REQUIRE(now.targets[place] == wanted);
+          changed += own[place] != wanted ? 1 : 0;
+          own[place] = wanted;
+        }
+      }
+    }
+    REQUIRE(changed > kRows / 2);
+    REQUIRE(std::equal(before.begin(), before.end(), graph.edges.begin(), graph.edges.end()));
+  }
+}
+
+TEST_CASE("calibration leaves the graph as it was") {
+  const MadeData data(12000, 12, Shape::kClusters, 6);
+  const auto plain = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_OFF);
+  const auto calibrated = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_ON);
+  REQUIRE_FALSE(calibrated->calibration.empty());
+  const Array<uint32_t>& edges = calibrated->segment.graph.edges;
+  REQUIRE(std::equal(edges.begin(), edges.end(), plain->segment.graph.edges.begin()));
+}
+
+TEST_CASE("a recall is asked for at little more than the beam that gets it") {
+  constexpr uint32_t kDim = 24;
+  constexpr uint32_t kQueries = 1000;
+  const std::vector<float> rows = made_floats(30000, kDim, 8);
+  const std::vector<float> values = made_floats(kQueries, kDim, 9);
+  const MatrixView queries = view_of_floats(values, kDim);
+  const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
+  for (const uint32_t k : {1u, 10u}) {
+    std::vector<uint64_t> ids(size_t{kQueries} * k);
+    std::vector<float> distances(ids.size());
+    const ResultsView results{k, ids.data(), distances.data(), nullptr, nullptr};
+    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries, {}), {}, results,
+                 {{}, 2, nullptr});
+    std::vector<float> farthest(kQueries);
+    for (uint32_t query = 0; query < kQueries; ++query) farthest[query] = distances[query * k + k - 1];
+    const auto recall_of = [&](uint32_t beam) {
+      SearchCounts counts;
+      kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, BeamPlan{beam}, {{}, 2, nullptr},
+                             &counts);
+      uint64_t hits = 0;
+      for (size_t i = 0; i < ids.size(); ++i) hits += distances[i] <= farthest[i / k] ? 1 : 0;
+      return static_cast<double>(hits) / static_cast<double>(ids.size());
+    };
+    for (const float recall : {0.9f, 0.95f, 0.99f}) {
+      const uint32_t beam = built->calibration.beam(k, recall);
+      INFO("k " << k << " recall " << recall << " beam " << beam);
+      REQUIRE(recall_of(beam) >= recall - 0.01);
+      // Masked rows instead of hidden ones asked for 1.2 to 1.5 times the beam.
+      REQUIRE(recall_of(beam * 5 / 6) < recall + 0.002);
+    }
+  }
+}
