@@ -32,6 +32,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
       },
       [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
           SearchCounts* task_counts) {
+        workspace.level = kWholeRows;  // a search by a beam may have had it before
         return search_with_slack(segment.dataset, segment.codes, segment.graph, query, admission, k, slack,
                                  workspace, task_counts);
       });
