@@ -155,7 +155,7 @@ struct Chooser {
       if (answers != request.k) std::get<TwoListsPlan>(best->plan).answers = answers;
       return true;
     };
-    const std::array<Walkers, 4> order = order_walkers();
+    const std::array<Walkers, 4> order = order_walkers(recall);
     bool found = false;
     for (size_t i = 0; i < order.size(); ++i) {
       if (!found) found = consider(order[i], request.k);
@@ -172,13 +172,22 @@ struct Chooser {
   /// can walk at once for all queries, walks cut at their mean end sooner from some four queries a multiprocessor
   /// on (one NVIDIA H200, SIFT 1M, kernels, with a warp and with a block of 8: 400 queries 103 us at recall 0.954
   /// and 74 at 0.955, 600 queries 105 at 0.956 and 108 at 0.957, 1,000 queries 110 at 0.956 and 142 at 0.958).
-  std::array<Walkers, 4> order_walkers() const {
+  /// Where codes are not the rows, blocks take .2 to 1.2 us a query whatever their walk, and warps whose walks are short
+  /// are ahead from fewer queries on (likewise, degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us
+  /// for 300 and for 1,000 queries: 89,000 words 93 and 226, 124 and 522; 60,000 patches 187 and 290, 266 and 791;
+  /// 13,000 of gist 281 and 830, 481 and 1,305; for 100 answers at .99 of 300 words and patches blocks are ahead by a
+  /// third to a half).
+  std::array<Walkers, 4> order_walkers(float recall) const {
+    constexpr double kShortWalk = 40;  // expansions at degree 64; of those measured the longest took 38
     const uint64_t queries = request.queries;
     const uint64_t multiprocessors = target.device->multiprocessors();
     if (queries <= multiprocessors) return {{{16}, {8}, {1}, {1}}};
     if (queries > 4 * multiprocessors && queries <= cuda::resident_queries(*target.device, request.k))
       return {{{1, true}, {8}, {1}, {16}}};
-    if (queries <= 11 * multiprocessors) return {{{8}, {1}, {16}, {16}}};
+    const auto warp = device->two_lists.find({1}, request.k, recall);
+    const bool is_short = !placed.segment.codes.lossless() && warp &&
+                          warp->expansions * degree_share(placed.segment.graph) <= kShortWalk;
+    if (queries <= (is_short ? 2 : 11) * multiprocessors) return {{{8}, {1}, {16}, {16}}};
     return {{{1}, {8}, {16}, {16}}};
   }
 
