@@ -143,6 +143,21 @@ void claim_lists() {
   }
 }
 
+/// Rows of each number of columns that has kernels of its own, with more edges than a panel of them.
+void claim_columns() {
+  const uint32_t n = quick ? 300 : 2000;
+  for (const uint32_t dim : {33u, 64u, 128u, 129u, 200u, 256u, 257u, 300u}) {
+    const Rows rows(ANN_U8, n, dim, Values::kClusters, dim);
+    const Lists lists = random_lists(n, 250, true);
+    for (int32_t method = ANN_DIVERSIFY_TSDG; method <= ANN_DIVERSIFY_VAMANA; ++method) {
+      ann_build_params params = ANN_BUILD_PARAMS_INIT;
+      params.diversify = method;
+      params.degree = 200;
+      if (method != ANN_DIVERSIFY_SSG || dim > 256) compare_graphs(rows, ANN_METRIC_L2, &lists, params);
+    }
+  }
+}
+
 /// Pools that are shorter than the candidates, which come more often than the table of those met remembers.
 void claim_pools() {
   const uint32_t n = quick ? 700 : 20'000;
@@ -211,6 +226,7 @@ void claim_handful() {
 constexpr Claim kClaims[] = {
     {"every element and metric", claim_graphs},
     {"any lists", claim_lists},
+    {"any columns", claim_columns},
     {"any pools", claim_pools},
     {"hubs and islands", claim_hubs},
     {"more rows than a piece", claim_pieces},
@@ -218,6 +234,7 @@ constexpr Claim kClaims[] = {
 constexpr Claim kQuickClaims[] = {
     {"every element and metric", claim_graphs},
     {"any lists", claim_lists},
+    {"any columns", claim_columns},
     {"any pools", claim_pools},
     {"hubs and islands", claim_hubs},
 };
