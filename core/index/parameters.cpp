@@ -156,9 +156,11 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 81;  // if nearly all rows are lost, else 21
   if (plan.graph == ANN_GRAPH_TSDG) {
-    // The segment is placed later, as any other.
     const uint64_t held = plan.knn == ANN_KNN_GIVEN ? 0 : lists;
-    return codes + held + std::max(finding, diversify_device_bytes(rows, k, plan.diversify)) + (8u << 20);
+    const uint64_t making = held + std::max(finding, diversify_device_bytes(rows, k, plan.diversify));
+    // The segment is placed later, as any other.
+    const uint64_t placed = edges + rows * (row + plan.diversify.levels * 2ull) + judging;
+    return codes + std::max(making, placed) + (8u << 20);
   }
   return std::max({codes + lists + std::max(finding, edges), codes + edges + edges + sorting,
                    codes + edges + repairing, codes + edges + rows * row + judging}) +
