@@ -271,7 +271,8 @@ typedef struct ann_context ann_context;
  * be called on any thread, must not call the library and must not unwind. Both or neither are
  * given; neither means the C library's. They serve everything whose size depends on data.
  * Handles, error texts and what a call notes of its threads, less than 2 KB for each of them, come from
- * C++'s own operator new, whose failure is reported as ANN_NO_MEMORY just the same. */
+ * C++'s own operator new, whose failure is reported as ANN_NO_MEMORY just the same. The tables of a copy on a
+ * CUDA device do so too, less than 128 KB however large it is. */
 typedef struct ann_context_params {
   uint32_t struct_size;
   uint32_t threads_max; /* no call uses more threads than this; 0: the hardware's number */
@@ -579,8 +580,8 @@ enum {
   ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it, so that about
                              0.97 of its true neighbours are found. A sample of rows is compared with
                              all: where it falls short, neighbours of neighbours follow, and
-                             NN-Descent where that does not help. Several times faster than
-                             NN-Descent. The CPU and CUDA devices go about it differently: their
+                             NN-Descent where that does not help. Times of both are in
+                             tests/bench/results.csv. The CPU and CUDA devices go about it differently: their
                              lists are as good, but not the same. Sets that are too small for
                              NN-Descent are compared pair by pair here too. */
 };

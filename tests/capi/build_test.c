@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ann.h"
 #include "check.h"
@@ -598,6 +599,39 @@ static void share_of_true_neighbors(void) {
   vectors_free(&set);
 }
 
+/* Seconds of a build are those of the call, calibration among them, and a file keeps none. */
+static void seconds_of_a_build(void) {
+  ann_index *index = index_make(DIM, ANN_METRIC_L2, 0);
+  const double start = seconds_now();
+  CHECK_OK(ann_build(index, &view, NULL, NULL, NULL, NULL));
+  const double whole = seconds_now() - start;
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK_SAY(info.calibrate_seconds > 0 && info.calibrate_seconds <= info.build_seconds &&
+                info.build_seconds <= whole,
+            "%g s to calibrate, %g to build, %g in the call", info.calibrate_seconds, info.build_seconds,
+            whole);
+  char path[] = "/tmp/gannet-build-XXXXXX";
+  const int file = mkstemp(path);
+  CHECK(file >= 0);
+  close(file);
+  CHECK_OK(ann_save(index, path, NULL, NULL, NULL));
+  ann_index *opened = NULL;
+  CHECK_OK(ann_open(NULL, path, NULL, &opened, NULL, NULL));
+  CHECK_OK(ann_index_get_info(opened, &info, NULL));
+  CHECK(info.build_seconds == 0 && info.calibrate_seconds == 0);
+  ann_index_free(opened);
+  ann_index_free(index);
+  remove(path);
+
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibrate = ANN_OFF;
+  index = index_build(ANN_METRIC_L2, &rows, &params);
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK(info.build_seconds > 0 && info.calibrate_seconds == 0);
+  ann_index_free(index);
+}
+
 /* Who finds neighbours by default shows in whether somebody has looked how many are true. */
 static void default_method(void) {
   for (uint64_t count = 4096; count <= 4097; count++) {
@@ -637,6 +671,7 @@ int main(void) {
   calibration_unlike_rows();
   share_of_true_neighbors();
   default_method();
+  seconds_of_a_build();
   vectors_free(&rows);
   return finish("build");
 }

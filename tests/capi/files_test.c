@@ -375,6 +375,38 @@ static void misuse(void) {
   ann_index_free(index);
 }
 
+/* ann_file_info checks the sums of header, table and tail, and looks at nothing between table and tail. */
+static void facts_of_damaged_files(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 3000, 24, 7);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  const char *path = in_folder("facts");
+  CHECK_OK(ann_save(index, path, NULL, NULL, NULL));
+  bytes file = read_file(path);
+  const struct {
+    const char *part;
+    uint64_t at;
+    int is_read;
+  } places[] = {{"header", 40, 1},
+                {"table", 4096 + 20, 1},
+                {"middle", file.count / 2, 0},
+                {"end", file.count - 1000, 0},
+                {"tail", file.count - 64 + 20, 1}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    file.data[places[i].at] ^= 1;
+    write_file(path, file.data, file.count);
+    ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
+    const ann_status status = ann_file_info(path, &facts, NULL);
+    CHECK_SAY(status == (places[i].is_read ? ANN_CORRUPT : ANN_OK), "damage of the %s: %s", places[i].part,
+              ann_status_name(status));
+    CHECK(places[i].is_read || (facts.rows == 3000 && facts.file_bytes == file.count));
+    file.data[places[i].at] ^= 1;
+  }
+  remove(path);
+  free(file.data);
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 static void strange_targets(void) {
   ann_index *index = small_index(1), *other = small_index(2), *opened = NULL;
   ann_error error = ANN_ERROR_INIT;
@@ -630,6 +662,7 @@ int main(int count, char **arguments) {
     every_kind();
     equal_files();
     misuse();
+    facts_of_damaged_files();
     strange_targets();
     lazy_damage();
     lazy_damage_of_ids();

@@ -1,6 +1,7 @@
 /* Proves that the search graph leaves no row out of reach: clustered data, islands and outliers,
  * all metrics, several degrees. The library's own figures are compared with a walk of the edges
  * here, and recall has a floor. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,26 @@
 static uint32_t root_of(uint32_t *parent, uint32_t row) {
   while (parent[row] != row) row = parent[row] = parent[parent[row]];
   return row;
+}
+
+/* Mean number of other rows within two edges of a row, counted one by one. */
+static double two_hops(const uint32_t *edges, uint64_t n, uint32_t degree) {
+  uint32_t *seen = calloc(n, sizeof *seen); /* 1 + the row that was there last */
+  uint64_t total = 0;
+  for (uint32_t row = 0; row < n; row++) {
+    seen[row] = row + 1;
+    for (uint32_t i = 0; i < degree; i++) {
+      const uint32_t first = edges[row * (uint64_t)degree + i];
+      for (uint32_t j = 0; first != UINT32_MAX && j <= degree; j++) {
+        const uint32_t other = j == degree ? first : edges[first * (uint64_t)degree + j];
+        if (other == UINT32_MAX || seen[other] == row + 1) continue;
+        seen[other] = row + 1;
+        total++;
+      }
+    }
+  }
+  free(seen);
+  return (double)total / (double)n;
 }
 
 static void measure(const ann_index *index, const char *what, int expect_reach) {
@@ -54,6 +75,9 @@ static void measure(const ann_index *index, const char *what, int expect_reach) 
   CHECK_EQUAL(stats.in_degree_max, most);
   CHECK(stats.strong_components >= stats.weak_components && stats.largest_strong >= 1);
   CHECK(stats.two_hop_mean >= 0 && stats.two_hop_mean <= (double)degree * degree + degree);
+  if (n > 0 && n <= 1000 && bad == 0) /* all rows are the sample */
+    CHECK_SAY(fabs(stats.two_hop_mean - two_hops(edges, n, degree)) < 1e-9,
+              "%s: %g rows within two edges, not %g", what, two_hops(edges, n, degree), stats.two_hop_mean);
   if (expect_reach)
     CHECK_SAY(stats.unreachable == 0, "%s: %llu of %llu rows out of reach", what,
               (unsigned long long)stats.unreachable, (unsigned long long)n);

@@ -2,6 +2,7 @@
  * index holds what it says, and that a memory limit is kept before anything is taken. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ann.h"
 #include "check.h"
@@ -112,7 +113,45 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
   vectors_free(&rows);
 }
 
+/* An index that is opened whole holds as much as its file, one that is read as it is needed nothing. */
+static void opened(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 8000, 64, 3);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  char path[] = "/tmp/gannet-memory-XXXXXX";
+  const int file = mkstemp(path);
+  CHECK(file >= 0);
+  close(file);
+  CHECK_OK(ann_save(index, path, NULL, NULL, NULL));
+  ann_index_free(index);
+  ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
+  CHECK_OK(ann_file_info(path, &facts, NULL));
+  ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
+  hooks.allocate = allocate;
+  hooks.release = release;
+  ann_context *context = NULL;
+  CHECK_OK(ann_context_create(&hooks, &context, NULL));
+  for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+    held = peak = calls = 0;
+    ann_open_params params = ANN_OPEN_PARAMS_INIT;
+    params.mode = mode;
+    ann_index *opened_index = NULL;
+    CHECK_OK(ann_open(context, path, &params, &opened_index, NULL, NULL));
+    const double part = (double)held / (double)facts.file_bytes,
+                 most = (double)peak / (double)facts.file_bytes;
+    if (mode == ANN_OPEN_FULL)
+      CHECK_SAY(part > 0.9 && most < 1.1, "%g of the file's size is held, %g at most", part, most);
+    else
+      CHECK_SAY(most < 0.01, "mode %d holds %g of the file's size", mode, most);
+    ann_index_free(opened_index);
+    CHECK_EQUAL(held, 0);
+  }
+  ann_context_free(context);
+  vectors_free(&rows);
+  remove(path);
+}
+
 int main(void) {
+  opened();
   ann_build_params plain = ANN_BUILD_PARAMS_INIT;
   plain.threads = 2;
   for (int e = 0; e < ELEMENTS; e++)

@@ -193,6 +193,43 @@ void two_builds() {
   vectors_free(&rows);
 }
 
+// Two builds that report to one monitor are both ended by its wish, and unharmed without one.
+void one_monitor_for_two() {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 12000 / static_cast<uint64_t>(test_scale()), kDim, 6);
+  const ann_matrix view = vectors_view(&rows);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.knn = ANN_KNN_NN_DESCENT;
+  params.threads = 1;
+  ann_monitor *monitor = nullptr;
+  CHECK_OK(ann_monitor_create(&monitor, nullptr));
+  uint64_t hashes[2] = {};
+  int ended = 0;
+  // Round 0 has no wish; in the others a build may be done before it comes.
+  for (int round = 0; round < 4 || (ended == 0 && round < 100); ++round) {
+    ann_monitor_reset(monitor);
+    std::atomic<bool> done{false};
+    ann_status statuses[2] = {ANN_INTERNAL, ANN_INTERNAL};
+    std::vector<std::thread> builders;
+    for (int i = 0; i < 2; ++i)
+      builders.emplace_back([&, i] {
+        ann_index *index = index_make(kDim, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
+        statuses[i] = ann_build(index, &view, nullptr, &params, monitor, nullptr);
+        if (round == 0 && statuses[i] == ANN_OK) hashes[i] = index_hash(index);
+        ann_index_free(index);
+        done = true;
+      });
+    if (round > 0 && wait_until_running(monitor, done)) ann_monitor_cancel(monitor);
+    for (std::thread &builder : builders) builder.join();
+    for (const ann_status status : statuses)
+      CHECK(status == ANN_OK || (round > 0 && status == ANN_CANCELLED));
+    ended += statuses[0] == ANN_CANCELLED && statuses[1] == ANN_CANCELLED;
+  }
+  CHECK(hashes[0] != 0 && hashes[0] == hashes[1]);
+  CHECK_SAY(ended > 0, "no wish ended both builds");
+  ann_monitor_free(monitor);
+  vectors_free(&rows);
+}
+
 // The search that runs when its index is freed ends with right answers.
 void free_waits() {
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 2000, kDim, 5);
@@ -304,6 +341,7 @@ int main() {
   search_while_another_builds();
   many_callers();
   two_builds();
+  one_monitor_for_two();
   free_waits();
   searches_while_one_calibrates();
   return finish("threads");

@@ -1,9 +1,11 @@
 // Claims about processes and a real device: a child forked after CUDA was used gets ANN_NO_DEVICE from
 // CUDA calls and goes on with the CPU; the parent is unharmed; a process may end with everything open,
-// also with work queued on a stream; an empty CUDA_VISIBLE_DEVICES is no device. Ends with 77 where there
-// is no CUDA device. Every claim runs in a child, so that the parent never asks the driver.
+// also with work queued on a stream; an empty CUDA_VISIBLE_DEVICES is no device, nor is one that
+// GANNET_BACKEND=cpu hides; a thread that is cancelled ends after its call; two devices hold copies of one
+// index where there are two. Ends with 77 where there is no CUDA device. Every claim runs in a child, so that the parent never asks the driver.
 
 #include <cuda_runtime.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,6 +156,100 @@ struct FreedLate {
   _exit(failures);
 }
 
+/// AUTO's device shows in whether a procedure that only devices have serves.
+ann_status search_by_warps(const ann_index* index) {
+  uint64_t ids[5 * kK];
+  ann_results results = ANN_RESULTS_INIT;
+  results.k = kK;
+  results.rows = 5;
+  results.ids = ids;
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.procedure = ANN_SEARCH_WARP;
+  const ann_matrix queries = matrix_of(5);
+  return ann_search_batch(index, &queries, &params, &results, nullptr, nullptr);
+}
+
+[[noreturn]] void chosen_backend() {
+  ann_index* index = build();
+  unsetenv("GANNET_BACKEND");
+  expect(search_by_warps(index) == ANN_UNSUPPORTED, "AUTO is the CPU");
+  setenv("GANNET_BACKEND", "cpu", 1);
+  uint32_t count = 0;
+  const char* reason = nullptr;
+  ann_device_count(&count, &reason, nullptr);
+  expect(count == 1 && std::strstr(reason, "GANNET_BACKEND") != nullptr, "hidden devices:", reason);
+  ann_error error = ANN_ERROR_INIT;
+  expect(search(index, ANN_DEVICE_CUDA, &error) == ANN_NO_DEVICE,
+         "a search on a hidden device:", error.message);
+  setenv("GANNET_BACKEND", "cuda", 1);
+  expect(search_by_warps(index) == ANN_OK, "AUTO is the first device");
+  ann_index_free(index);
+  std::fflush(stdout);
+  _exit(failures);
+}
+
+/// Builds on the device until somebody ends the thread, which notes that a call has returned behind the wish.
+struct Builder {
+  volatile bool wished = false;
+  volatile bool returned = false;
+};
+
+void* build_on_and_on(void* user) {
+  Builder& builder = *static_cast<Builder*>(user);
+  const ann_matrix matrix = matrix_of(kRows);
+  for (;;) {
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = kDim;
+    ann_index* index = nullptr;
+    ann_index_create(nullptr, &shape, &index, nullptr);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.device = ANN_DEVICE_CUDA;
+    const ann_status status = ann_build(index, &matrix, nullptr, &params, nullptr, nullptr);
+    ann_index_free(index);
+    expect(status == ANN_OK, "a build in a thread that is to end");
+    builder.returned = builder.wished;
+    pthread_testcancel();
+  }
+  return nullptr;
+}
+
+[[noreturn]] void cancelled_thread() {
+  ann_index* index = build();
+  ann_error error = ANN_ERROR_INIT;
+  for (useconds_t wait = 1000; wait < 1'000'000; wait *= 3) {
+    Builder builder;
+    pthread_t thread;
+    pthread_create(&thread, nullptr, build_on_and_on, &builder);
+    usleep(wait);
+    builder.wished = true;
+    pthread_cancel(thread);
+    void* answer = nullptr;
+    pthread_join(thread, &answer);
+    expect(answer == PTHREAD_CANCELED && builder.returned, "the thread did not end after its call");
+    expect(search(index, ANN_DEVICE_CUDA, &error) == ANN_OK, "a search afterwards", error.message);
+  }
+  ann_index_free(index);
+  std::fflush(stdout);
+  _exit(failures);
+}
+
+[[noreturn]] void two_devices() {
+  ann_index* index = build();
+  ann_error error = ANN_ERROR_INIT;
+  for (int32_t device = ANN_DEVICE_CUDA; device < ANN_DEVICE_CUDA + 2; ++device)
+    expect(ann_index_place(index, device, nullptr, &error) == ANN_OK, "a copy on each device", error.message);
+  const auto both = [&] {
+    for (int32_t device = ANN_DEVICE_CUDA; device < ANN_DEVICE_CUDA + 2; ++device)
+      expect(search(index, device, &error) == ANN_OK, "a search on each device", error.message);
+  };
+  both();
+  expect(ann_index_evict(index, ANN_DEVICE_CUDA, &error) == ANN_OK, "one copy goes", error.message);
+  both();
+  ann_index_free(index);
+  std::fflush(stdout);
+  _exit(failures);
+}
+
 void claim(const char* text, void (*body)(), int times) {
   int failed = 0;
   for (int i = 0; i < times; ++i) {
@@ -181,5 +277,11 @@ int main() {
   claim("an end with everything open", open_handles, 5);
   claim("an index freed by a static destructor", free_in_static_destructor, 3);
   claim("no visible device", no_visible_device, 1);
+  claim("the device that the environment chooses", chosen_backend, 1);
+  claim("a thread that is cancelled", cancelled_thread, 1);
+  if (devices < 3)
+    std::printf("       one CUDA device: nothing is said of two\n");
+  else
+    claim("copies on two devices", two_devices, 1);
   return failures == 0 ? 0 : 1;
 }

@@ -59,7 +59,8 @@ def read_list(text):
 
 def tests_of(root):
     """Names of tests, and of those that gpu.sh runs again on a device."""
-    names = {"recall.results", "golden.files", "capi.files_threads", "tidy.abi", "tidy.quiet_gpu", "tidy.exports"}
+    names = {"recall.results", "golden.files", "capi.files_threads", "tidy.abi", "tidy.header", "tidy.quiet_gpu",
+             "tidy.exports"}
     for folder in ("capi", "fault", "gpu", "differential", "unit"):
         for path in (root / "tests" / folder).glob("*_test.*"):
             name = path.stem if folder == "unit" else path.stem.removesuffix("_test")
