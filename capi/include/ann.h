@@ -661,7 +661,7 @@ typedef struct ann_build_params {
   uint32_t layers;          /* L, 2 to 8; default 4. Sets too small for so many get fewer */
   int32_t refinements;      /* r: passes over the layers below the top when all is merged, 1 to 16, or ANN_NONE;
                                default 2. More: longer builds, better lists */
-  float build_stretch;      /* 1 + tau_b, 1 to 3: how far queries of the build go; default 1.5. More: longer
+  float build_stretch;      /* 1 + tau_b, 1 to 3: how far queries of the build go; default 1.15. More: longer
                                builds, better lists */
   int32_t midpoint;         /* ANN_SWITCH: an inverse link is left out only where a path leads back within the
                                sphere around the midpoint; default on. Off: fewer links */

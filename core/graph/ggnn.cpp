@@ -108,9 +108,14 @@ class Build {
   }
 
   void pass(uint32_t top, uint32_t layer) {
+    const auto enter = [&](const char* phase, double done) {
+      execution_.span((pass_ + done) / passes_, 1).enter(phase);
+    };
+    enter("merge", 0);
     merge(top, layer);
+    enter("symmetric links", 0.8);
     link(layers_[layer]);
-    execution_.advance(static_cast<double>(++pass_) / passes_);
+    ++pass_;
   }
 
   void select(uint32_t top) {

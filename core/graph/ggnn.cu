@@ -1,7 +1,7 @@
 // GGNN's build on the GPU (section 5). graph/ggnn.h tells the build, ggnn.cpp is the twin; edges are equal.
 //
 //   paper                   here
-//   merge, Algorithm 4      Merge: a warp asks for one row, with the lists of traverse/slack_lists_cuda.cuh
+//   merge, Algorithm 4      Merge: a warp asks for one row, with the lists of traverse/slack_warp_cuda.cuh
 //   sym, Algorithm 5        Path: a warp looks for the way from one near neighbour back to its row, then Contend,
 //                           Settle and Clear hand out places, FillUp writes rows
 //   select, stats           the host (graph/ggnn_layers.h), which gets the distances to nearest neighbours
@@ -14,15 +14,22 @@
 // outcome is that of the twin's sort whatever the schedule. Who finds the row full goes on to the next row met, when
 // all others of the round have been settled.
 //
-// A sketch of a merge of the bottom, one row, k = 24, 128 columns. Bytes: 100 expansions in three layers, of 96 bytes of
-// edges and 10 new rows of 128 bytes each, are 140 KB, of which the upper layers' 34,000 rows stay in the second cache.
-// Operations of an expansion, in instructions of a warp: 250 to look proposals up in 64 keys and the ring, 130 to
-// compare, 130 to sort and 200 to merge into two lists. So instructions are the bound and not memory: 70,000 a row, for
-// which one H200 takes some 0.1 us. A path takes at most 20 expansions of k/2 edges and the links, and none where the
-// neighbour has the row in its list.
+// A sketch of one merge of the bottom, one row, k = 24, 128 columns, tau_b = .15. Bytes: 230 expansions in three layers,
+// of 96 bytes of edges and 17 new rows of 128 bytes each, are 520 KB, of which the upper layers' 34,000 rows stay in the
+// second cache. Operations of an expansion, in instructions of a warp: 120 to look proposals up, 130 to compare, 100 to
+// admit two or three rows. So instructions are the bound and not memory: 80,000 a row, for which one H200 takes some
+// 0.1 us. A path takes at most 20 expansions of k/2 edges and the links, and none where the neighbour has the row in its
+// list.
 //
-// Measured on one NVIDIA H200: SIFT 1M as f32, k = 24, tau_b = .5, two refinements, 6.7 s from rows in host memory to a
-// placed index, lists with .972 of the ten true neighbours.
+// Measured on one NVIDIA H200, SIFT 1M as f32, k = 24, two refinements, from rows in host memory to a placed index, in
+// seconds, with the share of ten true neighbours that lists have; beside it with lists in shared memory alone:
+//
+//   tau_b              .05    .10    .15    .20    .50
+//   here                     1.47   2.25
+//   in shared memory  1.67   2.67          5.04   6.69
+//   C@10              .948   .969   .971   .971   .972
+//
+// With .10, of 1.47 s merges take 1.12 and links .25.
 //
 // Bytes of device memory a row: 4 k edges, 4 k lists aside, 2 k inverse links, 4 of their number, 8 of the least
 // proposal, 90 of rows met, 4 of the nearest distance; codes beside.
@@ -33,13 +40,14 @@
 #include "backend/launch_items.cuh"
 #include "graph/ggnn_cuda.h"
 #include "graph/ggnn_layers.h"
-#include "traverse/slack_lists_cuda.cuh"
+#include "traverse/slack_warp_cuda.cuh"
 
 namespace gannet::cuda {
 namespace {
 
-constexpr uint32_t kMergeThreads = 32;
-constexpr uint32_t kPiece = 1u << 20;  // rows between two looks at the monitor
+constexpr uint32_t kBlocksAtOnce = 32;  // of a multiprocessor, which has no more: 64 registers a thread
+constexpr uint32_t kLinkWords = 1;      // of the best list of a path
+constexpr uint32_t kPiece = 1u << 20;   // rows between two looks at the monitor
 
 /// A layer as kernels read it.
 struct LayerView {
@@ -193,92 +201,80 @@ struct MergeArgs {
   uint32_t first;  // row of the first block
 };
 
-template <bool kWide>
+template <bool kWide, class Lists>
 struct MergeQuery {
   const MergeArgs& args;
-  SlackLists<!kWide>& lists;
-  uint64_t& apart;  // shared: the key of the row itself, where it was met in this step
+  Lists& lists;
   QueryRow query;
   uint32_t self;
 
   __device__ void run(uint32_t row) {
+    lists.begin();
     uint32_t segment = args.layers[args.number].segment_of(row);
     for (uint32_t above = args.number; above < args.top; ++above) segment /= args.growth;
     const LayerView& top = args.layers[args.top];
     const uint32_t end = __ldg(top.first + segment + 1);
-    for (uint32_t first = __ldg(top.first + segment); first < end; first += lists.layout.step) {
-      const uint32_t row_of_lane = first + threadIdx.x;
-      for (uint32_t i = row_of_lane; i < min(end, first + lists.layout.step); i += blockDim.x) {
-        if (!lists.knows(i)) lists.propose(i);
-      }
-      fetch(top);
-    }
+    for (uint32_t first = __ldg(top.first + segment); first < end; first += lists.step())
+      fetch(top, min(lists.step(), end - first), [&](uint32_t i) { return first + i; });
     for (uint32_t above = args.top; above > args.number; --above) {
       const LayerView& layer = args.layers[above - 1];
       lists.transfer(args.layers[above].below);
-      for (uint32_t step = 0; step < kGgnnMergeSteps && lists.pop(); ++step) {
-        const uint32_t* edges = layer.edges + uint64_t{lists.state.parent} * args.k;
-        for (uint32_t i = threadIdx.x; i < args.k; i += blockDim.x) {
-          const uint32_t target = __ldg(edges + i);
-          if (target != kNoRow && !lists.knows(target)) lists.propose(target);
-        }
-        fetch(layer);
+      for (uint32_t step = 0; step < kGgnnMergeSteps; ++step) {
+        const uint32_t parent = lists.pop();
+        if (parent == kNoRow) break;
+        expand(layer, parent);
       }
     }
     write(row);
   }
 
  private:
-  /// Algorithm 2 with the proposals.
-  __device__ void fetch(const LayerView& layer) {
-    __syncthreads();
-    const float bound = lists.state.bound;
-    CodeComparison<kWide>{args.codes, layer}.compare(query, lists.proposals, lists.state.count,
-                                                     [&](uint32_t place, uint32_t number) {
-                                                       if (lists.square(number) > bound) return;
-                                                       const uint32_t row = lists.proposals[place];
-                                                       lists.survive(number, row);
-                                                       if (number == 0 && layer.bottom_row(row) == self)
-                                                         apart = RowKey::of(0, row, false);
-                                                     });
-    __syncthreads();
-    const uint32_t survivors = lists.state.survivors;
-    const uint64_t itself = apart;
-    if (survivors != 0) lists.admit(survivors, itself);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      lists.settle();
-      apart = RowKey::kNone;
-    }
-    __syncthreads();
+  template <class Rows>
+  __device__ void fetch(const LayerView& layer, uint32_t length, const Rows& rows) {
+    lists.fetch(length, rows, comparison(layer), answers(layer));
+  }
+
+  __device__ void expand(const LayerView& layer, uint32_t parent) {
+    const auto edges = [&](uint32_t from) { return layer.edges + uint64_t{from} * args.k; };
+    lists.expand(parent, args.k, edges, comparison(layer), answers(layer));
+  }
+
+  __device__ auto comparison(const LayerView& layer) const {
+    return [this, &layer](const uint32_t* found, uint32_t count, const auto& take) {
+      CodeComparison<kWide>{args.codes, layer}.compare(query, found, count, take);
+    };
+  }
+
+  /// All but the row itself.
+  __device__ auto answers(const LayerView& layer) const {
+    return [this, &layer](uint32_t found, uint32_t number) {
+      return number != 0 || layer.bottom_row(found) != self;
+    };
   }
 
   __device__ void write(uint32_t row) {
-    const uint32_t size = lists.state.best_size;
     uint32_t* list = args.lists + uint64_t{row} * args.k;
-    for (uint32_t i = threadIdx.x; i < args.k; i += blockDim.x)
-      list[i] = i < size ? RowKey::row(lists.best[i]) : kNoRow;
-    if (args.nearest != nullptr && threadIdx.x == 0)
-      args.nearest[row] = size != 0 ? __fsqrt_rn(lists.square(RowKey::distance(lists.best[0]))) : 0;
+    lists.each_best(args.k, [&](uint32_t place, uint64_t key) {
+      list[place] = key != RowKey::kNone ? RowKey::row(key) : kNoRow;
+      if (place == 0 && args.nearest != nullptr)
+        args.nearest[row] = key != RowKey::kNone ? __fsqrt_rn(lists.square(RowKey::distance(key))) : 0;
+    });
   }
 };
 
 constexpr SquareKind kind_of(bool wide) { return wide ? SquareKind::kFloatBits : SquareKind::kInteger; }
 
-template <bool kWide>
-__global__ void __launch_bounds__(kMergeThreads) merge_rows(const __grid_constant__ MergeArgs args) {
-  __shared__ SlackState state;
-  __shared__ uint64_t apart;
+template <bool kWide, uint32_t kWords>
+__global__ void __launch_bounds__(kWarp, kWords == 0 ? 1 : kBlocksAtOnce)
+    merge_rows(const __grid_constant__ MergeArgs args) {
   extern __shared__ uint4 memory[];
-  SlackLists<!kWide> lists(args.shape, kind_of(kWide), args.tau, args.mean, state, ggnn_step(args.k),
-                           reinterpret_cast<uint8_t*>(memory));
-  const LayerView& layer = args.layers[args.number];
   const uint32_t row = args.first + blockIdx.x;
-  const uint32_t self = layer.bottom_row(row);
-  lists.begin();
-  if (threadIdx.x == 0) apart = RowKey::kNone;
-  __syncthreads();
-  MergeQuery<kWide>{args, lists, apart, query_of(args.codes, self), self}.run(row);
+  const uint32_t self = args.layers[args.number].bottom_row(row);
+  with_slack_lists<!kWide, kWords>(
+      args.shape, kind_of(kWide), args.tau, args.mean, ggnn_step(args.k), memory,
+      [&]<class Lists>(Lists& lists) {
+        MergeQuery<kWide, Lists>{args, lists, query_of(args.codes, self), self}.run(row);
+      });
 }
 
 // --- Symmetric links ---------------------------------------------------------------------------------
@@ -332,10 +328,10 @@ struct LinkArgs {
   }
 };
 
-template <bool kWide>
+template <bool kWide, class Lists>
 struct PathQuery {
   const LinkArgs& args;
-  SlackLists<!kWide>& lists;
+  Lists& lists;
   uint32_t* to_row;  // [step] shared: numbers of proposals to the row
   uint32_t& radius;  // shared: of the neighbour to the row
   QueryRow row_code;
@@ -345,15 +341,17 @@ struct PathQuery {
   /// Whether there is a path from the neighbour to the row.
   __device__ bool run(uint32_t near) {
     lists.begin();
-    if (threadIdx.x == 0) lists.proposals[0] = near;
-    __syncthreads();
-    comparison().compare(row_code, lists.proposals, 1, [&](uint32_t, uint32_t number) { radius = number; });
-    __syncthreads();
-    if (threadIdx.x == 0) lists.survive(radius, near);
-    __syncthreads();
-    finish();
-    for (uint32_t step = 0; step < kGgnnLinkSteps && lists.pop(); ++step) {
-      const uint32_t parent = lists.state.parent;
+    fetch(
+        1, [&](uint32_t) { return near; },
+        [&](const uint32_t* rows, uint32_t count, const auto& take) {
+          comparison().compare(row_code, rows, count, [&](uint32_t place, uint32_t number) {
+            radius = number;
+            take(place, number);
+          });
+        });
+    for (uint32_t step = 0; step < kGgnnLinkSteps; ++step) {
+      const uint32_t parent = lists.pop();
+      if (parent == kNoRow) break;
       if (leads_to_row(parent)) return true;
       fetch_links(parent);
     }
@@ -362,6 +360,11 @@ struct PathQuery {
 
  private:
   __device__ CodeComparison<kWide> comparison() const { return {args.codes, args.layer}; }
+
+  template <class Rows, class Compare>
+  __device__ void fetch(uint32_t length, const Rows& rows, const Compare& compare) {
+    lists.fetch(length, rows, compare, [](uint32_t, uint32_t) { return true; });
+  }
 
   /// LinkArgs::leads_to by all threads.
   __device__ bool leads_to_row(uint32_t from) const {
@@ -372,43 +375,32 @@ struct PathQuery {
     return __any_sync(kAllLanes, found);
   }
 
+  /// Shows the nearest neighbours and inverse links of a row, which may be among the former too.
   __device__ void fetch_links(uint32_t parent) {
     const uint32_t* edges = args.edges_of(parent);
-    for (uint32_t i = threadIdx.x; i < args.nearest_count; i += kWarp) {
-      if (edges[i] != kNoRow && !lists.knows(edges[i])) lists.propose(edges[i]);
-    }
     const uint32_t* links = args.inverse_of(parent);
-    for (uint32_t i = threadIdx.x; i < args.inverses[parent]; i += kWarp) {
-      bool is_near = false;  // a nearest neighbour may be an inverse link too
-      for (uint32_t j = 0; j < args.nearest_count; ++j) is_near |= edges[j] == links[i];
-      if (!is_near && !lists.knows(links[i])) lists.propose(links[i]);
-    }
-    __syncthreads();
-    const uint32_t count = lists.state.count;
-    const float bound = lists.state.bound;
-    const auto take = [&](uint32_t place) {
-      if (lists.square(to_row[place]) <= bound) lists.survive(to_row[place], lists.proposals[place]);
-    };
-    comparison().compare(row_code, lists.proposals, count,
-                         [&](uint32_t place, uint32_t number) { to_row[place] = number; });
-    __syncthreads();
-    if (args.midpoint) {
-      comparison().compare(near_code, lists.proposals, count, [&](uint32_t place, uint32_t number) {
-        if (is_within_sphere(to_row[place], number)) take(place);
-      });
-    } else {
-      for (uint32_t place = threadIdx.x; place < count; place += kWarp) take(place);
-    }
-    __syncthreads();
-    finish();
+    fetch(
+        args.nearest_count + args.inverses[parent],
+        [&](uint32_t i) {
+          if (i < args.nearest_count) return edges[i];
+          const uint32_t link = links[i - args.nearest_count];
+          for (uint32_t j = 0; j < args.nearest_count; ++j) {
+            if (edges[j] == link) return kNoRow;
+          }
+          return link;
+        },
+        [&](const uint32_t* rows, uint32_t count, const auto& take) { compare(rows, count, take); });
   }
 
-  __device__ void finish() {
-    const uint32_t survivors = lists.state.survivors;
-    if (survivors != 0) lists.admit(survivors);
-    __syncthreads();
-    if (threadIdx.x == 0) lists.settle();
-    __syncthreads();
+  template <class Take>
+  __device__ void compare(const uint32_t* rows, uint32_t count, const Take& take) {
+    if (!args.midpoint) return comparison().compare(row_code, rows, count, take);
+    comparison().compare(row_code, rows, count,
+                         [&](uint32_t place, uint32_t number) { to_row[place] = number; });
+    __syncwarp();
+    comparison().compare(near_code, rows, count, [&](uint32_t place, uint32_t number) {
+      if (is_within_sphere(to_row[place], number)) take(place, to_row[place]);
+    });
   }
 
   /// Section 5.2.1, as the twin has it.
@@ -420,9 +412,24 @@ struct PathQuery {
   }
 };
 
+/// What a row has met on its way from a near neighbour goes among the wanting ones.
+template <class Lists>
+__device__ void want(const LinkArgs& args, const Lists& lists, uint32_t row) {
+  uint32_t place = 0;
+  if (threadIdx.x == 0) {
+    place = atomicAdd(&args.counts->wanting, 1u);
+    args.wanting[place] = row;
+    args.places[place] = 0;
+    args.turns[place] = Turn::kWaits;
+  }
+  place = __shfl_sync(kAllLanes, place, 0);
+  lists.each_best(kGgnnLinkBest,
+                  [&](uint32_t i, uint64_t key) { args.met[uint64_t{place} * kGgnnLinkBest + i] = key; });
+}
+
 template <bool kWide>
-__global__ void __launch_bounds__(kWarp) look_for_paths(const __grid_constant__ LinkArgs args) {
-  __shared__ SlackState state;
+__global__ void __launch_bounds__(kWarp, kBlocksAtOnce)
+    look_for_paths(const __grid_constant__ LinkArgs args) {
   __shared__ uint32_t radius;
   extern __shared__ uint4 memory[];
   const uint32_t row = args.first + blockIdx.x;
@@ -436,22 +443,14 @@ __global__ void __launch_bounds__(kWarp) look_for_paths(const __grid_constant__ 
     if (__any_sync(kAllLanes, found)) return;
   }
   const uint32_t step = ggnn_step(args.k);
-  SlackLists<!kWide> lists(args.shape, kind_of(kWide), args.tau, args.mean, state, step,
-                           reinterpret_cast<uint8_t*>(memory));
-  uint32_t* to_row = lists.proposals + step;
+  uint32_t* to_row = reinterpret_cast<uint32_t*>(memory);
   const QueryRow row_code = query_of(args.codes, args.layer.bottom_row(row));
   const QueryRow near_code = query_of(args.codes, args.layer.bottom_row(near));
-  if (PathQuery<kWide>{args, lists, to_row, radius, row_code, near_code, row}.run(near)) return;
-  uint32_t place = 0;
-  if (threadIdx.x == 0) {
-    place = atomicAdd(&args.counts->wanting, 1u);
-    args.wanting[place] = row;
-    args.places[place] = 0;
-    args.turns[place] = Turn::kWaits;
-  }
-  place = __shfl_sync(kAllLanes, place, 0);
-  for (uint32_t i = threadIdx.x; i < kGgnnLinkBest; i += kWarp)
-    args.met[uint64_t{place} * kGgnnLinkBest + i] = i < state.best_size ? lists.best[i] : RowKey::kNone;
+  with_slack_lists<!kWide, kLinkWords>(
+      args.shape, kind_of(kWide), args.tau, args.mean, step, to_row + step, [&]<class Lists>(Lists& lists) {
+        if (!PathQuery<kWide, Lists>{args, lists, to_row, radius, row_code, near_code, row}.run(near))
+          want(args, lists, row);
+      });
 }
 
 /// What a wanting row contends with, and for which row's place.
@@ -638,11 +637,16 @@ class Build {
   }
 
   void pass(uint32_t top, uint32_t number) {
+    const auto enter = [&](const char* phase, double done) {
+      execution_.span((pass_ + done) / passes_, 1).enter(phase);
+    };
     if (layers_[number].rows.rows != 0) {
+      enter("merge", 0);
       merge(top, number);
+      enter("symmetric links", 0.8);
       link(number);
     }
-    execution_.advance(static_cast<double>(++pass_) / passes_);
+    ++pass_;
   }
 
   /// Starts a kernel with a block for each row, in pieces.
@@ -670,16 +674,22 @@ class Build {
     args.number = number;
     args.growth = shape_.growth;
     args.k = k_;
-    each_row("merge_rows", codes_.wide() ? merge_rows<true> : merge_rows<false>, args, rows,
-             SlackLayout(args.shape, ggnn_step(k_)).bytes());
+    const uint32_t words = slack_words(args.shape);
+    each_row("merge_rows", merge_kernel(words), args, rows, slack_bytes(args.shape, ggnn_step(k_), words));
     take_next(number);
-    if (number != 0) return;
+    if (number != 0) return stream_.wait();
     copy_to_host(nearest_.data(), device_nearest_->data(), nearest_.size() * sizeof(float), stream_,
                  "fetching distances");
     stream_.wait();
     const GgnnNearest found = ggnn_measure(nearest_);
     mean_ = found.mean;
     max_ = found.max;
+  }
+
+  void (*merge_kernel(uint32_t words) const)(MergeArgs) {
+    if (codes_.wide())
+      return words == 0 ? merge_rows<true, 0> : words == 1 ? merge_rows<true, 1> : merge_rows<true, 2>;
+    return words == 0 ? merge_rows<false, 0> : words == 1 ? merge_rows<false, 1> : merge_rows<false, 2>;
   }
 
   /// What was written aside becomes the lists of a layer.
@@ -722,7 +732,7 @@ class Build {
     args.k = k_;
     args.midpoint = params_.midpoint;
     const uint32_t step = ggnn_step(k_);
-    const uint32_t bytes = SlackLayout(args.shape, step).bytes() + step * sizeof(uint32_t);
+    const uint32_t bytes = slack_bytes(args.shape, step, kLinkWords) + step * sizeof(uint32_t);
     for (args.rank = 0; args.rank < args.nearest_count; ++args.rank) {
       clear_counts();
       each_row("look_for_paths", codes_.wide() ? look_for_paths<true> : look_for_paths<false>, args, rows,

@@ -48,7 +48,7 @@ inline constexpr uint32_t kGgnnRefinementsDefault = 2;
 inline constexpr uint32_t kGgnnLayersMax = 8;
 inline constexpr int32_t kGgnnRefinementsMax = 16;
 inline constexpr uint32_t kGgnnSegmentMax = 1024;
-inline constexpr float kGgnnTauBuildDefault = 0.5f;
+inline constexpr float kGgnnTauBuildDefault = 0.15f;
 
 struct GgnnParams {
   uint32_t k = 24;

@@ -57,6 +57,7 @@ struct SlackState {
   uint32_t count;      // of proposals that are not known
   uint32_t survivors;  // of them, within the bound
   uint32_t parent;
+  uint64_t apart;  // the key of a row of a step that is no answer
 };
 
 /// A sorted list of which place i lies `first` places on, round about.
@@ -123,15 +124,18 @@ struct SlackLists {
         visited(reinterpret_cast<uint32_t*>(memory + layout.visited_at())),
         proposals(reinterpret_cast<uint32_t*>(memory + layout.proposals_at())) {}
 
-  /// Begins a query; a barrier is to follow.
+  /// Begins a query; ends with a barrier.
   __device__ void begin() {
     for (uint32_t i = threadIdx.x; i < layout.best; i += blockDim.x) best[i] = RowKey::kNone;
     for (uint32_t i = threadIdx.x; i < layout.queue; i += blockDim.x) queue[i] = RowKey::kNone;
     clear_visited();
-    if (threadIdx.x != 0) return;
-    state.bound = INFINITY;
-    state.best_size = state.queue_head = state.queue_size = state.expanded = 0;
-    state.count = state.survivors = 0;
+    if (threadIdx.x == 0) {
+      state.bound = INFINITY;
+      state.best_size = state.queue_head = state.queue_size = state.expanded = 0;
+      state.count = state.survivors = 0;
+      state.apart = RowKey::kNone;
+    }
+    __syncthreads();
   }
 
   __device__ void propose(uint32_t row) { proposals[atomicAdd(&state.count, 1u)] = row; }
@@ -183,6 +187,7 @@ struct SlackLists {
   /// The bound for the next step (equation 2), by one thread.
   __device__ void settle() {
     state.count = state.survivors = 0;
+    state.apart = RowKey::kNone;
     if (state.best_size < shape.bound) return;
     const float kth = square(RowKey::distance(best[shape.bound - 1]));
     const float limit = fminf(__fsqrt_rn(square(RowKey::distance(best[0]))), nearest);
@@ -190,8 +195,45 @@ struct SlackLists {
     state.bound = fmaxf(kth, __fmul_rn(bound, bound));
   }
 
-  /// Takes the nearest row of the queue as the parent, after a barrier; false where the query ends.
-  __device__ bool pop() {
+  __device__ uint32_t step() const { return layout.step; }
+
+  /// Algorithm 2 with rows(0 ... length - 1), of which kNoRow is none: those that the cache does not know are compared,
+  /// and those within the bound enter it. compare(rows, count, take) calls take(place, number) at most once for each of
+  /// `count` rows, on some thread; without, a row does not enter. answers(row, number) says whether a row may be one.
+  /// How many were compared.
+  template <class Rows, class Compare, class Answers>
+  __device__ uint32_t fetch(uint32_t length, const Rows& rows, const Compare& compare,
+                            const Answers& answers) {
+    for (uint32_t i = threadIdx.x; i < length; i += blockDim.x) {
+      const uint32_t row = rows(i);
+      if (row != kNoRow && !knows(row)) propose(row);
+    }
+    __syncthreads();
+    const float bound = state.bound;
+    const uint32_t count = state.count;
+    compare(proposals, count, [&](uint32_t place, uint32_t number) {
+      if (square(number) > bound) return;
+      survive(number, proposals[place]);
+      if (!answers(proposals[place], number)) state.apart = RowKey::of(number, proposals[place], false);
+    });
+    __syncthreads();
+    if (const uint32_t survivors = state.survivors; survivors != 0) admit(survivors, state.apart);
+    __syncthreads();
+    if (threadIdx.x == 0) settle();
+    __syncthreads();
+    return count;
+  }
+
+  /// The same with the `degree` edges of a row, which begin at edges(parent).
+  template <class Edges, class Compare, class Answers>
+  __device__ uint32_t expand(uint32_t parent, uint32_t degree, const Edges& edges, const Compare& compare,
+                             const Answers& answers) {
+    const uint32_t* row = edges(parent);
+    return fetch(degree, [&](uint32_t i) { return __ldg(row + i); }, compare, answers);
+  }
+
+  /// Takes the nearest row of the queue, after a barrier; kNoRow where the query ends.
+  __device__ uint32_t pop() {
     if (threadIdx.x == 0) {
       state.parent = kNoRow;
       uint64_t& head = queue[state.queue_head];
@@ -205,7 +247,15 @@ struct SlackLists {
       }
     }
     __syncthreads();
-    return state.parent != kNoRow;
+    return state.parent;
+  }
+
+  /// Calls each(place, key) for the first `count` places of the best list, at most as many as it has; kNone where
+  /// there is no row.
+  template <class Each>
+  __device__ void each_best(uint32_t count, const Each& each) const {
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)
+      each(i, i < state.best_size ? best[i] : RowKey::kNone);
   }
 
   /// Takes the walk to the layer below, in which row r is below[r], after a barrier; ends with one. The best list has

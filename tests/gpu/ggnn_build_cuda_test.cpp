@@ -6,7 +6,6 @@
 //   ggnn_build_cuda_test quick       fewer and smaller cases, for compute-sanitizer
 //   ggnn_build_cuda_test race        a handful, for its racecheck, which is slow
 //   ggnn_build_cuda_test TEXT        claims with TEXT in their names
-//   ggnn_build_cuda_test figures ROWS QUERIES [K...]   times, consensus and recall on .u8bin files, as bytes and floats
 //
 // Ends with 77 where there is no CUDA device.
 
@@ -227,128 +226,10 @@ constexpr Claim kClaims[] = {
 };
 constexpr Claim kRaceClaims[] = {{"each kernel", claim_handful}};
 
-// --- Figures -----------------------------------------------------------------------------------------
-
-Rows as_floats(const Rows& bytes) {
-  Rows rows(ANN_F32, 0, bytes.dim, Values::kEqual, 1);
-  rows.rows = bytes.rows;
-  rows.bytes.resize(bytes.rows * rows.stride);
-  float* to = reinterpret_cast<float*>(rows.bytes.data());
-  for (uint64_t i = 0; i < uint64_t{bytes.rows} * bytes.dim; ++i) to[i] = bytes.bytes[i];
-  return rows;
-}
-
-/// Answers of `count` rows in memory, the row itself left out.
-Answers answers_of(const ann_index* index, const Rows& queries, uint32_t k, const ann_search_params& params,
-                   bool exact) {
-  Answers answers;
-  ann_error error = ANN_ERROR_INIT;
-  expect_ok(ask(index, matrix_of(queries), k, params, exact, &answers, &error), error, "figures");
-  return answers;
-}
-
-double recall_of(const Answers& found, const Answers& truth, uint32_t k, uint32_t truth_k) {
-  uint64_t hits = 0;
-  for (uint64_t i = 0; i < found.ids.size(); ++i)
-    hits += found.distances[i] <= truth.distances[i / k * truth_k + k - 1] ? 1 : 0;
-  return static_cast<double>(hits) / static_cast<double>(found.ids.size());
-}
-
-/// Of the lists of the first 10,000 rows: true neighbours among the first one and ten.
-void consensus(const ann_index* index, const Rows& rows, uint32_t k) {
-  Rows some(rows.element, 0, rows.dim, Values::kEqual, 1);
-  some.rows = std::min(10'000u, rows.rows);
-  some.bytes.assign(rows.bytes.begin(), rows.bytes.begin() + static_cast<ptrdiff_t>(some.rows * rows.stride));
-  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-  params.device = ANN_DEVICE_CUDA;
-  const Answers truth = answers_of(index, some, 11, params, true);
-  const Graph graph = graph_of(index, rows.rows, k);
-  uint64_t first = 0;
-  uint64_t ten = 0;
-  for (uint64_t row = 0; row < some.rows; ++row) {
-    std::vector<uint64_t> near;
-    for (uint32_t i = 0; i < 11 && near.size() < 10; ++i) {
-      if (truth.ids[row * 11 + i] != row) near.push_back(truth.ids[row * 11 + i]);
-    }
-    const uint32_t* list = graph.edges.data() + row * k;
-    first += list[0] == near[0] ? 1 : 0;
-    for (uint32_t i = 0; i < 10; ++i) ten += std::count(near.begin(), near.end(), list[i]) != 0 ? 1 : 0;
-  }
-  std::printf("  C@1 %.4f, C@10 %.4f\n", static_cast<double>(first) / some.rows,
-              static_cast<double>(ten) / some.rows / 10);
-}
-
-void searches(const ann_index* index, const Rows& queries) {
-  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-  params.device = ANN_DEVICE_CUDA;
-  const Answers truth = answers_of(index, queries, 10, params, true);
-  params.procedure = ANN_SEARCH_GGNN;
-  params.compare = ANN_COMPARE_STORED;
-  for (const float tau : {0.20f, 0.30f, 0.42f, 0.65f}) {
-    params.stretch = 1 + tau;
-    std::printf("  tau %.2f: recall@1 %.4f\n", static_cast<double>(tau),
-                recall_of(answers_of(index, queries, 1, params, false), truth, 1, 10));
-  }
-  for (uint32_t step = 0; step <= 14; ++step) {
-    params.stretch = 1 + 0.05f * static_cast<float>(step);
-    Answers answers;
-    double best = 1e9;
-    for (uint32_t turn = 0; turn < 4; ++turn)
-      best =
-          std::min(best, milliseconds_of([&] { answers = answers_of(index, queries, 10, params, false); }));
-    std::printf("  stretch %.2f: recall@10 %.4f, %.3f M queries/s, %.0f distances\n",
-                static_cast<double>(params.stretch), recall_of(answers, truth, 10, 10),
-                queries.rows / best / 1e3, static_cast<double>(answers.distance_count) / queries.rows);
-  }
-}
-
-void figures(const std::string& rows_path, const std::string& queries_path, const std::vector<uint32_t>& ks) {
-  const Rows byte_rows = read_u8bin(rows_path, UINT32_MAX);
-  const Rows byte_queries = read_u8bin(queries_path, UINT32_MAX);
-  const Rows float_rows = as_floats(byte_rows);
-  const Rows float_queries = as_floats(byte_queries);
-  for (const bool floats : {true, false}) {
-    const Rows& rows = floats ? float_rows : byte_rows;
-    for (const uint32_t k : ks) {
-      ann_build_params params = params_of(k);
-      params.refinements = 2;
-      params.seed = 1;
-      params.device = ANN_DEVICE_CUDA;
-      ann_index_params shape = ANN_INDEX_PARAMS_INIT;
-      shape.dim = rows.dim;
-      ann_plan plan = ANN_PLAN_INIT;
-      ann_error error = ANN_ERROR_INIT;
-      expect_ok(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, &error), error, "estimate");
-      double best = 1e9;
-      for (uint32_t turn = 0; turn < 2; ++turn)
-        best = std::min(best, milliseconds_of([&] { Index index(rows, ANN_METRIC_L2, params, "figures"); }));
-      const Index index(rows, ANN_METRIC_L2, params, "figures");
-      std::printf("%s, %u rows, k %u: built in %.3f s, %.0f MB of device memory planned\n",
-                  element_name(rows.element), rows.rows, k, best / 1e3,
-                  static_cast<double>(plan.device_bytes) / 1e6);
-      consensus(index.index, rows, k);
-      searches(index.index, floats ? float_queries : byte_queries);
-      std::fflush(stdout);
-    }
-  }
-}
-
 }  // namespace
 
 int main(int count, char** arguments) {
   const std::string mode = count > 1 ? arguments[1] : "";
-  if (mode == "figures" && count > 3) {
-    std::vector<uint32_t> ks;
-    for (int i = 4; i < count; ++i) ks.push_back(static_cast<uint32_t>(std::atoi(arguments[i])));
-    if (ks.empty()) ks = {24, 40};
-    try {
-      figures(arguments[2], arguments[3], ks);
-    } catch (const Failure& failure) {
-      std::printf("FAILS: %s\n", failure.what.c_str());
-      return 1;
-    }
-    return 0;
-  }
   quick = mode == "quick";
   const int status = mode == "race" ? run_claims(kRaceClaims) : run_claims(kClaims, quick ? "" : mode);
   std::printf("%llu files are those of the CPU\n", static_cast<unsigned long long>(files_compared));

@@ -1,0 +1,248 @@
+// Figures of GGNN's paper, made again.
+//
+//   ggnn_figures ROWS QUERIES [K:TAU_B:R...]     .u8bin files, as floats; default 24 and 40 edges
+//
+// Of each graph: seconds of the build and of its phases (figure 6), the device memory that was planned, the true neighbours
+// of the first 10,000 rows among the first one and ten of their lists (table 5), table 1, and answers a second over
+// tau for 10,000 queries (figures 3 and 5). Calls are timed by a clock around them, host to host; the best of four.
+// An answer counts as found if it is no farther than the k-th true neighbour. Phases are told by the build's monitor,
+// asked every half millisecond. Ends with 77 without a device.
+
+#include <ann.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "traverse/row_key.h"
+#include "twins.h"
+
+namespace {
+
+using namespace gannet;
+using namespace gannet::test;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kMostLists = 10'000;
+
+/// A graph to build.
+struct Asked {
+  uint32_t k = 24;
+  float tau = 0;  // 0: the default
+  int32_t refinements = 0;
+};
+
+/// Sums the times of a call's phases by their names.
+class Phases {
+ public:
+  Phases() {
+    ann_error error = ANN_ERROR_INIT;
+    expect_ok(ann_monitor_create(&monitor_, &error), error, "monitor");
+    watcher_ = std::thread([this] { watch(); });
+  }
+  ~Phases() {
+    end();
+    ann_monitor_free(monitor_);
+  }
+  Phases(const Phases&) = delete;
+
+  ann_monitor* monitor() const { return monitor_; }
+
+  std::map<std::string, double> end() {
+    ended_ = true;
+    if (watcher_.joinable()) watcher_.join();
+    return seconds_;
+  }
+
+ private:
+  void watch() {
+    Clock::time_point before = Clock::now();
+    while (!ended_) {
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      ann_progress progress = ANN_PROGRESS_INIT;
+      ann_monitor_progress(monitor_, &progress, nullptr);
+      const Clock::time_point now = Clock::now();
+      seconds_[progress.phase] += std::chrono::duration<double>(now - before).count();
+      before = now;
+    }
+  }
+
+  ann_monitor* monitor_ = nullptr;
+  std::map<std::string, double> seconds_;
+  std::atomic<bool> ended_ = false;
+  std::thread watcher_;
+};
+
+struct Index {
+  ann_index* index = nullptr;
+
+  Index(const Rows& rows, const ann_build_params& params, ann_monitor* monitor) {
+    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+    shape.dim = rows.dim;
+    ann_error error = ANN_ERROR_INIT;
+    expect_ok(ann_index_create(nullptr, &shape, &index, &error), error, "create");
+    const ann_matrix matrix = matrix_of(rows);
+    expect_ok(ann_build(index, &matrix, nullptr, &params, monitor, &error), error, "build");
+  }
+  ~Index() { ann_index_free(index); }
+  Index(const Index&) = delete;
+};
+
+Rows as_floats(const Rows& bytes) {
+  Rows rows(ANN_F32, 0, bytes.dim, Values::kEqual, 1);
+  rows.rows = bytes.rows;
+  rows.bytes.resize(bytes.rows * rows.stride);
+  float* to = reinterpret_cast<float*>(rows.bytes.data());
+  for (uint64_t i = 0; i < uint64_t{bytes.rows} * bytes.dim; ++i) to[i] = bytes.bytes[i];
+  return rows;
+}
+
+Answers answers_of(const ann_index* index, const Rows& queries, uint32_t k, const ann_search_params& params,
+                   bool exact = false) {
+  Answers answers;
+  ann_error error = ANN_ERROR_INIT;
+  expect_ok(ask(index, matrix_of(queries), k, params, exact, &answers, &error), error, "search");
+  return answers;
+}
+
+double recall_of(const Answers& found, const Answers& truth, uint32_t k, uint32_t truth_k) {
+  uint64_t hits = 0;
+  for (uint64_t i = 0; i < found.ids.size(); ++i)
+    hits += found.distances[i] <= truth.distances[i / k * truth_k + k - 1] ? 1 : 0;
+  return static_cast<double>(hits) / static_cast<double>(found.ids.size());
+}
+
+/// Table 5: of the lists of the first rows the true neighbours among the first one and ten, by row and, since many rows have
+/// several at the same distance, by distance.
+void consensus(const ann_index* index, const Rows& rows, uint32_t k) {
+  Rows some(rows.element, 0, rows.dim, Values::kEqual, 1);
+  some.rows = std::min(kMostLists, rows.rows);
+  some.bytes.assign(rows.bytes.begin(), rows.bytes.begin() + static_cast<ptrdiff_t>(some.rows * rows.stride));
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.device = ANN_DEVICE_CUDA;
+  const Answers truth = answers_of(index, some, 11, params, true);
+  std::vector<uint32_t> edges(uint64_t{rows.rows} * k);
+  ann_error error = ANN_ERROR_INIT;
+  uint32_t degree = 0;
+  expect_ok(ann_index_graph(index, edges.data(), edges.size(), &degree, &error), error, "graph");
+  const auto distance_of = [&](uint64_t row, uint32_t other) {
+    const float* a = reinterpret_cast<const float*>(rows.bytes.data() + row * rows.stride);
+    const float* b = reinterpret_cast<const float*>(rows.bytes.data() + other * rows.stride);
+    float sum = 0;
+    for (uint32_t column = 0; column < rows.dim; ++column)
+      sum += (a[column] - b[column]) * (a[column] - b[column]);
+    return sum;
+  };
+  uint64_t hits[2][2] = {};  // [by row, by distance][of one, of ten]
+  for (uint64_t row = 0; row < some.rows; ++row) {
+    std::vector<uint64_t> near;
+    std::vector<float> distances;
+    for (uint32_t i = 0; i < 11 && near.size() < 10; ++i) {
+      if (truth.ids[row * 11 + i] == row) continue;
+      near.push_back(truth.ids[row * 11 + i]);
+      distances.push_back(truth.distances[row * 11 + i]);
+    }
+    const uint32_t* list = edges.data() + row * k;
+    hits[0][0] += list[0] == near[0] ? 1 : 0;
+    hits[1][0] += distance_of(row, list[0]) <= distances[0] ? 1 : 0;
+    for (uint32_t i = 0; i < 10 && list[i] != kNoRow; ++i) {
+      hits[0][1] += std::count(near.begin(), near.end(), list[i]) != 0 ? 1 : 0;
+      hits[1][1] += distance_of(row, list[i]) <= distances[9] ? 1 : 0;
+    }
+  }
+  const auto share = [&](uint64_t count, uint32_t of) { return static_cast<double>(count) / some.rows / of; };
+  std::printf("  table 5: C@1 %.4f, C@10 %.4f; by distance %.4f, %.4f\n", share(hits[0][0], 1),
+              share(hits[0][1], 10), share(hits[1][0], 1), share(hits[1][1], 10));
+}
+
+void searches(const ann_index* index, const Rows& queries) {
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.device = ANN_DEVICE_CUDA;
+  const Answers truth = answers_of(index, queries, 10, params, true);
+  params.procedure = ANN_SEARCH_GGNN;
+  params.compare = ANN_COMPARE_STORED;
+  for (const float tau : {0.018f, 0.039f, 0.077f, 0.175f, 0.20f, 0.30f, 0.42f, 0.65f}) {
+    params.stretch = 1 + tau;
+    std::printf("  table 1: tau %.3f, recall@1 %.4f\n", static_cast<double>(tau),
+                recall_of(answers_of(index, queries, 1, params), truth, 1, 10));
+  }
+  const auto time = [&](float tau, uint32_t iterations) {
+    params.stretch = 1 + tau;
+    params.iterations_max = iterations;
+    Answers answers;
+    double best = 1e9;
+    for (uint32_t turn = 0; turn < 4; ++turn)
+      best = std::min(best, milliseconds_of([&] { answers = answers_of(index, queries, 10, params); }));
+    std::printf(
+        "  tau %.2f, iterations %u: recall@10 %.4f, %.3f M queries/s, %.0f distances, %.1f expansions\n",
+        static_cast<double>(tau), iterations, recall_of(answers, truth, 10, 10), queries.rows / best / 1e3,
+        static_cast<double>(answers.distance_count) / queries.rows,
+        static_cast<double>(answers.expansion_count) / queries.rows);
+  };
+  for (const float tau : {0.0f, 0.02f, 0.04f, 0.06f, 0.08f, 0.10f, 0.12f, 0.15f, 0.20f}) time(tau, 0);
+  for (const uint32_t iterations : {50, 100, 150, 200}) time(0.10f, iterations);
+  for (const uint32_t team : {8, 16}) {
+    params.team_size = team;
+    std::printf("  teams of %u lanes\n", team);
+    time(0.10f, 0);
+  }
+}
+
+void figures(const Rows& rows, const Rows& queries, const Asked& asked) {
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = ANN_GRAPH_GGNN;
+  params.degree = asked.k;
+  params.calibrate = ANN_OFF;
+  params.seed = 1;
+  params.device = ANN_DEVICE_CUDA;
+  params.refinements = asked.refinements;
+  if (asked.tau != 0) params.build_stretch = 1 + asked.tau;
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = rows.dim;
+  ann_plan plan = ANN_PLAN_INIT;
+  ann_error error = ANN_ERROR_INIT;
+  expect_ok(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, &error), error, "estimate");
+  const double first = milliseconds_of([&] { Index index(rows, params, nullptr); });
+  Phases phases;
+  Clock::time_point start = Clock::now();
+  const Index index(rows, params, phases.monitor());
+  const double second = std::chrono::duration<double>(Clock::now() - start).count();
+  std::printf(
+      "%u rows, k %u, tau_b %.2f, %d refinements: built in %.3f s, %.0f MB of device memory planned\n",
+      rows.rows, asked.k, static_cast<double>(asked.tau), asked.refinements, std::min(first / 1e3, second),
+      static_cast<double>(plan.device_bytes) / 1e6);
+  for (const auto& [phase, seconds] : phases.end()) std::printf("  %s %.3f s\n", phase.c_str(), seconds);
+  consensus(index.index, rows, asked.k);
+  searches(index.index, queries);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const char* reason = "";
+  if (cuda_device_count(&reason) == 0) {
+    std::printf("skipped: %s\n", reason);
+    return 77;
+  }
+  if (count < 3) return 2;
+  std::vector<Asked> graphs;
+  for (int i = 3; i < count; ++i) {
+    Asked asked;
+    std::sscanf(arguments[i], "%u:%f:%d", &asked.k, &asked.tau, &asked.refinements);
+    graphs.push_back(asked);
+  }
+  if (graphs.empty()) graphs = {{24, 0, 0}, {40, 0, 0}};
+  try {
+    const Rows rows = as_floats(read_u8bin(arguments[1], UINT32_MAX));
+    const Rows queries = as_floats(read_u8bin(arguments[2], UINT32_MAX));
+    for (const Asked& asked : graphs) figures(rows, queries, asked);
+  } catch (const Failure& failure) {
+    std::printf("FAILS: %s\n", failure.what.c_str());
+    return 1;
+  }
+  return 0;
+}
