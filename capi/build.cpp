@@ -2,6 +2,7 @@
 
 #include "backend/devices.h"
 #include "boundary.h"
+#include "graph/ggnn.h"
 #include "index/build_cuda.h"
 #include "knn/cells.h"
 #include "knn/nn_descent.h"
@@ -150,13 +151,18 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
                                          : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
   KnnLists lists;
-  if (on_cuda)
+  const bool by_ggnn = method == ANN_KNN_GGNN;
+  if (by_ggnn && on_cuda)
+    lists.graph = cuda::ggnn_knn(codes, std::move(arrival), k, params.seed, device, finding);
+  else if (by_ggnn)
+    lists.graph = ggnn_knn(codes, k, params.seed, finding);
+  else if (on_cuda)
     lists = cuda::find_neighbors(codes, std::move(arrival), method, params, device, finding);
   else
     lists.graph =
         method == ANN_KNN_CELLS ? cells_knn(codes, params, finding) : nn_descent(codes, params, finding);
   execution.span(0.95, 1).enter("distances");
-  if (on_cuda && codes.lossless())
+  if (on_cuda && codes.lossless() && !by_ggnn)
     write_lists(lists, k, neighbors, distances, execution);
   else
     rescore_lists(dataset, lists.graph, k, neighbors, distances, execution);
@@ -164,14 +170,17 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
 
 /// The method, after defaults and the metric's limits.
 int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, int32_t device) {
-  if (params.method < 0 || params.method > ANN_KNN_CELLS || params.method == ANN_KNN_GIVEN)
-    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d and %d", params.method,
-         ANN_KNN_EXACT, ANN_KNN_CELLS);
+  if (params.method < 0 || params.method > ANN_KNN_GGNN || params.method == ANN_KNN_GIVEN)
+    fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d, %d and %d", params.method,
+         ANN_KNN_EXACT, ANN_KNN_CELLS, ANN_KNN_GGNN);
+  if (params.method == ANN_KNN_GGNN && params.k > kGgnnNeighborsMax)
+    fail(ANN_LIMIT, "params.k is %u, method GGNN finds lists of at most %u", params.k, kGgnnNeighborsMax);
   if (metric == ANN_METRIC_INNER_PRODUCT) {
-    if (params.method == ANN_KNN_CELLS)
+    if (params.method == ANN_KNN_CELLS || params.method == ANN_KNN_GGNN)
       fail(ANN_UNSUPPORTED,
-           "params.method is CELLS, which needs a metric; for inner product use EXACT or, on the CPU, "
-           "NN_DESCENT");
+           "params.method is %s, which needs a metric; for inner product use EXACT or, on the CPU, "
+           "NN_DESCENT",
+           params.method == ANN_KNN_CELLS ? "CELLS" : "GGNN");
     if (params.method == ANN_KNN_NN_DESCENT && device >= ANN_DEVICE_CUDA)
       fail(ANN_UNSUPPORTED,
            "params.method is NN_DESCENT, which for inner product runs on the CPU; use EXACT on device %d",

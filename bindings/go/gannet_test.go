@@ -344,6 +344,23 @@ func TestKNNGraph(t *testing.T) {
 			}
 		}
 	}
+	found, err := KNNGraph(context.Background(), data, KNNParams{K: k, Method: KNNGGNN})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := 0
+	for r := range rows {
+		neighbors, _ := found.Row(r)
+		want, _ := lists.Row(r)
+		for i := range k {
+			if neighbors[i] == want[i] {
+				same++
+			}
+		}
+	}
+	if same < rows*k*95/100 {
+		t.Errorf("%v has %d of %d neighbours", KNNGGNN, same, rows*k)
+	}
 	short, err := KNNGraph(context.Background(), MatrixOf([]float32{1, 2}, 1), KNNParams{K: 3})
 	if err != nil {
 		t.Fatal(err)

@@ -135,11 +135,12 @@ const (
 	KNNExact     KNNMethod = C.ANN_KNN_EXACT // every pair
 	KNNGiven     KNNMethod = C.ANN_KNN_GIVEN // BuildParams.KNNGraph holds it
 	KNNCells     KNNMethod = C.ANN_KNN_CELLS // every row with the k-means cells around it
+	KNNGGNN      KNNMethod = C.ANN_KNN_GGNN  // GGNN's build, for KNNGraph alone
 )
 
 // String is the name, as "nn_descent".
 func (m KNNMethod) String() string {
-	return nameOf("method", m, "auto", "nn_descent", "exact", "given", "cells")
+	return nameOf("method", m, "auto", "nn_descent", "exact", "given", "cells", "ggnn")
 }
 
 // Switch is on, off, or left to the library.

@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x0000000eu
+#define ANN_ABI_VERSION 0x0000000fu
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -577,13 +577,15 @@ enum {
                              pair is compared instead */
   ANN_KNN_EXACT = 2,      /* every pair; n^2 distances */
   ANN_KNN_GIVEN = 3,      /* `knn_graph` holds it */
-  ANN_KNN_CELLS = 4       /* every row is compared with the k-means cells around it, so that about
+  ANN_KNN_CELLS = 4,      /* every row is compared with the k-means cells around it, so that about
                              0.97 of its true neighbours are found. A sample of rows is compared with
                              all: where it falls short, neighbours of neighbours follow, and
                              NN-Descent where that does not help. Times of both are in
                              tests/bench/results.csv. The CPU and CUDA devices go about it differently: their
                              lists are as good, but not the same. Sets that are too small for
                              NN-Descent are compared pair by pair here too. */
+  ANN_KNN_GGNN = 5        /* for ann_knn_graph alone: GGNN's build for twice as many neighbours (its section
+                             6.2.4), approximate, or every pair as above. CPU and CUDA devices give equal lists */
 };
 
 /* Whose memory the rows live in. */
@@ -975,8 +977,8 @@ ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float reca
 typedef struct ann_knn_params {
   uint32_t struct_size;
   int32_t metric;      /* default L2 */
-  int32_t method;      /* ANN_KNN_AUTO, _NN_DESCENT, _EXACT or _CELLS */
-  uint32_t k;          /* neighbours per row, 1 to ANN_DEGREE_MAX; no default */
+  int32_t method;      /* ANN_KNN_AUTO, _NN_DESCENT, _EXACT, _CELLS or _GGNN */
+  uint32_t k;          /* neighbours per row, 1 to ANN_DEGREE_MAX, by GGNN to half of that; no default */
   uint32_t samples;    /* the next four as in ann_build_params */
   uint32_t iterations;
   float convergence;

@@ -113,8 +113,10 @@ class Build {
     };
     enter("merge", 0);
     merge(top, layer);
-    enter("symmetric links", 0.8);
-    link(layers_[layer]);
+    if (!params_.lists || pass_ + 1 != passes_) {
+      enter("symmetric links", 0.8);
+      link(layers_[layer]);
+    }
     ++pass_;
   }
 
@@ -489,6 +491,34 @@ GgnnShape ggnn_shape(uint64_t rows, const GgnnParams& params) {
   const double large = static_cast<double>(rows) / power(low, layers - 1);
   const bool up = small > params.k / 2 + 1 && std::fabs(small - s) < std::fabs(large - s);
   return {layers, up ? low + 1 : low};
+}
+
+GgnnParams ggnn_list_params(uint32_t k, uint64_t seed) {
+  GgnnParams params;
+  params.k = std::max(2 * k, params.k);
+  params.segment = ggnn_segment_of(params.k);
+  params.seed = seed;
+  params.lists = true;
+  return params;
+}
+
+KnnGraph cut_lists(const Array<uint32_t>& edges, uint32_t rows, const GgnnParams& params, uint32_t k,
+                   const Execution& execution) {
+  KnnGraph lists{Array<uint32_t>(execution.memory, checked_product(rows, k)), rows, k};
+  parallel_for(execution, rows, 4096, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row)
+      std::copy_n(edges.data() + row * params.k, k, lists.neighbors.data() + row * k);
+  });
+  return lists;
+}
+
+KnnGraph ggnn_knn(const Codes& codes, uint32_t k, uint64_t seed, const Execution& execution) {
+  const GgnnParams params = ggnn_list_params(k, seed);
+  SearchGraph graph;
+  graph.rows = codes.rows();
+  graph.degree = params.k;
+  build_ggnn(codes, params, graph, execution.span(0, 0.98));
+  return cut_lists(graph.edges, graph.rows, params, k, execution.span(0.98, 1));
 }
 
 double build_ggnn(const Codes& codes, const GgnnParams& params, SearchGraph& graph,

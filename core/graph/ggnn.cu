@@ -643,8 +643,10 @@ class Build {
     if (layers_[number].rows.rows != 0) {
       enter("merge", 0);
       merge(top, number);
-      enter("symmetric links", 0.8);
-      link(number);
+      if (!params_.lists || pass_ + 1 != passes_) {
+        enter("symmetric links", 0.8);
+        link(number);
+      }
     }
     ++pass_;
   }

@@ -40,6 +40,7 @@
 
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "knn/knn_graph.h"
 
 namespace gannet {
 
@@ -48,6 +49,7 @@ inline constexpr uint32_t kGgnnRefinementsDefault = 2;
 inline constexpr uint32_t kGgnnLayersMax = 8;
 inline constexpr int32_t kGgnnRefinementsMax = 16;
 inline constexpr uint32_t kGgnnSegmentMax = 1024;
+inline constexpr uint32_t kGgnnNeighborsMax = ANN_DEGREE_MAX / 2;  // of a list of ggnn_knn
 inline constexpr float kGgnnTauBuildDefault = 0.15f;
 
 struct GgnnParams {
@@ -57,6 +59,7 @@ struct GgnnParams {
   uint32_t refinements = kGgnnRefinementsDefault;
   float tau = kGgnnTauBuildDefault;
   bool midpoint = true;  // else any row may be visited while looking for a path
+  bool lists = false;    // the bottom is left as the last merge leaves it, with nearest neighbours alone
   uint64_t seed = 0;
 };
 
@@ -86,6 +89,17 @@ constexpr uint32_t ggnn_segment_of(uint32_t k) { return (k / 2 + 32) / 32 * 32; 
 /// `rows` and `degree` are set. Returns the mean number of inverse links of a row.
 double build_ggnn(const Codes& codes, const GgnnParams& params, SearchGraph& graph,
                   const Execution& execution);
+
+/// Section 6.2.4: the build for lists of k neighbours, twice as long while it goes on, since half of a row's edges
+/// are its nearest neighbours.
+GgnnParams ggnn_list_params(uint32_t k, uint64_t seed);
+
+/// The first k of the edges, [rows, params.k], that such a build has left.
+KnnGraph cut_lists(const Array<uint32_t>& edges, uint32_t rows, const GgnnParams& params, uint32_t k,
+                   const Execution& execution);
+
+/// The k nearest of each row, as that build finds them.
+KnnGraph ggnn_knn(const Codes& codes, uint32_t k, uint64_t seed, const Execution& execution);
 
 /// Bytes that the build takes at most beside the graph.
 uint64_t ggnn_bytes(uint64_t rows, size_t code_stride, const GgnnParams& params, uint32_t threads);

@@ -234,6 +234,28 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
   return lists;
 }
 
+KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
+                  int32_t device, const Execution& execution) {
+  const DeviceGuard guard = guard_of(device);
+  Transfers transfers(execution);
+  const bool arrives = arrival != nullptr;
+  const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
+  const Stream& stream = *own_stream;
+  const auto there =
+      arrives ? arrival->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
+  const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
+  const GgnnParams params = ggnn_list_params(k, seed);
+  SearchGraph graph;
+  graph.rows = codes.rows();
+  graph.degree = params.k;
+  const GgnnOnDevice built = build_ggnn(there->view(), params, graph, stream, execution.span(0, 0.95));
+  if (arrives) arriving->wait();
+  Array<uint32_t> edges(execution.memory, checked_product(graph.rows, params.k));
+  transfers.fetch(edges.data(), reinterpret_cast<const uint32_t*>(built.edges->data()),
+                  edges.size() * sizeof(uint32_t), stream);
+  return cut_lists(edges, graph.rows, params, k, execution.span(0.95, 1));
+}
+
 FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
                              const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
                              const Execution& execution) {

@@ -25,6 +25,10 @@ namespace gannet::cuda {
 KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
                         const NnDescentParams& params, int32_t device, const Execution& execution);
 
+/// k-NN lists by GGNN's build (graph/ggnn.h), those of ggnn_knn. `arrival` as above.
+KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
+                  int32_t device, const Execution& execution);
+
 /// What finding lists came to.
 struct FoundLists {
   uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took

@@ -34,9 +34,10 @@ static void arguments(void) {
   BAD(p.k = 1u << 31, ANN_LIMIT, ANN_LIMIT, "k");
   BAD(p.metric = 4, invalid, invalid, "metric 4");
   BAD(p.metric = -1, invalid, invalid, "metric");
-  BAD(p.method = 5, invalid, invalid, "method 5");
+  BAD(p.method = 6, invalid, invalid, "method 6");
   BAD(p.method = -1, invalid, invalid, "method");
   BAD(p.method = ANN_KNN_GIVEN, invalid, invalid, "method");
+  BAD((p.method = ANN_KNN_GGNN, p.k = 129), ANN_LIMIT, ANN_LIMIT, "k 129 GGNN 128");
   BAD(p.samples = 1, invalid, invalid, "samples 1");
   BAD(p.samples = 65, invalid, ANN_LIMIT, "samples 65");
   BAD(p.samples = K + 1, invalid, ANN_LIMIT, "samples 7 6");
@@ -136,7 +137,10 @@ static void one_graph(int32_t method, int kind, int32_t element, int32_t metric,
     goto done;
   }
   CHECK_OK(status);
-  const char *name = method == ANN_KNN_EXACT ? "exact" : method == ANN_KNN_CELLS ? "cells" : "NN-Descent";
+  const char *name = method == ANN_KNN_EXACT   ? "exact"
+                     : method == ANN_KNN_CELLS ? "cells"
+                     : method == ANN_KNN_GGNN  ? "GGNN"
+                                               : "NN-Descent";
   const double recall = judge(name, metric, &rows, k, lists, distances);
   CHECK_SAY(recall >= floor, "%s: %s %s kind %d n %d dim %u k %u: recall %.4f, wanted %.4f", name,
             element_name(element), metric_name(metric), kind, (int)n, dim, k, recall, floor);
@@ -160,6 +164,7 @@ int main(void) {
       one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, element, metric, 900, 12, 20,
                 metric == ANN_METRIC_INNER_PRODUCT ? 0.65 : 0.9);
       one_graph(ANN_KNN_CELLS, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
+      one_graph(ANN_KNN_GGNN, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
     }
   one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.88);
   one_graph(ANN_KNN_NN_DESCENT, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.86);
@@ -167,11 +172,15 @@ int main(void) {
   one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
   one_graph(ANN_KNN_CELLS, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
   one_graph(ANN_KNN_CELLS, DATA_EQUAL, ANN_F32, ANN_METRIC_L2, 1000, 16, 10, 1);
+  one_graph(ANN_KNN_GGNN, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
+  one_graph(ANN_KNN_GGNN, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
+  one_graph(ANN_KNN_GGNN, DATA_EQUAL, ANN_F32, ANN_METRIC_L2, 1000, 16, 10, 1);
   one_graph(ANN_KNN_AUTO, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 5000, 1, 30, 0.95);
   for (uint64_t n = 1; n <= 40; n++) {
     one_graph(ANN_KNN_EXACT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 1);
     one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 0.8);
     one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 1);
+    one_graph(ANN_KNN_GGNN, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 1);
   }
   return finish("knn_graph");
 }

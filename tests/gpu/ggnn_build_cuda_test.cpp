@@ -200,6 +200,47 @@ void claim_searches() {
          "the same answers");
 }
 
+/// ANN_KNN_GGNN.
+void compare_lists(const Case& c) {
+  const Rows rows(c.element, c.rows, c.dim, c.values, c.dim);
+  const ann_matrix matrix = matrix_of(rows);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.metric = c.metric;
+  params.method = ANN_KNN_GGNN;
+  params.k = c.k;
+  std::vector<uint32_t> lists[2];
+  std::vector<float> distances[2];
+  for (uint32_t i = 0; i < 2; ++i) {
+    params.device = i == 0 ? ANN_DEVICE_CPU : ANN_DEVICE_CUDA;
+    lists[i].assign(uint64_t{c.rows} * c.k, 7);
+    distances[i].assign(lists[i].size(), -7);
+    ann_error error = ANN_ERROR_INIT;
+    expect_ok(ann_knn_graph(nullptr, &matrix, &params, lists[i].data(), distances[i].data(), nullptr, &error),
+              error, c.name());
+  }
+  expect(lists[0] == lists[1], c.name() + ": the lists");
+  expect(std::memcmp(distances[0].data(), distances[1].data(), distances[0].size() * sizeof(float)) == 0,
+         c.name() + ": their distances");
+}
+
+void claim_lists() {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_COSINE}) {
+      Case c;
+      c.element = element;
+      c.metric = metric;
+      c.rows = quick ? 300 : 2000;
+      compare_lists(c);
+    }
+  }
+  for (const uint32_t k : {1u, 16u, 40u, 128u}) {
+    Case c;
+    c.k = k;
+    c.rows = quick ? 700 : 3000;
+    if (!quick || k < 100) compare_lists(c);
+  }
+}
+
 void claim_handful() {
   for (const int32_t element : {ANN_U8, ANN_F32}) {
     for (const uint32_t dim : {1u, 40u}) {
@@ -223,6 +264,7 @@ constexpr Claim kClaims[] = {
     {"parameters", claim_parameters},
     {"duplicates, equal rows, equal distances", claim_values},
     {"searches", claim_searches},
+    {"k-NN graphs", claim_lists},
 };
 constexpr Claim kRaceClaims[] = {{"each kernel", claim_handful}};
 

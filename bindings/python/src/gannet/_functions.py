@@ -80,8 +80,8 @@ def knn_graph(rows: Array, k: int, *, metric: str = "l2", method: str = "auto", 
     """Finds the k nearest other rows of every row.
 
     rows    [n, dim], as for build()
-    k       neighbours of a row, 1 to 256
-    method  "auto", "exact", "nn_descent" or "cells"; by the last two the lists are approximate, their
+    k       neighbours of a row, 1 to 256, by "ggnn" to 128
+    method  "auto", "exact", "nn_descent", "cells" or "ggnn"; by the last three the lists are approximate, their
             distances exact. For "ip" only "exact" is offered, which "auto" takes.
     The rest is as for build().
 

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 14;
+pub const ANN_ABI_VERSION: u32 = 15;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -660,6 +660,7 @@ pub const ANN_KNN_NN_DESCENT: _bindgen_ty_10 = 1;
 pub const ANN_KNN_EXACT: _bindgen_ty_10 = 2;
 pub const ANN_KNN_GIVEN: _bindgen_ty_10 = 3;
 pub const ANN_KNN_CELLS: _bindgen_ty_10 = 4;
+pub const ANN_KNN_GGNN: _bindgen_ty_10 = 5;
 pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
 pub const ANN_ROWS_AUTO: _bindgen_ty_11 = 0;
 pub const ANN_ROWS_COPY: _bindgen_ty_11 = 1;

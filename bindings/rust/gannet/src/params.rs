@@ -80,6 +80,8 @@ c_enum! {
         /// Every row is compared with the k-means cells around it; approximate, the default above
         /// 4,096 rows.
         Cells = ANN_KNN_CELLS as "cells",
+        /// GGNN's build; approximate, for k-NN graphs alone.
+        Ggnn = ANN_KNN_GGNN as "ggnn",
     }
 }
 

@@ -288,9 +288,11 @@ fn a_knn_graph_is_found_and_taken() {
     let descent = knn_graph(rows, &KnnParams::new(12).method(KnnMethod::NnDescent)).unwrap();
     let same = exact.neighbors().iter().zip(descent.neighbors()).filter(|(a, b)| a == b).count();
     assert!(same * 10 > exact.neighbors().len() * 8, "{same}");
-    let cells = knn_graph(rows, &KnnParams::new(12).method(KnnMethod::Cells)).unwrap();
-    let same = exact.neighbors().iter().zip(cells.neighbors()).filter(|(a, b)| a == b).count();
-    assert!(same * 100 > exact.neighbors().len() * 95, "{same}");
+    for method in [KnnMethod::Cells, KnnMethod::Ggnn] {
+        let found = knn_graph(rows, &KnnParams::new(12).method(method)).unwrap();
+        let same = exact.neighbors().iter().zip(found.neighbors()).filter(|(a, b)| a == b).count();
+        assert!(same * 100 > exact.neighbors().len() * 95, "{same}");
+    }
     assert!(exact.distances().chunks(12).all(|list| list.is_sorted()));
     assert_eq!(exact.of(399).len(), 12);
 
