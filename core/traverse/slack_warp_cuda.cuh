@@ -16,6 +16,10 @@
 // Instructions of a step with 24 edges, 40 rows in the queue and 30 in the ring, as a sketch: 110 to look up, 10 to pop,
 // 90 for two rows into two lists, 40 for the bound; SlackLists takes some 400, 60, 400 and 50, and waits for a binary
 // search in shared memory at each.
+//
+// Measured on one NVIDIA H200, SIFT 1M as f32, k 24, C@10 .958 of 10,000 queries, in M queries/s: .94 with SlackLists, 1.39
+// and 1.51 with these lists, 1.58 with edges read ahead and all rows of a step asked for at once. A few queries are left at
+// the end: with 200 steps at most instead of 400 it is 2.09 at .957.
 #pragma once
 
 #include "traverse/slack_cache.h"
