@@ -29,10 +29,10 @@ INTRO = """\
 # Which graph and which procedure wins where
 
 Made by `which_wins.py` from rows of [`results.csv`](results.csv), which `which_wins` has measured: one run a set,
-queries and results in host memory, medians. Each cell names the graph and the procedure that answer fastest of those
-whose knob reaches the recall (of AUTO's graph `auto`, GGNN's and TSDG's with their defaults, and all procedures), and
-after it the rate of AUTO on its own graph as a share of that. AUTO was asked for the recall; where it finds more than
-0.01 less there is a dash. A cell is empty where nothing but comparing all rows was tried and reaches the recall.
+queries and results in host memory, medians; one thread of a CPU by its processor time. Each cell names the graph and
+the procedure that answer fastest of those whose knob reaches the recall (of AUTO's graph `auto`, GGNN's and TSDG's with
+their defaults, and all procedures), and after it the rate of AUTO on its own graph as a share of that. AUTO was asked
+for the recall, and often finds more; where it finds more than 0.01 less there is a dash.
 """
 
 
