@@ -636,7 +636,7 @@ typedef struct ann_build_params {
                                     ANN_KNN_GIVEN; UINT32_MAX in unused places at the end of a row.
                                     knn_degree has no default then and may be less than degree. */
   const ann_matrix *calibration; /* queries like those to come, to calibrate on, read during the call;
-                                    default: a sample of the rows, each masked while it plays the query.
+                                    default: a sample of the rows, held out while they play queries.
                                     Where queries are unlike the rows, as texts and images are, that
                                     promises too much: give some hundred queries, at best 2,048. The
                                     index and its file keep a sample of up to 2,048, as f32 where rows are

@@ -417,8 +417,9 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     const auto judge = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
     };
-    // What queries to come may miss beyond a sample that is lucky by three standard errors is no more than kLeeway. Masked rows promise less than is
-    // got but where a query's ten answers are all found or none, since walks come to the right place or do not.
+    // What queries to come may miss beyond a sample that is lucky by three standard errors is no more than kLeeway.
+    // Masked rows promise less than is got, but for sets where a query's ten answers are all found or none, since
+    // walks come to the right place or do not.
     const auto doubt = [&](const Recall& recall) {
       const double of_three = 3 * recall.error - kLeeway;
       if (sample.is_fair) return std::max(0.0, of_three + (is_hidden ? kBeyond * (1 - recall.mean) : 0));

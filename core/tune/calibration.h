@@ -1,29 +1,30 @@
 // Calibration: which beam gives which recall, measured on queries that the graph has not seen.
 //
-// Queries of the caller are judges as they are. Else a sample of rows plays the queries. A row that is in the graph is
-// no query: its own edges lead to its neighbours, and an effort that gives 0.89 on unseen queries gives 1.00 on such
-// rows. So one of 12 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
-// (graph/bypass_edges.h). Where that are too few to judge, where rows lie in islands or have copies, by inner product and on devices each
-// row is masked for its own search instead, which leaves a hole that others were linked through: .971 of unseen queries
-// were got there on 99,000 rows of SIFT where .95 were asked for, by a beam of 33 instead of 23; hidden rows ask for 22.
-// The judge is search/exact_by_codes.h.
+// Queries of the caller are judges as they are. Else a sample of rows plays the queries. A row that is in the
+// graph is no query: its own edges lead to its neighbours, and an effort that gives 0.89 on unseen queries
+// gives 1.00 on such rows. So one of 12 rows at most is hidden meanwhile: neither expanded nor returned, and
+// edges go past it (graph/bypass_edges.h). Where those are too few to judge, where rows lie in islands or have
+// copies, by inner product and on devices each row is masked for its own search instead, which leaves a hole
+// that others were linked through: .971 of unseen queries were got there on 99,000 rows of SIFT where .95 were
+// asked for, by a beam of 33 instead of 23. Hidden rows ask for 22. The judge is search/exact_by_codes.h.
 //
-// For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall
-// reaches 0.999, the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which
-// is what a search then does instead. A point promises the mean over the sample less what three standard errors are
-// beyond 0.01, and of hidden rows 0.15 of what they miss (normal rows of 24 columns miss .89
-// times what queries do, those of SIFT and words as much), so that the promise (mean recall on unseen queries of the same distribution at least the
-// target - 0.01) survives the luck of the sample, and no target is overshot where luck is small; of masked rows less one
-// standard error, and three less 0.01 where ten answers of a query are all found or none. It promises at most what any
-// longer beam does, or of several points of a level curve the luckiest would be taken. Between points the logarithm of
-// the miss falls with the beam.
+// For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
+// the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which is what a search
+// then does instead. A point promises the mean over the sample less what three standard errors are beyond 0.01,
+// and of hidden rows 0.15 of what they miss (normal rows of 24 columns miss .89 times what queries do, those of
+// SIFT and words as much), so that the promise (mean recall on unseen queries of the same distribution at least
+// the target - 0.01) survives the luck of the sample, and no target is overshot where luck is small; of masked
+// rows less one standard error, and three less 0.01 where ten answers of a query are all found or none. It
+// promises at most what any longer beam does, or of several points of a level curve the luckiest would be
+// taken. Between points the logarithm of the miss falls with the beam.
 //
-// Cost: 1,024 true answers and as many walks (256 for k of 100, 16 for 1,000; of masked rows 256, 64 and 16). One walk
-// serves all curves and all beams up to twice the shortest one that it is asked for (search/best_first.h), in steps of a
-// sixth; and who has found all true neighbours keeps them with a longer beam and walks no more. A walk for each beam, in
-// steps of a third, took as long for a quarter of the queries. Only where 64 masked rows
-// have reached 0.999 of 100 answers all 256 are asked: of rows that walks do not reach at all 64 queries may see none,
-// however many neighbours each has (corners of a cube, k = 100: .983 was got where .999 had been asked for).
+// Cost: 1,024 true answers and as many walks (256 for k of 100, 16 for 1,000; of masked rows 256, 64 and 16).
+// One walk serves all curves and all beams up to twice the shortest one that it is asked for
+// (search/best_first.h), in steps of a sixth; and who has found all true neighbours keeps them with a longer
+// beam and walks no more. A walk for each beam, in steps of a third, took as long for a quarter of the queries.
+// Only where 64 masked rows have reached 0.999 of 100 answers all 256 are asked: of rows that walks do not
+// reach at all 64 queries may see none, however many neighbours each has (corners of a cube, k = 100: .983 was
+// got where .999 had been asked for).
 //
 // Where a build has left the index on a device, beams that the device can walk with are walked there: by one
 // list, which takes the CPU's steps but for rows that its filter drops (search/walk_cuda.cu), so that a
