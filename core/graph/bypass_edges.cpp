@@ -21,9 +21,23 @@ struct Bypass {
     return count;
   }
 
-  /// Of the rows that `past` leads to the nearest to `row` that is not hidden, the row itself or there already, of
-  /// equal ones the first by number; kNoRow where there is none.
-  uint32_t find_next(uint32_t row, uint32_t past) const {
+  /// How far a row's own list reaches: behind the first half of its edges are those that others have added.
+  uint32_t reach_of(uint32_t row) const {
+    uint32_t shown[ANN_DEGREE_MAX] = {};
+    uint32_t distances[ANN_DEGREE_MAX];
+    uint32_t count = 0;
+    const AdjacencyRow own = graph.row(row);
+    for (uint32_t place = 0; place < own.length / 2; ++place) {
+      const uint32_t target = own.targets[place];
+      if (target != kNoRow && !is_hidden(target)) shown[count++] = target;
+    }
+    codes.distances(codes.data() + row * codes.stride(), shown, count, distances);
+    return count == 0 ? 0 : *std::max_element(distances, distances + count);
+  }
+
+  /// Of the rows that `past` leads to the nearest to `row` within `reach` that is not hidden, the row itself or there
+  /// already, of equal ones the first by number; kNoRow where there is none.
+  uint32_t find_next(uint32_t row, uint32_t past, uint32_t reach) const {
     uint32_t candidates[ANN_DEGREE_MAX] = {};
     uint32_t distances[ANN_DEGREE_MAX];
     uint32_t count = 0;
@@ -34,7 +48,9 @@ struct Bypass {
     }
     codes.distances(codes.data() + row * codes.stride(), candidates, count, distances);
     uint64_t best = UINT64_MAX;
-    for (uint32_t i = 0; i < count; ++i) best = std::min(best, uint64_t{distances[i]} << 32 | candidates[i]);
+    for (uint32_t i = 0; i < count; ++i) {
+      if (distances[i] <= reach) best = std::min(best, uint64_t{distances[i]} << 32 | candidates[i]);
+    }
     return static_cast<uint32_t>(best);
   }
 };
@@ -66,11 +82,12 @@ BypassEdges::BypassEdges(const Codes& codes, SearchGraph& graph, const uint32_t*
       const auto row = static_cast<uint32_t>(number);
       if (bypass.count_hidden(row) == 0) continue;
       const AdjacencyRow own = bypass.graph.row(row);
+      const uint32_t reach = bypass.reach_of(row);
       const uint64_t first = static_cast<uint64_t>(own.targets - graph.edges.data());
       for (uint64_t place = first; place < first + own.length; ++place) {
         const uint32_t target = graph.edges[place];
         if (!bypass.is_hidden(target)) continue;
-        const uint32_t next = bypass.find_next(row, target);
+        const uint32_t next = bypass.find_next(row, target, reach);
         if (next == kNoRow) continue;
         changes_[at++] = {place, target};
         graph.edges[place] = next;

@@ -6,13 +6,12 @@
 // edges go past it (graph/bypass_edges.h). Where those are too few to judge, where rows lie in islands or have
 // copies, by inner product and on devices each row is masked for its own search instead, which leaves a hole
 // that others were linked through: .971 of unseen queries were got there on 99,000 rows of SIFT where .95 were
-// asked for, by a beam of 33 instead of 23. Hidden rows ask for 22. The judge is search/exact_by_codes.h.
+// asked for, by a beam of 33 instead of 23. Hidden rows come near that. The judge is search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
 // the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which is what a search
 // then does instead. A point promises the mean over the sample less what three standard errors are beyond 0.01,
-// and of hidden rows 0.15 of what they miss (normal rows of 24 columns miss .89 times what queries do, those of
-// SIFT and words as much), so that the promise (mean recall on unseen queries of the same distribution at least
+// and of hidden rows 0.15 of what they miss, since those of high dimensions miss less than queries do, so that the promise (mean recall on unseen queries of the same distribution at least
 // the target - 0.01) survives the luck of the sample, and no target is overshot where luck is small; of masked
 // rows less one standard error, and three less 0.01 where ten answers of a query are all found or none. It
 // promises at most what any longer beam does, or of several points of a level curve the luckiest would be

@@ -93,7 +93,7 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
   }
 }
 
-TEST_CASE("edges past hidden rows lead to the nearest of theirs, and are put back") {
+TEST_CASE("edges past hidden rows lead to the nearest of theirs within a list's reach, and are put back") {
   constexpr uint32_t kRows = 5000;
   const MadeData data(kRows, 12, Shape::kClusters, 5);
   for (const int32_t kind : {ANN_GRAPH_CAGRA, ANN_GRAPH_TSDG}) {
@@ -113,6 +113,11 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs, and are put bac
         const AdjacencyRow now = graph.row(row);
         const uint32_t* old = before.data() + (now.targets - graph.edges.data());
         std::vector<uint32_t> own(old, old + now.length);
+        uint32_t reach = 0;
+        for (uint32_t place = 0; place < now.length / 2; ++place) {
+          if (own[place] != kNoRow && !hidden.holds(own[place]))
+            reach = std::max(reach, data.distance(row, own[place]));
+        }
         for (uint32_t place = 0; place < now.length; ++place) {
           uint32_t wanted = own[place];
           if (wanted != kNoRow && !hidden.holds(row) && hidden.holds(wanted)) {
@@ -120,7 +125,8 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs, and are put bac
             uint64_t nearest = UINT64_MAX;
             for (const uint32_t target : theirs) {
               if (target == kNoRow || target == row || hidden.holds(target)) continue;
-              if (std::find(own.begin(), own.end(), target) == own.end())
+              if (std::find(own.begin(), own.end(), target) == own.end() &&
+                  data.distance(row, target) <= reach)
                 nearest = std::min(nearest, uint64_t{data.distance(row, target)} << 32 | target);
             }
             if (nearest != UINT64_MAX) wanted = static_cast<uint32_t>(nearest);
@@ -173,7 +179,7 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
       INFO("k " << k << " recall " << recall << " beam " << beam);
       REQUIRE(recall_of(beam) >= recall - 0.01);
       // Masked rows instead of hidden ones asked for 1.2 to 1.5 times the beam.
-      REQUIRE(recall_of(beam * 5 / 6) < recall + 0.002);
+      REQUIRE(recall_of(beam * 4 / 5) < recall + 0.002);
     }
   }
 }
