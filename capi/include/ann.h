@@ -600,8 +600,8 @@ typedef struct ann_build_params {
   uint32_t struct_size;
   int32_t graph;       /* ANN_GRAPH_* */
   int32_t knn;         /* ANN_KNN_* */
-  int32_t device;      /* ANN_DEVICE_*; the same index comes from all of them, except by cells, whose
-                          graphs on the CPU and on CUDA devices are as good, but not the same. On a
+  int32_t device;      /* ANN_DEVICE_*; the same graph comes from all of them, except by cells, whose
+                          graphs on the CPU and on CUDA devices are as good; each calibrates itself. On a
                           CUDA device the k-NN graph and the search graph are made in its memory, and
                           the copy that stays there is calibrated there, for itself and for the beams
                           of the CPU. */

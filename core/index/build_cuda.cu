@@ -56,10 +56,10 @@ SampledLists sample_lists(const uint32_t* neighbors, uint32_t rows, const NnDesc
   sampled.neighbors = Array<uint32_t>(execution.memory, places);
   const DeviceArray<uint32_t> there(sampled.rows.size(), stream);
   const DeviceArray<uint32_t> taken(places, stream);
-  transfers.send(there.data(), sampled.rows.data(), sampled.rows.bytes(), stream);
+  transfers.send(there.data(), sampled.rows.data(), sampled.rows.size() * sizeof(uint32_t), stream);
   launch_items<TakeLists>("take_lists", places,
                           TakeLists::Args{neighbors, there.data(), params.k, taken.data()}, stream);
-  transfers.fetch(sampled.neighbors.data(), taken.data(), sampled.neighbors.bytes(), stream);
+  transfers.fetch(sampled.neighbors.data(), taken.data(), places * sizeof(uint32_t), stream);
   return sampled;
 }
 

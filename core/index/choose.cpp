@@ -176,7 +176,8 @@ struct Chooser {
   /// are ahead from fewer queries on (likewise, degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us
   /// for 300 and for 1,000 queries: 89,000 words 93 and 226, 124 and 522; 60,000 patches 187 and 290, 266 and 791;
   /// 13,000 of gist 281 and 830, 481 and 1,305; for 100 answers at .99 of 300 words and patches blocks are ahead by a
-  /// third to a half).
+  /// third to a half). Not where rows have many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp
+  /// got .74 of .8, since rows that play queries are masked there, but for their copies.
   std::array<Walkers, 4> order_walkers(float recall) const {
     constexpr double kShortWalk = 40;  // expansions at degree 64; of those measured the longest took 38
     const uint64_t queries = request.queries;
@@ -185,8 +186,9 @@ struct Chooser {
     if (queries > 4 * multiprocessors && queries <= cuda::resident_queries(*target.device, request.k))
       return {{{1, true}, {8}, {1}, {16}}};
     const auto warp = device->two_lists.find({1}, request.k, recall);
-    const bool is_short = !placed.segment.codes.lossless() && warp &&
-                          warp->expansions * degree_share(placed.segment.graph) <= kShortWalk;
+    const SearchGraph& graph = placed.segment.graph;
+    const bool is_short = !placed.segment.codes.lossless() && graph.heads.empty() && warp &&
+                          warp->expansions * degree_share(graph) <= kShortWalk;
     if (queries <= (is_short ? 2 : 11) * multiprocessors) return {{{8}, {1}, {16}, {16}}};
     return {{{1}, {8}, {16}, {16}}};
   }

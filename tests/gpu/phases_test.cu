@@ -195,7 +195,8 @@ double code_distance(const Codes& codes, uint32_t a, uint32_t b) {
   return sum;
 }
 
-/// Whether every edge that is not led on stands as it was, and the others lead to the nearest there is.
+/// Whether every edge that is not led on stands as it was, and the others lead to the nearest within the reach of the
+/// row's own list, or where its first edge leads.
 void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   const Dataset dataset = rows.dataset(ANN_METRIC_L2);
   const Codes codes(dataset, 1, Execution());
@@ -220,6 +221,13 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   uint64_t led_on = 0;
   for (uint32_t row = 0; row < rows.rows; ++row) {
     std::vector<uint32_t> own(edges.begin() + row * degree, edges.begin() + (row + 1) * degree);
+    double reach = 0;
+    uint32_t first = kNoRow;  // that is not hidden
+    for (uint32_t place = degree; place-- > 0;) {
+      if (own[place] == kNoRow || hidden(own[place])) continue;
+      first = own[place];
+      if (place < degree / 2) reach = std::max(reach, code_distance(codes, row, own[place]));
+    }
     for (uint32_t place = 0; place < degree; ++place) {
       const uint32_t target = own[place];
       if (hidden(target) && !hidden(row)) {
@@ -232,8 +240,11 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
         }
         const uint32_t next = found[row * degree + place];
         const std::string where = "row " + std::to_string(row) + ", place " + std::to_string(place);
-        if (nearest == INFINITY) {
-          expect(next == target, where + ": an edge that leads nowhere else");
+        // Sums of floats are rounded: at the very reach either is right.
+        const bool is_beyond = nearest > reach * 1.00001;
+        if (is_beyond || (nearest > reach * 0.99999 && next == first)) {
+          expect(next == (first != kNoRow ? first : target), where + ": an edge that leads nowhere else");
+          own[place] = next;
           continue;
         }
         expect(next < rows.rows && std::find(beyond, beyond + degree, next) != beyond + degree &&
