@@ -15,7 +15,8 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 20000, DIM = 32, QUERIES = 2000, K = 10 };
+/* Rows of some megabytes, which are read in pieces, also where a sanitizer makes them fewer. */
+enum { ROWS = 20000, DIM = 96, QUERIES = 2000, K = 10 };
 
 static vectors rows, queries;
 static char folder[] = "/tmp/gannet-workers-XXXXXX";
