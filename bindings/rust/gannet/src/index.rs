@@ -667,6 +667,10 @@ impl<'rows> Index<'rows> {
     }
 
     /// The same with `two_hop_mean` over as many rows, at most all.
+    ///
+    /// # Errors
+    ///
+    /// As [`graph`](Self::graph).
     pub fn graph_stats_over(&self, two_hop_rows: u32) -> Result<GraphStats> {
         let mut raw = sys::ann_graph_stats { two_hop_rows, ..Default::default() };
         // SAFETY: raw lives through the call.
