@@ -64,8 +64,8 @@ struct Chooser {
            request.k_asked, ANN_BEAM_MAX);
   }
 
-  /// AUTO over a graph: of the ways that were found to reach the recall, the one that takes the least counted work.
-  /// Comparing all rows always reaches it.
+  /// AUTO over a graph: of the ways that were found to reach the recall, the one that takes the least counted
+  /// work. Comparing all rows always reaches it.
   Choice choose_auto() const {
     kBestFirst.check(target, request);
     if (target.on_device()) return choose_on_device();
@@ -117,9 +117,9 @@ struct Chooser {
                                            : placed.segment.dataset.view().stride;
   }
 
-  /// CAGRA's walks of a device over rows as stored, or over codes that are the rows, where their calibration reaches
-  /// the recall: what bounds the recall of two lists is how codes order the rows, and how many they re-rank. On the
-  /// CPU its calibration would take longer than the comparisons that it saves.
+  /// CAGRA's walks of a device over rows as stored, or over codes that are the rows, where their calibration
+  /// reaches the recall: what bounds the recall of two lists is how codes order the rows, and how many they
+  /// re-rank. On the CPU its calibration would take longer than the comparisons that it saves.
   std::optional<Choice> choose_stored() const {
     constexpr uint32_t kMeasuredAnswers = 100;
     if (!target.on_device() || placed.calibration.empty() || request.k == 0 || request.queries == 0 ||
@@ -132,9 +132,9 @@ struct Chooser {
     return stored.planned(kCagra, effort);
   }
 
-  /// The first walkers by order of the batch, if their calibration reaches the recall. Else the next ones that do, or
-  /// lists for more answers, whichever take less counted work. A beam of the caller stands for the recall that it has on
-  /// the CPU.
+  /// The first walkers by order of the batch, if their calibration reaches the recall. Else the next ones
+  /// that do, or lists for more answers, whichever take less counted work. A beam of the caller stands for
+  /// the recall that it has on the CPU.
   std::optional<Choice> choose_two_lists() const {
     const uint32_t beam = request.params.beam;
     if (beam != 0 && placed.calibration.empty()) return std::nullopt;
@@ -165,18 +165,19 @@ struct Chooser {
     return best;
   }
 
-  /// The walkers for so many queries, the best choice first. Of blocks with 16 warps as many queries run at a time
-  /// as there are multiprocessors, of blocks with 8 some three times as many; a batch of more than eleven queries
-  /// for each multiprocessor keeps a warp for each query busy (one NVIDIA H200, 132 of them: 32 us for 100 queries
-  /// with 16 warps, 37 with 8; 98 us for 1,000 with 8; 187 us for 3,000 with 1 and 240 with 8). Where a warp each
-  /// can walk at once for all queries, walks cut at their mean end sooner from some four queries a multiprocessor
-  /// on (one NVIDIA H200, SIFT 1M, kernels, with a warp and with a block of 8: 400 queries 103 us at recall 0.954
-  /// and 74 at 0.955, 600 queries 105 at 0.956 and 108 at 0.957, 1,000 queries 110 at 0.956 and 142 at 0.958).
-  /// Where codes are not the rows, blocks take .2 to 1.2 us a query whatever their walk, and warps whose walks are short
-  /// are ahead from fewer queries on (likewise, degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us
-  /// for 300 and for 1,000 queries: 89,000 words 93 and 226, 124 and 522; 60,000 patches 187 and 290, 266 and 791;
-  /// 13,000 of gist 281 and 830, 481 and 1,305; for 100 answers at .99 of 300 words and patches blocks are ahead by a
-  /// third to a half). Not where rows have many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp
+  /// The walkers for so many queries, the best choice first. Of blocks with 16 warps as many queries run at a
+  /// time as there are multiprocessors, of blocks with 8 some three times as many; a batch of more than
+  /// eleven queries for each multiprocessor keeps a warp for each query busy (one NVIDIA H200, 132 of them:
+  /// 32 us for 100 queries with 16 warps, 37 with 8; 98 us for 1,000 with 8; 187 us for 3,000 with 1 and 240
+  /// with 8). Where a warp each can walk at once for all queries, walks cut at their mean end sooner from
+  /// some four queries a multiprocessor on (one NVIDIA H200, SIFT 1M, kernels, with a warp and with a block
+  /// of 8: 400 queries 103 us at recall 0.954 and 74 at 0.955, 600 queries 105 at 0.956 and 108 at 0.957,
+  /// 1,000 queries 110 at 0.956 and 142 at 0.958). Where codes are not the rows, blocks take .2 to 1.2 us a
+  /// query whatever their walk, and warps whose walks are short are ahead from fewer queries on (likewise,
+  /// degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us for 300 and for 1,000 queries:
+  /// 89,000 words 93 and 226, 124 and 522; 60,000 patches 187 and 290, 266 and 791; 13,000 of gist 281 and
+  /// 830, 481 and 1,305; for 100 answers at .99 of 300 words and patches blocks are ahead by a third to a
+  /// half). Not where rows have many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp
   /// got .74 of .8, since rows that play queries are masked there, but for their copies.
   std::array<Walkers, 4> order_walkers(float recall) const {
     constexpr double kShortWalk = 40;  // expansions at degree 64; of those measured the longest took 38
