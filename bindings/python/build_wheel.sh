@@ -2,11 +2,11 @@
 # Makes the wheel of the package gannet-ann for this machine's platform: the extension module, and the library
 # with its CPU and CUDA code. One wheel serves Python 3.10 and everything later.
 #
-#   bindings/python/build_wheel.sh [--cuda auto|on|off] [--architectures "80;86;89;90"] [--glibc 2.17|native]
+#   bindings/python/build_wheel.sh [--cuda auto|on|off] [--architectures LIST] [--glibc 2.17|native]
 #                                  [--out FOLDER]
 #
 #   --cuda           GPU code; auto (default): if there is a CUDA compiler
-#   --architectures  compute capabilities, as GANNET_CUDA_ARCHITECTURES
+#   --architectures  compute capabilities, as GANNET_CUDA_ARCHITECTURES, whose default is that of this too
 #   --glibc          the oldest C library that the wheel is to run with (default: 2.17). For it the linker of
 #                    zig is used, from a Python package. "native": this machine's linker and C library.
 #   --out            where the wheel goes; default: build-wheel/
@@ -17,7 +17,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
-cuda=auto architectures="80;86;89;90" glibc=2.17 out=$root/build-wheel
+cuda=auto architectures= glibc=2.17 out=$root/build-wheel
 while [ $# -gt 0 ]; do
   case $1 in
     -h | --help) sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$0"; exit 0 ;;
