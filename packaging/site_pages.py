@@ -250,12 +250,15 @@ def public_names(package):
     raise ValueError("gannet/__init__.py has no __all__")
 
 
+ADAPTERS = ("sklearn", "langchain", "llamaindex", "faiss")
+
+
 def python_page(folder, rust):
     package = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
     wanted = public_names(package)
     found = {}
     for path in sorted(folder.glob("*.py")):
-        if path.stem in ("__init__", "sklearn", "langchain", "faiss"):
+        if path.stem in ("__init__", *ADAPTERS):
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in wanted:
@@ -278,7 +281,7 @@ def python_page(folder, rust):
         body += [entry("gannet", found[name]) for name in names]
         items = "".join(f'<li><a href="#gannet.{n}">{n}</a></li>' for n in names)
         contents.append(f'<dt>{title}</dt><dd><ul class="names">{items}</ul></dd>')
-    for name in ("sklearn", "langchain", "faiss"):
+    for name in ADAPTERS:
         tree = ast.parse((folder / f"{name}.py").read_text(encoding="utf-8"))
         body.append(f'<h2 id="gannet.{name}">gannet.{name}</h2>{documented(tree)}')
         nodes = [n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef)) and n.name[0] != "_"]

@@ -275,7 +275,7 @@ installed=$cache/python-environment/requirements.txt
 if cmp -s "$python_folder/requirements-test.txt" "$installed"; then
   have "Python packages of the package's tests"
 else
-  install_note "Python packages of the package's tests (pytest, mypy, scikit-learn, langchain-core; 100 MB)"
+  install_note "Python packages of the package's tests (pytest, mypy, scikit-learn, langchain-core, llama-index-core)"
   if (pip_install python-environment -r "$python_folder/requirements-test.txt"); then
     cp "$python_folder/requirements-test.txt" "$installed"
   else

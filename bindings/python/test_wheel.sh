@@ -28,7 +28,7 @@ ids, distances = index.search(rows[7], k=3)
 print("first answer:", ids, distances, "with NumPy", numpy.__version__)')
   echo "after $((SECONDS - begun)) s"
   "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: pytest ml_dtypes
-  for package in scikit-learn 'langchain-core<1.8'; do
+  for package in scikit-learn 'langchain-core<1.8' 'llama-index-core>=0.14.25,<0.15'; do
     "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$package" \
       2> /dev/null || echo "without $package"
   done

@@ -10,7 +10,7 @@
 An index answers about queries for whole batches or one at a time, from any number of threads. `recall` is the
 one number that most callers set: the share of the true neighbours that is found, on average.
 
-`gannet.sklearn`, `gannet.langchain` and `gannet.faiss` fit it to where other libraries are used already.
+`gannet.sklearn`, `gannet.langchain`, `gannet.llamaindex` and `gannet.faiss` fit it to where other libraries are used already.
 """
 
 from __future__ import annotations
