@@ -435,8 +435,15 @@ Vectors VectorReader::read(uint64_t first, uint64_t count) {
   return out;
 }
 
+void VectorReader::expect_vectors() const {
+  if (!is_of_ids(element_)) return;
+  throw VectorFileError(path_, std::string("holds ids (") + element_name(element_) +
+                                   "); expected vectors, of f32, f64, f16, i8 or u8");
+}
+
 Vectors read_vectors(const std::string& path) {
   VectorReader reader(path);
+  reader.expect_vectors();
   return reader.read(0, reader.rows());
 }
 

@@ -87,6 +87,8 @@ class VectorReader {
   uint64_t rows() const { return rows_; }
   uint32_t dim() const { return dim_; }
   uint64_t row_bytes() const { return uint64_t{dim_} * element_bytes(element_); }
+  // Refuses a file of ids, where coordinates are asked for.
+  void expect_vectors() const;
 
   // Reads `count` rows from `first` on into `out`, packed. A float of 64 bits above the range of f32 is
   // refused with its place.
@@ -121,7 +123,7 @@ class VectorReader {
   bool has_distances_ = false;
 };
 
-// Reads a file whole.
+// Reads a file of vectors whole, and refuses one of ids.
 Vectors read_vectors(const std::string& path);
 
 // Writes a file row by row under a name of its own, and gives it its real name in finish(): an

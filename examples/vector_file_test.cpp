@@ -250,7 +250,9 @@ TEST_CASE("true neighbours") {
   CHECK(read.k == 3);
   CHECK(read.ids == truth.ids);
   CHECK(read.distances == truth.distances);
-  CHECK(read_vectors(path).rows == 2);  // as a matrix: the row numbers alone
+  CHECK(VectorReader(path).rows() == 2);  // as a matrix: the row numbers alone
+  CHECK_THROWS_WITH(read_vectors(path),
+                    path + ": holds ids (i32); expected vectors, of f32, f64, f16, i8 or u8");
   write_ground_truth(folder.path() + "/gt.ivecs", truth);
   CHECK(read_ground_truth(folder.path() + "/gt.ivecs").ids == truth.ids);
   CHECK(read_ground_truth(folder.path() + "/gt.ivecs").distances.empty());

@@ -66,7 +66,7 @@ void print_neighbours(const Answer& answer, uint64_t show) {
     }
     std::printf("\n");
   }
-  if (shown < found.queries) {
+  if (0 < shown && shown < found.queries) {
     std::printf("... and %s more (--show, --out)\n", with_commas(found.queries - shown).c_str());
   }
 }

@@ -309,6 +309,7 @@ int print_answer(const Options& options, const Answer& answer, const std::string
 
 int run_plan(const Options& options) {
   const VectorReader rows(options.in);
+  rows.expect_vectors();
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = rows.dim();
   shape.metric = options.metric;
@@ -562,6 +563,7 @@ int run_exact(const Options& options) {
   const Monitor monitor = make_monitor();
   const CancelOnInterrupt on_interrupt(monitor.get());
   VectorReader rows(options.in);
+  rows.expect_vectors();
   const std::vector<uint64_t> names = ids_of_rows(options.ids, rows.rows());
   const Vectors queries = read_vectors(options.queries);
   std::optional<NeighbourWriter> writer;

@@ -28,6 +28,16 @@ answers 'a["recall"] == 1' \
   "$gannet" search sift.ann "$queries" --truth truth.ibin --procedure exact --threads 2
 answers 'a["kind"] == "vectors" and a["element"] == "i32" and a["dim"] == 10' "$gannet" info found.ibin
 
+# Ids are no vectors.
+for command in "build found.ibin x.ann" "build found.ibin x.ann --plan" "search sift.ann found.ibin" \
+  "exact found.ibin $queries" "exact $rows found.ibin" "build $rows x.ann --calibration found.ibin"; do
+  # shellcheck disable=SC2086
+  ends 1 "found.ibin: holds ids (i32); expected vectors" "$gannet" $command
+done
+# Neither neighbours nor how many there are.
+"$gannet" search sift.ann "$queries" --show 0 > log
+holds "--show 0 shows $(cat log)" test "$(wc -l < log)" = 1
+
 # Conversions there and back change nothing; parts are parts.
 ends 0 "fvecs" "$gannet" convert "$rows" rows.fvecs
 ends 0 "f16 values" "$gannet" convert rows.fvecs rows.npy --element f16
