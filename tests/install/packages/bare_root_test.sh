@@ -5,6 +5,8 @@
 #
 #   tests/install/packages/bare_root_test.sh [PACKAGES]    a folder of make_packages.sh; else they are made
 #
+# Where the archive has GPU code, the static CUDA runtime that a program with it needs is lent by this machine's
+# toolkit: that of tests/setup.sh, or CUDA_HOME.
 # Needs root, debootstrap and the network: some 100 MB. Status 77 where one of them is missing.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -34,6 +36,13 @@ fi
 
 mkdir "$root/packages" "$root/data"
 cp "$packages"/*.deb "$packages"/*.tar.gz "$root/packages/"
+for toolkit in "${CUDA_HOME:-}" "${GANNET_CACHE:-$HOME/.cache/gannet}/cuda" /usr/local/cuda; do
+  if [ -e "$toolkit/lib64/libcudart_static.a" ]; then
+    mkdir "$root/toolkit"
+    cp "$toolkit/lib64/libcudart_static.a" "$root/toolkit/"
+    break
+  fi
+done
 cp "$here/../consumer.c" "$root/"
 cp "$source/examples/data/"*.u8bin "$root/data/"
 # A program finds a library from its own place through /proc.
@@ -53,6 +62,7 @@ gcc -Wall -Werror consumer.c $(pkg-config --cflags --libs gannet) -o shared
 test "$(./shared)" = "$version"
 ldd shared | grep libgannet.so.0
 # The archive needs C++'s library, which comes with g++.
+if pkg-config --static --libs gannet | grep cudart_static; then export LIBRARY_PATH=/toolkit; fi
 gcc consumer.c -l:libgannet.a $(pkg-config --static --libs gannet | sed 's/-lgannet//') -o static
 if ldd static | grep libgannet; then exit 1; fi
 test "$(./static)" = "$version"
