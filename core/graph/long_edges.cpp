@@ -12,7 +12,6 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kHeadShare = 4;         // one of so many rows is a head at most
 constexpr uint32_t kHeadLists = 48;        // neighbours of a head among heads
 constexpr uint32_t kHeadsCompared = 4096;  // all pairs of so few are compared
 constexpr uint32_t kDegreeLeast = 4;       // of a row that is shared with long edges

@@ -33,6 +33,9 @@
 
 namespace gannet {
 
+/// One of so many rows is a head at most.
+inline constexpr uint32_t kHeadShare = 4;
+
 /// Gives a graph of fixed rows heads and their edges, and repairs it again; nothing where there are no two heads, or
 /// more of them than one of kHeadShare rows. Whether it has.
 bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution);

@@ -14,6 +14,9 @@
 
 namespace gannet {
 
+/// Rows are held out on the CPU all at once: one of so many at most.
+inline constexpr uint32_t kHeldOutShare = 4;
+
 /// A view of a set, for walks on the CPU and on devices. No set holds no row.
 struct RowSetView {
   const uint32_t* words = nullptr;  // [(rows + 31) / 32] a bit for each row, or null

@@ -23,7 +23,6 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kBeamMin = 8;
-constexpr uint32_t kHeldOutShare = 4;  // one of so many rows at most
 constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
 constexpr uint32_t kHiddenMin = 512;   // if they are so many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k

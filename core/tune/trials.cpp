@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kHiddenMin = 1024;                 // rather so many masked than fewer hidden
-constexpr uint32_t kHeldOutShare = 4;                 // one of so many rows at most is held out on the CPU
 constexpr double kMargin = 1.15;                      // times the miss of a hidden sample is what is promised
 constexpr double kNearTheEnd = 0.003;
 
