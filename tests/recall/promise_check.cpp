@@ -4,6 +4,7 @@
 //   promise_check                                       small sets on the CPU
 //   promise_check --rows 1000000 --device cuda --batches 1,100,1000,10000
 //   promise_check --set copies --verbose                some sets alone, and each figure
+//   promise_check --elements f16,i8                     rows and queries stored as these
 //
 // A set is built with all defaults. A recall counts rows no farther than the k-th true one, as exact search
 // reports distances; it may lie 0.01 below what was asked for, and as much more as two standard errors of
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -35,10 +37,14 @@ struct Set {
   std::string name;
   MadeSet made;
   int32_t metric = ANN_METRIC_L2;
-  int32_t element = ANN_F32;
+  int32_t element = ANN_F32;  // of rows and queries as they are made
+  int32_t stored = ANN_ELEMENT_AUTO;
   Part queries = Part::kQueries;
   bool calibrates = false;  // on further queries
+  float factor = 1;         // that values are multiplied with before they are stored
 };
+
+bool is_float(int32_t element) { return element != ANN_I8 && element != ANN_U8; }
 
 std::vector<Set> all_sets(uint64_t rows) {
   std::vector<Set> out;
@@ -100,12 +106,32 @@ std::vector<Set> all_sets(uint64_t rows) {
 Vectors made(const Set& set, Part part, uint64_t first, uint64_t rows) {
   std::vector<float> values(rows * set.made.dim);
   bench::MadeRows(set.made).make(part, first, rows, values.data());
+  for (float& value : values) value *= set.factor;
   Vectors out;
   out.element = set.element;
   out.rows = rows;
   out.dim = set.made.dim;
   out.data.resize(rows * out.row_bytes());
   bench::store_values(values.data(), values.size(), set.element, out.data.data());
+  return out;
+}
+
+// The same set with rows stored as another element. Integers get a factor by which all but one in a hundred of the
+// rows' values are within 100: what lies beyond is clipped where it leaves the range.
+Set stored_as(const Set& set, const std::string& element) {
+  Set out = set;
+  out.name += "_" + element;
+  out.stored = kElements.at(element);
+  if (is_float(out.stored)) return out;
+  out.element = out.stored;
+  if (set.element == out.element) return out;
+  const Vectors some = made(set, Part::kRows, 0, std::min<uint64_t>(set.made.rows, 1000));
+  std::vector<float> sizes(some.rows * some.dim);
+  std::memcpy(sizes.data(), some.data.data(), sizes.size() * sizeof(float));
+  for (float& size : sizes) size = std::fabs(size);
+  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() * 99 / 100);
+  std::nth_element(sizes.begin(), place, sizes.end());
+  out.factor = *place > 0 ? 100 / *place : 1;
   return out;
 }
 
@@ -178,7 +204,7 @@ int check_set(const Set& set, const Asked& asked) {
   ann_build_params build = ANN_BUILD_PARAMS_INIT;
   build.device = asked.device;
   if (set.calibrates) build.calibration = &calibration;
-  const Index index = make_index(set.made.dim, set.metric);
+  const Index index = make_index(set.made.dim, set.metric, set.stored);
   ann_error error = ANN_ERROR_INIT;
   const ann_matrix view = rows.view();
   check(ann_build(index.get(), &view, nullptr, &build, nullptr, &error), error, "building " + set.name);
@@ -233,6 +259,7 @@ int run(int argc, char** argv) {
   uint64_t rows = 10'000;
   std::string device = "cpu";
   std::vector<std::string> names;
+  std::vector<std::string> elements;
   CLI::App app("Whether recall is as asked for on sets of many kinds.", "promise_check");
   app.add_option("--rows", rows, "rows of a set")
       ->check(CLI::Range(500u, 100'000'000u))
@@ -243,6 +270,9 @@ int run(int argc, char** argv) {
   app.add_option("-k", asked.ks, "neighbours, at most 199")->delimiter(',')->check(CLI::Range(1u, 199u));
   app.add_option("--recalls", asked.recalls, "what is asked for")->delimiter(',');
   app.add_option("--set", names, "only these sets")->delimiter(',');
+  app.add_option("--elements", elements, "rows stored as these (default: as each set has it)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "i8"}));
   app.add_flag("--verbose", asked.verbose, "every figure");
   try {
     app.parse(argc, argv);
@@ -258,8 +288,13 @@ int run(int argc, char** argv) {
         names.empty() || std::any_of(names.begin(), names.end(),
                                      [&](const std::string& name) { return set.name.starts_with(name); });
     if (!wanted) continue;
-    ++sets;
-    short_of += check_set(set, asked);
+    std::vector<Set> stored;
+    for (const std::string& element : elements) stored.push_back(stored_as(set, element));
+    if (stored.empty()) stored.push_back(set);
+    for (const Set& as : stored) {
+      ++sets;
+      short_of += check_set(as, asked);
+    }
   }
   std::printf("promise_check: %d sets, %d figures fall short\n", sets, short_of);
   return sets > 0 && short_of == 0 ? 0 : 1;
