@@ -8,8 +8,10 @@
 // for another batch.
 //
 // A graph is a name of ann.h's ANN_GRAPH_* and, after slashes, parameters of its build:
-// tsdg/diversify=dpg/degree=32/knn_degree=200/alpha=1.1/bound=5. PREFIX.jsonl gets one record a line, which
-// which_wins.py makes a page of:
+// tsdg/diversify=dpg/degree=32/knn_degree=200/alpha=1.1/bound=5; lists=400 gives it the true lists of so many
+// rows, by exact search, which the time of a build leaves out. Likewise a procedure, with parameters of its
+// search: ggnn/queue=22/visited=2016/iterations=2000; cagra/asked turns the recall that is asked for, whatever
+// its own knob is. PREFIX.jsonl gets one record a line, which which_wins.py makes a page of:
 //
 //   run      machine, compiler, commit, command, data
 //   build    of each graph: seconds, phases, edges that stages have left, peak memory of the device and its estimate
@@ -56,7 +58,7 @@ struct Options {
   int32_t metric = ANN_METRIC_L2;
   uint64_t rows_max = 0;  // 0: all
   std::vector<std::string> graphs = {"auto", "ggnn", "tsdg"};
-  std::vector<int32_t> procedures;  // none: all that the device does
+  std::vector<std::string> procedures;  // none: all that the device does
   std::vector<uint32_t> k = {10, 100};
   std::vector<uint32_t> batches = {1, 10, 100, 1000, 10000};
   std::vector<double> recalls = {0.90, 0.95, 0.99};
@@ -116,20 +118,69 @@ Knob knob_of(int32_t procedure, uint32_t k) {
   }
 }
 
-std::vector<int32_t> procedures_of(int32_t device) {
-  std::vector<int32_t> out = {ANN_SEARCH_BEST_FIRST,
-                              ANN_SEARCH_CAGRA_SINGLE_CTA,
-                              ANN_SEARCH_CAGRA_MULTI_CTA,
-                              ANN_SEARCH_GGNN,
-                              ANN_SEARCH_TSDG_SMALL,
-                              ANN_SEARCH_TSDG_LARGE,
-                              ANN_SEARCH_AUTO,
-                              ANN_SEARCH_EXACT};
-  if (device >= ANN_DEVICE_CUDA)
-    out.insert(out.begin(), {ANN_SEARCH_WARP, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK});
-  else
-    out.insert(out.begin(), {ANN_SEARCH_SLACK, ANN_SEARCH_TSDG});
-  return out;
+/// A procedure, with parameters of its search.
+struct Way {
+  std::string name;
+  int32_t procedure = ANN_SEARCH_AUTO;
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  Knob (*knob)(int32_t procedure, uint32_t k) = knob_of;
+};
+
+/// The parts of a name, between slashes.
+std::vector<std::string> parts_of(const std::string& name) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  for (size_t end = 0; end != std::string::npos; begin = end + 1) {
+    end = name.find('/', begin);
+    parts.push_back(name.substr(begin, end - begin));
+  }
+  return parts;
+}
+
+Way way_of(const std::string& name) {
+  Way way;
+  way.name = name;
+  const std::vector<std::string> parts = parts_of(name);
+  way.procedure = way.params.procedure = kProcedures.at(parts[0]);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const size_t sign = parts[i].find('=');
+    const std::string parameter = parts[i].substr(0, sign);
+    const auto number = [&] { return static_cast<uint32_t>(std::stoul(parts[i].substr(sign + 1))); };
+    if (parameter == "asked")
+      way.knob = [](int32_t, uint32_t k) { return knob_of(ANN_SEARCH_WARP, k); };
+    else if (parameter == "beam")
+      way.params.beam = number();
+    else if (parameter == "queue")
+      way.params.queue = number();
+    else if (parameter == "visited")
+      way.params.visited = number();
+    else if (parameter == "iterations")
+      way.params.iterations_max = number();
+    else if (parameter == "occlusion")
+      way.params.occlusion_max = number();
+    else if (parameter == "hops")
+      way.params.hops_max = number();
+    else if (parameter == "stored")
+      way.params.compare = ANN_COMPARE_STORED;
+    else
+      throw std::invalid_argument("a procedure has no parameter " + parameter);
+  }
+  return way;
+}
+
+std::vector<Way> ways_of(const Options& options, int32_t device) {
+  std::vector<std::string> names = options.procedures;
+  if (names.empty()) {
+    names = {"best_first", "cagra_single_cta", "cagra_multi_cta", "ggnn", "tsdg_small", "tsdg_large", "auto",
+             "exact"};
+    if (device >= ANN_DEVICE_CUDA)
+      names.insert(names.begin(), {"warp", "block", "wide_block"});
+    else
+      names.insert(names.begin(), {"slack", "tsdg"});
+  }
+  std::vector<Way> ways;
+  for (const std::string& name : names) ways.push_back(way_of(name));
+  return ways;
 }
 
 // --- Graphs -------------------------------------------------------------------------------------
@@ -154,21 +205,20 @@ void set_parameter(ann_build_params& params, const std::string& name, const std:
     params.occlusion_bound = number();
   else if (name == "pool")
     params.pool = number();
+  else if (name == "lists")
+    params.knn = ANN_KNN_GIVEN, params.knn_degree = number();
   else
     throw std::invalid_argument("a graph has no parameter " + name);
 }
 
 ann_build_params build_params_of(const std::string& graph) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
-  size_t begin = 0;
-  for (size_t end = 0; end != std::string::npos; begin = end + 1) {
-    end = graph.find('/', begin);
-    const std::string part = graph.substr(begin, end - begin);
-    const size_t sign = part.find('=');
-    if (begin == 0)
-      params.graph = kGraphs.at(part);
-    else
-      set_parameter(params, part.substr(0, sign), sign == std::string::npos ? "" : part.substr(sign + 1));
+  const std::vector<std::string> parts = parts_of(graph);
+  params.graph = kGraphs.at(parts[0]);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const size_t sign = parts[i].find('=');
+    set_parameter(params, parts[i].substr(0, sign),
+                  sign == std::string::npos ? "" : parts[i].substr(sign + 1));
   }
   return params;
 }
@@ -249,6 +299,7 @@ class Run {
       Records& records)
       : options_(options),
         device_(device_of(options.device)),
+        ways_(ways_of(options, device_)),
         rows_(rows),
         queries_(queries),
         monitor_(monitor),
@@ -273,10 +324,9 @@ class Run {
       graph_ = graph;
       const Index index = build();
       for (const uint32_t k : options_.k) {
-        for (const int32_t procedure :
-             options_.procedures.empty() ? procedures_of(device_) : options_.procedures) {
-          const bool again = procedure == ANN_SEARCH_EXACT && graph != options_.graphs.front();
-          if (!again) try_procedure(index.get(), procedure, k);
+        for (const Way& way : ways_) {
+          const bool again = way.procedure == ANN_SEARCH_EXACT && graph != options_.graphs.front();
+          if (!again) try_way(index.get(), way, k);
         }
       }
     }
@@ -288,6 +338,10 @@ class Run {
     ann_build_params params = build_params_of(graph_);
     params.device = device_;
     params.threads = options_.threads;
+    if (params.knn == ANN_KNN_GIVEN) {
+      if (lists_.size() != rows_.rows * params.knn_degree) lists_ = true_lists(params.knn_degree);
+      params.knn_graph = lists_.data();
+    }
     const ann_matrix matrix = rows_.view();
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows_.dim;
@@ -327,31 +381,51 @@ class Run {
     return index;
   }
 
+  /// The nearest other rows of each row.
+  std::vector<uint32_t> true_lists(uint32_t length) const {
+    ExactParams exact;
+    exact.k = length + 1;
+    exact.metric = options_.metric;
+    exact.device = device_;
+    exact.threads = options_.threads;
+    exact.monitor = monitor_;
+    const GroundTruth near = exact_neighbours(rows_, rows_.view(), exact);
+    std::vector<uint32_t> lists(rows_.rows * length, UINT32_MAX);
+    for (uint64_t row = 0; row < rows_.rows; ++row) {
+      uint32_t* list = lists.data() + row * length;
+      const int32_t* ids = near.ids.data() + row * near.k;
+      for (uint32_t i = 0, kept = 0; i < near.k && kept < length; ++i) {
+        if (ids[i] >= 0 && static_cast<uint64_t>(ids[i]) != row) list[kept++] = static_cast<uint32_t>(ids[i]);
+      }
+    }
+    return lists;
+  }
+
   /// Nothing where the library says that it does not do this: k beyond a procedure's, a metric.
-  void try_procedure(const ann_index* index, int32_t procedure, uint32_t k) {
+  void try_way(const ann_index* index, const Way& way, uint32_t k) {
     try {
-      if (procedure == ANN_SEARCH_AUTO)
-        time_auto(index, k);
+      if (way.procedure == ANN_SEARCH_AUTO)
+        time_auto(index, way, k);
       else
-        time_procedure(index, procedure, k);
+        time_way(index, way, k);
     } catch (const AnnError& fault) {
       if (fault.status != ANN_UNSUPPORTED && fault.status != ANN_LIMIT) throw;
-      Record record = record_of("skipped", procedure, k);
+      Record record = record_of("skipped", way, k);
       record["reason"] = fault.what();
       tell(record);
     }
   }
 
-  void time_procedure(const ann_index* index, int32_t procedure, uint32_t k) {
-    const Knob knob = knob_of(procedure, k);
+  void time_way(const ann_index* index, const Way& way, uint32_t k) {
+    const Knob knob = way.knob(way.procedure, k);
     size_t wanted = 0;
     for (const double value : knob.values) {
-      ann_search_params params = params_of(procedure);
+      ann_search_params params = params_of(way);
       knob.set(params, value);
       const auto tried = try_value(index, params, k);
       if (!tried) continue;
       const Answered swept = *tried;
-      Record record = record_of("sweep", procedure, k);
+      Record record = record_of("sweep", way, k);
       record["knob"] = knob.name;
       record["value"] = value;
       record["recall"] = swept.recall;
@@ -360,7 +434,7 @@ class Run {
       tell(record);
       const size_t first = wanted;
       while (wanted < options_.recalls.size() && swept.recall >= options_.recalls[wanted]) ++wanted;
-      if (first != wanted) time_batches(index, params, knob.name, value, k, first, wanted, swept.recall);
+      if (first != wanted) time_batches(index, way, params, knob.name, value, k, first, wanted, swept.recall);
       if (wanted == options_.recalls.size() || swept.seconds > options_.patience) return;
     }
   }
@@ -376,32 +450,32 @@ class Run {
   }
 
   /// One measurement stands for all recalls that a value is the first to reach.
-  void time_batches(const ann_index* index, const ann_search_params& params, const char* knob, double value,
-                    uint32_t k, size_t first, size_t last, double recall) {
+  void time_batches(const ann_index* index, const Way& way, const ann_search_params& params, const char* knob,
+                    double value, uint32_t k, size_t first, size_t last, double recall) {
     for (const uint32_t batch : options_.batches) {
       const Answered answered = ask(index, params, batch, k, 3, options_.seconds);
       for (size_t i = first; i < last; ++i)
-        add_point(params.procedure, knob, value, k, batch, options_.recalls[i], recall, answered);
+        add_point(way, knob, value, k, batch, options_.recalls[i], recall, answered);
     }
   }
 
-  void time_auto(const ann_index* index, uint32_t k) {
+  void time_auto(const ann_index* index, const Way& way, uint32_t k) {
     constexpr uint32_t kQueries = 1000;  // asked at least, since each batch has a recall of its own
     for (const double recall : options_.recalls) {
       for (const uint32_t batch : options_.batches) {
-        ann_search_params params = params_of(ANN_SEARCH_AUTO);
+        ann_search_params params = params_of(way);
         params.recall = static_cast<float>(recall);
         const uint32_t calls = std::max<uint32_t>(3, std::min<uint64_t>(queries_.rows, kQueries) / batch);
         const Answered answered = ask(index, params, batch, k, calls, options_.seconds);
-        add_point(ANN_SEARCH_AUTO, name_of(kProcedures, answered.procedure).c_str(), recall, k, batch, recall,
+        add_point(way, name_of(kProcedures, answered.procedure).c_str(), recall, k, batch, recall,
                   answered.recall, answered);
       }
     }
   }
 
-  void add_point(int32_t procedure, const char* knob, double value, uint32_t k, uint32_t batch, double wanted,
+  void add_point(const Way& way, const char* knob, double value, uint32_t k, uint32_t batch, double wanted,
                  double recall, const Answered& answered) {
-    Record record = record_of("point", procedure, k);
+    Record record = record_of("point", way, k);
     record["batch"] = batch;
     record["wanted"] = wanted;
     record["knob"] = knob;
@@ -413,9 +487,8 @@ class Run {
     tell(record);
   }
 
-  ann_search_params params_of(int32_t procedure) const {
-    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.procedure = procedure;
+  ann_search_params params_of(const Way& way) const {
+    ann_search_params params = way.params;
     params.device = device_;
     params.threads = options_.threads;
     return params;
@@ -475,11 +548,11 @@ class Run {
     return hits;
   }
 
-  Record record_of(const char* kind, int32_t procedure, uint32_t k) const {
+  Record record_of(const char* kind, const Way& way, uint32_t k) const {
     Record record;
     record["record"] = kind;
     record["graph"] = graph_;
-    record["procedure"] = name_of(kProcedures, procedure);
+    record["procedure"] = way.name;
     record["k"] = k;
     return record;
   }
@@ -491,12 +564,14 @@ class Run {
 
   const Options& options_;
   int32_t device_;
+  std::vector<Way> ways_;
   const Vectors& rows_;
   const Vectors& queries_;
   ann_monitor* monitor_;
   Records& records_;
   GroundTruth truth_;
-  Vectors asked_;  // the queries, repeated so that a batch may start at any of them
+  std::vector<uint32_t> lists_;  // the last that were given to a build
+  Vectors asked_;                // the queries, repeated so that a batch may start at any of them
   std::string graph_;
 };
 
@@ -519,9 +594,7 @@ void add_options(CLI::App& app, Options& options) {
     return app.add_option(name, values, text)->delimiter(',');
   };
   list("--graph", options.graphs, "graphs, with parameters of their builds");
-  list("--procedure", options.procedures, "ways to search (default: all)")
-      ->transform(one_of(kProcedures))
-      ->type_name("NAME");
+  list("--procedure", options.procedures, "ways to search, with parameters of theirs (default: all)");
   list("-k", options.k, "neighbours")->check(CLI::Range(1u, 1000u));
   list("--batch", options.batches, "queries a call")->check(CLI::Range(1u, 1u << 20));
   list("--recall", options.recalls, "recalls that are wanted, the least first")
