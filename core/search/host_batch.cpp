@@ -18,6 +18,10 @@ constexpr uint64_t kTaskAnswers = uint64_t{1} << 17;
 // So many queries are made records by the CPU sooner than a kernel starts.
 constexpr uint64_t kFewQueries = 32;
 
+// Likewise so many columns of queries that blocks walk for by lossy codes: a column takes the CPU about a
+// nanosecond, of cosines several.
+constexpr uint64_t kFewColumns = 12'288;
+
 // Pieces of a batch of host memory that are under way at once, and queries of one.
 constexpr uint64_t kPiecesAhead = 3;
 constexpr uint64_t kPieceMin = 1024;
@@ -83,7 +87,13 @@ struct HostBatch {
   const Execution& execution;
   SearchCounts* counts;
 
-  /// By blocks, or for few: records made by the CPU, which blocks read where they lie.
+  /// Whether the CPU has made records before a kernel would have started.
+  bool is_few() const {
+    if (queries.rows <= kFewQueries) return true;
+    return walks_by_blocks(plan) && (segment.codes.lossless() || queries.rows * queries.dim <= kFewColumns);
+  }
+
+  /// Records made by the CPU, which blocks read where they lie.
   void answer_few() const {
     DeviceWorkspaceLease workspace(placement, queries.rows, k);
     for (uint64_t first = 0; first < queries.rows; first += workspace->capacity()) {
@@ -224,7 +234,7 @@ void walk_host_batch(const Segment& segment, DevicePlacement& placement, const S
   }
   if (queries.rows == 0) return;
   const HostBatch host_batch{segment, placement, queries, batch.results, k, plan, execution, counts};
-  if (walks_by_blocks(plan) || queries.rows <= kFewQueries)
+  if (host_batch.is_few())
     host_batch.answer_few();
   else
     host_batch.answer_many();
