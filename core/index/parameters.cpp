@@ -251,6 +251,11 @@ Pruning complete_pruning(const ann_build_params& params, uint32_t degree, uint32
 
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
   check_choice("graph", params.graph, ANN_GRAPH_TSDG);
+  if (params.knn == ANN_KNN_GGNN)
+    fail(ANN_INVALID_ARGUMENT,
+         "knn is %d (GGNN), which ann_knn_graph alone does; its lists may be given (%d), and graph GGNN "
+         "finds its own",
+         params.knn, ANN_KNN_GIVEN);
   check_choice("knn", params.knn, ANN_KNN_CELLS);
   check_choice("rows_mode", params.rows_mode, ANN_ROWS_BORROW);
   check_choice("repair", params.repair, ANN_OFF);

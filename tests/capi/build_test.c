@@ -120,6 +120,7 @@ static void parameters(void) {
   BAD(p.degree = 1, invalid, invalid, "degree 1 2 256");
   BAD(p.degree = 257, limit, limit, "degree 257 256");
   BAD(p.degree = UINT32_MAX, limit, limit, "degree");
+  BAD(p.knn = ANN_KNN_GGNN, invalid, invalid, "knn 5 GGNN ann_knn_graph 3");
   BAD(p.knn_degree = 257, limit, limit, "knn_degree 257 256");
   BAD(p.knn_degree = 1, invalid, invalid, "knn_degree");
   BAD((p.degree = 32, p.knn_degree = 31), invalid, invalid, "knn_degree 31 32");

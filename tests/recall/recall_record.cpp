@@ -7,17 +7,20 @@
 //
 //   build/tests/recall/recall_record examples/data > tests/recall/results.csv
 //
-// and the commit says why. Everything counted is an integer and depends on neither threads nor CPU:
-// hits are results no farther than the k-th true distance, distances and expansions are the
-// library's own counts, beam is the length that was given or that a wanted recall led to. Rows with
-// the k-NN graph "nn_descent" stay as they are when the default changes; "auto" is the default.
-// Rows with "tsdg" are of TSDG's graph over exact lists and of its searches: "tsdg" and "tsdg_prefix" (best-first
-// over edges with factors below 5) have a beam, "tsdg_small" walks and "tsdg_large" hundredths of Delta in its place.
+// and the commit says why. Everything counted is an integer and depends on neither threads nor CPU: hits are
+// results no farther than the k-th true distance, distances and expansions are the library's own counts, beam
+// is the length that was given or that a wanted recall led to. Rows with the k-NN graph "nn_descent" stay as
+// they are when the default changes; "auto" is the default. Rows with "tsdg" are of TSDG's graph over exact
+// lists and of its searches: "tsdg" and "tsdg_prefix" (best-first over edges with factors below 5) have a beam,
+// "tsdg_small" walks and "tsdg_large" hundredths of Delta in its place. Rows with "ggnn" are of GGNN's graph:
+// by its search, with hundredths of 1 + tau in the beam's place, "ggnn_small" with 8 places of its queue
+// and 32 of the rows that it remembers, and "ggnn_beam" best-first.
 
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -132,27 +135,60 @@ void measure(const Case& one, const std::string& knn, std::ostream& table) {
   }
 }
 
-struct TsdgEffort {
+/// A search by a procedure on a graph of its own.
+struct NamedEffort {
   const char* name;
   int32_t procedure;
   uint32_t effort;
 };
-constexpr TsdgEffort kTsdgEfforts[] = {{"tsdg", ANN_SEARCH_TSDG, 10},
-                                       {"tsdg", ANN_SEARCH_TSDG, 32},
-                                       {"tsdg_prefix", ANN_SEARCH_BEST_FIRST, 32},
-                                       {"tsdg_small", ANN_SEARCH_TSDG_SMALL, 2},
-                                       {"tsdg_small", ANN_SEARCH_TSDG_SMALL, 16},
-                                       {"tsdg_large", ANN_SEARCH_TSDG_LARGE, 100},
-                                       {"tsdg_large", ANN_SEARCH_TSDG_LARGE, 105}};
+constexpr NamedEffort kTsdgEfforts[] = {{"tsdg", ANN_SEARCH_TSDG, 10},
+                                        {"tsdg", ANN_SEARCH_TSDG, 32},
+                                        {"tsdg_prefix", ANN_SEARCH_BEST_FIRST, 32},
+                                        {"tsdg_small", ANN_SEARCH_TSDG_SMALL, 2},
+                                        {"tsdg_small", ANN_SEARCH_TSDG_SMALL, 16},
+                                        {"tsdg_large", ANN_SEARCH_TSDG_LARGE, 100},
+                                        {"tsdg_large", ANN_SEARCH_TSDG_LARGE, 105}};
 
-void measure_tsdg(const Case& one, std::ostream& table) {
+constexpr NamedEffort kGgnnEfforts[] = {{"ggnn", ANN_SEARCH_GGNN, 102},
+                                        {"ggnn", ANN_SEARCH_GGNN, 110},
+                                        {"ggnn", ANN_SEARCH_GGNN, 130},
+                                        {"ggnn_small", ANN_SEARCH_GGNN, 110},
+                                        {"ggnn_beam", ANN_SEARCH_BEST_FIRST, 32}};
+
+ann_build_params build_for(int32_t graph) {
+  ann_build_params build = ANN_BUILD_PARAMS_INIT;
+  build.graph = graph;
+  build.calibrate = ANN_OFF;
+  if (graph == ANN_GRAPH_TSDG) {
+    build.knn = ANN_KNN_EXACT;
+    build.knn_degree = 64;
+  }
+  return build;
+}
+
+ann_search_params search_for(const NamedEffort& effort) {
+  ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+  search.procedure = effort.procedure;
+  const float factor = static_cast<float>(effort.effort) / 100;
+  const std::string name = effort.name;
+  if (name == "tsdg_prefix") search.occlusion_max = 5;
+  if (name == "ggnn_small") search.queue = 8, search.visited = 32;
+  if (effort.procedure == ANN_SEARCH_GGNN)
+    search.stretch = factor;
+  else if (effort.procedure == ANN_SEARCH_TSDG_LARGE)
+    search.delta = factor;
+  else if (effort.procedure == ANN_SEARCH_TSDG_SMALL)
+    search.walks = effort.effort;
+  else
+    search.beam = effort.effort;
+  return search;
+}
+
+void measure_named(const Case& one, int32_t graph, std::span<const NamedEffort> efforts,
+                   std::ostream& table) {
   constexpr uint32_t kFound = 10;
   const Index index = make_index(one.rows.dim, one.metric, one.element);
-  ann_build_params build = ANN_BUILD_PARAMS_INIT;
-  build.graph = ANN_GRAPH_TSDG;
-  build.knn = ANN_KNN_EXACT;
-  build.knn_degree = 64;
-  build.calibrate = ANN_OFF;
+  const ann_build_params build = build_for(graph);
   const ann_matrix rows = one.rows.view();
   const ann_matrix queries = one.queries.view();
   ann_error error = ANN_ERROR_INIT;
@@ -161,14 +197,8 @@ void measure_tsdg(const Case& one, std::ostream& table) {
   ann_results exact = truth.view(0, queries.rows);
   check(ann_search_exact(index.get(), &queries, nullptr, &exact, nullptr, &error), error,
         "searching exactly");
-  for (const TsdgEffort& effort : kTsdgEfforts) {
-    const bool walks_by_beam = effort.procedure <= ANN_SEARCH_TSDG;
-    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
-    search.procedure = effort.procedure;
-    if (effort.procedure == ANN_SEARCH_BEST_FIRST) search.occlusion_max = 5;
-    if (walks_by_beam) search.beam = effort.effort;
-    search.walks = effort.procedure == ANN_SEARCH_TSDG_SMALL ? effort.effort : 0;
-    if (effort.procedure == ANN_SEARCH_TSDG_LARGE) search.delta = static_cast<float>(effort.effort) / 100;
+  for (const NamedEffort& effort : efforts) {
+    const ann_search_params search = search_for(effort);
     Neighbours found(queries.rows, kFound);
     ann_results results = found.view(0, queries.rows);
     check(ann_search_batch(index.get(), &queries, &search, &results, nullptr, &error), error, "searching");
@@ -185,7 +215,12 @@ std::string whole_table(const std::string& data) {
     for (const char* knn : {"nn_descent", "auto"}) measure(one, knn, table);
   }
   for (const Case& one : all_cases(data)) {
-    if (one.name == "sift" || one.name == "clusters" || one.name == "norms") measure_tsdg(one, table);
+    if (one.name == "sift" || one.name == "clusters" || one.name == "norms")
+      measure_named(one, ANN_GRAPH_TSDG, kTsdgEfforts, table);
+  }
+  for (const Case& one : all_cases(data)) {
+    if (one.name == "sift" || one.name == "clusters_cosine" || one.name == "uniform")
+      measure_named(one, ANN_GRAPH_GGNN, kGgnnEfforts, table);
   }
   return table.str();
 }
