@@ -30,9 +30,9 @@
 // bits of a float for wide codes.
 //
 // By inner product one step for all rows loses most neighbours where lengths differ: of word vectors .14 of the true
-// ten are among the first ten by code. So best-first walks, and two lists of a warp, compare codes with a scale there
-// (dataset/scaled_codes.h, .98), for each row one, which stand beside these: the `walk_` functions. And the lists under a graph
-// are found by codes of the rows without the extra column, Codes::of_rows.
+// ten are among the first ten by code. So best-first walks, and two lists, compare codes with a scale there
+// (dataset/scaled_codes.h, .98), for each row one, which stand beside these: the `walk_` functions. And the lists
+// under a graph are found by codes of the rows without the extra column, Codes::of_rows.
 //
 // Cost: one byte a column (wide: four), rounded up to a cache line a row. Bytes are unsigned, except
 // that i8 rows stand as they are and are flipped (xor 0x80) when they are read.
@@ -109,7 +109,7 @@ class Codes {
     if (scaled_ != nullptr) scaled_->touch_all(execution);
   }
 
-  /// Codes with a scale for each row, which best-first walks and two lists of a warp take instead; null: these serve.
+  /// Codes with a scale for each row, which best-first walks and two lists take instead; null: these serve.
   const ScaledCodes* scaled() const { return scaled_.get(); }
   const CodeOrder& order() const { return order_; }  // of those; zeros if it was not measured
   void walk_by(ScaledCodes&& scaled, const CodeOrder& order) {

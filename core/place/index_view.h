@@ -12,7 +12,7 @@
 
 namespace gannet {
 
-/// Codes with a scale for each row (dataset/scaled_codes.h), which walks of a warp take.
+/// Codes with a scale for each row (dataset/scaled_codes.h), which one list and two lists take.
 struct ScaledView {
   const uint8_t* codes = nullptr;  // [row_count, stride]; null: there are none
   const float* centres = nullptr;  // [cells + 1, dim]

@@ -239,8 +239,11 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
   if (!segment.has_graph()) return placement;
   const IndexView& view = placement->view();
   const DeviceGuard guard(device);
-  placement->block_list_max = allow_block_walks(
-      device, view.kind, view.code_stride, view.lossless ? 0 : static_cast<uint32_t>(view.record_bytes()));
+  WalkArgs shape = {};
+  shape.stride = view.code_stride;
+  shape.whole.scaled.code_bytes = view.scaled.query_bytes();
+  shape.whole.record_bytes = view.lossless ? 0 : static_cast<uint32_t>(view.record_bytes());
+  placement->block_list_max = allow_block_walks(device, view.kind, shape);
   return placement;
 }
 

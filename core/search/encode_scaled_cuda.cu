@@ -1,120 +1,23 @@
-// Coding of the queries of a batch for codes with a scale for each row, by inner product: what
-// ScaledCodes::encode_query makes on the CPU, bit for bit (dataset/scaled_codes.h has the layout).
+// Coding of the queries of a batch for codes with a scale for each row (encode_scaled_steps.cuh says how). A
+// block takes a query.
 //
-// A block takes a query. Its warps share the cells, a product each for the table, summed in the CPU's lanes; then
-// all threads find the largest value and write both digits of each column.
-//
-// Bytes a query of 128 f32 columns and one cell: 512 in, 512 out. With 256 cells the centres, 128 KB, are read from
-// the second cache, 32 K products for a query: 10,000 queries are 330 M products, some 20 us of the device.
+// Bytes a query of 128 f32 columns and one cell: 512 in, 512 out. With 256 cells the centres, 128 KB, are
+// read from the second cache, 32 K products for a query: 10,000 queries are 330 M products, some 20 us of the
+// device.
 
-#include "ann.h"
-#include "distance/element_cuda.h"
-#include "search/scaled_codes_cuda.h"
+#include "search/encode_scaled_steps.cuh"
 
 namespace gannet::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-constexpr uint32_t kWarps = kThreads / kWarp;
-constexpr uint32_t kHeadBytes = 64;
-
-template <int32_t kElement>
-struct EncodeScaled {
-  struct Shared {
-    float most[kWarps];
-    uint32_t sums[kWarps];
-  };
-
-  const EncodeScaledArgs& args;
-  Shared& shared;
-  const uint8_t* query = args.queries + uint64_t{blockIdx.x} * args.query_stride;
-  uint8_t* code = args.codes + uint64_t{blockIdx.x} * args.code_bytes;
-
-  __device__ void run() const {
-    fill_table();
-    const float most = largest();
-    const bool sound = most > 1e-33f && most < INFINITY;
-    const float range = static_cast<float>(args.most);
-    const uint32_t sum = write_digits(sound ? __fdiv_rn(range, most) : 0.0f, range);
-    if (threadIdx.x >= kHeadBytes / sizeof(uint32_t)) return;
-    const float weight = sound ? -__fdiv_rn(most, range) : 0.0f;
-    const uint32_t words[] = {__float_as_uint(weight), sum * 128, args.terms_at};
-    reinterpret_cast<uint32_t*>(code)[threadIdx.x] = threadIdx.x < 3 ? words[threadIdx.x] : 0;
-  }
-
- private:
-  __device__ float value(uint32_t column) const {
-    if constexpr (kElement == ANN_F32) return reinterpret_cast<const float*>(query)[column];
-    if constexpr (kElement == ANN_I8) return static_cast<float>(static_cast<int8_t>(query[column]));
-    return static_cast<float>(query[column]);
-  }
-
-  __device__ void fill_table() const {
-    float* table = reinterpret_cast<float*>(code + kHeadBytes + 2 * args.row_stride);
-    for (uint32_t cell = threadIdx.x / kWarp; cell < args.cells; cell += kWarps) {
-      const float sum = product(args.centres + (uint64_t{cell} + 1) * args.dim);
-      if (lane_number() == 0) table[cell] = -sum;
-    }
-  }
-
-  /// As the CPU sums it: column i in lane i mod 64, of which a thread has two, and the lanes folded.
-  __device__ float product(const float* centre) const {
-    float low = 0;
-    float high = 0;
-    for (uint32_t column = lane_number(); column < args.dim; column += 64) {
-      low = __fadd_rn(low, __fmul_rn(centre[column], value(column)));
-      if (column + 32 < args.dim) high = __fadd_rn(high, __fmul_rn(centre[column + 32], value(column + 32)));
-    }
-    __syncwarp();
-    low = __fadd_rn(low, __shfl_xor_sync(kAllLanes, low, 16));
-    high = __fadd_rn(high, __shfl_xor_sync(kAllLanes, high, 16));
-    float sum = __fadd_rn(low, high);
-    for (uint32_t half = 8; half != 0; half /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, half));
-    return sum;
-  }
-
-  /// Of a block, in every thread.
-  __device__ float largest() const {
-    float most = 0;
-    for (uint32_t column = threadIdx.x; column < args.dim; column += kThreads)
-      most = fmaxf(most, fabsf(value(column)));
-    for (uint32_t half = kWarp / 2; half != 0; half /= 2)
-      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, half));
-    if (lane_number() == 0) shared.most[threadIdx.x / kWarp] = most;
-    __syncthreads();
-    for (uint32_t warp = 0; warp < kWarps; ++warp) most = fmaxf(most, shared.most[warp]);
-    return most;
-  }
-
-  /// Writes both digits of V for every column, zeros behind them; returns the sum of V, in every thread.
-  __device__ uint32_t write_digits(float inverse, float range) const {
-    int8_t* high = reinterpret_cast<int8_t*>(code + kHeadBytes);
-    int8_t* low = high + args.row_stride;
-    uint32_t sum = 0;
-    for (uint32_t column = threadIdx.x; column < args.row_stride; column += kThreads) {
-      int32_t whole = 0;
-      if (column < args.dim) {
-        const float steps = __fmul_rn(value(column), inverse);
-        whole = static_cast<int32_t>(floorf(__fadd_rn(fminf(fmaxf(steps, -range), range), 0.5f)));
-      }
-      const int32_t digit = static_cast<int8_t>(whole & 0xff);
-      high[column] = static_cast<int8_t>((whole - digit) / 256);
-      low[column] = static_cast<int8_t>(digit);
-      sum += static_cast<uint32_t>(whole);
-    }
-    sum = __reduce_add_sync(kAllLanes, sum);
-    if (lane_number() == 0) shared.sums[threadIdx.x / kWarp] = sum;
-    __syncthreads();
-    sum = 0;
-    for (uint32_t warp = 0; warp < kWarps; ++warp) sum += shared.sums[warp];
-    return sum;
-  }
-};
 
 template <int32_t kElement>
 __global__ void __launch_bounds__(kThreads) encode_scaled(const __grid_constant__ EncodeScaledArgs args) {
-  __shared__ typename EncodeScaled<kElement>::Shared shared;
-  EncodeScaled<kElement>{args, shared}.run();
+  __shared__ EncodeScaledShared shared;
+  EncodeScaled<kElement>{args, shared, args.queries + uint64_t{blockIdx.x} * args.query_stride,
+                         args.codes + uint64_t{blockIdx.x} * args.code_bytes}
+      .run();
 }
 
 }  // namespace

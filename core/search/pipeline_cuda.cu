@@ -7,7 +7,6 @@
 #include "search/encode_cuda.h"
 #include "search/ggnn_cuda.h"
 #include "search/rerank_cuda.h"
-#include "search/scaled_codes_cuda.h"
 #include "search/tsdg_cuda.h"
 
 namespace gannet::cuda {
@@ -68,9 +67,8 @@ EncodeScaledArgs encode_scaled_args(const IndexView& view, const DeviceRun& run)
 
 /// Whether a plan walks by codes with a scale for each row.
 bool walks_by_scaled(const IndexView& view, const SearchPlan& plan) {
-  const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
-  const bool by_warps = two_lists != nullptr && !two_lists->by_blocks();
-  return view.scaled.codes != nullptr && (by_warps || std::holds_alternative<BeamPlan>(plan));
+  return view.scaled.codes != nullptr &&
+         (std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan));
 }
 
 /// Makes the codes of a run's queries that its plan walks by.
@@ -118,7 +116,9 @@ struct StartWalk {
   }
 
   void operator()(const TwoListsPlan& plan) const {
-    WalkArgs args = walk_args();
+    const bool scaled = walks_by_scaled(view, plan);
+    WalkArgs args = scaled ? scaled_args(walk_args()) : walk_args();
+    if (scaled && plan.by_blocks()) args.whole.scaled = encode_scaled_args(view, run);
     if (whole) {
       args.whole.encode = encode_args(view, run);
       args.whole.rerank = rerank_args(view, run, depth);
@@ -133,7 +133,7 @@ struct StartWalk {
     args.k = std::max(args.k, plan.answers);
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
-    if (walks_by_scaled(view, plan)) return start_scaled_two_lists(device, scaled_args(args), stream);
+    if (scaled && !plan.by_blocks()) return start_scaled_two_lists(device, args, stream);
     args.rerank_margin = view.kind == CodeKind::kFloat ? 0 : kRerankMargin;
     start_two_lists(device, view.kind, args, plan.warps, stream);
   }
@@ -223,6 +223,7 @@ struct StartWalk {
     WalkArgs args = plain;
     args.codes = view.scaled.codes;
     args.stride = view.scaled.stride;
+    if (whole) return args;  // queries are records
     args.queries = run.codes;
     args.query_stride = view.scaled.query_bytes();
     return args;

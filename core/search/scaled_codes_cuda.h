@@ -1,13 +1,14 @@
-// Codes with a scale for each row on a CUDA device: the codes of queries, and the walks that compare by them.
+// The codes of queries for codes with a scale for each row, made on a CUDA device (dataset/scaled_codes.h has
+// the layout): by a kernel for a batch whose warps walk, or by the block that walks for a query
+// (search/encode_scaled_steps.cuh).
 //
-// Two of the walks take them: one list, and two lists of a warp (search/walk_cuda.cu). Blocks and CAGRA walk by the
-// plain codes that every index has.
+// Of the walks one list and two lists take them (search/walk_cuda.cu, search/walk_block_cuda.cu). CAGRA walks
+// by the plain codes that every index has, or by rows as stored.
 #pragma once
 
 #include <cstdint>
 
 #include "backend/launch.h"
-#include "search/walk_cuda.h"
 
 namespace gannet::cuda {
 
@@ -25,13 +26,8 @@ struct EncodeScaledArgs {
   int32_t most;  // the largest |V|
 };
 
-/// Codes queries by inner product as ScaledCodes::encode_query does, up to V, and says in the third word where the
-/// terms of a row stand. `element` is that of the rows.
+/// Codes queries by inner product as ScaledCodes::encode_query does, up to V, and says in the third word
+/// where the terms of a row stand. `element` is that of the rows.
 void start_encode_scaled(const EncodeScaledArgs& args, int32_t element, const Stream& stream);
-
-/// start_one_list() and start_two_lists() of a warp, of an index by inner product: args.codes are rows with a scale
-/// each, args.queries as start_encode_scaled() has made them. Walks start at the entry points.
-void start_scaled_one_list(int32_t device, const WalkArgs& args, const Stream& stream);
-void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& stream);
 
 }  // namespace gannet::cuda

@@ -14,6 +14,10 @@
 //   code       where codes are lossy, a block makes that of its query first (encode_steps.cuh), and at the
 //              end compares the rows that it kept once more, as stored (rerank_steps.cuh)
 //
+// BY INNER PRODUCT rows have a scale each, as in walk_cuda.cu: the code of the query has a table too
+// (encode_scaled_steps.cuh), T = d_k + ((1 + s)^2 - 1) |d_k|, and the walk starts at all entry points, as
+// many of them at once as the block has threads.
+//
 // So a search of few queries is one launch and no copy: blocks read the queries where the host has put them,
 // a single one comes with the arguments, and answers are written to host memory, where the host looks for
 // them. That is 1.6 us faster than waiting for the stream (55.4 us for one query at recall 0.9965, 53.8 so).
@@ -62,10 +66,12 @@
 
 #include <algorithm>
 
+#include "search/encode_scaled_steps.cuh"
 #include "search/encode_steps.cuh"
 #include "search/rerank_steps.cuh"
 #include "search/walk_cuda.h"
 #include "traverse/met_filter.h"
+#include "traverse/scaled_steps.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -76,6 +82,7 @@ struct Policy {
   uint32_t warps;
   uint32_t blocks;  // of a multiprocessor, which bounds registers
   BlockShape shape;
+  bool scaled = false;  // codes have a scale for each row, and `code` does not count
 };
 
 constexpr uint32_t kFewKept = 32;
@@ -91,6 +98,11 @@ constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps,
   BlockShape shape = block_shape(kept);
   const uint32_t blocks = warps == 16 || kept > kSomeKept ? 1 : row_bytes != 0 ? 4 : 2;
   return {code, warps, blocks, shape};
+}
+
+constexpr Policy scaled(Policy policy) {
+  policy.scaled = true;
+  return policy;
 }
 
 /// Rows that a block has met. `add` is kept apart from `holds` by a barrier.
@@ -139,7 +151,6 @@ struct BlockWalk {
   static constexpr uint32_t kQueue = kPolicy.shape.queue;
   static constexpr uint32_t kBest = kPolicy.shape.best;
   static constexpr uint32_t kMetWords = 1u << kPolicy.shape.visited_word_bits;
-  static constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);  // pivots by each warp
   // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
   // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
   static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;
@@ -158,16 +169,19 @@ struct BlockWalk {
     uint32_t candidates[kWarps][kWarp];
     uint32_t offered_count[2];
     uint32_t distances;
-    alignas(16) uint8_t query[16];  // and on: [stride] its code, and [record_bytes] the record
+    alignas(16) uint8_t query[16];  // and on: [code_bytes] its code, and [record_bytes] the record
   };
+  static __host__ __device__ uint32_t code_bytes(const WalkArgs& args) {
+    return kPolicy.scaled ? args.whole.scaled.code_bytes : args.stride;
+  }
   static uint32_t shared_bytes(const WalkArgs& args) {
-    return sizeof(Shared) - 16 + args.stride + args.whole.record_bytes;
+    return sizeof(Shared) - 16 + code_bytes(args) + args.whole.record_bytes;
   }
 
   const WalkArgs& args;
   Shared& shared;
   BlockMet<kPolicy.shape.visited_word_bits> met{shared.met};
-  RowComparison<kPolicy.code> codes{args.stride};
+  std::conditional_t<kPolicy.scaled, ScaledComparison<true>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
   uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
   uint32_t parent = warp / units;                      // of this warp
@@ -186,10 +200,14 @@ struct BlockWalk {
 
   __device__ void run() {
     begin();
-    offer_pivots();
-    __syncthreads();
-    merge();
-    __syncthreads();
+    if constexpr (kPolicy.scaled) {
+      start_at_entries();
+    } else {
+      offer_pivots();
+      __syncthreads();
+      merge();
+      __syncthreads();
+    }
     while (look()) {
       expand();
       __syncthreads();
@@ -205,8 +223,8 @@ struct BlockWalk {
   __device__ void begin() {
     const uint8_t* record =
         args.queries != nullptr ? args.queries + uint64_t{query} * args.query_stride : args.one_query;
-    uint8_t* place = shared.query + (makes_code() ? args.stride : 0);
-    const uint32_t bytes = makes_code() ? args.whole.record_bytes : args.stride;
+    uint8_t* place = shared.query + (makes_code() ? code_bytes(args) : 0);
+    const uint32_t bytes = makes_code() ? args.whole.record_bytes : code_bytes(args);
     // The query may lie in host memory, a microsecond away: its first part is asked for first.
     const uint32_t own = threadIdx.x * 16;
     uint4 part = {};
@@ -223,17 +241,42 @@ struct BlockWalk {
       *reinterpret_cast<uint4*>(place + byte) = *reinterpret_cast<const uint4*>(record + byte);
     __syncthreads();
     if (makes_code()) {
-      encode_query<kPolicy.code.kind == CodeKind::kFloat>(args.whole.encode, args.whole.element, place,
-                                                          shared.query);
+      make_code(place);
       __syncthreads();
     }
     if (args.masked != nullptr && threadIdx.x == 0) compared = args.masked[query];
     codes.begin(shared.query);
   }
 
+  __device__ void make_code(const uint8_t* record) {
+    if constexpr (kPolicy.scaled) {
+      static_assert(sizeof shared.offered >= sizeof(EncodeScaledShared));
+      encode_scaled_query(args.whole.scaled, args.whole.element, record, shared.query,
+                          reinterpret_cast<EncodeScaledShared&>(shared.offered));
+    } else {
+      encode_query<kPolicy.code.kind == CodeKind::kFloat>(args.whole.encode, args.whole.element, record,
+                                                          shared.query);
+    }
+  }
+
+  /// Compares the entry points like the edges of rows, and puts them into the lists.
+  __device__ void start_at_entries() {
+    if (compared != kNoRow) met.add(compared);  // the masked row
+    compared = kNoRow;
+    __syncthreads();
+    for (uint32_t first = 0; first < args.entry_count; first += kThreads) {
+      const uint32_t place = first + threadIdx.x;
+      visit(place < args.entry_count ? __ldg(args.entries + place) : kNoRow);
+      __syncthreads();
+      merge();
+      __syncthreads();
+    }
+  }
+
   /// Each warp compares every kWarps-th pivot, as many as it has lanes, and offers the nearest. Only
   /// these count as met; the others may be found by an edge.
   __device__ void offer_pivots() {
+    constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);
     const uint32_t place = (codes.place() * kWarps + warp) * (kPivots / kThreads);
     const uint32_t given = (lane_number() * kWarps + warp) * (kPivots / kThreads);
     candidates[lane_number()] = given;
@@ -255,7 +298,11 @@ struct BlockWalk {
   __device__ bool look() {
     const uint64_t* best = shared.best[turn];
     const uint64_t* queue = shared.queue[turn];
-    bound = stretched<kPolicy.code.kind>(RowKey::distance(best[args.k - 1]), args.slack_squared);
+    const uint32_t kth = RowKey::distance(best[args.k - 1]);
+    if constexpr (kPolicy.scaled)
+      bound = stretched_product(kth, args.slack_squared);
+    else
+      bound = stretched<kPolicy.code.kind>(kth, args.slack_squared);
     limit = max(RowKey::distance(best[args.kept - 1]), min(bound, RowKey::distance(queue[kQueue - 1])));
     const uint32_t most = min(parents_max, args.expansions_max - expansion_count);
     const uint64_t key = queue[lane_number()];
@@ -269,8 +316,11 @@ struct BlockWalk {
     if (parent >= parents) return;
     const uint32_t place = first_edge + lane_number();
     const uint32_t row = RowKey::row(shared.queue[turn][parent]);
-    const uint32_t target =
-        place < args.degree ? __ldg(fixed_row(args.edges, args.degree, row) + place) : kNoRow;
+    visit(place < args.degree ? __ldg(fixed_row(args.edges, args.degree, row) + place) : kNoRow);
+  }
+
+  /// Compares the row of each lane of the warp, if it is new, and offers it where it is near enough.
+  __device__ void visit(uint32_t target) {
     const bool fresh = target != kNoRow && !met.holds(target) && claim_row(target);
     const uint32_t news = __ballot_sync(kAllLanes, fresh);
     const uint32_t count = __popc(news);
@@ -408,7 +458,7 @@ struct BlockWalk {
   /// Compares the rows that are kept with the query as it is, and writes the nearest of them.
   __device__ void answer_exactly() {
     static_assert(kBest > kWholeKeptMax || kBest <= kThreads);
-    const uint8_t* values = shared.query + args.stride;
+    const uint8_t* values = shared.query + code_bytes(args);
     for (uint32_t first = warp * kRerankRows; first < args.kept; first += kWarps * kRerankRows) {
       const uint4 rows = {kept_row(first), kept_row(first + 1), kept_row(first + 2), kept_row(first + 3)};
       const Key key = exact_key(args.whole.rerank, args.whole.element, values, rows);
@@ -459,9 +509,18 @@ WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
   return choice_of<block_policy(kKind, kRowBytes, 8, kFewKept)>(args);
 }
 
+WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
+  constexpr CodeKind kKind = CodeKind::kUnsigned;
+  if (args.kept > kSomeKept) return choice_of<scaled(block_policy(kKind, 0, 8, kBlockListMax))>(args);
+  if (args.kept > kFewKept) return choice_of<scaled(block_policy(kKind, 0, 8, kSomeKept))>(args);
+  if (warps == 16) return choice_of<scaled(block_policy(kKind, 0, 16, kFewKept))>(args);
+  return choice_of<scaled(block_policy(kKind, 0, 8, kFewKept))>(args);
+}
+
 }  // namespace
 
 WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps) {
+  if (args.whole.scaled.code_bytes != 0) return choose_scaled_lists(args, warps);
   switch (kind) {
     case CodeKind::kUnsigned:
       return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps)
@@ -473,14 +532,12 @@ WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps
   }
 }
 
-uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride, uint32_t record_bytes) {
+uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape) {
   int limit = 0;
   check(runtime().attribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "asking for shared memory of a block");
   uint32_t allowed = 0;
-  WalkArgs args = {};
-  args.stride = stride;
-  args.whole.record_bytes = record_bytes;
+  WalkArgs args = shape;
   for (const uint32_t kept : {kFewKept, kSomeKept, kBlockListMax}) {
     args.kept = kept;
     for (const uint32_t warps : {8u, 16u}) {

@@ -27,7 +27,7 @@
 //
 // BY INNER PRODUCT both compare codes with a scale for each row (traverse/scaled_steps.cuh), start at the entry points,
 // among which are the longest rows, and T = d_k + ((1 + s)^2 - 1) |d_k|: rows are expanded whose product is at least so
-// much of the k-th best. Blocks of warps and CAGRA walk by the plain codes, or by rows as stored.
+// much of the k-th best. CAGRA walks by the plain codes, or by rows as stored.
 //
 // Bytes of a step at 32 edges and rows of 128 bytes: 128 of edges, then some 20 new rows, 2.6 KB, of
 // which the filter has dropped 12. 25 steps a query at recall 0.95: 65 KB, so 3.4 TB/s serve 50 M
@@ -79,7 +79,6 @@
 
 #include <algorithm>
 
-#include "search/scaled_codes_cuda.h"
 #include "search/walk_cuda.h"
 #include "traverse/scaled_steps.cuh"
 #include "traverse/shared_sort_cuda.h"
@@ -169,7 +168,7 @@ struct Walker {
   const WalkArgs& args;
   WarpShared& shared;
   MetRows<kPolicy.met_words> met{shared.met};
-  std::conditional_t<kPolicy.scaled, ScaledComparison, RowComparison<kPolicy.code>> codes{args.stride};
+  std::conditional_t<kPolicy.scaled, ScaledComparison<false>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t ahead_row = kNoRow;  // whose edges were read ahead
   uint32_t ahead[kPolicy.edge_words];
 

@@ -13,6 +13,7 @@
 #include "search/encode_cuda.h"
 #include "search/plan.h"
 #include "search/rerank_cuda.h"
+#include "search/scaled_codes_cuda.h"
 #include "search/walk_counters.h"
 #include "traverse/walk_steps.cuh"
 
@@ -38,6 +39,7 @@ inline constexpr uint32_t kOneQueryBytes = 512;
 /// arguments of both steps what does not depend on the query.
 struct WholeArgs {
   EncodeArgs encode;
+  EncodeScaledArgs scaled;  // instead where rows have a scale each; else its code_bytes are 0
   RerankArgs rerank;
   uint32_t record_bytes;  // of a query, a multiple of 16; 0: queries are codes, and rows what is answered
   int32_t element;        // of the rows
@@ -50,7 +52,7 @@ struct WalkArgs {
   const uint8_t* codes;     // [rows, stride]
   const uint32_t* edges;    // [rows, degree] fixed rows, as fields of their own: as an Adjacency they cost a
                             // warp of 72 registers 8 bytes of spills more and 2 % of its time
-  const uint32_t* entries;  // [entry_count]
+  const uint32_t* entries;  // [entry_count] distinct
   const uint8_t* pivot_codes;  // [kPivots, stride]
   const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
   const int32_t* squares;      // [kPivots] x.x of bytes
@@ -100,9 +102,15 @@ struct WalkChoice {
 /// A kernel in which a block of 8 or 16 warps walks.
 WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps);
 
-/// Lets these kernels have the shared memory that they need, on the current device, with records of so many
-/// bytes. Before the first of them there. Returns the most rows that their answers can keep, which may be 0.
-uint32_t allow_block_walks(int32_t device, CodeKind kind, uint32_t stride, uint32_t record_bytes);
+/// Lets these kernels have the shared memory that they need, on the current device, by the stride and what
+/// `whole` says of bytes. Before the first of them there. Returns the most rows that their answers can keep,
+/// which may be 0.
+uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape);
+
+/// start_one_list() and start_two_lists() of a warp, of an index by inner product: args.codes are rows with a
+/// scale each, args.queries as start_encode_scaled() has made them. Walks start at the entry points.
+void start_scaled_one_list(int32_t device, const WalkArgs& args, const Stream& stream);
+void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& stream);
 
 // --- Pivots --------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@
 //     13  prefixes    [rows, levels] u16, how many edges of a row, its first ones, have an occlusion factor of at
 //                     most 0, 1, ... levels - 1; they do not fall within a row, and the last one is the length
 //                     of the row. Levels are 1 to 64. For TSDG; since 1.3. Item: the prefixes of a row
-//     15  scaled codes    [rows, stride] codes that walks take instead of section 6 (but blocks): dim bytes, zeros
+//     15  scaled codes    [rows, stride] codes that walks take instead of section 6 (but CAGRA's): dim bytes, zeros
 //                     up to a multiple of 16, then f32 scale, finite and not negative, f32 offset, finite, u32
 //                     cell, below the cells, and u32 0; zeros up to a multiple of 64. May be there with codes
 //                     2 or 3, with section 16; since 1.4 (core/dataset/scaled_codes.h). Item: stride bytes

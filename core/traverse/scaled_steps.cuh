@@ -29,6 +29,8 @@ __device__ inline float product_of(uint32_t ordered) {
   return __uint_as_float((ordered & 0x80000000) != 0 ? ordered & 0x7fffffff : ~ordered);
 }
 
+/// `kInShared`: where the query lies.
+template <bool kInShared>
 struct ScaledComparison {
   static constexpr uint32_t kTeam = 4;  // lanes of a row
   static constexpr uint32_t kTeams = kWarp / kTeam;
@@ -49,7 +51,7 @@ struct ScaledComparison {
 
   __device__ void begin(const uint8_t* code) {
     query = code;
-    const uint4 head = __ldg(reinterpret_cast<const uint4*>(code));
+    const uint4 head = read(reinterpret_cast<const uint4*>(code));
     weight = __uint_as_float(head.x);
     bias = head.y;
     terms_at = head.z;
@@ -70,6 +72,12 @@ struct ScaledComparison {
   }
 
  private:
+  /// Of the query.
+  template <class T>
+  static __device__ T read(const T* place) {
+    return kInShared ? *place : __ldg(place);
+  }
+
   template <class Meanwhile>
   __device__ void add_piece(const uint8_t* codes, const uint32_t* rows, uint32_t byte, uint32_t count,
                             uint32_t* sums, const Meanwhile& meanwhile) const {
@@ -91,8 +99,8 @@ struct ScaledComparison {
       const uint32_t at = byte + load * kLoadBytes;
       if (at >= stride) continue;
       const uint8_t* part = query + kHeadBytes + at + member() * sizeof(uint4);
-      const uint4 high = __ldg(reinterpret_cast<const uint4*>(part));
-      const uint4 low = __ldg(reinterpret_cast<const uint4*>(part + stride));
+      const uint4 high = read(reinterpret_cast<const uint4*>(part));
+      const uint4 low = read(reinterpret_cast<const uint4*>(part + stride));
 #pragma unroll
       for (uint32_t round = 0; round < kRounds; ++round) {
         if (round * kTeams + team() < count)
@@ -112,7 +120,7 @@ struct ScaledComparison {
     const uint4 terms = __ldg(reinterpret_cast<const uint4*>(row + terms_at));
     const float* table = reinterpret_cast<const float*>(query + kHeadBytes + 2 * stride);
     const float cross = __fmul_rn(__fmul_rn(weight, __uint_as_float(terms.x)), __int2float_rn(product));
-    const float sum = __fadd_rn(__ldg(table + terms.z), __fadd_rn(__uint_as_float(terms.y), cross));
+    const float sum = __fadd_rn(read(table + terms.z), __fadd_rn(__uint_as_float(terms.y), cross));
     return min(in_order(sum), kFarthest - 1);  // no number, beyond the range of floats, is a row all the same
   }
 
@@ -134,7 +142,7 @@ struct ScaledComparison {
 __device__ inline uint32_t stretched_product(uint32_t distance, float stretch) {
   if (distance == kFarthest) return kFarthest;
   const float value = product_of(distance);
-  return in_order(value + (stretch - 1) * fabsf(value));
+  return in_order(__fadd_rn(value, __fmul_rn(stretch - 1, fabsf(value))));
 }
 
 }  // namespace gannet::cuda

@@ -1,4 +1,4 @@
-// Claims about searches by inner product on a CUDA device, where walks of a warp compare codes with a scale for each
+// Claims about searches by inner product on a CUDA device, where walks compare codes with a scale for each
 // row (dataset/scaled_codes.h): queries are coded as on the CPU, walks find what its walks find, and the recall
 // that was asked for is got where rows are of unlike length and queries of another law.
 //
@@ -189,7 +189,31 @@ void claim_codes() {
     compare_codes(ANN_F32, 70, 256, values);
 }
 
-/// Both walks against the CPU's by the same codes; equal but for rows that a filter takes for met.
+constexpr int32_t kTwoLists[] = {ANN_SEARCH_WARP, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK};
+
+/// Two lists, not calibrated: more slack finds more, and no row stands twice.
+void compare_two_lists(const Built& built, const Made& made, const Answers& truth, uint32_t k,
+                       int32_t procedure, double cpu_recall, const std::string& name) {
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.procedure = procedure;
+  params.recall = 0.99f;  // with much slack
+  const Answers device = built.search(made.queries, k, params, ANN_DEVICE_CUDA);
+  const double recall = recall_of(device, truth, k);
+  params.recall = 0.5f;  // with less
+  const double less = recall_of(built.search(made.queries, k, params, ANN_DEVICE_CUDA), truth, k);
+  expect(recall >= 0.6 * cpu_recall && recall >= less - 0.01,
+         name + ": procedure " + std::to_string(procedure) + " got " + std::to_string(recall) +
+             ", with less slack " + std::to_string(less) + ", the CPU's beam of 64 " +
+             std::to_string(cpu_recall));
+  for (uint64_t query = 0; query < made.queries.rows; ++query) {
+    const std::set<uint64_t> ids(device.ids.begin() + static_cast<int64_t>(query * k),
+                                 device.ids.begin() + static_cast<int64_t>((query + 1) * k));
+    expect(ids.size() == k, name + ": distinct answers");
+  }
+}
+
+/// Walks against the CPU's by the same codes: with one list equal but for rows that a filter takes for met. Blocks with
+/// two lists are compared with their twin, row for row, by walk_cuda_test.
 void compare_walks(Law law, uint32_t rows, uint32_t dim, uint32_t degree) {
   const Made made = make(law, rows, race ? 4 : quick ? 12 : 200, dim);
   const Built built(made.rows, nullptr, ANN_OFF, degree);
@@ -217,20 +241,9 @@ void compare_walks(Law law, uint32_t rows, uint32_t dim, uint32_t degree) {
       expect(work > 0.95 && work < 1.05, name + ": " + std::to_string(work) + " of the CPU's distances");
       if (beam == 64) cpu_recall = recall_of(cpu, truth, k);
     }
-    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.procedure = ANN_SEARCH_WARP;
-    params.recall = 0.99f;  // not calibrated: with much slack
-    const Answers device = built.search(made.queries, k, params, ANN_DEVICE_CUDA);
-    const double recall = recall_of(device, truth, k);
-    params.recall = 0.5f;  // with less
-    const double less = recall_of(built.search(made.queries, k, params, ANN_DEVICE_CUDA), truth, k);
-    expect(recall >= 0.6 * cpu_recall && recall >= less - 0.01,
-           name + ": two lists got " + std::to_string(recall) + ", with less slack " + std::to_string(less) +
-               ", the CPU's beam of 64 " + std::to_string(cpu_recall));
-    for (uint64_t query = 0; query < made.queries.rows; ++query) {
-      const std::set<uint64_t> ids(device.ids.begin() + static_cast<int64_t>(query * k),
-                                   device.ids.begin() + static_cast<int64_t>((query + 1) * k));
-      expect(ids.size() == k, name + ": distinct answers");
+    for (const int32_t procedure : kTwoLists) {
+      if (procedure == ANN_SEARCH_WIDE_BLOCK && k > 16) continue;
+      compare_two_lists(built, made, truth, k, procedure, cpu_recall, name);
     }
   }
 }
@@ -247,7 +260,8 @@ void claim_lengths() {
   const uint32_t rows = quick ? 600 : 8000;
   const Made made = make(Law::kUnlike, rows, 100, 40);
   const Built built(made.rows, nullptr, ANN_OFF);
-  for (const int32_t procedure : {ANN_SEARCH_BEST_FIRST, ANN_SEARCH_WARP}) {
+  for (const int32_t procedure :
+       {ANN_SEARCH_BEST_FIRST, ANN_SEARCH_WARP, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK}) {
     ann_search_params params = ANN_SEARCH_PARAMS_INIT;
     params.procedure = procedure;
     const Answers one = built.search(made.queries, 10, params, ANN_DEVICE_CUDA);
@@ -258,6 +272,33 @@ void claim_lengths() {
              "queries times " + std::to_string(length) + ", procedure " + std::to_string(procedure));
     }
   }
+}
+
+/// Of AUTO, batch by batch: what it found, and how many rows it compared for a query.
+void ask_in_batches(const Built& built, const Rows& asked, const Answers& truth, uint32_t batch, float recall,
+                    uint32_t rows) {
+  ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.recall = recall;
+  const uint32_t queries = batch == 1 ? 1000 : asked.rows;
+  Answers all;
+  uint64_t distances = 0;
+  Rows part = asked;
+  for (uint32_t first = 0; first + batch <= queries; first += batch) {
+    part.rows = batch;
+    part.bytes.assign(asked.bytes.begin() + static_cast<int64_t>(first * asked.stride),
+                      asked.bytes.begin() + static_cast<int64_t>((first + batch) * asked.stride));
+    const Answers some = built.search(part, 10, params, ANN_DEVICE_CUDA);
+    all.ids.insert(all.ids.end(), some.ids.begin(), some.ids.end());
+    all.distances.insert(all.distances.end(), some.distances.begin(), some.distances.end());
+    distances += some.distance_count;
+    all.procedure = some.procedure;
+  }
+  const double got = recall_of(all, truth, 10);
+  const uint64_t compared = distances / (all.ids.size() / 10);
+  std::printf("  batches of %u: asked %.2f, got %.4f by procedure %d, %llu distances a query\n", batch,
+              double{recall}, got, all.procedure, static_cast<unsigned long long>(compared));
+  expect(got >= double{recall} - 0.01, "recall " + std::to_string(got));
+  expect(compared < rows / 8, std::to_string(compared) + " rows compared for a query");
 }
 
 /// By AUTO, from queries of the law that come, given to the build; and by walks, not by comparing all rows.
@@ -271,16 +312,9 @@ void claim_recall() {
   const Built built(made.rows, &given, ANN_ON);
   const Answers truth =
       built.search(asked, 10, ann_search_params ANN_SEARCH_PARAMS_INIT, ANN_DEVICE_CUDA, true);
-  for (const float recall : {0.8f, 0.9f, 0.95f}) {
-    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.recall = recall;
-    const Answers answers = built.search(asked, 10, params, ANN_DEVICE_CUDA);
-    const double got = recall_of(answers, truth, 10);
-    const uint64_t compared = answers.distance_count / asked.rows;
-    std::printf("  asked %.2f, got %.4f by procedure %d, %llu distances a query\n", double{recall}, got,
-                answers.procedure, static_cast<unsigned long long>(compared));
-    expect(got >= double{recall} - 0.01, "recall " + std::to_string(got));
-    expect(compared < made.rows.rows / 8, std::to_string(compared) + " rows compared for a query");
+  for (const uint32_t batch : {1u, 10u, 100u, 1000u, 10'000u}) {
+    for (const float recall : {0.8f, 0.9f, 0.95f})
+      ask_in_batches(built, asked, truth, batch, recall, made.rows.rows);
   }
 }
 

@@ -1,0 +1,124 @@
+// The code of a query for codes with a scale for each row, by inner product, made by a block of any number of
+// warps: what ScaledCodes::encode_query makes on the CPU, bit for bit (dataset/scaled_codes.h has the
+// layout).
+//
+// The warps share the cells, a product each for the table, summed in the CPU's lanes; then all threads find the
+// largest value and write both digits of each column.
+#pragma once
+
+#include "ann.h"
+#include "distance/element_cuda.h"
+#include "search/scaled_codes_cuda.h"
+#include "traverse/walk_steps.cuh"
+
+namespace gannet::cuda {
+
+/// What the warps of a block tell each other.
+struct EncodeScaledShared {
+  float most[kWarp];
+  uint32_t sums[kWarp];
+};
+
+template <int32_t kElement>
+struct EncodeScaled {
+  static constexpr uint32_t kHeadBytes = 64;
+
+  const EncodeScaledArgs& args;
+  EncodeScaledShared& shared;
+  const uint8_t* query;  // prepared values
+  uint8_t* code;         // [code_bytes], there after the next barrier
+
+  __device__ void run() const {
+    fill_table();
+    const float most = largest();
+    const bool sound = most > 1e-33f && most < INFINITY;
+    const float range = static_cast<float>(args.most);
+    const uint32_t sum = write_digits(sound ? __fdiv_rn(range, most) : 0.0f, range);
+    if (threadIdx.x >= kHeadBytes / sizeof(uint32_t)) return;
+    const float weight = sound ? -__fdiv_rn(most, range) : 0.0f;
+    const uint32_t words[] = {__float_as_uint(weight), sum * 128, args.terms_at};
+    reinterpret_cast<uint32_t*>(code)[threadIdx.x] = threadIdx.x < 3 ? words[threadIdx.x] : 0;
+  }
+
+ private:
+  static __device__ uint32_t warps() { return blockDim.x / kWarp; }
+
+  __device__ float value(uint32_t column) const {
+    if constexpr (kElement == ANN_F32) return reinterpret_cast<const float*>(query)[column];
+    if constexpr (kElement == ANN_I8) return static_cast<float>(static_cast<int8_t>(query[column]));
+    return static_cast<float>(query[column]);
+  }
+
+  __device__ void fill_table() const {
+    float* table = reinterpret_cast<float*>(code + kHeadBytes + 2 * args.row_stride);
+    for (uint32_t cell = threadIdx.x / kWarp; cell < args.cells; cell += warps()) {
+      const float sum = product(args.centres + (uint64_t{cell} + 1) * args.dim);
+      if (lane_number() == 0) table[cell] = -sum;
+    }
+  }
+
+  /// As the CPU sums it: column i in lane i mod 64, of which a thread has two, and the lanes folded.
+  __device__ float product(const float* centre) const {
+    float low = 0;
+    float high = 0;
+    for (uint32_t column = lane_number(); column < args.dim; column += 64) {
+      low = __fadd_rn(low, __fmul_rn(centre[column], value(column)));
+      if (column + 32 < args.dim) high = __fadd_rn(high, __fmul_rn(centre[column + 32], value(column + 32)));
+    }
+    __syncwarp();
+    low = __fadd_rn(low, __shfl_xor_sync(kAllLanes, low, 16));
+    high = __fadd_rn(high, __shfl_xor_sync(kAllLanes, high, 16));
+    float sum = __fadd_rn(low, high);
+    for (uint32_t half = 8; half != 0; half /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, half));
+    return sum;
+  }
+
+  /// Of a block, in every thread.
+  __device__ float largest() const {
+    float most = 0;
+    for (uint32_t column = threadIdx.x; column < args.dim; column += blockDim.x)
+      most = fmaxf(most, fabsf(value(column)));
+    for (uint32_t half = kWarp / 2; half != 0; half /= 2)
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, half));
+    if (lane_number() == 0) shared.most[threadIdx.x / kWarp] = most;
+    __syncthreads();
+    for (uint32_t warp = 0; warp < warps(); ++warp) most = fmaxf(most, shared.most[warp]);
+    return most;
+  }
+
+  /// Writes both digits of V for every column, zeros behind them; returns the sum of V, in every thread.
+  __device__ uint32_t write_digits(float inverse, float range) const {
+    int8_t* high = reinterpret_cast<int8_t*>(code + kHeadBytes);
+    int8_t* low = high + args.row_stride;
+    uint32_t sum = 0;
+    for (uint32_t column = threadIdx.x; column < args.row_stride; column += blockDim.x) {
+      int32_t whole = 0;
+      if (column < args.dim) {
+        const float steps = __fmul_rn(value(column), inverse);
+        whole = static_cast<int32_t>(floorf(__fadd_rn(fminf(fmaxf(steps, -range), range), 0.5f)));
+      }
+      const int32_t digit = static_cast<int8_t>(whole & 0xff);
+      high[column] = static_cast<int8_t>((whole - digit) / 256);
+      low[column] = static_cast<int8_t>(digit);
+      sum += static_cast<uint32_t>(whole);
+    }
+    sum = __reduce_add_sync(kAllLanes, sum);
+    if (lane_number() == 0) shared.sums[threadIdx.x / kWarp] = sum;
+    __syncthreads();
+    sum = 0;
+    for (uint32_t warp = 0; warp < warps(); ++warp) sum += shared.sums[warp];
+    return sum;
+  }
+};
+
+/// The code of the query of a block, by all its threads. `element` is that of the rows. Apart from its
+/// callers, whose registers it is not to take.
+__device__ __noinline__ inline void encode_scaled_query(const EncodeScaledArgs& args, int32_t element,
+                                                        const uint8_t* query, uint8_t* code,
+                                                        EncodeScaledShared& shared) {
+  if (element == ANN_I8) return EncodeScaled<ANN_I8>{args, shared, query, code}.run();
+  if (element == ANN_U8) return EncodeScaled<ANN_U8>{args, shared, query, code}.run();
+  EncodeScaled<ANN_F32>{args, shared, query, code}.run();
+}
+
+}  // namespace gannet::cuda
