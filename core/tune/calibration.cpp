@@ -422,7 +422,8 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     const auto doubt = [&](const Recall& recall) {
       const double of_three = 3 * recall.error - kLeeway;
       if (sample.is_fair) return std::max(0.0, of_three + (is_hidden ? kBeyond * (1 - recall.mean) : 0));
-      const bool all_or_none = curves_.count() > 1 && judge(1).error > kAllOrNone;
+      // A beam for fewer than ten answers has walked for the curve of one alone.
+      const bool all_or_none = end > 1 && judge(1).error > kAllOrNone;
       return all_or_none ? std::max(recall.error, of_three) : recall.error;
     };
     if (on_device)

@@ -138,6 +138,113 @@ static void many_builds(void) {
     }
 }
 
+/* Memory as a long-lived process has it: full of what lay there before. A value that is read before it is
+ * written shows as another file. */
+static struct {
+  uint64_t state; /* 0: memory is zeroed */
+} garbage;
+
+static void *allocate_filled(void *user, size_t bytes, size_t alignment) {
+  (void)user;
+  const size_t whole = (bytes + alignment - 1) / alignment * alignment;
+  uint64_t *memory = aligned_alloc(alignment, whole);
+  if (!memory) return NULL;
+  memset(memory, 0, whole);
+  /* Many threads may ask at once; whatever their updates leave will do. */
+  uint64_t value = __atomic_load_n(&garbage.state, __ATOMIC_RELAXED);
+  for (size_t i = 0; value && i < whole / 8; i++) {
+    value = value * 6364136223846793005u + 1442695040888963407u;
+    /* Doubles between 1/2 and 1, as recalls are, among anything. */
+    memory[i] = i % 2 ? value : value >> 12 | 0x3fe0000000000000u;
+  }
+  if (value) __atomic_store_n(&garbage.state, value | 1, __ATOMIC_RELAXED);
+  return memory;
+}
+
+static void release_filled(void *user, void *memory, size_t bytes, size_t alignment) {
+  (void)user, (void)bytes, (void)alignment;
+  free(memory);
+}
+
+typedef struct {
+  uint8_t *data;
+  size_t size, capacity;
+} file;
+
+static int64_t write_file(void *user, const void *data, uint64_t bytes) {
+  file *to = user;
+  if (to->size + bytes > to->capacity) {
+    to->capacity = 2 * (to->size + bytes);
+    to->data = realloc(to->data, to->capacity);
+    if (!to->data) return -12;
+  }
+  memcpy(to->data + to->size, data, bytes);
+  to->size += bytes;
+  return (int64_t)bytes;
+}
+
+/* The file of an index that is built in memory of one kind, and its answers. */
+static file build_in(uint64_t state, int32_t metric, int32_t graph, const vectors *rows,
+                     const vectors *queries, answers *found) {
+  ann_context_params settings = ANN_CONTEXT_PARAMS_INIT;
+  settings.allocate = allocate_filled;
+  settings.release = release_filled;
+  garbage.state = state;
+  ann_context *context = NULL;
+  CHECK_OK(ann_context_create(&settings, &context, NULL));
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = rows->dim;
+  shape.metric = metric;
+  ann_index *index = NULL;
+  CHECK_OK(ann_index_create(context, &shape, &index, NULL));
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = graph;
+  const ann_matrix view = vectors_view(rows);
+  ann_error error = ANN_ERROR_INIT;
+  CHECK_SAY(ann_build(index, &view, NULL, &params, NULL, &error) == ANN_OK, "%s", error.message);
+  CHECK_OK(index_search(index, queries, ANN_SEARCH_AUTO, 0, found));
+  file out = {NULL, 0, 0};
+  ann_writer writer = ANN_WRITER_INIT;
+  writer.user = &out;
+  writer.write = write_file;
+  CHECK_OK(ann_save_stream(index, &writer, NULL, NULL, NULL));
+  ann_index_free(index);
+  ann_context_free(context);
+  return out;
+}
+
+static void garbage_in_memory(void) {
+  const int32_t graphs[] = {ANN_GRAPH_AUTO, ANN_GRAPH_CAGRA, ANN_GRAPH_GGNN, ANN_GRAPH_TSDG};
+  const uint64_t sizes[] = {1000, 3000};
+  for (int s = 0; s < 2; s++)
+    for (int m = 0; m < METRICS; m++)
+      for (int g = 0; g < 4; g++) {
+        const int slow = graphs[g] == ANN_GRAPH_TSDG; /* by its long lists */
+        if (s != 0 && (slow || (m + g) % 4)) continue;
+        if (slow && (m != 0 || test_scale() > 1)) continue;
+        vectors rows = vectors_make(DATA_CLUSTERED, ANN_F32, sizes[s], 24, 23);
+        vectors queries = vectors_make(DATA_CLUSTERED, ANN_F32, Q, 24, 23);
+        answers found[2] = {answers_make(Q, K), answers_make(Q, K)};
+        const file zeroed = build_in(0, all_metrics[m], graphs[g], &rows, &queries, &found[0]);
+        const file filled =
+            build_in(0x9e3779b97f4a7c15u, all_metrics[m], graphs[g], &rows, &queries, &found[1]);
+        size_t same = 0;
+        while (same < zeroed.size && same < filled.size && zeroed.data[same] == filled.data[same]) same++;
+        CHECK_SAY(
+            zeroed.size == filled.size && same == zeroed.size,
+            "%s, graph %d, %d rows: memory that is not zeroed makes another file, of %d and %d bytes, from "
+            "byte %d on",
+            metric_name(all_metrics[m]), (int)graphs[g], (int)sizes[s], (int)zeroed.size, (int)filled.size,
+            (int)same);
+        CHECK(answers_equal(&found[0], &found[1]));
+        free(zeroed.data);
+        free(filled.data);
+        for (int i = 0; i < 2; i++) answers_free(&found[i]);
+        vectors_free(&rows);
+        vectors_free(&queries);
+      }
+}
+
 static void seeds(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 1500, DIM, 9);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
@@ -170,6 +277,7 @@ int main(void) {
     }
   threads(DATA_NORMAL, ANN_METRIC_L2, ANN_F32, (uint64_t)(5000 / test_scale()), ANN_KNN_AUTO);
   many_builds();
+  garbage_in_memory();
   seeds();
   return finish("sameness");
 }
