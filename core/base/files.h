@@ -47,6 +47,11 @@ class Files {
   /// A second descriptor of an open file; it shares the lock.
   virtual int duplicate(int file) = 0;
   virtual int close(int file) = 0;
+  /// A descriptor that keeps a file from being given back, and allows nothing else; follows no link.
+  virtual int hold(int folder, const char* name) = 0;
+  /// Closes a file on a thread of its own, where there is one to be had, and does not wait for it: the system
+  /// gives the pages of a file that nobody else has then, 200 ms of 2 GB.
+  virtual void close_aside(int file) = 0;
 
   /// Bytes read or written, which may be fewer than asked for, or -errno.
   virtual int64_t read_at(int file, void* data, size_t bytes, uint64_t offset) = 0;

@@ -236,7 +236,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   // A row at a time, as it lies in memory; each column's sum is in the order of rows.
   Array<double> sums = Array<double>::zeroed(execution.memory, width);
   for (uint32_t i = 0; i < sample_rows; ++i) {
-    if (i % 64 == 0) execution.check();
+    if (i % items_per_task(width, 64) == 0) execution.check();
     const float* row = values.data() + size_t{i} * width;
     for (uint32_t column = 0; column < width; ++column) sums[column] += row[column];
   }
@@ -247,7 +247,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {
     float largest = 0;
     for (uint64_t i = begin; i < end; ++i) {
-      if (i % 16 == 0) execution.check();
+      if (i % items_per_task(width, 16) == 0) execution.check();
       float* row = values.data() + i * width;
       for (uint32_t column = 0; column < width; ++column) {
         row[column] -= centre_[column];
@@ -263,7 +263,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
     Deviations part;
     const double clips_per_unit = largest > 0 ? kStepsTried / double{largest} : 0;
     for (uint64_t row = begin; row < end; ++row) {
-      if (row % 16 == 0) execution.check();
+      if (row % items_per_task(width, 16) == 0) execution.check();
       for (uint64_t i = row * width; i < (row + 1) * width; ++i)
         part.add(std::fabs(values[i]), clips_per_unit);
     }
@@ -289,7 +289,7 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const 
   const uint32_t judged = std::min(rows, kJudgedRows);
   // In steps, so that no square leaves the range of a float.
   Array<float> scaled(execution.memory, size_t{rows} * columns());
-  parallel_for(execution, scaled.size(), uint64_t{1} << 20, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, scaled.size(), uint64_t{1} << 18, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i) scaled[i] = sample[i] / step;
   });
   const RowsView view{scaled.data(), columns() * sizeof(float), columns(), ANN_F32};

@@ -13,8 +13,10 @@
 namespace gannet {
 namespace {
 
-constexpr uint64_t kRowsPerTask = 1024;
-constexpr uint64_t kSortedAtOnce = 128;  // nearly all reverse lists; hubs have longer ones
+// Each edge may touch a page for the first time, which takes 1 us on a busy machine.
+constexpr uint64_t kEdgesPerTask = 8192;
+constexpr uint32_t kRowsAtOnce = 1 << 16;  // of sums, between two questions
+constexpr uint64_t kSortedAtOnce = 128;    // nearly all reverse lists; hubs have longer ones
 
 /// The first `degree` distinct rows of f0 r0 f1 r1 ..., `self` left out.
 void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count, const uint64_t* reverse,
@@ -42,11 +44,18 @@ void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count, c
 
 void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution) {
   const Allocator& memory = execution.memory;
+  const uint64_t rows_per_task = std::max<uint64_t>(kEdgesPerTask / degree, 1);
+  const auto ask_at = [&](uint32_t row) {
+    if (row % kRowsAtOnce == 0) execution.check();
+  };
   Array<uint64_t> begins(memory, size_t{rows} + 1);
   Array<std::atomic<uint32_t>> counts(memory, rows);
-  for (uint32_t row = 0; row < rows; ++row) new (&counts[row]) std::atomic<uint32_t>(0);
+  for (uint32_t row = 0; row < rows; ++row) {
+    ask_at(row);
+    new (&counts[row]) std::atomic<uint32_t>(0);
+  }
   const auto each_edge = [&](const auto& visit) {
-    parallel_for(execution, rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    parallel_for(execution, rows, rows_per_task, [&](uint64_t begin, uint64_t end, uint32_t) {
       for (uint64_t row = begin; row < end; ++row) {
         for (uint32_t rank = 0; rank < degree; ++rank) {
           const uint32_t target = edges[row * degree + rank];
@@ -59,6 +68,7 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
       [&](uint32_t, uint32_t target, uint32_t) { counts[target].fetch_add(1, std::memory_order_relaxed); });
   begins[0] = 0;
   for (uint32_t row = 0; row < rows; ++row) {
+    ask_at(row);
     begins[row + 1] = begins[row] + counts[row].load(std::memory_order_relaxed);
     counts[row].store(0, std::memory_order_relaxed);
   }
@@ -67,7 +77,7 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
     const uint32_t place = counts[target].fetch_add(1, std::memory_order_relaxed);
     sources[begins[target] + place] = uint64_t{rank} << 32 | source;
   });
-  parallel_for(execution, rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, rows, rows_per_task, [&](uint64_t begin, uint64_t end, uint32_t) {
     uint32_t forward[ANN_DEGREE_MAX];
     for (uint64_t row = begin; row < end; ++row) {
       uint64_t* reverse = sources.data() + begins[row];

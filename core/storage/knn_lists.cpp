@@ -175,23 +175,25 @@ void save_lists(const GivenLists& lists, int32_t metric, const char* path, bool 
   writing.enter("write");
   const Target target(path, files);
   Replacement file(target, sync, files);
-  file.reserve(header.file_bytes, execution);
-  file.put(&header, sizeof header);
-  file.put(sums.data(), places.chunks * sizeof(uint64_t));
-  for (uint64_t number = 0; number < places.chunks; ++number) {
-    writing.check();
-    visit_chunk(places, number, [&](uint32_t section, uint64_t, uint64_t begin, uint64_t bytes) {
-      file.put(sections[section] + begin, bytes);
-    });
-    writing.advance(static_cast<double>(number) / static_cast<double>(places.chunks));
-  }
-  static constexpr uint8_t kZeros[8] = {};
-  if (places.padding != 0) file.put(kZeros, places.padding);
-  const Tail tail = tail_of(header);
-  file.put(&tail, sizeof tail);
-  execution.span(0.9, 1).enter("sync");
-  if (sync) file.sync(execution);
-  execution.check();
+  file.fill([&] {
+    file.reserve(header.file_bytes, execution);
+    file.put(&header, sizeof header);
+    file.put(sums.data(), places.chunks * sizeof(uint64_t));
+    for (uint64_t number = 0; number < places.chunks; ++number) {
+      writing.check();
+      visit_chunk(places, number, [&](uint32_t section, uint64_t, uint64_t begin, uint64_t bytes) {
+        file.put(sections[section] + begin, bytes);
+      });
+      writing.advance(static_cast<double>(number) / static_cast<double>(places.chunks));
+    }
+    static constexpr uint8_t kZeros[8] = {};
+    if (places.padding != 0) file.put(kZeros, places.padding);
+    const Tail tail = tail_of(header);
+    file.put(&tail, sizeof tail);
+    execution.span(0.9, 1).enter("sync");
+    if (sync) file.sync(execution);
+    execution.check();
+  });
   file.replace();
   if (sync) target.sync();
   execution.advance(1);

@@ -17,6 +17,7 @@ constexpr uint32_t kNamesLooked = 8;  // names that are looked at whether or not
 constexpr uint64_t kReservePiece = uint64_t{16} << 20;
 constexpr uint64_t kWriteBackPiece = uint64_t{2} << 20;
 constexpr uint64_t kWriteBackBehind = uint64_t{16} << 20;
+constexpr uint64_t kLargeFile = uint64_t{64} << 20;  // its pages are given back in 6 ms
 
 /// A path split into its folder and its name.
 struct Split {
@@ -121,8 +122,14 @@ Replacement::Replacement(const Target& target, bool sync, Files& files)
 void Replacement::discard() {
   // While it is locked, so that nobody takes it for left.
   if (named_) files_.unlink(target_.folder(), name_);
-  if (file_ >= 0) files_.close(file_);
-  if (held_ >= 0) files_.close(held_);
+  const bool aside = ended_ && std::max(reserved_, written_) >= kLargeFile;
+  for (const int file : {file_, held_}) {
+    if (file < 0) continue;
+    if (aside)
+      files_.close_aside(file);
+    else
+      files_.close(file);
+  }
 }
 
 void Replacement::set_name(uint32_t number) {
@@ -215,6 +222,7 @@ void Replacement::reserve(uint64_t bytes, const Execution& execution) {
     if (result == -ENOSPC || result == -EDQUOT || result == -EFBIG || result == -EIO)
       fail_system(result, "reserving space", target_.path());
     if (result < 0) return;
+    reserved_ = offset + piece;
   }
 }
 
@@ -276,7 +284,11 @@ void Replacement::replace() {
   const int closed = files_.close(std::exchange(file_, -1));
   if (closed < 0 && closed != -EINTR) fail_system(closed, "closing", target_.path());
   if (!named_) link_to_name();
+  // A wish to end that comes now must not wait until the pages of the old file are given back.
+  const bool large = target_.exists() && target_.facts().bytes >= kLargeFile;
+  const int old = large ? files_.hold(target_.folder(), target_.name()) : -1;
   const int result = files_.rename(target_.folder(), name_, target_.name());
+  if (old >= 0) files_.close_aside(old);
   if (result < 0) fail_system(result, "renaming over the target", target_.path());
   named_ = false;
 }

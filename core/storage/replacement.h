@@ -13,6 +13,7 @@
 #include <climits>
 #include <cstdint>
 
+#include "base/error.h"
 #include "base/execution.h"
 #include "base/files.h"
 
@@ -53,6 +54,19 @@ class Replacement {
   ~Replacement() { discard(); }
   Replacement(const Replacement&) = delete;
 
+  /// Runs `write`, which may throw. Where a wish of the caller's ends it, a large file is given back without the
+  /// call's waiting for that. An error of the system's is different: the room that a full disk lacked is there
+  /// again when the call returns.
+  template <class Write>
+  void fill(const Write& write) {
+    try {
+      write();
+    } catch (const Error& error) {
+      ended_ = error.status == ANN_CANCELLED || error.status == ANN_DEADLINE;
+      throw;
+    }
+  }
+
   void reserve(uint64_t bytes, const Execution& execution);
   void put(const void* data, uint64_t bytes);
   void read(void* out, uint64_t bytes, uint64_t offset);
@@ -81,7 +95,9 @@ class Replacement {
   int file_ = -1;
   int held_ = -1;       // keeps the lock between close and rename
   bool named_ = false;  // and to be removed
+  bool ended_ = false;
   char name_[64];
+  uint64_t reserved_ = 0;
   uint64_t written_ = 0;
   uint64_t begun_ = 0;   // bytes that are on their way to the disk
   uint64_t waited_ = 0;  // that have arrived

@@ -322,12 +322,14 @@ void save_file(const PlacedSegment& built, const char* path, bool sync, Files& f
   const Target target(path, files);
   Content content(built, execution);
   Replacement file(target, sync, files);
-  file.reserve(content.header().file_bytes, execution);
-  write_all(content, [&](const void* data, uint64_t bytes) { file.put(data, bytes); }, execution);
-  execution.span(0.9, 1).enter("sync");
-  if (sync) file.sync(execution);
-  check_written(file, content.header(), path);
-  execution.check();
+  file.fill([&] {
+    file.reserve(content.header().file_bytes, execution);
+    write_all(content, [&](const void* data, uint64_t bytes) { file.put(data, bytes); }, execution);
+    execution.span(0.9, 1).enter("sync");
+    if (sync) file.sync(execution);
+    check_written(file, content.header(), path);
+    execution.check();
+  });
   file.replace();
   if (sync) target.sync();
   execution.advance(1);

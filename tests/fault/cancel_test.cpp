@@ -18,7 +18,9 @@
 //     fault_cancel            both parts, with the longest time between two questions of each call
 //     fault_cancel --clock    how late calls of the second part end after a wish, by the clock: a figure
 //                             that only an idle machine can give, so it is printed and not judged
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -707,6 +709,103 @@ void bytes_between_questions(const HardScene& scene) {
   }
 }
 
+/// Notes by which call a save lets go of the file that it has made, and wishes for an end, or fails for want of
+/// room, once it has written so much.
+class LettingGo final : public WatchedFiles, public gannet::Monitor::Watcher {
+ public:
+  enum class After { kNothing, kWish, kFullDisk };
+  explicit LettingGo(After what) : what_(what) {}
+
+  uint32_t closed_here = 0;   // descriptors of the file that is made,
+  uint32_t closed_aside = 0;  // and those that the call does not wait for
+  bool old_is_held = false;   // over the rename
+
+ private:
+  static constexpr uint64_t kWritten = 80'000'000;
+
+  void asked(gannet::Monitor& monitor) override {
+    if (what_ == After::kWish && written_ > kWritten) monitor.cancel();
+  }
+  Verdict before(const FileCall& call) override {
+    if (call.op == Op::kWrite && (written_ += call.bytes) > kWritten && what_ == After::kFullDisk)
+      return -ENOSPC;
+    if (call.op == Op::kClose) closed_here += forget(call.file);
+    if (call.op == Op::kCloseAside) closed_aside += forget(call.file);
+    if (call.op == Op::kCloseAside && call.file == held_ && renamed_) old_is_held = true;
+    if (call.op == Op::kRename) renamed_ = true;
+    return 0;
+  }
+  void after(const FileCall& call, int64_t answer) override {
+    if (call.op == Op::kCreate || call.op == Op::kCreateUnnamed) file_ = static_cast<int>(answer);
+    if (call.op == Op::kDuplicate) second_ = static_cast<int>(answer);
+    if (call.op == Op::kHold) held_ = static_cast<int>(answer);
+  }
+  /// Whether it was the new file's; its number may be another's afterwards.
+  uint32_t forget(int file) {
+    uint32_t known = 0;
+    for (int* mine : {&file_, &second_}) {
+      if (*mine != file) continue;
+      *mine = -1;
+      known = 1;
+    }
+    return known;
+  }
+
+  const After what_;
+  uint64_t written_ = 0;
+  int file_ = -1;
+  int second_ = -1;
+  int held_ = -1;
+  bool renamed_ = false;
+};
+
+/// The system takes 200 ms to give the pages of 2 GB back: a save that is ended does not wait for it, nor one
+/// that puts its file in the place of a large one. One that fails does: its caller may try again at once.
+void large_files_are_let_go(const HardScene& scene) {
+  using After = LettingGo::After;
+  const std::string path = scene.folder.path("let-go.gannet");
+  for (const bool names_only : {false, true}) {
+    for (const After what : {After::kNothing, After::kNothing, After::kWish, After::kFullDisk}) {
+      const bool replaces = access(path.c_str(), F_OK) == 0;
+      LettingGo files(what);
+      files.names_only = names_only;
+      const MonitorHandle monitor(&files);
+      ann_save_params params = ANN_SAVE_PARAMS_INIT;
+      params.sync = ANN_OFF;
+      scene.with_ids->files = &files;
+      const ann_status status = ann_save(scene.with_ids.get(), path.c_str(), &params, monitor.get(), nullptr);
+      scene.with_ids->files = &gannet::system_files();
+      CHECK(status == (what == After::kNothing ? ANN_OK : what == After::kWish ? ANN_CANCELLED : ANN_IO));
+      CHECK((files.closed_aside != 0) == (what == After::kWish));
+      CHECK((files.closed_here != 0) == (what != After::kWish));
+      CHECK(files.old_is_held == (what == After::kNothing && replaces));
+    }
+    unlink(path.c_str());
+  }
+}
+
+/// A file that nobody else has is let go of by another thread than the caller's.
+void closing_aside_takes_no_time_of_the_caller(const Folder& folder) {
+  const std::string path = folder.path("large");
+  double seconds[2];
+  for (const bool aside : {false, true}) {
+    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(file >= 0);
+    const std::vector<uint8_t> piece(1 << 20, 1);
+    for (int i = 0; i < 256; ++i) CHECK(write(file, piece.data(), piece.size()) == 1 << 20);
+    unlink(path.c_str());
+    const double start = thread_seconds();
+    if (aside)
+      gannet::system_files().close_aside(file);
+    else
+      gannet::system_files().close(file);
+    seconds[aside ? 1 : 0] = thread_seconds() - start;
+    while (fcntl(file, F_GETFD) >= 0) sched_yield();  // closed in the end
+  }
+  CHECK_SAY(seconds[1] < seconds[0] / 4, "closing 256 MB takes %.2f ms of the caller's time, aside %.2f",
+            1e3 * seconds[0], 1e3 * seconds[1]);
+}
+
 /// How late calls end by the clock. Wishes come at five places of each call.
 void by_the_clock(const HardScene& scene) {
   for (const HardCall& call : hard_calls(scene)) {
@@ -751,6 +850,8 @@ int main(int count, char** arguments) {
     const HardScene scene;
     work_between_questions(scene);
     bytes_between_questions(scene);
+    large_files_are_let_go(scene);
+    closing_aside_takes_no_time_of_the_caller(scene.folder);
   }
   std::printf("wishes: %llu\n", static_cast<unsigned long long>(wishes));
   return finish("cancel");

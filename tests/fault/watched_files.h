@@ -21,6 +21,8 @@ enum class Op {
   kOpenLeft,
   kDuplicate,
   kClose,
+  kHold,
+  kCloseAside,
   kReadAt,
   kWrite,
   kReserve,
@@ -41,10 +43,10 @@ enum class Op {
 
 inline const char* op_name(Op op) {
   static constexpr const char* kNames[] = {
-      "open_to_read", "open_folder", "create",  "create_unnamed", "open_left", "duplicate",  "close",
-      "read_at",      "write",       "reserve", "set_owner",      "set_mode",  "write_back", "sync",
-      "lock",         "link",        "rename",  "unlink",         "facts",     "facts_in",   "read_link",
-      "map",          "unmap"};
+      "open_to_read", "open_folder", "create",  "create_unnamed", "open_left", "duplicate", "close",
+      "hold",         "close_aside", "read_at", "write",          "reserve",   "set_owner", "set_mode",
+      "write_back",   "sync",        "lock",    "link",           "rename",    "unlink",    "facts",
+      "facts_in",     "read_link",   "map",     "unmap"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -97,6 +99,16 @@ class WatchedFiles : public gannet::Files {
     const int answer = verdict < 0 ? static_cast<int>(verdict) : result;
     after({Op::kClose, file}, answer);
     return answer;
+  }
+
+  int hold(int folder, const char* name) override {
+    return pass({Op::kHold, folder, name}, [&] { return system_.hold(folder, name); });
+  }
+  /// Nobody is told whether it works.
+  void close_aside(int file) override {
+    before({Op::kCloseAside, file});
+    system_.close_aside(file);
+    after({Op::kCloseAside, file}, 0);
   }
 
   int64_t read_at(int file, void* data, size_t bytes, uint64_t offset) override {

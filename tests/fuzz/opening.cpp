@@ -43,6 +43,8 @@ class BytesAsFile final : public Files {
   int create_unnamed(int, uint32_t) override { return -EROFS; }
   int open_left(int, const char*) override { return -EROFS; }
   int duplicate(int) override { return -EROFS; }
+  int hold(int, const char*) override { return -EROFS; }
+  void close_aside(int file) override { close(file); }
   int64_t write(int, const void*, size_t) override { return -EROFS; }
   int reserve(int, uint64_t, uint64_t) override { return -EROFS; }
   int set_owner(int, uint32_t, uint32_t) override { return -EROFS; }
