@@ -12,6 +12,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "ann.h"
@@ -664,6 +666,21 @@ std::vector<uint8_t> file_of(const Built& built) {
   return bytes;
 }
 
+/// Where two files differ first; with the folder KEEP in the environment, both are kept there.
+std::string difference_of(const std::vector<uint8_t>& one, const std::vector<uint8_t>& other) {
+  const size_t both = std::min(one.size(), other.size());
+  const size_t place = std::mismatch(one.begin(), one.begin() + both, other.begin()).first - one.begin();
+  if (const char* folder = std::getenv("KEEP")) {
+    for (const bool second : {false, true}) {
+      std::ofstream file(std::string(folder) + (second ? "/other.gannet" : "/one.gannet"), std::ios::binary);
+      const std::vector<uint8_t>& bytes = second ? other : one;
+      file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    }
+  }
+  return " (" + std::to_string(one.size()) + " and " + std::to_string(other.size()) + " bytes, from byte " +
+         std::to_string(place) + " on)";
+}
+
 /// An index from rows on the device gives its ids and vectors from host memory.
 void read_back(const Built& from_device, const Rows& rows, const uint64_t* ids, const std::string& name) {
   std::vector<uint64_t> list(rows.rows);
@@ -693,7 +710,8 @@ void compare_sources(const Rows& rows, int32_t metric, size_t offset, size_t gap
   const DeviceRows there(rows, offset, gap);
   Built from_host(matrix_of(rows), metric, with_ids ? ids.data() : nullptr);
   Built from_device(there.matrix, metric, with_ids ? ids.data() : nullptr);
-  expect(file_of(from_host) == file_of(from_device), "another index of " + name);
+  const std::vector<uint8_t> host_file = file_of(from_host), device_file = file_of(from_device);
+  expect(host_file == device_file, "another index of " + name + difference_of(host_file, device_file));
   read_back(from_device, rows, with_ids ? ids.data() : nullptr, name);
   const Rows queries(rows.element, 50, rows.dim, Values::kClusters, 3);
   for (const bool exact : {false, true}) {
