@@ -126,13 +126,15 @@ bool by_rows(int32_t metric, int32_t element, int32_t method, int32_t device) {
 }
 
 /// The k nearest by inner product by NN-Descent; every pair is compared where codes do not serve.
-void find_by_products(const Dataset& dataset, const NnDescentParams& params, uint32_t k, uint32_t* neighbors,
-                      float* distances, const Execution& execution) {
+void find_by_products(const Dataset& dataset, const NnDescentParams& params, uint32_t k, int32_t device,
+                      uint32_t* neighbors, float* distances, const Execution& execution) {
   const Dataset rows(rows_of(dataset), nullptr, ANN_METRIC_L2, ANN_ELEMENT_AUTO, true, execution);
   const Codes codes(rows, params.seed, execution);
   const auto offsets = product_offsets(codes, rows.dim(), execution);
-  if (!offsets) return exact_lists(dataset, k, ANN_DEVICE_CPU, neighbors, distances, execution);
-  const KnnGraph found = nn_descent_by_products(codes, *offsets, params, execution);
+  if (!offsets) return exact_lists(dataset, k, device, neighbors, distances, execution);
+  const KnnGraph found = device >= ANN_DEVICE_CUDA
+                             ? cuda::find_neighbors_by_products(codes, *offsets, params, device, execution)
+                             : nn_descent_by_products(codes, *offsets, params, execution);
   rescore_lists(dataset, found, k, neighbors, distances, execution);
 }
 
@@ -146,7 +148,7 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
   if (by_rows(dataset.metric(), dataset.element(), method, device))
     return exact_lists(dataset, k, device, neighbors, distances, finding);
   if (dataset.metric() == ANN_METRIC_INNER_PRODUCT)
-    return find_by_products(dataset, params, k, neighbors, distances, finding);
+    return find_by_products(dataset, params, k, device, neighbors, distances, finding);
   const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
                                          : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
@@ -169,23 +171,16 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
 }
 
 /// The method, after defaults and the metric's limits.
-int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, int32_t device) {
+int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
   if (params.method < 0 || params.method > ANN_KNN_GGNN || params.method == ANN_KNN_GIVEN)
     fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d, %d and %d", params.method,
          ANN_KNN_EXACT, ANN_KNN_CELLS, ANN_KNN_GGNN);
   if (params.method == ANN_KNN_GGNN && params.k > kGgnnNeighborsMax)
     fail(ANN_LIMIT, "params.k is %u, method GGNN finds lists of at most %u", params.k, kGgnnNeighborsMax);
-  if (metric == ANN_METRIC_INNER_PRODUCT) {
-    if (params.method == ANN_KNN_CELLS || params.method == ANN_KNN_GGNN)
-      fail(ANN_UNSUPPORTED,
-           "params.method is %s, which needs a metric; for inner product use EXACT or, on the CPU, "
-           "NN_DESCENT",
-           params.method == ANN_KNN_CELLS ? "CELLS" : "GGNN");
-    if (params.method == ANN_KNN_NN_DESCENT && device >= ANN_DEVICE_CUDA)
-      fail(ANN_UNSUPPORTED,
-           "params.method is NN_DESCENT, which for inner product runs on the CPU; use EXACT on device %d",
-           device);
-  }
+  if (metric == ANN_METRIC_INNER_PRODUCT && (params.method == ANN_KNN_CELLS || params.method == ANN_KNN_GGNN))
+    fail(ANN_UNSUPPORTED,
+         "params.method is %s, which needs a metric; for inner product use EXACT or NN_DESCENT",
+         params.method == ANN_KNN_CELLS ? "CELLS" : "GGNN");
   const int32_t method = metric == ANN_METRIC_INNER_PRODUCT && params.method == ANN_KNN_AUTO
                              ? int32_t{ANN_KNN_EXACT}
                          : params.method != ANN_KNN_AUTO ? params.method
@@ -283,7 +278,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
     if (given.reserved != 0)
       fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
     const int32_t device = choose_device(given.device);
-    const int32_t method = knn_method(given, shape.metric, given_rows.rows, device);
+    const int32_t method = knn_method(given, shape.metric, given_rows.rows);
     const NnDescentParams descent =
         complete_list_search(given.k, given.samples, given.iterations, given.convergence, given.seed);
     if (given_rows.rows > 0) check_given(neighbors, "neighbors");
@@ -291,7 +286,9 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
                               begin_monitor(monitor)};
     if (device >= ANN_DEVICE_CUDA) check_cuda_device(device);
     execution.enter("copy");
-    const bool stay = !by_rows(shape.metric, given_rows.element, method, device) &&
+    // By inner product codes are not those of the metric, and the host measures their offsets.
+    const bool stay = shape.metric != ANN_METRIC_INNER_PRODUCT &&
+                      !by_rows(shape.metric, given_rows.element, method, device) &&
                       stay_on_device(given_rows, device, ANN_ELEMENT_AUTO);
     const HostMatrix matrix(stay ? MatrixView() : given_rows, execution);
     const MatrixView& found = stay ? given_rows : matrix.view();

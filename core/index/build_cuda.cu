@@ -234,6 +234,26 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
   return lists;
 }
 
+KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& offsets,
+                                    const NnDescentParams& params, int32_t device,
+                                    const Execution& execution) {
+  const DeviceGuard guard = guard_of(device);
+  const size_t places = checked_product(codes.rows(), params.k);
+  KnnGraph found{Array<uint32_t>(execution.memory, places), codes.rows(), params.k, 0};
+  Transfers transfers(execution);
+  const Stream stream;
+  const DeviceCodes there(codes, stream, transfers);
+  const DeviceArray<uint32_t> offsets_there(offsets.size(), stream);
+  transfers.send(offsets_there.data(), offsets.data(), offsets.size() * sizeof(uint32_t), stream);
+  const DeviceArray<uint32_t> neighbors(places, stream);
+  const uint32_t most = *std::max_element(offsets.begin(), offsets.end());
+  found.iterations = nn_descent_by_products(there.view(), offsets_there.data(), most, params,
+                                            neighbors.data(), stream, execution);
+  execution.check();
+  transfers.fetch(found.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
+  return found;
+}
+
 KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);

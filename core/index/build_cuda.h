@@ -25,6 +25,11 @@ namespace gannet::cuda {
 KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
                         const NnDescentParams& params, int32_t device, const Execution& execution);
 
+/// k-NN lists by inner product with NN-Descent (knn/products.h), which has made `offsets`; codes of bytes.
+KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& offsets,
+                                    const NnDescentParams& params, int32_t device,
+                                    const Execution& execution);
+
 /// k-NN lists by GGNN's build (graph/ggnn.h), those of ggnn_knn. `arrival` as above.
 KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution);

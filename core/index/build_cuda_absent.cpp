@@ -18,6 +18,12 @@ KnnLists find_neighbors(const Codes&, std::unique_ptr<Arrival>, int32_t, const N
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
+KnnGraph find_neighbors_by_products(const Codes&, const Array<uint32_t>&, const NnDescentParams&,
+                                    int32_t device, const Execution&) {
+  check_cuda_device(device);
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
 KnnGraph ggnn_knn(const Codes&, std::unique_ptr<Arrival>, uint32_t, uint64_t, int32_t device,
                   const Execution&) {
   check_cuda_device(device);

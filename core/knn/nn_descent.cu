@@ -60,16 +60,45 @@
 // lists: the maximum would have to be searched for each offer. At most p reverse samples instead of up
 // to 2 p in all: recall@10 .9853 for .9861.
 
+#include "backend/launch_items.cuh"
 #include "knn/nn_descent_cuda.h"
 #include "knn/nn_descent_rounds.cuh"
 
 namespace gannet::cuda {
+namespace {
+
+/// Squares with offsets. A distance is x.x + y.y - 2 x.y, so what is added to x.x and y.y is added to it.
+struct AddOffsets {
+  static constexpr uint32_t kLanes = 1;
+  struct Args {
+    const uint32_t* squares;  // [rows]
+    const uint32_t* offsets;  // [rows]
+    uint32_t* sums;           // [rows]
+  };
+  const Args& args;
+  __device__ void run(uint64_t row) const { args.sums[row] = args.squares[row] + args.offsets[row]; }
+};
+
+}  // namespace
 
 uint32_t nn_descent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
                     uint32_t* distances, const Stream& stream, const Execution& execution,
                     const TwoSets& sets) {
   descent::NnDescent<descent::OfferAndMerge> rounds(codes, params, neighbors, distances, stream, execution,
                                                     sets);
+  return rounds.run();
+}
+
+uint32_t nn_descent_by_products(const CodesView& codes, const uint32_t* offsets, uint32_t offset_most,
+                                const NnDescentParams& params, uint32_t* neighbors, const Stream& stream,
+                                const Execution& execution) {
+  const DeviceArray<uint32_t> sums(codes.rows, stream);
+  launch_items<AddOffsets>("add_offsets", codes.rows, AddOffsets::Args{codes.squares, offsets, sums.data()},
+                           stream);
+  CodesView with_offsets = codes;
+  with_offsets.squares = sums.data();
+  descent::NnDescent<descent::OfferAndMerge> rounds(with_offsets, params, neighbors, nullptr, stream,
+                                                    execution, {}, offset_most);
   return rounds.run();
 }
 

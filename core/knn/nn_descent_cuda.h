@@ -16,4 +16,10 @@ uint32_t nn_descent(const CodesView& codes, const NnDescentParams& params, uint3
                     uint32_t* distances, const Stream& stream, const Execution& execution,
                     const TwoSets& sets = {});
 
+/// The same by inner product: the lists of nn_descent_by_products (knn/products.h). `offsets` is [rows] on the
+/// device, none above `offset_most`; codes of bytes.
+uint32_t nn_descent_by_products(const CodesView& codes, const uint32_t* offsets, uint32_t offset_most,
+                                const NnDescentParams& params, uint32_t* neighbors, const Stream& stream,
+                                const Execution& execution);
+
 }  // namespace gannet::cuda

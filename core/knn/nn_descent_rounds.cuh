@@ -37,11 +37,14 @@ struct NoObserver {
 template <class Update>
 class NnDescent {
  public:
+  /// `offset_most`: what has been added to any of the squares of `codes` at most (knn/products.h).
   NnDescent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors, uint32_t* distances,
-            const Stream& stream, const Execution& execution, const TwoSets& sets = {})
+            const Stream& stream, const Execution& execution, const TwoSets& sets = {},
+            uint32_t offset_most = 0)
       : params_(params),
         execution_(execution),
         stream_(stream),
+        offset_most_(offset_most),
         rows_(codes.rows),
         lists_(2 * uint64_t{rows_}),
         keys_(uint64_t{rows_} * params.k, stream),
@@ -164,7 +167,7 @@ class NnDescent {
   void match_side() {
     using Short = CrossMatch<Update, kSide, int32_t, false>;
     if (args_.codes.wide()) return match<CrossMatch<Update, kSide, int64_t, true>>();
-    if (Short::fits(args_.codes.stride)) return match<Short>();
+    if (Short::fits(args_.codes.stride, offset_most_)) return match<Short>();
     match<CrossMatch<Update, kSide, int64_t, false>>();
   }
 
@@ -212,6 +215,7 @@ class NnDescent {
   const NnDescentParams& params_;
   const Execution& execution_;
   const Stream& stream_;
+  uint32_t offset_most_;
   uint32_t rows_;
   uint64_t lists_;       // of samples: two a row
   double expected_ = 0;  // offers to a row in this round

@@ -562,9 +562,9 @@ struct CrossMatch {
   static constexpr uint32_t kPlaceBits = kWide ? 32 : kSide == 32 ? 5 : kSide == 64 ? 6 : 7;
   static constexpr Key kNothing = static_cast<Key>(~(Key{1} << (8 * sizeof(Key) - 1)));
 
-  /// Whether keys of rows of so many bytes fit.
-  static bool fits(uint64_t stride) {
-    return stride * 255 * 255 + 2 <= uint64_t{1} << (8 * sizeof(Key) - 1 - kPlaceBits);
+  /// Whether keys of rows of so many bytes fit, whose squares have offsets of at most so much.
+  static bool fits(uint64_t stride, uint64_t offset_most) {
+    return stride * 255 * 255 + offset_most + 2 <= uint64_t{1} << (8 * sizeof(Key) - 1 - kPlaceBits);
   }
 
   struct WarpShared {

@@ -7,7 +7,8 @@
 //
 //     |x - y|^2 + (B - |x|^2) + (B - |y|^2) = 2 B - 2 x.y,   from 0 to 4 B
 //
-// in squares of the codes' step. x and y are the rows as their codes stand for them, so that a clipped row is as long
+// in squares of the codes' step. On a device, where a distance is x.x + y.y - 2 x.y, offsets are added to the squares
+// of the codes and nothing else changes (nn_descent_by_products in knn/nn_descent_cuda.h). x and y are the rows as their codes stand for them, so that a clipped row is as long
 // in its offset as in its distances and nothing falls below 0. This needs no column more, where a search's codes have
 // sixteen (dataset/codes.h), and those tell the order about a query, not about a row.
 //

@@ -150,6 +150,32 @@ done:
   vectors_free(&rows);
 }
 
+/* Lists shorter than 16 are searched at that length and cut: NN-Descent's rows would not know enough others. */
+static void short_lists(int32_t method, int32_t element, int32_t metric) {
+  enum { ROWS = 900, LENGTH = 16 };
+  vectors rows = vectors_make(DATA_CLUSTERED, element, ROWS, 12, 5);
+  const ann_matrix view = vectors_view(&rows);
+  ann_knn_params params = ANN_KNN_PARAMS_INIT;
+  params.metric = metric;
+  params.method = method;
+  params.k = LENGTH;
+  uint32_t *whole = malloc(ROWS * LENGTH * sizeof *whole), *part = malloc(ROWS * LENGTH * sizeof *part);
+  float *far = malloc(ROWS * LENGTH * sizeof *far), *near = malloc(ROWS * LENGTH * sizeof *near);
+  CHECK_OK(ann_knn_graph(NULL, &view, &params, whole, far, NULL, NULL));
+  for (uint32_t k = 1; k < LENGTH; k += 3) {
+    params.k = k;
+    CHECK_OK(ann_knn_graph(NULL, &view, &params, part, near, NULL, NULL));
+    uint64_t others = 0;
+    for (uint64_t row = 0; row < ROWS; row++)
+      for (uint32_t i = 0; i < k; i++)
+        others += part[row * k + i] != whole[row * LENGTH + i] || near[row * k + i] != far[row * LENGTH + i];
+    CHECK_SAY(others == 0, "method %d, %s %s, k %u: %llu places differ from lists of 16", method,
+              element_name(element), metric_name(metric), k, (unsigned long long)others);
+  }
+  free(whole), free(part), free(far), free(near);
+  vectors_free(&rows);
+}
+
 int main(void) {
   arguments();
   const uint64_t many = (uint64_t)(3000 / test_scale());
@@ -165,6 +191,8 @@ int main(void) {
                 metric == ANN_METRIC_INNER_PRODUCT ? 0.65 : 0.9);
       one_graph(ANN_KNN_CELLS, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
       one_graph(ANN_KNN_GGNN, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
+      short_lists(ANN_KNN_NN_DESCENT, element, metric);
+      if (metric != ANN_METRIC_INNER_PRODUCT) short_lists(ANN_KNN_CELLS, element, metric);
     }
   one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.88);
   one_graph(ANN_KNN_NN_DESCENT, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.86);

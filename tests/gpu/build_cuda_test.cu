@@ -257,7 +257,7 @@ void claim_knn() {
       for (const uint32_t n : quick ? std::vector{0u, 3u, 300u} : std::vector{0u, 1u, 3u, 300u, 5000u}) {
         const Rows rows(element, n, 20, Values::kClusters, n);
         if (n < 1000) compare_knn(rows, metric, ANN_KNN_EXACT, 10);
-        if (metric != ANN_METRIC_INNER_PRODUCT) compare_knn(rows, metric, ANN_KNN_NN_DESCENT, 12);
+        compare_knn(rows, metric, ANN_KNN_NN_DESCENT, 12);
       }
     }
   }

@@ -19,6 +19,7 @@
 #include "knn/exact_knn.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/nn_descent_cuda.h"
+#include "knn/products.h"
 #include "search/exact_cuda.h"
 #include "place/bypass_edges_cuda.h"
 
@@ -553,6 +554,54 @@ void compare_descent(const Rows& rows, int32_t metric, const NnDescentParams& pa
   expect(rounds == expected.iterations, "rounds of NN-Descent");
 }
 
+/// By inner product: distances of codes with an offset of each row.
+void compare_products(const Rows& rows, const NnDescentParams& params) {
+  const BothCodes both(rows, ANN_METRIC_L2);
+  const auto offsets = product_offsets(both.codes, rows.dim, all_threads());
+  if (!offsets) return expect(both.codes.wide(), "offsets of bytes");
+  const KnnGraph expected = nn_descent_by_products(both.codes, *offsets, params, all_threads());
+  const OnDevice<uint32_t> offsets_there(offsets->data(), offsets->size(), both.stream);
+  const OnDevice<uint32_t> neighbors(expected.neighbors.size(), both.stream);
+  const uint32_t most = *std::max_element(offsets->begin(), offsets->end());
+  const uint32_t rounds = cuda::nn_descent_by_products(both.sent.view(), offsets_there.data(), most, params,
+                                                       neighbors.data(), both.stream, Execution());
+  const std::vector<uint32_t> found = neighbors.fetch();
+  const std::string name = "by products of " + std::to_string(rows.rows) + " x " + std::to_string(rows.dim) +
+                           " " + element_name(rows.element) + ", p " + std::to_string(params.samples);
+  expect(std::equal(found.begin(), found.end(), expected.neighbors.begin()), "lists " + name);
+  expect(rounds == expected.iterations, "rounds " + name);
+}
+
+void claim_products() {
+  struct Shape {
+    uint32_t k, p;
+  };
+  const std::vector<Shape> shapes = race ? std::vector<Shape>{{20, 17}}
+                                    : quick
+                                        ? std::vector<Shape>{{12, 5}, {40, 20}, {70, 40}}
+                                        : std::vector<Shape>{{2, 2}, {12, 5}, {48, 16}, {64, 32}, {200, 64}};
+  const uint32_t n = race ? 60 : quick ? 300 : 1000;
+  const uint32_t rounds = race ? 2 : quick ? 3 : 24;
+  for (const Shape shape : shapes) {
+    const NnDescentParams params{shape.k, shape.p, rounds, 0.02f, 7};
+    for (const int32_t element : kElements) {
+      if (race && element != ANN_F32) continue;
+      // Rows around zero, and rows far from it, whose offsets leave keys of 32 bits.
+      for (const Values values : {Values::kNormal, Values::kClusters, Values::kFar, Values::kZeros})
+        compare_products(Rows(element, n, 24, values, n), params);
+    }
+    // Among the longest rows of keys of 32 bits, and beyond.
+    for (const uint32_t dim : {2u, 130u, 500u, 520u, 1030u, 2000u})
+      compare_products(Rows(ANN_U8, n, dim, Values::kFar, dim), params);
+    Rows shifted(ANN_F32, n, 40, Values::kNormal, 3);
+    for (uint32_t row = 0; row < n; ++row) {
+      for (uint32_t column = 0; column < 40; ++column)
+        reinterpret_cast<float*>(shifted.bytes.data())[row * 40 + column] += 20;
+    }
+    compare_products(shifted, params);
+  }
+}
+
 void claim_descent() {
   struct Shape {
     uint32_t k, p;
@@ -991,6 +1040,7 @@ constexpr Claim kClaims[] = {
     {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},
     {"NN-Descent makes the CPU's lists", claim_descent},
+    {"NN-Descent by inner product makes the CPU's lists", claim_products},
     {"the judge of cells", claim_judge},
     {"lists by cells hold what the judge says, the same twice", claim_cells},
     {"cells of any rows", claim_cells_of_any_rows},
