@@ -846,7 +846,7 @@ typedef struct ann_search_params {
   uint32_t search_width;     /* p: rows expanded in each iteration, 1 to 64, p times the degree at most
                                 2,048; default 1, and where M goes by a recall on a CUDA device as many as
                                 calibration found random rows to need, up to 8. More: fewer iterations,
-                                more distances. MULTI_CTA always expands one a block. */
+                                more distances. MULTI_CTA: default 4, in the paper 1; 512 / degree at most. */
   uint32_t iterations_max;   /* at most so many iterations expand rows, 1 to 4,096; default 24 and 1.25
                                 times the beam over p, which few queries need. Fewer: less time at worst,
                                 lower recall. Tables in device memory are sized by it. */

@@ -12,6 +12,7 @@ namespace gannet::cuda {
 namespace {
 
 constexpr uint64_t kAlign = 256;
+constexpr uint32_t kParentsAtOnce = 4;  // of a CTA of several, which has threads for each
 // Beside what the kernels declare. The first is always allowed, the second what any plan may need.
 constexpr size_t kSharedUsual = 40 << 10;
 constexpr size_t kSharedMax = 80 << 10;
@@ -52,7 +53,7 @@ CagraLaunch choose_cagra(int32_t device, RowKind kind, const CagraPlan& plan, ui
   CagraLaunch choice;
   if (plan.multi_cta) {
     choice.function = multi_cta_kernel(kind);
-    choice.threads = multi_cta_threads();
+    choice.threads = multi_cta_threads() * std::min(plan.width, kParentsAtOnce);
     choice.shared_bytes = multi_cta_shared_bytes(plan, degree);
     const uint32_t together = blocks_of(device, choice);
     if (together < plan.lists)

@@ -1,5 +1,9 @@
 // CAGRA's multi-CTA search on the GPU (section IV-C2): several blocks answer one query, each with a list of
-// its own and one parent an iteration; the rows met by any of them stand in one table in device memory.
+// its own and p parents an iteration; the rows met by any of them stand in one table in device memory.
+//
+// The paper's p is 1. Each row of a list becomes a parent, so that a list of 32 takes 32 iterations and more,
+// and an iteration waits for memory four times. With more parents it waits as often, for more rows at once:
+// 4, the default, take half the time of one query for a third more distances.
 //
 //   C          blocks ("CTAs") of a query, a group
 //   M          places of the list of each of them
@@ -12,7 +16,7 @@
 //   (3)        compares the rows that nobody claimed before; meanwhile the others claim
 //              waits until all of the group have claimed, and drops the rows of which another has the lower
 //              place
-//   (1)        merges the others into its list; takes the next parent
+//   (1)        merges the others into its list; takes the next parents
 // At the end the first CTA of the group merges the lists.
 //
 // Two CTAs may meet a row at the same time. The paper leaves it to whoever comes first; then answers would
@@ -35,7 +39,21 @@
 //   single-CTA            142   247   525 1,055 2,600  5,780
 // 10,000 queries, M queries/s: 6.56, 2.60, 1.35, 0.68, 0.35, 0.17 against 11.4, 6.32, 2.90, 1.32, 0.49, 0.077:
 // figure 10's picture, and figure 7's rule. One query took 173 to 222 before rows were fetched ahead and lone CTAs
-// stopped publishing, 149 to 205 before keys were merged by counting.
+// stopped publishing, 149 to 205 before keys were merged by counting. That is with p 1.
+//
+// One query by p, host to host, us; and M queries/s of a batch, 1,000 of words (150k x 100 f16, cosine), 500
+// of gist (30k x 960 f16). Codes of both are lossy:
+//   M, of all lists          32    64   128   256   512  1,024         batch: 64   256  1,024
+//   words, p 1              145   180   185   191   202    218               2.11  0.69   0.18
+//          p 2              101   125   125   130   135    144               2.48  0.75   0.20
+//          p 4               84    95    96   103   103    103               2.08  0.62   0.17
+//          p 8               78    87    89    90    92     93               2.35  0.72   0.20
+//   gist,  p 1              236   260   250   245   253    261               1.17  0.62   0.18
+//          p 2              157   171   169   163   176    174               1.60  0.63   0.19
+//          p 4              128   136   128   130   144    140               1.40  0.52   0.14
+//          p 8              128   136   128   128   134    131               1.44  0.53   0.15
+// Recall of equal M differs by .006 at most. Single-CTA has 0.98, 0.26 and 0.05 M queries/s of gist: figure
+// 10's other half, several CTAs ahead in large batches where high recall needs long lists.
 //
 // Rejected: tables of two, four and eight times the places, so that fewer claims find another row in theirs: 164, 167
 // and 172 us at M 64.
@@ -45,8 +63,9 @@
 namespace gannet::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 64;
-constexpr uint32_t kBlocks = 16;  // of a multiprocessor
+constexpr uint32_t kThreads = 64;       // for each parent of an iteration
+constexpr uint32_t kThreadsMost = 256;  // for 4 parents and more
+constexpr uint32_t kBlocks = 4;         // of so many threads a multiprocessor
 constexpr uint64_t kUnclaimed = ~uint64_t{0};
 constexpr uint32_t kFewCtas = 256;    // of all queries: the device's bandwidth is idle
 constexpr uint32_t kLineBytes = 128;  // that a cache fetches
@@ -73,9 +92,9 @@ struct Shared {
   uint64_t farthest;  // key of the last place of the list
   uint32_t count;     // of new candidates
   uint32_t survivors;
-  uint32_t parent;
-  uint32_t parents;  // 0 or 1
-  uint32_t lost;     // candidates that belong to another CTA
+  uint32_t parents;  // how many
+  uint32_t rows[kCagraWidthMax];
+  uint32_t lost;  // candidates that belong to another CTA, or to a lower place of this one
   uint32_t distances;
   uint32_t expansions;
 };
@@ -142,13 +161,14 @@ struct MultiCta {
   uint32_t* progress = args.progress + group * args.lists;                       // [lists]
   uint64_t* found = args.found + uint64_t{group} * args.lists * args.list_size;  // [lists, list_size]
   uint32_t steps_before = 0;                                                     // of the queries before
+  uint32_t edges = args.width * args.graph.stride;                               // of an iteration
   bool alone = args.lists == 1;                                                  // nobody to wait for
   bool ahead = args.count * args.lists <= kFewCtas;
 
   __device__ MultiCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
       : args(given),
         shared(block_shared),
-        layout{given.list_size, warp_size_of(given.graph.stride), 0},
+        layout{given.list_size, warp_size_of(given.width * given.graph.stride), 0},
         list(reinterpret_cast<uint64_t*>(memory)),
         keys(reinterpret_cast<uint64_t*>(memory + layout.keys_at())),
         rows(reinterpret_cast<uint32_t*>(memory + layout.rows_at())),
@@ -217,19 +237,20 @@ struct MultiCta {
 
   /// Step (0): random rows, as many for each CTA.
   __device__ void start() {
-    const uint32_t places_of_all = args.lists * args.graph.stride;
-    for (uint32_t i = threadIdx.x; i < args.graph.stride; i += blockDim.x) {
-      const uint32_t place = rank * args.graph.stride + i;
-      meet(start_row(shared.query.content, args.row_count, places_of_all, place), place);
+    for (uint32_t i = threadIdx.x; i < edges; i += blockDim.x) {
+      const uint32_t place = rank * edges + i;
+      meet(start_row(shared.query.content, args.row_count, args.lists * edges, place), place);
     }
   }
 
   /// Step (2).
   __device__ void expand(uint32_t iteration) {
-    if (threadIdx.x == 0) ++shared.expansions;
-    for (uint32_t i = threadIdx.x; i < args.graph.stride; i += blockDim.x)
-      meet(__ldg(args.graph.fixed_row(shared.parent) + i),
-           ((iteration + 1) * args.lists + rank) * args.graph.stride + i);
+    if (threadIdx.x == 0) shared.expansions += shared.parents;
+    for (uint32_t i = threadIdx.x; i < shared.parents * args.graph.stride; i += blockDim.x) {
+      const uint32_t parent = i / args.graph.stride;
+      meet(__ldg(args.graph.fixed_row(shared.rows[parent]) + (i - parent * args.graph.stride)),
+           ((iteration + 1) * args.lists + rank) * edges + i);
+    }
   }
 
   __device__ void meet(uint32_t row, uint32_t place) {
@@ -261,7 +282,7 @@ struct MultiCta {
       const unsigned long long known = atomicCAS(entries + *slot, kUnclaimed, own);
       if (known == kUnclaimed) return true;
       if (known >> 32 != row) continue;
-      return known > own && atomicMin(entries + *slot, own) > own;
+      return !alone && known > own && atomicMin(entries + *slot, own) > own;
     }
   }
 
@@ -271,10 +292,10 @@ struct MultiCta {
                         [&](uint32_t place, uint32_t distance) { numbers[place] = distance; });
   }
 
-  /// Rows that no other CTA has a lower place of may enter the list.
+  /// Rows that nobody has a lower place of may enter the list. Of one CTA any place will do.
   __device__ void confirm() {
     for (uint32_t i = threadIdx.x; i < shared.count; i += blockDim.x) {
-      if (static_cast<uint32_t>(__ldcg(table + slots[i])) != places[i]) {
+      if (!alone && static_cast<uint32_t>(__ldcg(table + slots[i])) != places[i]) {
         atomicAdd(&shared.lost, 1u);
         continue;
       }
@@ -294,7 +315,7 @@ struct MultiCta {
         merge_few<2>(list, keys, survivors);
       else if (survivors != 0)
         update_list(list, args.list, keys, survivors);
-      const uint32_t taken = take_parents(list, args.list, 1, &shared.parent);
+      const uint32_t taken = take_parents(list, args.list, args.width, shared.rows);
       if (lane_number() == 0) {
         shared.farthest = list[args.list - 1] | RowKey::kFlag;
         shared.parents = taken;
@@ -331,7 +352,7 @@ struct MultiCta {
 };
 
 template <RowKind kKind>
-__global__ void __launch_bounds__(kThreads, kBlocks) multi_cta(const __grid_constant__ CagraArgs args) {
+__global__ void __launch_bounds__(kThreadsMost, kBlocks) multi_cta(const __grid_constant__ CagraArgs args) {
   __shared__ Shared shared;
   extern __shared__ uint4 memory[];
   MultiCta<kKind>(args, shared, reinterpret_cast<uint8_t*>(memory)).run();
@@ -351,7 +372,7 @@ uint32_t multi_cta_shared_bytes(const CagraPlan& plan, uint32_t degree) {
   uint32_t lists = 1;
   while (lists < plan.lists) lists *= 2;
   const uint32_t list_size = warp_size_of(plan.list);
-  return Layout{list_size, warp_size_of(degree), lists * list_size}.bytes();
+  return Layout{list_size, warp_size_of(plan.width * degree), lists * list_size}.bytes();
 }
 
 }  // namespace gannet::cuda

@@ -9,6 +9,8 @@ constexpr uint32_t kListThreshold = 512;  // M_T (section IV-C3)
 constexpr uint32_t kHashBitsMin = 8;      // of a forgettable table (section IV-B3)
 constexpr uint32_t kHashBitsMax = 13;
 constexpr uint32_t kResetMax = 4;
+constexpr uint32_t kCtaWidth = 4;         // p of each of several CTAs, which the paper has 1 (section IV-C2)
+constexpr uint32_t kCtaCandidates = 512;  // p d there at most, which a warp sorts
 
 void check_at_most(const char* name, uint64_t value, uint64_t most) {
   if (value > most)
@@ -117,10 +119,9 @@ CagraPlan plan_cagra(const Segment& segment, const ann_search_params& params, ui
   plan.lists = 1;
   plan.list = list;
   check_at_most("search_width", params.search_width, kCagraWidthMax);
-  if (plan.multi_cta)
-    share_out(params, list, &plan);
-  else if (params.search_width != 0)
-    plan.width = params.search_width;
+  if (plan.multi_cta) share_out(params, list, &plan);
+  plan.width = params.search_width != 0 ? params.search_width : plan.multi_cta ? kCtaWidth : 1;
+  if (plan.multi_cta) plan.width = std::min(plan.width, std::max(1u, kCtaCandidates / degree));
   const uint32_t candidates = plan.width * degree;
   if (candidates > kCagraCandidatesMax)
     fail(ANN_LIMIT, "params.search_width is %u, with %u edges a row at most %u is allowed", plan.width,

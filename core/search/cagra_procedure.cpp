@@ -66,7 +66,7 @@ ann_search_params measured_as(const SearchPlan& plan) {
   return like;
 }
 
-/// A search by several CTAs starts from more random rows by itself.
+/// A search by several CTAs starts from more random rows by itself, and has a p of its own.
 constexpr uint32_t kWidthTried = 8;
 
 constexpr Procedure make_row(int32_t id, const char* name, uint32_t width_max) {
@@ -93,6 +93,6 @@ constexpr Procedure make_row(int32_t id, const char* name, uint32_t width_max) {
 constinit const Procedure kCagra = make_row(ANN_SEARCH_CAGRA, "CAGRA", kWidthTried);
 constinit const Procedure kCagraSingleCta =
     make_row(ANN_SEARCH_CAGRA_SINGLE_CTA, "CAGRA_SINGLE_CTA", kWidthTried);
-constinit const Procedure kCagraMultiCta = make_row(ANN_SEARCH_CAGRA_MULTI_CTA, "CAGRA_MULTI_CTA", 1);
+constinit const Procedure kCagraMultiCta = make_row(ANN_SEARCH_CAGRA_MULTI_CTA, "CAGRA_MULTI_CTA", 0);
 
 }  // namespace gannet

@@ -140,6 +140,35 @@ static void effort_and_tables(void) {
   vectors_free(&queries);
 }
 
+/* More parents in an iteration of each block: fewer iterations, as many as 512 candidates of a block allow. */
+static void parents_of_blocks(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 11);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 12);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  answers exact = answers_make(Q, K), found = answers_make(Q, K), other = answers_make(Q, K);
+  CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+  uint64_t last = 0;
+  for (uint32_t width = 1; width <= 16; width *= 4) {
+    ann_search_params params = params_of(ANN_SEARCH_CAGRA_MULTI_CTA, 128);
+    params.search_width = width;
+    const uint64_t distances = search(index, &queries, &params, &found);
+    CHECK_SAY(distances > last, "%u parents: %d distances", width, (int)distances);
+    const uint64_t missed = answers_missed(&exact, &found);
+    CHECK_SAY(missed <= Q * K / 50, "%u parents: %d missed", width, (int)missed);
+    last = distances;
+  }
+  ann_search_params params = params_of(ANN_SEARCH_CAGRA_MULTI_CTA, 128);
+  params.search_width = 64; /* of 32 edges each: 16 count */
+  CHECK_EQUAL(search(index, &queries, &params, &other), last);
+  CHECK(answers_equal(&found, &other));
+  answers_free(&exact);
+  answers_free(&found);
+  answers_free(&other);
+  ann_index_free(index);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
 /* Figure 7. The counts of the two procedures differ, which tells them apart. */
 static void choice_rule(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_U8, N, DIM, 5);
@@ -245,6 +274,7 @@ int main(void) {
   elements_and_metrics();
   stored_rows();
   effort_and_tables();
+  parents_of_blocks();
   choice_rule();
   small_sets();
   refusals();

@@ -142,7 +142,11 @@ void claim_beams() {
       if (ctas != 0 && beam > 512 * ctas) continue;
       ann_search_params params = params_of(ANN_SEARCH_CAGRA_MULTI_CTA, beam);
       params.ctas_per_query = ctas;
-      compare_with_twin(data, params);
+      for (const uint32_t width : {0u, 1u, 2u, 3u, 5u, 64u}) {
+        if (quick && width > 2) continue;
+        params.search_width = width;
+        compare_with_twin(data, params);
+      }
     }
   }
 }
@@ -192,6 +196,8 @@ void claim_degrees() {
     const Prepared data(c);
     ann_search_params params = params_of(ANN_SEARCH_CAGRA_SINGLE_CTA, 100);
     params.search_width = std::min(8u, 2048 / degree);
+    compare_with_twin(data, params);
+    params.procedure = ANN_SEARCH_CAGRA_MULTI_CTA;
     compare_with_twin(data, params);
   }
 }
