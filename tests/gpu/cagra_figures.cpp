@@ -1,7 +1,10 @@
 // The figures of CAGRA's paper about its searches, and 5 about its graph, made again, as lines of CSV. Figures 3
 // and 4 are made by graph_steps.cu.
 //
-//   cagra_figures ROWS QUERIES [ROWS_MAX [FIGURES]]    ROWS and QUERIES are .u8bin files, FIGURES as 5,10 (all)
+//   cagra_figures ROWS QUERIES [ROWS_MAX [FIGURES [METRIC]]]
+//
+// ROWS and QUERIES are .u8bin or .f16bin files, FIGURES as 5,10 (by default 5, 8, 9 and 10), METRIC L2 (the
+// default), cosine or ip.
 //
 //   5   single-CTA searches on the paper's graph, reordered by rank and by distance; and on graphs whose detours
 //       go by the first `degree` entries of the lists, and on the default one
@@ -9,7 +12,10 @@
 //       columns (made: 24 dimensions of normal noise in 960 columns, f16 and f32)
 //   9   the forgettable table in shared memory, emptied in every iteration as in the paper or as it is by
 //       default, against the standard one in device memory
-//   10  single-CTA against multi-CTA, for one query at a time and for 10,000
+//   10  single-CTA against multi-CTA, whose CTAs expand one row at a time, as in the paper, or up to 8, for one
+//       query at a time and for 10,000 or as many as there are; on codes
+//   13  recall against rate of many queries, rows as f32 and as f16
+//   14  the same of queries one by one
 //
 // Batches are timed by CUDA events around the kernels of one run, single queries by a clock around
 // ann_search_batch, host to host; both are medians. An answer counts as found if it is no farther than the
@@ -22,6 +28,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <string>
 #include <vector>
@@ -31,6 +38,7 @@
 #include "index/snapshot.h"
 #include "search/cagra_plan.h"
 #include "search/host_batch.h"
+#include "vectors_file.h"
 
 namespace {
 
@@ -106,11 +114,12 @@ Rows made(uint32_t count, uint32_t dim, uint32_t inner, uint32_t seed) {
 class Set {
  public:
   Set(const std::string& name, const Rows& rows, const Rows& queries, int32_t graph = ANN_GRAPH_AUTO,
-      int32_t detours = ANN_DETOURS_AUTO, int32_t reorder = ANN_REORDER_AUTO)
+      int32_t detours = ANN_DETOURS_AUTO, int32_t reorder = ANN_REORDER_AUTO, int32_t metric = ANN_METRIC_L2)
       : name_(name), queries_(queries) {
     ann_error error = ANN_ERROR_INIT;
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows.dim;
+    shape.metric = metric;
     check_call(ann_index_create(nullptr, &shape, &index_, &error), error);
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.degree = kDegree;
@@ -158,10 +167,11 @@ class Set {
 
   /// One line for queries one by one.
   void time_singles(const char* figure, const char* variant, const ann_search_params& params) const {
+    const uint32_t singles = std::min(kSingles, queries_.rows);
     std::vector<double> times;
-    std::vector<float> distances(size_t{kSingles} * kNeighbors);
+    std::vector<float> distances(size_t{singles} * kNeighbors);
     uint64_t compared = 0;
-    for (uint32_t query = 0; query < kSingles; ++query) {
+    for (uint32_t query = 0; query < singles; ++query) {
       uint64_t ids[kNeighbors];
       ann_results results = ANN_RESULTS_INIT;
       results.k = kNeighbors;
@@ -178,8 +188,8 @@ class Set {
       }
       compared += results.distance_count;
     }
-    report(figure, variant, params, 1, recall_of(distances.data(), kSingles),
-           static_cast<double>(compared) / kSingles, median(times), "host to host");
+    report(figure, variant, params, 1, recall_of(distances.data(), singles),
+           static_cast<double>(compared) / singles, median(times), "host to host");
   }
 
  private:
@@ -273,11 +283,33 @@ void tables(const Set& set, int32_t compare) {
 void ctas(const Set& set) {
   for (const uint32_t beam : {32u, 64u, 128u, 256u, 512u, 1024u}) {
     const ann_search_params single = Set::params(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
-    const ann_search_params multi = Set::params(ANN_SEARCH_CAGRA_MULTI_CTA, beam);
     set.time_batch("10", "single-CTA", single);
-    set.time_batch("10", "multi-CTA", multi);
     set.time_singles("10", "single-CTA", single);
-    set.time_singles("10", "multi-CTA", multi);
+    for (const uint32_t width : {1u, 2u, 4u, 8u}) {
+      ann_search_params multi = Set::params(ANN_SEARCH_CAGRA_MULTI_CTA, beam);
+      multi.search_width = width;
+      const std::string variant = "multi-CTA p " + std::to_string(width);
+      set.time_batch("10", variant.c_str(), multi);
+      set.time_singles("10", variant.c_str(), multi);
+    }
+  }
+}
+
+/// Figures 13 and 14.
+void precisions(const std::string& shape, const Rows& rows, const Rows& queries, int32_t metric,
+                const std::function<bool(uint32_t)>& wanted) {
+  for (const int32_t element : {ANN_F32, ANN_F16}) {
+    const Rows same = converted(rows, element);
+    const Rows asked = converted(queries, element);
+    const Set set(shape + " " + element_name(element), same, asked, ANN_GRAPH_AUTO, ANN_DETOURS_AUTO,
+                  ANN_REORDER_AUTO, metric);
+    for (const uint32_t beam : {32u, 64u, 128u, 256u, 512u}) {
+      ann_search_params params = Set::params(ANN_SEARCH_CAGRA_SINGLE_CTA, beam);
+      params.compare = ANN_COMPARE_STORED;
+      if (wanted(13)) set.time_batch("13", "stored", params);
+      params.procedure = ANN_SEARCH_CAGRA_MULTI_CTA;
+      if (wanted(14)) set.time_singles("14", "stored", params);
+    }
   }
 }
 
@@ -300,25 +332,28 @@ int main(int count, char** arguments) {
     return 77;
   }
   if (count < 3) {
-    std::fprintf(stderr, "usage: cagra_figures ROWS QUERIES [ROWS_MAX [FIGURES]]\n");
+    std::fprintf(stderr, "usage: cagra_figures ROWS QUERIES [ROWS_MAX [FIGURES [METRIC]]]\n");
     return 2;
   }
   const uint32_t rows_max = count > 3 ? static_cast<uint32_t>(std::atoi(arguments[3])) : ANN_ROWS_MAX;
   const Wanted wanted(count > 4 ? arguments[4] : "5,8,9,10");
+  const int32_t metric = metric_named(count > 5 ? arguments[5] : "L2");
   std::printf(
       "figure,data,variant,beam,batch,recall,distances,microseconds,million queries per second,"
       "clock\n");
   {
-    const Rows rows = read_u8bin(arguments[1], rows_max);
-    const Rows queries = read_u8bin(arguments[2], kBatch);
+    const Rows rows = read_vectors(arguments[1], rows_max);
+    const Rows queries = read_vectors(arguments[2], kBatch);
     const std::string shape = std::to_string(rows.rows) + " x " + std::to_string(rows.dim);
-    if (wanted(5)) reorderings(shape + " u8", rows, queries, ANN_COMPARE_CODES);
+    const std::string name = shape + " " + element_name(rows.element);
+    if (wanted(5)) reorderings(name, rows, queries, ANN_COMPARE_CODES);
     if (wanted(8) || wanted(9) || wanted(10)) {
-      const Set set(shape + " u8", rows, queries);
+      const Set set(name, rows, queries, ANN_GRAPH_AUTO, ANN_DETOURS_AUTO, ANN_REORDER_AUTO, metric);
       if (wanted(8)) teams(set, "codes", ANN_COMPARE_CODES, {64u, 256u});
       if (wanted(9)) tables(set, ANN_COMPARE_CODES);
       if (wanted(10)) ctas(set);
     }
+    if (wanted(13) || wanted(14)) precisions(shape, rows, queries, metric, wanted);
     if (wanted(8)) {
       const Rows half_queries = converted(queries, ANN_F16);
       for (const int32_t element : {ANN_F16, ANN_F32}) {
