@@ -9,10 +9,11 @@
 #     asan      build with AddressSanitizer and UndefinedBehaviorSanitizer, all of ctest
 #     fuzz      clang's libFuzzer: a planted defect must be found; each target runs for 15 s
 #     tsan      build with ThreadSanitizer, ctest of label "threads"
-#     rust      generated bindings, cargo fmt, clippy, test; the crates from their own archives, with the
-#               static library and built from source; gannet-fsck over golden files and over those that
-#               the tests of the C header make
-#     go        gofmt, vet, test -race; gannet-fsck over the files that these tests make
+#     rust      generated bindings, cargo fmt, clippy, test, the crate's tests over a sanitized library; the
+#               crates from their own archives, with the static library and built from source; gannet-fsck over
+#               golden files and over those that the tests of the C header make
+#     go        gofmt, vet, test -race, test -asan over a sanitized library; gannet-fsck over the files that
+#               these tests make
 #     python    types, pytest and doctests of the package, its notebook, and pytest once more over sanitized builds
 #     examples  the quickstart and the programs in examples/
 #     install   use of an installed tree
@@ -145,6 +146,17 @@ part_rust() {
   fi
   cargo test --quiet --workspace --features "$features"
   ./package.sh "$build"
+
+  # The library and the memory that it is given under AddressSanitizer; stable Rust compiles no code of its own
+  # with it. The runtime has to be there before the program starts.
+  sanitized
+  local host
+  host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+  env GANNET_DIR="$build-asan" CARGO_TARGET_DIR="$PWD/target/asan" \
+    "CARGO_TARGET_${host}_RUNNER=env LD_PRELOAD=$(c++ -print-file-name=libasan.so)" \
+    ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    cargo test --quiet --package gannet --tests --features "$features"
+
   export GANNET_KEEP_FILES=$build/kept/capi
   rm -rf "$GANNET_KEEP_FILES"
   mkdir -p "$GANNET_KEEP_FILES"
@@ -183,6 +195,13 @@ part_go() {
   rm -rf "$GANNET_KEEP_FILES"
   mkdir -p "$GANNET_KEEP_FILES"
   go test -count=1 -race -tags gannet_tree ./...
+
+  # Under AddressSanitizer, Go's side of the boundary as well. What Go keeps until its end is no leak.
+  sanitized
+  CGO_LDFLAGS="-L$build-asan -Wl,-rpath,$build-asan" \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    go test -count=1 -asan -tags gannet_tree ./...
+
   if grep -q cudart_static "$build/gannet.pc"; then
     export CGO_LDFLAGS="$CGO_LDFLAGS -l:libgannet.a -lcudart_static -lrt"
   fi
@@ -230,6 +249,8 @@ part_examples() {
   "$build/examples/go/go" "$data/sift_10k.u8bin"
   "$build/examples/go/gpu"
   python3 examples/service_test.py "$index" "$build/examples/go/service"
+  echo; echo "Python:"
+  PYTHONPATH=$build/python "$cache/python-environment/bin/python" examples/python/gpu.py
 }
 
 part_install() {
