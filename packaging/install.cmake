@@ -69,9 +69,11 @@ if(GANNET_HAS_TOOL)
     install(FILES tests/bench/gannet-bench.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tools)
   endif()
   install(TARGETS ${tools} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tools)
-  # They find the library from their own place.
+  # They find the library from their own place, in the build folder too: its path would change the number that the
+  # linker gives a program, and builds in two folders would not be equal.
   file(RELATIVE_PATH library_place "/prefix/${CMAKE_INSTALL_BINDIR}" "/prefix/${CMAKE_INSTALL_LIBDIR}")
-  set_target_properties(${tools} PROPERTIES INSTALL_RPATH "$ORIGIN/${library_place}")
+  set_target_properties(${tools} PROPERTIES
+    INSTALL_RPATH "$ORIGIN/${library_place}" BUILD_RPATH_USE_ORIGIN ON)
   set(from examples/gannet)
   install(FILES ${from}/gannet.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT tools)
   install(FILES ${from}/completion/gannet.bash RENAME gannet
