@@ -171,7 +171,12 @@ ann_status ann_search_estimate(const ann_index* index, uint64_t queries, uint32_
     const Snapshot& snapshot = snapshot_of(call);
     const int32_t device = choose_device(given.device);
     const Execution execution{handle.memory(), thread_count(given.threads, handle.threads_max()), nullptr};
-    const SearchReport report = forecast_search(snapshot, given, recall, device, queries, k, execution);
+    const bool on_device = given.stream != nullptr;
+    if (on_device && device < ANN_DEVICE_CUDA)
+      fail(ANN_INVALID_ARGUMENT, "params.stream is given, but params.device is %d, which is no CUDA device",
+           given.device);
+    const SearchReport report =
+        forecast_search(snapshot, given, recall, device, on_device, queries, k, execution);
     forecast.procedure = report.procedure;
     forecast.recall = static_cast<float>(report.recall);
     forecast.distances = report.distances;

@@ -916,11 +916,11 @@ typedef struct ann_search_params {
  * the stream has reached that point. Errors that are known by then are returned; a query with NaN or
  * infinity is found on the device and told in `status`; a fault of the device is told by the next call
  * (ANN_DEVICE_LOST). Queries and result buffers must stay until then. The monitor is asked while work is
- * queued only. Memory comes from a pool that the library keeps for the device, so that after the first
- * search of a shape none is taken from the driver; ann_index_place before the first search keeps that
- * one asynchronous too. ann_index_evict and ann_index_free wait for what is queued. The stream must
- * belong to the device and to the context that the CUDA runtime uses there (ANN_INVALID_ARGUMENT), and
- * must not be in capture (ANN_UNSUPPORTED). */
+ * queued only. Memory comes from a pool that the library keeps for the device: after the first search of a shape
+ * the driver gives none. A first search places the index and calibrates its procedure before it queues its work,
+ * or ann_search_estimate of equal `params`, stream included, queries and k does so before it. ann_index_evict and
+ * ann_index_free wait for what is queued. The stream must belong to the device and to the context that the CUDA
+ * runtime uses there (ANN_INVALID_ARGUMENT), and must not be in capture (ANN_UNSUPPORTED). */
 
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
  * element, for one of i8 or u8 the same element. Answers depend on the query, the index, the
@@ -956,10 +956,10 @@ typedef struct ann_search_forecast {
 } ann_search_forecast;
 #define ANN_SEARCH_FORECAST_INIT {sizeof(ann_search_forecast), 0, 0, 0, 0, 0}
 
-/* What ann_search_batch would do for `queries` queries of host memory with k neighbours each, before it is
- * done: which procedure answers, what recall it promises and what a query costs. On a CUDA device the index is
- * placed, as that search would place it. Errors: as ann_search_batch's of `params` and k, and
- * ANN_INVALID_ARGUMENT without `out`. Any thread. */
+/* What ann_search_batch would do for `queries` queries with k neighbours each, of host memory or, where `params`
+ * has a stream, which is not touched, of the device's: which procedure answers, what recall it promises and what
+ * a query costs. It places and calibrates what that search would, which then does neither. Errors: as
+ * ann_search_batch's of `params` and k, and ANN_INVALID_ARGUMENT without `out`. Any thread. */
 ANN_API ann_status ann_search_estimate(const ann_index *index, uint64_t queries, uint32_t k,
                                        const ann_search_params *params, ann_search_forecast *out,
                                        ann_error *error);

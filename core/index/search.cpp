@@ -135,12 +135,13 @@ void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, 
 }
 
 SearchReport forecast_search(const Snapshot& snapshot, const ann_search_params& params, float recall,
-                             int32_t device, uint64_t queries, uint32_t k, const Execution& execution) {
+                             int32_t device, bool queries_on_device, uint64_t queries, uint32_t k,
+                             const Execution& execution) {
   SearchReport report;
   for (const auto& placed : snapshot.segments) {
     const uint32_t answers = std::min(k, placed->segment.rows());
-    const PlannedSearch planned =
-        plan_segment(*placed, params, device, false, {params, recall, queries, answers, k}, execution);
+    const PlannedSearch planned = plan_segment(*placed, params, device, queries_on_device,
+                                               {params, recall, queries, answers, k}, execution);
     report.add(report_of(placed->segment, planned, answers));
   }
   return report;

@@ -68,9 +68,10 @@ void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, 
                      const SearchBatch& batch, const Execution& execution, SearchCounts* counts,
                      SearchReport* report = nullptr);
 
-/// What search_snapshot would do for `queries` queries of k answers from memory of the host. Places the index on
-/// the device as that would.
+/// What search_snapshot would do for `queries` queries of k answers from memory of the host or of the device.
+/// Places the index on the device, and calibrates the procedure, as that would.
 SearchReport forecast_search(const Snapshot& snapshot, const ann_search_params& params, float recall,
-                             int32_t device, uint64_t queries, uint32_t k, const Execution& execution);
+                             int32_t device, bool queries_on_device, uint64_t queries, uint32_t k,
+                             const Execution& execution);
 
 }  // namespace gannet

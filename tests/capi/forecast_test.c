@@ -118,6 +118,10 @@ static void refusals(void) {
   params = (ann_search_params)ANN_SEARCH_PARAMS_INIT;
   params.beam = ANN_BEAM_MAX + 1;
   REFUSED(ann_search_estimate(index, 1, 1, &params, &out, &error), ANN_LIMIT, "params.beam");
+  params = (ann_search_params)ANN_SEARCH_PARAMS_INIT;
+  params.device = ANN_DEVICE_CPU; /* which has no streams */
+  params.stream = &params;
+  REFUSED(ann_search_estimate(index, 1, 1, &params, &out, &error), ANN_INVALID_ARGUMENT, "params.stream");
   ann_index_free(index);
   vectors_free(&rows);
 }

@@ -472,6 +472,95 @@ void nothing_from_the_driver() {
   expect(used == 0, "the caller's default pool was used");
 }
 
+/// Rows, queries, and an index with a graph and one without; another search of the same kind on other indexes
+/// has loaded the kernels, for which the CUDA runtime waits until the device is idle.
+struct FirstSearch {
+  static constexpr uint32_t kQueries = 60, k = 10;
+
+  Rows rows{ANN_F32, 20'000, 40, Values::kClusters, 41};
+  Rows queries{ANN_F32, kQueries, 40, Values::kClusters, 42};
+  DeviceRows there{queries};
+  CallersStream stream;
+  Built graphs[2] = {{matrix_of(rows), ANN_METRIC_L2}, {matrix_of(rows), ANN_METRIC_L2}};
+  Built bare[2] = {{matrix_of(rows), ANN_METRIC_L2, nullptr, ANN_GRAPH_NONE},
+                   {matrix_of(rows), ANN_METRIC_L2, nullptr, ANN_GRAPH_NONE}};
+
+  ann_search_params params_of(int32_t procedure) const {
+    ann_search_params params = with_stream(stream);
+    params.device = kDevice;
+    params.procedure = procedure == ANN_SEARCH_EXACT ? int32_t{ANN_SEARCH_AUTO} : procedure;
+    return params;
+  }
+
+  /// Loads the kernels; the index that has not been searched yet.
+  Built& prepare(int32_t procedure, const DeviceAnswers& found) {
+    Built* built = procedure == ANN_SEARCH_EXACT ? bare : graphs;
+    expect(built[0].search(false, there.matrix, params_of(procedure), found.view()) == ANN_OK,
+           built[0].error.message);
+    stream.wait();
+    return built[1];
+  }
+};
+
+/// Each search the first by its procedure on its index, after an estimate of it: nothing is measured or waited for,
+/// and the call returns while the stream is held.
+void first_searches() {
+  FirstSearch given;
+  const CallersStream& stream = given.stream;
+  static cuda::Runtime table;
+  count_calls(&table);
+  for (const int32_t procedure :
+       {ANN_SEARCH_EXACT, ANN_SEARCH_AUTO, ANN_SEARCH_CAGRA, ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_GGNN,
+        ANN_SEARCH_TSDG_SMALL, ANN_SEARCH_TSDG_LARGE, ANN_SEARCH_WARP, ANN_SEARCH_BEST_FIRST}) {
+    const ann_search_params params = given.params_of(procedure);
+    const DeviceAnswers first(given.kQueries, given.k), second(given.kQueries, given.k);
+    Built& built = given.prepare(procedure, second);
+    ann_search_forecast forecast = ANN_SEARCH_FORECAST_INIT;
+    expect(
+        ann_search_estimate(built.index, given.kQueries, given.k, &params, &forecast, &built.error) == ANN_OK,
+        built.error.message);
+    const std::string name = "procedure " + std::to_string(procedure);
+    Flag flag;
+    copies = waits = creations = 0;
+    hold<<<1, 1, 0, stream>>>(flag.device);
+    cuda::replace_runtime(&table);
+    ann_results results = first.view();
+    const ann_status status =
+        ann_search_batch(built.index, &given.there.matrix, &params, &results, nullptr, &built.error);
+    cuda::replace_runtime(nullptr);
+    const bool pending = cudaStreamQuery(stream) == cudaErrorNotReady;
+    *flag.host = 1;
+    stream.wait();
+    expect(status == ANN_OK, built.error.message);
+    expect(copies == 0 && waits == 0,
+           name + ": " + std::to_string(copies) + " copies, " + std::to_string(waits) + " waits");
+    expect(pending, name + ": the call waited for the stream");
+    expect(results.procedure == forecast.procedure && results.recall == forecast.recall,
+           name + ": another search than was told");
+    expect(built.search(false, given.there.matrix, params, second.view()) == ANN_OK, built.error.message);
+    stream.wait();
+    expect(first.fetch() == second.fetch(), name + ": another answer");
+  }
+}
+
+/// Without an estimate the first search calibrates before it queues, but not by waiting for the caller's stream.
+void calibrating_searches() {
+  FirstSearch given;
+  for (const int32_t procedure : {ANN_SEARCH_CAGRA, ANN_SEARCH_GGNN, ANN_SEARCH_TSDG}) {
+    const DeviceAnswers found(given.kQueries, given.k);
+    Built& built = given.prepare(procedure, found);
+    Flag flag;
+    hold<<<1, 1, 0, given.stream>>>(flag.device);
+    const ann_status status =
+        built.search(false, given.there.matrix, given.params_of(procedure), found.view());
+    const bool pending = cudaStreamQuery(given.stream) == cudaErrorNotReady;
+    *flag.host = 1;
+    given.stream.wait();
+    expect(status == ANN_OK, built.error.message);
+    expect(pending, "procedure " + std::to_string(procedure) + ": the call waited for the stream");
+  }
+}
+
 void free_and_evict_wait() {
   const Rows rows(ANN_U8, 3000, 64, Values::kClusters, 17);
   const Rows queries(ANN_U8, 500, 64, Values::kClusters, 18);
@@ -876,6 +965,8 @@ constexpr Claim kClaims[] = {
     {"optional buffers are optional", optional_buffers},
     {"a search on a stream is queued", queued_searches},
     {"queued searches copy, wait and create nothing", nothing_from_the_driver},
+    {"a first search after an estimate is queued", first_searches},
+    {"a calibration does not wait for the caller's stream", calibrating_searches},
     {"free and evict wait for queued searches", free_and_evict_wait},
     {"wrong pointers are refused", wrong_pointers},
     {"wrong streams are refused", wrong_streams},
