@@ -8,6 +8,20 @@ using namespace gannet;
 
 namespace {
 
+void describe_codes(const Codes& codes, ann_index_info* info) {
+  const bool rows_serve = Codes::rows_serve(info->metric, info->element, false);
+  info->codes = codes.scaled() != nullptr ? ANN_CODES_SCALED
+                : rows_serve              ? ANN_CODES_ROWS
+                : codes.wide()            ? ANN_CODES_FLOATS
+                                          : ANN_CODES_BYTES;
+  if (codes.scaled() != nullptr) info->code_centres = codes.scaled()->cells();
+  info->code_bytes = static_cast<uint32_t>(codes.walk_stride());
+  const CodeOrder order = codes.order();
+  info->code_first_ten = static_cast<float>(order.first_ten);
+  info->code_first_twenty = static_cast<float>(order.first_twenty);
+  info->code_worst_twenty = static_cast<float>(order.worst_twenty);
+}
+
 ann_index_info describe(const ann_index_params& shape, const Snapshot* snapshot) {
   ann_index_info info = ANN_INDEX_INFO_INIT;
   info.dim = shape.dim;
@@ -31,6 +45,7 @@ ann_index_info describe(const ann_index_params& shape, const Snapshot* snapshot)
   info.repaired_edges = segment.graph.repaired_edges;
   info.knn_iterations = segment.knn_iterations;
   info.knn_share = static_cast<float>(segment.knn_share);
+  describe_codes(segment.codes, &info);
   return info;
 }
 

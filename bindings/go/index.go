@@ -194,10 +194,16 @@ type Info struct {
 	Seed          uint64
 	BuildTime     time.Duration // calibration included
 	CalibrateTime time.Duration
-	RecallMax     float32 // highest mean recall@10 seen while calibrating; 0: none was made
-	RepairedEdges int     // edges spent to make every row reachable
-	KNNIterations int     // rounds that NN-Descent ran or cells needed; 0: another way or none
-	KNNShare      float32 // share of true neighbours that the lists of cells held; 0: nobody looked
+	RecallMax     float32  // highest mean recall@10 seen while calibrating; 0: none was made
+	RepairedEdges int      // edges spent to make every row reachable
+	KNNIterations int      // rounds that NN-Descent ran or cells needed; 0: another way or none
+	KNNShare      float32  // share of true neighbours that the lists of cells held; 0: nobody looked
+	Codes         CodeKind // what walks compare
+	CodeCentres   int      // of CodesScaled, the centres that rows are coded about
+	CodeBytes     int      // that a walk reads of a row
+	// Share of the true 10 nearest of a sample among the first 10 and 20 by code, and of the tenth of the
+	// sample that fares worst, as the build has measured it; negative: nobody has looked.
+	CodeFirstTen, CodeFirstTwenty, CodeWorstTwenty float32
 }
 
 // Info reads the state, built or not.
@@ -229,6 +235,13 @@ func (x *Index) Info() (Info, error) {
 		RepairedEdges: int(i.repaired_edges),
 		KNNIterations: int(i.knn_iterations),
 		KNNShare:      float32(i.knn_share),
+		Codes:         CodeKind(i.codes),
+		CodeCentres:   int(i.code_centres),
+		CodeBytes:     int(i.code_bytes),
+
+		CodeFirstTen:    float32(i.code_first_ten),
+		CodeFirstTwenty: float32(i.code_first_twenty),
+		CodeWorstTwenty: float32(i.code_worst_twenty),
 	}, nil
 }
 

@@ -81,6 +81,23 @@ func (g GraphKind) String() string {
 	return nameOf("graph", g, "auto", "cagra", "none", "ggnn", "tsdg")
 }
 
+// CodeKind is what walks compare.
+type CodeKind int32
+
+// Kinds of codes.
+const (
+	CodesNone   CodeKind = C.ANN_CODES_NONE   // no graph
+	CodesRows   CodeKind = C.ANN_CODES_ROWS   // rows of u8 and i8 under squared L2, which are their own codes
+	CodesBytes  CodeKind = C.ANN_CODES_BYTES  // a byte a column, one step for all rows
+	CodesFloats CodeKind = C.ANN_CODES_FLOATS // floats, where bytes cannot tell near rows apart
+	CodesScaled CodeKind = C.ANN_CODES_SCALED // by inner product: a byte a column, a scale for each row
+)
+
+// String is the name, as "bytes".
+func (c CodeKind) String() string {
+	return nameOf("codes", c, "none", "rows", "bytes", "floats", "scaled")
+}
+
 // Diversify is how [GraphTSDG] diversifies.
 type Diversify int32
 

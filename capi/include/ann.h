@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x0000000fu
+#define ANN_ABI_VERSION 0x00000010u
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -411,8 +411,26 @@ typedef struct ann_index_info {
   float knn_share;           /* share of the true neighbours of a sample of rows, by distances of the rows,
                                 that the lists under the graph hold, 0 to 1, if cells made them; 0: nobody
                                 looked, or it was opened from a file */
+  int32_t codes;             /* ANN_CODES_*; 0 without a graph */
+  uint32_t code_centres;     /* of ANN_CODES_SCALED, 1 to 256; else 0 */
+  uint32_t code_bytes;       /* that a walk reads of a row */
+  float code_first_ten;      /* share of the true 10 nearest of a sample of rows, or by inner product of the
+                                given calibration, that are among the first 10 by code, 0 to 1, as the build
+                                measured it; an index and its file keep it. Negative: nobody has looked, or
+                                the file is older than 1.5. 0 without a graph */
+  float code_first_twenty;   /* among the first 20, of which searches compare the best as stored */
+  float code_worst_twenty;   /* the same of the tenth of the sample that fares worst */
 } ann_index_info;
-#define ANN_INDEX_INFO_INIT {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_INDEX_INFO_INIT \
+  {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+/* What walks compare. */
+enum {
+  ANN_CODES_NONE = 0,
+  ANN_CODES_ROWS = 1,   /* rows of u8 and i8 under squared L2, which are their own codes */
+  ANN_CODES_BYTES = 2,  /* a byte a column, one step for all rows */
+  ANN_CODES_FLOATS = 3, /* floats, where bytes cannot tell near rows apart */
+  ANN_CODES_SCALED = 4  /* by inner product: a byte a column, a scale for each row about a centre */
+};
 
 /* Reads the state, built or not. Errors: ANN_INVALID_ARGUMENT. */
 ANN_API ann_status ann_index_get_info(const ann_index *index, ann_index_info *out,

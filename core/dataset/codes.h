@@ -111,11 +111,12 @@ class Codes {
 
   /// Codes with a scale for each row, which best-first walks and two lists take instead; null: these serve.
   const ScaledCodes* scaled() const { return scaled_.get(); }
-  const CodeOrder& order() const { return order_; }  // of those; zeros if it was not measured
-  void walk_by(ScaledCodes&& scaled, const CodeOrder& order) {
-    scaled_ = std::make_unique<ScaledCodes>(std::move(scaled));
-    order_ = order;
-  }
+  void walk_by(ScaledCodes&& scaled) { scaled_ = std::make_unique<ScaledCodes>(std::move(scaled)); }
+
+  /// How well what walks compare orders the rows; rows that are their own codes do so in full
+  /// (index/rows_judge.h measures it).
+  CodeOrder order() const { return lossless_ ? CodeOrder{1, 1, 1} : order_; }
+  void set_order(const CodeOrder& order) { order_ = order; }
 
   /// What a walk compares: bytes of a row and of a coded query, and how both are come by.
   size_t walk_stride() const { return scaled_ != nullptr ? scaled_->stride() : stride_; }

@@ -13,8 +13,8 @@ constexpr uint32_t kSampleRows = 8192;  // that centres are fitted to
 constexpr uint32_t kRounds = 6;         // of k-means
 constexpr uint32_t kJudgedRows = 128;
 constexpr uint32_t kTileRows = 256;
-constexpr uint32_t kNear = 10;
-constexpr uint32_t kLooked = 20;
+constexpr uint32_t kNear = CodeOrder::kNear;
+constexpr uint32_t kLooked = CodeOrder::kLooked;
 constexpr uint64_t kSampleStream = 0x7363616c6564;  // "scaled"
 
 /// The k smallest of what it is shown, with their rows; the largest on top of a heap.
@@ -237,14 +237,27 @@ void ScaledCodes::touch(const uint32_t* ids, uint32_t first, uint32_t count) con
   for (uint32_t i = 0; i < count; ++i) touch_->touch(ids[i] * stride_, stride_);
 }
 
+CodeOrder order_of(Array<double>& ten, Array<double>& twenty) {
+  const auto mean = [](const double* shares, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) sum += shares[i];
+    return sum / static_cast<double>(count);
+  };
+  CodeOrder order;
+  order.first_ten = mean(ten.data(), ten.size());
+  order.first_twenty = mean(twenty.data(), twenty.size());
+  std::sort(twenty.begin(), twenty.end());
+  order.worst_twenty = mean(twenty.data(), std::max<size_t>(1, twenty.size() / 10));
+  return order;
+}
+
 CodeOrder ScaledCodes::measure(const Dataset& dataset, const MatrixView* queries, uint64_t seed,
                                const Execution& execution) const {
-  CodeOrder order{1, 1, 1};
   const MatrixView rows{static_cast<const uint8_t*>(dataset.view().data), count_, dim_, dataset.element(),
                         dataset.view().stride};
   const MatrixView& given = queries != nullptr ? *queries : rows;
   const auto judged = static_cast<uint32_t>(std::min<uint64_t>(given.rows, kJudgedRows));
-  if (count_ <= kLooked + 1 || judged == 0) return order;
+  if (count_ <= kLooked + 1 || judged == 0) return {1, 1, 1};
   Array<uint32_t> chosen(execution.memory, judged);
   random_strata(static_cast<uint32_t>(given.rows), judged, seed, kSampleStream + 2, chosen.data());
   Array<double> ten(execution.memory, judged);
@@ -283,16 +296,7 @@ CodeOrder ScaledCodes::measure(const Dataset& dataset, const MatrixView* queries
       twenty[i] = std::min(hits, kNear) / double{kNear};
     }
   });
-  const auto mean = [](const double* shares, uint32_t count) {
-    double sum = 0;
-    for (uint32_t i = 0; i < count; ++i) sum += shares[i];
-    return sum / count;
-  };
-  order.first_ten = mean(ten.data(), judged);
-  order.first_twenty = mean(twenty.data(), judged);
-  std::sort(twenty.begin(), twenty.end());
-  order.worst_twenty = mean(twenty.data(), std::max(1u, judged / 10));
-  return order;
+  return order_of(ten, twenty);
 }
 
 ScaledCodes ScaledCodes::choose(const Dataset& dataset, const MatrixView* queries, uint64_t seed,

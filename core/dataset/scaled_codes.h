@@ -67,15 +67,22 @@
 
 namespace gannet {
 
-/// How well codes order the rows about sampled ones.
+/// How well codes order the rows about sampled ones; negative where nobody has looked.
 struct CodeOrder {
-  double first_ten = 0;     // share of the true 10 nearest among the first 10 by code,
-  double first_twenty = 0;  // and 20
-  double worst_twenty = 0;  // the same of the tenth of the sample that fares worst
+  static constexpr uint32_t kNear = 10;
+  static constexpr uint32_t kLooked = 20;
 
+  double first_ten = -1;     // share of the true 10 nearest among the first 10 by code,
+  double first_twenty = -1;  // and 20
+  double worst_twenty = -1;  // the same of the tenth of the sample that fares worst
+
+  bool is_measured() const { return first_twenty >= 0; }
   /// Whether any recall that can be asked for can be had by them.
   bool is_enough() const { return first_twenty >= 0.999 && worst_twenty >= 0.99; }
 };
+
+/// Of the shares of each row or query of a sample, which are left in another order.
+CodeOrder order_of(Array<double>& ten, Array<double>& twenty);
 
 /// A float as an unsigned number of the same order, and back.
 inline uint32_t in_order(float distance) {

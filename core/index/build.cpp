@@ -14,8 +14,8 @@
 #include "graph/product_edges.h"
 #include "index/build_cuda.h"
 #include "index/index.h"
-#include "index/knn_share.h"
 #include "index/reach.h"
+#include "index/rows_judge.h"
 #include "knn/cells.h"
 #include "knn/exact_knn.h"
 #include "knn/nn_descent.h"
@@ -84,9 +84,19 @@ void finish_product_graph(const BuildPlan& plan, Segment& segment, const Executi
   add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
 }
 
-double share_as_stored(const Segment& segment, const SampledLists& lists, double by_codes,
-                       const DevicePlacement* placed, const Execution& execution) {
-  return knn_share_as_stored(segment.dataset, segment.codes, lists, by_codes, placed, execution);
+/// What an index says of the lists under its graph, and of its codes.
+void judge(Segment& segment, const SampledLists& lists, double by_codes, const DevicePlacement* placed,
+           const Execution& execution) {
+  const RowsJudgement judgement =
+      judge_rows(segment.dataset, segment.codes, lists, by_codes, segment.seed, placed, execution);
+  segment.knn_share = judgement.knn_share;
+  segment.codes.set_order(judgement.order);
+}
+
+/// The same where lists are on the host; they are looked at if cells have judged them.
+void judge_lists(Segment& segment, const KnnGraph& lists, const Execution& execution) {
+  judge(segment, lists.share != 0 ? lists_to_judge(lists, segment.seed, execution.memory) : SampledLists{},
+        lists.share, nullptr, execution);
 }
 
 /// The caller's lists, with the distances that pruning by them needs. `codes` are on the host.
@@ -106,7 +116,8 @@ Array<uint32_t> prune(const KnnGraph& knn, const Codes& codes, const BuildPlan& 
 void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole) {
   SearchGraph& graph = segment.graph;
   if (plan.graph == ANN_GRAPH_GGNN) {
-    build_ggnn(segment.codes, plan.ggnn, graph, whole.span(0, 0.96));
+    build_ggnn(segment.codes, plan.ggnn, graph, whole.span(0, 0.95));
+    judge(segment, {}, 0, nullptr, whole.span(0.95, 0.96));
     whole.span(0.96, 1).enter("reachability");
     if (plan.repair) graph.repaired_edges = repair_reachability(graph, whole);
     return;
@@ -121,9 +132,8 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
     segment.knn_iterations = knn.iterations;
     if (products)
       segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
-    else if (knn.share != 0)          // somebody has looked
-      segment.knn_share = share_as_stored(segment, lists_to_judge(knn, segment.seed, whole.memory), knn.share,
-                                          nullptr, execution.span(0.76, 0.78));
+    else
+      judge_lists(segment, knn, execution.span(0.76, 0.78));
     execution.span(0.78, 0.9).enter("prune");
     graph.edges = prune(knn, codes, plan, execution);
   }
@@ -149,13 +159,11 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arri
         cuda::build_diversified(segment.codes, std::move(arrival), method, given ? &knn : nullptr, plan,
                                 segment.graph, given ? execution.span(0.6, 1) : execution);
     segment.knn_iterations = found.iterations;
-    segment.knn_share = share_as_stored(segment, found.sampled, found.share, nullptr, execution);
+    judge(segment, found.sampled, found.share, nullptr, execution);
     return;
   }
   segment.knn_iterations = knn.iterations;
-  if (knn.share != 0)
-    segment.knn_share = share_as_stored(segment, lists_to_judge(knn, segment.seed, execution.memory),
-                                        knn.share, nullptr, execution);
+  judge_lists(segment, knn, execution);
   diversify(segment.codes, std::move(knn), plan.diversify, plan.repair, segment.graph,
             execution.span(0.6, 1));
 }
@@ -245,9 +253,8 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   bool finds = true;
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
-      if (placed != nullptr)
-        segment.knn_share = share_as_stored(segment, made->found.sampled, made->found.share,
-                                            placed->placement.get(), measuring);
+      judge(segment, made->found.sampled, made->found.share,
+            placed != nullptr ? placed->placement.get() : nullptr, measuring);
       if (plan.calibrate && placed != nullptr)
         placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
     } else {
@@ -321,7 +328,8 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
 void make_scaled_codes(const MatrixView* queries, Segment& segment, const Execution& execution) {
   CodeOrder order;
   ScaledCodes scaled = ScaledCodes::choose(segment.dataset, queries, segment.seed, execution, &order);
-  segment.codes.walk_by(std::move(scaled), order);
+  segment.codes.walk_by(std::move(scaled));
+  segment.codes.set_order(order);
 }
 
 }  // namespace

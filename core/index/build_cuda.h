@@ -10,7 +10,7 @@
 
 #include "dataset/arrival.h"
 #include "dataset/codes.h"
-#include "index/knn_share.h"
+#include "index/rows_judge.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
 #include "place/placement.h"
@@ -72,8 +72,8 @@ std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<A
                                            int32_t method, const KnnLists* given, const BuildPlan& plan,
                                            const Array<uint32_t>& entries, const Execution& execution);
 
-/// The same of ANN_GRAPH_GGNN (graph/ggnn.h): its bottom stays on the device; of `graph` layers, entry points and
-/// distances to nearest neighbours are filled in. Equal to build_ggnn on the CPU, and so is the repair.
+/// The same of ANN_GRAPH_GGNN (graph/ggnn.h): its bottom stays on the device; of `graph` layers, entry points
+/// and distances to nearest neighbours are filled in. Equal to build_ggnn on the CPU, and so is the repair.
 std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
                                                 const BuildPlan& plan, SearchGraph& graph,
                                                 const Execution& execution);

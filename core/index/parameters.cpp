@@ -8,8 +8,8 @@
 #include "dataset/codes.h"
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
-#include "index/knn_share.h"
 #include "index/reach.h"
+#include "index/rows_judge.h"
 #include "tune/calibration.h"
 #include "segment/query_sample.h"
 #include "knn/cells.h"
@@ -346,7 +346,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
         : plan.knn == ANN_KNN_CELLS
             ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
             : comparing;
-    const uint64_t looking = knn_list + knn_share_bytes(shape.dim, stride, plan.threads);
+    const uint64_t looking = knn_list + judge_rows_bytes(shape.dim, stride, plan.threads);
     const uint64_t lengths = plan.pruning.by_distance ? knn_list + threads * stride : 0;
     const uint64_t pruning = knn_list + lengths + pruned + threads * (24 * k + 512);
     const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);

@@ -53,8 +53,8 @@ void check_shape(ann_index_params* shape);
 NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
                                     uint64_t seed);
 
-/// The same for lists that the caller gets: shorter ones than kListLeast are searched at that length and cut, since
-/// NN-Descent finds little by the few neighbours that a short list remembers.
+/// The same for lists that the caller gets: shorter ones than kListLeast are searched at that length and cut,
+/// since NN-Descent finds little by the few neighbours that a short list remembers.
 NnDescentParams complete_list_search(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
                                      uint64_t seed);
 

@@ -99,11 +99,25 @@ void nearest_as_stored(const Dataset& dataset, const PreparedQuery& query, uint3
   std::sort_heap(nearest, nearest + found);
 }
 
+/// The first rows of a list by code, equal ones by number.
+void write_first(const NearestList& list, uint32_t* rows, uint32_t count) {
+  uint64_t first[CodeOrder::kLooked];
+  std::fill_n(first, count, RowKey::kNone);
+  for (uint32_t i = 0; i < list.size; ++i) {
+    const uint64_t key = RowKey::of(list.distances[i], list.places[i], false);
+    if (key >= first[count - 1]) continue;
+    uint64_t* const place = std::upper_bound(first, first + count, key);
+    std::copy_backward(place, first + count - 1, first + count);
+    *place = key;
+  }
+  for (uint32_t i = 0; i < count; ++i) rows[i] = first[i] == RowKey::kNone ? kNoRow : RowKey::row(first[i]);
+}
+
 }  // namespace
 
 void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries, uint32_t first,
                       uint32_t count, const uint32_t* excluded, RowSetView held_out, uint32_t k,
-                      float* distances, const Execution& execution) {
+                      float* distances, const Execution& execution, uint32_t* first_by_code) {
   const uint32_t kept = std::min(codes.rows(), looked_at(k));
   const uint32_t group = group_size(count, execution.threads);
   std::vector<Workspace> spaces;
@@ -127,6 +141,8 @@ void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlo
     for (uint32_t i = 0; i < size; ++i) {
       NearestList& list = space.lists[i];
       kernels().thin_out(list);
+      if (first_by_code != nullptr)
+        write_first(list, first_by_code + (begin + i) * CodeOrder::kLooked, CodeOrder::kLooked);
       dataset.distances(queries[first + begin + i], list.places, 0, list.size, space.exact.data());
       float* nearest = distances + (begin + i) * k;
       std::partial_sort_copy(space.exact.data(), space.exact.data() + list.size, nearest, nearest + k);

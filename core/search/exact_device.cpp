@@ -70,4 +70,39 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
   });
 }
 
+void first_by_code_on_device(const Codes& codes, const Array<uint32_t>& rows, const DevicePlacement& placed,
+                             uint32_t* first, const Execution& execution) {
+  constexpr uint32_t kLooked = CodeOrder::kLooked;
+  const auto count = static_cast<uint32_t>(rows.size());
+  const uint32_t kept = std::min(kLooked + 1, codes.rows());  // and the row itself
+  Array<uint8_t> queries(execution.memory, rows.size() * codes.stride());
+  codes.gather(rows.data(), count, queries.data());
+  Array<uint32_t> found(execution.memory, size_t{count} * kept);
+  Array<float> distances(execution.memory, found.size());
+  // Codes are vectors like others: of bytes, or of floats.
+  cuda::ExactRequest request;
+  request.device = placed.device();
+  const auto stride = static_cast<uint32_t>(codes.stride());
+  request.rows = {placed.view().codes, stride, codes.wide() ? stride / uint32_t{sizeof(float)} : stride,
+                  codes.wide() ? ANN_F32 : ANN_U8};
+  request.rows_are_there = true;
+  request.row_count = codes.rows();
+  request.metric = ANN_METRIC_L2;
+  request.queries = queries.data();
+  request.query_count = count;
+  request.k = kept;
+  request.out_rows = found.data();
+  request.out_distances = distances.data();
+  cuda::search_exact(request, execution);
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t* to = first + size_t{i} * kLooked;
+    uint32_t size = 0;
+    for (uint32_t place = 0; place < kept && size < kLooked; ++place) {
+      const uint32_t row = found[size_t{i} * kept + place];
+      if (row != rows[i]) to[size++] = row;
+    }
+    std::fill(to + size, to + kLooked, kNoRow);
+  }
+}
+
 }  // namespace gannet

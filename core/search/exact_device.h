@@ -14,4 +14,9 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
                             int32_t device, const ResultsView& results, const Execution& execution,
                             const DevicePlacement* placed = nullptr);
 
+/// The CodeOrder::kLooked rows that are nearest to each of `rows` by code, equal ones by number, to `first`; kNoRow
+/// where there are no more. A row is not near itself.
+void first_by_code_on_device(const Codes& codes, const Array<uint32_t>& rows, const DevicePlacement& placed,
+                             uint32_t* first, const Execution& execution);
+
 }  // namespace gannet

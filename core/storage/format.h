@@ -22,6 +22,7 @@ inline constexpr uint16_t kMinorWithLayers = 3;
 inline constexpr uint64_t kFeatureLayers = 1;  // to be known: the graph has layers
 inline constexpr uint16_t kMinorWithVariableRows = 3;
 inline constexpr uint16_t kMinorWithScaledCodes = 4;
+inline constexpr uint16_t kMinorWithCodeOrder = 5;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows;
 inline constexpr uint64_t kPage = 4096;
@@ -47,10 +48,12 @@ enum SectionType : uint32_t {
   kScaledCodes = 15,
   kScaledCentres = 16,
   kDeviceCurves = 17,
+  kCodeOrder = 19,
 };
-inline constexpr uint32_t kTypesMax = 17;
+inline constexpr uint32_t kTypesMax = 19;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kDeviceCurves);
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kDeviceCurves) ||
+         type == kCodeOrder;
 }
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section
@@ -139,6 +142,7 @@ inline constexpr uint32_t kPointsMax = 24;
 inline constexpr uint64_t kQueriesMax = 2048;
 inline constexpr uint32_t kLevelsMax = 64;
 inline constexpr uint64_t kCellsMax = 256;
+inline constexpr uint64_t kOrderNumbers = 3;
 struct Point {
   uint32_t beam;
   uint32_t zero;

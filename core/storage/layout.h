@@ -34,6 +34,7 @@ struct Calibrated {
   uint32_t levels = 0;
   uint64_t cells = 0;
   uint64_t layer_words = 0;
+  bool order = false;  // of codes
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

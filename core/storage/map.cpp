@@ -170,6 +170,10 @@ const char* fault_in(const Header& header, uint64_t cells, uint32_t type, uint64
       return !is_float_element(element) || elements_finite(ANN_F32, data, bytes)
                  ? nullptr
                  : "a value is NaN or infinite";
+    case kCodeOrder:
+      return all_legal<double>(data, bytes, [](double share) { return share >= 0 && share <= 1; })
+                 ? nullptr
+                 : "a share is not in [0, 1]";
     case kScaledCodes:
       return fault_in_scaled(header, cells, begin, data, bytes);
     case kScaledCentres:
@@ -208,6 +212,7 @@ const char* section_name(uint32_t type) {
   if (type == kScaledCodes) return "scaled codes";
   if (type == kScaledCentres) return "scaled centres";
   if (type == kDeviceCurves) return "device curves";
+  if (type == kCodeOrder) return "code order";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
 
@@ -370,6 +375,7 @@ void FileMap::check_sections() {
     if (section.type == kDeviceCurves)
       calibrated.device_curves =
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
+    if (section.type == kCodeOrder) calibrated.order = true;
     if (section.type == kEdges) calibrated.edges = section.items;
     if (section.type == kPrefixes) calibrated.levels = section.item_bytes / sizeof(uint16_t);
     if (section.type == kLayers) calibrated.layer_words = section.items;

@@ -115,6 +115,7 @@ struct Parts {
   Array<DeviceCurve> device_curves;
   Array<uint8_t> scaled_codes;
   Array<float> scaled_centres;
+  Array<double> order_of_codes;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
   template <class Visit>
@@ -152,6 +153,8 @@ struct Parts {
         return visit(scaled_codes);
       case kScaledCentres:
         return visit(scaled_centres);
+      case kCodeOrder:
+        return visit(order_of_codes);
     }
   }
 
@@ -220,18 +223,23 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   if (!segment.has_graph()) return placed;
   segment.knn_iterations = header.knn_iterations;
   placed->calibration = calibration;
-  for (const MeasuredDevice& device :
-       read_device_curves(parts.device_curves.data(), parts.device_curves.size()))
+  // Before 1.5 blocks walked by the plain codes where there are scaled ones, with other recalls.
+  const bool of_plain_codes = !parts.scaled_centres.empty() && parts.order_of_codes.empty();
+  for (MeasuredDevice& device : read_device_curves(parts.device_curves.data(), parts.device_curves.size())) {
+    for (uint32_t blocks = 1; of_plain_codes && blocks < DeviceCalibration::kTables; ++blocks)
+      device.two_lists.table(blocks).count = 0;
     placed->devices.remember(device);
+  }
   segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
   segment.codes =
       Codes(segment.dataset, {header.codes == kCodesFloats, std::move(parts.codes), std::move(parts.centre),
                               header.code_factor, header.norm_max, touches.of[kCodes]});
   if (!parts.scaled_centres.empty())
-    segment.codes.walk_by(
-        ScaledCodes(segment.dataset, {std::move(parts.scaled_codes), std::move(parts.scaled_centres),
-                                      touches.of[kScaledCodes]}),
-        {});
+    segment.codes.walk_by(ScaledCodes(
+        segment.dataset,
+        {std::move(parts.scaled_codes), std::move(parts.scaled_centres), touches.of[kScaledCodes]}));
+  if (const Array<double>& order = parts.order_of_codes; !order.empty())
+    segment.codes.set_order({order[0], order[1], order[2]});
   SearchGraph& graph = segment.graph;
   graph.edges = std::move(parts.edges);
   graph.entries = std::move(parts.entries);
@@ -350,7 +358,7 @@ struct MappedFile {
 /// Sections that every search reads, and that are small: checked at once.
 bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration || type == kLayers || type == kNearest ||
-         type == kPrefixes || type == kDeviceCurves || type == kScaledCentres;
+         type == kPrefixes || type == kDeviceCurves || type == kScaledCentres || type == kCodeOrder;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,

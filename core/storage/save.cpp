@@ -48,12 +48,16 @@ class Content {
     encode_calibration();
     encode_layers(execution);
     encode_devices();
+    const CodeOrder order = segment_.codes.order();
+    order_[0] = order.first_ten;
+    order_[1] = order.first_twenty;
+    order_[2] = order.worst_twenty;
     fill_header();
     const SearchGraph& graph = segment_.graph;
     header_.sections = demanded_sections(header_,
                                          {placed.calibration.curves().count(), segment_.queries.count(),
                                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(),
-                                          graph.levels, cells(), layers_.size()},
+                                          graph.levels, cells(), layers_.size(), has_order()},
                                          sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
@@ -104,12 +108,20 @@ class Content {
     return scaled != nullptr ? scaled->cells() : 0;
   }
 
+  /// Of rows that are their own codes it is known.
+  bool has_order() const {
+    const Dataset& dataset = segment_.dataset;
+    return segment_.has_graph() && !Codes::rows_serve(dataset.metric(), dataset.element(), false) &&
+           segment_.codes.order().is_measured();
+  }
+
   void fill_header() {
     const Dataset& dataset = segment_.dataset;
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = cells() != 0                    ? kMinorWithScaledCodes
+    header_.minor = has_order()                     ? kMinorWithCodeOrder
+                    : cells() != 0                  ? kMinorWithScaledCodes
                     : !device_curves_.empty()       ? kMinorWithDeviceCurves
                     : segment_.queries.count() != 0 ? kMinorWithQueries
                                                     : kMinor;
@@ -229,6 +241,8 @@ class Content {
         return segment_.codes.scaled()->centres().data();
       case kDeviceCurves:
         return device_curves_.data();
+      case kCodeOrder:
+        return order_;
       default:
         return curves_;
     }
@@ -270,6 +284,7 @@ class Content {
   Curve curves_[kCurvesMax] = {};
   Array<uint32_t> layers_;  // of section 11
   float nearest_[2] = {};
+  double order_[kOrderNumbers] = {};  // of codes
   std::vector<DeviceCurve> device_curves_;
   uint64_t chunks_ = 0;
   uint64_t tail_offset_ = 0;

@@ -29,8 +29,8 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 4 with section 15, else 3 for GGNN
-//                 and TSDG, else 2 with section 17, else 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 5 with section 19, else 4 with
+//                 section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
@@ -136,10 +136,15 @@
 //                     are finite, above -1 and at most 100, recalls are in [0, 1] and do not fall, expansions
 //                     are 0 to 2,147,483,646. With a graph and at least one curve; since 1.2. Item: a curve
 //
+//     19  code order  [3] f64 in [0, 1]: how well what walks compare orders a sample of rows, or of section 10's kind of
+//                     queries, by distance: the share of their true 10 nearest among the first 10 by code, among the
+//                     first 20, and that of the tenth of the sample that fares worst. May be there with codes 2 or 3;
+//                     since 1.5
+//
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14 and 18 to 63 are kept for what comes: removed rows, shards.
+// Types 14, 18 and 20 to 63 are kept for what comes: removed rows, shards.
 //
 // 5  THE TAIL
 //

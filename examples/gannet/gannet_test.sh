@@ -19,6 +19,7 @@ ends 0 "10,000 rows of 128 u8 values" "$gannet" build "$rows" sift.ann
 answers 'a["degree"] == 48' "$gannet" build "$rows" other.ann --degree 48 --no-calibration
 answers 'a["kind"] == "index" and a["rows"] == 10000 and a["dim"] == 128 and a["metric"] == "l2"' \
   "$gannet" info sift.ann
+answers 'a["codes"] == "rows" and a["code_bytes"] == 128 and a["code_worst_twenty"] == 1' "$gannet" info sift.ann
 ends 0 "content_id" "$gannet" info sift.ann
 ends 0 "whole" "$gannet" verify sift.ann
 answers 'a["recall"] > 0.94 and a["queries_per_second"] > 0' \

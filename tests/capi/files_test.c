@@ -655,6 +655,67 @@ static void shares(void) {
   vectors_free(&rows);
 }
 
+/* What codes an index has and how well they order its rows is said alike by the index that was built and by its file,
+ * and no file has it where rows are their own codes. */
+static void code_orders(void) {
+  const struct {
+    int32_t element, metric, codes;
+  } kinds[] = {{ANN_U8, ANN_METRIC_L2, ANN_CODES_ROWS},
+               {ANN_F32, ANN_METRIC_L2, ANN_CODES_BYTES},
+               {ANN_U8, ANN_METRIC_COSINE, ANN_CODES_BYTES},
+               {ANN_F16, ANN_METRIC_INNER_PRODUCT, ANN_CODES_SCALED}};
+  for (int i = 0; i < 4; i++) {
+    vectors rows = vectors_make(DATA_NORMAL, kinds[i].element, 3000, 24, 3);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.calibrate = ANN_OFF;
+    ann_index *index = index_build(kinds[i].metric, &rows, &params);
+    ann_index_info made = ANN_INDEX_INFO_INIT, kept = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(index, &made, NULL));
+    CHECK_EQUAL(made.codes, kinds[i].codes);
+    CHECK(made.code_bytes >= 24 && made.code_bytes % 16 == 0);
+    CHECK((made.code_centres > 0) == (made.codes == ANN_CODES_SCALED));
+    CHECK_SAY(made.code_first_ten > 0.9f && made.code_first_ten <= 1 &&
+                  made.code_first_twenty >= made.code_first_ten && made.code_first_twenty <= 1 &&
+                  made.code_worst_twenty <= made.code_first_twenty && made.code_worst_twenty > 0.5f,
+              "codes %d order %.3f, %.3f, at worst %.3f", made.codes, (double)made.code_first_ten,
+              (double)made.code_first_twenty, (double)made.code_worst_twenty);
+    if (made.codes == ANN_CODES_ROWS) CHECK(made.code_first_ten == 1 && made.code_worst_twenty == 1);
+    bytes file = saved_bytes(index, INT64_MAX, 0);
+    for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+      ann_open_params open = ANN_OPEN_PARAMS_INIT;
+      open.mode = mode;
+      ann_index *opened = NULL;
+      CHECK_OK(ann_open_memory(NULL, file.data, file.count, &open, &opened, NULL, NULL));
+      CHECK_OK(ann_index_get_info(opened, &kept, NULL));
+      CHECK(kept.codes == made.codes && kept.code_centres == made.code_centres &&
+            kept.code_bytes == made.code_bytes && kept.code_first_ten == made.code_first_ten &&
+            kept.code_first_twenty == made.code_first_twenty &&
+            kept.code_worst_twenty == made.code_worst_twenty);
+      ann_index_free(opened);
+    }
+    ann_index_free(index);
+    free(file.data);
+    vectors_free(&rows);
+  }
+  /* One row far beyond all others, by which one step for all is set, and codes tell nothing: the info says so. */
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 3000, 24, 3);
+  ((float *)rows.data)[0] = 40;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibrate = ANN_OFF;
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK_SAY(info.codes != ANN_CODES_BYTES || info.code_first_ten < 0.98f, "codes %d order %.3f", info.codes,
+            (double)info.code_first_ten);
+  ann_index_free(index);
+  params.graph = ANN_GRAPH_NONE;
+  index = index_build(ANN_METRIC_L2, &rows, &params);
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  CHECK(info.codes == ANN_CODES_NONE && info.code_bytes == 0 && info.code_first_ten == 0);
+  ann_index_free(index);
+  vectors_free(&rows);
+}
+
 /* With the argument "threads" only what several threads do at once. */
 int main(int count, char **arguments) {
   CHECK(mkdtemp(folder) != NULL);
@@ -667,6 +728,7 @@ int main(int count, char **arguments) {
     lazy_damage();
     lazy_damage_of_ids();
     shares();
+    code_orders();
   }
   many_at_once();
   char command[320];

@@ -84,9 +84,10 @@ static void layout(void) {
   CHECK_EQUAL(sizeof(ann_progress), 24);
   CHECK_EQUAL(sizeof(ann_device_info), 160);
   CHECK_EQUAL(sizeof(ann_index_params), 16);
-  CHECK_EQUAL(sizeof(ann_index_info), 88);
+  CHECK_EQUAL(sizeof(ann_index_info), 112);
   AT(ann_index_info, recall_max, 72);
   AT(ann_index_info, knn_share, 84);
+  AT(ann_index_info, code_worst_twenty, 108);
   CHECK_EQUAL(sizeof(ann_graph_stats), 120);
   AT(ann_graph_stats, two_hop_rows, 112);
   CHECK_EQUAL(sizeof(ann_build_params), 144);

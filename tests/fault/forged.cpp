@@ -254,6 +254,12 @@ bool lawful_queries(const Header& header, const Values& queries) {
   return header.element == ANN_I8 || header.element == ANN_U8 || lawful_floats(queries, true);
 }
 
+bool lawful_shares(const Values& shares) {
+  for (uint64_t i = 0; i < shares.count<double>(); ++i)
+    if (!(shares.at<double>(i) >= 0 && shares.at<double>(i) <= 1)) return false;
+  return true;
+}
+
 }  // namespace
 
 bool lawful(const Bytes& file) {
@@ -263,7 +269,7 @@ bool lawful(const Bytes& file) {
          lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
          lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
-         lawful_queries(header, values(kQueries)) &&
+         lawful_queries(header, values(kQueries)) && lawful_shares(values(kCodeOrder)) &&
          lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres));
 }
 

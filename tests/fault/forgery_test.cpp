@@ -460,7 +460,7 @@ void later_versions(const Made& made, Judge& judge) {
   CHECK_STATUS(open_status(changed([](Header& h) { h.major = 2; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 4; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 1; })), ANN_CORRUPT);  // of layers
-  for (const uint32_t type : {18u, 31u, 63u, UINT32_MAX})
+  for (const uint32_t type : {20u, 31u, 63u, UINT32_MAX})
     for (const uint64_t bytes : {0, 1, 100, 4096, 5000, 3000000}) {
       const Bytes optional = with_section(made.file, type, kSkippable, bytes);
       CHECK_SAY(judge.judge(optional, true, "a section to skip"), "%s: refused with a section to skip",

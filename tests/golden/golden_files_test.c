@@ -5,8 +5,10 @@
  *     golden_files --make FOLDER    writes them, with answers.txt
  *
  * One file for each graph, metric and element that exists, half of them with ids, one with codes of
- * floats, two with queries to calibrate on, and two with rows of varying length (TSDG), and one with layers (GGNN). answers.txt says of each what its header says, gives queries as the hexadecimal bytes of
- * their vectors, and the answers as id:bits, bits being those of the 32-bit distance:
+ * floats, two with queries to calibrate on, two with rows of varying length (TSDG), one with layers (GGNN),
+ * and two that say how well their codes order rows, one of which has codes with a scale for each row.
+ * answers.txt says of each what its header says, gives queries as the hexadecimal bytes of their vectors, and
+ * the answers as id:bits, bits being those of the 32-bit distance:
  *
  *     file NAME METRIC ELEMENT GRAPH IDS ROWS DIM
  *     query BYTES
@@ -26,7 +28,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 6 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 8 };
 enum { FILE_BYTES_MAX = 100 << 10 };
 
 /* --- What there is --------------------------------------------------------------------------- */
@@ -37,6 +39,7 @@ typedef struct kind {
   int ids;
   uint32_t dim;
   int queries; /* has some to calibrate on */
+  int order;   /* says how well codes order rows */
 } kind;
 
 static const char *graph_name(int32_t graph) {
@@ -57,18 +60,21 @@ static void list_kinds(kind *kinds) {
         k->graph = graph;
         k->ids = count++ % 2;
         k->dim = 8;
-        k->queries = 0;
+        k->queries = k->order = 0;
       }
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0};
-  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1};
+  kinds[count] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1};
   for (int i = 0; i < KINDS; i++)
-    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s", metric_name(kinds[i].metric),
+    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
-             kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "");
+             kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "",
+             kinds[i].order ? "-order" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -181,6 +187,7 @@ static int read_golden(FILE *list, golden *file) {
                     &k->ids, &file->rows, &k->dim) == 7))
     return 0;
   k->queries = strstr(k->name, "-queries") != NULL;
+  k->order = strstr(k->name, "-order") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
   for (uint64_t q = 0; q < QUERIES; q++) {
     CHECK(fgets(line, sizeof line, list) && strncmp(line, "query ", 6) == 0);
@@ -275,12 +282,25 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   CHECK_OK(ann_file_info(path, &facts, NULL));
   const kind *k = &file->what;
   const int grown = k->graph == ANN_GRAPH_TSDG || k->graph == ANN_GRAPH_GGNN;
-  const uint32_t format = grown ? 0x10003 : k->queries ? 0x10001 : 0x10000;
+  const uint32_t format = k->order ? 0x10005 : grown ? 0x10003 : k->queries ? 0x10001 : 0x10000;
   CHECK_SAY(facts.format == format && facts.rows == file->rows && facts.dim == k->dim &&
                 facts.metric == k->metric && facts.element == k->element && facts.graph == k->graph &&
                 facts.has_ids == (uint32_t)k->ids,
             "%s: its header says something else", k->name);
   *writer = facts.writer;
+}
+
+/* Of codes beside the rows most of these files say nothing but what they are: they are older than what tells how well
+ * codes order rows. */
+static void check_codes(const ann_index *index, const golden *file) {
+  const kind *k = &file->what;
+  const int own = k->metric == ANN_METRIC_L2 && (k->element == ANN_I8 || k->element == ANN_U8);
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(index, &info, NULL));
+  const float wanted = k->graph == ANN_GRAPH_NONE ? 0 : own ? 1 : -1;
+  CHECK_SAY(k->order ? info.code_first_ten > 0 && info.code_worst_twenty > 0
+                     : info.code_first_ten == wanted && info.code_worst_twenty == wanted,
+            "%s: codes order %g", file->what.name, (double)info.code_first_ten);
 }
 
 static void check_file(const char *folder, const golden *file) {
@@ -306,6 +326,7 @@ static void check_file(const char *folder, const golden *file) {
       CHECK_OK(ann_open_stream(NULL, &reader, NULL, &index, NULL, NULL));
     if (!index) continue;
     check_answers(index, file, way);
+    check_codes(index, file);
     check_saved_again(index, file, &whole, writer);
     ann_index_free(index);
   }

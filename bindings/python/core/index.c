@@ -342,11 +342,12 @@ static PyObject *handle_info(PyObject *object, PyObject *unused) {
     errors_raise(status, &error);
     return NULL;
   }
-  return Py_BuildValue("(KIiiiiIIKKddfIIf)", (unsigned long long)info.rows, info.dim, (int)info.metric,
+  return Py_BuildValue("(KIiiiiIIKKddfIIfiIIfff)", (unsigned long long)info.rows, info.dim, (int)info.metric,
                        (int)info.element, (int)info.built, (int)info.graph, info.degree, info.entry_points,
                        (unsigned long long)info.memory_bytes, (unsigned long long)info.seed,
                        info.build_seconds, info.calibrate_seconds, info.recall_max, info.repaired_edges,
-                       info.knn_iterations, info.knn_share);
+                       info.knn_iterations, info.knn_share, (int)info.codes, info.code_centres,
+                       info.code_bytes, info.code_first_ten, info.code_first_twenty, info.code_worst_twenty);
 }
 
 typedef struct copy_call {

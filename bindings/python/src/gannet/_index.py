@@ -59,6 +59,19 @@ class IndexInfo(NamedTuple):
     """Rounds of the k-NN graph under it; 0: it was found in another way."""
     knn_share: float
     """Share of the true neighbours that the lists under the graph hold, where that was looked at; else 0."""
+    codes: str
+    """What walks compare: "rows", "bytes", "floats" or, by inner product, "scaled"; "none" without a graph."""
+    code_centres: int
+    """Of "scaled", the centres that rows are coded about; else 0."""
+    code_bytes: int
+    """Bytes that a walk reads of a row."""
+    code_first_ten: float
+    """Share of the true 10 nearest of a sample among the first 10 by code, as the build has measured it; negative:
+    nobody has looked."""
+    code_first_twenty: float
+    """The same among the first 20."""
+    code_worst_twenty: float
+    """The same of the tenth of the sample that fares worst."""
 
 
 class GraphStats(NamedTuple):
@@ -227,9 +240,10 @@ class Index:
     @property
     def info(self) -> IndexInfo:
         """State, sizes and times of the index, as an IndexInfo."""
-        (rows, dim, metric, element, _, graph, *rest) = self._core.info()
+        (rows, dim, metric, element, _, graph, *rest, codes, centres, code_bytes, ten, twenty, worst) = self._core.info()
         return IndexInfo(rows, dim, _names.METRIC_NAMES[metric], _names.ELEMENT_NAMES[element],
-                         _names.GRAPH_NAMES[graph], *rest)
+                         _names.GRAPH_NAMES[graph], *rest, _names.CODE_NAMES[codes], centres, code_bytes, ten, twenty,
+                         worst)
 
     @property
     def dim(self) -> int:

@@ -16,6 +16,7 @@ ELEMENTS = {"f32": 1, "float32": 1, "f16": 2, "float16": 2, "bf16": 3, "bfloat16
 ELEMENT_NAMES = {0: "undecided", 1: "float32", 2: "float16", 3: "bfloat16", 4: "int8", 5: "uint8"}
 GRAPHS = {"auto": 0, "cagra": 1, "none": 2, "ggnn": 3, "tsdg": 4}
 GRAPH_NAMES = {0: "none", 1: "cagra", 2: "none", 3: "ggnn", 4: "tsdg"}
+CODE_NAMES = {0: "none", 1: "rows", 2: "bytes", 3: "floats", 4: "scaled"}
 KNN_METHODS = {"auto": 0, "nn_descent": 1, "exact": 2, "cells": 4, "ggnn": 5}
 DIVERSIFICATIONS = {"auto": 0, "tsdg": 1, "gd": 2, "dpg": 3, "ssg": 4, "vamana": 5}
 DETOURS = {"auto": 0, "near": 1, "whole": 2}

@@ -30,6 +30,7 @@ const LEVELS_MAX: u64 = 64;
 pub(crate) const SCALED_CODES: u32 = 15;
 pub(crate) const SCALED_CENTRES: u32 = 16;
 pub(crate) const DEVICE_CURVES: u32 = 17;
+pub(crate) const CODE_ORDER: u32 = 19;
 
 /// The name of a type that this reader knows.
 pub(crate) fn name(kind: u32) -> Option<&'static str> {
@@ -50,6 +51,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         SCALED_CODES => "scaled codes",
         SCALED_CENTRES => "scaled centres",
         DEVICE_CURVES => "device curves",
+        CODE_ORDER => "code order",
         _ => return None,
     })
 }
@@ -104,6 +106,7 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
         has_queries: find(QUERIES).is_some(),
         has_scaled: find(SCALED_CODES).is_some(),
         has_devices: find(DEVICE_CURVES).is_some(),
+        has_order: find(CODE_ORDER).is_some(),
         edges: find(EDGES).map_or(0, |entry| u64_at(entry, 32)),
         levels: find(PREFIXES).map_or(0, |entry| u64::from(u32_at(entry, 24)) / 2),
     };
@@ -245,12 +248,13 @@ impl Shape {
     }
 }
 
-/// What the table alone says: whether there are queries, scaled codes and curves of devices, and of rows of varying
-/// length how many edges they have, and how many prefixes each.
+/// What the table alone says: whether there are queries, scaled codes, curves of devices and how well codes order
+/// rows, and of rows of varying length how many edges they have, and how many prefixes each.
 struct Open {
     has_queries: bool,
     has_scaled: bool,
     has_devices: bool,
+    has_order: bool,
     edges: u64,
     levels: u64,
 }
@@ -294,6 +298,7 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
             graph && open.has_devices,
             Shape { items_min: 1, ..shape(DEVICE_CURVES, DEVICE_CURVE, DEVICE_CURVES_MAX) },
         ),
+        (graph && coded && open.has_order, shape(CODE_ORDER, 8, 3)),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()
 }

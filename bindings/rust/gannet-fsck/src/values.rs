@@ -99,6 +99,7 @@ pub(crate) enum Values {
     DeviceCurves {
         bytes: Vec<u8>,
     },
+    Shares,
     Unknown,
 }
 
@@ -155,6 +156,7 @@ impl Values {
             },
             table::SCALED_CENTRES => Values::ScaledCentres { dim: header.dim.into(), at: 0 },
             table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
+            table::CODE_ORDER => Values::Shares,
             table::QUERIES => match header.element {
                 Element::I8 | Element::U8 => Values::Unknown,
                 _ => Values::Floats { may_be_negative: true, at: 0 },
@@ -194,6 +196,16 @@ impl Values {
                 Ok(())
             }
             Values::ScaledCentres { at, .. } => floats(chunk, true, at),
+            Values::Shares => {
+                match chunk
+                    .chunks_exact(8)
+                    .map(|share| f64_at(share, 0))
+                    .find(|s| !(0.0..=1.0).contains(s))
+                {
+                    Some(share) => Err(format!("{share} is no share")),
+                    None => Ok(()),
+                }
+            }
             Values::Curves { bytes }
             | Values::DeviceCurves { bytes }
             | Values::Layers { bytes, .. } => {

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 15;
+pub const ANN_ABI_VERSION: u32 = 16;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -424,10 +424,16 @@ pub struct ann_index_info {
     pub repaired_edges: u32,
     pub knn_iterations: u32,
     pub knn_share: f32,
+    pub codes: i32,
+    pub code_centres: u32,
+    pub code_bytes: u32,
+    pub code_first_ten: f32,
+    pub code_first_twenty: f32,
+    pub code_worst_twenty: f32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_index_info"][::std::mem::size_of::<ann_index_info>() - 88usize];
+    ["Size of ann_index_info"][::std::mem::size_of::<ann_index_info>() - 112usize];
     ["Alignment of ann_index_info"][::std::mem::align_of::<ann_index_info>() - 8usize];
     [
         "Offset of field: ann_index_info::struct_size",
@@ -480,7 +486,31 @@ const _: () = {
     [
         "Offset of field: ann_index_info::knn_share",
     ][::std::mem::offset_of!(ann_index_info, knn_share) - 84usize];
+    [
+        "Offset of field: ann_index_info::codes",
+    ][::std::mem::offset_of!(ann_index_info, codes) - 88usize];
+    [
+        "Offset of field: ann_index_info::code_centres",
+    ][::std::mem::offset_of!(ann_index_info, code_centres) - 92usize];
+    [
+        "Offset of field: ann_index_info::code_bytes",
+    ][::std::mem::offset_of!(ann_index_info, code_bytes) - 96usize];
+    [
+        "Offset of field: ann_index_info::code_first_ten",
+    ][::std::mem::offset_of!(ann_index_info, code_first_ten) - 100usize];
+    [
+        "Offset of field: ann_index_info::code_first_twenty",
+    ][::std::mem::offset_of!(ann_index_info, code_first_twenty) - 104usize];
+    [
+        "Offset of field: ann_index_info::code_worst_twenty",
+    ][::std::mem::offset_of!(ann_index_info, code_worst_twenty) - 108usize];
 };
+pub const ANN_CODES_NONE: _bindgen_ty_6 = 0;
+pub const ANN_CODES_ROWS: _bindgen_ty_6 = 1;
+pub const ANN_CODES_BYTES: _bindgen_ty_6 = 2;
+pub const ANN_CODES_FLOATS: _bindgen_ty_6 = 3;
+pub const ANN_CODES_SCALED: _bindgen_ty_6 = 4;
+pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 extern "C" {
     pub fn ann_index_get_info(
         index: *const ann_index,
@@ -634,38 +664,38 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_GRAPH_AUTO: _bindgen_ty_6 = 0;
-pub const ANN_GRAPH_CAGRA: _bindgen_ty_6 = 1;
-pub const ANN_GRAPH_NONE: _bindgen_ty_6 = 2;
-pub const ANN_GRAPH_GGNN: _bindgen_ty_6 = 3;
-pub const ANN_GRAPH_TSDG: _bindgen_ty_6 = 4;
-pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
-pub const ANN_DETOURS_AUTO: _bindgen_ty_7 = 0;
-pub const ANN_DETOURS_NEAR: _bindgen_ty_7 = 1;
-pub const ANN_DETOURS_WHOLE: _bindgen_ty_7 = 2;
+pub const ANN_GRAPH_AUTO: _bindgen_ty_7 = 0;
+pub const ANN_GRAPH_CAGRA: _bindgen_ty_7 = 1;
+pub const ANN_GRAPH_NONE: _bindgen_ty_7 = 2;
+pub const ANN_GRAPH_GGNN: _bindgen_ty_7 = 3;
+pub const ANN_GRAPH_TSDG: _bindgen_ty_7 = 4;
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
-pub const ANN_REORDER_AUTO: _bindgen_ty_8 = 0;
-pub const ANN_REORDER_RANK: _bindgen_ty_8 = 1;
-pub const ANN_REORDER_DISTANCE: _bindgen_ty_8 = 2;
+pub const ANN_DETOURS_AUTO: _bindgen_ty_8 = 0;
+pub const ANN_DETOURS_NEAR: _bindgen_ty_8 = 1;
+pub const ANN_DETOURS_WHOLE: _bindgen_ty_8 = 2;
 pub type _bindgen_ty_8 = ::std::os::raw::c_uint;
-pub const ANN_DIVERSIFY_AUTO: _bindgen_ty_9 = 0;
-pub const ANN_DIVERSIFY_TSDG: _bindgen_ty_9 = 1;
-pub const ANN_DIVERSIFY_GD: _bindgen_ty_9 = 2;
-pub const ANN_DIVERSIFY_DPG: _bindgen_ty_9 = 3;
-pub const ANN_DIVERSIFY_SSG: _bindgen_ty_9 = 4;
-pub const ANN_DIVERSIFY_VAMANA: _bindgen_ty_9 = 5;
+pub const ANN_REORDER_AUTO: _bindgen_ty_9 = 0;
+pub const ANN_REORDER_RANK: _bindgen_ty_9 = 1;
+pub const ANN_REORDER_DISTANCE: _bindgen_ty_9 = 2;
 pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
-pub const ANN_KNN_AUTO: _bindgen_ty_10 = 0;
-pub const ANN_KNN_NN_DESCENT: _bindgen_ty_10 = 1;
-pub const ANN_KNN_EXACT: _bindgen_ty_10 = 2;
-pub const ANN_KNN_GIVEN: _bindgen_ty_10 = 3;
-pub const ANN_KNN_CELLS: _bindgen_ty_10 = 4;
-pub const ANN_KNN_GGNN: _bindgen_ty_10 = 5;
+pub const ANN_DIVERSIFY_AUTO: _bindgen_ty_10 = 0;
+pub const ANN_DIVERSIFY_TSDG: _bindgen_ty_10 = 1;
+pub const ANN_DIVERSIFY_GD: _bindgen_ty_10 = 2;
+pub const ANN_DIVERSIFY_DPG: _bindgen_ty_10 = 3;
+pub const ANN_DIVERSIFY_SSG: _bindgen_ty_10 = 4;
+pub const ANN_DIVERSIFY_VAMANA: _bindgen_ty_10 = 5;
 pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
-pub const ANN_ROWS_AUTO: _bindgen_ty_11 = 0;
-pub const ANN_ROWS_COPY: _bindgen_ty_11 = 1;
-pub const ANN_ROWS_BORROW: _bindgen_ty_11 = 2;
+pub const ANN_KNN_AUTO: _bindgen_ty_11 = 0;
+pub const ANN_KNN_NN_DESCENT: _bindgen_ty_11 = 1;
+pub const ANN_KNN_EXACT: _bindgen_ty_11 = 2;
+pub const ANN_KNN_GIVEN: _bindgen_ty_11 = 3;
+pub const ANN_KNN_CELLS: _bindgen_ty_11 = 4;
+pub const ANN_KNN_GGNN: _bindgen_ty_11 = 5;
 pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
+pub const ANN_ROWS_AUTO: _bindgen_ty_12 = 0;
+pub const ANN_ROWS_COPY: _bindgen_ty_12 = 1;
+pub const ANN_ROWS_BORROW: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_build_params {
@@ -858,29 +888,29 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_SEARCH_AUTO: _bindgen_ty_12 = 0;
-pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_12 = 1;
-pub const ANN_SEARCH_EXACT: _bindgen_ty_12 = 2;
-pub const ANN_SEARCH_CAGRA: _bindgen_ty_12 = 3;
-pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_12 = 4;
-pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_12 = 5;
-pub const ANN_SEARCH_WARP: _bindgen_ty_12 = 6;
-pub const ANN_SEARCH_BLOCK: _bindgen_ty_12 = 7;
-pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_12 = 8;
-pub const ANN_SEARCH_GGNN: _bindgen_ty_12 = 9;
-pub const ANN_SEARCH_TSDG: _bindgen_ty_12 = 10;
-pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_12 = 11;
-pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_12 = 12;
-pub const ANN_SEARCH_SLACK: _bindgen_ty_12 = 13;
-pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
-pub const ANN_QUEUE_AUTO: _bindgen_ty_13 = 0;
-pub const ANN_QUEUE_COMPARED: _bindgen_ty_13 = 1;
-pub const ANN_QUEUE_NEARER: _bindgen_ty_13 = 2;
+pub const ANN_SEARCH_AUTO: _bindgen_ty_13 = 0;
+pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_13 = 1;
+pub const ANN_SEARCH_EXACT: _bindgen_ty_13 = 2;
+pub const ANN_SEARCH_CAGRA: _bindgen_ty_13 = 3;
+pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_13 = 4;
+pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_13 = 5;
+pub const ANN_SEARCH_WARP: _bindgen_ty_13 = 6;
+pub const ANN_SEARCH_BLOCK: _bindgen_ty_13 = 7;
+pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_13 = 8;
+pub const ANN_SEARCH_GGNN: _bindgen_ty_13 = 9;
+pub const ANN_SEARCH_TSDG: _bindgen_ty_13 = 10;
+pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_13 = 11;
+pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_13 = 12;
+pub const ANN_SEARCH_SLACK: _bindgen_ty_13 = 13;
 pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
-pub const ANN_COMPARE_AUTO: _bindgen_ty_14 = 0;
-pub const ANN_COMPARE_CODES: _bindgen_ty_14 = 1;
-pub const ANN_COMPARE_STORED: _bindgen_ty_14 = 2;
+pub const ANN_QUEUE_AUTO: _bindgen_ty_14 = 0;
+pub const ANN_QUEUE_COMPARED: _bindgen_ty_14 = 1;
+pub const ANN_QUEUE_NEARER: _bindgen_ty_14 = 2;
 pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
+pub const ANN_COMPARE_AUTO: _bindgen_ty_15 = 0;
+pub const ANN_COMPARE_CODES: _bindgen_ty_15 = 1;
+pub const ANN_COMPARE_STORED: _bindgen_ty_15 = 2;
+pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_search_params {
@@ -1272,11 +1302,11 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_OPEN_AUTO: _bindgen_ty_15 = 0;
-pub const ANN_OPEN_FULL: _bindgen_ty_15 = 1;
-pub const ANN_OPEN_LAZY: _bindgen_ty_15 = 2;
-pub const ANN_OPEN_TRUSTED: _bindgen_ty_15 = 3;
-pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
+pub const ANN_OPEN_AUTO: _bindgen_ty_16 = 0;
+pub const ANN_OPEN_FULL: _bindgen_ty_16 = 1;
+pub const ANN_OPEN_LAZY: _bindgen_ty_16 = 2;
+pub const ANN_OPEN_TRUSTED: _bindgen_ty_16 = 3;
+pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_open_params {

@@ -10,7 +10,7 @@ use crate::knn::used;
 use crate::macros::Raw;
 use crate::matrix::{as_u32, check_len, zeros, AnyMatrix, Matrix};
 use crate::monitor::Monitor;
-use crate::params::{BuildParams, GraphKind, IndexParams, Metric, SearchParams};
+use crate::params::{BuildParams, CodeKind, GraphKind, IndexParams, Metric, SearchParams};
 use crate::results::{Results, ResultsMut, SearchStats};
 use crate::sys;
 
@@ -725,6 +725,19 @@ pub struct IndexInfo {
     /// Share of the true neighbours of a sample of rows that the lists under the graph hold, where
     /// they were found by cells; 0: nobody has looked, or the index was opened from a file.
     pub knn_share: f32,
+    /// What walks compare. `None` without a graph.
+    pub codes: Option<CodeKind>,
+    /// Of [`CodeKind::Scaled`], the centres that rows are coded about; else 0.
+    pub code_centres: u32,
+    /// Bytes that a walk reads of a row.
+    pub code_bytes: u32,
+    /// Share of the true 10 nearest of a sample that are among the first 10 by code, as the build has measured it;
+    /// negative: nobody has looked.
+    pub code_first_ten: f32,
+    /// The same among the first 20.
+    pub code_first_twenty: f32,
+    /// The same of the tenth of the sample that fares worst.
+    pub code_worst_twenty: f32,
 }
 
 impl IndexInfo {
@@ -746,6 +759,12 @@ impl IndexInfo {
             repaired_edges: raw.repaired_edges,
             knn_iterations: raw.knn_iterations,
             knn_share: raw.knn_share,
+            codes: CodeKind::from_raw(raw.codes),
+            code_centres: raw.code_centres,
+            code_bytes: raw.code_bytes,
+            code_first_ten: raw.code_first_ten,
+            code_first_twenty: raw.code_first_twenty,
+            code_worst_twenty: raw.code_worst_twenty,
         }
     }
 }

@@ -79,8 +79,8 @@ pub use knn::{knn_graph, knn_graph_into, knn_merge, IdLists, KnnGraph, KnnParams
 pub use matrix::Matrix;
 pub use monitor::{Monitor, Progress};
 pub use params::{
-    BuildParams, Compare, Detours, Diversify, GraphKind, IndexParams, KnnMethod, Metric, Procedure,
-    QueueTakes, Reorder, SearchParams,
+    BuildParams, CodeKind, Compare, Detours, Diversify, GraphKind, IndexParams, KnnMethod, Metric,
+    Procedure, QueueTakes, Reorder, SearchParams,
 };
 pub use results::{
     Neighbor, Neighbors, NeighborsIter, QueryStatus, ResultParts, Results, ResultsIter, ResultsMut,

@@ -35,6 +35,20 @@ c_enum! {
 }
 
 c_enum! {
+    /// What walks compare.
+    pub enum CodeKind {
+        /// Rows of u8 and i8 under squared L2, which are their own codes.
+        Rows = ANN_CODES_ROWS as "rows",
+        /// A byte a column, one step for all rows.
+        Bytes = ANN_CODES_BYTES as "bytes",
+        /// Floats, where bytes cannot tell near rows apart.
+        Floats = ANN_CODES_FLOATS as "floats",
+        /// By inner product: a byte a column, a scale for each row about the nearest of some centres.
+        Scaled = ANN_CODES_SCALED as "scaled",
+    }
+}
+
+c_enum! {
     /// The entries of each k-NN list that detours go by, of CAGRA's graph and the default one.
     pub enum Detours {
         /// The first `degree`.

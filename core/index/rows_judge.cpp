@@ -1,0 +1,135 @@
+#include "index/rows_judge.h"
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "search/exact_by_codes.h"
+#include "search/exact_device.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint64_t kShareStream = 0x7368617265;  // "share"
+constexpr uint32_t kSampleRows = 256;            // a standard error of about 0.004
+constexpr uint32_t kDepth = 32;                  // true neighbours of each that are looked for
+
+/// A sample of rows as queries, and what lies nearest to each.
+struct NearSample {
+  const Dataset& dataset;
+  const Codes& codes;
+  const Array<uint32_t>& rows;
+  const Execution& execution;
+  uint32_t depth;
+  Array<uint8_t> copied{execution.memory, rows.size() * row_bytes()};
+  QueryBlock queries{dataset, copies(), execution};
+  Array<float> truth{execution.memory, rows.size() * depth};  // [sample, depth] distances, ascending
+  Array<uint32_t> first{execution.memory, rows.size() * CodeOrder::kLooked};  // the first rows by code
+
+  void look(const DevicePlacement* placed) {
+    if (placed != nullptr && look_on_device(*placed)) return;
+    nearest_by_codes(dataset, codes, queries, 0, static_cast<uint32_t>(rows.size()), rows.data(), {}, depth,
+                     truth.data(), execution, first.data());
+  }
+
+  double share_of(const SampledLists& lists, uint32_t known) const {
+    uint64_t found = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      execution.check();
+      const uint32_t* list = lists.neighbors.data() + i * lists.k;
+      const uint32_t count = static_cast<uint32_t>(std::find(list, list + lists.k, kNoRow) - list);
+      found += count_near(i, list, count, known);
+    }
+    return static_cast<double>(found) / static_cast<double>(rows.size() * known);
+  }
+
+  CodeOrder order() const {
+    constexpr uint32_t kNear = CodeOrder::kNear;
+    constexpr uint32_t kLooked = CodeOrder::kLooked;
+    Array<double> ten(execution.memory, rows.size());
+    Array<double> twenty(execution.memory, rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const uint32_t* by_code = first.data() + i * kLooked;
+      const auto count = static_cast<uint32_t>(std::find(by_code, by_code + kLooked, kNoRow) - by_code);
+      ten[i] = count_near(i, by_code, std::min(count, kNear), kNear) / double{kNear};
+      twenty[i] = count_near(i, by_code, count, kNear) / double{kNear};
+    }
+    return order_of(ten, twenty);
+  }
+
+ private:
+  size_t row_bytes() const { return size_t{dataset.dim()} * element_bytes(dataset.element()); }
+
+  MatrixView copies() {
+    for (size_t i = 0; i < rows.size(); ++i)
+      std::memcpy(copied.data() + i * row_bytes(), dataset.view().row(rows[i]), row_bytes());
+    return {copied.data(), rows.size(), dataset.dim(), dataset.element(), row_bytes()};
+  }
+
+  /// How many of some rows are among the `known` nearest of a query; of rows at equal distance any will do.
+  uint32_t count_near(size_t query, const uint32_t* list, uint32_t count, uint32_t known) const {
+    float distances[ANN_KNN_DEGREE_MAX];
+    dataset.distances(queries[query], list, 0, count, distances);
+    const float farthest = truth[query * depth + known - 1];
+    const auto hits =
+        std::count_if(distances, distances + count, [&](float distance) { return distance <= farthest; });
+    return std::min(static_cast<uint32_t>(hits), known);
+  }
+
+  /// As search_exact_on_device finds them, or false where device memory does not hold that.
+  bool look_on_device(const DevicePlacement& placed) {
+    Array<uint64_t> ids(execution.memory, truth.size());
+    try {
+      search_exact_on_device(dataset, queries, rows.data(), ANN_DEVICE_CUDA + placed.device(),
+                             {depth, ids.data(), truth.data(), nullptr, nullptr}, execution, &placed);
+      first_by_code_on_device(codes, rows, placed, first.data(), execution);
+      return true;
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+      return false;
+    }
+  }
+};
+
+}  // namespace
+
+Array<uint32_t> rows_to_judge(uint32_t rows, uint64_t seed, const Allocator& memory) {
+  Array<uint32_t> sample(memory, std::min(rows, kSampleRows));
+  random_strata(rows, static_cast<uint32_t>(sample.size()), seed, kShareStream, sample.data());
+  return sample;
+}
+
+SampledLists lists_to_judge(const KnnGraph& lists, uint64_t seed, const Allocator& memory) {
+  SampledLists sampled{rows_to_judge(lists.rows, seed, memory), {}, lists.k};
+  sampled.neighbors = Array<uint32_t>(memory, sampled.rows.size() * lists.k);
+  for (size_t i = 0; i < sampled.rows.size(); ++i)
+    std::copy_n(lists.list(sampled.rows[i]), lists.k, sampled.neighbors.data() + i * lists.k);
+  return sampled;
+}
+
+RowsJudgement judge_rows(const Dataset& dataset, const Codes& codes, const SampledLists& lists,
+                         double by_codes, uint64_t seed, const DevicePlacement* placed,
+                         const Execution& execution) {
+  RowsJudgement judgement{by_codes, codes.order()};
+  const bool told = dataset.metric() == ANN_METRIC_INNER_PRODUCT || codes.lossless();
+  if (told || dataset.rows() == 0) return judgement;
+  if (dataset.rows() <= CodeOrder::kLooked + 1) {
+    judgement.order = {1, 1, 1};
+    return judgement;
+  }
+  const uint32_t known = lists.rows.empty() ? 0 : std::min({lists.k, kDepth, dataset.rows() - 2});
+  Array<uint32_t> drawn;
+  if (known == 0) drawn = rows_to_judge(dataset.rows(), seed, execution.memory);
+  NearSample sample{dataset, codes, known == 0 ? drawn : lists.rows, execution,
+                    std::max(known, CodeOrder::kNear)};
+  sample.look(placed);
+  judgement.order = sample.order();
+  if (known != 0) judgement.knn_share = sample.share_of(lists, known);
+  return judgement;
+}
+
+uint64_t judge_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {
+  return kSampleRows * (dim * 8ull + kDepth * 4 + CodeOrder::kLooked * 12 + stride + 96) + 8 * kAlignment +
+         nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads);
+}
+
+}  // namespace gannet
