@@ -74,11 +74,12 @@ const (
 	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
 	GraphGGNN  GraphKind = C.ANN_GRAPH_GGNN  // hierarchy of k-NN graphs with symmetric links
 	GraphTSDG  GraphKind = C.ANN_GRAPH_TSDG  // k-NN graph diversified in two stages
+	GraphGiven GraphKind = C.ANN_GRAPH_GIVEN // a finished search graph in the place of BuildParams.KNNGraph, for KNNGiven
 )
 
 // String is the name, as "cagra".
 func (g GraphKind) String() string {
-	return nameOf("graph", g, "auto", "cagra", "none", "ggnn", "tsdg")
+	return nameOf("graph", g, "auto", "cagra", "none", "ggnn", "tsdg", "given")
 }
 
 // CodeKind is what walks compare.

@@ -538,10 +538,13 @@ enum {
   ANN_GRAPH_NONE = 2,  /* rows only; ann_search_exact answers */
   ANN_GRAPH_GGNN = 3,  /* GGNN's hierarchy of k-NN graphs with symmetric links (its section 5), equal from any
                           device; searches start from its whole top layer. It finds its neighbours itself */
-  ANN_GRAPH_TSDG = 4   /* k-NN graph diversified in two stages, rows of varying length ("Graph-based
+  ANN_GRAPH_TSDG = 4,  /* k-NN graph diversified in two stages, rows of varying length ("Graph-based
                           Approximate NN Search: A Revisit", section 3). With the default lists of 200 rows a
                           build takes some times longer than CAGRA's. A CUDA device finds its k-NN graph
                           and diversifies it, with the graph that the CPU makes of equal lists. */
+  ANN_GRAPH_GIVEN = 5  /* a finished search graph, in the place of the lists of ANN_KNN_GIVEN: `knn_degree`
+                          edges a row, 2 to ANN_DEGREE_MAX, best first. It is checked, calibrated and saved;
+                          an index and a file call it ANN_GRAPH_CAGRA, as which it is searched */
 };
 
 /* To get what CAGRA's paper has, build with ANN_GRAPH_CAGRA, or change one thing of a graph at a time:
@@ -643,7 +646,7 @@ typedef struct ann_build_params {
                           said there. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, and edges from island to island where
-                          searches do not find rows; default on, of ANN_GRAPH_CAGRA off */
+                          searches do not find rows; default on, of ANN_GRAPH_CAGRA and _GIVEN off */
   int32_t calibrate;   /* ANN_SWITCH: learn which beam gives which recall; default on. Off saves
                           build time and leaves `recall` to a cautious rule: see ann_search_params */
   int32_t reserved;    /* zero */

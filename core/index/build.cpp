@@ -276,13 +276,23 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   place_whole(plan, built, measuring);
 }
 
-/// What follows where edges by product are on the host.
-void finish_product_build(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
+/// What follows where all edges are on the host.
+void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
   SearchGraph& graph = built.segment.graph;
   execution.span(0.8, 0.86).enter("reachability");
   if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
   if (plan.calibrate) calibrate(plan, nullptr, built, execution.span(0.86, 0.95));
-  place_whole(plan, built, execution.span(0.95, 1));
+  if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) place_whole(plan, built, execution.span(0.95, 1));
+}
+
+/// The caller's edges as the search graph.
+void take_graph(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, PlacedSegment& built,
+                const Execution& execution) {
+  if (arrival != nullptr) arrival->wait();
+  Segment& segment = built.segment;
+  segment.graph.edges = copy_knn(plan.knn_graph, segment.rows(), plan.degree, execution).neighbors;
+  judge(segment, {}, 0, nullptr, execution);
+  finish_on_host(plan, built, execution);
 }
 
 /// GGNN's graph by inner product, whose codes the device does not search by: it finds the graph, and the index is
@@ -296,7 +306,7 @@ void build_ggnn_by_product_on_device(const BuildPlan& plan, PlacedSegment& built
   unrepaired.repair = false;
   cuda::build_ggnn_graph(segment.codes, nullptr, unrepaired, graph, execution.span(0, 0.8))
       ->fetch(graph.edges, execution);
-  finish_product_build(plan, built, execution);
+  finish_on_host(plan, built, execution);
 }
 
 /// The same by inner product: the device finds near rows, the CPU what a product leads to, and the index is placed
@@ -321,7 +331,7 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
     made->fetch(graph.edges, execution);
   }
   if (adds) finish_product_graph(plan, segment, execution.span(0.3, 0.8));
-  finish_product_build(plan, built, execution);
+  finish_on_host(plan, built, execution);
 }
 
 /// Codes that order rows by product.
@@ -369,7 +379,9 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       segment.queries = QuerySample(segment.dataset, *calibration, seed, execution.memory);
     graph.entries = by_product ? choose_entries_by_product(segment.dataset, kEntryPoints, seed, execution)
                                : choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
-    if (plan.graph == ANN_GRAPH_TSDG) {
+    if (plan.finished) {
+      take_graph(plan, std::move(arrival), *built, execution.span(0.06, 1));
+    } else if (plan.graph == ANN_GRAPH_TSDG) {
       make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {

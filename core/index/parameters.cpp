@@ -250,7 +250,7 @@ Pruning complete_pruning(const ann_build_params& params, uint32_t degree, uint32
 }
 
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max) {
-  check_choice("graph", params.graph, ANN_GRAPH_TSDG);
+  check_choice("graph", params.graph, ANN_GRAPH_GIVEN);
   if (params.knn == ANN_KNN_GGNN)
     fail(ANN_INVALID_ARGUMENT,
          "knn is %d (GGNN), which ann_knn_graph alone does; its lists may be given (%d), and graph GGNN "
@@ -268,18 +268,25 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
 
   BuildPlan plan;
   const bool paper = params.graph == ANN_GRAPH_CAGRA;
-  plan.graph = params.graph == ANN_GRAPH_AUTO ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
+  plan.finished = params.graph == ANN_GRAPH_GIVEN;
+  plan.graph = params.graph == ANN_GRAPH_AUTO || plan.finished ? int32_t{ANN_GRAPH_CAGRA} : params.graph;
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   plan.device = choose_device(params.device);
   plan.knn = params.knn;
   if (plan.knn == ANN_KNN_AUTO)
     plan.knn = paper ? ANN_KNN_NN_DESCENT : rows <= kExactKnnRows ? ANN_KNN_EXACT : ANN_KNN_CELLS;
   plan.borrow = params.rows_mode == ANN_ROWS_BORROW;
-  plan.repair = paper ? params.repair == ANN_ON : params.repair != ANN_OFF;
+  plan.repair = paper || plan.finished ? params.repair == ANN_ON : params.repair != ANN_OFF;
   plan.calibrate = params.calibrate != ANN_OFF;
   const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
   const uint32_t usual = tsdg ? kTsdgDegree : is_ggnn ? kGgnnDegreeDefault : kDegreeDefault;
-  plan.degree = params.degree != 0 ? params.degree : usual;
+  if (plan.finished &&
+      (params.knn != ANN_KNN_GIVEN || (params.degree != 0 && params.degree != params.knn_degree)))
+    fail(ANN_INVALID_ARGUMENT,
+         "graph is GIVEN, but knn is %d, knn_degree %u and degree %u; knn must be ANN_KNN_GIVEN (%d), and "
+         "degree 0 or knn_degree",
+         params.knn, params.knn_degree, params.degree, ANN_KNN_GIVEN);
+  plan.degree = params.degree != 0 ? params.degree : plan.finished ? params.knn_degree : usual;
   check_range("degree", plan.degree, 2, ANN_DEGREE_MAX);
   if (tsdg) plan.diversify = complete_diversify(params, plan.degree);
   if (is_ggnn) plan.ggnn = complete_ggnn(params, plan.degree);

@@ -26,6 +26,7 @@ struct BuildPlan {
   int32_t knn = 0;
   int32_t device = ANN_DEVICE_CPU;  // where lists and edges are found
   bool borrow = false;
+  bool finished = false;  // knn_graph is the search graph
   bool repair = true;
   bool calibrate = true;
   uint32_t degree = 0;

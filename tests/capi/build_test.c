@@ -100,7 +100,7 @@ static void parameters(void) {
     snprintf(words, sizeof words, "reorder %d 2", wrong);
     BAD(p.reorder = wrong, invalid, invalid, words);
   }
-  BAD(p.graph = 5, invalid, invalid, "graph 5");
+  BAD(p.graph = 6, invalid, invalid, "graph 6");
   BAD(p.rows_mode = 3, invalid, invalid, "rows_mode 3");
   BAD(p.repair = 3, invalid, invalid, "repair 3");
   BAD(p.calibrate = 3, invalid, invalid, "calibrate 3");
@@ -600,6 +600,80 @@ static void share_of_true_neighbors(void) {
   vectors_free(&set);
 }
 
+/* A search graph of the caller is the index's as it is, whoever searches, calibrated and in its file; what is no edge
+ * goes, and it is repaired where that is asked for. */
+static void finished_graph(void) {
+  const int32_t metrics[] = {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT};
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.degree = 8;
+  for (int m = 0; m < 2; m++) {
+    params.graph = ANN_GRAPH_AUTO;
+    params.knn = ANN_KNN_AUTO;
+    params.knn_graph = NULL;
+    params.knn_degree = 0;
+    params.repair = ANN_SWITCH_AUTO;
+    ann_index *made = index_build(metrics[m], &rows, &params);
+    uint32_t *edges = malloc(sizeof *edges * N * 8);
+    uint32_t degree = 0;
+    CHECK_OK(ann_index_graph(made, edges, N * 8, &degree, NULL));
+    params.graph = ANN_GRAPH_GIVEN;
+    params.knn = ANN_KNN_GIVEN;
+    params.knn_graph = edges;
+    params.knn_degree = 8;
+    ann_index *given = index_build(metrics[m], &rows, &params);
+    CHECK(index_hash(given) == index_hash(made));
+    ann_index_info info = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(given, &info, NULL));
+    CHECK(info.graph == ANN_GRAPH_CAGRA && info.degree == 8 && info.repaired_edges == 0);
+    CHECK(info.calibrate_seconds > 0 && info.code_first_ten > 0);
+    answers by_made = answers_make(N, 4), by_given = answers_make(N, 4), by_file = answers_make(N, 4);
+    CHECK_OK(index_search(made, &rows, ANN_SEARCH_BEST_FIRST, 32, &by_made));
+    CHECK_OK(index_search(given, &rows, ANN_SEARCH_BEST_FIRST, 32, &by_given));
+    CHECK(memcmp(by_made.ids, by_given.ids, sizeof(uint64_t) * N * 4) == 0);
+    char path[] = "/tmp/gannet-build-XXXXXX";
+    const int file = mkstemp(path);
+    CHECK(file >= 0);
+    close(file);
+    CHECK_OK(ann_save(given, path, NULL, NULL, NULL));
+    ann_index *opened = NULL;
+    CHECK_OK(ann_open(NULL, path, NULL, &opened, NULL, NULL));
+    CHECK_OK(index_search(opened, &rows, ANN_SEARCH_BEST_FIRST, 32, &by_file));
+    CHECK(memcmp(by_file.ids, by_given.ids, sizeof(uint64_t) * N * 4) == 0);
+    remove(path);
+    ann_index_free(opened);
+    ann_index_free(given);
+
+    /* Rows that lead to themselves, and some that nothing leads to. */
+    for (uint32_t i = 0; i < N * 8; i++)
+      if (i % 8 < 2 || edges[i] % 10 == 7) edges[i] = i / 8;
+    params.repair = ANN_ON;
+    ann_index *repaired = index_build(metrics[m], &rows, &params);
+    CHECK_OK(ann_index_get_info(repaired, &info, NULL));
+    ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
+    CHECK_OK(ann_index_graph_stats(repaired, &stats, NULL));
+    CHECK(stats.unreachable == 0 && info.repaired_edges > 0 && stats.edges <= N * 6 + info.repaired_edges);
+    ann_index_free(repaired);
+    answers_free(&by_made);
+    answers_free(&by_given);
+    answers_free(&by_file);
+    ann_index_free(made);
+    if (m == 0) {
+      ann_index *index = fresh();
+      params.degree = 9;
+      REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "knn_degree 8");
+      params.degree = 0;
+      params.knn = ANN_KNN_EXACT;
+      REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "knn is 2");
+      params.knn = ANN_KNN_GIVEN;
+      edges[11] = N;
+      REFUSED(ann_build(index, &view, NULL, &params, NULL, &error), ANN_INVALID_ARGUMENT, "knn_graph[1, 3]");
+      ann_index_free(index);
+      params.degree = 8;
+    }
+    free(edges);
+  }
+}
+
 /* Seconds of a build are those of the call, calibration among them, and a file keeps none. */
 static void seconds_of_a_build(void) {
   ann_index *index = index_make(DIM, ANN_METRIC_L2, 0);
@@ -658,6 +732,7 @@ int main(void) {
   CHECK(reference != 0);
   ann_index_free(index);
   null_arguments();
+  finished_graph();
   matrix_fields();
   parameters();
   estimate_arguments();

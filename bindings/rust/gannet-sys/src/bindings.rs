@@ -669,6 +669,7 @@ pub const ANN_GRAPH_CAGRA: _bindgen_ty_7 = 1;
 pub const ANN_GRAPH_NONE: _bindgen_ty_7 = 2;
 pub const ANN_GRAPH_GGNN: _bindgen_ty_7 = 3;
 pub const ANN_GRAPH_TSDG: _bindgen_ty_7 = 4;
+pub const ANN_GRAPH_GIVEN: _bindgen_ty_7 = 5;
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
 pub const ANN_DETOURS_AUTO: _bindgen_ty_8 = 0;
 pub const ANN_DETOURS_NEAR: _bindgen_ty_8 = 1;

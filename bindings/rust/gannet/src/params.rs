@@ -31,6 +31,8 @@ c_enum! {
         Ggnn = ANN_GRAPH_GGNN as "ggnn",
         /// k-NN graph diversified in two stages, with occlusion factors.
         Tsdg = ANN_GRAPH_TSDG as "tsdg",
+        /// A finished search graph in the place of [`BuildParams::knn_graph`].
+        Given = ANN_GRAPH_GIVEN as "given",
     }
 }
 
