@@ -198,7 +198,8 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
   }
   const double mean = sum / used_;
   const double variance = std::max(0.0, squares / used_ - mean * mean);
-  return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), static_cast<double>(expansions) / used_};
+  return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), static_cast<double>(expansions) / used_,
+          variance};
 }
 
 }  // namespace gannet

@@ -104,6 +104,7 @@ struct Outcome {
   double recall;      // mean
   double error;       // its standard error
   double expansions;  // mean
+  double variance;    // of one query's recall
 };
 
 class Trials {
