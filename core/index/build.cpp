@@ -369,6 +369,8 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     segment.codes = arrival != nullptr ? arrival->make_codes(segment.dataset, seed, execution)
                                        : Codes(segment.dataset, seed, execution);
     const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
+    // Codes, entry points and edges by product are made of the host's copy.
+    if (by_product && arrival != nullptr) arrival->wait();
     if (by_product) make_scaled_codes(calibration, segment, execution);
 
     execution.span(0.06, 0.7).enter("k-NN graph");
