@@ -148,7 +148,8 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
                            : plan.knn == ANN_KNN_CELLS
                                ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
                                : 0;
-  const uint64_t judging = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
+  const uint64_t calibrating = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
+  const uint64_t judging = std::max(calibrating, row != 0 ? judge_rows_device_bytes(rows) : 0);
   if (plan.graph == ANN_GRAPH_GGNN)
     return codes +
            std::max({ggnn_device_bytes(rows, plan.ggnn), edges + rows * 81, edges + rows * row + judging}) +

@@ -127,6 +127,15 @@ RowsJudgement judge_rows(const Dataset& dataset, const Codes& codes, const Sampl
   return judgement;
 }
 
+uint64_t judge_rows_device_bytes(uint64_t rows) {
+  // Exact search (search/exact_cuda.cu): two halves of 64 keys for each query and slice of the rows, of which there
+  // are as many as multiprocessors serve at once, 137 of an H200; and the square of each code.
+  constexpr uint64_t kSlicesMax = 148;
+  constexpr uint64_t kRowsPerSlice = 64;
+  constexpr uint64_t kKeyBytes = 2 * 64 * sizeof(uint64_t);
+  return std::min(rows / kRowsPerSlice + 1, kSlicesMax) * kSampleRows * kKeyBytes + rows * sizeof(uint32_t);
+}
+
 uint64_t judge_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {
   return kSampleRows * (dim * 8ull + kDepth * 4 + CodeOrder::kLooked * 12 + stride + 96) + 8 * kAlignment +
          nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads);
