@@ -1,12 +1,15 @@
 // Figures of GGNN's paper, made again.
 //
-//   ggnn_figures ROWS QUERIES [K:TAU_B:R...]     .u8bin files, as floats; default 24 and 40 edges
+//   ggnn_figures ROWS QUERIES [K:TAU_B:R:MIDPOINT...]     .u8bin files, as floats
 //
-// Of each graph: seconds of the build and of its phases (figure 6), the device memory that was planned, the true neighbours
-// of the first 10,000 rows among the first one and ten of their lists (table 5), table 1, and answers a second over
-// tau for 10,000 queries (figures 3 and 5). Calls are timed by a clock around them, host to host; the best of four.
-// An answer counts as found if it is no farther than the k-th true neighbour. Phases are told by the build's monitor,
-// asked every half millisecond. Ends with 77 without a device.
+// Of the graphs of 24 and 40 edges: seconds of the build, the better of two, and of its phases (figure 6), the
+// device memory that was planned, the true neighbours of the first 10,000 rows among the first one and ten of
+// their lists (table 5), table 1, and answers a second for 10,000 queries over tau and over the length of the
+// best list, without a slack (figure 3), by recalls that are asked for, and for smaller batches. Of graphs that
+// are named (TAU_B, R and MIDPOINT 0 for the default, R of -1 for none, MIDPOINT 2 without its constraint) one
+// build, table 5 and answers over tau: figures 8, 13 and 14. Calls are timed by a clock around them, host to
+// host; the best of four. An answer counts as found if it is no farther than the k-th true neighbour. Phases
+// are told by the build's monitor, asked every half millisecond. Ends with 77 without a device.
 
 #include <ann.h>
 
@@ -17,6 +20,7 @@
 #include <string>
 #include <thread>
 
+#include "graph/ggnn.h"
 #include "traverse/row_key.h"
 #include "twins.h"
 
@@ -31,8 +35,9 @@ constexpr uint32_t kMostLists = 10'000;
 /// A graph to build.
 struct Asked {
   uint32_t k = 24;
-  float tau = 0;  // 0: the default
-  int32_t refinements = 0;
+  float tau = 0;            // 0: the default
+  int32_t refinements = 0;  // likewise
+  int32_t midpoint = 0;     // likewise
 };
 
 /// Sums the times of a call's phases by their names.
@@ -158,40 +163,69 @@ void consensus(const ann_index* index, const Rows& rows, uint32_t k) {
               share(hits[0][1], 10), share(hits[1][0], 1), share(hits[1][1], 10));
 }
 
-void searches(const ann_index* index, const Rows& queries) {
+Rows first_of(const Rows& all, uint32_t count) {
+  Rows rows(all.element, 0, all.dim, Values::kEqual, 1);
+  rows.rows = count;
+  rows.bytes.assign(all.bytes.begin(), all.bytes.begin() + static_cast<ptrdiff_t>(count * all.stride));
+  return rows;
+}
+
+/// Answers for 10 neighbours, timed. `whole`: all figures of a search, else over tau alone.
+void searches(const ann_index* index, const Rows& queries, bool whole) {
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.device = ANN_DEVICE_CUDA;
   const Answers truth = answers_of(index, queries, 10, params, true);
   params.procedure = ANN_SEARCH_GGNN;
   params.compare = ANN_COMPARE_STORED;
+  const auto time = [&](const char* what, double value, const Rows& asked) {
+    Answers answers;
+    double best = 1e9;
+    for (uint32_t turn = 0; turn < 4; ++turn)
+      best = std::min(best, milliseconds_of([&] { answers = answers_of(index, asked, 10, params); }));
+    std::printf("  %s %.3g, batch %u: recall@10 %.4f, %.4g M queries/s, %.0f distances, %.1f expansions\n",
+                what, value, asked.rows, recall_of(answers, truth, 10, 10), asked.rows / best / 1e3,
+                static_cast<double>(answers.distance_count) / asked.rows,
+                static_cast<double>(answers.expansion_count) / asked.rows);
+  };
+  const auto time_tau = [&](float tau, const Rows& asked) {
+    params.stretch = 1 + tau;
+    time("tau", static_cast<double>(tau), asked);
+  };
+  const Rows hundred = first_of(queries, std::min(100u, queries.rows));
+  if (!whole) {
+    for (const float tau : {0.06f, 0.08f, 0.10f, 0.12f, 0.15f}) time_tau(tau, queries);
+    for (const float tau : {0.10f, 0.15f}) time_tau(tau, hundred);
+    return;
+  }
   for (const float tau : {0.018f, 0.039f, 0.077f, 0.175f, 0.20f, 0.30f, 0.42f, 0.65f}) {
     params.stretch = 1 + tau;
     std::printf("  table 1: tau %.3f, recall@1 %.4f\n", static_cast<double>(tau),
                 recall_of(answers_of(index, queries, 1, params), truth, 1, 10));
   }
-  const auto time = [&](float tau, uint32_t iterations) {
-    params.stretch = 1 + tau;
+  for (const float tau : {0.0f, 0.02f, 0.04f, 0.06f, 0.08f, 0.10f, 0.12f, 0.15f, 0.20f})
+    time_tau(tau, queries);
+  for (const float tau : {0.10f, 0.15f}) time_tau(tau, hundred);
+  for (const float tau : {0.10f, 0.15f}) time_tau(tau, first_of(queries, 1));
+  params.stretch = 1;
+  for (const uint32_t best : {10, 16, 24, 32, 48, 64, 96, 128, 192}) {
+    params.beam = best;
+    time("figure 3: no slack, best list of", best, queries);
+  }
+  params.beam = 0;
+  params.stretch = 1.10f;
+  for (const uint32_t iterations : {100, 150, 200}) {
     params.iterations_max = iterations;
-    Answers answers;
-    double best = 1e9;
-    for (uint32_t turn = 0; turn < 4; ++turn)
-      best = std::min(best, milliseconds_of([&] { answers = answers_of(index, queries, 10, params); }));
-    std::printf(
-        "  tau %.2f, iterations %u: recall@10 %.4f, %.3f M queries/s, %.0f distances, %.1f expansions\n",
-        static_cast<double>(tau), iterations, recall_of(answers, truth, 10, 10), queries.rows / best / 1e3,
-        static_cast<double>(answers.distance_count) / queries.rows,
-        static_cast<double>(answers.expansion_count) / queries.rows);
-  };
-  for (const float tau : {0.0f, 0.02f, 0.04f, 0.06f, 0.08f, 0.10f, 0.12f, 0.15f, 0.20f}) time(tau, 0);
-  for (const uint32_t iterations : {50, 100, 150, 200}) time(0.10f, iterations);
-  for (const uint32_t team : {8, 16}) {
-    params.team_size = team;
-    std::printf("  teams of %u lanes\n", team);
-    time(0.10f, 0);
+    time("tau .10, iterations", iterations, queries);
+  }
+  params.iterations_max = 0;
+  params.stretch = 0;
+  for (const float recall : {0.90f, 0.95f, 0.98f, 0.99f}) {
+    params.recall = recall;
+    time("asked for", static_cast<double>(recall), queries);
   }
 }
 
-void figures(const Rows& rows, const Rows& queries, const Asked& asked) {
+void figures(const Rows& rows, const Rows& queries, const Asked& asked, bool whole) {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.graph = ANN_GRAPH_GGNN;
   params.degree = asked.k;
@@ -200,23 +234,29 @@ void figures(const Rows& rows, const Rows& queries, const Asked& asked) {
   params.device = ANN_DEVICE_CUDA;
   params.refinements = asked.refinements;
   if (asked.tau != 0) params.build_stretch = 1 + asked.tau;
+  params.midpoint = asked.midpoint;
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = rows.dim;
   ann_plan plan = ANN_PLAN_INIT;
   ann_error error = ANN_ERROR_INIT;
   expect_ok(ann_estimate(&shape, rows.rows, rows.element, &params, &plan, &error), error, "estimate");
-  const double first = milliseconds_of([&] { Index index(rows, params, nullptr); });
+  const double first = whole ? milliseconds_of([&] { Index index(rows, params, nullptr); }) : 1e9;
   Phases phases;
   Clock::time_point start = Clock::now();
   const Index index(rows, params, phases.monitor());
   const double second = std::chrono::duration<double>(Clock::now() - start).count();
+  GgnnParams used;
+  if (asked.tau != 0) used.tau = asked.tau;
+  if (asked.refinements != 0) used.refinements = static_cast<uint32_t>(std::max(0, asked.refinements));
   std::printf(
-      "%u rows, k %u, tau_b %.2f, %d refinements: built in %.3f s, %.0f MB of device memory planned\n",
-      rows.rows, asked.k, static_cast<double>(asked.tau), asked.refinements, std::min(first / 1e3, second),
+      "%u rows, k %u, tau_b %.2f, %u refinements, midpoint %s: built in %.3f s, %.0f MB of device memory "
+      "planned\n",
+      rows.rows, asked.k, static_cast<double>(used.tau), used.refinements,
+      asked.midpoint == ANN_OFF ? "off" : "on", std::min(first / 1e3, second),
       static_cast<double>(plan.device_bytes) / 1e6);
   for (const auto& [phase, seconds] : phases.end()) std::printf("  %s %.3f s\n", phase.c_str(), seconds);
   consensus(index.index, rows, asked.k);
-  searches(index.index, queries);
+  searches(index.index, queries, whole);
   std::fflush(stdout);
 }
 
@@ -232,14 +272,15 @@ int main(int count, char** arguments) {
   std::vector<Asked> graphs;
   for (int i = 3; i < count; ++i) {
     Asked asked;
-    std::sscanf(arguments[i], "%u:%f:%d", &asked.k, &asked.tau, &asked.refinements);
+    std::sscanf(arguments[i], "%u:%f:%d:%d", &asked.k, &asked.tau, &asked.refinements, &asked.midpoint);
     graphs.push_back(asked);
   }
-  if (graphs.empty()) graphs = {{24, 0, 0}, {40, 0, 0}};
+  const bool whole = graphs.empty();
+  if (whole) graphs = {{24, 0, 0, 0}, {40, 0, 0, 0}};
   try {
     const Rows rows = as_floats(read_u8bin(arguments[1], UINT32_MAX));
     const Rows queries = as_floats(read_u8bin(arguments[2], UINT32_MAX));
-    for (const Asked& asked : graphs) figures(rows, queries, asked);
+    for (const Asked& asked : graphs) figures(rows, queries, asked, whole);
   } catch (const Failure& failure) {
     std::printf("FAILS: %s\n", failure.what.c_str());
     return 1;
