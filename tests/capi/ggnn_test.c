@@ -282,7 +282,7 @@ static void build_refusals(void) {
     change;                                                                         \
     REFUSED(ann_estimate(&shape, 1000, ANN_F32, &p, &plan, &error), wanted, words); \
   } while (0)
-  BAD_BUILD(p.graph = 5, ANN_INVALID_ARGUMENT, "graph 5 4");
+  BAD_BUILD(p.graph = 6, ANN_INVALID_ARGUMENT, "graph 6 5");
   BAD_BUILD(p.degree = 1, ANN_INVALID_ARGUMENT, "degree 1 2");
   BAD_BUILD(p.degree = 100000, ANN_LIMIT, "degree 100000");
   BAD_BUILD(p.segment_rows = 12, ANN_INVALID_ARGUMENT, "segment_rows 12 13 1024");
