@@ -17,6 +17,8 @@ for argument in "$@"; do
     # Of the compiler, or not known to zig's linker, or said in another way below.
     -static-libstdc++ | -static-libgcc | -rdynamic | -fstack-* | -fcf-protection* | -U_FORTIFY_SOURCE | -D_FORTIFY_SOURCE=*) ;;
     -lstdc++) ;;
+    # After an -Xlinker, where zig knows the option and its value as two arguments alone.
+    --version-script=*) arguments+=(--version-script -Xlinker "${argument#*=}") ;;
     *) arguments+=("$argument") ;;
   esac
 done
