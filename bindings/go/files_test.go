@@ -163,8 +163,8 @@ func checkFileInfo(t *testing.T, path string, index *Index, size int64) {
 	}
 	info, _ := index.Info()
 	format := "1.0"
-	if info.Metric == MetricInnerProduct && info.Graph != GraphNone && info.Rows > 0 {
-		format = "1.4" // codes of their own for products
+	if info.Graph != GraphNone && info.Rows > 0 && info.Codes != CodesRows {
+		format = "1.5" // how well codes order rows
 	}
 	wanted := FileDescription{
 		Format: format, Bytes: size, Rows: info.Rows, Dim: info.Dim, Metric: info.Metric,

@@ -77,8 +77,8 @@ static void refuses(void) {
       REFUSED(build_with(&rows, &params, &error), ANN_INVALID_ARGUMENT, "alpha 1.1 diversify");
   }
   params = (ann_build_params)ANN_BUILD_PARAMS_INIT;
-  params.graph = 5;
-  REFUSED(build_with(&rows, &params, &error), ANN_INVALID_ARGUMENT, "graph 5");
+  params.graph = 6;
+  REFUSED(build_with(&rows, &params, &error), ANN_INVALID_ARGUMENT, "graph 6");
 
   params = tsdg();
   ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
@@ -121,8 +121,10 @@ static void saved(const ann_index *index, const vectors *queries, const char *wh
     CHECK_OK(ann_file_info(path, &first, NULL));
     CHECK_OK(ann_file_info(again, &second, NULL));
     CHECK(memcmp(&first, &second, sizeof first) == 0 && first.graph == ANN_GRAPH_TSDG);
-    const int has_products = first.metric == ANN_METRIC_INNER_PRODUCT; /* which have codes of their own */
-    CHECK_EQUAL(first.format, 1u << 16 | (has_products ? 4 : 3));
+    /* Codes beside the rows say how well they order them. */
+    const int own_codes =
+        first.metric == ANN_METRIC_L2 && (first.element == ANN_I8 || first.element == ANN_U8);
+    CHECK_EQUAL(first.format, 1u << 16 | (own_codes ? 3 : 5));
     ann_index_free(opened);
   }
   CHECK_OK(ann_verify(path, NULL, NULL, NULL));
