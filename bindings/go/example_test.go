@@ -213,7 +213,7 @@ func ExampleFileInfo() {
 	}
 	info, err := gannet.FileInfo(path)
 	fmt.Println(info.Rows, info.Dim, info.Element, info.Format, err)
-	// Output: 20 2 f32 1.0 <nil>
+	// Output: 20 2 f32 1.5 <nil>
 }
 
 func ExampleToF16() {
