@@ -240,10 +240,11 @@ class Index:
     @property
     def info(self) -> IndexInfo:
         """State, sizes and times of the index, as an IndexInfo."""
-        (rows, dim, metric, element, _, graph, *rest, codes, centres, code_bytes, ten, twenty, worst) = self._core.info()
-        return IndexInfo(rows, dim, _names.METRIC_NAMES[metric], _names.ELEMENT_NAMES[element],
-                         _names.GRAPH_NAMES[graph], *rest, _names.CODE_NAMES[codes], centres, code_bytes, ten, twenty,
-                         worst)
+        rows, dim, metric, element, _, graph, *rest, codes, centres, code_bytes, ten, twenty, worst = (
+            self._core.info())
+        return IndexInfo._make((rows, dim, _names.METRIC_NAMES[metric], _names.ELEMENT_NAMES[element],
+                                _names.GRAPH_NAMES[graph], *rest, _names.CODE_NAMES[codes], centres, code_bytes,
+                                ten, twenty, worst))
 
     @property
     def dim(self) -> int:
