@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -382,6 +383,49 @@ func TestKNNGraph(t *testing.T) {
 	given.KNNGraph, given.Calibration = lists.Neighbors, MatrixOf(randomRows(14, 10, dim), dim)
 	if err := index.Build(context.Background(), data, nil, given); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestFinishedGraph(t *testing.T) {
+	const dim, degree, n = 6, 8, 400
+	ctx, data := context.Background(), MatrixOf(randomRows(15, n, dim), dim)
+	build := func(params *BuildParams) (*Index, error) {
+		index := must(New(IndexParams{Dim: dim}))
+		t.Cleanup(func() { index.Close() })
+		return index, index.Build(ctx, data, nil, params)
+	}
+	edges := slices.Clone(must(must(build(&BuildParams{Degree: degree})).Graph()).Edges)
+	for row := 0; row < n; row++ { // no build makes this one
+		edges[row*degree+2], edges[row*degree+5] = edges[row*degree+5], edges[row*degree+2]
+	}
+	given := BuildParams{Graph: GraphGiven, KNN: KNNGiven, KNNDegree: degree, KNNGraph: edges}
+	index := must(build(&given))
+	if kept := must(index.Graph()).Edges; !slices.Equal(kept, edges) {
+		t.Error("the graph is another")
+	}
+	if info := must(index.Info()); info.Graph != GraphCAGRA || info.Degree != degree {
+		t.Errorf("graph %v of degree %d", info.Graph, info.Degree)
+	}
+	hits := 0
+	found := must(index.Search(ctx, data, 1, nil))
+	for row := 0; row < n; row++ {
+		if ids, _ := found.Row(row); ids[0] == uint64(row) {
+			hits++
+		}
+	}
+	if hits < 380 {
+		t.Errorf("%d of %d rows found", hits, n)
+	}
+
+	shorter, none, strange := given, given, given
+	shorter.Degree = 4
+	none.KNN, none.KNNGraph, none.KNNDegree = KNNAuto, nil, 0
+	strange.KNNGraph = slices.Clone(edges)
+	strange.KNNGraph[17] = n
+	for name, params := range map[string]BuildParams{"another degree": shorter, "no graph": none, "an edge to no row": strange} {
+		if _, err := build(&params); !errors.Is(err, ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -74,7 +74,7 @@ const (
 	GraphNone  GraphKind = C.ANN_GRAPH_NONE  // rows only; exact search answers
 	GraphGGNN  GraphKind = C.ANN_GRAPH_GGNN  // hierarchy of k-NN graphs with symmetric links
 	GraphTSDG  GraphKind = C.ANN_GRAPH_TSDG  // k-NN graph diversified in two stages
-	GraphGiven GraphKind = C.ANN_GRAPH_GIVEN // a finished search graph in the place of BuildParams.KNNGraph, for KNNGiven
+	GraphGiven GraphKind = C.ANN_GRAPH_GIVEN // a finished search graph, best edges first, in BuildParams.KNNGraph with KNNGiven; an index calls it CAGRA
 )
 
 // String is the name, as "cagra".

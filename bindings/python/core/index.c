@@ -147,16 +147,21 @@ static int read_build(build_call *made, PyObject *const *given) {
     made->params.calibration = &made->calibration;
   }
   if (given[3] != Py_None) {
-    if (memory_of(given[3], "knn_graph", &graph)) return -1;
+    const char *what = made->params.graph == ANN_GRAPH_GIVEN ? "graph" : "knn_graph";
+    if (memory_of(given[3], what, &graph)) return -1;
+    if (graph.space > ANN_DEVICE_CPU) {
+      errors_refuse("device", "%s lies in the memory of a device; a build takes it from the host's", what);
+      return -1;
+    }
     int64_t k = graph.shape[graph.dimensions - 1];
-    made->params.knn_graph = memory_as_buffer(&graph, "knn_graph", count, k, 'i', 4, 0);
+    made->params.knn_graph = memory_as_buffer(&graph, what, count, k, 'i', 4, 0);
     if (made->params.knn_graph == NULL) return -1;
     made->params.knn_degree = (uint32_t)k;
   }
   return 0;
 }
 
-/* build(rows, ids, calibration, knn_graph, params, progress, timeout) */
+/* build(rows, ids, calibration, a k-NN graph or a finished one, params, progress, timeout) */
 static PyObject *handle_build(PyObject *object, PyObject *const *given, Py_ssize_t count) {
   handle *self = (handle *)object;
   build_call made = {.params = ANN_BUILD_PARAMS_INIT};

@@ -297,6 +297,28 @@ def test_knn_graph(rows, queries):
     assert none.graph_stats().edges < 300
 
 
+@pytest.mark.parametrize("metric", ["l2", "cos"])
+def test_a_finished_graph_is_taken(rows, queries, metric, tmp_path):
+    edges = gannet.build(rows, metric=metric, degree=16).graph()
+    edges[:, [2, 5]] = edges[:, [5, 2]]  # no build makes this one
+    edges[7, 12:] = -1
+    given = gannet.build(rows, metric=metric, graph=edges)
+    np.testing.assert_array_equal(given.graph(), edges)
+    assert given.info.graph == "cagra" and given.info.degree == 16 and given.info.recall_max > 0
+    truth = given.exact(queries, 10).ids
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(given.search(queries, 10).ids, truth)]) > 9
+    given.save(tmp_path / "given.gannet")
+    opened = gannet.open(tmp_path / "given.gannet")
+    np.testing.assert_array_equal(opened.graph(), edges)
+    np.testing.assert_array_equal(opened.search(queries, 10).ids, given.search(queries, 10).ids)
+    np.testing.assert_array_equal(gannet.build(rows, metric=metric, graph=edges.tolist()).graph(), edges)
+    assert gannet.build(rows, metric=metric, graph=edges, degree=16, calibrate=False).info.recall_max == 0
+    islands = np.stack([np.arange(100) ^ 1, np.arange(100) ^ 1], axis=1).astype(np.int32)
+    islands[:, 1] = -1
+    assert gannet.build(rows[:100], graph=islands).graph_stats().unreachable > 0
+    assert gannet.build(rows[:100], graph=islands, repair=True).graph_stats().unreachable == 0
+
+
 def test_pickle_and_copies(rows, queries):
     index = gannet.build(rows, metric="cos", recall=0.8, ids=np.arange(len(rows)) + 7)
     for other in (pickle.loads(pickle.dumps(index)), copy.deepcopy(index), copy.copy(index)):

@@ -13,6 +13,16 @@ F32 = np.float32
 GOOD = np.arange(40, dtype=F32).reshape(10, 4)
 WIDE = np.zeros((10, 8), F32)
 FEW = np.zeros((10, 3), F32)
+RING = np.stack([np.arange(1, 11) % 10, np.arange(-1, 9) % 10], axis=1).astype(np.int32)
+
+
+class OnDevice:
+    """Claims to lie in a device's memory, at an address where nothing is to be read."""
+
+    __cuda_array_interface__ = {"shape": (10, 2), "typestr": "<i4", "data": (4096, False), "version": 3}
+
+
+ON_DEVICE = OnDevice()
 
 # (error, part of the text, array), for rows and for queries of four columns alike.
 ARRAYS = [
@@ -126,6 +136,26 @@ CALLS = [
     (gannet.ShapeError, "knn_graph", lambda _: gannet.build(GOOD, knn_graph=np.zeros((9, 3), np.int32))),
     (gannet.InvalidArgument, ".", lambda _: gannet.build(GOOD, knn_graph=np.full((10, 3), 77, np.int32))),
     (gannet.OrderError, ".", lambda _: gannet.build(GOOD, knn_graph=np.zeros((10, 6), np.int32)[:, ::2])),
+    (gannet.ShapeError, "knn_graph has 0", lambda _: gannet.build(GOOD, knn_graph=np.int32(3))),
+    (gannet.DeviceError, "knn_graph lies", lambda _: gannet.build(GOOD, knn_graph=ON_DEVICE)),
+    (gannet.InvalidArgument, "knn is 'exact'", lambda _: gannet.build(GOOD, knn="exact", knn_graph=RING)),
+    (gannet.InvalidArgument, "knn is 'magic'", lambda _: gannet.build(GOOD, knn="magic", knn_graph=RING)),
+    (gannet.InvalidArgument, "knn_degree is 5", lambda _: gannet.build(GOOD, knn_degree=5, knn_graph=RING)),
+    (gannet.DtypeError, "graph must be of int32", lambda _: gannet.build(GOOD, graph=RING.astype(float))),
+    (gannet.DtypeError, "graph", lambda _: gannet.build(GOOD, graph=[["a", "b"]] * 10)),
+    (gannet.ShapeError, r"graph must have the shape \[10, 2\]", lambda _: gannet.build(GOOD, graph=RING[:9])),
+    (gannet.ShapeError, "graph has 1 dim", lambda _: gannet.build(GOOD, graph=RING[0])),
+    (gannet.ShapeError, "graph has 0 columns", lambda _: gannet.build(GOOD, graph=RING[:, :0])),
+    (gannet.OrderError, "graph must be packed", lambda _: gannet.build(GOOD, graph=RING[:, ::-1])),
+    (gannet.DeviceError, "graph lies", lambda _: gannet.build(GOOD, graph=ON_DEVICE)),
+    (gannet.InvalidArgument, "row", lambda _: gannet.build(GOOD, graph=RING + 1)),
+    (gannet.InvalidArgument, "degree", lambda _: gannet.build(GOOD, graph=RING[:, :1].copy())),
+    (gannet.InvalidArgument, "degree", lambda _: gannet.build(GOOD, graph=RING, degree=8)),
+    (gannet.InvalidArgument, "knn is 'exact'", lambda _: gannet.build(GOOD, graph=RING, knn="exact")),
+    (gannet.InvalidArgument, "both given", lambda _: gannet.build(GOOD, graph=RING, knn_graph=RING)),
+    (gannet.InvalidArgument, "graph is 'given'", lambda _: gannet.build(GOOD, graph="given")),
+    (gannet.InvalidArgument, "graph is 5", lambda _: gannet.build(GOOD, graph=5)),
+    (gannet.InvalidArgument, "graph is None", lambda _: gannet.build(GOOD, graph=None)),
     # searches
     (gannet.ShapeError, "3 columns, the index 4", lambda i: i.search(FEW)),
     (gannet.ShapeError, "8 columns, the index 4", lambda i: i.exact(WIDE[0])),

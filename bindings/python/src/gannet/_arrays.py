@@ -51,12 +51,12 @@ def of_list(vectors: Any, what: str, dtype: Any) -> np.ndarray[Any, Any]:
         raise error(f"{what}: the list makes no array of {np.dtype(dtype)}: {wrong}") from wrong
 
 
-def check_matrix(array: Any, what: str) -> None:
+def check_matrix(array: Any, what: str, most: int = 32768) -> None:
     """Rows are never one vector alone, as queries may be."""
     if len(array.shape) != 2:
         raise ShapeError(f"{what} has {len(array.shape)} dimensions; expected 2: [rows, columns]")
     if array.shape[1] == 0:
-        raise ShapeError(f"{what} has 0 columns; expected 1 to 32768")
+        raise ShapeError(f"{what} has 0 columns; expected 1 to {most}")
 
 
 def of_dlpack(vectors: Any, what: str, stream: int | None) -> _core.View:

@@ -417,7 +417,7 @@ def restored(content: bytes, recall: float | None) -> Index:
 
 def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = None, recall: float | None = None,
           ids: Any = None, progress: Wish = None, timeout: float | None = None, copy: bool = True,
-          graph: str = "auto", degree: int | None = None, knn: str = "auto", knn_degree: int | None = None,
+          graph: Any = "auto", degree: int | None = None, knn: str = "auto", knn_degree: int | None = None,
           knn_graph: Any = None, calibrate: bool = True, calibration: Array | None = None, seed: int | None = None,
           threads: int | None = None, memory_limit: int | None = None, repair: bool | None = None,
           samples: int | None = None, iterations: int | None = None, convergence: float | None = None,
@@ -445,7 +445,9 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     copy          False: the index uses the rows where they are, which must not change while it lives; host
                   memory and the rows' own dtype only. The index keeps a reference to them.
     graph         "auto", a variation on CAGRA's that reaches every row; "cagra" (as in its paper), "ggnn", "tsdg"
-                  or "none": rows only, for exact()
+                  or "none": rows only, for exact(). Or a finished graph, [n, degree] int32: edges by row number,
+                  best first, -1 at the end of a row that has fewer, as Index.graph() gives them. It is checked,
+                  calibrated and kept as it is, and `info.graph` calls it "cagra", as which it is searched.
     degree        edges a row, 2 to 256; default 32, of "ggnn" 24, of "tsdg" 128 at most. More finds more at a
                   given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
@@ -457,7 +459,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     seed          of every random choice; default 1. Equal input and seed give an equal index.
     threads       default: all
     memory_limit  bytes that the build may hold beside borrowed rows; LimitExceeded before it starts
-    repair        give unreachable rows an edge; default True, of "cagra" False
+    repair        give unreachable rows an edge; default True, of "cagra" and a finished graph False
     samples, iterations, convergence  of NN-Descent, as in ann.h
     segment_rows, layers, refinements, build_stretch, midpoint
                   of graph "ggnn", as in ann.h; refinements=0 is none
@@ -478,13 +480,15 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     """
     given = _arrays.ready(rows, "rows")
     stored = 0 if dtype is None else _names.element(dtype)
+    finished = graph is not None and not np.isscalar(graph)
+    lists = given_lists(graph if finished else None, knn_graph, knn, knn_degree)
     params: dict[str, Any] = {
-        "graph": _names.number("graph", graph, _names.GRAPHS),
-        "knn": 3 if knn_graph is not None else _names.number("knn", knn, _names.KNN_METHODS),
+        "graph": _names.GIVEN_GRAPH if finished else _names.number("graph", graph, _names.GRAPHS),
+        "knn": _names.GIVEN_KNN if lists is not None else _names.number("knn", knn, _names.KNN_METHODS),
         "rows_mode": 1 if copy else 2, "degree": degree, "samples": samples, "iterations": iterations,
         "convergence": convergence, "seed": seed, "threads": threads, "memory_limit": memory_limit,
         "repair": 0 if repair is None else 1 if repair else 2, "calibrate": 1 if calibrate else 2,
-        "knn_degree": None if knn_graph is not None else knn_degree,
+        "knn_degree": knn_degree,
         "segment_rows": segment_rows, "layers": layers, "refinements": -1 if refinements == 0 else refinements,
         "build_stretch": build_stretch, "midpoint": 1 if midpoint else 2,
         "diversify": _names.number("diversify", diversify, _names.DIVERSIFICATIONS), "alpha": alpha,
@@ -500,12 +504,26 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     _arrays.check_matrix(given, "rows")
     if calibration is not None:
         calibration = _arrays.ready(calibration, "calibration")
-    if knn_graph is not None:
-        knn_graph = _arrays.of(knn_graph, "knn_graph", None, np.int32)
     core = _core.Handle(given.shape[1], _names.number("metric", metric, _names.METRICS), stored)
     with Reporter(progress) as report:
-        core.build(given, ids_array(ids), calibration, knn_graph, params, report, timeout)
+        core.build(given, ids_array(ids), calibration, lists, params, report, timeout)
     return Index(core, recall)
+
+
+def given_lists(graph: Any, knn_graph: Any, knn: str, knn_degree: int | None) -> Any:
+    """The edges or the neighbours that a build is given, as an array or a View; None: it finds them itself."""
+    if graph is None and knn_graph is None:
+        return None
+    what = "knn_graph" if graph is None else "graph"
+    if graph is not None and knn_graph is not None:
+        raise InvalidArgument("graph and knn_graph are both given; a finished graph is not made from neighbours")
+    lists = _arrays.of(knn_graph if graph is None else graph, what, None, np.int32)
+    _arrays.check_matrix(lists, what, 1024 if graph is None else 256)
+    if _names.number("knn", knn, _names.KNN_METHODS) != 0:
+        raise InvalidArgument(f"knn is {knn!r}, but {what} is given; nothing is left to be found")
+    if knn_degree not in (None, lists.shape[1]):
+        raise InvalidArgument(f"knn_degree is {knn_degree!r}, but {what} has {lists.shape[1]} columns")
+    return lists
 
 
 def check_recall(recall: float) -> None:

@@ -25,6 +25,7 @@ PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_
               "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,
               "tsdg_small": 11, "tsdg_large": 12, "slack": 13}
 COMPARES = {"auto": 0, "codes": 1, "stored": 2}
+GIVEN_GRAPH, GIVEN_KNN = 5, 3  # said by an array in the place of a word
 OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED = 1, 2, 3
 CPU, CUDA = 1, 2
 

@@ -31,7 +31,8 @@ c_enum! {
         Ggnn = ANN_GRAPH_GGNN as "ggnn",
         /// k-NN graph diversified in two stages, with occlusion factors.
         Tsdg = ANN_GRAPH_TSDG as "tsdg",
-        /// A finished search graph in the place of [`BuildParams::knn_graph`].
+        /// A finished search graph, which [`BuildParams::knn_graph`] takes in the place of neighbours: edges, best
+        /// first, as [`Index::graph`](crate::Index::graph) gives them. An index calls it [`Cagra`](Self::Cagra).
         Given = ANN_GRAPH_GIVEN as "given",
     }
 }

@@ -303,6 +303,35 @@ fn a_knn_graph_is_found_and_taken() {
 }
 
 #[test]
+fn a_finished_graph_is_taken_as_it_is() {
+    let dim = 6;
+    let data = units(1, 400 * dim);
+    let rows = Matrix::new(&data, dim).unwrap();
+    let built = |params: BuildParams| {
+        let index = Index::new(&IndexParams::new(dim)).unwrap();
+        index.build(rows, &params).map(|()| index)
+    };
+    let graph = built(BuildParams::new().degree(8)).unwrap().graph().unwrap();
+    let mut edges = graph.edges().to_vec();
+    edges.chunks_mut(8).for_each(|row| row.swap(2, 5)); // no build makes this one
+    let given = || BuildParams::new().graph(GraphKind::Given).knn_graph(&edges, 8);
+    let index = built(given()).unwrap();
+    assert_eq!(index.graph().unwrap().edges(), edges);
+    assert_eq!(index.info().unwrap().graph, Some(GraphKind::Cagra));
+    let found = index.search(rows, 1, &SearchParams::new()).unwrap();
+    assert!((0..400).zip(found.ids()).filter(|(row, id)| row == *id).count() >= 380);
+
+    assert_eq!(built(given().degree(4)).err().unwrap().status(), Status::InvalidArgument);
+    assert_eq!(
+        built(BuildParams::new().graph(GraphKind::Given)).err().unwrap().status(),
+        Status::InvalidArgument
+    );
+    edges[17] = 400;
+    let strange = BuildParams::new().graph(GraphKind::Given).knn_graph(&edges, 8);
+    assert_eq!(built(strange).err().unwrap().status(), Status::InvalidArgument);
+}
+
+#[test]
 fn few_rows_leave_places_unused() {
     let graph = knn_graph(Matrix::new(&[0.0f32, 1.0], 1).unwrap(), &KnnParams::new(3)).unwrap();
     assert_eq!(graph.neighbors(), [1, ROW_NONE, ROW_NONE, 0, ROW_NONE, ROW_NONE]);
