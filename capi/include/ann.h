@@ -738,9 +738,9 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  * ------------------------------------------------------------------------------------------ */
 
 /* How a search walks.
- *   AUTO        BEST_FIRST on an index with a graph, EXACT without; also EXACT where, without a beam of the
- *               caller, no walk was found to reach `recall`, or a walk would cost the CPU more (by a count of
- *               bytes, not by the clock). On a CUDA device walks keep two lists instead: the nearest rows met,
+ *   AUTO        on an index with a graph BEST_FIRST or SLACK, EXACT without; also EXACT where no walk was found
+ *               to reach `recall`. Of what reaches it the CPU takes what costs least (by a count of bytes, not
+ *               by the clock), with a beam given BEST_FIRST. On a CUDA device walks keep two lists: rows met,
  *               and the nearest of those not yet expanded. They stop when the next row lies farther than (1 +
  *               slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
  *               Who walks depends on the batch: 16 warps of the device for each of few queries, 8 for each of
@@ -789,8 +789,8 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               time, until it lies more than `delta` times as far as the k-th best, so that easy queries
  *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1
  *               and the slack of WARP. `beam` must be 0.
- * SLACK is ANN_UNSUPPORTED on CUDA devices. Its effort and those of TSDG's three are calibrated when a search first
- * asks for a `recall` by their name.
+ * SLACK is ANN_UNSUPPORTED on CUDA devices. What a build on the CPU has not calibrated of it (k above 100, by inner
+ * product) and TSDG's three are calibrated when a search first asks for a `recall` by their name.
  * CAGRA's procedures, GGNN and TSDG's run on every graph, whoever built it. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
@@ -836,7 +836,7 @@ typedef struct ann_search_params {
   uint32_t threads;  /* of the CPU; default: as many as the hardware has and the batch can use; one
                         query always runs on the calling thread */
   float recall;      /* wanted share of true neighbours found, mean over queries, in (0, 1]; default
-                        0.95. The build's calibration turns it into a beam, for queries distributed
+                        0.95. The build's calibration turns it into an effort, for queries spread
                         like the rows or like `calibration`. For targets above what calibration
                         reached AUTO compares every row; BEST_FIRST uses the longest beam it tried.
                         Without calibration the beam is 4 * k + 64, doubled for each halving of
@@ -986,7 +986,7 @@ ANN_API ann_status ann_search_estimate(const ann_index *index, uint64_t queries,
                                        ann_error *error);
 
 /* The beam that ann_search_batch would use for this k and recall (0: the default), by BEST_FIRST, and by AUTO
- * where it does not compare every row. Errors:
+ * where it takes that. Errors:
  * ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph. Any thread. */
 ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
                                   ann_error *error);

@@ -71,10 +71,36 @@ struct Chooser {
     if (target.on_device()) return choose_on_device();
     const Choice by_beam = planned(kBestFirst, effort_of(kBestFirst));
     if (request.params.beam != 0) return by_beam;
-    if (!placed.calibration.reaches(request.k, request.recall)) return exactly();
     const Segment& segment = placed.segment;
-    const double work = walk_work(segment.graph, segment.codes.walk_stride(), by_beam.effort.knob);
-    return work > exact_work(segment.dataset) ? exactly() : by_beam;
+    const size_t row_bytes = segment.codes.walk_stride();
+    Choice best = exactly();
+    double least = exact_work(segment.dataset);
+    const auto consider = [&](const Choice& choice, double work) {
+      if (work > least) return;
+      best = choice;
+      least = work;
+    };
+    if (placed.calibration.reaches(request.k, request.recall))
+      consider(by_beam, walk_work(segment.graph, row_bytes, by_beam.effort.knob));
+    if (const auto effort = slack_effort(); effort && request.params.occlusion_max == 0 &&
+                                            placed.calibration.slack().reaches(request.k, request.recall))
+      consider(planned(kSlack, *effort),
+               slack_work(segment.graph, row_bytes,
+                          placed.calibration.slack().cost(&KnobPoint::beam, request.k, effort->knob)));
+    return best;
+  }
+
+  /// The slack for the recall by the build's calibration; none where that has no curve for as many answers.
+  std::optional<Effort> slack_effort() const {
+    const KnobCurves& curves = placed.calibration.slack();
+    if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
+    Effort effort(curves.knob(request.k, request.recall));
+    effort.recall = curves.recall(request.k, effort.knob);
+    // The recall of a knob is found by halving an interval and may end a little below what it was chosen for.
+    if (curves.reaches(request.k, request.recall))
+      effort.recall = std::max(effort.recall, double{request.recall});
+    effort.expansions = curves.cost(&KnobPoint::expansions, request.k, effort.knob);
+    return effort;
   }
 
   Choice choose_on_device() const {
@@ -220,6 +246,9 @@ struct Chooser {
 
   /// A longer beam may choose the other of two procedures that a name stands for, whose own curves then count.
   Effort measured_effort(const Procedure& procedure, Effort effort) const {
+    if (&procedure == &kSlack) {
+      if (const auto found = slack_effort()) return *found;
+    }
     const Tuning& tuning = device != nullptr ? device->tuning : placed.tuning;
     for (uint32_t turn = 0; turn < 2; ++turn) {
       const auto found =

@@ -1,6 +1,7 @@
 #include "search/best_first.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "search/walk_steps.h"
 
@@ -55,9 +56,11 @@ struct Walk {
 
 }  // namespace
 
-uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-                       const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
-                       SearchSpace& space, SearchCounts& counts) {
+namespace {
+
+/// Leaves those rows and the distances of their codes in `space`; how many.
+uint32_t choose_rows(const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
+                     SearchSpace& space) {
   const uint32_t most = std::min(near, rerank_count(k));
   uint32_t count = 0;
   for (uint32_t i = 0; i < near && count < most; ++i) {
@@ -66,6 +69,49 @@ uint32_t compare_again(const Dataset& dataset, const Codes& codes, const Prepare
     space.distances[count] = static_cast<float>(RowKey::distance(beam.key(i)));
     space.rows[count++] = row;
   }
+  return count;
+}
+
+}  // namespace
+
+uint32_t CompareOnce::compare(const Beam& beam, uint32_t near, uint32_t k) {
+  const uint32_t count = choose_rows(beam, near, admission_, k, space_);
+  if (codes_.lossless()) return count;
+  uint32_t fresh[kPiece];
+  uint32_t at[kPiece];
+  uint32_t waiting = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t place = place_of(space_.rows[i]);
+    if (rows_[place] != kNoRow) {
+      space_.distances[i] = distances_[place];
+      continue;
+    }
+    fresh[waiting] = space_.rows[i];
+    at[waiting++] = i;
+    if (waiting == kPiece) compare_piece(fresh, at, std::exchange(waiting, 0));
+  }
+  compare_piece(fresh, at, waiting);
+  return count;
+}
+
+void CompareOnce::compare_piece(const uint32_t* rows, const uint32_t* at, uint32_t count) {
+  if (count == 0) return;
+  float distances[kPiece];
+  dataset_.distances(query_, rows, 0, count, distances);
+  for (uint32_t i = 0; i < count; ++i) {
+    space_.distances[at[i]] = distances[i];
+    if (used_ == kFull) continue;
+    const uint32_t place = place_of(rows[i]);
+    rows_[place] = rows[i];
+    distances_[place] = distances[i];
+    ++used_;
+  }
+}
+
+uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
+                       const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
+                       SearchSpace& space, SearchCounts& counts) {
+  const uint32_t count = choose_rows(beam, near, admission, k, space);
   if (!codes.lossless()) {
     counts.distances += count;
     dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
@@ -99,22 +145,23 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
   return compared;
 }
 
-void trace_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
-                      const PreparedQuery& query, const Admission& admission, std::span<const BeamStop> stops,
-                      SearchSpace& space, const std::function<void(size_t stop, uint32_t compared)>& found) {
+void trace_best_first(
+    const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
+    const Admission& admission, std::span<const BeamStop> stops, SearchSpace& space,
+    const std::function<void(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
   space.fit_beam(stops.back().beam);
   codes.encode_walk_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
   if (admission.masked != kNoRow) space.visited.enter(admission.masked);
   Walk walk{codes, graph, space, Beam(space.keys.data(), stops.back().beam), admission};
+  CompareOnce once(dataset, codes, query, admission, space);
   walk.start();
   for (size_t stop = 0; stop < stops.size(); ++stop) {
     while (walk.beam.first_waiting() < std::min(stops[stop].beam, walk.beam.size())) {
       if (!walk.step()) break;
     }
     const uint32_t near = std::min(stops[stop].beam, walk.beam.size());
-    found(stop, compare_again(dataset, codes, query, walk.beam, near, admission, stops[stop].k, space,
-                              walk.counts));
+    found(stop, once.compare(walk.beam, near, stops[stop].k), walk.counts);
   }
 }
 

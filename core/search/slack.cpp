@@ -24,6 +24,9 @@ uint32_t beyond(const Codes& codes, uint32_t distance, double share) {
   return static_cast<uint32_t>(std::min<double>(distance * (1 + share), UINT32_MAX));
 }
 
+/// Of a squared distance, by how much of it a bound lies beyond it.
+double share_of(float slack) { return double{slack} * (2 + double{slack}); }
+
 /// One search, as the essay tells it.
 class SlackWalk {
  public:
@@ -54,6 +57,7 @@ class SlackWalk {
   }
 
   void run() {
+    narrow();
     for (uint32_t turn = 0;; turn ^= 1) {
       const uint32_t row = list.pop_within(bound_, sure_);
       Step& requested = steps_[turn];
@@ -62,7 +66,48 @@ class SlackWalk {
       requested.count = 0;
       if (row != kNoRow) request(row, requested);
       compare(arrived.rows, arrived.count);
+      narrow();
     }
+  }
+
+  /// Goes on for the fronts together; found(front) says of one that has come to a stop whether its next one is
+  /// wanted.
+  template <class Found>
+  void trace(std::span<SlackFront> fronts, const Found& found) {
+    for (uint32_t turn = 0;; turn ^= 1) {
+      uint32_t open = 0;
+      bool all_go = true;
+      for (SlackFront& front : fronts) {
+        if (front.slacks.empty()) continue;
+        ++open;
+        all_go &= goes(front);
+      }
+      if (open == 0) return;
+      Step& requested = steps_[turn];
+      Step& arrived = steps_[turn ^ 1];
+      requested.count = 0;
+      if (all_go) {
+        request(list.pop(), requested);
+      } else if (arrived.count == 0) {
+        for (SlackFront& front : fronts) {
+          while (!front.slacks.empty() && !goes(front))
+            front.slacks = found(front) ? front.slacks.subspan(1) : front.slacks.last(0);
+        }
+      }
+      compare(arrived.rows, arrived.count);
+      bound_ = 0;
+      for (const SlackFront& front : fronts) {
+        if (!front.slacks.empty()) bound_ = std::max(bound_, bound_of(front.k, front.slacks.back()));
+      }
+    }
+  }
+
+  /// How many rows of the list lie within the bound of a front.
+  uint32_t near(const SlackFront& front) const {
+    const uint32_t bound = bound_of(front.k, front.slacks.front());
+    uint32_t end = list.size();
+    while (end > front.k && RowKey::distance(list.key(end - 1)) >= bound) --end;
+    return end;
   }
 
  private:
@@ -71,6 +116,19 @@ class SlackWalk {
     uint32_t count = 0;
     uint32_t rows[ANN_DEGREE_MAX];
   };
+
+  /// Where every row of the list may be returned.
+  uint32_t bound_of(uint32_t k, float slack) const {
+    if (list.size() < k) return UINT32_MAX;
+    return beyond(codes_, RowKey::distance(list.key(k - 1)), share_of(slack));
+  }
+
+  /// Whether a walk with the next slack of a front would go on to the nearest row that waits.
+  bool goes(const SlackFront& front) const {
+    const uint32_t place = list.first_waiting();
+    if (place == list.size()) return false;
+    return place < front.k || RowKey::distance(list.key(place)) < bound_of(front.k, front.slacks.front());
+  }
 
   /// Expands a row: notes those that it leads to and requests their codes.
   void request(uint32_t row, Step& step) {
@@ -100,6 +158,10 @@ class SlackWalk {
       kept += distances[i] < bound_ ? 1 : 0;
     }
     list.insert(distances, rows, kept);
+  }
+
+  /// Draws the bound tighter.
+  void narrow() {
     const uint32_t place = place_of_last_answer();
     if (place == list.size()) return;
     sure_ = place + 1;
@@ -139,8 +201,7 @@ uint32_t search_with_slack(const Dataset& dataset, const Codes& codes, const Sea
   codes.encode_walk_query(query, space.code.data());
   const VisitedCleared cleared(space.visited);
   if (admission.masked != kNoRow) space.visited.enter(admission.masked);
-  const double share = double{slack} * (2 + double{slack});
-  SlackWalk walk(codes, graph, admission, space, k, share, length);
+  SlackWalk walk(codes, graph, admission, space, k, share_of(slack), length);
   walk.start();
   walk.run();
   const uint32_t compared =
@@ -148,6 +209,26 @@ uint32_t search_with_slack(const Dataset& dataset, const Codes& codes, const Sea
   counts->distances += walk.counts.distances;
   counts->expansions += walk.counts.expansions;
   return report_nearest(dataset, compared, k, space);
+}
+
+void trace_with_slack(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                      const PreparedQuery& query, const Admission& admission, std::span<SlackFront> fronts,
+                      SearchSpace& space,
+                      const std::function<bool(const SlackFront& front, uint32_t compared,
+                                               const SearchCounts& counts)>& found) {
+  uint32_t most = 0;
+  for (const SlackFront& front : fronts) most = std::max(most, front.k);
+  const uint32_t length = std::min(slack_list(most), codes.rows());
+  space.fit_beam(length);
+  codes.encode_walk_query(query, space.code.data());
+  const VisitedCleared cleared(space.visited);
+  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
+  SlackWalk walk(codes, graph, admission, space, most, 0, length);
+  CompareOnce once(dataset, codes, query, admission, space);
+  walk.start();
+  walk.trace(fronts, [&](const SlackFront& front) {
+    return found(front, once.compare(walk.list, walk.near(front), front.k), walk.counts);
+  });
 }
 
 }  // namespace gannet

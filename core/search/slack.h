@@ -30,23 +30,28 @@
 // 830, 330 KB, where a beam with that recall expands 560 rows and reads 1.8 MB.
 //
 // Time of a query as part of best-first search's with the shortest beam that has the recall, each with the least
-// effort of a fine grid that does; one thread of an AMD EPYC (AVX-512), k = 10, time of the thread, medians of 7
-// interleaved rounds:
+// effort of a fine grid that does; one thread of an AMD EPYC (AVX-512) with other work beside it, k = 10, time of the
+// thread, medians of 9 interleaved rounds:
 //
 //                                recall .90   .95   .99   .999
-//   SIFT, 100,000 x 128                 .85   .80   .71   .63
-//   words, 150,000 x 100                .93   .89   .73    -
-//   patches, 60,000 x 192              1.20  1.14   .61    -
-//   texts, 100,000 x 384                .89   .54   .11    -
-//   GIST, 30,000 x 960                 1.05   .96   .83   .67
-//   words by inner product             1.12  1.21  1.44    -
+//   SIFT, 100,000 x 128                1.36  1.16   .94   .76
+//   words, 150,000 x 100               1.32  1.28   .95    -
+//   patches, 60,000 x 192              1.37  1.34   .78    -
+//   texts, 100,000 x 384               1.47  1.26   .88   .48
+//   GIST, 30,000 x 960                 1.17  1.08   .91   .73
 //
-// A dash: however large the slack, walks reach .9985, .9964, .9956 and .9980. Patches have .96 with k rows or no
+// A dash: however large the slack, walks reach .9985 and .9964. Patches and GIST have .96 and .91 with k rows or no
 // slack, which is the least there is. By inner product lengths and not places make a row an answer, and the bound finds
-// no good end.
+// no good end: words took 1.12, 1.21 and 1.44 of the time.
+//
+// AUTO goes by what calibration has counted (tune/search_work.h), so that it leaves recalls up to .95 to the beam.
 //
 // Codes of one bit a column do not pay here either (search/best_first.h).
 #pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
 
 #include "search/best_first.h"
 
@@ -57,9 +62,31 @@ namespace gannet {
 /// .992 with a slack of 0.08).
 constexpr uint32_t slack_list(uint32_t k) { return std::max(512u, 4 * k); }
 
+/// Slacks that calibration tries: steps of a hundredth where the miss is large, then of a quarter. Beyond the
+/// last one the list is full of rows within the bound on all sets tried.
+inline constexpr float kSlacksTried[] = {0,     0.01f, 0.02f, 0.03f, 0.04f, 0.05f, 0.065f, 0.08f,
+                                         0.10f, 0.12f, 0.15f, 0.19f, 0.24f, 0.3f,  0.4f};
+
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
 uint32_t search_with_slack(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                            const PreparedQuery& query, const Admission& admission, uint32_t k, float slack,
                            SearchSpace& space, SearchCounts* counts);
+
+/// Slacks that a trace stops at for k answers, ascending; those that are left.
+struct SlackFront {
+  uint32_t k;
+  std::span<const float> slacks;
+};
+
+/// One walk that stops for each front at each of its slacks, and leaves there what search_with_slack would
+/// compare: calls found(front, compared, counts) with the distances in space.distances and the first of
+/// front.slacks as the slack, and goes on for that front if it returns true. Walks for all k and slacks take
+/// the same steps, nearest row first, and end one after another; one that is about to end waits for what is on
+/// its way, as it would alone, which is all that can make those that go on differ from walks of their own. No
+/// row of the set may be removed.
+void trace_with_slack(
+    const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
+    const Admission& admission, std::span<SlackFront> fronts, SearchSpace& space,
+    const std::function<bool(const SlackFront& front, uint32_t compared, const SearchCounts& counts)>& found);
 
 }  // namespace gannet

@@ -50,13 +50,9 @@ Effort unmeasured(const SearchRequest& request, uint32_t) {
   return {slack};
 }
 
-/// Steps of a hundredth where the miss is large, then of a quarter. Beyond the last one the list is full of rows
-/// within the bound on all sets tried.
 std::optional<double> knob_at(const SearchTarget&, uint32_t, uint32_t step) {
-  constexpr double kSlacks[] = {0,    0.01, 0.02, 0.03, 0.04, 0.05, 0.065, 0.08,
-                                0.10, 0.12, 0.15, 0.19, 0.24, 0.3,  0.4};
-  if (step >= std::size(kSlacks)) return std::nullopt;
-  return kSlacks[step];
+  if (step >= std::size(kSlacksTried)) return std::nullopt;
+  return kSlacksTried[step];
 }
 
 constexpr Procedure make_row() {

@@ -22,6 +22,7 @@ inline constexpr uint16_t kMinorWithLayers = 3;
 inline constexpr uint64_t kFeatureLayers = 1;  // to be known: the graph has layers
 inline constexpr uint16_t kMinorWithVariableRows = 3;
 inline constexpr uint16_t kMinorWithScaledCodes = 4;
+inline constexpr uint16_t kMinorWithSlackCurves = 5;
 inline constexpr uint16_t kMinorWithCodeOrder = 5;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows;
@@ -48,12 +49,12 @@ enum SectionType : uint32_t {
   kScaledCodes = 15,
   kScaledCentres = 16,
   kDeviceCurves = 17,
+  kSlackCurves = 18,
   kCodeOrder = 19,
 };
 inline constexpr uint32_t kTypesMax = 19;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kDeviceCurves) ||
-         type == kCodeOrder;
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kCodeOrder);
 }
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section
@@ -174,6 +175,21 @@ struct DeviceCurve {
   DevicePoint points[kPointsMax];
 };
 static_assert(sizeof(DeviceCurve) == 800);
+
+inline constexpr uint32_t kSlackCurvesMax = 4;
+inline constexpr double kSlackMax = 3;
+struct SlackPoint {
+  double slack;
+  double recall;
+  double expansions;
+  double beam;
+};
+struct SlackCurve {
+  uint32_t k;
+  uint32_t count;
+  SlackPoint points[kPointsMax];
+};
+static_assert(sizeof(SlackCurve) == 776);
 
 constexpr uint64_t round_to_page(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 constexpr uint64_t chunks_of(uint64_t bytes) { return (bytes + kChunkBytes - 1) / kChunkBytes; }

@@ -50,6 +50,7 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
       demand(kScaledCentres, (calibrated.cells + 1) * header.dim, sizeof(float));
     }
     if (calibrated.device_curves != 0) demand(kDeviceCurves, calibrated.device_curves, sizeof(DeviceCurve));
+    if (calibrated.slack_curves != 0) demand(kSlackCurves, calibrated.slack_curves, sizeof(SlackCurve));
     if (calibrated.order && stored_codes) demand(kCodeOrder, kOrderNumbers, sizeof(double));
   }
   return count;

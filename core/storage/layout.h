@@ -1,7 +1,7 @@
 // Layout: which sections an index has and where they lie, from the header alone.
 //
 // Writing and reading share this arithmetic. A reader first checks that the header's numbers are in
-// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most thirteen sections).
+// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most fourteen sections).
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ uint32_t code_columns(const Header& header);
 /// Bytes of a query that is kept to calibrate on.
 uint64_t query_bytes(const Header& header);
 
-/// What a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how many
-/// edges they have together, and how many prefixes each; and cells of scaled codes (0: no such codes).
+/// What a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how
+/// many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes); and
+/// curves of SLACK.
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
@@ -34,6 +35,7 @@ struct Calibrated {
   uint32_t levels = 0;
   uint64_t cells = 0;
   uint64_t layer_words = 0;
+  uint32_t slack_curves = 0;
   bool order = false;  // of codes
 };
 

@@ -212,6 +212,7 @@ const char* section_name(uint32_t type) {
   if (type == kScaledCodes) return "scaled codes";
   if (type == kScaledCentres) return "scaled centres";
   if (type == kDeviceCurves) return "device curves";
+  if (type == kSlackCurves) return "slack curves";
   if (type == kCodeOrder) return "code order";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
@@ -375,6 +376,8 @@ void FileMap::check_sections() {
     if (section.type == kDeviceCurves)
       calibrated.device_curves =
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
+    if (section.type == kSlackCurves)
+      calibrated.slack_curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kSlackCurvesMax + 1));
     if (section.type == kCodeOrder) calibrated.order = true;
     if (section.type == kEdges) calibrated.edges = section.items;
     if (section.type == kPrefixes) calibrated.levels = section.item_bytes / sizeof(uint16_t);
@@ -394,6 +397,8 @@ void FileMap::check_sections() {
     fail_corrupt("there are %llu cells of scaled codes, which no such index has", static_cast<Long>(cells));
   if (calibrated.device_curves > kDeviceCurvesMax)
     fail_corrupt("there are more calibration curves of devices than %u", kDeviceCurvesMax);
+  if (calibrated.slack_curves > kSlackCurvesMax)
+    fail_corrupt("there are more calibration curves by slack than %u", kSlackCurvesMax);
   Section demanded[kTypesMax];
   if (known != demanded_sections(header, calibrated, demanded))
     fail_corrupt("the sections are not those that the header demands");
@@ -490,7 +495,7 @@ void check_rows(const FileMap& map, const Array<uint16_t>& prefixes, uint64_t* o
                  static_cast<Long>(map.find(kEdges)->items));
 }
 
-Calibration read_calibration(const Curve* curves, uint64_t count, float recall_max) {
+Calibration read_calibration(const Curve* curves, uint64_t count, float recall_max, const KnobCurves& slack) {
   KnobCurves out;
   static_assert(KnobCurves::kCurves == kCurvesMax && KnobCurve::kPoints == kPointsMax);
   for (uint64_t i = 0; i < count; ++i) {
@@ -513,7 +518,36 @@ Calibration read_calibration(const Curve* curves, uint64_t count, float recall_m
     }
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
-  return Calibration(out, recall_max);
+  return Calibration(out, slack, recall_max);
+}
+
+KnobCurves read_slack_curves(const SlackCurve* curves, uint64_t count) {
+  KnobCurves out(KnobScale::kSlack);
+  static_assert(KnobCurves::kCurves == kSlackCurvesMax && KnobCurve::kPoints == kPointsMax);
+  for (uint64_t i = 0; i < count; ++i) {
+    const SlackCurve& curve = curves[i];
+    bool sound = curve.k >= 1 && (i == 0 || curve.k > curves[i - 1].k) && curve.count >= 1 &&
+                 curve.count <= kPointsMax;
+    KnobCurve& made = out.add(curve.k);
+    made.count = std::min(curve.count, kPointsMax);
+    for (uint32_t at = 0; sound && at < kPointsMax; ++at) {
+      const SlackPoint& point = curve.points[at];
+      if (at >= curve.count) {
+        sound = bits(point.slack) == 0 && bits(point.recall) == 0 && bits(point.expansions) == 0 &&
+                bits(point.beam) == 0;
+        continue;
+      }
+      const SlackPoint& before = curve.points[at - (at > 0 ? 1 : 0)];
+      const bool rises = at == 0 || (point.slack > before.slack && point.recall >= before.recall);
+      // Each is false of a value that is no number.
+      sound = point.slack >= 0 && point.slack <= kSlackMax && point.recall >= 0 && point.recall <= 1 &&
+              point.expansions >= 0 && point.expansions <= ANN_ROWS_MAX && point.beam >= 1 &&
+              point.beam <= ANN_BEAM_MAX && rises;
+      made.points[at] = {point.slack, point.recall, point.expansions, point.beam};
+    }
+    if (!sound) fail_corrupt("calibration curve %llu by slack is not sound", static_cast<Long>(i + 1));
+  }
+  return out;
 }
 
 namespace {

@@ -113,6 +113,7 @@ struct Parts {
   Array<float> nearest;
   Array<uint16_t> prefixes;
   Array<DeviceCurve> device_curves;
+  Array<SlackCurve> slack_curves;
   Array<uint8_t> scaled_codes;
   Array<float> scaled_centres;
   Array<double> order_of_codes;
@@ -149,6 +150,8 @@ struct Parts {
         return visit(prefixes);
       case kDeviceCurves:
         return visit(device_curves);
+      case kSlackCurves:
+        return visit(slack_curves);
       case kScaledCodes:
         return visit(scaled_codes);
       case kScaledCentres:
@@ -202,7 +205,8 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
                                         const Allocator& memory) {
   const Header& header = map.header;
   const Calibration calibration =
-      read_calibration(parts.curves.data(), parts.curves.size(), header.recall_max);
+      read_calibration(parts.curves.data(), parts.curves.size(), header.recall_max,
+                       read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size()));
   Dataset::Parts rows;
   rows.rows = static_cast<uint32_t>(header.rows);
   rows.dim = header.dim;
@@ -261,7 +265,7 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
 /// Which sections a verification must hold as a whole to compare their values with each other.
 bool compared_as_a_whole(uint32_t type) {
   return type == kIds || type == kOrder || type == kEntries || type == kCalibration || type == kLayers ||
-         type == kPrefixes || type == kDeviceCurves;
+         type == kPrefixes || type == kDeviceCurves || type == kSlackCurves;
 }
 
 /// Reads everything; keeps all of it, or what has to be compared as a whole.
@@ -303,6 +307,7 @@ void verify(Source& source, const Expectation& expected, const Execution& execut
   const FileMap map(source, expected, execution.memory);
   const Parts parts = read_all(map, source, false, execution);
   read_calibration(parts.curves.data(), parts.curves.size(), map.header.recall_max);
+  read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size());
   read_device_curves(parts.device_curves.data(), parts.device_curves.size());
   execution.advance(1);
 }
@@ -358,7 +363,8 @@ struct MappedFile {
 /// Sections that every search reads, and that are small: checked at once.
 bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration || type == kLayers || type == kNearest ||
-         type == kPrefixes || type == kDeviceCurves || type == kScaledCentres || type == kCodeOrder;
+         type == kPrefixes || type == kDeviceCurves || type == kScaledCentres || type == kSlackCurves ||
+         type == kCodeOrder;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,

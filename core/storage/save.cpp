@@ -57,7 +57,7 @@ class Content {
     header_.sections = demanded_sections(header_,
                                          {placed.calibration.curves().count(), segment_.queries.count(),
                                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(),
-                                          graph.levels, cells(), layers_.size(), has_order()},
+                                          graph.levels, cells(), layers_.size(), slack_count(), has_order()},
                                          sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
@@ -102,6 +102,8 @@ class Content {
   uint64_t region_bytes() const { return sections_offset(sections(), chunks_) - kPage; }
 
  private:
+  uint32_t slack_count() const { return segment_.has_graph() ? placed_.calibration.slack().count() : 0; }
+
   /// Of scaled codes; 0: there are none.
   uint64_t cells() const {
     const ScaledCodes* scaled = segment_.codes.scaled();
@@ -121,6 +123,7 @@ class Content {
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
     header_.minor = has_order()                     ? kMinorWithCodeOrder
+                    : slack_count() != 0            ? kMinorWithSlackCurves
                     : cells() != 0                  ? kMinorWithScaledCodes
                     : !device_curves_.empty()       ? kMinorWithDeviceCurves
                     : segment_.queries.count() != 0 ? kMinorWithQueries
@@ -178,6 +181,15 @@ class Content {
       for (uint32_t point = 0; point < from.count; ++point)
         curves_[i].points[point] = {static_cast<uint32_t>(from.points[point].knob), 0,
                                     from.points[point].recall};
+    }
+    for (uint32_t i = 0; i < slack_count(); ++i) {
+      const KnobCurve& from = placed_.calibration.slack()[i];
+      slack_curves_[i].k = from.k;
+      slack_curves_[i].count = from.count;
+      for (uint32_t at = 0; at < from.count; ++at) {
+        const KnobPoint& point = from.points[at];
+        slack_curves_[i].points[at] = {point.knob, point.recall, point.expansions, point.beam};
+      }
     }
   }
 
@@ -241,6 +253,8 @@ class Content {
         return segment_.codes.scaled()->centres().data();
       case kDeviceCurves:
         return device_curves_.data();
+      case kSlackCurves:
+        return slack_curves_;
       case kCodeOrder:
         return order_;
       default:
@@ -282,6 +296,7 @@ class Content {
   Header header_ = {};
   Section sections_[kTypesMax] = {};
   Curve curves_[kCurvesMax] = {};
+  SlackCurve slack_curves_[kSlackCurvesMax] = {};
   Array<uint32_t> layers_;  // of section 11
   float nearest_[2] = {};
   double order_[kOrderNumbers] = {};  // of codes

@@ -29,7 +29,7 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 5 with section 19, else 4 with
+//     14  u16     minor version: the least that has all that the file has; 5 with section 18 or 19, else 4 with
 //                 section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
@@ -135,7 +135,12 @@
 //                     at most 16), then 1 warp, 8, 16, 1 at once, then k, at most 5 of each. Slacks ascend and
 //                     are finite, above -1 and at most 100, recalls are in [0, 1] and do not fall, expansions
 //                     are 0 to 2,147,483,646. With a graph and at least one curve; since 1.2. Item: a curve
-//
+//     18  slack curves   calibration curves of searches with a slack bound on the CPU, of 776 bytes: u32 k, u32
+//                    points (1 to 24), then 24 times { f64 slack, f64 recall, f64 expansions of a query, mean,
+//                    f64 beam whose walk compares as many rows }, zeros where a curve has fewer. k is at least 1
+//                    and ascends from curve to curve, slacks ascend (0 to 3), recalls are in [0, 1] and do not
+//                    fall, expansions are 0 to 2,147,483,646, beams 1 to 65,536. With a graph and 1 to 4 curves;
+//                    since 1.5. Without it the CPU walks by the beams of section 9. Item: a curve
 //     19  code order  [3] f64 in [0, 1]: how well what walks compare orders a sample of rows, or of section 10's kind of
 //                     queries, by distance: the share of their true 10 nearest among the first 10 by code, among the
 //                     first 20, and that of the tenth of the sample that fares worst. May be there with codes 2 or 3;
@@ -144,7 +149,7 @@
 // A reader does not check what it could only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14, 18 and 20 to 63 are kept for what comes: removed rows, shards.
+// Types 14 and 20 to 63 are kept for what comes: removed rows, shards.
 //
 // 5  THE TAIL
 //

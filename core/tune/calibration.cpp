@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/random.h"
@@ -12,6 +13,7 @@
 #include "search/exact.h"
 #include "search/exact_by_codes.h"
 #include "search/exact_device.h"
+#include "search/slack.h"
 #include "tune/search_work.h"
 
 namespace gannet {
@@ -22,6 +24,8 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries that judge each curve: where they are like those to come, and where rows are masked, or a device walks.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
+constexpr size_t kWideBytes =
+    512;  // of codes, from which on half as many judge: each costs as much as the build's rows
 constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
 constexpr uint32_t kHiddenMin = 512;   // if they are so many
@@ -53,12 +57,18 @@ std::vector<uint32_t> beams_tried(const Growth& growth) {
   return beams;
 }
 
+/// Queries that judge curve c where they are like those to come.
+uint32_t sample_most(const Codes& codes, uint32_t c) {
+  return codes.walk_stride() < kWideBytes ? kSampleMax[c] : std::max(kSampleMax[c] / 2, kSampleFew[c]);
+}
+
 /// The queries with their true neighbours: the first few to the full depth, all to kKs[2].
 struct Sample {
   MatrixView vectors;
   const QueryBlock* queries;  // of them
   const uint32_t* masked;     // [count] or null
   RowSetView held_out;        // of all of them: hidden rows, or the copies of masked rows
+  bool is_hidden;             // edges go past them
   bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
   uint32_t count;
   uint32_t deep_count;
@@ -97,6 +107,16 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
   uint32_t hits = 0;
   for (uint32_t i = 0; i < seen; ++i) hits += distances[i] <= farthest ? 1 : 0;
   return static_cast<double>(std::min(hits, k)) / k;
+}
+
+/// What is taken off the mean recall of a sample, that of ten answers beside it. What queries to come may miss
+/// beyond a sample that is lucky by three standard errors is no more than kLeeway. Masked rows promise less
+/// than is got, but for sets where a query's ten answers are all found or none, since walks come to the right
+/// place or do not.
+double doubt_of(const Sample& sample, const Recall& recall, const Recall& of_ten) {
+  const double of_three = 3 * recall.error - kLeeway;
+  if (sample.is_fair) return std::max(0.0, of_three + (sample.is_hidden ? kBeyond * (1 - recall.mean) : 0));
+  return of_ten.error > kAllOrNone ? std::max(recall.error, of_three) : recall.error;
 }
 
 /// Walks of the CPU. One walk tells of all beams of a stage: a longer beam takes the same steps as a shorter one, and
@@ -174,13 +194,14 @@ class HostWalks {
     }
     if (!waits) return;
     const uint32_t masked = sample_.masked != nullptr ? sample_.masked[query] : kNoRow;
-    trace_best_first(
-        segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-        {{}, sample_.held_out, masked}, {stops, end_ - begin_}, space, [&](size_t stop, uint32_t compared) {
-          for (uint32_t c = low; c <= highest[stop]; ++c)
-            share(begin_ + stop, c, query) = query_recall(space.distances.data(), compared, kKs[c],
-                                                          stops[stop].beam, sample_.farthest(query, kKs[c]));
-        });
+    trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+                     {{}, sample_.held_out, masked}, {stops, end_ - begin_}, space,
+                     [&](size_t stop, uint32_t compared, const SearchCounts&) {
+                       for (uint32_t c = low; c <= highest[stop]; ++c)
+                         share(begin_ + stop, c, query) =
+                             query_recall(space.distances.data(), compared, kKs[c], stops[stop].beam,
+                                          sample_.farthest(query, kKs[c]));
+                     });
     for (uint32_t c = low; c <= highest[end_ - 1 - begin_]; ++c)
       has_all(c, query) = share(end_ - 1, c, query) == 1 ? 1 : 0;
   }
@@ -234,6 +255,118 @@ class DeviceWalks {
   const Execution& execution_;
   std::unique_ptr<DeviceWorkspaceLease> workspaces_[KnobCurves::kCurves];
   uint32_t filled_[KnobCurves::kCurves] = {};  // queries in each
+};
+
+/// Walks with a slack bound. One walk tells of all k and all slacks of a stage.
+class SlackWalks {
+ public:
+  static constexpr uint32_t kKsMost = 3;    // beyond 100 answers lists would be long ones
+  static constexpr uint32_t kCounted = 64;  // queries whose expansions and distances are counted
+  static constexpr size_t kStages[] = {6, 10, 13, std::size(kSlacksTried)};  // where each ends
+  static constexpr size_t kStops = 6;
+  static constexpr uint32_t kBeams = 7;
+
+  SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, const Execution& execution)
+      : segment_(segment), sample_(sample), curves_(curves), execution_(execution) {
+    spaces_.reserve(execution.threads);
+    for (uint32_t worker = 0; worker < execution.threads; ++worker)
+      spaces_.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
+    shares_ = Array<double>(execution.memory, kStops * size_t{kKsMost} * kSampleMax[0]);
+    counts_ = Array<SearchCounts>(execution.memory, kStops * size_t{kKsMost} * kCounted);
+    has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{kKsMost} * kSampleMax[0]);
+  }
+
+  /// Measures slacks [begin, end) for the curves that are open.
+  void trace(const bool (&open)[kKsMost], size_t begin, size_t end) {
+    parallel_for(execution_, sample_.count, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
+      for (uint64_t query = first; query < last; ++query)
+        trace_query(open, begin, end, static_cast<uint32_t>(query), spaces_[worker]);
+    });
+  }
+
+  /// The recalls of a curve with the `stop`-th slack of the stage, [sizes[c]].
+  const double* shares(size_t stop, uint32_t c) const { return &shares_[place(stop, c) * kSampleMax[0]]; }
+
+  /// Of a query, mean.
+  double mean(uint64_t SearchCounts::* count, size_t stop, uint32_t c) const {
+    const uint32_t counted = std::min(sample_.sizes[c], kCounted);
+    double sum = 0;
+    for (uint32_t query = 0; query < counted; ++query)
+      sum += static_cast<double>(counts_[place(stop, c) * kCounted + query].*count);
+    return sum / counted;
+  }
+
+  /// Counts the rows that walks with beams compare for the same queries.
+  void count_beams() {
+    BeamStop stops[kBeams];
+    for (uint32_t i = 0; i < kBeams; ++i) stops[i] = {kBeamMin << i, 1};
+    const uint32_t counted = std::min(sample_.count, kCounted);
+    Array<double> compared(execution_.memory, size_t{counted} * kBeams);
+    parallel_for(execution_, counted, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
+      for (uint64_t query = first; query < last; ++query)
+        trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+                         admission_of(static_cast<uint32_t>(query)), stops, spaces_[worker],
+                         [&](size_t stop, uint32_t, const SearchCounts& counts) {
+                           compared[query * kBeams + stop] = static_cast<double>(counts.distances);
+                         });
+    });
+    for (uint32_t i = 0; i < kBeams; ++i) {
+      for (uint32_t query = 0; query < counted; ++query)
+        of_beam_[i] += compared[query * kBeams + i] / counted;
+    }
+  }
+
+  /// The beam whose walk compares so many rows. Beyond the longest that was walked they grow on as before.
+  double beam_of(double distances) const {
+    uint32_t above = 1;
+    while (above + 1 < kBeams && of_beam_[above] < distances) ++above;
+    const double low = kBeamMin << (above - 1);
+    const double rise = of_beam_[above] - of_beam_[above - 1];
+    if (rise <= 0) return 2 * low;
+    return std::clamp(low + low * (distances - of_beam_[above - 1]) / rise, 1.0, double{ANN_BEAM_MAX});
+  }
+
+ private:
+  static size_t place(size_t stop, uint32_t c) { return stop * kKsMost + c; }
+
+  Admission admission_of(uint32_t query) const {
+    return {{}, sample_.held_out, sample_.masked != nullptr ? sample_.masked[query] : kNoRow};
+  }
+
+  void trace_query(const bool (&open)[kKsMost], size_t begin, size_t end, uint32_t query,
+                   SearchSpace& space) {
+    SlackFront fronts[kKsMost];
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < curves_; ++c) {
+      if (!open[c] || query >= sample_.sizes[c]) continue;
+      for (size_t stop = 0; stop < end - begin; ++stop) shares_[place(stop, c) * kSampleMax[0] + query] = 1;
+      if (query < kCounted || has_all_[size_t{c} * kSampleMax[0] + query] == 0)
+        fronts[count++] = {kKs[c], {kSlacksTried + begin, end - begin}};
+    }
+    if (count == 0) return;
+    trace_with_slack(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+                     admission_of(query), {fronts, count}, space,
+                     [&](const SlackFront& front, uint32_t compared, const SearchCounts& counts) {
+                       const uint32_t c = static_cast<uint32_t>(std::find(kKs, kKs + kKsMost, front.k) - kKs);
+                       const size_t stop = end - begin - front.slacks.size();
+                       const double share = query_recall(space.distances.data(), compared, front.k,
+                                                         ANN_BEAM_MAX, sample_.farthest(query, front.k));
+                       shares_[place(stop, c) * kSampleMax[0] + query] = share;
+                       if (share == 1) has_all_[size_t{c} * kSampleMax[0] + query] = 1;
+                       if (query < kCounted) counts_[place(stop, c) * kCounted + query] = counts;
+                       return share < 1 || query < kCounted;
+                     });
+  }
+
+  const Segment& segment_;
+  const Sample& sample_;
+  uint32_t curves_;
+  const Execution& execution_;
+  std::vector<SearchSpace> spaces_;
+  Array<double> shares_;         // [kStops, kKsMost, kSampleMax[0]]
+  Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
+  double of_beam_[kBeams] = {};  // rows that a walk with a beam of kBeamMin << i compares, mean
+  Array<uint8_t> has_all_;       // [kKsMost, kSampleMax[0]] 1: found all its neighbours with a slack
 };
 
 uint32_t truth_depth(uint64_t rows) {
@@ -301,7 +434,7 @@ PlayingRows draw_rows(const Segment& segment, SearchGraph* own, int32_t device, 
                         kSampleStream, execution);
   };
   const bool hides = own != nullptr && may_hide(segment, device);
-  DrawnRows drawn = draw(hides ? std::min(dataset.rows() / kHiddenShare, kSampleMax[0])
+  DrawnRows drawn = draw(hides ? std::min(dataset.rows() / kHiddenShare, sample_most(segment.codes, 0))
                                : std::min(dataset.rows() / kHeldOutShare, kSampleFew[0]));
   PlayingRows playing;
   const auto count = static_cast<uint32_t>(drawn.rows.size());
@@ -324,31 +457,105 @@ PlayingRows draw_rows(const Segment& segment, SearchGraph* own, int32_t device, 
 
 /// What was measured of one curve.
 struct Measured {
-  double beam;
+  double knob;
   double mean;
   double doubt;
+  double expansions = 0;
+  double beam = 0;
+};
+
+/// Points of a curve in the caller's memory, as many as values of the knob are tried at most.
+class MeasuredPoints {
+ public:
+  MeasuredPoints() = default;
+  MeasuredPoints(const Allocator& memory, size_t most) : points_(memory, most) {}
+
+  void add(const Measured& point) { points_[count_++] = point; }
+  size_t count() const { return count_; }
+  Measured& operator[](size_t place) { return points_[place]; }
+  const Measured& operator[](size_t place) const { return points_[place]; }
+
+ private:
+  Array<Measured> points_;
+  size_t count_ = 0;
 };
 
 /// The points of a curve: all, or of those that lie close together every second one, and so on.
-void make_curve(std::vector<Measured> points, KnobCurve& curve) {
-  if (points.empty()) return;
+void make_curve(MeasuredPoints& points, KnobCurve& curve) {
+  if (points.count() == 0) return;
   double least = 1;
-  for (size_t at = points.size(); at-- > 0;) {
+  for (size_t at = points.count(); at-- > 0;) {
     least = std::min(least, std::max(0.0, points[at].mean - points[at].doubt));
     points[at].mean = least;
   }
   constexpr double kFinest = 0.05;  // of the miss's logarithm
-  std::vector<Measured> kept;
-  for (double apart = kFinest; kept.empty() || kept.size() > KnobCurve::kPoints; apart *= 1.25) {
-    kept.clear();
-    for (size_t at = 0; at < points.size(); ++at) {
-      const bool needed =
-          at == 0 || at + 1 == points.size() ||
-          std::log(miss_of(kept.back().mean)) - std::log(miss_of(points[at + 1].mean)) > apart;
-      if (needed) kept.push_back(points[at]);
+  uint32_t kept[KnobCurve::kPoints];
+  size_t count = 0;  // of those that are kept, or would be
+  for (double apart = kFinest; count == 0 || count > KnobCurve::kPoints; apart *= 1.25) {
+    count = 0;
+    double last = 0;
+    for (size_t at = 0; at < points.count(); ++at) {
+      const bool needed = at == 0 || at + 1 == points.count() ||
+                          std::log(miss_of(last)) - std::log(miss_of(points[at + 1].mean)) > apart;
+      if (!needed) continue;
+      last = points[at].mean;
+      if (count < KnobCurve::kPoints) kept[count] = static_cast<uint32_t>(at);
+      ++count;
     }
   }
-  for (const Measured& point : kept) curve.add(point.beam, point.mean, 0);
+  for (size_t i = 0; i < count; ++i) {
+    const Measured& point = points[kept[i]];
+    curve.add(point.knob, point.mean, 0, point.expansions, point.beam);
+  }
+}
+
+/// A build on a device does without: it would take longer than the rest of it. By inner product a bound finds
+/// no good end (search/slack.h).
+bool may_have_slack(const Dataset& dataset, int32_t device) {
+  return device < ANN_DEVICE_CUDA && dataset.metric() != ANN_METRIC_INNER_PRODUCT;
+}
+
+/// Measures SLACK on a sample that BEST_FIRST has been measured on.
+void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, const Execution& execution,
+                   KnobCurves& out) {
+  constexpr uint32_t kMost = SlackWalks::kKsMost;
+  // Three standard errors of so many queries are less than kLeeway from a recall of .95 on; below that beams serve.
+  constexpr uint32_t kSlackSample = 512;
+  const uint32_t tried = std::min(curves, kMost);
+  for (uint32_t c = 0; c < tried; ++c) {
+    sample.sizes[c] = std::min(sample.count, c == 2 ? kSampleFew[0] : kSlackSample);
+    out.add(kKs[c]);
+  }
+  SlackWalks walks(segment, sample, tried, execution);
+  walks.count_beams();
+  MeasuredPoints points[kMost];
+  for (MeasuredPoints& of_curve : points)
+    of_curve = MeasuredPoints(execution.memory, std::size(kSlacksTried));
+  Recall of_ten = {1, 0};
+  bool open[kMost];
+  for (uint32_t c = 0; c < kMost; ++c) open[c] = c < tried;
+  size_t begin = 0;
+  for (const size_t end : SlackWalks::kStages) {
+    if (!open[0] && !open[1] && !open[2]) break;
+    walks.trace(open, begin, end);
+    for (size_t at = begin; at < end; ++at) {
+      const auto judge = [&](uint32_t c) { return mean_of(walks.shares(at - begin, c), sample.sizes[c]); };
+      const uint32_t ten = tried > 1 ? 1 : 0;
+      if (open[ten]) of_ten = judge(ten);
+      for (uint32_t c = 0; c < tried; ++c) {
+        if (!open[c]) continue;
+        const Recall recall = judge(c);
+        const double expansions = walks.mean(&SearchCounts::expansions, at - begin, c);
+        const double beam = walks.beam_of(walks.mean(&SearchCounts::distances, at - begin, c));
+        points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean, doubt_of(sample, recall, of_ten),
+                       expansions, beam});
+        open[c] = recall.mean < KnobCurve::kEnough &&
+                  slack_work(segment.graph, segment.codes.walk_stride(), beam) <= exact_work(segment.dataset);
+      }
+    }
+    begin = end;
+  }
+  for (uint32_t c = 0; c < tried; ++c) make_curve(points[c], out[c]);
 }
 
 }  // namespace
@@ -366,7 +573,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   // The queries: a sample of the rows, or the caller's. Either is shuffled, so that the first of it are a fair
   // sample too.
   PlayingRows playing;
-  MatrixView vectors = given.first(kSampleMax[0]);
+  MatrixView vectors = given.first(sample_most(codes, 0));
   if (plays_rows) {
     playing = draw_rows(segment, own, device, execution);
     vectors = {playing.copied.data(), playing.rows.size(), dataset.dim(), dataset.element(),
@@ -377,12 +584,15 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   const bool is_hidden = playing.bypass != nullptr;
   const bool is_fair = is_hidden || (!plays_rows && device < ANN_DEVICE_CUDA);
   const auto count = static_cast<uint32_t>(vectors.rows);
-  const uint32_t* most = is_fair ? kSampleMax : kSampleFew;
+  uint32_t most[KnobCurves::kCurves];
+  for (uint32_t c = 0; c < KnobCurves::kCurves; ++c)
+    most[c] = is_fair ? sample_most(codes, c) : kSampleFew[c];
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
                 &queries,
                 plays_rows && !is_hidden ? playing.rows.data() : nullptr,
                 playing.held_out.view(),
+                is_hidden,
                 is_fair,
                 count,
                 std::min(count, most[KnobCurves::kCurves - 1]),
@@ -402,8 +612,9 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   if (placed != nullptr && playing.held_out.count() == 0)
     device_walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   const std::vector<uint32_t> beams = beams_tried(device_walks != nullptr ? kWalkedGrowth : kTracedGrowth);
-  HostWalks host_walks(segment, sample, beams, execution);
-  std::vector<Measured> points[KnobCurves::kCurves];
+  std::optional<HostWalks> host_walks(std::in_place, segment, sample, beams, execution);
+  MeasuredPoints points[KnobCurves::kCurves];
+  for (MeasuredPoints& of_curve : points) of_curve = MeasuredPoints(memory, beams.size());
   bool done[KnobCurves::kCurves] = {};
   uint32_t open = 0;  // the first curve that is not done
   for (size_t at = 0; open < curves_.count() && at < beams.size(); ++at) {
@@ -416,20 +627,10 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     const auto judge = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
     };
-    // What queries to come may miss beyond a sample that is lucky by three standard errors is no more than kLeeway.
-    // Masked rows promise less than is got, but for sets where a query's ten answers are all found or none, since
-    // walks come to the right place or do not.
-    const auto doubt = [&](const Recall& recall) {
-      const double of_three = 3 * recall.error - kLeeway;
-      if (sample.is_fair) return std::max(0.0, of_three + (is_hidden ? kBeyond * (1 - recall.mean) : 0));
-      // A beam for fewer than ten answers has walked for the curve of one alone.
-      const bool all_or_none = end > 1 && judge(1).error > kAllOrNone;
-      return all_or_none ? std::max(recall.error, of_three) : recall.error;
-    };
     if (on_device)
       device_walks->walk(open, end, beam, shares);
     else
-      host_walks.walk(open, end, at, shares);
+      host_walks->walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {
       Recall recall = judge(c);
       // A few queries that all fare well say little of those that a walk does not reach at all.
@@ -440,21 +641,25 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
         if (on_device)
           device_walks->walk(c, c + 1, beam, shares);
         else
-          host_walks.walk_again(c, at, shares);
+          host_walks->walk_again(c, at, shares);
         recall = judge(c);
       }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
       if (!done[c]) {
-        points[c].push_back({static_cast<double>(beam), recall.mean, doubt(recall)});
+        // A beam for fewer than ten answers has walked for the curve of one alone.
+        const Recall of_ten = end > 1 ? judge(1) : Recall{1, 0};
+        points[c].add({static_cast<double>(beam), recall.mean, doubt_of(sample, recall, of_ten)});
         done[c] = recall.mean >= KnobCurve::kEnough;
       }
       done[c] = done[c] || beam >= kBeamPerK * kKs[c] || beam >= dataset.rows() ||
                 (costs_more && beam >= always_tried(kKs[c]));
     }
     while (open < curves_.count() && done[open]) ++open;
-    execution.advance(0.3 + 0.7 * open / KnobCurves::kCurves);
+    execution.advance(0.3 + 0.4 * open / KnobCurves::kCurves);
   }
-  for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(std::move(points[c]), curves_[c]);
+  for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
+  host_walks.reset();
+  if (may_have_slack(dataset, device)) measure_slack(segment, sample, curves_.count(), execution, slack_);
 }
 
 uint32_t Calibration::beam(uint32_t k, float recall) const {

@@ -17,13 +17,19 @@
 // promises at most what any longer beam does, or of several points of a level curve the luckiest would be
 // taken. Between points the logarithm of the miss falls with the beam.
 //
-// Cost: 1,024 true answers and as many walks (256 for k of 100, 16 for 1,000; of masked rows 256, 64 and 16).
-// One walk serves all curves and all beams up to twice the shortest one that it is asked for
-// (search/best_first.h), in steps of a sixth; and who has found all true neighbours keeps them with a longer
-// beam and walks no more. A walk for each beam, in steps of a third, took as long for a quarter of the queries.
-// Only where 64 masked rows have reached 0.999 of 100 answers all 256 are asked: of rows that walks do not
-// reach at all 64 queries may see none, however many neighbours each has (corners of a cube, k = 100: .983 was
-// got where .999 had been asked for).
+// SLACK is measured on the first 512 queries of the same sample with the same allowances, for k of 1, 10 and 100
+// (256 of them): one walk serves all k and the slacks of a stage (search/slack.h), a row is compared as stored
+// once a walk, and who has found all true neighbours is not asked again, but for the 64 queries whose expansions
+// are counted. AUTO takes it where that is the lesser work (tune/search_work.h). Not by inner product, and not
+// where a device has built the index.
+//
+// Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16
+// for 1,000; of masked rows 256, 64 and 16). One walk serves all curves and all beams up to twice the shortest
+// one that it is asked for (search/best_first.h), in steps of a sixth; and who has found all true neighbours
+// keeps them with a longer beam and walks no more. A walk for each beam, in steps of a third, took as long for
+// a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are asked: of
+// rows that walks do not reach at all 64 queries may see none, however many neighbours each has (corners of a
+// cube, k = 100: .983 was got where .999 had been asked for).
 //
 // Where a build has left the index on a device, beams that the device can walk with are walked there: by one
 // list, which takes the CPU's steps but for rows that its filter drops (search/walk_cuda.cu), so that a
@@ -44,7 +50,8 @@ class Calibration {
  public:
   Calibration() = default;
   /// Of curves that were measured before.
-  Calibration(const KnobCurves& curves, float recall_max) : curves_(curves), recall_max_(recall_max) {}
+  Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max)
+      : curves_(curves), slack_(slack), recall_max_(recall_max) {}
 
   /// Measures on rows, or on the queries of the caller if the segment keeps any. `device` finds the true
   /// neighbours, and unless `placed`, the placement there, is null, it walks. `own` is the segment's graph where its
@@ -54,6 +61,8 @@ class Calibration {
 
   bool empty() const { return curves_.empty(); }
   const KnobCurves& curves() const { return curves_; }
+  /// The curves of SLACK, with expansions; none where walks of the CPU were not measured.
+  const KnobCurves& slack() const { return slack_; }
 
   /// The highest mean recall@10 seen; 0 without a curve for it.
   float recall_max() const { return recall_max_; }
@@ -71,6 +80,7 @@ class Calibration {
 
  private:
   KnobCurves curves_;
+  KnobCurves slack_ = KnobCurves(KnobScale::kSlack);
   float recall_max_ = 0;
 };
 

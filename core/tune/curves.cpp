@@ -9,10 +9,10 @@ constexpr double kCliff = 1.5;  // of the miss's logarithm: no slope to find one
 
 }  // namespace
 
-bool KnobCurve::add(double knob, double mean, double doubt) {
+bool KnobCurve::add(double knob, double mean, double doubt, double expansions, double beam) {
   const double recall = std::max(0.0, mean - doubt);
   for (uint32_t i = 0; i < count; ++i) points[i].recall = std::min(points[i].recall, recall);
-  points[count++] = {knob, recall};
+  points[count++] = {knob, recall, expansions, beam};
   return mean >= kEnough || count == kPoints;
 }
 
@@ -28,6 +28,27 @@ double KnobCurve::knob(double recall, bool in_steps) const {
     return points[i - 1].knob + part * (points[i].knob - points[i - 1].knob);
   }
   return points[count - 1].knob;
+}
+
+double KnobCurve::cost(double KnobPoint::* cost, double knob) const {
+  uint32_t above = 0;
+  while (above < count && points[above].knob < knob) ++above;
+  if (above == 0) return points[0].*cost;
+  const KnobPoint& low = points[above - 1];
+  if (above == count) return low.*cost;
+  const KnobPoint& high = points[above];
+  return low.*cost + (knob - low.knob) / (high.knob - low.knob) * (high.*cost - low.*cost);
+}
+
+double KnobCurves::cost(double KnobPoint::* cost, uint32_t k, double knob) const {
+  const uint32_t place = above(k);
+  if (place == count_) return curves_[count_ - 1].cost(cost, knob);
+  const KnobCurve& high = curves_[place];
+  if (high.k == k || place == 0) return high.cost(cost, knob);
+  const KnobCurve& low = curves_[place - 1];
+  const double part =
+      std::log(static_cast<double>(k) / low.k) / std::log(static_cast<double>(high.k) / low.k);
+  return (1 - part) * low.cost(cost, knob) + part * high.cost(cost, knob);
 }
 
 double KnobCurves::knob(uint32_t k, double recall) const {

@@ -17,6 +17,8 @@ inline double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
 struct KnobPoint {
   double knob;
   double recall;
+  double expansions = 0;  // of a query, mean; 0: they follow from the knob
+  double beam = 0;        // whose walk compares as many rows; 0: the knob
 };
 
 /// The points for one k.
@@ -32,11 +34,14 @@ struct KnobCurve {
   /// Adds a point with the mean recall of a sample and its doubt, which is subtracted. A curve that does not grow
   /// goes on: where rows lie in islands it is level until a beam is longer than an island. True where this point
   /// is enough, or the last that there is room for.
-  bool add(double knob, double mean, double doubt);
+  bool add(double knob, double mean, double doubt, double expansions = 0, double beam = 0);
 
   /// The knob at which the curve reaches `recall`; where it rises steeply, or `in_steps`, the first of its points
   /// that does; the last one where none does.
   double knob(double recall, bool in_steps = false) const;
+
+  /// What a point has beside its recall, with a value of the knob: between points in proportion to it.
+  double cost(double KnobPoint::* cost, double knob) const;
 
   /// Whether it promises a recall. What reached 0.999 does so though its sample leaves a doubt.
   bool reaches(double recall) const { return recall <= points[count - 1].recall + kSampleDoubt; }
@@ -68,6 +73,10 @@ class KnobCurves {
   /// The value for k answers at a recall. Beyond the last curve rows keep their proportion to k. There must be a
   /// curve.
   double knob(uint32_t k, double recall) const;
+
+  /// Expansions, or the beam, of a query for k answers with a value of the knob, by the curves next to k. There
+  /// must be a curve.
+  double cost(double KnobPoint::* cost, uint32_t k, double knob) const;
 
   /// The recall that a value of the knob stands for: the highest for which knob() asks for no more. It does not fall
   /// with the knob, and is at most that of the last points. There must be a curve.

@@ -9,6 +9,9 @@
 #include "made_data.h"
 #include "search/best_first.h"
 #include "search/exact.h"
+#include "search/slack.h"
+#include "index/choose.h"
+#include "tune/search_work.h"
 
 using namespace gannet;
 
@@ -76,7 +79,7 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
         size_t stops = 0;
         trace_best_first(
             segment.dataset, segment.codes, segment.graph, block[query], admission, kStops, space,
-            [&](size_t stop, uint32_t compared) {
+            [&](size_t stop, uint32_t compared, const SearchCounts&) {
               INFO("dim " << one.dim << " metric " << one.metric << " beam " << kStops[stop].beam);
               REQUIRE(stop == stops++);
               SearchCounts counts;
@@ -91,6 +94,126 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
       }
     }
   }
+}
+
+TEST_CASE("a walk by slack that stops once is the search, and one that stops often is near it") {
+  struct Case {
+    uint32_t dim;  // 2: codes are floats
+    int32_t metric;
+    int32_t graph = ANN_GRAPH_AUTO;
+  };
+  RowSet some({}, 3000);
+  for (uint32_t row = 0; row < 3000; row += 3) some.insert(row);
+  for (const Case one : {Case{2, ANN_METRIC_L2},
+                         {24, ANN_METRIC_L2},
+                         {24, ANN_METRIC_L2, ANN_GRAPH_TSDG},
+                         {24, ANN_METRIC_COSINE}}) {
+    const std::vector<float> rows = made_floats(3000, one.dim, 1);
+    const std::vector<float> queries = made_floats(40, one.dim, 2);
+    const auto built = built_of(view_of_floats(rows, one.dim), one.metric, ANN_OFF, one.graph);
+    const Segment& segment = built->segment;
+    const QueryBlock block(segment.dataset, view_of_floats(queries, one.dim), {});
+    SearchSpace space(segment.dataset, segment.codes, segment.graph, {});
+    SearchSpace other(segment.dataset, segment.codes, segment.graph, {});
+    uint64_t traced = 0;
+    uint64_t alone = 0;
+    for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
+      for (uint32_t query = 0; query < 40; ++query) {
+        const auto search = [&](uint32_t k, float slack) {
+          SearchCounts counts;
+          const uint32_t found = search_with_slack(segment.dataset, segment.codes, segment.graph,
+                                                   block[query], admission, k, slack, other, &counts);
+          REQUIRE(found == k);
+          return counts.expansions;
+        };
+        for (const uint32_t k : {1u, 10u, 100u}) {
+          for (const float slack : {0.0f, 0.05f, 0.3f}) {
+            SlackFront front{k, {&slack, 1}};
+            uint32_t stops = 0;
+            trace_with_slack(
+                segment.dataset, segment.codes, segment.graph, block[query], admission, {&front, 1}, space,
+                [&](const SlackFront& at, uint32_t compared, const SearchCounts& counts) {
+                  INFO("dim " << one.dim << " k " << k << " slack " << slack);
+                  REQUIRE(at.slacks.front() == slack);
+                  REQUIRE(compared >= k);
+                  REQUIRE(counts.expansions == search(k, slack));
+                  // The search has sorted what the trace leaves in the order of the list.
+                  std::vector<float> mine(space.distances.data(), space.distances.data() + compared);
+                  std::sort(mine.begin(), mine.end());
+                  for (uint32_t i = 0; i < k; ++i) REQUIRE(mine[i] == other.neighbors[i].distance);
+                  ++stops;
+                  return true;
+                });
+            REQUIRE(stops == 1);
+          }
+        }
+        SlackFront fronts[] = {{1, kSlacksTried}, {10, kSlacksTried}, {100, kSlacksTried}};
+        size_t stops[3] = {};
+        trace_with_slack(segment.dataset, segment.codes, segment.graph, block[query], admission, fronts,
+                         space, [&](const SlackFront& at, uint32_t, const SearchCounts& counts) {
+                           const size_t place = at.k == 1 ? 0 : at.k == 10 ? 1 : 2;
+                           REQUIRE(at.slacks.front() == kSlacksTried[stops[place]++]);
+                           traced += counts.expansions;
+                           alone += search(at.k, at.slacks.front());
+                           return at.k != 10 || stops[1] < 5;  // 10 answers are given up half-way
+                         });
+        REQUIRE(stops[0] == std::size(kSlacksTried));
+        REQUIRE(stops[1] == 5);
+        REQUIRE(stops[2] == std::size(kSlacksTried));
+      }
+    }
+    REQUIRE(static_cast<double>(traced) == Approx(static_cast<double>(alone)).epsilon(0.02));
+  }
+}
+
+TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
+  // Half of the rows lie near a space of four columns, where walks end early: a beam is too long for them.
+  std::vector<float> rows = made_floats(30000, 24, 8);
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (i / 24 % 2 == 0 && i % 24 >= 4) rows[i] *= 0.02f;
+  const auto built = built_of(view_of_floats(rows, 24), ANN_METRIC_L2, ANN_ON);
+  const Segment& segment = built->segment;
+  const Calibration& calibration = built->calibration;
+  REQUIRE(calibration.slack().count() == 3);
+  uint32_t by_slack = 0;
+  for (const uint32_t k : {1u, 10u, 50u, 100u}) {
+    for (const float recall : {0.5f, 0.8f, 0.95f, 0.99f, 0.999f, 1.0f}) {
+      SearchRequest request{ANN_SEARCH_PARAMS_INIT, recall, 100, k, k};
+      const Choice choice = choose(*built, nullptr, request, {});
+      INFO("k " << k << " recall " << recall << " " << choice.procedure->name);
+      const size_t row_bytes = segment.codes.walk_stride();
+      double least = exact_work(segment.dataset);
+      const Procedure* wanted = &kExact;
+      const double by_beam = walk_work(segment.graph, row_bytes, calibration.beam(k, recall));
+      if (calibration.reaches(k, recall) && by_beam <= least) {
+        least = by_beam;
+        wanted = &kBestFirst;
+      }
+      const KnobCurves& slack = calibration.slack();
+      if (slack.reaches(k, recall) &&
+          slack_work(segment.graph, row_bytes, slack.cost(&KnobPoint::beam, k, slack.knob(k, recall))) <=
+              least)
+        wanted = &kSlack;
+      REQUIRE(choice.procedure == wanted);
+      REQUIRE(choice.effort.recall >= static_cast<double>(recall) - 0.0011);
+      by_slack += wanted == &kSlack ? 1 : 0;
+      // A beam of the caller is one of BEST_FIRST's.
+      request.params.beam = 2 * k;
+      REQUIRE(choose(*built, nullptr, request, {}).procedure == &kBestFirst);
+    }
+  }
+  REQUIRE(by_slack > 0);
+  REQUIRE(by_slack < 24);
+  // More answers than there are curves for.
+  const SearchRequest many{ANN_SEARCH_PARAMS_INIT, 0.9f, 100, 101, 101};
+  REQUIRE(choose(*built, nullptr, many, {}).procedure != &kSlack);
+  // A search by name goes by the same curves.
+  SearchRequest named{ANN_SEARCH_PARAMS_INIT, 0.95f, 100, 10, 10};
+  named.params.procedure = ANN_SEARCH_SLACK;
+  REQUIRE(choose(*built, nullptr, named, {}).effort.knob == calibration.slack().knob(10, 0.95f));
+  // By inner product there are none.
+  const auto product = built_of(view_of_floats(rows, 24), ANN_METRIC_INNER_PRODUCT, ANN_ON);
+  REQUIRE(product->calibration.slack().empty());
 }
 
 TEST_CASE("edges past hidden rows lead to the nearest of theirs within a list's reach, and are put back") {

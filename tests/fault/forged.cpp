@@ -250,6 +250,32 @@ bool lawful_calibration(const Values& values) {
   return true;
 }
 
+bool lawful_slack_curve(const SlackCurve& curve) {
+  if (curve.k == 0 || curve.count < 1 || curve.count > kPointsMax) return false;
+  for (uint32_t i = 0; i < kPointsMax; ++i) {
+    const SlackPoint& point = curve.points[i];
+    const SlackPoint nothing = {};
+    if (i >= curve.count) {
+      if (std::memcmp(&point, &nothing, sizeof point) != 0) return false;
+      continue;
+    }
+    if (!(point.slack >= 0 && point.slack <= 3) || !(point.recall >= 0 && point.recall <= 1)) return false;
+    if (!(point.expansions >= 0 && point.expansions <= 2147483646)) return false;
+    if (!(point.beam >= 1 && point.beam <= 65536)) return false;
+    if (i > 0 && (point.slack <= curve.points[i - 1].slack || point.recall < curve.points[i - 1].recall))
+      return false;
+  }
+  return true;
+}
+
+bool lawful_slacks(const Values& values) {
+  for (uint64_t i = 0; i < values.count<SlackCurve>(); ++i) {
+    if (!lawful_slack_curve(values.at<SlackCurve>(i))) return false;
+    if (i > 0 && values.at<SlackCurve>(i - 1).k >= values.at<SlackCurve>(i).k) return false;
+  }
+  return true;
+}
+
 bool lawful_queries(const Header& header, const Values& queries) {
   return header.element == ANN_I8 || header.element == ANN_U8 || lawful_floats(queries, true);
 }
@@ -269,7 +295,8 @@ bool lawful(const Bytes& file) {
          lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
          lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
-         lawful_queries(header, values(kQueries)) && lawful_shares(values(kCodeOrder)) &&
+         lawful_slacks(values(kSlackCurves)) && lawful_queries(header, values(kQueries)) &&
+         lawful_shares(values(kCodeOrder)) &&
          lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres));
 }
 

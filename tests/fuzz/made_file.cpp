@@ -62,6 +62,8 @@ class Values {
         return fill_curves(out, section.items);
       case kQueries:
         return fill_queries(out, section.bytes);
+      case kSlackCurves:
+        return fill_slack_curves(out, section.items);
       default:
         return fill_bytes(out, section.bytes);
     }
@@ -141,6 +143,18 @@ class Values {
     }
   }
 
+  void fill_slack_curves(uint8_t* out, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) {
+      SlackCurve curve = {};
+      curve.k = static_cast<uint32_t>(1 + 100 * i + draw() % 20);
+      curve.count = static_cast<uint32_t>(1 + draw() % kPointsMax);
+      for (uint32_t point = 0; point < curve.count; ++point)
+        curve.points[point] = {point / 16.0, point / 32.0, static_cast<double>(draw() % 1000) / 8,
+                               1 + static_cast<double>(draw() % 1000) / 8};
+      put(out, i, curve);
+    }
+  }
+
   void fill_queries(uint8_t* out, uint64_t bytes) {
     if (is_float_element(static_cast<int32_t>(header_.element)))
       fill_floats(out, bytes / sizeof(float));
@@ -158,7 +172,7 @@ class Values {
 uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     Section& section = table[known + i] = {};
-    section.type = 18 + i * 7;
+    section.type = 20 + i * 7;
     section.flags = kSkippable;
     section.item_bytes = 1;
     section.bytes = section.items = kUnknownBytes;
@@ -195,6 +209,8 @@ FileShape read_shape(Input& input, bool large) {
   shape.values_seed = input.half();
   header.seed = shape.values_seed;
   if (header.graph == kGraphCagra && input.below(4) == 3) shape.queries = 1 + input.byte();
+  if (header.graph == kGraphCagra && input.below(4) == 3)
+    shape.slack_curves = static_cast<uint32_t>(1 + input.below(kSlackCurvesMax));
   return shape;
 }
 
@@ -203,12 +219,17 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = shape.queries != 0 ? kMinorWithQueries : kMinor;
+  header.minor = shape.slack_curves != 0 ? kMinorWithSlackCurves
+                 : shape.queries != 0    ? kMinorWithQueries
+                                         : kMinor;
   header.table_offset = kPage;
   header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
   Section table[kSectionsMax] = {};
-  header.sections = add_unknown(table, demanded_sections(header, {shape.curves, shape.queries}, table),
-                                shape.unknown_sections);
+  Calibrated calibrated;
+  calibrated.curves = shape.curves;
+  calibrated.queries = shape.queries;
+  calibrated.slack_curves = shape.slack_curves;
+  header.sections = add_unknown(table, demanded_sections(header, calibrated, table), shape.unknown_sections);
   const uint64_t tail = place_sections(table, header.sections);
   header.file_bytes = tail + sizeof(Tail);
   std::vector<uint8_t> file(header.file_bytes);

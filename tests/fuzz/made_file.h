@@ -17,6 +17,7 @@ struct FileShape {
   format::Header header = {};  // its content, from metric on
   uint32_t curves = 0;
   uint64_t queries = 0;
+  uint32_t slack_curves = 0;
   uint32_t unknown_sections = 0;
   uint64_t values_seed = 0;
 };

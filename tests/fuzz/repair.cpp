@@ -106,6 +106,9 @@ void lay_out(std::vector<uint8_t>& file, uint64_t bytes_max) {
   for (uint32_t i = 0; i < old_count; ++i) {
     if (old[i].type == kCalibration)
       calibrated.curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kCurvesMax + 1));
+    if (old[i].type == kSlackCurves)
+      calibrated.slack_curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kSlackCurvesMax + 1));
+    if (old[i].type == kCodeOrder) calibrated.order = true;
     if (old[i].type == kQueries) calibrated.queries = std::min(old[i].items, kQueriesMax + 1);
   }
   Section table[kSectionsMax] = {};

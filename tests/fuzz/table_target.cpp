@@ -97,6 +97,8 @@ Header read_header(Input& input, Calibrated* calibrated) {
   if (header.graph == kGraphCagra) {
     header.degree = static_cast<uint32_t>(choose(input, 2, ANN_DEGREE_MAX));
     calibrated->curves = static_cast<uint32_t>(input.below(kCurvesMax + 1));
+    if (input.below(4) == 3)
+      calibrated->slack_curves = static_cast<uint32_t>(1 + input.below(kSlackCurvesMax));
     if (input.below(4) == 3) calibrated->queries = choose(input, 1, kQueriesMax);
     header.codes = Codes::rows_serve(metric, element, false) ? kCodesRows
                    : input.below(2) == 0                     ? kCodesBytes
@@ -118,7 +120,7 @@ Header read_header(Input& input, Calibrated* calibrated) {
 /// Adds a section of unknown type, up to the end of 64 bits.
 void add_unknown(Header& header, Section* table, Input& input) {
   Section& section = table[header.sections++] = {};
-  section.type = static_cast<uint32_t>(18 + input.below(46));
+  section.type = static_cast<uint32_t>(20 + input.below(44));
   section.flags = kSkippable;
   section.item_bytes = 1;
   const uint64_t less = choose(input, 0, uint64_t{4} << 20);

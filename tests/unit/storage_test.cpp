@@ -117,6 +117,45 @@ TEST_CASE("values that section 4 of the specification forbids") {
   refused([](Curve& c) { c.points[0].zero = 1; });
 }
 
+TEST_CASE("curves by slack are checked point by point") {
+  SlackCurve curve = {};
+  curve.k = 10;
+  curve.count = 2;
+  curve.points[0] = {0, 0.5, 20, 8};
+  curve.points[1] = {0.05, 0.75, 30, 16};
+  const KnobCurves read = read_slack_curves(&curve, 1);
+  CHECK(read.count() == 1);
+  CHECK(read.knob(10, 0.75) == 0.05);
+  CHECK(read.cost(&KnobPoint::expansions, 10, 0.025) == 25);
+  CHECK(read.cost(&KnobPoint::beam, 100, 0.025) == 12);
+  const SlackCurve twice[] = {curve, curve};
+  CHECK_THROWS_AS(read_slack_curves(twice, 2), Error);
+  const auto refused = [&](auto change) {
+    SlackCurve changed = curve;
+    change(changed);
+    CHECK_THROWS_AS(read_slack_curves(&changed, 1), Error);
+  };
+  refused([](SlackCurve& c) { c.k = 0; });
+  refused([](SlackCurve& c) { c.count = 0; });
+  refused([](SlackCurve& c) { c.count = 25; });
+  refused([](SlackCurve& c) { c.count = UINT32_MAX; });
+  refused([](SlackCurve& c) { c.points[0].slack = -0.01; });
+  refused([](SlackCurve& c) { c.points[1].slack = 0; });
+  refused([](SlackCurve& c) { c.points[1].slack = 3.5; });
+  refused([](SlackCurve& c) { c.points[1].slack = NAN; });
+  refused([](SlackCurve& c) { c.points[1].recall = 0.4; });
+  refused([](SlackCurve& c) { c.points[1].recall = 1.5; });
+  refused([](SlackCurve& c) { c.points[1].recall = NAN; });
+  refused([](SlackCurve& c) { c.points[0].expansions = -1; });
+  refused([](SlackCurve& c) { c.points[0].expansions = INFINITY; });
+  refused([](SlackCurve& c) { c.points[0].expansions = NAN; });
+  refused([](SlackCurve& c) { c.points[0].beam = 0; });
+  refused([](SlackCurve& c) { c.points[0].beam = 65537; });
+  refused([](SlackCurve& c) { c.points[0].beam = NAN; });
+  refused([](SlackCurve& c) { c.points[2].expansions = 1; });
+  refused([](SlackCurve& c) { c.points[2].beam = 1; });
+}
+
 namespace {
 
 /// An index of 100 rows that devices of two classes have calibrated.

@@ -11,6 +11,8 @@ const CURVES_MAX: u64 = 4;
 const QUERIES_MAX: u64 = 2048;
 pub(crate) const DEVICE_CURVE: u64 = 800;
 const DEVICE_CURVES_MAX: u64 = 320;
+pub(crate) const SLACK_CURVE: u64 = 776;
+const SLACK_CURVES_MAX: u64 = 4;
 const CELLS_MAX: u64 = 256;
 
 pub(crate) const ROWS: u32 = 1;
@@ -30,6 +32,7 @@ const LEVELS_MAX: u64 = 64;
 pub(crate) const SCALED_CODES: u32 = 15;
 pub(crate) const SCALED_CENTRES: u32 = 16;
 pub(crate) const DEVICE_CURVES: u32 = 17;
+pub(crate) const SLACK_CURVES: u32 = 18;
 pub(crate) const CODE_ORDER: u32 = 19;
 
 /// The name of a type that this reader knows.
@@ -51,6 +54,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         SCALED_CODES => "scaled codes",
         SCALED_CENTRES => "scaled centres",
         DEVICE_CURVES => "device curves",
+        SLACK_CURVES => "slack curves",
         CODE_ORDER => "code order",
         _ => return None,
     })
@@ -106,6 +110,7 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
         has_queries: find(QUERIES).is_some(),
         has_scaled: find(SCALED_CODES).is_some(),
         has_devices: find(DEVICE_CURVES).is_some(),
+        has_slacks: find(SLACK_CURVES).is_some(),
         has_order: find(CODE_ORDER).is_some(),
         edges: find(EDGES).map_or(0, |entry| u64_at(entry, 32)),
         levels: find(PREFIXES).map_or(0, |entry| u64::from(u32_at(entry, 24)) / 2),
@@ -248,12 +253,13 @@ impl Shape {
     }
 }
 
-/// What the table alone says: whether there are queries, scaled codes, curves of devices and how well codes order
-/// rows, and of rows of varying length how many edges they have, and how many prefixes each.
+/// What the table alone says: whether there are queries, scaled codes, curves of devices and of slacks, and how well
+/// codes order rows, and of rows of varying length how many edges they have, and how many prefixes each.
 struct Open {
     has_queries: bool,
     has_scaled: bool,
     has_devices: bool,
+    has_slacks: bool,
     has_order: bool,
     edges: u64,
     levels: u64,
@@ -297,6 +303,10 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
         (
             graph && open.has_devices,
             Shape { items_min: 1, ..shape(DEVICE_CURVES, DEVICE_CURVE, DEVICE_CURVES_MAX) },
+        ),
+        (
+            graph && open.has_slacks,
+            Shape { items_min: 1, ..shape(SLACK_CURVES, SLACK_CURVE, SLACK_CURVES_MAX) },
         ),
         (graph && coded && open.has_order, shape(CODE_ORDER, 8, 3)),
     ];

@@ -3,13 +3,14 @@
 
 use crate::header::{Codes, Element, Header};
 use crate::source::{f32_at, f64_at, u32_at, u64_at, zeros};
-use crate::table::{self, Section, CURVE, DEVICE_CURVE};
+use crate::table::{self, Section, CURVE, DEVICE_CURVE, SLACK_CURVE};
 
 const PLACES: usize = 24;
 const BEAM_MAX: u32 = 65_536;
 const CLASSES_MAX: usize = 16;
 const CURVES_OF_WALKERS_MAX: usize = 5;
 const EXPANSIONS_MAX: f64 = 2_147_483_646.0;
+const SLACK_MAX: f64 = 3.0;
 
 /// What one section says and a later one needs.
 #[derive(Debug, Default)]
@@ -99,6 +100,9 @@ pub(crate) enum Values {
     DeviceCurves {
         bytes: Vec<u8>,
     },
+    SlackCurves {
+        bytes: Vec<u8>,
+    },
     Shares,
     Unknown,
 }
@@ -156,6 +160,7 @@ impl Values {
             },
             table::SCALED_CENTRES => Values::ScaledCentres { dim: header.dim.into(), at: 0 },
             table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
+            table::SLACK_CURVES => Values::SlackCurves { bytes: Vec::new() },
             table::CODE_ORDER => Values::Shares,
             table::QUERIES => match header.element {
                 Element::I8 | Element::U8 => Values::Unknown,
@@ -208,6 +213,7 @@ impl Values {
             }
             Values::Curves { bytes }
             | Values::DeviceCurves { bytes }
+            | Values::SlackCurves { bytes }
             | Values::Layers { bytes, .. } => {
                 bytes.extend_from_slice(chunk);
                 Ok(())
@@ -226,6 +232,7 @@ impl Values {
                 Err(format!("rows have {edges} edges, of which {} are there", known.edges))
             }
             Values::DeviceCurves { bytes } => device_curves(&bytes),
+            Values::SlackCurves { bytes } => slack_curves(&bytes),
             Values::ScaledCodes { at, most, .. } => {
                 known.cells = if at == 0 { 0 } else { u64::from(most) + 1 };
                 Ok(())
@@ -447,6 +454,45 @@ fn points(curve: &[u8]) -> Outcome {
             return Err(format!("point {place} has recall {recall}, behind {last_recall}"));
         }
         (last_beam, last_recall) = (beam, recall);
+    }
+    match zeros(unused) {
+        true => Ok(()),
+        false => Err("unused places are not zero".into()),
+    }
+}
+
+fn slack_curves(bytes: &[u8]) -> Outcome {
+    let mut last_k = None;
+    for (number, curve) in bytes.chunks_exact(SLACK_CURVE as usize).enumerate() {
+        let k = u32_at(curve, 0);
+        if k == 0 || last_k.is_some_and(|last| k <= last) {
+            return Err(format!("curve {number} by slack has k {k}, behind {last_k:?}"));
+        }
+        last_k = Some(k);
+        slack_points(curve).map_err(|what| format!("curve {number} by slack: {what}"))?;
+    }
+    Ok(())
+}
+
+fn slack_points(curve: &[u8]) -> Outcome {
+    let count = u32_at(curve, 4) as usize;
+    if !(1..=PLACES).contains(&count) {
+        return Err(format!("{count} points, not 1 to {PLACES}"));
+    }
+    let (used, unused) = curve[8..].split_at(32 * count);
+    let (mut last_slack, mut last_recall) = (f64::NEG_INFINITY, 0.0);
+    for (place, point) in used.chunks_exact(32).enumerate() {
+        let [slack, recall, expansions, beam] = [0, 8, 16, 24].map(|at| f64_at(point, at));
+        // False for NaN.
+        let rises = slack > last_slack && recall >= last_recall;
+        let in_range = (0.0..=SLACK_MAX).contains(&slack)
+            && recall <= 1.0
+            && (0.0..=EXPANSIONS_MAX).contains(&expansions)
+            && (1.0..=f64::from(BEAM_MAX)).contains(&beam);
+        if !rises || !in_range {
+            return Err(format!("point {place} is {slack}, {recall}, {expansions}, {beam}"));
+        }
+        (last_slack, last_recall) = (slack, recall);
     }
     match zeros(unused) {
         true => Ok(()),

@@ -265,6 +265,26 @@ fn values_of_sections() {
         (measured_floats, 17, 32 + 72, long(f64::INFINITY.to_bits()), "point 2 of 0.9, inf"),
         (measured_floats, 17, 32 + 64, long(f64::NAN.to_bits()), "point 2 of NaN"),
         (measured_floats, 17, 32 + 16, long((-1f64).to_bits()), "point 0 of 0.5, -0.1, -1"),
+        (slack_floats, 18, 0, word(0), "curve 0 by slack has k 0"),
+        (slack_floats, 18, 776, word(1), "curve 1 by slack has k 1, behind Some(1)"),
+        (slack_floats, 18, 4, word(0), "curve 0 by slack: 0 points"),
+        (slack_floats, 18, 4, word(25), "curve 0 by slack: 25 points"),
+        (slack_floats, 18, 4, word(2), "curve 0 by slack: unused places"),
+        (slack_floats, 18, 4, word(4), "curve 0 by slack: point 3 is 0, 0, 0, 0"),
+        (slack_floats, 18, 775, vec![1], "curve 0 by slack: unused places"),
+        (slack_floats, 18, 8, long((-0.5f64).to_bits()), "point 0 is -0.5, 0.5"),
+        (slack_floats, 18, 8 + 32, long(0), "point 1 is 0, 0.5"),
+        (slack_floats, 18, 8 + 64, long(3.5f64.to_bits()), "point 2 is 3.5, 0.9"),
+        (slack_floats, 18, 8 + 64, long(f64::NAN.to_bits()), "point 2 is NaN"),
+        (slack_floats, 18, 16, long(0.75f64.to_bits()), "point 1 is 0.05, 0.5"),
+        (slack_floats, 18, 16 + 64, long(1.5f64.to_bits()), "point 2 is 0.2, 1.5"),
+        (slack_floats, 18, 16 + 64, long(f64::NAN.to_bits()), "point 2 is 0.2, NaN"),
+        (slack_floats, 18, 24, long((-1f64).to_bits()), "point 0 is 0, 0.5, -1"),
+        (slack_floats, 18, 24, long(3e9f64.to_bits()), "point 0 is 0, 0.5, 3000000000"),
+        (slack_floats, 18, 24, long(f64::NAN.to_bits()), "point 0 is 0, 0.5, NaN"),
+        (slack_floats, 18, 32, long(0), "point 0 is 0, 0.5, 20.5, 0"),
+        (slack_floats, 18, 32, long(65_537f64.to_bits()), "point 0 is 0, 0.5, 20.5, 65537"),
+        (slack_floats, 18, 32, long(f64::NAN.to_bits()), "point 0 is 0, 0.5, 20.5, NaN"),
         (product_scaled, 15, 64 + 2, vec![1], "row 1: its code is not filled up"),
         (product_scaled, 15, 128 + 32, vec![1], "row 2: its code is not filled up"),
         (product_scaled, 15, 16, word(infinite), "row 0: its terms are -inf"),
@@ -372,6 +392,13 @@ fn too_many_or_too_few_sections() {
     draft.parts.last_mut().unwrap().bytes = curves;
     let text = verdict(&draft.file()).unwrap_err();
     assert!(text.contains("5 items of 392 bytes, not"), "{text}");
+    for count in [0, 5] {
+        let mut draft = slack_floats();
+        let curves: Vec<u8> = (1..=count).flat_map(|k| slack_curve(k, &[(0.0, 0.5)])).collect();
+        draft.parts.last_mut().unwrap().bytes = curves;
+        let text = verdict(&draft.file()).unwrap_err();
+        assert!(text.contains(&format!("{count} items of 776 bytes, not")), "{text}");
+    }
 }
 
 /// SplitMix64.

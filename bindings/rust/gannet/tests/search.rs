@@ -87,7 +87,8 @@ fn a_graph_search_finds_what_its_recall_says() {
         assert!(found.stats().distance_count < truth.stats().distance_count);
         assert!(found.stats().expansion_count > 0);
         assert!(found.stats().recall >= wanted - 1e-4);
-        assert_eq!(found.stats().procedure, Some(Procedure::BestFirst));
+        let walks = [Some(Procedure::BestFirst), Some(Procedure::Slack)];
+        assert!(walks.contains(&found.stats().procedure));
         assert_eq!(truth.stats().procedure, Some(Procedure::Exact));
         assert_eq!(truth.stats().recall, 1.0);
     }

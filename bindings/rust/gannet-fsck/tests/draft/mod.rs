@@ -82,6 +82,17 @@ pub fn device_curve(warps: u32, at_once: u32, k: u32, points: &[(f64, f64)]) -> 
     bytes
 }
 
+/// A curve by slack, of points (slack, recall).
+pub fn slack_curve(k: u32, points: &[(f64, f64)]) -> Vec<u8> {
+    let mut bytes = [words(&[k, points.len() as u32]), vec![0; 768]].concat();
+    for (place, (slack, recall)) in points.iter().enumerate() {
+        for (column, number) in [*slack, *recall, 20.5, 16.5].iter().enumerate() {
+            put(&mut bytes, 8 + 32 * place + 8 * column, &number.to_le_bytes());
+        }
+    }
+    bytes
+}
+
 impl Draft {
     /// The header of `rows` rows of `dim` columns, without a graph.
     pub fn new(metric: u32, element: u32, rows: u64, dim: u32, stride: u64) -> Self {
@@ -241,6 +252,16 @@ pub fn measured_floats() -> Draft {
     ];
     put(&mut draft.header, 14, &[2]); // minor version
     draft.part(17, 800, curves.concat());
+    draft.parts.last_mut().unwrap().flags = 1;
+    draft
+}
+
+/// The same, calibrated by slack too.
+pub fn slack_floats() -> Draft {
+    let mut draft = measured_floats();
+    let rising = [(0.0, 0.5), (0.05, 0.5), (0.2, 0.9)];
+    put(&mut draft.header, 14, &[5]); // minor version
+    draft.part(18, 776, [slack_curve(1, &rising), slack_curve(10, &rising[..1])].concat());
     draft.parts.last_mut().unwrap().flags = 1;
     draft
 }
