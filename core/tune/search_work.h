@@ -39,7 +39,7 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
 
 /// The work of a walk with a slack bound that compares as many rows as a beam's walk does. Its steps ask more often
 /// whether they are the last, and two of them are on their way when it ends. Thread time and distances as parts of
-/// the shortest beam's with the recall, one thread, k = 10, on an AMD EPYC with other work beside it:
+/// the shortest beam's with the recall, one thread, k = 10, on an AMD EPYC with AVX2 and other work beside it:
 ///
 ///                        .95          .99          .999
 ///     SIFT 100k     1.16  .99     .94  .89     .76  .80
@@ -49,8 +49,9 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
 ///     texts         1.26 1.01     .88  .83     .48  .49
 ///
 /// An Intel Xeon with 300 MB of cache, where no step waits for memory, took 1.16 and 1.06 of the beam's time on SIFT
-/// at .95 and .99. No row of either machine takes more than kBeside of what its distances say but short walks, which
-/// compare no fewer rows than a beam's.
+/// at .95 and .99; an AMD EPYC with AVX-512 less of the time than of the distances (search/slack.h). No row of the
+/// first two takes more than kBeside of what its distances say but short walks, which compare no fewer rows than a
+/// beam's; the third is left some of its gain, since no choice goes by the machine.
 inline double slack_work(const SearchGraph& graph, size_t row_bytes, double beam) {
   constexpr double kOnTheirWay = 2;
   constexpr double kBeside = 1.2;
