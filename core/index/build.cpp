@@ -216,7 +216,6 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   SearchGraph& graph = segment.graph;
   KnnLists copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
-  if (given && plan.pruning.by_distance && arrival != nullptr) arrival->wait();  // codes are read here
   if (given) copied = copy_lists(segment.codes, plan, execution);
   const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
@@ -286,9 +285,7 @@ void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution
 }
 
 /// The caller's edges as the search graph.
-void take_graph(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, PlacedSegment& built,
-                const Execution& execution) {
-  if (arrival != nullptr) arrival->wait();
+void take_graph(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
   Segment& segment = built.segment;
   segment.graph.edges = copy_knn(plan.knn_graph, segment.rows(), plan.degree, execution).neighbors;
   judge(segment, {}, 0, nullptr, execution);
@@ -334,6 +331,12 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
   finish_on_host(plan, built, execution);
 }
 
+/// Whether the host reads its copy of rows or codes that lie on a device before the device has built: codes, entry
+/// points and edges by product are made of it, a given graph is judged, given lists are pruned by distance.
+bool reads_copy(const BuildPlan& plan, bool by_product) {
+  return by_product || plan.finished || (plan.knn == ANN_KNN_GIVEN && plan.pruning.by_distance);
+}
+
 /// Codes that order rows by product.
 void make_scaled_codes(const MatrixView* queries, Segment& segment, const Execution& execution) {
   CodeOrder order;
@@ -369,8 +372,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     segment.codes = arrival != nullptr ? arrival->make_codes(segment.dataset, seed, execution)
                                        : Codes(segment.dataset, seed, execution);
     const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
-    // Codes, entry points and edges by product are made of the host's copy.
-    if (by_product && arrival != nullptr) arrival->wait();
+    if (arrival != nullptr && reads_copy(plan, by_product)) arrival->wait();
     if (by_product) make_scaled_codes(calibration, segment, execution);
 
     execution.span(0.06, 0.7).enter("k-NN graph");
@@ -382,7 +384,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     graph.entries = by_product ? choose_entries_by_product(segment.dataset, kEntryPoints, seed, execution)
                                : choose_entries(graph.rows, kEntryPoints, seed, execution.memory);
     if (plan.finished) {
-      take_graph(plan, std::move(arrival), *built, execution.span(0.06, 1));
+      take_graph(plan, *built, execution.span(0.06, 1));
     } else if (plan.graph == ANN_GRAPH_TSDG) {
       make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
