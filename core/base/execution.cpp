@@ -18,16 +18,16 @@
 
 #include <fenv.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <new>
-#include <system_error>
 #include <thread>
 #include <vector>
+
+#include "base/detached_thread.h"
 
 namespace gannet {
 namespace {
@@ -100,20 +100,12 @@ class Workers {
   }
 
   bool make_worker() {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool made = true;
-    try {
-      std::thread([this] { serve(); }).detach();
-    } catch (const std::system_error&) {
-      made = false;
-    } catch (const std::bad_alloc&) {
-      made = false;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return made;
+    return run_detached(
+        [](void* workers) -> void* {
+          static_cast<Workers*>(workers)->serve();
+          return nullptr;
+        },
+        this);
   }
 
   void serve() {

@@ -1,7 +1,6 @@
 #include "base/files.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -11,6 +10,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include "base/detached_thread.h"
 
 namespace gannet {
 namespace {
@@ -55,26 +56,9 @@ auto without_size_signal(const Call& call) {
   return result;
 }
 
-/// Closes a descriptor on a thread that nobody waits for and that takes no signals; false where the system refuses
-/// the thread. It takes no memory but its stack: the number is all that it is given.
-bool closed_by_thread(int file) {
-  pthread_attr_t detached;
-  if (pthread_attr_init(&detached) != 0) return false;
-  pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const int refused = pthread_create(
-      &thread, &detached,
-      [](void* number) -> void* {
-        ::close(static_cast<int>(reinterpret_cast<intptr_t>(number)));
-        return nullptr;
-      },
-      reinterpret_cast<void*>(static_cast<intptr_t>(file)));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&detached);
-  return refused == 0;
+void* close_number(void* file) {
+  ::close(static_cast<int>(reinterpret_cast<intptr_t>(file)));
+  return nullptr;
 }
 
 /// The name that the system has for a descriptor of this process.
@@ -120,7 +104,7 @@ class SystemFiles final : public Files {
     return outcome(::openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
   }
   void close_aside(int file) override {
-    if (!closed_by_thread(file)) ::close(file);
+    if (!run_detached(close_number, reinterpret_cast<void*>(static_cast<intptr_t>(file)))) ::close(file);
   }
 
   int64_t read_at(int file, void* data, size_t bytes, uint64_t offset) override {
