@@ -694,7 +694,7 @@ void time_knn(const Source& source, int32_t method, uint32_t k) {
 }
 
 Rows timed_rows() {
-  return data_file != nullptr ? read_u8bin(data_file, data_rows)
+  return data_file != nullptr ? read_vectors(data_file, data_rows)
                               : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
 }
 

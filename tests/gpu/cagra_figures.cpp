@@ -38,7 +38,6 @@
 #include "index/snapshot.h"
 #include "search/cagra_plan.h"
 #include "search/host_batch.h"
-#include "vectors_file.h"
 
 namespace {
 

@@ -138,7 +138,7 @@ Rows read_rows(const std::string& data, uint32_t count) {
   char element[4] = {};
   if (std::sscanf(data.c_str(), "made:%u:%u:%3s", &dim, &inner, element) == 3)
     return made_rows(dim, inner, std::string(element) == "f32" ? ANN_F32 : ANN_U8, count);
-  Rows rows = read_u8bin(data, count);
+  Rows rows = read_vectors(data, count);
   if (rows.rows < count) grow(rows, count);
   return rows;
 }

@@ -278,8 +278,8 @@ int main(int count, char** arguments) {
   const bool whole = graphs.empty();
   if (whole) graphs = {{24, 0, 0, 0}, {40, 0, 0, 0}};
   try {
-    const Rows rows = as_floats(read_u8bin(arguments[1], UINT32_MAX));
-    const Rows queries = as_floats(read_u8bin(arguments[2], UINT32_MAX));
+    const Rows rows = as_floats(read_vectors(arguments[1], UINT32_MAX));
+    const Rows queries = as_floats(read_vectors(arguments[2], UINT32_MAX));
     for (const Asked& asked : graphs) figures(rows, queries, asked, whole);
   } catch (const Failure& failure) {
     std::printf("FAILS: %s\n", failure.what.c_str());

@@ -26,7 +26,6 @@
 #include "knn/nn_descent_rounds.cuh"
 #include "knn/products.h"
 #include "search/exact_cuda.h"
-#include "vectors_file.h"
 
 namespace gannet::cuda::descent {
 

@@ -126,7 +126,7 @@ const char* data_file = nullptr;
 uint32_t data_rows = 1'000'000;
 
 void print_steps() {
-  const Rows rows = read_u8bin(data_file, data_rows);
+  const Rows rows = read_vectors(data_file, data_rows);
   const Dataset dataset = rows.dataset(ANN_METRIC_L2);
   const Codes codes(dataset, 1, Execution());
   const cuda::DeviceGuard guard(0);
@@ -211,8 +211,8 @@ double distances_at(const std::vector<Point>& points, double recall) {
 }
 
 void compare_distances() {
-  const Rows rows = read_u8bin(data_file, data_rows);
-  const Rows queries = read_u8bin(queries_file, UINT32_MAX);
+  const Rows rows = read_vectors(data_file, data_rows);
+  const Rows queries = read_vectors(queries_file, UINT32_MAX);
   const Truth truth(truth_file);
   double more_in_all = 0;       // than exact lists as long
   double more_than_longer = 0;  // than those half as long again

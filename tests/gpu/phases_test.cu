@@ -996,7 +996,7 @@ void claim_repair_times() {
 }
 
 Rows timed_rows() {
-  return data_file != nullptr ? read_u8bin(data_file, data_rows)
+  return data_file != nullptr ? read_vectors(data_file, data_rows)
                               : Rows(ANN_U8, 200'000, 128, Values::kClusters, 1);
 }
 

@@ -282,7 +282,7 @@ void stopped_builds() {
 
 void stopped_large_builds() {
   const Rows rows = data_path.empty() ? Rows(ANN_U8, 1'000'000, 128, Values::kClusters, 6)
-                                      : read_u8bin(data_path, 1'000'000);
+                                      : read_vectors(data_path, 1'000'000);
   stop_build(matrix_of(rows), ANN_KNN_AUTO, 1e5, true);
   stop_everywhere(matrix_of(rows), ANN_KNN_AUTO, 24, true);
   const DeviceCopy there(rows);
@@ -292,8 +292,8 @@ void stopped_large_builds() {
 }
 
 void rates() {
-  const Rows rows =
-      data_path.empty() ? Rows(ANN_U8, 300'000, 128, Values::kClusters, 7) : read_u8bin(data_path, 1'000'000);
+  const Rows rows = data_path.empty() ? Rows(ANN_U8, 300'000, 128, Values::kClusters, 7)
+                                      : read_vectors(data_path, 1'000'000);
   const Rows queries(ANN_U8, 32000, 128, Values::kClusters, 8);
   const Built built(rows);
   for (const uint32_t batch : {1u, 10u, 100u, 1000u}) {

@@ -230,8 +230,8 @@ int main(int count, char** arguments) {
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 1 << 12);
   const Rows rows =
-      read_u8bin(arguments[1], count > 3 ? static_cast<uint32_t>(std::atoi(arguments[3])) : ANN_ROWS_MAX);
-  const Rows queries = read_u8bin(arguments[2], kBatch);
+      read_vectors(arguments[1], count > 3 ? static_cast<uint32_t>(std::atoi(arguments[3])) : ANN_ROWS_MAX);
+  const Rows queries = read_vectors(arguments[2], kBatch);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.device = ANN_DEVICE_CUDA;
   params.graph = ANN_GRAPH_TSDG;
