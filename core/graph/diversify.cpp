@@ -8,6 +8,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/row_loops.h"
+
 namespace gannet {
 namespace {
 
@@ -121,7 +123,7 @@ class Diversifier {
     each_row(0, 0.4, [&](uint32_t row, Workspace& space) {
       const uint32_t length = list_length(row);
       const uint32_t candidates = expands ? expand(row, length, space) : copy_list(row, length, space);
-      sort_candidates(row, candidates, space);
+      sort_candidates(row, candidates, candidates, space);
       const uint32_t left = prune(std::min(candidates, most_candidates()), space);
       for (uint32_t i = 0; i < left; ++i) lists_.list(row)[i] = row_of(space.keys[i]);
       lists_.lengths[row] = left;
@@ -160,13 +162,17 @@ class Diversifier {
     return static_cast<uint32_t>(end - space.ids.data());
   }
 
-  /// The row's distances to space.ids, as ascending keys.
-  void sort_candidates(uint32_t row, uint64_t count, Workspace& space) const {
+  /// The row's distances to space.ids, as keys of which the `most` smallest stand in front, ascending.
+  void sort_candidates(uint32_t row, uint64_t count, uint64_t most, Workspace& space) const {
     codes_.gather(&row, 1, space.code.data());
-    codes_.distances(space.code.data(), space.ids.data(), static_cast<uint32_t>(count),
-                     space.distances.data());
-    for (uint64_t i = 0; i < count; ++i) space.keys[i] = uint64_t{space.distances[i]} << 32 | space.ids[i];
-    std::sort(space.keys.data(), space.keys.data() + count);
+    const auto make_keys = [&](uint64_t begin, uint64_t end) {
+      codes_.distances(space.code.data(), space.ids.data() + begin, static_cast<uint32_t>(end - begin),
+                       space.distances.data() + begin);
+      for (uint64_t i = begin; i < end; ++i)
+        space.keys[i] = uint64_t{space.distances[i]} << 32 | space.ids[i];
+    };
+    serial_for(execution_, count, items_per_task(codes_.stride() / 4, kRowsAtOnce), make_keys);
+    sort_smallest(space.keys.data(), count, most, execution_);
   }
 
   /// Leaves the keys that stay in front, and returns how many.
@@ -272,8 +278,7 @@ class Diversifier {
   /// For each row, those that have kept an edge to it.
   void turn_edges() {
     begins_ = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
-    Array<std::atomic<uint32_t>> counts(execution_.memory, rows_);
-    for (uint32_t row = 0; row < rows_; ++row) new (&counts[row]) std::atomic<uint32_t>(0);
+    Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution_, rows_, 0u);
     const auto each_edge = [&](const auto& visit) {
       parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
         for (uint64_t row = begin; row < end; ++row) {
@@ -284,8 +289,10 @@ class Diversifier {
     };
     each_edge([&](uint32_t, uint32_t target) { counts[target].fetch_add(1, std::memory_order_relaxed); });
     begins_[0] = 0;
-    for (uint32_t row = 0; row < rows_; ++row)
-      begins_[row + 1] = begins_[row] + counts[row].exchange(0, std::memory_order_relaxed);
+    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t row = begin; row < end; ++row)
+        begins_[row + 1] = begins_[row] + counts[row].exchange(0, std::memory_order_relaxed);
+    });
     sources_ = Array<uint32_t>(execution_.memory, begins_[rows_]);
     each_edge([&](uint32_t source, uint32_t target) {
       sources_[begins_[target] + counts[target].fetch_add(1, std::memory_order_relaxed)] = source;
@@ -299,11 +306,11 @@ class Diversifier {
     const uint32_t own = lists_.lengths[row];
     space.fit(std::max<uint64_t>(incoming, candidates_max()) + own);
     std::copy_n(sources_.data() + begins_[row], incoming, space.ids.data());
-    sort_candidates(row, incoming, space);
     const uint32_t taken = static_cast<uint32_t>(std::min<uint64_t>(incoming, params_.reverse_max));
+    sort_candidates(row, incoming, taken, space);
     for (uint32_t i = 0; i < taken; ++i) space.ids[i] = row_of(space.keys[i]);
     std::copy_n(lists_.list(row), own, space.ids.data() + taken);
-    sort_candidates(row, uint64_t{taken} + own, space);
+    sort_candidates(row, uint64_t{taken} + own, uint64_t{taken} + own, space);
     return static_cast<uint32_t>(std::unique(space.keys.data(), space.keys.data() + taken + own) -
                                  space.keys.data());
   }
@@ -314,12 +321,13 @@ class Diversifier {
     // A row has at most as many edges as it has candidates; what it has fewer is closed at the end.
     sorted_.places = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
     sorted_.places[0] = 0;
-    for (uint32_t row = 0; row < rows_; ++row) {
-      const uint64_t incoming =
-          std::min<uint64_t>(begins_[size_t{row} + 1] - begins_[row], params_.reverse_max);
-      sorted_.places[row + 1] =
-          sorted_.places[row] + std::min<uint64_t>(params_.degree, incoming + lists_.lengths[row]);
-    }
+    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t row = begin; row < end; ++row) {
+        const uint64_t incoming = std::min<uint64_t>(begins_[row + 1] - begins_[row], params_.reverse_max);
+        sorted_.places[row + 1] =
+            sorted_.places[row] + std::min<uint64_t>(params_.degree, incoming + lists_.lengths[row]);
+      }
+    });
     sorted_.edges = Array<uint32_t>(execution_.memory, sorted_.places[rows_]);
     sorted_.prefixes = Array<uint16_t>(execution_.memory, checked_product(rows_, params_.levels));
     std::atomic<uint64_t> joined = 0;
@@ -415,11 +423,16 @@ class Closing {
   /// is repaired as a graph of fixed rows of its own (reachability.cpp), with room for an edge more each, and
   /// what that has changed is taken over.
   void repair() {
-    SearchGraph read = read_by_default(sorted_, params_, graph_);
+    SearchGraph read = read_by_default(sorted_, params_, graph_, execution_);
     read.make_fixed(execution_.memory);
-    read.edges.fill(kNoRow);
-    for (uint32_t row = 0; row < rows_; ++row)
-      std::copy_n(sorted_.edges.data() + sorted_.places[row], prefixes(row)[level_], read.table().row(row));
+    parallel_for(execution_, rows_, rows_at_once(read.degree), [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+        uint32_t* const edges = read.table().row(row);
+        const uint32_t length = prefixes(row)[level_];
+        std::copy_n(sorted_.edges.data() + sorted_.places[row], length, edges);
+        std::fill(edges + length, edges + read.degree, kNoRow);
+      }
+    });
     read.repaired_edges = repair_reachability(read, execution_);
     take_over(read);
   }
@@ -431,39 +444,44 @@ class Closing {
     if (repaired.repaired_edges == 0) return;
     Array<uint64_t> places(execution_.memory, size_t{rows_} + 1);
     places[0] = 0;
-    for (uint32_t row = 0; row < rows_; ++row)
-      places[row + 1] = places[row] + std::min<uint64_t>(params_.degree, length(row) + repaired.degree);
+    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row)
+        places[row + 1] = places[row] + std::min<uint64_t>(params_.degree, length(row) + repaired.degree);
+    });
     Array<uint32_t> edges(execution_.memory, places[rows_]);
-    std::vector<uint32_t> added;
-    added.reserve(ANN_DEGREE_MAX);
-    for (uint32_t row = 0; row < rows_; ++row) {
-      const uint32_t* before = sorted_.edges.data() + sorted_.places[row];
-      uint16_t* lengths = prefixes(row);
-      const uint32_t* read = before + lengths[level_];
-      const AdjacencyRow after = repaired.row(row);
-      const uint32_t* end = std::find(after.begin(), after.end(), kNoRow);
-      added.clear();
-      for (const uint32_t* edge = after.begin(); edge != end; ++edge) {
-        if (std::find(before, read, *edge) == read) added.push_back(*edge);
-      }
-      uint32_t* const to = edges.data() + places[row];
-      uint32_t count = 0;
-      uint32_t from = 0;
-      for (uint32_t level = 0; level < params_.levels; ++level) {
-        for (; from < lengths[level]; ++from) {
-          const bool stays = level > level_
-                                 ? std::find(added.begin(), added.end(), before[from]) == added.end()
-                                 : std::find(after.begin(), end, before[from]) != end;
-          if (stays && count < params_.degree) to[count++] = before[from];
-        }
-        if (level == 0) {
-          for (const uint32_t edge : added) to[count++] = edge;
-        }
-        lengths[level] = static_cast<uint16_t>(count);
-      }
-    }
+    parallel_for(execution_, rows_, rows_at_once(repaired.degree),
+                 [&](uint64_t begin, uint64_t end, uint32_t) {
+                   for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row)
+                     take_over_row(row, repaired.row(row), edges.data() + places[row]);
+                 });
     sorted_.edges = std::move(edges);
     sorted_.places = std::move(places);
+  }
+
+  /// One of these rows, with its lengths as they are then; `after`: what the repair has made of the default's edges.
+  void take_over_row(uint32_t row, const AdjacencyRow& after, uint32_t* to) {
+    const uint32_t* before = sorted_.edges.data() + sorted_.places[row];
+    uint16_t* lengths = prefixes(row);
+    const uint32_t* read = before + lengths[level_];
+    const uint32_t* end = std::find(after.begin(), after.end(), kNoRow);
+    uint32_t added[ANN_DEGREE_MAX];
+    uint32_t* added_end = added;
+    for (const uint32_t* edge = after.begin(); edge != end; ++edge) {
+      if (std::find(before, read, *edge) == read) *added_end++ = *edge;
+    }
+    uint32_t count = 0;
+    uint32_t from = 0;
+    for (uint32_t level = 0; level < params_.levels; ++level) {
+      for (; from < lengths[level]; ++from) {
+        const bool stays = level > level_ ? std::find(added, added_end, before[from]) == added_end
+                                          : std::find(after.begin(), end, before[from]) != end;
+        if (stays && count < params_.degree) to[count++] = before[from];
+      }
+      if (level == 0) {
+        for (const uint32_t* edge = added; edge != added_end; ++edge) to[count++] = *edge;
+      }
+      lengths[level] = static_cast<uint16_t>(count);
+    }
   }
 
   /// Closes what is free between rows, and hands the graph over.
@@ -471,10 +489,12 @@ class Closing {
     Array<uint64_t> offsets(execution_.memory, size_t{rows_} + 1);
     offsets[0] = 0;
     uint32_t longest = 2;
-    for (uint32_t row = 0; row < rows_; ++row) {
-      offsets[row + 1] = offsets[row] + length(row);
-      longest = std::max(longest, length(row));
-    }
+    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+        offsets[row + 1] = offsets[row] + length(row);
+        longest = std::max(longest, length(row));
+      }
+    });
     if (offsets[rows_] == sorted_.edges.size()) {
       graph_.edges = std::move(sorted_.edges);
     } else {
@@ -495,6 +515,10 @@ class Closing {
  private:
   uint16_t* prefixes(uint32_t row) { return sorted_.prefixes.data() + uint64_t{row} * params_.levels; }
   uint32_t length(uint32_t row) { return prefixes(row)[params_.levels - 1]; }
+  /// Each edge of a row is looked for among others of it.
+  static uint64_t rows_at_once(uint32_t degree) {
+    return items_per_task(uint64_t{degree} * degree / 8, kRowsAtOnce / 16);
+  }
 
   SortedRows sorted_;
   const DiversifyParams& params_;
@@ -506,11 +530,13 @@ class Closing {
 
 }  // namespace
 
-SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& params, const SearchGraph& graph) {
+SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& params, const SearchGraph& graph,
+                            const Execution& execution) {
   uint32_t longest = 0;
-  for (uint32_t row = 0; row < graph.rows; ++row)
-    longest =
-        std::max<uint32_t>(longest, rows.prefixes[uint64_t{row} * params.levels + default_level(params)]);
+  serial_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t row = begin; row < end; ++row)
+      longest = std::max<uint32_t>(longest, rows.prefixes[row * params.levels + default_level(params)]);
+  });
   SearchGraph read;
   read.rows = graph.rows;
   read.degree = std::min(params.degree, longest + 1);

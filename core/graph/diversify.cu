@@ -1124,7 +1124,7 @@ class DeviceDiversifier {
   /// False where that is the CPU's work.
   bool repair(SearchGraph& repaired) {
     if (rows_ == 0) return false;
-    repaired = read_by_default(sorted_, params_, graph_);
+    repaired = read_by_default(sorted_, params_, graph_, execution_);
     const uint64_t places = uint64_t{rows_} * repaired.degree;
     const DeviceArray<uint32_t> table(places, stream_);
     for (const Piece& piece : pieces_) {

@@ -65,7 +65,8 @@ void diversify(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params
 
 /// The edges that a search reads by default, [rows, longest row and one more], as a graph of fixed rows with the
 /// entry points of `graph`, for a repair. Its edges are not there yet.
-SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& params, const SearchGraph& graph);
+SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& params, const SearchGraph& graph,
+                            const Execution& execution);
 
 /// The end of a diversification: sees to it that every row is reached, if `repair`, and hands the rows over to `graph`.
 /// `repaired`, unless null, is what read_by_default() gives, repaired already.

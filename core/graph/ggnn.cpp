@@ -6,6 +6,7 @@
 
 #include "base/parallel_sort.h"
 #include "base/random.h"
+#include "base/row_loops.h"
 #include "graph/ggnn_layers.h"
 
 namespace gannet {
@@ -51,6 +52,9 @@ struct Space {
   Array<uint32_t> numbers;   // [step]
   Array<uint32_t> others;    // [step] numbers to the near neighbour
 };
+
+// Rows that propose or get links between two questions to the monitor; each reads the links of a few others.
+constexpr uint64_t kRowsLinkedAtOnce = 1 << 12;
 
 /// A row that wants an inverse link at another.
 struct Proposal {
@@ -102,9 +106,8 @@ class Build {
   }
 
   void make_lists(Layer& layer) {
-    layer.edges = Array<uint32_t>(execution_.memory, checked_product(layer.rows, k_));
-    std::fill(layer.edges.begin(), layer.edges.end(), kNoRow);
-    layer.inverses = Array<uint16_t>::zeroed(execution_.memory, layer.rows);
+    layer.edges = filled_array<uint32_t>(execution_, checked_product(layer.rows, k_), kNoRow);
+    layer.inverses = filled_array<uint16_t>(execution_, layer.rows, uint16_t{0});
   }
 
   void pass(uint32_t top, uint32_t layer) {
@@ -139,8 +142,12 @@ class Build {
       for (uint64_t row = begin; row < end; ++row)
         merge_row(top, number, static_cast<uint32_t>(row), spaces[worker]);
     });
-    std::copy(next_.begin(), next_.begin() + static_cast<ptrdiff_t>(layer.edges.size()), layer.edges.begin());
-    layer.inverses.fill(0);
+    parallel_for(execution_, layer.edges.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+      std::copy(next_.data() + begin, next_.data() + end, layer.edges.data() + begin);
+    });
+    parallel_for(execution_, layer.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+      std::fill(layer.inverses.data() + begin, layer.inverses.data() + end, uint16_t{0});
+    });
     if (number == 0) measure_nearest();
   }
 
@@ -289,33 +296,46 @@ class Build {
 
   /// Rows that have met no path get a link each at the nearest row met that has a free place.
   void give_places(Layer& layer, Array<uint64_t>& met) {
-    std::vector<uint32_t> waiting;
-    for (uint32_t row = 0; row < layer.rows; ++row) {
-      if (met[uint64_t{row} * kLinkBest] != RowKey::kNone) waiting.push_back(row);
+    Array<uint32_t> waiting(execution_.memory, layer.rows);  // [waiting_count] rows, in any order
+    uint32_t waiting_count = 0;
+    serial_for(execution_, layer.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t row = begin; row < end; ++row) {
+        if (met[row * kLinkBest] != RowKey::kNone) waiting[waiting_count++] = static_cast<uint32_t>(row);
+      }
+    });
+    Array<uint8_t> turn = filled_array<uint8_t>(execution_, layer.rows, uint8_t{0});
+    while (waiting_count != 0) {
+      Array<Proposal> proposals(execution_.memory, waiting_count);
+      const uint32_t count = propose(layer, met, waiting, turn, proposals);
+      parallel_sort(proposals, std::less<>(), execution_);
+      waiting_count = 0;
+      serial_for(execution_, count, kRowsLinkedAtOnce, [&](uint64_t begin, uint64_t end) {
+        for (uint64_t i = begin; i < end; ++i) {
+          const uint32_t target = static_cast<uint32_t>(proposals[i].place >> 32);
+          uint16_t& used = layer.inverses[target];
+          if (used < inverse_count_)
+            layer.inverse[uint64_t{target} * inverse_count_ + used++] = proposals[i].row;
+          else
+            waiting[waiting_count++] = proposals[i].row;
+        }
+      });
     }
-    std::vector<uint8_t> turn(layer.rows, 0);
-    while (!waiting.empty()) {
-      execution_.check();
-      Array<Proposal> proposals(execution_.memory, waiting.size());
-      uint32_t count = 0;
-      for (const uint32_t row : waiting) {
+  }
+
+  /// The next proposal of each row that waits; how many there are. What is left of `proposals` sorts behind them.
+  uint32_t propose(const Layer& layer, const Array<uint64_t>& met, const Array<uint32_t>& waiting,
+                   Array<uint8_t>& turn, Array<Proposal>& proposals) const {
+    uint32_t count = 0;
+    serial_for(execution_, proposals.size(), kRowsLinkedAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t i = begin; i < end; ++i) {
+        const uint32_t row = waiting[i];
         if (const uint64_t key = next_place(layer, met.data() + uint64_t{row} * kLinkBest, row, turn[row]);
             key != RowKey::kNone)
           proposals[count++] = {uint64_t{RowKey::row(key)} << 32 | RowKey::distance(key), row};
       }
-      for (uint32_t i = count; i < proposals.size(); ++i) proposals[i] = {UINT64_MAX, i};
-      parallel_sort(proposals, std::less<>(), execution_);
-      waiting.clear();
-      for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t target = static_cast<uint32_t>(proposals[i].place >> 32);
-        uint16_t& used = layer.inverses[target];
-        if (used < inverse_count_)
-          layer.inverse[uint64_t{target} * inverse_count_ + used++] = proposals[i].row;
-        else
-          waiting.push_back(proposals[i].row);
-      }
-      std::sort(waiting.begin(), waiting.end());
-    }
+    });
+    for (uint32_t i = count; i < proposals.size(); ++i) proposals[i] = {UINT64_MAX, i};
+    return count;
   }
 
   /// The next row met that has a free place; kNone where there is none, or where one leads to the row already.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/random.h"
+#include "base/row_loops.h"
 #include "knn/cells.h"
 #include "knn/exact_knn.h"
 
@@ -15,16 +16,14 @@ namespace {
 constexpr uint32_t kHeadLists = 48;        // neighbours of a head among heads
 constexpr uint32_t kHeadsCompared = 4096;  // all pairs of so few are compared
 constexpr uint32_t kDegreeLeast = 4;       // of a row that is shared with long edges
-constexpr uint32_t kAskedRows = 1 << 16;   // between two questions to the monitor
 
 /// Rows by their codes: a table of row numbers with open places.
 class CodeTable {
  public:
   /// With room for `rows` of them.
-  CodeTable(const Codes& codes, uint32_t rows, const Allocator& memory)
-      : codes_(codes), places_(memory, std::bit_ceil(size_t{rows} * 2 + 2)) {
-    places_.fill(kNoRow);
-  }
+  CodeTable(const Codes& codes, uint32_t rows, const Execution& execution)
+      : codes_(codes),
+        places_(filled_array<uint32_t>(execution, std::bit_ceil(size_t{rows} * 2 + 2), kNoRow)) {}
 
   /// The row that was entered with the code of this one, or kNoRow.
   uint32_t find(uint32_t row) const { return places_[place_of(row)]; }
@@ -67,32 +66,36 @@ class CodeTable {
 
 /// Writes for each row the first row with its code; returns how many codes there are.
 uint32_t find_copies(const Codes& codes, Array<uint32_t>& first, const Execution& execution) {
-  CodeTable table(codes, codes.rows(), execution.memory);
+  CodeTable table(codes, codes.rows(), execution);
   uint32_t distinct = 0;
-  for (uint32_t row = 0; row < codes.rows(); ++row) {
-    if (row % kAskedRows == 0) execution.check();
-    first[row] = table.enter(row);
-    distinct += first[row] == row ? 1 : 0;
-  }
+  serial_for(execution, codes.rows(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+      first[row] = table.enter(row);
+      distinct += first[row] == row ? 1 : 0;
+    }
+  });
   return distinct;
 }
 
 /// Leaves of the first rows of each code those that cover the others. `of` comes with the first row of each row's
 /// code and goes with its head.
 void cover(const SearchGraph& graph, Array<uint32_t>& of, const Execution& execution) {
-  Array<uint32_t> coverer(execution.memory, graph.rows);
-  coverer.fill(kNoRow);
-  for (uint32_t row = 0; row < graph.rows; ++row) {
-    if (row % kAskedRows == 0) execution.check();
-    if (of[row] != row || coverer[row] != kNoRow) continue;
+  Array<uint32_t> coverer = filled_array<uint32_t>(execution, graph.rows, kNoRow);
+  const auto cover_from = [&](uint32_t row) {
+    if (of[row] != row || coverer[row] != kNoRow) return;
     coverer[row] = row;
     for (const uint32_t target : graph.row(row)) {
       if (target == kNoRow) break;
       uint32_t& its = coverer[of[target]];
       if (its == kNoRow) its = row;
     }
-  }
-  for (uint32_t row = 0; row < graph.rows; ++row) of[row] = coverer[of[row]];
+  };
+  serial_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t row = begin; row < end; ++row) cover_from(static_cast<uint32_t>(row));
+  });
+  parallel_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row) of[row] = coverer[of[row]];
+  });
 }
 
 /// The graph over heads alone, in numbers of heads.
@@ -145,14 +148,14 @@ void lead_back(uint32_t* edges, uint32_t degree, uint32_t head) {
 void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& graph,
                  const Execution& execution) {
   const EdgeTable table = graph.table();
-  const uint64_t grain = items_per_task(uint64_t{graph.degree} * graph.degree / 8, kAskedRows / 64);
+  const uint64_t grain = items_per_task(uint64_t{graph.degree} * graph.degree / 8, kRowsAtOnce / 64);
   Array<uint32_t> merged(execution.memory, checked_product(execution.threads, graph.degree));
   parallel_for(execution, heads.rows.size(), grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     for (uint32_t i = static_cast<uint32_t>(begin); i < end; ++i)
       share_row(table.row(heads.rows[i]), graph.degree, upper.row(i), heads.rows.data(),
                 merged.data() + size_t{worker} * graph.degree);
   });
-  parallel_for(execution, graph.rows, kAskedRows / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, graph.rows, kRowsAtOnce / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       const uint32_t head = heads.of[row];
       if (head != row) lead_back(table.row(static_cast<uint32_t>(row)), graph.degree, head);
@@ -166,13 +169,18 @@ Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution
   Heads heads;
   heads.of = Array<uint32_t>(execution.memory, graph.rows);
   if (find_copies(codes, heads.of, execution) > graph.rows / kHeadShare) cover(graph, heads.of, execution);
+  const auto each_head = [&](const auto& visit) {
+    serial_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+        if (heads.of[row] == row) visit(row);
+      }
+    });
+  };
   uint32_t count = 0;
-  for (uint32_t row = 0; row < graph.rows; ++row) count += heads.of[row] == row ? 1 : 0;
+  each_head([&](uint32_t) { ++count; });
   heads.rows = Array<uint32_t>(execution.memory, count);
   count = 0;
-  for (uint32_t row = 0; row < graph.rows; ++row) {
-    if (heads.of[row] == row) heads.rows[count++] = row;
-  }
+  each_head([&](uint32_t row) { heads.rows[count++] = row; });
   return heads;
 }
 
@@ -218,9 +226,9 @@ void avoid_heads(const SearchGraph& graph, Array<uint32_t>& rows) {
 template <class Visit>
 void each_copy(const Codes& codes, const Array<uint32_t>& rows, const Execution& execution,
                const Visit& visit) {
-  CodeTable table(codes, static_cast<uint32_t>(rows.size()), execution.memory);
+  CodeTable table(codes, static_cast<uint32_t>(rows.size()), execution);
   for (const uint32_t row : rows) table.enter(row);
-  parallel_for(execution, codes.rows(), kAskedRows / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, codes.rows(), kRowsAtOnce / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
       const uint32_t like = table.find(row);
       if (like != kNoRow && like != row) visit(row, like);

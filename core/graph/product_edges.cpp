@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
+#include "base/parallel_sort.h"
+#include "base/row_loops.h"
 #include "traverse/beam.h"
 #include "traverse/visited.h"
 
@@ -182,12 +185,14 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
     }
   });
   Array<uint32_t> order(execution.memory, rows);
-  for (uint32_t row = 0; row < rows; ++row) order[row] = row;
+  parallel_for(execution, rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+    std::iota(order.data() + begin, order.data() + end, static_cast<uint32_t>(begin));
+  });
   const auto longer = [&](uint32_t a, uint32_t b) {
     return lengths[a] > lengths[b] || (lengths[a] == lengths[b] && a < b);
   };
   const uint32_t strata = std::min(rows, std::max(count, rows / kLongest));
-  std::partial_sort(order.begin(), order.begin() + strata, order.end(), longer);
+  parallel_sort(order, longer, execution);
   std::vector<uint32_t> chosen(anywhere.begin(), anywhere.end());
   for (uint64_t i = 0; i < even && strata > 0; ++i)
     chosen.push_back(order[static_cast<size_t>(i * strata / even)]);

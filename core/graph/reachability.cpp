@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/random.h"
+#include "base/row_loops.h"
 #include "graph/search_graph.h"
 
 namespace gannet {
@@ -17,8 +18,9 @@ class Tree {
   Tree(SearchGraph& graph, const Execution& execution)
       : table_(graph.table()),
         execution_(execution),
-        reached_(Array<uint8_t>::zeroed(execution.memory, graph.rows)),
-        used_(Array<uint8_t>::zeroed(execution.memory, graph.edges.size())),
+        asked_rows_(items_per_task(graph.degree, kRowsAtOnce)),
+        reached_(filled_array<uint8_t>(execution, graph.rows, uint8_t{0})),
+        used_(filled_array<uint8_t>(execution, graph.edges.size(), uint8_t{0})),
         queue_(execution.memory, graph.rows) {
     for (const uint32_t entry : graph.entries) enter(entry);
     grow();
@@ -53,7 +55,7 @@ class Tree {
 
   void grow() {
     for (; head_ < tail_; ++head_) {
-      if (head_ % 65536 == 65535) execution_.check();
+      if (head_ % asked_rows_ == asked_rows_ - 1) execution_.check();
       const UsedRow edges = row(queue_[head_]);
       for (uint32_t i = 0; i < table_.degree; ++i) {
         const uint32_t target = edges.targets[i];
@@ -76,6 +78,7 @@ class Tree {
 
   EdgeTable table_;
   const Execution& execution_;
+  uint64_t asked_rows_;     // between two questions to the monitor
   Array<uint8_t> reached_;  // [rows]
   Array<uint8_t> used_;     // [rows, degree] whether the tree uses the edge
   Array<uint32_t> queue_;   // [rows] rows in the order in which they were reached
@@ -93,11 +96,13 @@ class Repair {
         tree_(tree),
         execution_(execution),
         pending_(Array<uint64_t>::zeroed(execution.memory, graph.rows / 64 + 1)),
-        begins_(Array<uint64_t>::zeroed(execution.memory, size_t{graph.rows} + 1)) {
+        begins_(filled_array<uint64_t>(execution, size_t{graph.rows} + 1, 0u)) {
     list_listeners();
-    for (uint32_t row = 0; row < graph.rows; ++row) {
-      if (!tree.reached(row)) ask_later(row);
-    }
+    serial_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+        if (!tree.reached(row)) ask_later(row);
+      }
+    });
   }
 
   /// Rows whose own list leads back into the tree come first: they are hung where they belong. What
@@ -128,19 +133,25 @@ class Repair {
  private:
   template <class Visit>
   void each_lost_edge(const Visit& visit) {
-    for (uint32_t row = 0; row < graph_.rows; ++row) {
-      if (tree_.reached(row)) continue;
+    const auto visit_row = [&](uint32_t row) {
+      if (tree_.reached(row)) return;
       for (const uint32_t target : graph_.row(row)) {
         if (target == kNoRow) break;
         if (!tree_.reached(target)) visit(row, target);
       }
-    }
+    };
+    serial_for(execution_, graph_.rows, items_per_task(graph_.degree, kRowsAtOnce),
+               [&](uint64_t begin, uint64_t end) {
+                 for (uint64_t row = begin; row < end; ++row) visit_row(static_cast<uint32_t>(row));
+               });
   }
 
   /// Which lost rows have a lost row in their list.
   void list_listeners() {
     each_lost_edge([&](uint32_t, uint32_t target) { ++begins_[target]; });
-    for (uint32_t row = 0; row < graph_.rows; ++row) begins_[row + 1] += begins_[row];
+    serial_for(execution_, graph_.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t row = begin; row < end; ++row) begins_[row + 1] += begins_[row];
+    });
     listeners_ = Array<uint32_t>(execution_.memory, begins_[graph_.rows]);
     each_lost_edge([&](uint32_t row, uint32_t target) { listeners_[--begins_[target]] = row; });
   }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <vector>
 
+#include "base/row_loops.h"
 #include "graph/search_graph.h"
 
 namespace gannet {
@@ -15,8 +16,7 @@ namespace {
 
 // Each edge may touch a page for the first time, which takes 1 us on a busy machine.
 constexpr uint64_t kEdgesPerTask = 8192;
-constexpr uint32_t kRowsAtOnce = 1 << 16;  // of sums, between two questions
-constexpr uint64_t kSortedAtOnce = 128;    // nearly all reverse lists; hubs have longer ones
+constexpr uint64_t kSortedAtOnce = 128;  // nearly all reverse lists; hubs have longer ones
 
 /// The first `degree` distinct rows of f0 r0 f1 r1 ..., `self` left out.
 void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count, const uint64_t* reverse,
@@ -45,15 +45,8 @@ void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count, c
 void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution) {
   const Allocator& memory = execution.memory;
   const uint64_t rows_per_task = std::max<uint64_t>(kEdgesPerTask / degree, 1);
-  const auto ask_at = [&](uint32_t row) {
-    if (row % kRowsAtOnce == 0) execution.check();
-  };
   Array<uint64_t> begins(memory, size_t{rows} + 1);
-  Array<std::atomic<uint32_t>> counts(memory, rows);
-  for (uint32_t row = 0; row < rows; ++row) {
-    ask_at(row);
-    new (&counts[row]) std::atomic<uint32_t>(0);
-  }
+  Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution, rows, 0u);
   const auto each_edge = [&](const auto& visit) {
     parallel_for(execution, rows, rows_per_task, [&](uint64_t begin, uint64_t end, uint32_t) {
       for (uint64_t row = begin; row < end; ++row) {
@@ -67,11 +60,10 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
   each_edge(
       [&](uint32_t, uint32_t target, uint32_t) { counts[target].fetch_add(1, std::memory_order_relaxed); });
   begins[0] = 0;
-  for (uint32_t row = 0; row < rows; ++row) {
-    ask_at(row);
-    begins[row + 1] = begins[row] + counts[row].load(std::memory_order_relaxed);
-    counts[row].store(0, std::memory_order_relaxed);
-  }
+  serial_for(execution, rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t row = begin; row < end; ++row)
+      begins[row + 1] = begins[row] + counts[row].exchange(0, std::memory_order_relaxed);
+  });
   Array<uint64_t> sources(memory, begins[rows]);  // rank << 32 | source
   each_edge([&](uint32_t source, uint32_t target, uint32_t rank) {
     const uint32_t place = counts[target].fetch_add(1, std::memory_order_relaxed);
@@ -79,16 +71,22 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
   });
   parallel_for(execution, rows, rows_per_task, [&](uint64_t begin, uint64_t end, uint32_t) {
     uint32_t forward[ANN_DEGREE_MAX];
+    uint64_t sorted_before = begins[begin];
     for (uint64_t row = begin; row < end; ++row) {
       uint64_t* reverse = sources.data() + begins[row];
       const uint64_t total = begins[row + 1] - begins[row];
+      // Hubs may lie side by side.
+      if (begins[row + 1] - sorted_before > kRowsAtOnce) {
+        execution.check();
+        sorted_before = begins[row];
+      }
       const uint64_t kept = std::min<uint64_t>(total, degree);
       uint64_t sorted[kSortedAtOnce];
       if (total <= kSortedAtOnce) {
         kernels().sort_keys(reverse, static_cast<uint32_t>(total), sorted);
         reverse = sorted;
       } else {
-        std::partial_sort(reverse, reverse + kept, reverse + total);
+        sort_smallest(reverse, total, kept, execution);
       }
       uint32_t* merged = edges.data() + row * degree;
       std::copy_n(merged, degree, forward);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/row_loops.h"
 
 namespace gannet {
 namespace {
@@ -18,11 +19,16 @@ uint32_t cell_count(uint64_t rows) {
 
 /// begins[c] ... begins[c + 1] are the places of sorted[] that hold the items with homes[i] == c, in
 /// ascending order.
-void sort_by_home(const uint32_t* homes, uint32_t count, uint32_t cells, uint32_t* begins, uint32_t* sorted) {
+void sort_by_home(const uint32_t* homes, uint32_t count, uint32_t cells, uint32_t* begins, uint32_t* sorted,
+                  const Execution& execution) {
   std::fill(begins, begins + cells + 1, 0);
-  for (uint32_t i = 0; i < count; ++i) ++begins[homes[i] + 1];
+  serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t i = begin; i < end; ++i) ++begins[homes[i] + 1];
+  });
   for (uint32_t cell = 0; cell < cells; ++cell) begins[cell + 1] += begins[cell];
-  for (uint32_t i = 0; i < count; ++i) sorted[begins[homes[i]]++] = i;
+  serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t i = begin; i < end; ++i) sorted[begins[homes[i]]++] = static_cast<uint32_t>(i);
+  });
   for (uint32_t cell = cells; cell > 0; --cell) begins[cell] = begins[cell - 1];
   begins[0] = 0;
 }
@@ -140,7 +146,7 @@ void CellMap::train(const Codes& codes, uint64_t seed, const Execution& executio
   Array<uint8_t> blocks(memory, codes.stride() * execution.threads);
   for (uint32_t round = 0; round < kLloydRounds; ++round) {
     settle(codes, sample.data(), sampled, homes.data(), execution);
-    sort_by_home(homes.data(), sampled, cells_, begins.data(), sorted.data());
+    sort_by_home(homes.data(), sampled, cells_, begins.data(), sorted.data(), execution);
     parallel_for(execution, cells_, 8, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       for (uint64_t cell = begin; cell < end; ++cell) {
         const uint32_t count = begins[cell + 1] - begins[cell];
@@ -189,7 +195,7 @@ void CellMap::split_and_sort(const Codes& codes, const Execution& execution) {
   const uint32_t settled = cells_;
   const uint32_t most = cell_rows_max(codes.rows());
   Array<uint32_t> begins(memory, size_t{settled} + 1);
-  sort_by_home(homes_.data(), codes.rows(), settled, begins.data(), members_.data());
+  sort_by_home(homes_.data(), codes.rows(), settled, begins.data(), members_.data(), execution);
   Array<uint8_t> old(memory, settled * stride);
   std::memcpy(old.data(), centroids_.data(), old.size());
   const auto pieces = [&](uint32_t cell) { return (begins[cell + 1] - begins[cell] + most - 1) / most; };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/row_loops.h"
 #include "knn/products.h"
 
 namespace gannet {
@@ -21,14 +22,14 @@ constexpr uint32_t kSelf = UINT32_MAX;  // in place of a distance: a row and its
 /// refused without taking the lock: it only ever falls, so a stale value refuses nothing wrongly.
 class Lists {
  public:
-  Lists(uint32_t rows, uint32_t k, const Allocator& memory)
-      : k_(k), keys_(memory, checked_product(rows, k)), worst_(memory, rows), locks_(memory, rows) {
-    keys_.fill(RowKey::kNone);
-    for (uint32_t row = 0; row < rows; ++row) {
-      new (&worst_[row]) std::atomic<uint64_t>(RowKey::kNone);
-      new (&locks_[row]) std::atomic<uint8_t>(0);
-    }
-  }
+  Lists(uint32_t rows, uint32_t k, const Execution& execution)
+      : k_(k),
+        keys_(filled_array<uint64_t>(execution, checked_product(rows, k), RowKey::kNone)),
+        worst_(filled_array<std::atomic<uint64_t>>(execution, rows, RowKey::kNone)),
+        locks_(filled_array<std::atomic<uint8_t>>(execution, rows, uint8_t{0})) {}
+
+  /// Rows of a task that touches their lists once, each page perhaps for the first time.
+  static uint64_t rows_at_once(uint32_t k) { return items_per_task(k, kRowsAtOnce); }
 
   uint64_t* list(uint32_t row) { return keys_.data() + uint64_t{row} * k_; }
 
@@ -109,7 +110,7 @@ class NnDescent {
         sets_(sets),
         offsets_of_rows_(offsets),
         rows_(codes.rows()),
-        lists_(rows_, params.k, execution.memory),
+        lists_(rows_, params.k, execution),
         new_(rows_, params.samples, execution.memory),
         old_(rows_, params.samples, execution.memory),
         offsets_(execution.memory, size_t{rows_} + 1),
@@ -227,7 +228,9 @@ class NnDescent {
   /// there are more.
   void sample_reverse(Samples& samples, uint64_t stream) {
     const uint32_t p = samples.p;
-    for (uint32_t row = 0; row < rows_; ++row) new (&cursors_[row]) std::atomic<uint32_t>(0);
+    parallel_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t row = begin; row < end; ++row) new (&cursors_[row]) std::atomic<uint32_t>(0);
+    });
     const auto each_sample = [&](const auto& visit) {
       parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
         for (uint64_t row = begin; row < end; ++row) {
@@ -238,10 +241,10 @@ class NnDescent {
     };
     each_sample([&](uint32_t, uint32_t target) { cursors_[target].fetch_add(1, std::memory_order_relaxed); });
     offsets_[0] = 0;
-    for (uint32_t row = 0; row < rows_; ++row) {
-      offsets_[row + 1] = offsets_[row] + cursors_[row].load(std::memory_order_relaxed);
-      cursors_[row].store(0, std::memory_order_relaxed);
-    }
+    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint64_t row = begin; row < end; ++row)
+        offsets_[row + 1] = offsets_[row] + cursors_[row].exchange(0, std::memory_order_relaxed);
+    });
     each_sample([&](uint32_t source, uint32_t target) {
       const uint32_t place = cursors_[target].fetch_add(1, std::memory_order_relaxed);
       sources_[offsets_[target] + place] = source;
@@ -354,12 +357,14 @@ class NnDescent {
   KnnGraph result(uint32_t rounds) {
     KnnGraph graph{Array<uint32_t>(execution_.memory, checked_product(rows_, params_.k)), rows_, params_.k,
                    rounds};
-    for (uint32_t row = 0; row < rows_; ++row) {
-      const uint64_t* list = lists_.list(row);
-      for (uint32_t i = 0; i < params_.k; ++i)
-        graph.neighbors[uint64_t{row} * params_.k + i] =
-            list[i] == RowKey::kNone ? kNoRow : RowKey::row(list[i]);
-    }
+    parallel_for(
+        execution_, rows_, Lists::rows_at_once(params_.k), [&](uint64_t begin, uint64_t end, uint32_t) {
+          for (uint64_t row = begin; row < end; ++row) {
+            const uint64_t* list = lists_.list(static_cast<uint32_t>(row));
+            for (uint32_t i = 0; i < params_.k; ++i)
+              graph.neighbors[row * params_.k + i] = list[i] == RowKey::kNone ? kNoRow : RowKey::row(list[i]);
+          }
+        });
     return graph;
   }
 

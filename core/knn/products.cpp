@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/row_loops.h"
+
 namespace gannet {
 namespace {
 
@@ -35,8 +37,10 @@ std::optional<Array<uint32_t>> product_offsets(const Codes& codes, uint32_t dim,
   const double longest = codes.rows() == 0 ? 0 : *std::max_element(squares.begin(), squares.end());
   if (!(longest < 1073741000.0)) return std::nullopt;
   Array<uint32_t> offsets(execution.memory, codes.rows());
-  for (uint32_t row = 0; row < codes.rows(); ++row)
-    offsets[row] = static_cast<uint32_t>(std::ceil(longest - squares[row])) + 1;
+  parallel_for(execution, codes.rows(), kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t row = begin; row < end; ++row)
+      offsets[row] = static_cast<uint32_t>(std::ceil(longest - squares[row])) + 1;
+  });
   return offsets;
 }
 

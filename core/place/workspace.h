@@ -9,12 +9,42 @@
 #include <typeinfo>
 #include <vector>
 
+#include "base/monitor.h"
+
 namespace gannet {
 
 class Workspace {
  public:
   virtual ~Workspace() = default;
   virtual uint64_t bytes() const = 0;  // of host memory, pinned or not
+
+  /// From now on serves a call with this monitor, or null, whose rows have so many bytes.
+  void begin(Monitor* monitor, uint64_t row_bytes) {
+    monitor_ = monitor;
+    row_bytes_ = static_cast<int64_t>(row_bytes);
+    left_ = kBytesBetweenQuestions;
+  }
+  /// Says that a walk has compared so many rows and shown them to a list that is so long. Now and then it asks the
+  /// monitor: the walk of one query with the longest beam takes a second.
+  void compared(uint32_t rows, uint32_t list) {
+    left_ -= rows * row_bytes_ + list / kListShare;
+    if (left_ < 0) ask();
+  }
+
+ private:
+  /// Of rows compared, some milliseconds.
+  static constexpr int64_t kBytesBetweenQuestions = int64_t{8} << 20;
+  /// Of the 8 bytes of a place: moving what stands behind an entry is faster than fetching rows.
+  static constexpr uint32_t kListShare = 2;
+
+  void ask() {
+    left_ = kBytesBetweenQuestions;
+    if (monitor_ != nullptr) monitor_->check();
+  }
+
+  Monitor* monitor_ = nullptr;
+  int64_t row_bytes_ = 0;
+  int64_t left_ = kBytesBetweenQuestions;
 };
 
 /// The idle workspaces of a placement, of every procedure. Any thread.

@@ -15,10 +15,6 @@ inline uint64_t queries_per_task(uint64_t queries, uint32_t threads) {
   return std::clamp<uint64_t>(queries / (uint64_t{threads} * 8), 1, 64);
 }
 
-/// Bytes of rows compared between two questions to the monitor, some milliseconds: a walk with a long beam compares
-/// more, and 64 of them took half a second. One walk is never interrupted.
-inline constexpr uint64_t kWalkedBetweenQuestions = uint64_t{8} << 20;
-
 /// Answers a batch. `make()` makes a workspace; `search(query, admission, workspace, counts)` leaves the neighbours of a
 /// prepared query, which lies in workspace.values, in workspace.neighbors and returns how many.
 template <class T, class Make, class Search>
@@ -34,7 +30,7 @@ void answer_on_host(const HostPlacement& host, const SearchBatch& batch, const E
     const WorkspaceLease<T> lease(host.workspaces, make);
     T& workspace = *lease;
     SearchCounts task_counts;
-    uint64_t asked_at = 0;  // distances
+    workspace.begin(execution.monitor, row_bytes);
     for (uint64_t query = begin; query < end; ++query) {
       PreparedQuery prepared;
       uint32_t found = 0;
@@ -43,9 +39,6 @@ void answer_on_host(const HostPlacement& host, const SearchBatch& batch, const E
       if (usable) found = search(prepared, batch.admission.of(query), workspace, &task_counts);
       write_answer(batch.results, query, workspace.neighbors.data(), found,
                    usable ? ann_status{ANN_OK} : ann_status{ANN_NOT_FINITE});
-      if ((task_counts.distances - asked_at) * row_bytes < kWalkedBetweenQuestions) continue;
-      execution.check();
-      asked_at = task_counts.distances;
     }
     distances.fetch_add(task_counts.distances, std::memory_order_relaxed);
     expansions.fetch_add(task_counts.expansions, std::memory_order_relaxed);

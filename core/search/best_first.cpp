@@ -49,6 +49,7 @@ struct Walk {
 
   void compare(uint32_t count) {
     counts.distances += count;
+    space.compared(count, beam.size());
     codes.walk_distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
     beam.insert(space.code_distances.data(), space.candidates.data(), count);
   }

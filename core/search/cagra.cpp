@@ -95,6 +95,7 @@ struct CagraSearch {
 
   void compare(Beam& beam) {
     counts.distances += count;
+    space.compared(count, beam.size());
     if (plan.stored) {
       dataset.distances(query, space.candidates.data(), 0, count, space.distances.data());
       for (uint32_t i = 0; i < count; ++i) space.code_distances[i] = ordered(space.distances[i]);

@@ -61,6 +61,7 @@ struct GgnnSearch {
 
   void compare(uint32_t count) {
     counts.distances += count;
+    space.compared(count, 0);
     if (plan.stored) {
       dataset.distances(query, space.candidates.data(), 0, count, space.distances.data());
       for (uint32_t i = 0; i < count; ++i) space.numbers[i] = ordered(space.distances[i]);

@@ -148,6 +148,7 @@ class SlackWalk {
 
   void compare(uint32_t* rows, uint32_t count) {
     counts.distances += count;
+    space_.compared(count, list.size());
     uint32_t* distances = space_.code_distances.data();
     codes_.walk_distances(space_.code.data(), rows, count, distances);
     // The others never serve: the bound does not grow.

@@ -27,9 +27,10 @@ struct Common {
     }
   }
 
-  /// Compares rows of space.candidates.
-  void compare(uint32_t count) {
+  /// Compares rows of space.candidates, for a list that is so long.
+  void compare(uint32_t count, uint32_t list = 0) {
     counts.distances += count;
+    space.compared(count, list);
     codes.distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
   }
 
@@ -237,7 +238,7 @@ struct BeamSearch : Common {
         fresh = static_cast<uint32_t>(std::remove_if(space.candidates.data(), space.candidates.data() + fresh,
                                                      [&](uint32_t row) { return !admission.walks(row); }) -
                                       space.candidates.data());
-      compare(fresh);
+      compare(fresh, beam.size());
       beam.insert(space.code_distances.data(), space.candidates.data(), fresh);
     };
     meet(graph.entries.data(), static_cast<uint32_t>(graph.entries.size()));

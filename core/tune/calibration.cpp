@@ -131,7 +131,8 @@ class HostWalks {
       : segment_(segment), sample_(sample), beams_(beams), execution_(execution) {
     spaces_.reserve(execution.threads);
     for (uint32_t worker = 0; worker < execution.threads; ++worker)
-      spaces_.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
+      spaces_.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory)
+          .begin(execution.monitor, segment.codes.walk_stride() + 64);
     shares_ = Array<double>(execution.memory, kStops * size_t{KnobCurves::kCurves} * kSampleMax[0]);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
   }

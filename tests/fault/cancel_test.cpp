@@ -16,6 +16,7 @@
 // disk, bytes are counted instead: those between two questions, and those left for the sync.
 //
 //     fault_cancel            both parts, with the longest time between two questions of each call
+//     fault_cancel NAME       that of one call, by its name there
 //     fault_cancel --clock    how late calls of the second part end after a wish, by the clock: a figure
 //                             that only an idle machine can give, so it is printed and not judged
 #include <fcntl.h>
@@ -454,6 +455,7 @@ class HardScene {
     listed = many_rows(ANN_U8, 200'000, 4);
     short_rows = many_rows(ANN_U8, 1'000'000, 2);
     lists.resize(listed.rows * 96);
+    found.resize(listed.rows * 100);
     for (uint64_t i = 0; i < lists.size(); ++i)
       lists[i] = static_cast<uint32_t>(((i + 1) * 0x9e3779b97f4a7c15u >> 32) % listed.rows);
     ann_build_params rows_only = ANN_BUILD_PARAMS_INIT;
@@ -473,6 +475,10 @@ class HardScene {
     plain.knn_graph = random.data();
     plain.degree = plain.knn_degree = 16;
     long_graph.reset(index_build(ANN_METRIC_L2, &long_rows, &plain));
+    plain.graph = ANN_GRAPH_GIVEN;
+    plain.knn_graph = lists.data();
+    plain.degree = plain.knn_degree = 96;
+    wide_graph.reset(index_build(ANN_METRIC_L2, &listed, &plain));
     path = folder.path("index.gannet");
     ann_save_params quick = ANN_SAVE_PARAMS_INIT;
     quick.sync = ANN_OFF;
@@ -515,7 +521,8 @@ class HardScene {
   vectors many, wide, middle, few, queries, listed, long_rows, short_rows;
   std::vector<uint64_t> ids;
   std::vector<uint32_t> lists;
-  Index with_ids, cosine, graph, long_graph;
+  mutable std::vector<uint32_t> found;  // the lists of a k-NN graph
+  Index with_ids, cosine, graph, long_graph, wide_graph;
   Folder folder;
   std::string path;
 };
@@ -533,14 +540,14 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
   ann_build_params given = graph_by(ANN_KNN_GIVEN);
   given.knn_graph = scene.lists.data();
   given.knn_degree = 96;
-  const auto knn = [&scene](int32_t method, ann_monitor* monitor) {
-    std::vector<uint32_t> lists(scene.middle.rows * 100);
+  const auto knn = [&scene](const vectors& rows, int32_t method, uint32_t iterations, ann_monitor* monitor) {
     ann_knn_params params = ANN_KNN_PARAMS_INIT;
     params.k = 100;
     params.method = method;
+    params.iterations = iterations;
     params.threads = 2;
-    const ann_matrix view = vectors_view(&scene.middle);
-    return ann_knn_graph(nullptr, &view, &params, lists.data(), nullptr, monitor, nullptr);
+    const ann_matrix view = vectors_view(&rows);
+    return ann_knn_graph(nullptr, &view, &params, scene.found.data(), nullptr, monitor, nullptr);
   };
   return {
       {"build, 5M ids", nullptr,
@@ -565,6 +572,29 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
          params.knn_graph = scene.lists.data();
          params.degree = params.knn_degree = 8;
          return scene.build(scene.short_rows, ANN_METRIC_L2, 0, nullptr, params, monitor);
+       }},
+      {"build, 1M lists by product", nullptr,
+       [&scene, graph_by](ann_monitor* monitor) {
+         ann_build_params params = graph_by(ANN_KNN_GIVEN);
+         params.knn_graph = scene.lists.data();
+         params.degree = params.knn_degree = 8;
+         return scene.build(scene.short_rows, ANN_METRIC_INNER_PRODUCT, 0, nullptr, params, monitor);
+       }},
+      {"build, TSDG, 1M lists", "calibrate",
+       [&scene, graph_by](ann_monitor* monitor) {
+         ann_build_params params = graph_by(ANN_KNN_GIVEN);
+         params.knn_graph = scene.lists.data();
+         params.graph = ANN_GRAPH_TSDG;
+         params.degree = params.knn_degree = 8;
+         return scene.build(scene.short_rows, ANN_METRIC_L2, 0, nullptr, params, monitor);
+       }},
+      {"build, GGNN", "calibrate",
+       [&scene, graph_by](ann_monitor* monitor) {
+         ann_build_params params = graph_by(ANN_KNN_AUTO);
+         params.graph = ANN_GRAPH_GGNN;
+         params.degree = 8;
+         params.refinements = ANN_NONE;
+         return scene.build(scene.listed, ANN_METRIC_L2, 0, nullptr, params, monitor);
        }},
       {"build, cells", nullptr,
        [&scene, graph_by](ann_monitor* monitor) {
@@ -592,10 +622,19 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
          return scene.search(scene.long_graph, scene.long_rows, 2'000, 10, 10'000, false, monitor);
        },
        20, true},
-      {"k-NN graph, exact", nullptr, [knn](ann_monitor* monitor) { return knn(ANN_KNN_EXACT, monitor); }},
+      {"search, longest beam", nullptr,
+       [&scene](ann_monitor* monitor) {
+         return scene.search(scene.wide_graph, scene.listed, 2, 10, ANN_BEAM_MAX, false, monitor);
+       },
+       UINT64_MAX, true},
+      {"k-NN graph, exact", nullptr,
+       [knn, &scene](ann_monitor* monitor) { return knn(scene.middle, ANN_KNN_EXACT, 0, monitor); }},
       {"k-NN graph, NN-Descent", nullptr,
-       [knn](ann_monitor* monitor) { return knn(ANN_KNN_NN_DESCENT, monitor); }},
-      {"k-NN graph, cells", nullptr, [knn](ann_monitor* monitor) { return knn(ANN_KNN_CELLS, monitor); }},
+       [knn, &scene](ann_monitor* monitor) { return knn(scene.middle, ANN_KNN_NN_DESCENT, 0, monitor); }},
+      {"k-NN graph, NN-Descent, long", nullptr,
+       [knn, &scene](ann_monitor* monitor) { return knn(scene.listed, ANN_KNN_NN_DESCENT, 1, monitor); }},
+      {"k-NN graph, cells", nullptr,
+       [knn, &scene](ann_monitor* monitor) { return knn(scene.middle, ANN_KNN_CELLS, 0, monitor); }},
       {"save", nullptr,
        [&scene](ann_monitor* monitor) {
          // Each save has a name of its own: to replace a file is to have the system give its pages back.
@@ -633,11 +672,13 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
   };
 }
 
-void work_between_questions(const HardScene& scene) {
+/// Of all hard calls, or of the one with that name.
+void work_between_questions(const HardScene& scene, const char* only) {
   const char* backend = std::getenv("GANNET_BACKEND");
   const bool on_device = backend != nullptr && std::string(backend) == "cuda";
   for (const HardCall& call : hard_calls(scene)) {
     if (on_device && call.on_cpu_alone) continue;
+    if (only != nullptr && std::strcmp(only, call.name) != 0) continue;
     std::map<std::string, Intervals::Phase> phases;
     for (int attempt = 0; attempt < 3; ++attempt) {
       Intervals intervals(call.stop_at, call.questions_max);
@@ -837,6 +878,10 @@ int main(int count, char** arguments) {
     by_the_clock(HardScene());
     return finish("cancel");
   }
+  if (count > 1) {
+    work_between_questions(HardScene(), arguments[1]);
+    return finish("cancel");
+  }
   uint64_t wishes = 0;
   {
     const Scene scene;
@@ -848,7 +893,7 @@ int main(int count, char** arguments) {
   // Sanitizers make each loop slower by a factor of its own, and the sizes take much memory.
   if (!test_sanitized()) {
     const HardScene scene;
-    work_between_questions(scene);
+    work_between_questions(scene, nullptr);
     bytes_between_questions(scene);
     large_files_are_let_go(scene);
     closing_aside_takes_no_time_of_the_caller(scene.folder);

@@ -1,0 +1,53 @@
+// Loops over as many items as there are rows, with questions to the monitor: a plain loop, or a plain fill of an
+// array, takes some ten milliseconds a million rows, and could not be ended.
+#pragma once
+
+#include <new>
+
+#include "base/execution.h"
+
+namespace gannet {
+
+/// Items of a loop over rows that writes a few bytes for each, between two questions of serial_for().
+inline constexpr uint64_t kRowsAtOnce = 1 << 16;
+
+/// An Array whose items are made of `value`; its pages are touched by all threads, and the monitor is asked.
+template <class T, class Value>
+Array<T> filled_array(const Execution& execution, size_t size, const Value& value) {
+  Array<T> array(execution.memory, size);
+  parallel_for(execution, size, kRowsAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = begin; i < end; ++i) new (&array[i]) T(value);
+  });
+  return array;
+}
+
+/// Runs body(begin, end) over [0, count) on the calling thread alone, which asks the monitor before each chunk of
+/// `grain`: for what is passed on from one item to the next (sums of lengths, a table that grows).
+template <class Body>
+void serial_for(const Execution& execution, uint64_t count, uint64_t grain, const Body& body) {
+  for (uint64_t begin = 0; begin < count; begin += grain) {
+    execution.check();
+    body(begin, std::min(begin + grain, count));
+  }
+}
+
+/// Leaves the `kept` smallest of so many distinct keys in front, ascending. A hub may have as many as there are rows,
+/// and they are looked at in pieces, with a question before each.
+inline void sort_smallest(uint64_t* keys, uint64_t count, uint64_t kept, const Execution& execution) {
+  if (count <= kRowsAtOnce) {
+    if (kept < count)
+      std::partial_sort(keys, keys + kept, keys + count);
+    else
+      std::sort(keys, keys + count);
+    return;
+  }
+  uint64_t held = 0;
+  serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    std::copy(keys + begin, keys + end, keys + held);
+    const uint64_t size = held + (end - begin);
+    held = std::min(kept, size);
+    std::partial_sort(keys, keys + held, keys + size);
+  });
+}
+
+}  // namespace gannet
