@@ -171,7 +171,11 @@ class Diversifier {
       for (uint64_t i = begin; i < end; ++i)
         space.keys[i] = uint64_t{space.distances[i]} << 32 | space.ids[i];
     };
-    serial_for(execution_, count, items_per_task(codes_.stride() / 4, kRowsAtOnce), make_keys);
+    const uint64_t at_once = items_per_task(codes_.stride() / 4, kRowsAtOnce);
+    if (count <= at_once)
+      make_keys(0, count);
+    else
+      serial_for(execution_, count, at_once, make_keys);
     sort_smallest(space.keys.data(), count, most, execution_);
   }
 
@@ -280,12 +284,13 @@ class Diversifier {
     begins_ = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
     Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution_, rows_, 0u);
     const auto each_edge = [&](const auto& visit) {
-      parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
-        for (uint64_t row = begin; row < end; ++row) {
-          for (uint32_t i = 0; i < lists_.lengths[row]; ++i)
-            visit(static_cast<uint32_t>(row), lists_.list(row)[i]);
-        }
-      });
+      parallel_for(execution_, rows_, rows_of_scattered(lists_.stride),
+                   [&](uint64_t begin, uint64_t end, uint32_t) {
+                     for (uint64_t row = begin; row < end; ++row) {
+                       for (uint32_t i = 0; i < lists_.lengths[row]; ++i)
+                         visit(static_cast<uint32_t>(row), lists_.list(row)[i]);
+                     }
+                   });
     };
     each_edge([&](uint32_t, uint32_t target) { counts[target].fetch_add(1, std::memory_order_relaxed); });
     begins_[0] = 0;

@@ -14,8 +14,6 @@
 namespace gannet {
 namespace {
 
-// Each edge may touch a page for the first time, which takes 1 us on a busy machine.
-constexpr uint64_t kEdgesPerTask = 8192;
 constexpr uint64_t kSortedAtOnce = 128;  // nearly all reverse lists; hubs have longer ones
 
 /// The first `degree` distinct rows of f0 r0 f1 r1 ..., `self` left out.
@@ -44,7 +42,7 @@ void merge_row(uint32_t self, const uint32_t* forward, uint32_t forward_count, c
 
 void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution) {
   const Allocator& memory = execution.memory;
-  const uint64_t rows_per_task = std::max<uint64_t>(kEdgesPerTask / degree, 1);
+  const uint64_t rows_per_task = rows_of_scattered(degree);
   Array<uint64_t> begins(memory, size_t{rows} + 1);
   Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution, rows, 0u);
   const auto each_edge = [&](const auto& visit) {

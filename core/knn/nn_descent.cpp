@@ -232,7 +232,7 @@ class NnDescent {
       for (uint64_t row = begin; row < end; ++row) new (&cursors_[row]) std::atomic<uint32_t>(0);
     });
     const auto each_sample = [&](const auto& visit) {
-      parallel_for(execution_, rows_, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
+      parallel_for(execution_, rows_, rows_of_scattered(p), [&](uint64_t begin, uint64_t end, uint32_t) {
         for (uint64_t row = begin; row < end; ++row) {
           const uint32_t* own = samples.of(row);
           for (uint32_t i = 0; i < p && own[i] != kNoRow; ++i) visit(static_cast<uint32_t>(row), own[i]);

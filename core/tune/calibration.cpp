@@ -24,8 +24,7 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries that judge each curve: where they are like those to come, and where rows are masked, or a device walks.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
-constexpr size_t kWideBytes =
-    512;  // of codes, from which on half as many judge: each costs as much as the build's rows
+constexpr size_t kWideBytes = 512;  // of codes, from which on half as many judge
 constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
 constexpr uint32_t kHiddenMin = 512;   // if they are so many
@@ -119,6 +118,14 @@ double doubt_of(const Sample& sample, const Recall& recall, const Recall& of_ten
   return of_ten.error > kAllOrNone ? std::max(recall.error, of_three) : recall.error;
 }
 
+/// One for each thread.
+void make_spaces(const Segment& segment, const Execution& execution, std::vector<SearchSpace>& spaces) {
+  spaces.reserve(execution.threads);
+  for (uint32_t worker = 0; worker < execution.threads; ++worker)
+    spaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory)
+        .begin(execution.monitor, segment.codes.walk_stride() + 64);
+}
+
 /// Walks of the CPU. One walk tells of all beams of a stage: a longer beam takes the same steps as a shorter one, and
 /// further ones. So a query that has found all its neighbours keeps them, and walks no more: of 1,024 a few percent walk
 /// with the longest beams.
@@ -129,10 +136,7 @@ class HostWalks {
   HostWalks(const Segment& segment, const Sample& sample, const std::vector<uint32_t>& beams,
             const Execution& execution)
       : segment_(segment), sample_(sample), beams_(beams), execution_(execution) {
-    spaces_.reserve(execution.threads);
-    for (uint32_t worker = 0; worker < execution.threads; ++worker)
-      spaces_.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory)
-          .begin(execution.monitor, segment.codes.walk_stride() + 64);
+    make_spaces(segment, execution, spaces_);
     shares_ = Array<double>(execution.memory, kStops * size_t{KnobCurves::kCurves} * kSampleMax[0]);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
   }
@@ -269,9 +273,7 @@ class SlackWalks {
 
   SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, const Execution& execution)
       : segment_(segment), sample_(sample), curves_(curves), execution_(execution) {
-    spaces_.reserve(execution.threads);
-    for (uint32_t worker = 0; worker < execution.threads; ++worker)
-      spaces_.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
+    make_spaces(segment, execution, spaces_);
     shares_ = Array<double>(execution.memory, kStops * size_t{kKsMost} * kSampleMax[0]);
     counts_ = Array<SearchCounts>(execution.memory, kStops * size_t{kKsMost} * kCounted);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{kKsMost} * kSampleMax[0]);

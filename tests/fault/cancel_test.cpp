@@ -11,8 +11,8 @@
 // rows of 32,768 columns, long beams, large files). The time that one thread computes between two of its
 // questions, and from its last one to the end, is measured as time of that thread, which another process
 // cannot lengthen. Sizes are such that a phase that never asks computes for several times the limit. A
-// phase above the limit is measured again, twice at most, since a busy neighbour in the same core takes
-// from caches and from the thread's own time; the least of the three counts. Where a save waits for the
+// phase above the limit is measured again, four times at most, since a busy neighbour in the same core takes
+// from caches and from the thread's own time; the least of the five counts. Where a save waits for the
 // disk, bytes are counted instead: those between two questions, and those left for the sync.
 //
 //     fault_cancel            both parts, with the longest time between two questions of each call
@@ -680,7 +680,7 @@ void work_between_questions(const HardScene& scene, const char* only) {
     if (on_device && call.on_cpu_alone) continue;
     if (only != nullptr && std::strcmp(only, call.name) != 0) continue;
     std::map<std::string, Intervals::Phase> phases;
-    for (int attempt = 0; attempt < 3; ++attempt) {
+    for (int attempt = 0; attempt < 5; ++attempt) {
       Intervals intervals(call.stop_at, call.questions_max);
       const MonitorHandle monitor(&intervals);
       const ann_status status = call.run(monitor.get());
