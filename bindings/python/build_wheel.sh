@@ -53,7 +53,8 @@ fi
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 build=$root/build-wheel-$glibc
-CMAKE_GENERATOR=Ninja CMAKE_ARGS="${settings[*]@Q}" \
+# CMake names no folder of LIBRARY_PATH to the linker, since a compiler's own looks there; that of zig does not.
+CMAKE_GENERATOR=Ninja CMAKE_ARGS="${settings[*]@Q}" env -u LIBRARY_PATH \
   "$environment/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
   --config-settings=build-dir="$build" --wheel-dir "$made" "$here"
 
