@@ -298,7 +298,7 @@ class Diversifier {
       for (uint64_t row = begin; row < end; ++row)
         begins_[row + 1] = begins_[row] + counts[row].exchange(0, std::memory_order_relaxed);
     });
-    sources_ = Array<uint32_t>(execution_.memory, begins_[rows_]);
+    sources_ = filled_array<uint32_t>(execution_, begins_[rows_], 0u);
     each_edge([&](uint32_t source, uint32_t target) {
       sources_[begins_[target] + counts[target].fetch_add(1, std::memory_order_relaxed)] = source;
     });

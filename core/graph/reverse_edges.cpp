@@ -62,7 +62,7 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
     for (uint64_t row = begin; row < end; ++row)
       begins[row + 1] = begins[row] + counts[row].exchange(0, std::memory_order_relaxed);
   });
-  Array<uint64_t> sources(memory, begins[rows]);  // rank << 32 | source
+  Array<uint64_t> sources = filled_array<uint64_t>(execution, begins[rows], 0u);  // rank << 32 | source
   each_edge([&](uint32_t source, uint32_t target, uint32_t rank) {
     const uint32_t place = counts[target].fetch_add(1, std::memory_order_relaxed);
     sources[begins[target] + place] = uint64_t{rank} << 32 | source;

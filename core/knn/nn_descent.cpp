@@ -115,7 +115,7 @@ class NnDescent {
         old_(rows_, params.samples, execution.memory),
         offsets_(execution.memory, size_t{rows_} + 1),
         cursors_(execution.memory, rows_),
-        sources_(execution.memory, checked_product(rows_, params.samples)) {
+        sources_(filled_array<uint32_t>(execution, checked_product(rows_, params.samples), 0u)) {
     workspaces_.reserve(execution.threads);
     for (uint32_t worker = 0; worker < execution.threads; ++worker)
       workspaces_.emplace_back(params.samples, codes.stride(), execution.memory);

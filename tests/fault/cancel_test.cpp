@@ -573,7 +573,7 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
          params.degree = params.knn_degree = 8;
          return scene.build(scene.short_rows, ANN_METRIC_L2, 0, nullptr, params, monitor);
        }},
-      {"build, 1M lists by product", nullptr,
+      {"build, 1M lists by product", "calibrate",
        [&scene, graph_by](ann_monitor* monitor) {
          ann_build_params params = graph_by(ANN_KNN_GIVEN);
          params.knn_graph = scene.lists.data();
