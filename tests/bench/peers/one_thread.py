@@ -34,7 +34,7 @@ class Gannet(Peer):
     def __init__(self, metric):
         self.metric = {"l2": "l2", "ip": "inner_product", "cosine": "cosine"}[metric]
         self.efforts = [(f"recall={recall}", recall) for recall in
-                        (0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999)]
+                        (0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9995)]
 
     def takes(self, element):
         return True
