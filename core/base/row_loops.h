@@ -37,6 +37,17 @@ void serial_for(const Execution& execution, uint64_t count, uint64_t grain, cons
   }
 }
 
+/// Makes of the counts of rows the places at which their items begin, [rows + 1], and leaves the counts at zero, from
+/// where they number the items as these are placed.
+inline void place_by_counts(Array<std::atomic<uint32_t>>& counts, Array<uint64_t>& begins,
+                            const Execution& execution) {
+  begins[0] = 0;
+  serial_for(execution, counts.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+    for (uint64_t row = begin; row < end; ++row)
+      begins[row + 1] = begins[row] + counts[row].exchange(0, std::memory_order_relaxed);
+  });
+}
+
 /// Leaves the `kept` smallest of so many distinct keys in front, ascending. A hub may have as many as there are rows,
 /// and they are looked at in pieces, with a question before each.
 inline void sort_smallest(uint64_t* keys, uint64_t count, uint64_t kept, const Execution& execution) {

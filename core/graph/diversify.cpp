@@ -293,11 +293,7 @@ class Diversifier {
                    });
     };
     each_edge([&](uint32_t, uint32_t target) { counts[target].fetch_add(1, std::memory_order_relaxed); });
-    begins_[0] = 0;
-    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
-      for (uint64_t row = begin; row < end; ++row)
-        begins_[row + 1] = begins_[row] + counts[row].exchange(0, std::memory_order_relaxed);
-    });
+    place_by_counts(counts, begins_, execution_);
     sources_ = filled_array<uint32_t>(execution_, begins_[rows_], 0u);
     each_edge([&](uint32_t source, uint32_t target) {
       sources_[begins_[target] + counts[target].fetch_add(1, std::memory_order_relaxed)] = source;

@@ -57,11 +57,7 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
   };
   each_edge(
       [&](uint32_t, uint32_t target, uint32_t) { counts[target].fetch_add(1, std::memory_order_relaxed); });
-  begins[0] = 0;
-  serial_for(execution, rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
-    for (uint64_t row = begin; row < end; ++row)
-      begins[row + 1] = begins[row] + counts[row].exchange(0, std::memory_order_relaxed);
-  });
+  place_by_counts(counts, begins, execution);
   Array<uint64_t> sources = filled_array<uint64_t>(execution, begins[rows], 0u);  // rank << 32 | source
   each_edge([&](uint32_t source, uint32_t target, uint32_t rank) {
     const uint32_t place = counts[target].fetch_add(1, std::memory_order_relaxed);

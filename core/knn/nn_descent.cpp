@@ -240,11 +240,7 @@ class NnDescent {
       });
     };
     each_sample([&](uint32_t, uint32_t target) { cursors_[target].fetch_add(1, std::memory_order_relaxed); });
-    offsets_[0] = 0;
-    serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
-      for (uint64_t row = begin; row < end; ++row)
-        offsets_[row + 1] = offsets_[row] + cursors_[row].exchange(0, std::memory_order_relaxed);
-    });
+    place_by_counts(cursors_, offsets_, execution_);
     each_sample([&](uint32_t source, uint32_t target) {
       const uint32_t place = cursors_[target].fetch_add(1, std::memory_order_relaxed);
       sources_[offsets_[target] + place] = source;

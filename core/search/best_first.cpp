@@ -55,10 +55,6 @@ struct Walk {
   }
 };
 
-}  // namespace
-
-namespace {
-
 /// Leaves those rows and the distances of their codes in `space`; how many.
 uint32_t choose_rows(const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
                      SearchSpace& space) {

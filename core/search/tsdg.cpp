@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "search/cagra.h"
+#include "search/walk_steps.h"
 
 namespace gannet {
 namespace {
@@ -257,17 +258,6 @@ struct BeamSearch : Common {
     }
     return size;
   }
-};
-
-/// Leaves the table of rows met empty for the next search, also when this one ends in an error.
-class VisitedCleared {
- public:
-  explicit VisitedCleared(Visited& visited) : visited_(visited) {}
-  ~VisitedCleared() { visited_.clear(); }
-  VisitedCleared(const VisitedCleared&) = delete;
-
- private:
-  Visited& visited_;
 };
 
 template <class Search>

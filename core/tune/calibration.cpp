@@ -77,6 +77,10 @@ struct Sample {
   Array<float> truth;                   // [count, depth] distances of the true neighbours
   Array<float> deep_truth;              // [deep_count, deep]
 
+  /// A query that is a row does not find itself, nor what is held out.
+  Admission admission(uint32_t query) const {
+    return {{}, held_out, masked != nullptr ? masked[query] : kNoRow};
+  }
   /// The distance of the k-th true neighbour.
   float farthest(uint32_t query, uint32_t k) const {
     return k <= depth ? truth[size_t{query} * depth + k - 1] : deep_truth[size_t{query} * deep + k - 1];
@@ -198,15 +202,13 @@ class HostWalks {
       for (uint32_t own = low; own <= c; ++own) share(at, own, query) = 1;
     }
     if (!waits) return;
-    const uint32_t masked = sample_.masked != nullptr ? sample_.masked[query] : kNoRow;
-    trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                     {{}, sample_.held_out, masked}, {stops, end_ - begin_}, space,
-                     [&](size_t stop, uint32_t compared, const SearchCounts&) {
-                       for (uint32_t c = low; c <= highest[stop]; ++c)
-                         share(begin_ + stop, c, query) =
-                             query_recall(space.distances.data(), compared, kKs[c], stops[stop].beam,
-                                          sample_.farthest(query, kKs[c]));
-                     });
+    trace_best_first(
+        segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query], sample_.admission(query),
+        {stops, end_ - begin_}, space, [&](size_t stop, uint32_t compared, const SearchCounts&) {
+          for (uint32_t c = low; c <= highest[stop]; ++c)
+            share(begin_ + stop, c, query) = query_recall(space.distances.data(), compared, kKs[c],
+                                                          stops[stop].beam, sample_.farthest(query, kKs[c]));
+        });
     for (uint32_t c = low; c <= highest[end_ - 1 - begin_]; ++c)
       has_all(c, query) = share(end_ - 1, c, query) == 1 ? 1 : 0;
   }
@@ -308,7 +310,7 @@ class SlackWalks {
     parallel_for(execution_, counted, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
         trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                         admission_of(static_cast<uint32_t>(query)), stops, spaces_[worker],
+                         sample_.admission(static_cast<uint32_t>(query)), stops, spaces_[worker],
                          [&](size_t stop, uint32_t, const SearchCounts& counts) {
                            compared[query * kBeams + stop] = static_cast<double>(counts.distances);
                          });
@@ -332,10 +334,6 @@ class SlackWalks {
  private:
   static size_t place(size_t stop, uint32_t c) { return stop * kKsMost + c; }
 
-  Admission admission_of(uint32_t query) const {
-    return {{}, sample_.held_out, sample_.masked != nullptr ? sample_.masked[query] : kNoRow};
-  }
-
   void trace_query(const bool (&open)[kKsMost], size_t begin, size_t end, uint32_t query,
                    SearchSpace& space) {
     SlackFront fronts[kKsMost];
@@ -348,7 +346,7 @@ class SlackWalks {
     }
     if (count == 0) return;
     trace_with_slack(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                     admission_of(query), {fronts, count}, space,
+                     sample_.admission(query), {fronts, count}, space,
                      [&](const SlackFront& front, uint32_t compared, const SearchCounts& counts) {
                        const uint32_t c = static_cast<uint32_t>(std::find(kKs, kKs + kKsMost, front.k) - kKs);
                        const size_t stop = end - begin - front.slacks.size();

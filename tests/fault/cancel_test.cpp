@@ -540,6 +540,13 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
   ann_build_params given = graph_by(ANN_KNN_GIVEN);
   given.knn_graph = scene.lists.data();
   given.knn_degree = 96;
+  const auto million = [&scene, graph_by](int32_t metric, int32_t graph, ann_monitor* monitor) {
+    ann_build_params params = graph_by(ANN_KNN_GIVEN);
+    params.knn_graph = scene.lists.data();
+    params.graph = graph;
+    params.degree = params.knn_degree = 8;
+    return scene.build(scene.short_rows, metric, 0, nullptr, params, monitor);
+  };
   const auto knn = [&scene](const vectors& rows, int32_t method, uint32_t iterations, ann_monitor* monitor) {
     ann_knn_params params = ANN_KNN_PARAMS_INIT;
     params.k = 100;
@@ -567,27 +574,13 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
          return scene.build(scene.listed, ANN_METRIC_L2, 0, nullptr, given, monitor);
        }},
       {"build, 1M lists", "calibrate",
-       [&scene, graph_by](ann_monitor* monitor) {
-         ann_build_params params = graph_by(ANN_KNN_GIVEN);
-         params.knn_graph = scene.lists.data();
-         params.degree = params.knn_degree = 8;
-         return scene.build(scene.short_rows, ANN_METRIC_L2, 0, nullptr, params, monitor);
-       }},
+       [million](ann_monitor* monitor) { return million(ANN_METRIC_L2, ANN_GRAPH_AUTO, monitor); }},
       {"build, 1M lists by product", "calibrate",
-       [&scene, graph_by](ann_monitor* monitor) {
-         ann_build_params params = graph_by(ANN_KNN_GIVEN);
-         params.knn_graph = scene.lists.data();
-         params.degree = params.knn_degree = 8;
-         return scene.build(scene.short_rows, ANN_METRIC_INNER_PRODUCT, 0, nullptr, params, monitor);
+       [million](ann_monitor* monitor) {
+         return million(ANN_METRIC_INNER_PRODUCT, ANN_GRAPH_AUTO, monitor);
        }},
       {"build, TSDG, 1M lists", "calibrate",
-       [&scene, graph_by](ann_monitor* monitor) {
-         ann_build_params params = graph_by(ANN_KNN_GIVEN);
-         params.knn_graph = scene.lists.data();
-         params.graph = ANN_GRAPH_TSDG;
-         params.degree = params.knn_degree = 8;
-         return scene.build(scene.short_rows, ANN_METRIC_L2, 0, nullptr, params, monitor);
-       }},
+       [million](ann_monitor* monitor) { return million(ANN_METRIC_L2, ANN_GRAPH_TSDG, monitor); }},
       {"build, GGNN", "calibrate",
        [&scene, graph_by](ann_monitor* monitor) {
          ann_build_params params = graph_by(ANN_KNN_AUTO);
