@@ -237,6 +237,13 @@ inline MatrixView read_matrix(const ann_matrix* given, const char* name) {
   return view;
 }
 
+/// The same of vectors that are read in no stream of the caller.
+inline MatrixView read_vectors(const ann_matrix* given, const char* name) {
+  const MatrixView view = read_matrix(given, name);
+  if (view.on_device() && view.rows > 0) wait_for_default_streams(view.space);
+  return view;
+}
+
 /// A matrix of the caller in host memory: itself, or a copy of what lies on a device.
 class HostMatrix {
  public:

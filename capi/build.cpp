@@ -199,7 +199,7 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
   return guarded(error, [&] {
     Index& handle = checked(index, "index").index;
     const ann_index_params& shape = handle.shape();
-    const MatrixView given_rows = read_matrix(rows, "rows");
+    const MatrixView given_rows = read_vectors(rows, "rows");
     check_same_dim(given_rows.dim, shape.dim, "rows");
     const ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
     BuildPlan plan = plan_build(given, given_rows.rows, handle.threads_max());
@@ -210,7 +210,7 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
            given_rows.space);
     MatrixView given_queries;
     if (given.calibration != nullptr) {
-      given_queries = read_matrix(given.calibration, "params.calibration");
+      given_queries = read_vectors(given.calibration, "params.calibration");
       const MatrixView& calibration = given_queries;
       plan.queries_given = calibration.rows;
       check_same_dim(calibration.dim, shape.dim, "params.calibration");
@@ -264,7 +264,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
                          uint32_t* neighbors, float* distances, ann_monitor* monitor, ann_error* error) {
   return guarded(error, [&] {
     const ContextSettings settings = read_context(context);
-    const MatrixView given_rows = read_matrix(rows, "rows");
+    const MatrixView given_rows = read_vectors(rows, "rows");
     const ann_knn_params given = read_struct(params, "params", 4 * sizeof(uint32_t), false);
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = given_rows.dim;

@@ -45,7 +45,7 @@ GivenLists view_of(const ann_knn_lists& lists, const char* name) {
 struct Side {
   Side(const ann_matrix* matrix, const ann_knn_lists* given, const char* rows_name, const char* name,
        int32_t metric)
-      : rows(read_matrix(matrix, rows_name)), lists(view_of(read_lists(given, name), name)) {
+      : rows(read_vectors(matrix, rows_name)), lists(view_of(read_lists(given, name), name)) {
     if (rows.rows != lists.rows)
       fail(ANN_INVALID_ARGUMENT, "%s.rows is %u, %s.rows is %llu; they must be equal", name, lists.rows,
            rows_name, static_cast<unsigned long long>(rows.rows));

@@ -102,7 +102,10 @@ int32_t read_device(const ann_search_params& params, const MatrixView& queries) 
   if (params.device != ANN_DEVICE_AUTO && params.device != queries.space)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, but queries and results lie on device %d", params.device,
          queries.space);
-  if (params.stream != nullptr) check_stream(params.stream, queries.space);
+  if (params.stream != nullptr)
+    check_stream(params.stream, queries.space);
+  else if (queries.rows != 0)
+    wait_for_default_streams(queries.space);
   return queries.space;
 }
 

@@ -703,7 +703,8 @@ typedef struct ann_build_params {
  *
  * Rows in memory of the device that builds are used where they lie, if they are stored as they are and
  * a graph is built; the index gets its copy in host memory meanwhile. What writes them must be done
- * before the call. Rows in memory of another device are copied first. The index is the same.
+ * before the call, or queued on a default stream of CUDA, for which the call waits. Rows in memory of
+ * another device are copied first. The index is the same.
  *
  * Cost: some seconds per 100,000 rows and core; memory as ann_estimate says. Searches running
  * meanwhile answer ANN_STATE, as before the build.
@@ -931,7 +932,7 @@ typedef struct ann_search_params {
  *
  * With queries and results on a CUDA device the search runs there (`device` is AUTO or names it) and
  * copies nothing through the host. Without a stream the call returns when the results are written; what
- * writes the queries must be done before the call.
+ * writes the queries must be done before the call, or queued on a default stream of CUDA.
  *
  * With a stream the call checks its arguments, queues its work and returns; the results are there when
  * the stream has reached that point. Errors that are known by then are returned; a query with NaN or

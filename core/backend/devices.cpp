@@ -99,6 +99,13 @@ void check_device_memory(const void* memory, uint64_t bytes, int32_t device, con
 #endif
 }
 
+void wait_for_default_streams(int32_t device) {
+  check_cuda_device(device);
+#if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
+  cuda::wait_for_default_streams(device - ANN_DEVICE_CUDA);
+#endif
+}
+
 void check_stream(void* stream, int32_t device) {
   check_cuda_device(device);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA

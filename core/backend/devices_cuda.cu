@@ -186,6 +186,18 @@ void check_device_memory(const void* memory, uint64_t bytes, int32_t ordinal, co
   check_address(first + bytes - 1, ordinal, name);
 }
 
+void wait_for_default_streams(int32_t ordinal) {
+  const DeviceGuard guard(ordinal);
+  for (const cudaStream_t stream : {cudaStreamLegacy, cudaStreamPerThread}) {
+    const cudaError_t error = runtime().wait_for_stream(stream);
+    // While a stream that waits for them is captured there is nothing of the caller's to wait for.
+    if (error == cudaErrorStreamCaptureUnsupported || error == cudaErrorStreamCaptureImplicit)
+      runtime().last_error();
+    else
+      check(error, "waiting for a default stream");
+  }
+}
+
 void check_stream(void* stream, int32_t ordinal) {
   const DeviceGuard guard(ordinal);
   const cudaStream_t given = static_cast<cudaStream_t>(stream);

@@ -955,6 +955,56 @@ void batches_are_split() {
   }
 }
 
+/// Rows on the device that are zeros until a stream that is held up has copied them. `call` is made meanwhile.
+template <class Call>
+void with_late_rows(const Rows& rows, cudaStream_t stream, const Call& call) {
+  const DeviceRows there(rows);
+  const_cast<Memory&>(there.memory).set(0);
+  expect_cuda(cudaDeviceSynchronize(), "clearing");
+  Flag flag;
+  hold<<<1, 1, 0, stream>>>(flag.device);
+  void* pinned = nullptr;
+  expect_cuda(cudaHostAlloc(&pinned, rows.bytes.size(), cudaHostAllocDefault), "cudaHostAlloc");
+  std::memcpy(pinned, rows.bytes.data(), rows.bytes.size());
+  expect_cuda(cudaMemcpyAsync(there.memory.at(0), pinned, rows.bytes.size(), cudaMemcpyHostToDevice, stream),
+              "cudaMemcpyAsync");
+  std::thread freeing([&flag] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    *flag.host = 1;
+  });
+  call(there.matrix);
+  freeing.join();
+  cudaFreeHost(pinned);
+}
+
+/// Calls without a stream of the caller wait for the default streams: a cudaMemcpy of few bytes of ordinary memory
+/// returns before it has ended.
+void default_streams() {
+  const Rows rows(ANN_F32, 600, 33, Values::kClusters, 17);
+  const Rows queries(ANN_F32, 50, 33, Values::kClusters, 18);
+  for (const cudaStream_t stream : {cudaStreamLegacy, cudaStreamPerThread}) {
+    const std::string name = stream == cudaStreamLegacy ? "the legacy stream" : "the thread's stream";
+    Built wanted(matrix_of(rows), ANN_METRIC_INNER_PRODUCT);
+    with_late_rows(rows, stream, [&](const ann_matrix& late) {
+      Built found(late, ANN_METRIC_INNER_PRODUCT);
+      expect(file_of(wanted) == file_of(found), "another index, " + name);
+    });
+    for (const bool exact : {false, true}) {
+      Answers there(queries.rows, 10);
+      ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+      params.device = kDevice;
+      expect(wanted.search(exact, matrix_of(queries), params, there.view(10)) == ANN_OK,
+             wanted.error.message);
+      const DeviceAnswers found(queries.rows, 10);
+      with_late_rows(queries, stream, [&](const ann_matrix& late) {
+        expect(wanted.search(exact, late, with_stream(nullptr), found.view()) == ANN_OK,
+               wanted.error.message);
+      });
+      expect(found.fetch() == there, "another answer, " + name);
+    }
+  }
+}
+
 constexpr Claim kClaims[] = {
     {"answers equal those of host memory", equal_answers},
     {"so do those of CAGRA's searches", equal_answers_of_cagra},
@@ -964,6 +1014,7 @@ constexpr Claim kClaims[] = {
     {"k beyond the rows is padded", more_than_there_is},
     {"optional buffers are optional", optional_buffers},
     {"a search on a stream is queued", queued_searches},
+    {"default streams are waited for", default_streams},
     {"queued searches copy, wait and create nothing", nothing_from_the_driver},
     {"a first search after an estimate is queued", first_searches},
     {"a calibration does not wait for the caller's stream", calibrating_searches},

@@ -58,6 +58,7 @@ class Searcher {
     cudaMalloc(&ids_, count * kK * sizeof(uint64_t));
     cudaMalloc(&distances_, count * kK * sizeof(float));
     cudaMemcpy(queries_, queries.bytes.data() + first * row, count * row, cudaMemcpyHostToDevice);
+    cudaDeviceSynchronize();  // its own stream waits for no copy
     cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
     matrix_ = matrix_of(queries);
     matrix_.rows = count;
