@@ -33,9 +33,7 @@ constexpr double kFall = 0.6;     // of the miss's logarithm from point to point
 constexpr double kFallMax = 0.9;  // and where it fell by more another point is put between, or it is a cliff
 constexpr double kGrowthMax = 1.7;  // of expansions likewise
 constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
-constexpr double kAllOrNone =
-    0.6;  // of the variance that queries have which find all or none, from which on they do
-constexpr double kRise = 0.0005;  // slack over which a step rises
+constexpr double kRise = 0.0005;    // slack over which a step rises
 constexpr double kLastMiss = 0.0009;
 constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
 
@@ -118,10 +116,9 @@ class DeviceCalibration::Tracer {
   Trial measure(double slack, double cap) {
     const Outcome outcome = walks_.run(
         kWarpTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
-    const double worth = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome.error));
     // The recall of one answer is all or none of itself.
-    if (curve_.k > 1 && outcome.recall > kRecallMin && outcome.recall < kCutRecallMax)
-      all_or_none_ |= outcome.variance > kAllOrNone * outcome.recall * (1 - outcome.recall);
+    all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
+    const double worth = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, all_or_none_));
     return {slack, outcome.recall, worth, outcome.expansions, cap};
   }
 

@@ -15,6 +15,10 @@ constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
 constexpr uint32_t kHiddenMin = 1024;                 // rather so many masked than fewer hidden
 constexpr double kMargin = 1.15;                      // times the miss of a hidden sample is what is promised
 constexpr double kNearTheEnd = 0.003;
+constexpr double kAllOrNone =
+    0.6;  // of the variance of queries that find all or none, from which on these do:
+constexpr double kRecallMin = 0.7;    // below, nobody asks how exactly queries failed,
+constexpr double kRecallMax = 0.991;  // and beyond, too few of them did
 
 }  // namespace
 
@@ -36,7 +40,8 @@ Players::Players(const SearchTarget& target, uint32_t count, const Execution& ex
   }
   const Segment& segment = target.segment();
   const Allocator& memory = execution.memory;
-  const uint64_t hideable = dataset_.rows() / (placement_ != nullptr ? kHiddenShare : kHeldOutShare);
+  const uint64_t hideable =
+      placement_ != nullptr ? hideable_rows(dataset_.rows()) : dataset_.rows() / kHeldOutShare;
   const DrawnRows drawn =
       draw_queries(segment.codes, segment.graph, count, hideable, segment.seed, kSampleStream, execution);
   count_ = static_cast<uint32_t>(drawn.rows.size());
@@ -199,7 +204,20 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
   const double mean = sum / used_;
   const double variance = std::max(0.0, squares / used_ - mean * mean);
   return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), static_cast<double>(expansions) / used_,
-          variance};
+          variance, used_};
+}
+
+bool Outcome::is_all_or_none() const {
+  return recall > kRecallMin && recall < kRecallMax && variance > kAllOrNone * recall * (1 - recall);
+}
+
+double allow_for(const Outcome& outcome, bool all_or_none) {
+  double error = outcome.error;
+  if (all_or_none) {
+    const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
+    error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
+  }
+  return std::max(error, 3 * error - 0.01);
 }
 
 }  // namespace gannet

@@ -9,8 +9,8 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kHiddenMin = 100;  // rows that play on a device
-constexpr uint32_t kHostShare = 16;   // one of so many rows at most plays on the CPU
+constexpr uint32_t kPlayingRowsMin = 10'000;  // of which some play on a device
+constexpr uint32_t kHostShare = 16;           // one of so many rows at most plays on the CPU
 constexpr uint32_t kHostMin = 32;
 constexpr uint32_t kSomeAnswers = 100;
 constexpr uint32_t kSomeSample = 1024;  // queries for so many answers, each of which averages more of them
@@ -26,9 +26,10 @@ uint32_t count_trial_players(const SearchTarget& target) {
   const Segment& segment = target.segment();
   const bool plays_rows = segment.queries.count() == 0;
   if (target.on_device()) {
-    const uint32_t count = plays_rows ? std::min(segment.rows() / kHiddenShare, kPlayersMax)
+    if (plays_rows && segment.rows() < kPlayingRowsMin) return 0;
+    const uint32_t count = plays_rows ? std::min(hideable_rows(segment.rows()), kPlayersMax)
                                       : count_players(segment.dataset, segment.queries);
-    return count < (plays_rows ? kHiddenMin : kGivenMin) ? 0 : count;
+    return count < kGivenMin ? 0 : count;
   }
   const uint32_t most = plays_rows ? segment.rows() / kHostShare : segment.queries.count();
   const uint32_t count = std::min(most, kHostPlayersMax);
@@ -71,11 +72,13 @@ uint32_t find_width(Trials& trials, const Planner& plan) {
 /// Measures one curve.
 void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve) {
   const Segment& segment = plan.target.segment();
+  bool all_or_none = false;
   for (uint32_t step = 0;; ++step) {
     const std::optional<double> knob = plan.procedure.knob_at(plan.target, curve.k, step);
     if (!knob) return;
     const Outcome outcome = trials.run(plan.procedure, plan(curve.k, *knob, width));
-    if (curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome.error))) return;
+    all_or_none |= curve.k > 1 && outcome.is_all_or_none();
+    if (curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome, all_or_none))) return;
     if (outcome.recall >= KnobCurve::kEnough) return;
     if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
   }
