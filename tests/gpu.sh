@@ -31,7 +31,7 @@ arch=${arch:-90}
 
 # Tests of the C interface that ask nothing of the CPU alone, run with the device as the default one.
 contract=(build cagra cagra_graph ggnn context dlopen exact files forecast graph hard_data host index knn_graph knn_merge layout memory memory_property
-  monitor operator_new promise sameness search sizes struct_size threads tsdg version)
+  monitor operator_new promise sameness search sizes struct_size threads tsdg version workers)
 
 # The promise of recall is looked at by a program beside gannet-bench.
 promise=OFF
