@@ -3,6 +3,7 @@
 #include "backend/devices.h"
 #include "boundary.h"
 #include "graph/ggnn.h"
+#include "graph/product_knn.h"
 #include "index/build_cuda.h"
 #include "knn/cells.h"
 #include "knn/nn_descent.h"
@@ -125,9 +126,13 @@ bool by_rows(int32_t metric, int32_t element, int32_t method, int32_t device) {
   return method == ANN_KNN_EXACT && !(device >= ANN_DEVICE_CUDA && codes_are_rows);
 }
 
-/// The k nearest by inner product by NN-Descent; every pair is compared where codes do not serve.
-void find_by_products(const Dataset& dataset, const NnDescentParams& params, uint32_t k, int32_t device,
-                      uint32_t* neighbors, float* distances, const Execution& execution) {
+/// The k nearest by inner product by NN-Descent, where codes do not serve by comparing every pair; or over a graph
+/// of near rows.
+void find_by_products(const Dataset& dataset, int32_t method, const NnDescentParams& params, uint32_t k,
+                      int32_t device, uint32_t* neighbors, float* distances, const Execution& execution) {
+  if (method == ANN_KNN_CELLS)
+    return rescore_lists(dataset, product_knn(dataset, params.k, params.seed, execution), k, neighbors,
+                         distances, execution);
   const Dataset rows(rows_of(dataset), nullptr, ANN_METRIC_L2, ANN_ELEMENT_AUTO, true, execution);
   const Codes codes(rows, params.seed, execution);
   const auto offsets = product_offsets(codes, rows.dim(), execution);
@@ -148,7 +153,7 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
   if (by_rows(dataset.metric(), dataset.element(), method, device))
     return exact_lists(dataset, k, device, neighbors, distances, finding);
   if (dataset.metric() == ANN_METRIC_INNER_PRODUCT)
-    return find_by_products(dataset, params, k, device, neighbors, distances, finding);
+    return find_by_products(dataset, method, params, k, device, neighbors, distances, finding);
   const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
                                          : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
@@ -171,16 +176,18 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
 }
 
 /// The method, after defaults and the metric's limits.
-int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows) {
+int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, int32_t device) {
   if (params.method < 0 || params.method > ANN_KNN_GGNN || params.method == ANN_KNN_GIVEN)
     fail(ANN_INVALID_ARGUMENT, "params.method is %d, allowed are 0 to %d, %d and %d", params.method,
          ANN_KNN_EXACT, ANN_KNN_CELLS, ANN_KNN_GGNN);
   if (params.method == ANN_KNN_GGNN && params.k > kGgnnNeighborsMax)
     fail(ANN_LIMIT, "params.k is %u, method GGNN finds lists of at most %u", params.k, kGgnnNeighborsMax);
-  if (metric == ANN_METRIC_INNER_PRODUCT && (params.method == ANN_KNN_CELLS || params.method == ANN_KNN_GGNN))
+  if (metric == ANN_METRIC_INNER_PRODUCT && params.method == ANN_KNN_GGNN)
     fail(ANN_UNSUPPORTED,
-         "params.method is %s, which needs a metric; for inner product use EXACT or NN_DESCENT",
-         params.method == ANN_KNN_CELLS ? "CELLS" : "GGNN");
+         "params.method is GGNN, which needs a metric; for inner product use EXACT, CELLS or NN_DESCENT");
+  if (metric == ANN_METRIC_INNER_PRODUCT && params.method == ANN_KNN_CELLS && device >= ANN_DEVICE_CUDA)
+    fail(ANN_UNSUPPORTED,
+         "params.method is CELLS, by inner product of the CPU; on device %d use EXACT or NN_DESCENT", device);
   const int32_t method = metric == ANN_METRIC_INNER_PRODUCT && params.method == ANN_KNN_AUTO
                              ? int32_t{ANN_KNN_EXACT}
                          : params.method != ANN_KNN_AUTO ? params.method
@@ -278,7 +285,7 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
     if (given.reserved != 0)
       fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
     const int32_t device = choose_device(given.device);
-    const int32_t method = knn_method(given, shape.metric, given_rows.rows);
+    const int32_t method = knn_method(given, shape.metric, given_rows.rows, device);
     const NnDescentParams descent =
         complete_list_search(given.k, given.samples, given.iterations, given.convergence, given.seed);
     if (given_rows.rows > 0) check_given(neighbors, "neighbors");

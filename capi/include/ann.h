@@ -1015,8 +1015,9 @@ typedef struct ann_knn_params {
  * ties by row number, UINT32_MAX where a row has fewer than k others; `distances` is [rows, k] or
  * NULL. `context` and `monitor` may be NULL. By cells and NN-Descent the lists are approximate
  * and their distances still exact. Lists by them of fewer than 16 are the first of those for 16. For the inner
- * product, which is no metric, _AUTO takes _EXACT, and _NN_DESCENT finds less where lengths differ widely, and
- * compares every pair where codes would be floats; _CELLS and _GGNN are ANN_UNSUPPORTED. Any thread.
+ * product, which is no metric, _AUTO takes _EXACT; _CELLS finds near rows first and walks from each to its
+ * largest products, on the CPU alone (ANN_UNSUPPORTED on a device); _NN_DESCENT finds less where lengths differ
+ * widely, and compares every pair where codes would be floats; _GGNN is ANN_UNSUPPORTED. Any thread.
  * Errors: as ann_build, but for ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */
 ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *rows,
                                  const ann_knn_params *params, uint32_t *neighbors,

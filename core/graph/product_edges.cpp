@@ -208,11 +208,16 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
   return entries;
 }
 
+KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
+                          const Execution& execution) {
+  return ProductLists(graph, dataset, codes, k, execution).find(execution);
+}
+
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                        const Execution& execution) {
   Array<uint32_t> pruned;
   {
-    const KnnGraph lists = ProductLists(graph, dataset, codes, k, execution).find(execution.span(0, 0.9));
+    const KnnGraph lists = lists_by_product(graph, dataset, codes, k, execution.span(0, 0.9));
     pruned = prune_by_rank(lists, Pruning::near(graph.degree), execution.span(0.9, 1));
   }
   const EdgeTable table = graph.table();

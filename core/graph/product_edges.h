@@ -46,7 +46,11 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                        const Execution& execution);
 
-/// Host memory that this takes at most beside the graph.
+/// The k rows of the largest products of each row, itself not among them, that walks over a graph of near rows find.
+KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
+                          const Execution& execution);
+
+/// Host memory that add_product_edges takes at most beside the graph.
 uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t degree, uint32_t threads);
 
 }  // namespace gannet

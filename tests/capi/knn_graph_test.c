@@ -159,6 +159,7 @@ static void short_lists(int32_t method, int32_t element, int32_t metric) {
   params.metric = metric;
   params.method = method;
   params.k = LENGTH;
+  if (method == ANN_KNN_CELLS && metric == ANN_METRIC_INNER_PRODUCT) params.device = ANN_DEVICE_CPU;
   uint32_t *whole = malloc(ROWS * LENGTH * sizeof *whole), *part = malloc(ROWS * LENGTH * sizeof *part);
   float *far = malloc(ROWS * LENGTH * sizeof *far), *near = malloc(ROWS * LENGTH * sizeof *near);
   CHECK_OK(ann_knn_graph(NULL, &view, &params, whole, far, NULL, NULL));
@@ -176,8 +177,55 @@ static void short_lists(int32_t method, int32_t element, int32_t metric) {
   vectors_free(&rows);
 }
 
+/* Cells by inner product: of rows of unlike lengths too they find what comparing every pair does, with any threads,
+ * and devices refuse them. */
+static void cells_by_product(void) {
+  enum { K = 10 };
+  const uint64_t n = (uint64_t)(6000 / test_scale());
+  const int kinds[] = {DATA_NORMAL, DATA_CLUSTERED};
+  const int32_t elements[] = {ANN_F32, ANN_U8};
+  uint32_t *lists[3];
+  float *far = malloc(n * K * sizeof *far);
+  for (int i = 0; i < 3; i++) lists[i] = malloc(n * K * sizeof **lists);
+  for (int c = 0; c < 2; c++) {
+    vectors rows = vectors_make(kinds[c], elements[c], n, 24, 31);
+    if (elements[c] == ANN_F32)
+      for (uint64_t row = 0; row < n; row++)
+        for (uint32_t column = 0; column < 24; column++)
+          ((float *)rows.data)[row * 24 + column] *= 1 + (float)(row % 97) / 16;
+    const ann_matrix view = vectors_view(&rows);
+    ann_knn_params params = ANN_KNN_PARAMS_INIT;
+    params.metric = ANN_METRIC_INNER_PRODUCT;
+    params.k = K;
+    params.device = ANN_DEVICE_CPU;
+    for (int i = 0; i < 3; i++) {
+      params.method = i == 0 ? ANN_KNN_EXACT : ANN_KNN_CELLS;
+      params.threads = i == 1 ? 1 : 3;
+      ann_error error = ANN_ERROR_INIT;
+      const ann_status status = ann_knn_graph(NULL, &view, &params, lists[i], far, NULL, &error);
+      CHECK_SAY(status == ANN_OK, "%s", error.message);
+    }
+    CHECK(memcmp(lists[1], lists[2], n * K * sizeof **lists) == 0);
+    uint64_t hits = 0;
+    for (uint64_t row = 0; row < n; row++)
+      for (int i = 0; i < K; i++)
+        for (int j = 0; j < K; j++) hits += lists[0][row * K + i] == lists[1][row * K + j];
+    CHECK_SAY((double)hits >= 0.95 * (double)(n * K), "cells by product of %s find %.4f",
+              element_name(elements[c]), (double)hits / (double)(n * K));
+    params.method = ANN_KNN_CELLS;
+    params.device = ANN_DEVICE_CUDA;
+    ann_error error = ANN_ERROR_INIT;
+    CHECK_STATUS(ann_knn_graph(NULL, &view, &params, lists[1], far, NULL, &error), ANN_UNSUPPORTED);
+    CHECK(mentions(error.message, "EXACT"));
+    vectors_free(&rows);
+  }
+  for (int i = 0; i < 3; i++) free(lists[i]);
+  free(far);
+}
+
 int main(void) {
   arguments();
+  cells_by_product();
   const uint64_t many = (uint64_t)(3000 / test_scale());
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++) {
@@ -192,7 +240,7 @@ int main(void) {
       one_graph(ANN_KNN_CELLS, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
       one_graph(ANN_KNN_GGNN, DATA_NORMAL, element, metric, 900, 12, 20, 0.95);
       short_lists(ANN_KNN_NN_DESCENT, element, metric);
-      if (metric != ANN_METRIC_INNER_PRODUCT) short_lists(ANN_KNN_CELLS, element, metric);
+      short_lists(ANN_KNN_CELLS, element, metric);
     }
   one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.88);
   one_graph(ANN_KNN_NN_DESCENT, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.86);

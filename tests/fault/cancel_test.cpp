@@ -547,9 +547,12 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
     params.degree = params.knn_degree = 8;
     return scene.build(scene.short_rows, metric, 0, nullptr, params, monitor);
   };
-  const auto knn = [&scene](const vectors& rows, int32_t method, uint32_t iterations, ann_monitor* monitor) {
+  const auto knn = [&scene](const vectors& rows, int32_t method, uint32_t iterations, ann_monitor* monitor,
+                            int32_t metric = ANN_METRIC_L2) {
     ann_knn_params params = ANN_KNN_PARAMS_INIT;
     params.k = 100;
+    params.metric = metric;
+    if (metric == ANN_METRIC_INNER_PRODUCT) params.device = ANN_DEVICE_CPU;  // by cells there alone
     params.method = method;
     params.iterations = iterations;
     params.threads = 2;
@@ -628,6 +631,10 @@ std::vector<HardCall> hard_calls(const HardScene& scene) {
        [knn, &scene](ann_monitor* monitor) { return knn(scene.listed, ANN_KNN_NN_DESCENT, 1, monitor); }},
       {"k-NN graph, cells", nullptr,
        [knn, &scene](ann_monitor* monitor) { return knn(scene.middle, ANN_KNN_CELLS, 0, monitor); }},
+      {"k-NN graph, cells by product", nullptr,
+       [knn, &scene](ann_monitor* monitor) {
+         return knn(scene.middle, ANN_KNN_CELLS, 0, monitor, ANN_METRIC_INNER_PRODUCT);
+       }},
       {"save", nullptr,
        [&scene](ann_monitor* monitor) {
          // Each save has a name of its own: to replace a file is to have the system give its pages back.
