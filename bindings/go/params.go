@@ -90,7 +90,7 @@ const (
 	CodesNone   CodeKind = C.ANN_CODES_NONE   // no graph
 	CodesRows   CodeKind = C.ANN_CODES_ROWS   // rows of u8 and i8 under squared L2, which are their own codes
 	CodesBytes  CodeKind = C.ANN_CODES_BYTES  // a byte a column, one step for all rows
-	CodesFloats CodeKind = C.ANN_CODES_FLOATS // floats, where bytes cannot tell near rows apart
+	CodesFloats CodeKind = C.ANN_CODES_FLOATS // floats, where bytes cannot tell near rows apart, or rows of f16 as stored
 	CodesScaled CodeKind = C.ANN_CODES_SCALED // by inner product: a byte a column, a scale for each row
 )
 

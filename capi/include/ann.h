@@ -428,7 +428,8 @@ enum {
   ANN_CODES_NONE = 0,
   ANN_CODES_ROWS = 1,   /* rows of u8 and i8 under squared L2, which are their own codes */
   ANN_CODES_BYTES = 2,  /* a byte a column, one step for all rows */
-  ANN_CODES_FLOATS = 3, /* floats, where bytes cannot tell near rows apart */
+  ANN_CODES_FLOATS = 3, /* floats, where bytes cannot tell near rows apart; on the CPU rows of f16 by
+                           squared L2, of 64 columns and more, as they are stored */
   ANN_CODES_SCALED = 4  /* by inner product: a byte a column, a scale for each row about a centre */
 };
 

@@ -17,6 +17,9 @@ constexpr float kStepsApart = 16;
 constexpr int64_t kNearShare = 20;
 constexpr uint32_t kWidePiece = 128;              // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
+constexpr float kQueryMax =
+    1e15f;  // of a column: a query may lie beyond all rows, but its square stays in range
+constexpr uint32_t kHalvesColumnsMin = 64;
 
 /// What the sizes of deviations come to, by the first of kStepsTried clips beyond them. Clips are equally
 /// far apart up to the largest deviation.
@@ -64,6 +67,17 @@ struct Deviations {
   }
 };
 
+/// Distances of a query of floats to rows, as numbers: the bits of floats >= 0 keep their order.
+void write_as_bits(const uint8_t* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
+                   uint32_t* out) {
+  float pieces[64];
+  for (uint32_t first = 0; first < count; first += 64) {
+    const uint32_t piece = std::min(64u, count - first);
+    kernels().squared_l2[rows.element](query, rows, ids + first, piece, pieces);
+    std::memcpy(out + first, pieces, piece * sizeof(float));
+  }
+}
+
 }  // namespace
 
 size_t Codes::code_stride(uint32_t dim, int32_t metric, bool wide) {
@@ -81,6 +95,7 @@ Codes::Codes(const Dataset& dataset, int32_t metric)
   flip_ = lossless_ && element_ == ANN_I8 ? 0x80 : 0;
   if (rows_serve(dataset.metric(), element_, dataset.borrowed()))
     data_ = static_cast<const uint8_t*>(dataset.view().data);
+  walk_over(data_, stride_);
 }
 
 Codes::Codes(const Dataset& dataset, uint64_t seed, const Execution& execution)
@@ -112,6 +127,7 @@ void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& executi
         execution);
   }
   make_room(execution.memory);
+  see_halves(dataset);
   Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
   parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
                [&](uint64_t begin, uint64_t end, uint32_t worker) {
@@ -130,12 +146,21 @@ void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& executi
                });
 }
 
+/// Rows that are shorter than their codes are worth it from some columns on: below, a row is a cache line or two anyway.
+void Codes::see_halves(const Dataset& dataset) {
+  if (!wide_ || metric_ != ANN_METRIC_L2 || element_ != ANN_F16 || dim_ < kHalvesColumnsMin) return;
+  by_halves_ = true;
+  halves_touch_ = dataset.vectors_touch();
+  walk_over(dataset.view().data, dataset.view().stride);
+}
+
 Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution)
     : Codes(dataset, dataset.metric()) {
   if (lossless_) return;
   norm_max_ = norm_max;
   fit(std::min(count_, kSampleRows), [&](uint64_t i) { return sample.row(i); }, execution);
   make_room(execution.memory);
+  see_halves(dataset);
 }
 
 // Gathered bytes are unsigned, so that these codes have nothing to flip.
@@ -150,6 +175,7 @@ Codes::Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Alloc
       stored_(memory, checked_product(count, all.stride_)) {
   all.gather(rows, count, stored_.data());
   data_ = stored_.data();
+  walk_over(data_, stride_);
 }
 
 Array<uint32_t> Codes::sample_of(uint32_t rows, uint64_t seed, const Allocator& memory) {
@@ -162,6 +188,7 @@ void Codes::make_room(const Allocator& memory) {
   stride_ = code_stride(dim_, metric_, wide_);
   stored_ = Array<uint8_t>(memory, checked_product(count_, stride_));
   data_ = stored_.data();
+  walk_over(data_, stride_);
 }
 
 Codes::Codes(const Dataset& dataset, Parts&& parts)
@@ -179,6 +206,8 @@ Codes::Codes(const Dataset& dataset, Parts&& parts)
       touch_(lossless_ ? dataset.vectors_touch() : parts.touch) {
   data_ = lossless_ ? static_cast<const uint8_t*>(dataset.view().data) : stored_.data();
   flip_ = lossless_ && element_ == ANN_I8 ? 0x80 : 0;
+  walk_over(data_, stride_);
+  see_halves(dataset);
 }
 
 double Codes::row_norm(const uint8_t* row) const {
@@ -207,8 +236,7 @@ void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* c
   for (uint32_t column = first; column < end; ++column) {
     const float scaled = (values[column - first] - centre_[column]) * inverse_step_;
     if (wide_) {
-      // A query may lie beyond all rows, but not so far that its square leaves the range.
-      const float kept = std::min(1e15f, std::max(-1e15f, scaled));
+      const float kept = std::min(kQueryMax, std::max(-kQueryMax, scaled));
       std::memcpy(code + column * sizeof(float), &kept, sizeof kept);
     } else {
       // Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference beyond
@@ -327,12 +355,24 @@ void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count, 
     kernels().code_gather(code, data_, stride_, flip_, ids, count, out);
     return;
   }
-  float pieces[64];
-  for (uint32_t first = 0; first < count; first += 64) {
-    const uint32_t piece = std::min(64u, count - first);
-    kernels().squared_l2[ANN_F32](code, wide_rows(data_), ids + first, piece, pieces);
-    std::memcpy(out + first, pieces, piece * sizeof(float));  // bits of floats >= 0 keep their order
+  write_as_bits(code, wide_rows(data_), ids, count, out);
+}
+
+void Codes::encode_walk_query(const PreparedQuery& query, uint8_t* code) const {
+  if (scaled_ != nullptr) return scaled_->encode_query(query, code);
+  if (!by_halves_) return encode_query(query, code);
+  const float* values = static_cast<const float*>(query.values);
+  for (uint32_t column = 0; column < dim_; ++column) {
+    const float kept = std::min(kQueryMax, std::max(-kQueryMax, values[column]));
+    std::memcpy(code + column * sizeof kept, &kept, sizeof kept);
   }
+}
+
+void Codes::half_distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {
+  if (halves_touch_ != nullptr) {
+    for (uint32_t i = 0; i < count; ++i) halves_touch_->touch(ids[i] * walk_stride_, walk_stride_);
+  }
+  write_as_bits(code, {walk_data_, walk_stride_, dim_, ANN_F16}, ids, count, out);
 }
 
 void Codes::pack(const uint8_t* block, uint32_t count, uint8_t* packed) const {

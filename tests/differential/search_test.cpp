@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <bit>
+#include <numeric>
 #include <set>
 
 #include "catch.h"
@@ -155,6 +156,38 @@ TEST_CASE("searches on codes answer each metric, with the distances of the store
     }
     REQUIRE(counts.distances > 0);
     REQUIRE(counts.expansions > 0);
+  }
+}
+
+TEST_CASE("walks compare rows of halves as they are stored where codes would be floats") {
+  for (const uint32_t dim : {63u, 64u, 200u}) {
+    // Every row has another within a thousandth of the distance to the rest, which bytes cannot tell apart.
+    Floats rows(1200, dim, 9, 0);
+    for (size_t i = 0; i < rows.values.size() / 2; ++i)
+      rows.values[rows.values.size() / 2 + i] = rows.values[i] + (i % dim == 0 ? 0.002f : 0.0f);
+    const Dataset dataset(rows.view(), nullptr, ANN_METRIC_L2, ANN_F16, false, {});
+    const Codes codes(dataset, 1, {});
+    REQUIRE(codes.wide());
+    const bool halves = dim >= 64;
+    CHECK(codes.walk_stride() == (halves ? dim * 2 : codes.stride()));
+    Floats queries(20, dim, 10, 0);
+    queries.values[0] = 3e38f;  // its square leaves the range of a float
+    std::vector<uint8_t> values(dataset.query_bytes()), code(codes.walk_query_bytes());
+    std::vector<uint32_t> ids(dataset.rows()), walked(ids.size());
+    std::iota(ids.begin(), ids.end(), 0u);
+    std::vector<float> stored(ids.size());
+    for (uint64_t q = 0; q < queries.view().rows; ++q) {
+      PreparedQuery query;
+      dataset.prepare(queries.view().row(q), ANN_F32, values.data(), &query);
+      codes.encode_walk_query(query, code.data());
+      codes.walk_distances(code.data(), ids.data(), dataset.rows(), walked.data());
+      dataset.distances(query, ids.data(), 0, dataset.rows(), stored.data());
+      for (size_t row = 0; row < ids.size(); ++row) {
+        const float distance = std::bit_cast<float>(walked[row]);
+        CHECK(std::isfinite(distance));
+        if (halves && q != 0) CHECK(distance == stored[row]);
+      }
+    }
   }
 }
 
