@@ -29,16 +29,17 @@ SearchGraph graph_of_near_rows(const Dataset& dataset, uint64_t seed, const Exec
   return graph;
 }
 
-}  // namespace
+/// Codes order rows nearly as products do, so that spare ones catch what they misplace.
+uint32_t list_length(uint32_t k) { return std::min(k + std::max(k, kSpareMin), ANN_DEGREE_MAX); }
 
-uint32_t product_list_length(uint32_t k) { return std::min(k + std::max(k, kSpareMin), ANN_DEGREE_MAX); }
+}  // namespace
 
 KnnGraph product_knn(const Dataset& dataset, uint32_t k, uint64_t seed, const Execution& execution) {
   const SearchGraph graph = graph_of_near_rows(dataset, seed, execution.span(0, 0.3));
   Codes codes(dataset, seed, execution);
   CodeOrder order;
   codes.walk_by(ScaledCodes::choose(dataset, nullptr, seed, execution.span(0.3, 0.35), &order));
-  return lists_by_product(graph, dataset, codes, product_list_length(k), execution.span(0.35, 1));
+  return lists_by_product(graph, dataset, codes, list_length(k), execution.span(0.35, 1));
 }
 
 }  // namespace gannet

@@ -1,13 +1,12 @@
 // k-NN lists by inner product without comparing every pair.
 //
-// Cells need a metric: a row's largest products are not near it, and k-means on rows with an extra column
-// (dataset/codes.h) puts all long rows together, which every row then wants. So cells find lists of near rows
+// Cells need a metric: a row's largest products are seldom near it. So cells find lists of near rows
 // (knn/cells.h), pruned and with reverse edges they are a graph, and each row walks it by product, as the edges of
 // an index by inner product are found (graph/product_edges.h). Codes of the walk have a scale for each row; a list
 // is twice as long as wanted, since the caller orders it by the rows themselves.
 //
-// Cost of a row beside its near list: a walk with a beam of 96, or of a list's length if that is more, some 600 to 900
-// distances, and two rounds that look at lists of lists, some 300.
+// Cost of a row beside its near list: a walk with a beam of 96, or of a list's length if that is more, and two rounds
+// that look at the lists of near rows and of those in its own.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +17,8 @@
 
 namespace gannet {
 
-/// Entries of the lists for k that are wanted.
-uint32_t product_list_length(uint32_t k);
-
-/// Lists of product_list_length(k). They do not depend on threads or on the CPU.
+/// Lists in which the k largest products of each row are to be found: of 2 k rows, at least k + 16 and at most
+/// ANN_DEGREE_MAX. They do not depend on threads or on the CPU.
 KnnGraph product_knn(const Dataset& dataset, uint32_t k, uint64_t seed, const Execution& execution);
 
 }  // namespace gannet
