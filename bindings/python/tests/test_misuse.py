@@ -205,7 +205,7 @@ CALLS = [
     (gannet.InvalidArgument, "k is 0", lambda _: gannet.knn_graph(GOOD, 0)),
     (gannet.InvalidArgument, "k is 1000", lambda _: gannet.knn_graph(GOOD, 1000)),
     (gannet.InvalidArgument, "method", lambda _: gannet.knn_graph(GOOD, 2, method="magic")),
-    (gannet.Unsupported, ".", lambda _: gannet.knn_graph(GOOD, 2, metric="ip", method="cells")),
+    (gannet.Unsupported, "GGNN", lambda _: gannet.knn_graph(GOOD, 2, metric="ip", method="ggnn")),
     (TypeError, ".", lambda _: gannet.knn_graph(GOOD, "2")),
     (gannet.Error, "dim", lambda _: gannet.estimate(10, 0)),
     (gannet.Error, "rows", lambda _: gannet.estimate(2**40, 8)),
