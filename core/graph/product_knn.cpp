@@ -14,12 +14,12 @@ constexpr uint32_t kNearLength = 48;
 constexpr uint32_t kDegree = 32;
 constexpr uint32_t kSpareMin = 16;
 
-SearchGraph graph_of_near_rows(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+SearchGraph graph_of_near_rows(const Dataset& dataset, const Codes& codes, uint64_t seed,
+                               const Execution& execution) {
   SearchGraph graph;
   graph.rows = dataset.rows();
   graph.degree = kDegree;
   {
-    const Codes codes = Codes::of_rows(dataset, seed, execution);
     const KnnGraph near = cells_knn(codes, {kNearLength, 16, 16, 0.001f, seed}, execution.span(0, 0.9));
     graph.edges = prune_by_rank(near, Pruning::near(kDegree), execution.span(0.9, 0.95));
   }
@@ -35,8 +35,8 @@ uint32_t list_length(uint32_t k) { return std::min(k + std::max(k, kSpareMin), A
 }  // namespace
 
 KnnGraph product_knn(const Dataset& dataset, uint32_t k, uint64_t seed, const Execution& execution) {
-  const SearchGraph graph = graph_of_near_rows(dataset, seed, execution.span(0, 0.3));
-  Codes codes(dataset, seed, execution);
+  Codes codes = Codes::of_rows(dataset, seed, execution);
+  const SearchGraph graph = graph_of_near_rows(dataset, codes, seed, execution.span(0, 0.3));
   CodeOrder order;
   codes.walk_by(ScaledCodes::choose(dataset, nullptr, seed, execution.span(0.3, 0.35), &order));
   return lists_by_product(graph, dataset, codes, list_length(k), execution.span(0.35, 1));
