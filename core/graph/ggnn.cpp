@@ -522,8 +522,10 @@ GgnnParams ggnn_list_params(uint32_t k, uint64_t seed) {
   return params;
 }
 
-KnnGraph cut_lists(const Array<uint32_t>& edges, uint32_t rows, const GgnnParams& params, uint32_t k,
-                   const Execution& execution) {
+KnnGraph ggnn_lists(Array<uint32_t>&& edges, const Codes& codes, const GgnnParams& params, uint32_t k,
+                    const Execution& execution) {
+  const uint32_t rows = codes.rows();
+  if (!codes.lossless()) return {std::move(edges), rows, params.k};
   KnnGraph lists{Array<uint32_t>(execution.memory, checked_product(rows, k)), rows, k};
   parallel_for(execution, rows, 4096, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row)
@@ -538,7 +540,7 @@ KnnGraph ggnn_knn(const Codes& codes, uint32_t k, uint64_t seed, const Execution
   graph.rows = codes.rows();
   graph.degree = params.k;
   build_ggnn(codes, params, graph, execution.span(0, 0.98));
-  return cut_lists(graph.edges, graph.rows, params, k, execution.span(0.98, 1));
+  return ggnn_lists(std::move(graph.edges), codes, params, k, execution.span(0.98, 1));
 }
 
 double build_ggnn(const Codes& codes, const GgnnParams& params, SearchGraph& graph,

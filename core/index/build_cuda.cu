@@ -273,7 +273,7 @@ KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t
   Array<uint32_t> edges(execution.memory, checked_product(graph.rows, params.k));
   transfers.fetch(edges.data(), reinterpret_cast<const uint32_t*>(built.edges->data()),
                   edges.size() * sizeof(uint32_t), stream);
-  return cut_lists(edges, graph.rows, params, k, execution.span(0.95, 1));
+  return ggnn_lists(std::move(edges), codes, params, k, execution.span(0.95, 1));
 }
 
 FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
