@@ -220,6 +220,19 @@ const (
 // String is the name, as "nearer".
 func (q QueueTakes) String() string { return nameOf("queue_takes", q, "auto", "compared", "nearer") }
 
+// SlackOf is what GGNN's slack adds to.
+type SlackOf int32
+
+// What the slack adds to.
+const (
+	SlackAuto      SlackOf = C.ANN_SLACK_AUTO
+	SlackDistances SlackOf = C.ANN_SLACK_DISTANCES // distances, as the paper's text has it
+	SlackSquares   SlackOf = C.ANN_SLACK_SQUARES   // their squares, as its authors' code has it
+)
+
+// String is the name, as "squares".
+func (s SlackOf) String() string { return nameOf("slack", s, "auto", "distances", "squares") }
+
 // Compare is what CAGRA's procedures compare queries with on their way.
 type Compare int32
 
@@ -294,6 +307,7 @@ type BuildParams struct {
 	Refinements  int     // passes over the merged layers; -1: none
 	BuildStretch float32 // 1 + tau, 1 to 3: how far queries of the build go
 	Midpoint     Switch  // inverse links by the sphere around the midpoint
+	BuildSlack   SlackOf // what the slack of its queries adds to
 
 	// Of GraphAuto and GraphCAGRA.
 	Detours Detours // which entries of the k-NN lists detours go by
@@ -329,6 +343,8 @@ type SearchParams struct {
 	Queue        int     // rows that wait to be expanded
 	Visited      int     // rows expanded that are remembered
 	NearestShare float32 // the share of rows whose nearest neighbours bound the slack
+	Slack        SlackOf // what the slack adds to
+	Descent      Switch  // walks come down through the layers of its graph
 
 	// Of TSDG's searches.
 	OcclusionMax int        // graphs with occlusion factors: edges with smaller ones are read; of BEST_FIRST too
@@ -435,6 +451,7 @@ func (p *BuildParams) native(n *numbers) C.ann_build_params {
 		refinements:   n.i32("refinements", p.Refinements),
 		build_stretch: C.float(p.BuildStretch),
 		midpoint:      C.int32_t(p.Midpoint),
+		build_slack:   C.int32_t(p.BuildSlack),
 
 		detours: C.int32_t(p.Detours),
 		reorder: C.int32_t(p.Reorder),
@@ -463,6 +480,8 @@ func (p *SearchParams) native(n *numbers) C.ann_search_params {
 		queue:         n.u32("queue", p.Queue),
 		visited:       n.u32("visited", p.Visited),
 		nearest_share: C.float(p.NearestShare),
+		slack:         C.int32_t(p.Slack),
+		descent:       C.int32_t(p.Descent),
 
 		occlusion_max: n.u32("occlusion_max", p.OcclusionMax),
 		walks:         n.u32("walks", p.Walks),

@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000010u
+#define ANN_ABI_VERSION 0x00000011u
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -618,6 +618,16 @@ enum {
                          theirs */
 };
 
+/* What GGNN's slack xi = tau * min(d_1, d_nn1) adds to, of a build's queries and of searches: how far beyond d_k, the
+ * distance of the last of a query's best rows, others are still expanded.
+ *   DISTANCES  up to d_k + xi, as the paper's text has it
+ *   SQUARES    up to the root of d_k^2 + xi^2, as its authors' code has it: with the same tau a fifth as far */
+enum {
+  ANN_SLACK_AUTO = 0, /* DISTANCES */
+  ANN_SLACK_DISTANCES = 1,
+  ANN_SLACK_SQUARES = 2
+};
+
 typedef struct ann_build_params {
   uint32_t struct_size;
   int32_t graph;       /* ANN_GRAPH_* */
@@ -693,10 +703,12 @@ typedef struct ann_build_params {
   int32_t reserved_2;       /* not read: in the structs of older programs it is padding */
   int32_t detours;          /* ANN_DETOURS_*, of ANN_GRAPH_AUTO and ANN_GRAPH_CAGRA */
   int32_t reorder;          /* ANN_REORDER_*, of the same */
+  int32_t build_slack;      /* ANN_SLACK_*, of ANN_GRAPH_GGNN; by SQUARES the default of `build_stretch` is 1.50 */
+  int32_t reserved_3;       /* zero */
 } ann_build_params;
 #define ANN_BUILD_PARAMS_INIT                                                                              \
   {sizeof(ann_build_params), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, \
-   0, 0, 0, 0, 0, 0, 0, 0, 0}
+   0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Builds the index over `rows`, once in its life. `ids` is [rows] distinct numbers below
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
@@ -897,8 +909,9 @@ typedef struct ann_search_params {
   float stretch;        /* 1 + tau, 1 to 3: rows are expanded up to d_k + tau * min(d_1, d_nn1), in true
                            distances, d_nn1 that of rows to their nearest neighbours; overrides `recall`.
                            More: higher recall, more distances. Default what a calibration of its own
-                           found for `recall`, which the first search that asks makes; without one by the
-                           paper's Table 1, 1.30 for .95 and 0.05 more for each halving of 1 - recall */
+                           found for `recall`, which the first search that asks makes and which on a CUDA device
+                           also bounds `iterations_max`; without one 1.10 for .95 and 0.022 more for each
+                           halving of 1 - recall, of squares by the paper's Table 1 1.30 and 0.05 */
   uint32_t queue;       /* rows that wait to be expanded, 1 to 2,048; default 54 up to 10 answers, else as
                            many as make the lists a multiple of 32, at least 22 */
   uint32_t visited;     /* rows expanded that are remembered, 1 to 8,192; default 384 up to 10 answers,
@@ -925,9 +938,15 @@ typedef struct ann_search_params {
                              recall, more distances. For SLACK the last of k answers; by inner product rows are
                              expanded down to 2 - delta^2 times its product */
   int32_t queue_takes;    /* ANN_QUEUE_* of TSDG_LARGE */
+
+  /* Two more for GGNN, not read by others. */
+  int32_t slack;          /* ANN_SLACK_* */
+  int32_t descent;        /* ANN_SWITCH: the walk comes down through the layers of ANN_GRAPH_GGNN, each with
+                             `iterations_max`; default off: from the top straight to the bottom. On: more distances.
+                             ANN_UNSUPPORTED on other graphs, ANN_LIMIT with a best list of more than 512 rows */
 } ann_search_params;
 #define ANN_SEARCH_PARAMS_INIT \
-  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *

@@ -51,6 +51,7 @@ inline constexpr int32_t kGgnnRefinementsMax = 16;
 inline constexpr uint32_t kGgnnSegmentMax = 1024;
 inline constexpr uint32_t kGgnnNeighborsMax = ANN_DEGREE_MAX / 2;  // of a list of ggnn_knn
 inline constexpr float kGgnnTauBuildDefault = 0.15f;
+inline constexpr float kGgnnTauBuildOfSquares = 0.5f;  // the paper's, as its authors' code reads it
 
 struct GgnnParams {
   uint32_t k = 24;
@@ -58,6 +59,7 @@ struct GgnnParams {
   uint32_t layers = kGgnnLayersDefault;
   uint32_t refinements = kGgnnRefinementsDefault;
   float tau = kGgnnTauBuildDefault;
+  bool squares = false;  // what tau is added to (traverse/slack_cache.h)
   bool midpoint = true;  // else any row may be visited while looking for a path
   bool lists = false;    // the bottom is left as the last merge leaves it, with nearest neighbours alone
   uint64_t seed = 0;
@@ -102,6 +104,11 @@ KnnGraph ggnn_lists(Array<uint32_t>&& edges, const Codes& codes, const GgnnParam
 
 /// The k nearest of each row and, where codes are lossy, as many that come next, as that build finds them.
 KnnGraph ggnn_knn(const Codes& codes, uint32_t k, uint64_t seed, const Execution& execution);
+
+/// Bytes of the layers above the bottom, with the rows below theirs.
+inline uint64_t ggnn_layer_bytes(uint64_t rows, const GgnnParams& params) {
+  return ggnn_shape(rows, params).upper_rows(params.segment) * (params.k + 1) * sizeof(uint32_t);
+}
 
 /// Bytes that the build takes at most beside the graph.
 uint64_t ggnn_bytes(uint64_t rows, size_t code_stride, const GgnnParams& params, uint32_t threads);

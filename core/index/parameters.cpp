@@ -152,7 +152,8 @@ uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t elem
   const uint64_t judging = std::max(calibrating, row != 0 ? judge_rows_device_bytes(rows) : 0);
   if (plan.graph == ANN_GRAPH_GGNN)
     return codes +
-           std::max({ggnn_device_bytes(rows, plan.ggnn), edges + rows * 81, edges + rows * row + judging}) +
+           std::max({ggnn_device_bytes(rows, plan.ggnn), edges + rows * 81,
+                     edges + rows * row + ggnn_layer_bytes(rows, plan.ggnn) + judging}) +
            (8u << 20);
   const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
   const uint64_t repairing = rows * 81;  // if nearly all rows are lost, else 21
@@ -237,6 +238,9 @@ GgnnParams complete_ggnn(const ann_build_params& params, uint32_t degree) {
            static_cast<double>(params.build_stretch));
     ggnn.tau = params.build_stretch - 1;
   }
+  check_choice("build_slack", params.build_slack, ANN_SLACK_SQUARES);
+  ggnn.squares = params.build_slack == ANN_SLACK_SQUARES;
+  if (params.build_stretch == 0 && ggnn.squares) ggnn.tau = kGgnnTauBuildOfSquares;
   check_choice("midpoint", params.midpoint, ANN_OFF);
   ggnn.midpoint = params.midpoint != ANN_OFF;
   return ggnn;
@@ -262,6 +266,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   check_choice("repair", params.repair, ANN_OFF);
   check_choice("calibrate", params.calibrate, ANN_OFF);
   if (params.device < 0) fail(ANN_INVALID_ARGUMENT, "device is %d, allowed are 0 and more", params.device);
+  if (params.reserved_3 != 0) fail(ANN_INVALID_ARGUMENT, "reserved_3 is %d, it must be 0", params.reserved_3);
   if (params.reserved != 0) fail(ANN_INVALID_ARGUMENT, "reserved is %d, it must be 0", params.reserved);
   if (rows > ANN_ROWS_MAX)
     fail(ANN_LIMIT, "rows is %llu, at most %u are allowed", static_cast<unsigned long long>(rows),
@@ -344,8 +349,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     const bool few = rows <= kDescentRowsPerNeighbor * k;  // every pair is compared instead
     const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
     if (is_ggnn) {
-      const uint64_t upper = ggnn_shape(rows, plan.ggnn).upper_rows(plan.ggnn.segment);
-      index += upper * (plan.degree + 1) * 4 + 2ull * plan.ggnn.segment * 4 + 1024;
+      index += ggnn_layer_bytes(rows, plan.ggnn) + 2ull * plan.ggnn.segment * 4 + 1024;
     }
     const uint64_t finding =
         is_ggnn ? ggnn_bytes(rows, stride, plan.ggnn, plan.threads)

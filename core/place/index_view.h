@@ -25,11 +25,24 @@ struct ScaledView {
   }
 };
 
+/// The layers above the bottom of GGNN's graph, each on the one before it.
+struct LayersView {
+  static constexpr uint32_t kMax = 7;
+
+  struct Layer {
+    const uint32_t* edges = nullptr;  // [rows, stride of the bottom]
+    const uint32_t* below = nullptr;  // [rows] of the layer below
+  };
+  Layer upper[kMax];
+  uint32_t count = 0;
+};
+
 struct IndexView {
   CodeKind kind = CodeKind::kUnsigned;
-  const uint8_t* codes = nullptr;        // [row_count, code_stride]
-  Adjacency graph;                       // fixed rows
-  Adjacency bypass;                      // the same past hidden rows, while there are any
+  const uint8_t* codes = nullptr;  // [row_count, code_stride]
+  Adjacency graph;                 // fixed rows
+  Adjacency bypass;                // the same past hidden rows, while there are any
+  LayersView layers;
   const uint32_t* entries = nullptr;     // [entry_count]
   const uint8_t* pivot_codes = nullptr;  // [kPivots, code_stride]
   const uint32_t* pivots = nullptr;      // [kPivots] their rows, kNoRow in unused places at the end

@@ -162,7 +162,10 @@ class CudaPlacement final : public DevicePlacement {
     if (!lossless) row += view_.row_stride + view_.scaled.stride;
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
-    const uint64_t needed = row * dataset.rows() + kReserveBytes;
+    uint64_t layers = 0;
+    for (const GraphLayer& layer : segment.graph.upper)
+      layers += (layer.edges.size() + layer.base_rows.size()) * sizeof(uint32_t);
+    const uint64_t needed = row * dataset.rows() + layers + kReserveBytes;
     const uint64_t free_bytes = DevicePool::of(device_).free_bytes();
     if (needed > free_bytes)
       fail(ANN_DEVICE_NO_MEMORY, "the index needs %llu bytes on device %d, of which %llu are free",
@@ -180,11 +183,20 @@ class CudaPlacement final : public DevicePlacement {
     if (!segment.graph.prefixes.empty())
       view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
     view_.entries = upload.items(segment.graph.entries.data(), segment.graph.entries.size());
+    place_layers(segment.graph, upload);
     if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
     if (const ScaledCodes* scaled = codes.scaled(); scaled != nullptr) {
       view_.scaled.codes =
           upload.vectors(scaled->data(), scaled->stride(), n, scaled->stride(), scaled->stride());
       view_.scaled.centres = upload.items(scaled->centres().data(), scaled->centres().size());
+    }
+  }
+
+  void place_layers(const SearchGraph& graph, Upload& upload) {
+    for (const GraphLayer& layer : graph.upper) {
+      view_.layers.upper[view_.layers.count++] = {
+          upload.items(layer.edges.data(), layer.edges.size()),
+          upload.items(layer.base_rows.data(), layer.base_rows.size())};
     }
   }
 

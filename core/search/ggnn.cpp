@@ -27,35 +27,67 @@ struct GgnnSearch {
   GgnnSpace& space;
   const Admission& admission;
   SearchCounts counts = {};
+  uint32_t level = 0;  // of the walk: 0 the bottom, else upper[level - 1]
 
   /// Algorithm 1.
   void run() {
     SlackCache& cache = space.cache;
-    cache.begin(kind_of(codes, plan), plan.tau, plan.nearest);
-    const uint32_t step = ggnn_step(graph.degree);
-    const uint32_t entries = static_cast<uint32_t>(graph.entries.size());
-    for (uint32_t first = 0; first < entries; first += step)
-      fetch(graph.entries.data() + first, std::min(step, entries - first));
-    for (uint32_t iteration = 0; iteration < plan.iterations_max; ++iteration) {
-      const uint32_t row = cache.pop();
-      if (row == kNoRow) break;
-      ++counts.expansions;
-      const AdjacencyRow edges = graph.touched_row(row);
-      fetch(edges.targets, edges.length);
+    cache.begin(kind_of(codes, plan), plan.slack);
+    level = plan.descends ? static_cast<uint32_t>(graph.upper.size()) : 0;
+    start();
+    for (;;) {
+      if (level != 0) {
+        const Array<uint32_t>& below = graph.upper[--level].base_rows;
+        cache.transfer([&](uint32_t row) { return below[row]; });
+      }
+      walk();
+      if (level == 0) return;
     }
   }
 
  private:
+  /// Of the top layer all rows are compared; they are the entry points too.
+  void start() {
+    const uint32_t step = ggnn_step(graph.degree);
+    const uint32_t entries =
+        level != 0 ? graph.upper[level - 1].rows : static_cast<uint32_t>(graph.entries.size());
+    for (uint32_t first = 0; first < entries; first += step) {
+      const uint32_t count = std::min(step, entries - first);
+      for (uint32_t i = 0; i < count; ++i)
+        space.starts[i] = level != 0 ? first + i : graph.entries[first + i];
+      fetch(space.starts.data(), count);
+    }
+  }
+
+  void walk() {
+    for (uint32_t iteration = 0; iteration < plan.iterations_max; ++iteration) {
+      const uint32_t row = space.cache.pop();
+      if (row == kNoRow) break;
+      ++counts.expansions;
+      const AdjacencyRow edges = level != 0 ? graph.upper[level - 1].row(row) : graph.touched_row(row);
+      fetch(edges.targets, edges.length);
+    }
+  }
+
+  /// The row of the bottom that a row of this layer is.
+  uint32_t bottom_row(uint32_t row) const {
+    for (uint32_t at = level; at != 0; --at) row = graph.upper[at - 1].base_rows[row];
+    return row;
+  }
+
   /// Algorithm 2: rows that are not known are compared and shown to the cache.
   void fetch(const uint32_t* rows, uint32_t length) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < length; ++i) {
-      if (rows[i] != kNoRow && admission.walks(rows[i]) && !space.cache.knows(rows[i]))
-        space.candidates[count++] = rows[i];
+      if (rows[i] == kNoRow || space.cache.knows(rows[i])) continue;
+      const uint32_t bottom = bottom_row(rows[i]);
+      if (!admission.walks(bottom)) continue;
+      space.found[count] = rows[i];
+      space.candidates[count++] = bottom;
     }
     compare(count);
     for (uint32_t i = 0; i < count; ++i)
-      space.cache.take(space.candidates[i], space.numbers[i], admission.answers(space.candidates[i]));
+      space.cache.take(space.found[i], space.numbers[i], admission.answers(space.candidates[i]));
     space.cache.settle();
   }
 
@@ -91,6 +123,8 @@ void GgnnSpace::fit(const GgnnPlan& plan, uint32_t row_count, uint32_t step) {
   const auto grow = [&]<class T>(Array<T>& items, size_t size) {
     if (items.size() < size) items = Array<T>(allocator, size);
   };
+  grow(starts, step);
+  grow(found, step);
   grow(candidates, step);
   grow(numbers, step);
   grow(distances, std::max(step, plan.shape.best));
@@ -100,8 +134,8 @@ void GgnnSpace::fit(const GgnnPlan& plan, uint32_t row_count, uint32_t step) {
 }
 
 uint64_t GgnnSpace::bytes() const {
-  return cache.bytes() + values.bytes() + code.bytes() + candidates.bytes() + numbers.bytes() +
-         distances.bytes() + rows.bytes() + neighbors.bytes();
+  return cache.bytes() + values.bytes() + code.bytes() + starts.bytes() + found.bytes() + candidates.bytes() +
+         numbers.bytes() + distances.bytes() + rows.bytes() + neighbors.bytes();
 }
 
 uint32_t search_ggnn(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,

@@ -6,6 +6,9 @@
 //           compared, and those within the bound enter the lists
 //   stop    when the nearest row of the queue lies beyond the bound, or after so many steps
 //
+// By choice the walk comes down through the layers (section 5.4, which rejects that): in each it goes on from the rows
+// that it has met in the one above until it would stop, as the build's queries do.
+//
 // traverse/slack_cache.h tells the lists and the bound. This is the twin of search/ggnn_cuda.cu: answers and counts
 // are equal, bit for bit. Rows are compared by codes or as stored, as by CAGRA's searches; by inner product, which
 // is no distance and has no slack, always by codes, whose distances are.
@@ -25,6 +28,7 @@ namespace gannet {
 
 inline constexpr uint32_t kGgnnBestMin = 10;  // section 4.1.2: "or at least 10"
 inline constexpr uint32_t kGgnnListMax = 1984;
+inline constexpr uint32_t kGgnnDescentListMax = 512;  // what a block brings to the next layer at once
 inline constexpr uint32_t kGgnnQueueMax = 2048;
 inline constexpr uint32_t kGgnnVisitedMax = 8192;
 inline constexpr uint32_t kGgnnIterationsMax = 8192;
@@ -33,13 +37,13 @@ inline constexpr float kGgnnSlackMax = 2;  // tau: "typical values are above 0 a
 /// One search, every choice made.
 struct GgnnPlan {
   SlackShape shape;
-  float tau = 0;
-  float nearest = 0;  // d+_nn1, in the root of what comparisons give
-  uint32_t iterations_max = 0;
-  uint32_t team = 8;      // lanes that compare a row on a device
-  uint32_t threads = 32;  // of a query on a device
-  uint32_t kept = 0;      // rows of an answer: k, and some more to re-rank
-  bool stored = false;    // rows are compared as stored, else by their codes
+  Slack slack;
+  uint32_t iterations_max = 0;  // in each layer
+  bool descends = false;        // through the layers of the graph, else from its entry points to the bottom
+  uint32_t team = 8;            // lanes that compare a row on a device
+  uint32_t threads = 32;        // of a query on a device
+  uint32_t kept = 0;            // rows of an answer: k, and some more to re-rank
+  bool stored = false;          // rows are compared as stored, else by their codes
 };
 
 /// What the twin needs for itself.
@@ -52,7 +56,9 @@ struct GgnnSpace final : Workspace {
   SlackCache cache;
   Array<uint8_t> values;       // the query, prepared for the dataset
   Array<uint8_t> code;         // [stride] the query's code
-  Array<uint32_t> candidates;  // [step]
+  Array<uint32_t> starts;      // [step]
+  Array<uint32_t> found;       // [step] rows of a layer
+  Array<uint32_t> candidates;  // [step] the same as rows of the bottom
   Array<uint32_t> numbers;     // [step] of their comparisons
   Array<float> distances;      // [the longer of the step and the best list]
   Array<uint32_t> rows;        // [best]

@@ -36,13 +36,16 @@ struct All {
   __device__ bool operator()(uint32_t, uint32_t) const { return true; }
 };
 
-template <RowKind kKind, class Lists>
+/// `kDescends`: the walk comes down through the layers.
+template <RowKind kKind, class Lists, bool kDescends>
 struct GgnnBlock {
   const GgnnArgs& args;
   Shared& shared;
   Lists& lists;
+  uint32_t* bottom;  // [step] shared, of a walk that descends
   uint32_t distances = 0;
   uint32_t expansions = 0;
+  uint32_t level = 0;  // of the walk; 0: the bottom
 
   /// Algorithm 1, query after query.
   __device__ void run() {
@@ -50,13 +53,13 @@ struct GgnnBlock {
     uint32_t number = blockIdx.x;
     while (number < args.walk.count) {
       begin(number);
+      if constexpr (kDescends) level = args.layers.count;
       for (uint32_t first = 0; first < args.entry_count; first += step)
-        fetch(args.entries + first, min(step, args.entry_count - first));
-      for (uint32_t iteration = 0; iteration < args.iterations_max; ++iteration) {
-        const uint32_t parent = lists.pop();
-        if (parent == kNoRow) break;
-        ++expansions;
-        expand(parent);
+        start(first, min(step, args.entry_count - first));
+      if constexpr (kDescends) {
+        while (level != 0) descend();
+      } else {
+        walk(args.walk.graph.targets);
       }
       write(number);
       number = next_query();
@@ -83,13 +86,47 @@ struct GgnnBlock {
     __syncthreads();
   }
 
-  __device__ void fetch(const uint32_t* rows, uint32_t length) {
-    distances += lists.fetch(length, [&](uint32_t i) { return __ldg(rows + i); }, comparison(), All());
+  /// Of the top layer all rows, which are the entry points too.
+  __device__ void start(uint32_t first, uint32_t length) {
+    const auto rows = [&](uint32_t i) {
+      if constexpr (kDescends) {
+        if (level != 0) return first + i;
+      }
+      return __ldg(args.entries + first + i);
+    };
+    distances += lists.fetch(length, rows, comparison(), All());
   }
 
-  __device__ void expand(uint32_t parent) {
-    const auto edges = [&](uint32_t from) { return args.walk.graph.fixed_row(from); };
-    distances += lists.expand(parent, args.walk.graph.stride, edges, comparison(), All());
+  /// Goes on in the layer below.
+  __device__ void descend() {
+    lists.transfer(args.layers.upper[--level].below);
+    walk(level != 0 ? args.layers.upper[level - 1].edges : args.walk.graph.targets);
+  }
+
+  __device__ void walk(const uint32_t* table) {
+    const uint32_t stride = args.walk.graph.stride;
+    const auto edges = [&](uint32_t from) { return table + uint64_t{from} * stride; };
+    for (uint32_t iteration = 0; iteration < args.iterations_max; ++iteration) {
+      const uint32_t parent = lists.pop();
+      if (parent == kNoRow) break;
+      ++expansions;
+      distances += lists.expand(parent, stride, edges, comparison(), All());
+    }
+  }
+
+  /// The rows of the bottom that rows of this layer are.
+  __device__ const uint32_t* bottom_rows(const uint32_t* found, uint32_t count) {
+    if constexpr (kDescends) {
+      if (level == 0) return found;
+      for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+        uint32_t row = found[i];
+        for (uint32_t at = level; at != 0; --at) row = __ldg(args.layers.upper[at - 1].below + row);
+        bottom[i] = row;
+      }
+      __syncthreads();
+      return bottom;
+    }
+    return found;
   }
 
   /// Asks for all rows at once, of which teams then take eight at a time: alone on a multiprocessor a query would wait for
@@ -102,10 +139,11 @@ struct GgnnBlock {
     }
   }
 
-  __device__ auto comparison() const {
+  __device__ auto comparison() {
     return [this](const uint32_t* found, uint32_t count, const auto& take) {
-      if constexpr (kKind != RowKind::kBytes) request(found, count);
-      compare_rows<kKind>(args.walk, shared.query, found, count, take);
+      const uint32_t* const rows = bottom_rows(found, count);
+      if constexpr (kKind != RowKind::kBytes) request(rows, count);
+      compare_rows<kKind>(args.walk, shared.query, rows, count, take);
     };
   }
 
@@ -120,18 +158,24 @@ struct GgnnBlock {
   }
 };
 
-template <RowKind kKind, uint32_t kWords>
+template <RowKind kKind, uint32_t kWords, bool kDescends = false>
 __global__ void __launch_bounds__(kWords == 0 ? kLongThreads : kThreads, kWords == 0 ? 1 : kBlocksAtOnce)
     ggnn(const __grid_constant__ GgnnArgs args) {
   __shared__ Shared shared;
   extern __shared__ uint4 memory[];
+  uint32_t* const bottom = reinterpret_cast<uint32_t*>(memory);
   with_slack_lists<kKind == RowKind::kBytes, kWords>(
-      args.shape, args.square, args.tau, args.nearest, ggnn_step(args.walk.graph.stride), memory,
-      [&]<class Lists>(Lists& lists) { GgnnBlock<kKind, Lists>{args, shared, lists}.run(); });
+      args.shape, args.square, args.slack, args.step, kDescends ? bottom + args.step : bottom,
+      [&]<class Lists>(Lists& lists) {
+        GgnnBlock<kKind, Lists, kDescends>{args, shared, lists, bottom}.run();
+      });
 }
 
-void (*kernel_of(RowKind kind, uint32_t words))(GgnnArgs) {
-  return for_row_kind(kind, [words]<RowKind kKind>() {
+/// Walks that descend have the lists of a block alone: with a layer to ask for everywhere those that do not took a
+/// quarter longer.
+void (*kernel_of(RowKind kind, uint32_t words, bool descends))(GgnnArgs) {
+  return for_row_kind(kind, [words, descends]<RowKind kKind>() {
+    if (descends) return ggnn<kKind, 0, true>;
     return words == 0 ? ggnn<kKind, 0> : words == 1 ? ggnn<kKind, 1> : ggnn<kKind, 2>;
   });
 }
@@ -148,14 +192,16 @@ void start_ggnn(int32_t device, RowKind kind, const GgnnPlan& plan, GgnnArgs arg
   args.square = plan.stored               ? SquareKind::kOrderedFloat
                 : kind == RowKind::kBytes ? SquareKind::kInteger
                                           : SquareKind::kFloatBits;
-  args.tau = plan.tau;
-  args.nearest = plan.nearest;
+  args.slack = plan.slack;
   args.iterations_max = plan.iterations_max;
+  // A block brings its best rows to the next layer as those of one step.
+  args.step = ggnn_step(std::max(args.walk.graph.stride, plan.descends ? plan.shape.best : 0));
   const bool by_one_warp = args.walk.stride < kLongRowBytes;
   const uint32_t threads = by_one_warp ? kThreads : kLongThreads;
-  const uint32_t words = by_one_warp ? slack_words(plan.shape) : 0;
-  void (*const function)(GgnnArgs) = kernel_of(kind, words);
-  const uint32_t bytes = slack_bytes(plan.shape, ggnn_step(args.walk.graph.stride), words);
+  const uint32_t words = by_one_warp && !plan.descends ? slack_words(plan.shape) : 0;
+  void (*const function)(GgnnArgs) = kernel_of(kind, words, plan.descends);
+  uint32_t bytes = slack_bytes(plan.shape, args.step, words);
+  if (plan.descends) bytes += args.step * static_cast<uint32_t>(sizeof(uint32_t));
   // Always the most, so that searches on other threads do not take it away again.
   if (bytes > kSharedUsual) allow_shared(function, kSharedMax);
   const uint32_t blocks = std::min(args.walk.count, blocks_at_once(device, function, threads, bytes));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "place/index_view.h"
 #include "search/cagra_cuda.h"
 #include "search/ggnn.h"
 
@@ -13,11 +14,12 @@ struct GgnnArgs {
   CagraArgs walk;           // rows, graph, queries, answers and counters, as CAGRA's kernels take them
   const uint32_t* entries;  // [entry_count]
   uint32_t entry_count;
+  LayersView layers;  // of a walk that descends
   SlackShape shape;
   SquareKind square;
-  float tau;
-  float nearest;
-  uint32_t iterations_max;
+  Slack slack;
+  uint32_t iterations_max;  // in each layer
+  uint32_t step;            // rows shown to the lists at a time
 };
 
 /// Starts the walks of a batch. Of `args.walk` what a plan of CAGRA's would decide is filled in.

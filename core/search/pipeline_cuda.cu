@@ -153,6 +153,7 @@ struct StartWalk {
     args.walk = cagra_args(plan.stored, plan.kept);
     args.entries = view.entries;
     args.entry_count = view.entry_count;
+    args.layers = view.layers;
     fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
     start_ggnn(device, row_kind(plan.stored), plan, args, stream);
   }

@@ -11,7 +11,8 @@
 // that place is taken) and the slack xi = tau * min(d_1, nearest) in true distances (equation 2): `nearest` is the
 // paper's d+_nn1, how far rows lie from their nearest neighbours. Numbers of comparisons are squares, so a number x
 // is within the bound if x <= (sqrt(d_k) + tau * min(sqrt(d_1), nearest))^2, or x <= d_k, which rounding must not
-// shut out.
+// shut out. The authors of the paper compute with squares throughout: in their code x <= d_k + xi^2, which Slack::squares
+// does too.
 //
 // The bound holds for all rows of one step, those of an edge list, and is drawn tighter between steps. The paper
 // draws it between two rows of a step, which gives the same walk: a row that only the looser bound lets in is
@@ -63,9 +64,18 @@ constexpr uint32_t ggnn_step(uint32_t degree) {
   return step;
 }
 
+/// How far beyond the last of its best rows a query goes.
+struct Slack {
+  float tau = 0;
+  float nearest = 0;     // d+_nn1, in the root of what comparisons give
+  bool squares = false;  // xi^2 is added to d_k^2, else xi to d_k
+};
+
 /// The squared bound of a query whose k-th and best rows have these squares.
-inline float squared_bound(float kth, float best, float tau, float nearest) {
-  const float bound = std::sqrt(kth) + tau * std::min(std::sqrt(best), nearest);
+inline float squared_bound(float kth, float best, const Slack& slack) {
+  const float xi = slack.tau * std::min(std::sqrt(best), slack.nearest);
+  if (slack.squares) return std::max(kth, kth + xi * xi);
+  const float bound = std::sqrt(kth) + xi;
   return std::max(kth, bound * bound);
 }
 
@@ -85,10 +95,9 @@ class SlackCache {
   uint64_t bytes() const { return known_.bytes() + best_.bytes() + queue_.bytes() + visited_.bytes(); }
 
   /// Begins a query.
-  void begin(SquareKind kind, float tau, float nearest) {
+  void begin(SquareKind kind, const Slack& slack) {
     kind_ = kind;
-    tau_ = tau;
-    nearest_ = nearest;
+    slack_ = slack;
     best_size_ = queue_first_ = queue_size_ = visited_count_ = 0;
     bound_ = INFINITY;
   }
@@ -116,7 +125,7 @@ class SlackCache {
   void settle() {
     if (best_size_ >= shape_.bound)
       bound_ = squared_bound(square_of(kind_, RowKey::distance(best_[shape_.bound - 1])),
-                             square_of(kind_, RowKey::distance(best_[0])), tau_, nearest_);
+                             square_of(kind_, RowKey::distance(best_[0])), slack_);
   }
 
   bool within(uint32_t number) const { return square_of(kind_, number) <= bound_; }
@@ -211,8 +220,7 @@ class SlackCache {
 
   SlackShape shape_;
   SquareKind kind_ = SquareKind::kInteger;
-  float tau_ = 0;
-  float nearest_ = 0;
+  Slack slack_;
   float bound_ = INFINITY;
   uint32_t best_size_ = 0;
   uint32_t queue_first_ = 0;

@@ -95,13 +95,20 @@ __device__ float square_as(SquareKind kind, uint32_t number) {
   return __uint_as_float((number & 0x80000000) != 0 ? number & 0x7fffffff : ~number);
 }
 
+/// squared_bound() with the same bits.
+__device__ inline float squared_bound_of(float kth, float best, const Slack& slack) {
+  const float xi = __fmul_rn(slack.tau, fminf(__fsqrt_rn(best), slack.nearest));
+  if (slack.squares) return fmaxf(kth, __fadd_rn(kth, __fmul_rn(xi, xi)));
+  const float bound = __fadd_rn(__fsqrt_rn(kth), xi);
+  return fmaxf(kth, __fmul_rn(bound, bound));
+}
+
 /// `kIntegers`: numbers are SquareKind::kInteger, else of `kind`.
 template <bool kIntegers>
 struct SlackLists {
   const SlackShape& shape;
   SquareKind kind;
-  float tau;
-  float nearest;
+  const Slack& slack;
   SlackState& state;
   SlackLayout layout;
   uint64_t* best;       // [layout.best] kNone behind the rows
@@ -110,12 +117,11 @@ struct SlackLists {
   uint32_t* visited;    // [layout.visited] kNoRow in places without a row
   uint32_t* proposals;  // [step] rows, then the places of fresh keys
 
-  __device__ SlackLists(const SlackShape& given, SquareKind of, float slack, float nearest_distance,
-                        SlackState& block_state, uint32_t step, uint8_t* memory)
+  __device__ SlackLists(const SlackShape& given, SquareKind of, const Slack& how_far, SlackState& block_state,
+                        uint32_t step, uint8_t* memory)
       : shape(given),
         kind(of),
-        tau(slack),
-        nearest(nearest_distance),
+        slack(how_far),
         state(block_state),
         layout(given, step),
         best(reinterpret_cast<uint64_t*>(memory)),
@@ -190,9 +196,7 @@ struct SlackLists {
     state.apart = RowKey::kNone;
     if (state.best_size < shape.bound) return;
     const float kth = square(RowKey::distance(best[shape.bound - 1]));
-    const float limit = fminf(__fsqrt_rn(square(RowKey::distance(best[0]))), nearest);
-    const float bound = __fadd_rn(__fsqrt_rn(kth), __fmul_rn(tau, limit));
-    state.bound = fmaxf(kth, __fmul_rn(bound, bound));
+    state.bound = squared_bound_of(kth, square(RowKey::distance(best[0])), slack);
   }
 
   __device__ uint32_t step() const { return layout.step; }

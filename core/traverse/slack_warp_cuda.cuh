@@ -39,14 +39,9 @@ class SlackWarp {
     return (kRingAt + (shape.visited + 3) / 4 * 4 + 2 * step) * sizeof(uint32_t);
   }
 
-  __device__ SlackWarp(const SlackShape& shape, SquareKind kind, float tau, float nearest, uint32_t step,
+  __device__ SlackWarp(const SlackShape& shape, SquareKind kind, const Slack& slack, uint32_t step,
                        uint8_t* memory)
-      : shape_(shape),
-        kind_(kind),
-        tau_(tau),
-        nearest_(nearest),
-        step_(step),
-        rows_(reinterpret_cast<uint32_t*>(memory)) {}
+      : shape_(shape), kind_(kind), slack_(slack), step_(step), rows_(reinterpret_cast<uint32_t*>(memory)) {}
 
   /// Begins a query.
   __device__ void begin() {
@@ -248,9 +243,7 @@ class SlackWarp {
     const uint64_t last = kBestWords == 2 && place >= kWarp ? best_[kBestWords - 1] : best_[0];
     const float kth = square(RowKey::distance(__shfl_sync(kAllLanes, last, place % kWarp)));
     const float first = square(RowKey::distance(__shfl_sync(kAllLanes, best_[0], 0)));
-    const float limit = fminf(__fsqrt_rn(first), nearest_);
-    const float bound = __fadd_rn(__fsqrt_rn(kth), __fmul_rn(tau_, limit));
-    bound_ = fmaxf(kth, __fmul_rn(bound, bound));
+    bound_ = squared_bound_of(kth, first, slack_);
   }
 
   /// Brings the keys of some lanes into the queue, and those that are answers into the best list.
@@ -316,8 +309,7 @@ class SlackWarp {
 
   const SlackShape& shape_;
   const SquareKind kind_;
-  const float tau_;
-  const float nearest_;
+  const Slack& slack_;
   const uint32_t step_;
   uint32_t* const
       rows_;  // shared: [64] of the queue, [32 kBestWords] best, the ring, [step] proposals and numbers
@@ -348,14 +340,14 @@ inline uint32_t slack_bytes(const SlackShape& shape, uint32_t step, uint32_t wor
 
 /// Calls body(lists) with the lists of a block: of one warp, unless `kWords` is 0.
 template <bool kIntegers, uint32_t kWords, class Body>
-__device__ void with_slack_lists(const SlackShape& shape, SquareKind kind, float tau, float nearest,
-                                 uint32_t step, void* memory, const Body& body) {
+__device__ void with_slack_lists(const SlackShape& shape, SquareKind kind, const Slack& slack, uint32_t step,
+                                 void* memory, const Body& body) {
   if constexpr (kWords == 0) {
     __shared__ SlackState state;
-    SlackLists<kIntegers> lists(shape, kind, tau, nearest, state, step, static_cast<uint8_t*>(memory));
+    SlackLists<kIntegers> lists(shape, kind, slack, state, step, static_cast<uint8_t*>(memory));
     body(lists);
   } else {
-    SlackWarp<kIntegers, kWords> lists(shape, kind, tau, nearest, step, static_cast<uint8_t*>(memory));
+    SlackWarp<kIntegers, kWords> lists(shape, kind, slack, step, static_cast<uint8_t*>(memory));
     body(lists);
   }
 }

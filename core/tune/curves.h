@@ -19,6 +19,7 @@ struct KnobPoint {
   double recall;
   double expansions = 0;  // of a query, mean; 0: they follow from the knob
   double beam = 0;        // whose walk compares as many rows; 0: the knob
+  double cap = 0;         // expansions after which a query is cut; 0: none
 };
 
 /// The points for one k.

@@ -19,6 +19,7 @@ constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, wit
 constexpr double kReached = 0.998;   // such a recall needs no more random rows
 constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
 constexpr std::chrono::milliseconds kWait(1);  // for the curves that another search measures
+constexpr double kCapMin = 4;                  // for means near zero
 constexpr uint32_t kNewRows = 4;  // of so many edges that a walk reads, one leads to a row not yet met
 
 /// Players on a target; none where there are too few to tell.
@@ -43,9 +44,9 @@ struct Planner {
   const ann_search_params& like;
   uint32_t queries;
 
-  SearchPlan operator()(uint32_t k, double knob, uint32_t width) const {
+  SearchPlan operator()(uint32_t k, double knob, uint32_t width, double cap = 0) const {
     const SearchRequest request{like, 0, queries, k, k};
-    return procedure.plan(target, request, {knob, 0, width});
+    return procedure.plan(target, request, {knob, static_cast<uint32_t>(cap), width});
   }
 };
 
@@ -69,6 +70,11 @@ uint32_t find_width(Trials& trials, const Planner& plan) {
   return width;
 }
 
+/// Expansions after which queries are cut, where whole ones take so many in the mean.
+double cap_of(const SearchTarget& target, const Procedure& procedure, double expansions) {
+  return target.on_device() && procedure.cut != 0 ? kCapMin + procedure.cut * expansions : 0;
+}
+
 /// Measures one curve.
 void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve) {
   const Segment& segment = plan.target.segment();
@@ -76,10 +82,14 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
   for (uint32_t step = 0;; ++step) {
     const std::optional<double> knob = plan.procedure.knob_at(plan.target, curve.k, step);
     if (!knob) return;
-    const Outcome outcome = trials.run(plan.procedure, plan(curve.k, *knob, width));
+    Outcome outcome = trials.run(plan.procedure, plan(curve.k, *knob, width));
+    const double cap = cap_of(plan.target, plan.procedure, outcome.expansions);
+    if (cap != 0) outcome = trials.run(plan.procedure, plan(curve.k, *knob, width, cap));
     all_or_none |= curve.k > 1 && outcome.is_all_or_none();
-    if (curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome, all_or_none))) return;
-    if (outcome.recall >= KnobCurve::kEnough) return;
+    const bool ends =
+        curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome, all_or_none), outcome.expansions);
+    curve.points[curve.count - 1].cap = cap;
+    if (ends || outcome.recall >= KnobCurve::kEnough) return;
     if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
   }
 }
@@ -161,6 +171,9 @@ std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_
   effort.knob = measured.curves.knob(k, recall);
   effort.width = measured.width;
   effort.recall = measured.curves.recall(k, effort.knob);
+  effort.expansions = measured.curves.cost(&KnobPoint::expansions, k, effort.knob);
+  effort.expansions_max =
+      static_cast<uint32_t>(std::ceil(measured.curves.cost(&KnobPoint::cap, k, effort.knob)));
   return effort;
 }
 

@@ -107,7 +107,8 @@ static void slack_and_caches(void) {
   vectors_free(&queries);
 }
 
-/* Without a calibration the recall stands for a stretch: .95 for a slack of 0.3, half of its miss for 0.05 more. */
+/* Without a calibration the recall stands for a stretch: .95 for a slack of 0.1, half of its miss for 0.022 more; of
+ * squares for 0.3 and 0.05. */
 static void default_slack(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_U8, N, DIM, 5);
   vectors queries = vectors_make(DATA_NORMAL, ANN_U8, Q, DIM, 6);
@@ -117,10 +118,13 @@ static void default_slack(void) {
   answers found = answers_make(Q, K), other = answers_make(Q, K);
   const struct {
     float recall, stretch;
-  } table[] = {{0, 1.3f}, {0.95f, 1.3f}, {0.975f, 1.35f}, {0.9875f, 1.4f}, {0.9f, 1.25f}};
+    int32_t slack;
+  } table[] = {{0, 1.1f, 0},      {0.95f, 1.1f, ANN_SLACK_DISTANCES}, {0.975f, 1.122f, 0},
+               {0.9f, 1.078f, 0}, {0.95f, 1.3f, ANN_SLACK_SQUARES},   {0.9875f, 1.4f, ANN_SLACK_SQUARES}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     ann_search_params asked = params_of(0), given = params_of(table[i].stretch);
     asked.recall = table[i].recall;
+    asked.slack = given.slack = table[i].slack;
     CHECK_EQUAL(search(index, &queries, &asked, &found), search(index, &queries, &given, &other));
     CHECK(answers_equal(&found, &other));
   }
@@ -129,6 +133,105 @@ static void default_slack(void) {
   ann_index_free(index);
   vectors_free(&rows);
   vectors_free(&queries);
+}
+
+/* A slack that is added to squares goes less far than one of distances, unless it is none. */
+static void squares(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 15);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 16);
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
+  answers exact = answers_make(Q, K), found = answers_make(Q, K), other = answers_make(Q, K);
+  CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+  uint64_t last_distances = 0, last_missed = Q * K;
+  for (float stretch = 1; stretch <= 1.6f; stretch += 0.2f) {
+    ann_search_params by_default = params_of(stretch), distances = by_default, of_squares = by_default;
+    distances.slack = ANN_SLACK_DISTANCES;
+    of_squares.slack = ANN_SLACK_SQUARES;
+    const uint64_t far = search(index, &queries, &by_default, &other);
+    CHECK_EQUAL(search(index, &queries, &distances, &found), far);
+    CHECK(answers_equal(&found, &other));
+    const uint64_t near = search(index, &queries, &of_squares, &found);
+    CHECK_SAY(stretch == 1 ? near == far : near < far, "stretch %g: %d distances, of squares %d",
+              (double)stretch, (int)far, (int)near);
+    const uint64_t missed = answers_missed(&exact, &found);
+    CHECK_SAY(near > last_distances && missed <= last_missed + 3,
+              "stretch %g of squares: %d missed, %d distances", (double)stretch, (int)missed, (int)near);
+    last_distances = near;
+    last_missed = missed;
+  }
+  answers_free(&exact);
+  answers_free(&found);
+  answers_free(&other);
+  ann_index_free(index);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
+/* The edges of GGNN's graph over some rows. */
+static uint32_t *edges_of(const vectors *rows, float stretch, int32_t slack, uint64_t *count) {
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = ANN_GRAPH_GGNN;
+  params.calibrate = ANN_OFF;
+  params.build_stretch = stretch;
+  params.build_slack = slack;
+  ann_index *index = index_build(ANN_METRIC_L2, rows, &params);
+  *count = rows->rows * 24;
+  uint32_t *edges = malloc(*count * sizeof *edges);
+  uint32_t degree = 0;
+  CHECK(edges != NULL);
+  CHECK_OK(ann_index_graph(index, edges, *count, &degree, NULL));
+  CHECK_EQUAL(degree, 24);
+  ann_index_free(index);
+  return edges;
+}
+
+/* Builds too: the defaults are a slack of .15 by distances and of .5 by squares. */
+static void build_slack(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N / test_scale(), DIM, 17);
+  uint64_t count = 0;
+  uint32_t *distances = edges_of(&rows, 0, ANN_SLACK_AUTO, &count);
+  uint32_t *squares_default = edges_of(&rows, 0, ANN_SLACK_SQUARES, &count);
+  uint32_t *named = edges_of(&rows, 1.15f, ANN_SLACK_DISTANCES, &count);
+  uint32_t *squares_named = edges_of(&rows, 1.5f, ANN_SLACK_SQUARES, &count);
+  uint32_t *squares_none = edges_of(&rows, 1, ANN_SLACK_SQUARES, &count);
+  uint32_t *none = edges_of(&rows, 1, ANN_SLACK_DISTANCES, &count);
+  CHECK(memcmp(distances, named, count * sizeof *named) == 0);
+  CHECK(memcmp(squares_default, squares_named, count * sizeof *named) == 0);
+  CHECK(memcmp(squares_none, none, count * sizeof *named) == 0);
+  CHECK(memcmp(squares_default, squares_none, count * sizeof *named) != 0);
+  free(distances);
+  free(squares_default);
+  free(named);
+  free(squares_named);
+  free(squares_none);
+  free(none);
+  vectors_free(&rows);
+}
+
+/* A walk that comes down through the layers compares more rows, ends at answers as near, and is refused where it has
+ * no layers or too long a list. */
+static void descent(const ann_index *index, const vectors *queries, const answers *exact) {
+  answers straight = answers_make(Q, K), down = answers_make(Q, K);
+  ann_search_params params = params_of(1.2f);
+  const uint64_t distances = search(index, queries, &params, &straight);
+  params.descent = ANN_OFF;
+  CHECK_EQUAL(search(index, queries, &params, &down), distances);
+  CHECK(answers_equal(&straight, &down));
+  params.descent = ANN_ON;
+  const uint64_t more = search(index, queries, &params, &down);
+  CHECK_SAY(more > distances, "%d distances, straight %d", (int)more, (int)distances);
+  CHECK_SAY(answers_missed(exact, &down) <= answers_missed(exact, &straight) + Q * K / 100,
+            "%d missed, straight %d", (int)answers_missed(exact, &down),
+            (int)answers_missed(exact, &straight));
+  params.iterations_max = 2;
+  CHECK(search(index, queries, &params, &down) < more);
+  params.iterations_max = 0;
+  params.beam = 600;
+  const ann_matrix view = vectors_view(queries);
+  ann_results results = answers_view(&down);
+  REFUSED(ann_search_batch(index, &view, &params, &results, NULL, &error), ANN_LIMIT, "descent 512");
+  answers_free(&straight);
+  answers_free(&down);
 }
 
 static void small_sets(void) {
@@ -176,10 +279,15 @@ static void refusals(void) {
   BAD(p.team_size = 3, ANN_INVALID_ARGUMENT, "team_size 3 32");
   BAD(p.compare = 3, ANN_INVALID_ARGUMENT, "compare 3");
   BAD(p.compare = -1, ANN_INVALID_ARGUMENT, "compare -1");
+  BAD(p.slack = 3, ANN_INVALID_ARGUMENT, "slack 3 2");
+  BAD(p.slack = -1, ANN_INVALID_ARGUMENT, "slack -1 2");
+  BAD(p.descent = 3, ANN_INVALID_ARGUMENT, "descent 3 2");
+  BAD(p.descent = ANN_ON, ANN_UNSUPPORTED, "descent GGNN");
   /* All of them open to whoever asks for another procedure. */
   ann_search_params ignored = params_of(9);
   ignored.procedure = ANN_SEARCH_BEST_FIRST;
   ignored.queue = 1 << 20;
+  ignored.slack = ignored.descent = 100;
   ignored.nearest_share = -1;
   CHECK_OK(ann_search_batch(index, &view, &ignored, &results, NULL, NULL));
   answers many = answers_make(Q, 1985);
@@ -248,6 +356,10 @@ static void graph(void) {
       CHECK_SAY(answers_missed(&exact, &found) <= Q * K / 10, "%s, procedure %d: %d of %d missed",
                 metric_name(all_metrics[m]), procedures[p], (int)answers_missed(&exact, &found), Q * K);
     }
+    descent(index, &queries, &exact);
+    ann_search_params down = params_of(1.3f);
+    down.descent = ANN_ON;
+    search(index, &queries, &down, &exact);
     buffer file = index_save(index);
     for (int32_t mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
       char *aligned = aligned_alloc(4096, (file.count + 4095) / 4096 * 4096);
@@ -256,6 +368,8 @@ static void graph(void) {
       answers again = answers_make(Q, K);
       CHECK_OK(index_search(opened, &queries, ANN_SEARCH_GGNN, 0, &again));
       CHECK(answers_equal(&found, &again));
+      search(opened, &queries, &down, &again);
+      CHECK(answers_equal(&exact, &again));
       buffer second = index_save(opened);
       CHECK(second.count == file.count && memcmp(second.data, file.data, file.count) == 0);
       free(second.data);
@@ -294,6 +408,8 @@ static void build_refusals(void) {
   BAD_BUILD(p.build_stretch = 0.5f, ANN_INVALID_ARGUMENT, "build_stretch 0.5 1 3");
   BAD_BUILD(p.build_stretch = 3.5f, ANN_INVALID_ARGUMENT, "build_stretch 3.5 1 3");
   BAD_BUILD(p.midpoint = 3, ANN_INVALID_ARGUMENT, "midpoint 3");
+  BAD_BUILD(p.build_slack = 3, ANN_INVALID_ARGUMENT, "build_slack 3");
+  BAD_BUILD(p.build_slack = -1, ANN_INVALID_ARGUMENT, "build_slack -1");
   BAD_BUILD(p.knn = ANN_KNN_CELLS, ANN_INVALID_ARGUMENT, "knn 4 GGNN");
   /* What is not refused is planned for, and a build keeps to it. */
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
@@ -310,6 +426,8 @@ int main(void) {
   elements_and_metrics();
   slack_and_caches();
   default_slack();
+  squares();
+  build_slack();
   small_sets();
   graph();
   refusals();

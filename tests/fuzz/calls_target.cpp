@@ -299,6 +299,8 @@ class Program {
         params.queue = number(input_.byte());
         params.visited = number(input_.byte());
         params.nearest_share = static_cast<float>(input_.byte()) / 200;
+        params.slack = choice(3);
+        params.descent = choice(3);
       }
     }
     return params;

@@ -153,6 +153,7 @@ void claim_parameters() {
   with([](ann_build_params& p) { p.midpoint = ANN_OFF; });
   with([](ann_build_params& p) { p.build_stretch = 1; });
   with([](ann_build_params& p) { p.build_stretch = 2.5f; });
+  with([](ann_build_params& p) { p.build_slack = ANN_SLACK_SQUARES; });
   with([](ann_build_params& p) { p.layers = 2; });
   with([](ann_build_params& p) { p.layers = 8; });
   with([](ann_build_params& p) { p.segment_rows = 9; });

@@ -127,6 +127,76 @@ void claim_degrees() {
   }
 }
 
+/// Walks that come down through the layers, and slack that is added to squares.
+void claim_layers() {
+  uint32_t turn = 0;
+  for (const uint32_t rows : {1u, 20u, 64u, 100u, 300u, 2000u, 9000u}) {
+    if (quick && rows > 300) break;
+    for (const uint32_t k : {1u, 10u, 100u}) {
+      for (const int32_t element : {ANN_U8, ANN_F32, ANN_F16}) {
+        Case c;
+        c.rows = rows;
+        c.k = k;
+        c.queries = quick ? 2 : 20;
+        c.element = element;
+        c.metric = kMetrics[turn++ % 3];
+        c.graph = ANN_GRAPH_GGNN;
+        c.degree = k == 1 ? 40 : 24;
+        const Prepared data(c);
+        for (const uint32_t beam : {0u, 300u, 512u}) {
+          ann_search_params params = params_of();
+          params.descent = ANN_ON;
+          params.slack = beam == 0 ? ANN_SLACK_SQUARES : ANN_SLACK_DISTANCES;
+          params.beam = element == ANN_U8 ? beam : std::min(beam, 300u);
+          params.compare = turn % 2 == 0 ? ANN_COMPARE_STORED : ANN_COMPARE_CODES;
+          compare_with_twin(data, params);
+        }
+      }
+    }
+  }
+}
+
+/// What a recall stands for is found on the device: as much as was asked, and few queries that the others wait for.
+void claim_calibration() {
+  for (const int32_t slack : {ANN_SLACK_DISTANCES, ANN_SLACK_SQUARES}) {
+    Case c;
+    c.element = ANN_F32;
+    c.rows = 30'000;
+    c.queries = 2000;
+    c.values = Values::kNormal;
+    c.dim = 24;
+    c.graph = ANN_GRAPH_GGNN;
+    c.degree = 24;
+    c.calibrate = true;
+    const Prepared data(c);
+    const Answers truth = data.exact(c.k);
+    double last = 0;
+    double worst = 1;
+    for (const float recall : {0.8f, 0.9f, 0.95f, 0.99f}) {
+      ann_search_params params = params_of(0);
+      params.recall = recall;
+      params.slack = slack;
+      const Answers answers = data.search(params, ANN_DEVICE_CUDA);
+      const double got = data.recall(answers, truth);
+      const double expansions = static_cast<double>(answers.expansion_count) / c.queries;
+      std::printf("  %s, slack of %d, asked %.2f: recall %.4f, %.1f expansions a query\n", c.name().c_str(),
+                  slack, static_cast<double>(recall), got, expansions);
+      expect(expansions > last, c.name() + ": more recall takes more expansions");
+      last = expansions;
+      worst = std::min(worst, got - static_cast<double>(recall));
+      params.iterations_max = 400;
+      const Answers whole = data.search(params, ANN_DEVICE_CUDA);
+      // Where nearly all queries go on to the default's end there is nothing to bound.
+      const bool bounds = recall > 0.9f ? whole.expansion_count >= answers.expansion_count
+                                        : whole.expansion_count > answers.expansion_count;
+      expect(bounds, c.name() + ": the calibration bounds iterations_max, " +
+                         std::to_string(answers.expansion_count) + " expansions of " +
+                         std::to_string(whole.expansion_count));
+    }
+    expect(worst >= -0.01, c.name() + ": recall as asked, " + std::to_string(worst));
+  }
+}
+
 void claim_k() {
   for (const uint32_t k : {1u, 2u, 11u, 32u, 64u, 100u, 300u, 1000u, 1984u}) {
     if (quick && k > 100) break;
@@ -222,6 +292,18 @@ void claim_handful() {
       compare_with_twin(data, params);
     }
   }
+  for (const uint32_t beam : {10u, 100u}) {  // lists of a warp, and of a block
+    Case c;
+    c.rows = 150;
+    c.queries = 3;
+    c.graph = ANN_GRAPH_GGNN;
+    c.degree = 8;
+    const Prepared data(c);
+    ann_search_params params = params_of();
+    params.beam = beam;
+    params.descent = ANN_ON;
+    compare_with_twin(data, params);
+  }
 }
 
 constexpr Claim kClaims[] = {
@@ -233,7 +315,9 @@ constexpr Claim kClaims[] = {
     {"every k", claim_k},
     {"duplicates, equal rows, equal distances", claim_values},
     {"batches of any size", claim_batches},
+    {"layers and squares", claim_layers},
     {"recall", claim_recall},
+    {"calibration", claim_calibration},
 };
 constexpr Claim kQuickClaims[] = {
     {"every element and metric", claim_elements},
@@ -241,6 +325,7 @@ constexpr Claim kQuickClaims[] = {
     {"every number of rows", claim_sizes},
     {"caches of every size", claim_caches},
     {"every degree", claim_degrees},
+    {"layers and squares", claim_layers},
     {"duplicates, equal rows, equal distances", claim_values},
 };
 constexpr Claim kRaceClaims[] = {{"each kernel", claim_handful}};

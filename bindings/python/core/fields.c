@@ -33,6 +33,7 @@ const field fields_build[] = {FIELD(ann_build_params, graph, 'i'),
                               FIELD(ann_build_params, midpoint, 'i'),
                               FIELD(ann_build_params, detours, 'i'),
                               FIELD(ann_build_params, reorder, 'i'),
+                              FIELD(ann_build_params, build_slack, 'i'),
                               END};
 
 const field fields_search[] = {FIELD(ann_search_params, recall, 'f'),
@@ -59,6 +60,8 @@ const field fields_search[] = {FIELD(ann_search_params, recall, 'f'),
                                FIELD(ann_search_params, segments, 'u'),
                                FIELD(ann_search_params, delta, 'f'),
                                FIELD(ann_search_params, queue_takes, 'i'),
+                               FIELD(ann_search_params, slack, 'i'),
+                               FIELD(ann_search_params, descent, 'i'),
                                END};
 
 const field fields_knn[] = {FIELD(ann_knn_params, metric, 'i'),     FIELD(ann_knn_params, method, 'i'),

@@ -145,7 +145,8 @@ class Index:
                     and disturbs no other, as on a device
         tuning      search_width, iterations_max, hash_bits, hash_reset, team_size, ctas_per_query,
                     batch_threshold, beam_threshold and compare ("codes" or "stored") for CAGRA's procedures,
-                    stretch, queue, visited and nearest_share for "ggnn",
+                    stretch, queue, visited, nearest_share, slack ("distances" or "squares") and descent
+                    (True or False) for "ggnn",
                     occlusion_max, walks, hops_max, segments and delta for "tsdg" and its like, delta
                     for "slack": as in ann.h
 
@@ -401,6 +402,10 @@ def search_params(threads: int | None, device: Any, tuning: dict[str, Any]) -> d
     params = dict(tuning)
     if "compare" in params:
         params["compare"] = _names.number("compare", params["compare"], _names.COMPARES)
+    if "slack" in params:
+        params["slack"] = _names.number("slack", params["slack"], _names.SLACKS)
+    if "descent" in params:
+        params["descent"] = 1 if params["descent"] else 2
     if threads is not None:
         params["threads"] = threads
     if device is not None:
@@ -425,7 +430,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
           build_stretch: float | None = None, midpoint: bool = True, diversify: str = "auto",
           alpha: float | None = None, occlusion_bound: int | None = None, reverse_max: int | None = None,
           pool: int | None = None, angle: float | None = None, detours: str = "auto",
-          reorder: str = "auto") -> Index:
+          reorder: str = "auto", build_slack: str = "auto") -> Index:
     """Builds an index over `rows`.
 
     rows          [n, dim]: float32, float16, bfloat16 (of ml_dtypes, or by DLPack), int8 or uint8; float64 is
@@ -461,8 +466,8 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     memory_limit  bytes that the build may hold beside borrowed rows; LimitExceeded before it starts
     repair        give unreachable rows an edge; default True, of "cagra" and a finished graph False
     samples, iterations, convergence  of NN-Descent, as in ann.h
-    segment_rows, layers, refinements, build_stretch, midpoint
-                  of graph "ggnn", as in ann.h; refinements=0 is none
+    segment_rows, layers, refinements, build_stretch, midpoint, build_slack
+                  of graph "ggnn", as in ann.h; refinements=0 is none, build_slack "distances" (default) or "squares"
     diversify     how graph "tsdg" chooses edges: "tsdg" (default), "gd", "dpg", "ssg" or "vamana"
     alpha, occlusion_bound, reverse_max, pool, angle  of graph "tsdg", as in ann.h
     detours       of graphs "auto" and "cagra": "near" or "whole", the entries of the k-NN lists that detours go by;
@@ -494,7 +499,8 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
         "diversify": _names.number("diversify", diversify, _names.DIVERSIFICATIONS), "alpha": alpha,
         "occlusion_bound": occlusion_bound, "reverse_max": reverse_max, "pool": pool, "angle": angle,
         "detours": _names.number("detours", detours, _names.DETOURS),
-        "reorder": _names.number("reorder", reorder, _names.REORDERINGS)}
+        "reorder": _names.number("reorder", reorder, _names.REORDERINGS),
+        "build_slack": _names.number("build_slack", build_slack, _names.SLACKS)}
     if device is not None:
         params["device"] = _names.device(device)
     elif isinstance(given, _core.View) and given.space != 0:

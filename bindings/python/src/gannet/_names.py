@@ -24,6 +24,7 @@ REORDERINGS = {"auto": 0, "rank": 1, "distance": 2}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
               "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,
               "tsdg_small": 11, "tsdg_large": 12, "slack": 13}
+SLACKS = {"auto": 0, "distances": 1, "squares": 2}
 COMPARES = {"auto": 0, "codes": 1, "stored": 2}
 GIVEN_GRAPH, GIVEN_KNN = 5, 3  # said by an array in the place of a word
 OPEN_FULL, OPEN_LAZY, OPEN_TRUSTED = 1, 2, 3

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 16;
+pub const ANN_ABI_VERSION: u32 = 17;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -697,6 +697,10 @@ pub const ANN_ROWS_AUTO: _bindgen_ty_12 = 0;
 pub const ANN_ROWS_COPY: _bindgen_ty_12 = 1;
 pub const ANN_ROWS_BORROW: _bindgen_ty_12 = 2;
 pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+pub const ANN_SLACK_AUTO: _bindgen_ty_13 = 0;
+pub const ANN_SLACK_DISTANCES: _bindgen_ty_13 = 1;
+pub const ANN_SLACK_SQUARES: _bindgen_ty_13 = 2;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_build_params {
@@ -732,10 +736,12 @@ pub struct ann_build_params {
     pub reserved_2: i32,
     pub detours: i32,
     pub reorder: i32,
+    pub build_slack: i32,
+    pub reserved_3: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 144usize];
+    ["Size of ann_build_params"][::std::mem::size_of::<ann_build_params>() - 152usize];
     [
         "Alignment of ann_build_params",
     ][::std::mem::align_of::<ann_build_params>() - 8usize];
@@ -835,6 +841,12 @@ const _: () = {
     [
         "Offset of field: ann_build_params::reorder",
     ][::std::mem::offset_of!(ann_build_params, reorder) - 140usize];
+    [
+        "Offset of field: ann_build_params::build_slack",
+    ][::std::mem::offset_of!(ann_build_params, build_slack) - 144usize];
+    [
+        "Offset of field: ann_build_params::reserved_3",
+    ][::std::mem::offset_of!(ann_build_params, reserved_3) - 148usize];
 };
 extern "C" {
     pub fn ann_build(
@@ -889,29 +901,29 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_SEARCH_AUTO: _bindgen_ty_13 = 0;
-pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_13 = 1;
-pub const ANN_SEARCH_EXACT: _bindgen_ty_13 = 2;
-pub const ANN_SEARCH_CAGRA: _bindgen_ty_13 = 3;
-pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_13 = 4;
-pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_13 = 5;
-pub const ANN_SEARCH_WARP: _bindgen_ty_13 = 6;
-pub const ANN_SEARCH_BLOCK: _bindgen_ty_13 = 7;
-pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_13 = 8;
-pub const ANN_SEARCH_GGNN: _bindgen_ty_13 = 9;
-pub const ANN_SEARCH_TSDG: _bindgen_ty_13 = 10;
-pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_13 = 11;
-pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_13 = 12;
-pub const ANN_SEARCH_SLACK: _bindgen_ty_13 = 13;
-pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
-pub const ANN_QUEUE_AUTO: _bindgen_ty_14 = 0;
-pub const ANN_QUEUE_COMPARED: _bindgen_ty_14 = 1;
-pub const ANN_QUEUE_NEARER: _bindgen_ty_14 = 2;
+pub const ANN_SEARCH_AUTO: _bindgen_ty_14 = 0;
+pub const ANN_SEARCH_BEST_FIRST: _bindgen_ty_14 = 1;
+pub const ANN_SEARCH_EXACT: _bindgen_ty_14 = 2;
+pub const ANN_SEARCH_CAGRA: _bindgen_ty_14 = 3;
+pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_14 = 4;
+pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_14 = 5;
+pub const ANN_SEARCH_WARP: _bindgen_ty_14 = 6;
+pub const ANN_SEARCH_BLOCK: _bindgen_ty_14 = 7;
+pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_14 = 8;
+pub const ANN_SEARCH_GGNN: _bindgen_ty_14 = 9;
+pub const ANN_SEARCH_TSDG: _bindgen_ty_14 = 10;
+pub const ANN_SEARCH_TSDG_SMALL: _bindgen_ty_14 = 11;
+pub const ANN_SEARCH_TSDG_LARGE: _bindgen_ty_14 = 12;
+pub const ANN_SEARCH_SLACK: _bindgen_ty_14 = 13;
 pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
-pub const ANN_COMPARE_AUTO: _bindgen_ty_15 = 0;
-pub const ANN_COMPARE_CODES: _bindgen_ty_15 = 1;
-pub const ANN_COMPARE_STORED: _bindgen_ty_15 = 2;
+pub const ANN_QUEUE_AUTO: _bindgen_ty_15 = 0;
+pub const ANN_QUEUE_COMPARED: _bindgen_ty_15 = 1;
+pub const ANN_QUEUE_NEARER: _bindgen_ty_15 = 2;
 pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
+pub const ANN_COMPARE_AUTO: _bindgen_ty_16 = 0;
+pub const ANN_COMPARE_CODES: _bindgen_ty_16 = 1;
+pub const ANN_COMPARE_STORED: _bindgen_ty_16 = 2;
+pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_search_params {
@@ -942,10 +954,12 @@ pub struct ann_search_params {
     pub segments: u32,
     pub delta: f32,
     pub queue_takes: i32,
+    pub slack: i32,
+    pub descent: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 112usize];
+    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 120usize];
     [
         "Alignment of ann_search_params",
     ][::std::mem::align_of::<ann_search_params>() - 8usize];
@@ -1030,6 +1044,12 @@ const _: () = {
     [
         "Offset of field: ann_search_params::queue_takes",
     ][::std::mem::offset_of!(ann_search_params, queue_takes) - 108usize];
+    [
+        "Offset of field: ann_search_params::slack",
+    ][::std::mem::offset_of!(ann_search_params, slack) - 112usize];
+    [
+        "Offset of field: ann_search_params::descent",
+    ][::std::mem::offset_of!(ann_search_params, descent) - 116usize];
 };
 extern "C" {
     pub fn ann_search_batch(
@@ -1303,11 +1323,11 @@ extern "C" {
         error: *mut ann_error,
     ) -> ann_status;
 }
-pub const ANN_OPEN_AUTO: _bindgen_ty_16 = 0;
-pub const ANN_OPEN_FULL: _bindgen_ty_16 = 1;
-pub const ANN_OPEN_LAZY: _bindgen_ty_16 = 2;
-pub const ANN_OPEN_TRUSTED: _bindgen_ty_16 = 3;
-pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
+pub const ANN_OPEN_AUTO: _bindgen_ty_17 = 0;
+pub const ANN_OPEN_FULL: _bindgen_ty_17 = 1;
+pub const ANN_OPEN_LAZY: _bindgen_ty_17 = 2;
+pub const ANN_OPEN_TRUSTED: _bindgen_ty_17 = 3;
+pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct ann_open_params {

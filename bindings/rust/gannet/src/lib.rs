@@ -80,7 +80,7 @@ pub use matrix::Matrix;
 pub use monitor::{Monitor, Progress};
 pub use params::{
     BuildParams, CodeKind, Compare, Detours, Diversify, GraphKind, IndexParams, KnnMethod, Metric,
-    Procedure, QueueTakes, Reorder, SearchParams,
+    Procedure, QueueTakes, Reorder, SearchParams, SlackOf,
 };
 pub use results::{
     Neighbor, Neighbors, NeighborsIter, QueryStatus, ResultParts, Results, ResultsIter, ResultsMut,

@@ -104,6 +104,16 @@ c_enum! {
 }
 
 c_enum! {
+    /// What GGNN's slack adds to.
+    pub enum SlackOf {
+        /// Distances, as the paper's text has it.
+        Distances = ANN_SLACK_DISTANCES as "distances",
+        /// Squares of distances, as its authors' code has it.
+        Squares = ANN_SLACK_SQUARES as "squares",
+    }
+}
+
+c_enum! {
     /// What TSDG's search for large batches keeps to be expanded.
     pub enum QueueTakes {
         /// Every row compared that is within the bound.
@@ -269,6 +279,8 @@ impl<'a> BuildParams<'a> {
         build_stretch: f32;
         /// GGNN: whether inverse links go by the sphere around the midpoint.
         midpoint: bool;
+        /// GGNN: what the slack of the build's queries adds to.
+        build_slack: SlackOf;
         /// CAGRA and the default graph: which entries of the k-NN lists detours go by.
         detours: Detours;
         /// CAGRA and the default graph: what tells which of two edges is shorter there.
@@ -411,6 +423,10 @@ impl<'a> SearchParams<'a> {
         delta: f32;
         /// TSDG, large batches: which rows wait to be expanded.
         queue_takes: QueueTakes;
+        /// GGNN: what the slack adds to.
+        slack: SlackOf;
+        /// GGNN: whether walks come down through the layers of its graph.
+        descent: bool;
     }
 
     /// Lets other threads watch and cancel the search.
