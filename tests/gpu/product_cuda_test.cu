@@ -115,6 +115,8 @@ std::vector<uint8_t> code_on_device(const Dataset& dataset, const ScaledCodes& c
   const cuda::DeviceArray<uint8_t> there(records.size(), stream);
   const cuda::DeviceArray<float> centres(codes.centres().size(), stream);
   const cuda::DeviceArray<uint8_t> made(uint64_t{code_bytes} * queries.rows, stream);
+  // Between the parts of a code lie bytes that nothing writes or reads, but the copy below.
+  cuda::fill(made.data(), 0, uint64_t{code_bytes} * queries.rows, stream, "clearing device memory");
   cuda::copy_to_device(there.data(), records.data(), records.size(), stream, "sending queries");
   cuda::copy_to_device(centres.data(), codes.centres().data(), codes.centres().size() * sizeof(float), stream,
                        "sending centres");
