@@ -52,6 +52,9 @@ func TestMisuse(t *testing.T) {
 		{"rows of another dim", ErrInvalidArgument, empty().Build(ctx, MatrixOf(make([]float32, 8), 4), nil, nil)},
 		{"queries of another dim", ErrInvalidArgument, last(index.Search(ctx, MatrixOf(make([]float32, 8), 4), 1, nil))},
 		{"fewer rows than none", ErrInvalidArgument, last(index.SearchExact(ctx, DeviceMatrixAt[float32](noGPU, 64, -1, 3, 0), 1, nil))},
+		{"layers of a graph without", ErrUnsupported, search(index, 1, &SearchParams{Procedure: ProcedureGGNN, Descent: On})},
+		{"an unknown slack", ErrInvalidArgument, search(index, 1, &SearchParams{Procedure: ProcedureGGNN, Slack: 3})},
+		{"an unknown slack of a build", ErrInvalidArgument, empty().Build(ctx, rows, nil, &BuildParams{Graph: GraphGGNN, BuildSlack: 3})},
 		// Elements.
 		{"floats asked of bytes", ErrInvalidArgument, search(integers, 1, nil)},
 		{"a vector as another element", ErrInvalidArgument, func() error { _, _, err := Get[uint8](index, 0); return err }()},
@@ -197,8 +200,8 @@ func TestNamesOfEnums(t *testing.T) {
 	if got != wanted {
 		t.Errorf("%q, not %q", got, wanted)
 	}
-	if fmt.Sprint(DetoursWhole, ReorderDistance) != "whole distance" {
-		t.Error(DetoursWhole, ReorderDistance)
+	if fmt.Sprint(DetoursWhole, ReorderDistance, SlackSquares) != "whole distance squares" {
+		t.Error(DetoursWhole, ReorderDistance, SlackSquares)
 	}
 	if ProcedureCagraMultiCTA.String() != "cagra_multi_cta" || KNNNNDescent.String() != "nn_descent" {
 		t.Error(ProcedureCagraMultiCTA, KNNNNDescent)

@@ -188,9 +188,25 @@ def test_parameters_of_a_graph_arrive(rows, rough, given):
     assert plain.shape[1] != other.shape[1] or (plain != other).any()
 
 
+def test_slack_and_descent_of_ggnn_arrive(rows):
+    index = gannet.build(rows[:1500], graph="ggnn", build_slack="squares", calibrate=False)
+    far, near = (index.search(rows[:50], k=5, procedure="ggnn", stretch=1.1, slack=slack).distances
+                 for slack in ("distances", "squares"))
+    assert (far <= near).all() and (far < near).any()
+    down = index.search(rows[:50], k=5, procedure="ggnn", stretch=1.1, descent=True).distances
+    assert (down != far).any()
+    plain = gannet.build(rows[:1500], calibrate=False)
+    with pytest.raises(gannet.Unsupported, match="descent"):
+        plain.search(rows[:20], k=5, procedure="ggnn", descent=True)
+    plain.search(rows[:20], k=5, procedure="ggnn", descent=False)
+    with pytest.raises(gannet.InvalidArgument, match="slack"):
+        plain.search(rows[:20], k=5, procedure="ggnn", slack="cubes")
+
+
 def test_parameters_of_a_graph_are_checked(rows):
     for graph, given in [("ggnn", {"layers": 9}), ("ggnn", {"segment_rows": 2}), ("ggnn", {"refinements": 17}),
-                         ("ggnn", {"build_stretch": 3.5}), ("tsdg", {"alpha": 0.5}), ("tsdg", {"angle": 91.0}),
+                         ("ggnn", {"build_stretch": 3.5}), ("ggnn", {"build_slack": "cubes"}), ("tsdg", {"alpha": 0.5}),
+                         ("tsdg", {"angle": 91.0}),
                          ("tsdg", {"occlusion_bound": 65}), ("tsdg", {"reverse_max": 5000}), ("tsdg", {"pool": 5000}),
                          ("tsdg", {"diversify": "best"}), ("cagra", {"detours": "far"}),
                          ("cagra", {"reorder": "length"})]:

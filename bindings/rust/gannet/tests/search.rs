@@ -392,3 +392,22 @@ fn cpu() -> DeviceInfo {
     assert!(cpu.compute_units > 0 && cpu.memory_total > 0 && !cpu.name.is_empty());
     cpu
 }
+
+#[test]
+fn ggnn_takes_its_slack_and_comes_down_through_its_layers() {
+    let (data, asked) = (units(3, 2000 * 8), units(4, 20 * 8));
+    let (rows, queries) = (Matrix::new(&data, 8).unwrap(), Matrix::new(&asked, 8).unwrap());
+    let index = Index::new(&IndexParams::new(8)).unwrap();
+    let params = BuildParams::new().graph(GraphKind::Ggnn).build_slack(SlackOf::Squares);
+    index.build(rows, &params).unwrap();
+    let distances = |params: SearchParams<'_>| {
+        index.search(queries, 5, &params).unwrap().stats().distance_count
+    };
+    let ggnn = || SearchParams::new().procedure(Procedure::Ggnn).stretch(1.3);
+    let straight = distances(ggnn());
+    assert_eq!(distances(ggnn().slack(SlackOf::Distances).descent(false)), straight);
+    assert!(distances(ggnn().slack(SlackOf::Squares)) < straight);
+    assert!(distances(ggnn().descent(true)) > straight);
+    let error = built(&data, 8).search(queries, 5, &ggnn().descent(true)).unwrap_err();
+    assert_eq!(error.status(), Status::Unsupported);
+}
