@@ -96,7 +96,10 @@ SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const 
                 params.slack == ANN_SLACK_SQUARES};
   // Section C.2: "such that the visited list is not exceeded by more than a few points".
   plan.iterations_max = plan.shape.visited + plan.shape.visited / 24;
-  if (effort.expansions_max != 0) plan.iterations_max = std::min(plan.iterations_max, effort.expansions_max);
+  // A calibration's queries had the default lists: longer ones are for going farther.
+  const bool usual_lists = params.beam == 0 && params.queue == 0 && params.visited == 0;
+  if (effort.expansions_max != 0 && usual_lists)
+    plan.iterations_max = std::min(plan.iterations_max, effort.expansions_max);
   if (params.iterations_max != 0) plan.iterations_max = params.iterations_max;
   plan.descends = params.descent == ANN_ON && !segment.graph.upper.empty();
   if (plan.descends && plan.shape.best > kGgnnDescentListMax)

@@ -184,6 +184,10 @@ void claim_calibration() {
       expect(expansions > last, c.name() + ": more recall takes more expansions");
       last = expansions;
       worst = std::min(worst, got - static_cast<double>(recall));
+      params.beam = 40;
+      expect(data.search(params, ANN_DEVICE_CUDA).expansion_count > answers.expansion_count,
+             c.name() + ": a longer list goes farther");
+      params.beam = 0;
       params.iterations_max = 400;
       const Answers whole = data.search(params, ANN_DEVICE_CUDA);
       // Where nearly all queries go on to the default's end there is nothing to bound.
