@@ -45,7 +45,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_GPU_TESTS=ON -DGANNET_TESTS="$promise" > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test cagra_figures tsdg_figures ggnn_figures \
+  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test cagra_figures tsdg_figures ggnn_figures ggnn_sets \
   device_memory_fault_test seam_test process_test product_cuda_test gnnd_figures merge_figures graph_steps cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
@@ -97,6 +97,8 @@ if [ "$what" = all ] || [ "$what" = time ]; then
     run "figures of GNND" "$build/gpu/gnnd_figures" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
     run "figures of GGM" "$build/gpu/merge_figures" "$DATA" "${DATA_ROWS:-1000000}" 0.5 2 search
     run "figures of GGNN" "$build/gpu/ggnn_figures" "$DATA" "${QUERIES:-examples/data/sift_queries.u8bin}"
+    run "figures of GGNN over sets" "$build/gpu/ggnn_sets" "$DATA" "${QUERIES:-examples/data/sift_queries.u8bin}" \
+      sizes=100000,300000,1000000,3000000,10000000 starts=100000 parts=10
     run "CAGRA's graph step by step" "$build/gpu/graph_steps" "$DATA" ${DATA_ROWS:+"$DATA_ROWS"}
   fi
   run "times of builds" "$build/gpu/build_cuda_test" time ${DATA:+"$DATA"} ${DATA_ROWS:+"$DATA_ROWS"}

@@ -24,6 +24,7 @@
 
 #include "graph/ggnn.h"
 #include "traverse/row_key.h"
+#include "ggnn_answers.h"
 #include "twins.h"
 
 namespace {
@@ -94,21 +95,6 @@ class Phases {
   std::thread watcher_;
 };
 
-struct Index {
-  ann_index* index = nullptr;
-
-  Index(const Rows& rows, const ann_build_params& params, ann_monitor* monitor) {
-    ann_index_params shape = ANN_INDEX_PARAMS_INIT;
-    shape.dim = rows.dim;
-    ann_error error = ANN_ERROR_INIT;
-    expect_ok(ann_index_create(nullptr, &shape, &index, &error), error, "create");
-    const ann_matrix matrix = matrix_of(rows);
-    expect_ok(ann_build(index, &matrix, nullptr, &params, monitor, &error), error, "build");
-  }
-  ~Index() { ann_index_free(index); }
-  Index(const Index&) = delete;
-};
-
 Rows as_floats(const Rows& bytes) {
   Rows rows(ANN_F32, 0, bytes.dim, Values::kEqual, 1);
   rows.rows = bytes.rows;
@@ -116,21 +102,6 @@ Rows as_floats(const Rows& bytes) {
   float* to = reinterpret_cast<float*>(rows.bytes.data());
   for (uint64_t i = 0; i < uint64_t{bytes.rows} * bytes.dim; ++i) to[i] = bytes.bytes[i];
   return rows;
-}
-
-Answers answers_of(const ann_index* index, const Rows& queries, uint32_t k, const ann_search_params& params,
-                   bool exact = false) {
-  Answers answers;
-  ann_error error = ANN_ERROR_INIT;
-  expect_ok(ask(index, matrix_of(queries), k, params, exact, &answers, &error), error, "search");
-  return answers;
-}
-
-double recall_of(const Answers& found, const Answers& truth, uint32_t k, uint32_t truth_k) {
-  uint64_t hits = 0;
-  for (uint64_t i = 0; i < found.ids.size(); ++i)
-    hits += found.distances[i] <= truth.distances[i / k * truth_k + k - 1] ? 1 : 0;
-  return static_cast<double>(hits) / static_cast<double>(found.ids.size());
 }
 
 /// Table 5: of lists, [rows, k], those of the first rows: the true neighbours among the first one and ten, by row and, since
@@ -197,13 +168,6 @@ void table_5(const ann_index* index, const Rows& rows, uint32_t k) {
   });
   std::printf("  k-NN lists of %u in %.3f s\n", params.k, time / 1e3);
   consensus("lists", index, rows, lists, params.k);
-}
-
-Rows first_of(const Rows& all, uint32_t count) {
-  Rows rows(all.element, 0, all.dim, Values::kEqual, 1);
-  rows.rows = count;
-  rows.bytes.assign(all.bytes.begin(), all.bytes.begin() + static_cast<ptrdiff_t>(count * all.stride));
-  return rows;
 }
 
 /// Answers for 10 neighbours, timed.
