@@ -528,7 +528,8 @@ static void all_points(scenario what, uint32_t threads, int by_hook, int forever
     wanted = with_index(&on, what, wanted);
     tear_down(&on);
   }
-  const int64_t step = test_scale();
+  /* Of two threads the schedule says which allocation a number is, so that the others come by themselves. */
+  const int64_t step = (int64_t)test_scale() * threads;
   memset(shared, 0, sizeof *shared);
   shared->at = 1;
   int deaths = 0;
