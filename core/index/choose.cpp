@@ -86,7 +86,7 @@ struct Chooser {
                                             placed.calibration.slack().reaches(request.k, request.recall))
       consider(planned(kSlack, *effort),
                slack_work(segment.graph, row_bytes,
-                          placed.calibration.slack().cost(&KnobPoint::beam, request.k, effort->knob)));
+                          placed.calibration.slack().cost(&KnobPoint::bound, request.k, effort->knob)));
     return best;
   }
 

@@ -188,7 +188,7 @@ class Content {
       slack_curves_[i].count = from.count;
       for (uint32_t at = 0; at < from.count; ++at) {
         const KnobPoint& point = from.points[at];
-        slack_curves_[i].points[at] = {point.knob, point.recall, point.expansions, point.beam};
+        slack_curves_[i].points[at] = {point.knob, point.recall, point.expansions, point.bound};
       }
     }
   }

@@ -9,10 +9,10 @@ constexpr double kCliff = 1.5;  // of the miss's logarithm: no slope to find one
 
 }  // namespace
 
-bool KnobCurve::add(double knob, double mean, double doubt, double expansions, double beam) {
+bool KnobCurve::add(double knob, double mean, double doubt, double expansions, double bound) {
   const double recall = std::max(0.0, mean - doubt);
   for (uint32_t i = 0; i < count; ++i) points[i].recall = std::min(points[i].recall, recall);
-  points[count++] = {knob, recall, expansions, beam};
+  points[count++] = {knob, recall, expansions, bound};
   return mean >= kEnough || count == kPoints;
 }
 

@@ -18,8 +18,8 @@ struct KnobPoint {
   double knob;
   double recall;
   double expansions = 0;  // of a query, mean; 0: they follow from the knob
-  double beam = 0;        // whose walk compares as many rows; 0: the knob
-  double cap = 0;         // expansions after which a query is cut; 0: none
+  double bound = 0;  // of SLACK on the CPU the beam whose walk compares as many rows; of queries that are cut
+                     // on a device their expansions at most; 0: none of these
 };
 
 /// The points for one k.
@@ -35,7 +35,7 @@ struct KnobCurve {
   /// Adds a point with the mean recall of a sample and its doubt, which is subtracted. A curve that does not grow
   /// goes on: where rows lie in islands it is level until a beam is longer than an island. True where this point
   /// is enough, or the last that there is room for.
-  bool add(double knob, double mean, double doubt, double expansions = 0, double beam = 0);
+  bool add(double knob, double mean, double doubt, double expansions = 0, double bound = 0);
 
   /// The knob at which the curve reaches `recall`; where it rises steeply, or `in_steps`, the first of its points
   /// that does; the last one where none does.
@@ -75,7 +75,7 @@ class KnobCurves {
   /// curve.
   double knob(uint32_t k, double recall) const;
 
-  /// Expansions, or the beam, of a query for k answers with a value of the knob, by the curves next to k. There
+  /// Expansions, or the bound, of a query for k answers with a value of the knob, by the curves next to k. There
   /// must be a curve.
   double cost(double KnobPoint::* cost, uint32_t k, double knob) const;
 

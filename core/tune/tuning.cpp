@@ -86,9 +86,8 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
     const double cap = cap_of(plan.target, plan.procedure, outcome.expansions);
     if (cap != 0) outcome = trials.run(plan.procedure, plan(curve.k, *knob, width, cap));
     all_or_none |= curve.k > 1 && outcome.is_all_or_none();
-    const bool ends =
-        curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome, all_or_none), outcome.expansions);
-    curve.points[curve.count - 1].cap = cap;
+    const bool ends = curve.add(*knob, trials.promise(outcome.recall), allow_for(outcome, all_or_none),
+                                outcome.expansions, cap);
     if (ends || outcome.recall >= KnobCurve::kEnough) return;
     if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
   }
@@ -173,7 +172,7 @@ std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_
   effort.recall = measured.curves.recall(k, effort.knob);
   effort.expansions = measured.curves.cost(&KnobPoint::expansions, k, effort.knob);
   effort.expansions_max =
-      static_cast<uint32_t>(std::ceil(measured.curves.cost(&KnobPoint::cap, k, effort.knob)));
+      static_cast<uint32_t>(std::ceil(measured.curves.cost(&KnobPoint::bound, k, effort.knob)));
   return effort;
 }
 

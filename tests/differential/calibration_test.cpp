@@ -191,7 +191,7 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
       }
       const KnobCurves& slack = calibration.slack();
       if (slack.reaches(k, recall) &&
-          slack_work(segment.graph, row_bytes, slack.cost(&KnobPoint::beam, k, slack.knob(k, recall))) <=
+          slack_work(segment.graph, row_bytes, slack.cost(&KnobPoint::bound, k, slack.knob(k, recall))) <=
               least)
         wanted = &kSlack;
       REQUIRE(choice.procedure == wanted);

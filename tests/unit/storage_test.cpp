@@ -127,7 +127,7 @@ TEST_CASE("curves by slack are checked point by point") {
   CHECK(read.count() == 1);
   CHECK(read.knob(10, 0.75) == 0.05);
   CHECK(read.cost(&KnobPoint::expansions, 10, 0.025) == 25);
-  CHECK(read.cost(&KnobPoint::beam, 100, 0.025) == 12);
+  CHECK(read.cost(&KnobPoint::bound, 100, 0.025) == 12);
   const SlackCurve twice[] = {curve, curve};
   CHECK_THROWS_AS(read_slack_curves(twice, 2), Error);
   const auto refused = [&](auto change) {
