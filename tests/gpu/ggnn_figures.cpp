@@ -108,9 +108,7 @@ Rows as_floats(const Rows& bytes) {
 /// many rows have several at the same distance, by distance.
 void consensus(const char* of, const ann_index* index, const Rows& rows, const std::vector<uint32_t>& lists,
                uint32_t k) {
-  Rows some(rows.element, 0, rows.dim, Values::kEqual, 1);
-  some.rows = std::min(kMostLists, rows.rows);
-  some.bytes.assign(rows.bytes.begin(), rows.bytes.begin() + static_cast<ptrdiff_t>(some.rows * rows.stride));
+  const Rows some = first_of(rows, std::min(kMostLists, rows.rows));
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.device = ANN_DEVICE_CUDA;
   const Answers truth = answers_of(index, some, 11, params, true);

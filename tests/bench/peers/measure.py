@@ -62,6 +62,19 @@ def pair_distances(rows, queries, ids, metric):
     return out
 
 
+def time_at(points, wanted):
+    """Of (recall, time), efforts ascending; None where no effort reaches it. Where the least goes beyond, its time."""
+    miss = [max(1 - got, 1e-6) for got, _ in points]
+    for i, (got, spent) in enumerate(points):
+        if got < wanted:
+            continue
+        if i == 0:
+            return spent
+        share = (np.log(miss[i - 1]) - np.log(max(1 - wanted, 1e-6))) / (np.log(miss[i - 1]) - np.log(miss[i]))
+        return points[i - 1][1] + share * (spent - points[i - 1][1])
+    return None
+
+
 def recall(found, truth, rows, queries, k, metric):
     """(by row number, by distance) of `found` [queries, k]."""
     found = np.asarray(found, np.int64)[:, :k]

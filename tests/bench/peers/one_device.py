@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import cupy  # noqa: E402
 
 import cuvs_peer  # noqa: E402
-from measure import read_vectors  # noqa: E402
+from measure import read_vectors, time_at  # noqa: E402
 
 WANTED = (0.9, 0.95, 0.99, 0.999)
 RECALLS = (0.8, 0.85, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993, 0.996, 0.998, 0.999)
@@ -99,21 +99,13 @@ def recall_of(found, truth, rows, queries, metric):
     return hits / found.size
 
 
-def time_at(points, wanted):
-    """Of (recall, time), those that no other beats, ascending; None where no effort reaches it."""
+def fastest(points):
+    """Of (recall, time), those that no other beats, ascending."""
     best = []
     for got, spent in sorted(points, key=lambda point: point[1]):
         if not best or got > best[-1][0]:
             best.append((got, spent))
-    miss = [max(1 - got, 1e-6) for got, _ in best]
-    for i, (got, spent) in enumerate(best):
-        if got < wanted:
-            continue
-        if i == 0:
-            return spent
-        share = (np.log(miss[i - 1]) - np.log(max(1 - wanted, 1e-6))) / (np.log(miss[i - 1]) - np.log(miss[i]))
-        return best[i - 1][1] + share * (spent - best[i - 1][1])
-    return None
+    return best
 
 
 def seconds_of(peer, queries, batch, k):
@@ -164,7 +156,7 @@ def built(peers, rows):
 
 def report(peers, times, batch, k, rounds):
     def at(numbers, turn, wanted):
-        spent = [time_at(times[i][turn], wanted) for i in numbers if times[i][turn]]
+        spent = [time_at(fastest(times[i][turn]), wanted) for i in numbers if times[i][turn]]
         return min((s for s in spent if s is not None), default=None)
 
     graphs = [i for i, peer in enumerate(peers) if "cagra" in peer.name]

@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import faiss  # noqa: E402
 
-from measure import Peer, read_vectors, recall  # noqa: E402
+from measure import Peer, read_vectors, recall, time_at  # noqa: E402
 
 WANTED = (0.9, 0.95, 0.99, 0.999)
 K = 10
@@ -77,19 +77,6 @@ def true_neighbors(rows, queries, metric):
     index = faiss.IndexFlatL2(rows.shape[1]) if metric == "l2" else faiss.IndexFlatIP(rows.shape[1])
     index.add(rows)
     return index.search(queries, K)[1]
-
-
-def time_at(points, wanted):
-    """Of (recall, time), efforts ascending; None where no effort reaches it. Where the least goes beyond, its time."""
-    miss = [max(1 - got, 1e-6) for got, _ in points]
-    for i, (got, spent) in enumerate(points):
-        if got < wanted:
-            continue
-        if i == 0:
-            return spent
-        share = (np.log(miss[i - 1]) - np.log(max(1 - wanted, 1e-6))) / (np.log(miss[i - 1]) - np.log(miss[i]))
-        return points[i - 1][1] + share * (spent - points[i - 1][1])
-    return None
 
 
 def measure(peers, queries, truth, rows, metric, rounds):
