@@ -2,14 +2,19 @@
 // factors of the device class that stand here. No time that a process measures enters a choice, so that equal indexes
 // answer equally.
 //
-// The factors are nanoseconds of one NVIDIA H200 at degree 64, where SIFT 1M (u8, 128 bytes), patches (850,000 x 192)
-// and texts (100,000 x 384), both as f32 with codes of bytes, gave per query of batches of 10,000, and for batches
-// of 1,000, in which walks wait for memory and not for each other, per step of the longest:
+// The factors are nanoseconds of one NVIDIA H200. Of walks by lists they are fitted to batches of 10,000 from host memory
+// over graphs of 32 edges: SIFT 1M (u8, 128 bytes), patches (60,000 x 192 f16, codes of 768 bytes), words (150,000 x 100,
+// 104), gist (30,000 x 960, 964) and a ball of 30 dimensions (1M x 64, 64), k of 10 and 100 at .90, .95 and .99: of 84 times
+// 62 lie within a third of what is counted here and the time of the copies. With these factors AUTO takes the
+// fastest of a warp, a block and one list in 27 of those 30 cells, and a way that takes at most 6 % longer in two; in the last
+// the named walks were measured at .995.
+// An expansion does not take half as long with half the edges: at degree 64 SIFT, patches (850,000 x 192) and texts
+// (100,000 x 384), both as f32 with codes of bytes, gave, per query of batches of 10,000, and for batches of 1,000, in which
+// walks wait for memory and not for each other, per step of the longest:
 //
 //   two lists, a warp   SIFT 35 ns at .95, 72 at .99; 5 us an expansion in batches of 1,000
 //   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us;
-//                       7 us a row of the beam; words (150,000 x 100, codes with a scale a row, degree 32, 64 entry
-//                       points) beams of 39, 100, 212: 86, 178, 317 ns, half as much again as counted here
+//                       7 us a row of the beam
 //   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
 //   all rows            SIFT 2.7 ps a row, patches 58, texts 95 (batches of 1,000: 3.4, 49, 95); one query .85, .92
@@ -40,22 +45,24 @@ inline double batch_time(double latency, double each, const DeviceBatch& batch) 
 
 inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.0; }
 
-/// Two lists, by a warp a query or blocks of 8 or 16.
+/// Two lists, by a warp a query or blocks of 8 or 16. What a query takes beside its expansions is its preparation, its
+/// starts and the second comparison.
 inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32_t warps, double expansions,
                              const DeviceBatch& batch) {
   const double edges = expansions * degree_share(graph);
   const double width = 1 + static_cast<double>(code_bytes) / 700;
-  if (warps == 1) return batch_time(5000 * edges, 1.2 * width * edges, batch);
+  if (warps == 1) return batch_time(5000 * edges, width * (12 + 1.4 * edges), batch);
   const double step = warps == 8 ? 250 : 200;
-  return batch_time(30'000 + step * edges, 0.56 * warps * width * edges, batch);
+  return batch_time(30'000 + step * edges, warps * width * (7 + 0.27 * edges), batch);
 }
 
-/// One list of a warp. Beams beyond 768 leave room for few warps at once.
+/// One list of a warp. Long beams leave room for fewer warps at once: 320 rows took SIFT 1.9 times as long as their
+/// edges say, 550 the ball of 30 dimensions 1.8 times (degree 32).
 inline double one_list_time(const SearchGraph& graph, size_t code_bytes, double beam,
                             const DeviceBatch& batch) {
   const double edges = beam * degree_share(graph);
-  const double crowding = beam > 768 ? 3 : 1;
-  return batch_time(7000 * edges, crowding * edges * (1.7 + 0.0025 * static_cast<double>(code_bytes)), batch);
+  const double crowding = beam > 768 ? 3 : beam > 256 ? 2 : 1;
+  return batch_time(7000 * edges, crowding * (40 + edges * (2 + 0.003 * static_cast<double>(code_bytes))), batch);
 }
 
 /// CAGRA's searches, by one CTA a query or several.
