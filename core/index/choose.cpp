@@ -81,7 +81,8 @@ struct Chooser {
       least = work;
     };
     if (placed.calibration.reaches(request.k, request.recall))
-      consider(by_beam, walk_work(segment.graph, row_bytes, by_beam.effort.knob));
+      consider(by_beam, walk_work(segment.graph, row_bytes,
+                                  by_beam.effort.knob * by_beam.effort.edges_part / kAllEdges));
     if (const auto effort = slack_effort(); effort && request.params.occlusion_max == 0 &&
                                             placed.calibration.slack().reaches(request.k, request.recall))
       consider(planned(kSlack, *effort),
@@ -246,8 +247,14 @@ struct Chooser {
 
   /// With the recall that the build's calibration promises of a beam of BEST_FIRST.
   Effort promised(const Procedure& procedure, Effort effort) const {
-    if (&procedure != &kBestFirst || placed.calibration.empty() || request.k == 0) return effort;
-    effort.recall = placed.calibration.curves().recall(request.k, effort.knob);
+    const Calibration& calibration = placed.calibration;
+    if (&procedure != &kBestFirst || calibration.empty() || request.k == 0) return effort;
+    effort.recall = calibration.curves().recall(request.k, effort.knob);
+    const bool edges_are_given = target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
+    if (edges_are_given) return effort;
+    effort.edges_part = calibration.edges_part(request.k, request.recall);
+    if (effort.edges_part < kAllEdges)
+      effort.recall = std::max(double{request.recall}, calibration.recall_of_part(request.k, effort.edges_part));
     return effort;
   }
 

@@ -34,7 +34,7 @@ struct Walk {
   void expand(uint32_t row) {
     ++counts.expansions;
     const AdjacencyRow edges = graph.touched_row(row, space.level);
-    const uint32_t count = enter(edges.targets, edges.length);
+    const uint32_t count = enter(edges.targets, edges_read(edges.length, space.edges_part));
     for (uint32_t i = 0; i < count; ++i) prefetch_code(codes, space.candidates[i]);
     const uint32_t next = beam.peek();
     if (next != kNoRow) prefetch_edges(graph, next, space.level);

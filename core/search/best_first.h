@@ -79,6 +79,7 @@ struct SearchSpace final : Workspace {
   Array<Neighbor> neighbors;       // [beam]
   Allocator allocator;
   uint32_t level = kWholeRows;  // which edges of rows with prefixes are read (graph/adjacency.h)
+  uint32_t edges_part = kAllEdges;  // and which part of those
 };
 
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.

@@ -25,23 +25,24 @@ SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const 
   const uint32_t rows = std::max(1u, target.segment().rows());
   const uint32_t beam = std::min(static_cast<uint32_t>(effort.knob), rows);
   if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
-  return BeamPlan{beam, level_of(request.params)};
+  return BeamPlan{beam, level_of(request.params), effort.edges_part};
 }
 
 void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
          const Execution& execution, SearchCounts* counts) {
   const Segment& segment = host.segment;
-  const auto [beam, level] = std::get<BeamPlan>(plan);
+  const BeamPlan walk = std::get<BeamPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
   answer_on_host<SearchSpace>(
       host, batch, execution, counts,
       [&] {
         return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
       },
-      [&, beam = beam, level = level](const PreparedQuery& query, const Admission& admission,
-                                      SearchSpace& workspace, SearchCounts* task_counts) {
-        workspace.level = level;
-        return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k, beam,
+      [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
+          SearchCounts* task_counts) {
+        workspace.level = walk.level;
+        workspace.edges_part = walk.edges_part;
+        return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.beam,
                                  workspace, task_counts);
       });
 }

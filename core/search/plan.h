@@ -17,7 +17,8 @@ struct ExactPlan {};
 /// One sorted list: the nearest unexpanded row of `beam` rows is expanded until none is left.
 struct BeamPlan {
   uint32_t beam = 0;
-  uint32_t level = kWholeRows;  // of rows with prefixes, on the CPU
+  uint32_t level = kWholeRows;      // of rows with prefixes, on the CPU
+  uint32_t edges_part = kAllEdges;  // of a row's edges, on the CPU
 };
 
 /// A slack bound: on a CUDA device with two lists, the nearest rows and those to be expanded (search/walk_cuda.cu),

@@ -34,6 +34,11 @@ constexpr double kLeeway = 0.01;      // that a promise leaves
 constexpr double kBeyond = 0.15;      // of what hidden rows miss, queries that come miss more at most
 constexpr double kAllOrNone = 0.015;  // standard error of the recall of ten answers, from which on it is so
 
+constexpr double kWorthLess = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
+constexpr uint32_t kEdgesTried[] = {208, 160, 128, 96, 64};  // of kAllEdges
+
+constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, ANN_BEAM_MAX); }
+
 /// Beams that are tried however little it takes to compare all rows, for those who name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
@@ -510,6 +515,89 @@ void make_curve(MeasuredPoints& points, KnobCurve& curve) {
   }
 }
 
+/// Walks with the shortest beams over the first parts of each row's edges. One walk tells of all k.
+class PartWalks {
+ public:
+  static constexpr uint32_t kKsMost = 3;  // a beam for 1,000 answers is long whatever is wanted
+
+  PartWalks(const Segment& segment, const Sample& sample, const Execution& execution)
+      : segment_(segment), sample_(sample), execution_(execution) {
+    make_spaces(segment, execution, spaces_);
+    shares_ = Array<double>(execution.memory, size_t{kKsMost} * kSampleMax[0]);
+  }
+
+  /// Puts points with fewer edges before the first ones of curves, the shortest beams', where those find more than is
+  /// asked for at times.
+  void measure(uint32_t curves, MeasuredPoints* points) {
+    Measured found[kKsMost][std::size(kEdgesTried)];
+    size_t counts[kKsMost] = {};
+    for (uint32_t c = 0; c < std::min(curves, kKsMost); ++c)
+      open_[c] = points[c].count() != 0 && points[c][0].knob == shortest_beam(kKs[c]) &&
+                 promised(points[c][0]) > kWorthLess;
+    for (const uint32_t part : kEdgesTried) {
+      if (!open_[0] && !open_[1] && !open_[2]) break;
+      walk(part);
+      for (uint32_t c = 0; c < kKsMost; ++c) {
+        if (!open_[c]) continue;
+        const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c));
+        const Measured point{static_cast<double>(shortest_beam(kKs[c])) * part / kAllEdges, recall.mean,
+                             doubt_of(sample_, recall, recall)};
+        open_[c] = promised(point) > kWorthLess;
+        if (open_[c]) found[c][counts[c]++] = point;
+      }
+    }
+    for (uint32_t c = 0; c < kKsMost; ++c) {
+      if (counts[c] == 0) continue;
+      MeasuredPoints all(execution_.memory, counts[c] + points[c].count());
+      for (size_t at = counts[c]; at > 0; --at) all.add(found[c][at - 1]);
+      for (size_t at = 0; at < points[c].count(); ++at) all.add(points[c][at]);
+      points[c] = std::move(all);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kQueries = 512;  // what luck takes off is little where recall is not high
+
+  static double promised(const Measured& point) { return point.mean - point.doubt; }
+  uint32_t size_of(uint32_t c) const { return std::min(sample_.sizes[c], kQueries); }
+
+  void walk(uint32_t part) {
+    uint32_t most = 0;
+    for (uint32_t c = 0; c < kKsMost; ++c) most = std::max(most, open_[c] ? size_of(c) : 0);
+    parallel_for(execution_, most, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
+      SearchSpace& space = spaces_[worker];
+      space.edges_part = part;
+      for (uint64_t query = first; query < last; ++query) walk_query(static_cast<uint32_t>(query), space);
+    });
+  }
+
+  void walk_query(uint32_t query, SearchSpace& space) {
+    BeamStop stops[kKsMost];
+    uint32_t curves[kKsMost];
+    size_t count = 0;
+    for (uint32_t c = 0; c < kKsMost; ++c) {
+      if (!open_[c] || query >= size_of(c)) continue;
+      curves[count] = c;
+      stops[count++] = {shortest_beam(kKs[c]), kKs[c]};
+    }
+    if (count == 0) return;
+    trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+                     sample_.admission(query), {stops, count}, space,
+                     [&](size_t stop, uint32_t compared, const SearchCounts&) {
+                       const auto [beam, k] = stops[stop];
+                       shares_[size_t{curves[stop]} * kSampleMax[0] + query] = query_recall(
+                           space.distances.data(), compared, k, beam, sample_.farthest(query, k));
+                     });
+  }
+
+  const Segment& segment_;
+  const Sample& sample_;
+  const Execution& execution_;
+  std::vector<SearchSpace> spaces_;
+  Array<double> shares_;  // [kKsMost, kSampleMax[0]]
+  bool open_[kKsMost] = {};
+};
+
 /// A build on a device does without: it would take longer than the rest of it. By inner product a bound finds
 /// no good end (search/slack.h).
 bool may_have_slack(const Dataset& dataset, int32_t device) {
@@ -658,8 +746,9 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     while (open < curves_.count() && done[open]) ++open;
     execution.advance(0.3 + 0.4 * open / KnobCurves::kCurves);
   }
-  for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
   host_walks.reset();
+  if (device_walks == nullptr) PartWalks(segment, sample, execution).measure(curves_.count(), points);
+  for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
   if (may_have_slack(dataset, device)) measure_slack(segment, sample, curves_.count(), execution, slack_);
 }
 
@@ -674,6 +763,16 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
   // A floor for queries that differ a little from the rows: it costs some microseconds.
   const double wanted = std::clamp(std::ceil(length), double{kBeamMin}, double{ANN_BEAM_MAX});
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
+}
+
+uint32_t Calibration::edges_part(uint32_t k, float recall) const {
+  if (empty() || k == 0) return kAllEdges;
+  const double share = curves_.knob(k, recall) / shortest_beam(k);
+  return static_cast<uint32_t>(std::clamp(std::ceil(share * kAllEdges), 1.0, double{kAllEdges}));
+}
+
+double Calibration::recall_of_part(uint32_t k, uint32_t edges_part) const {
+  return curves_.recall(k, static_cast<double>(shortest_beam(k)) * edges_part / kAllEdges);
 }
 
 float Calibration::recall(uint32_t k, uint32_t beam) const {

@@ -306,3 +306,69 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
     }
   }
 }
+
+TEST_CASE("what the shortest beam finds more of than is asked for takes fewer edges of a row") {
+  constexpr uint32_t kDim = 8;
+  constexpr uint32_t kQueries = 1000;
+  const std::vector<float> rows = made_floats(30000, kDim, 10);
+  const std::vector<float> values = made_floats(kQueries, kDim, 11);
+  const MatrixView queries = view_of_floats(values, kDim);
+  const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
+  const Dataset& dataset = built->segment.dataset;
+  for (const uint32_t k : {1u, 10u, 40u, 100u}) {
+    std::vector<uint64_t> ids(size_t{kQueries} * k);
+    std::vector<float> distances(ids.size());
+    const ResultsView results{k, ids.data(), distances.data(), nullptr, nullptr};
+    search_exact(dataset, QueryBlock(dataset, queries, {}), {}, results, {{}, 2, nullptr});
+    std::vector<float> farthest(kQueries);
+    for (uint32_t query = 0; query < kQueries; ++query) farthest[query] = distances[query * k + k - 1];
+    SearchRequest request;
+    request.params = ANN_SEARCH_PARAMS_INIT;
+    request.queries = kQueries;
+    request.k = request.k_asked = k;
+    uint64_t most = 0;
+    const auto search = [&](float recall) {
+      request.recall = recall;
+      const Choice choice = choose(*built, nullptr, request, {});
+      REQUIRE(choice.procedure == &kBestFirst);
+      SearchCounts counts;
+      kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, choice.plan, {{}, 2, nullptr}, &counts);
+      uint64_t hits = 0;
+      for (size_t i = 0; i < ids.size(); ++i) hits += distances[i] <= farthest[i / k] ? 1 : 0;
+      const double got = static_cast<double>(hits) / static_cast<double>(ids.size());
+      INFO("k " << k << " recall " << recall << " got " << got);
+      REQUIRE(got >= recall - 0.01);
+      REQUIRE(choice.effort.recall >= recall - 1e-4);
+      REQUIRE(counts.distances >= most);
+      most = counts.distances;
+      return choice;
+    };
+    const BeamPlan least = std::get<BeamPlan>(search(0.8f).plan);
+    INFO("k " << k);
+    REQUIRE(least.beam == std::max(k, 8u));
+    REQUIRE(least.edges_part < kAllEdges);
+    const uint64_t of_least = most;
+    search(0.85f);
+    search(0.9f);
+    search(0.95f);
+    REQUIRE(std::get<BeamPlan>(search(0.99f).plan).edges_part == kAllEdges);
+    REQUIRE(of_least < most);
+    // A beam of the caller's reads all edges, and so does a bound on factors.
+    request.recall = 0.8f;
+    request.params.beam = k;
+    REQUIRE(std::get<BeamPlan>(choose(*built, nullptr, request, {}).plan).edges_part == kAllEdges);
+    request.params.beam = 0;
+    request.params.occlusion_max = 5;
+    request.params.procedure = ANN_SEARCH_BEST_FIRST;
+    REQUIRE(std::get<BeamPlan>(choose(*built, nullptr, request, {}).plan).edges_part == kAllEdges);
+    request.params = ANN_SEARCH_PARAMS_INIT;
+  }
+}
+
+TEST_CASE("a part of a row's edges is rounded up") {
+  REQUIRE(edges_read(32, kAllEdges) == 32);
+  REQUIRE(edges_read(32, 64) == 8);
+  REQUIRE(edges_read(33, 64) == 9);
+  REQUIRE(edges_read(1, 1) == 1);
+  REQUIRE(edges_read(0, 64) == 0);
+}
