@@ -172,6 +172,7 @@ struct Chooser {
     if (request.k == 0) return std::nullopt;
     const float recall = beam == 0 ? request.recall : placed.calibration.recall(request.k, beam);
     const bool codes_bound = !placed.segment.codes.lossless() && request.k < kDeepAnswers;
+    const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     std::optional<Choice> best;
     double least = 0;
     const auto consider = [&](Walkers walkers, uint32_t answers, double ahead = 1) {
@@ -179,7 +180,7 @@ struct Chooser {
       if (!effort) return false;
       const double time =
           two_lists_time(placed.segment.graph, placed.segment.codes.stride(), walkers.warps,
-                         effort->expansions, {static_cast<double>(request.queries), request.k});
+                         effort->expansions, batch);
       if (best && least <= ahead * time) return true;
       least = time;
       best = planned(procedure_of(walkers.warps), *effort);
@@ -191,7 +192,7 @@ struct Chooser {
     for (size_t i = 0; i < order.size(); ++i) {
       if (!found) found = consider(order[i], request.k);
       if (found && i == 0) {
-        if (order[0].warps == 1 && !order[0].at_once) consider(order[1], request.k, kFarAhead);
+        if (is_large(batch) && order[0].warps == 1) consider(order[1], request.k, kFarAhead);
         return best;
       }
       if (codes_bound) consider(order[i], kDeepAnswers);

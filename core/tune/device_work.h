@@ -2,15 +2,16 @@
 // factors of the device class that stand here. No time that a process measures enters a choice, so that equal indexes
 // answer equally.
 //
-// The factors are nanoseconds of one NVIDIA H200. Of walks by lists they are fitted to batches of 10,000 from host memory
-// over graphs of 32 edges: SIFT 1M (u8, 128 bytes), patches (60,000 x 192 f16, codes of 768 bytes), words (150,000 x 100,
-// 104), gist (30,000 x 960, 964) and a ball of 30 dimensions (1M x 64, 64), k of 10 and 100 at .90, .95 and .99: of 84 times
-// 62 lie within a third of what is counted here and the time of the copies. With these factors AUTO takes the
-// fastest of a warp, a block and one list in 27 of those 30 cells, and a way that takes at most 6 % longer in two; in the last
-// the named walks were measured at .995.
-// An expansion does not take half as long with half the edges: at degree 64 SIFT, patches (850,000 x 192) and texts
-// (100,000 x 384), both as f32 with codes of bytes, gave, per query of batches of 10,000, and for batches of 1,000, in which
-// walks wait for memory and not for each other, per step of the longest:
+// The factors are nanoseconds of one NVIDIA H200. Those of walks by lists in large batches are fitted to 10,000 queries
+// from host memory over graphs of 32 edges: SIFT 1M (u8, 128 bytes), patches (60,000 x 192 f16, codes of 768 bytes), words
+// (150,000 x 100, 104), gist (30,000 x 960, 964) and a ball of 30 dimensions (1M x 64, 64), k of 10 and 100 at .90, .95
+// and .99. Of 84 times 62 lie within a third of what is counted here and the time of the copies. By these factors the
+// fastest of a warp, a block and one list is taken in 27 of the 30 cells, a way that takes at most 6 % longer in two, and
+// in the last named walks were measured at .995 alone.
+//
+// The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per query
+// of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step of the
+// longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
 //
 //   two lists, a warp   SIFT 35 ns at .95, 72 at .99; 5 us an expansion in batches of 1,000
 //   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us;
@@ -45,15 +46,19 @@ inline double batch_time(double latency, double each, const DeviceBatch& batch) 
 
 inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.0; }
 
-/// Two lists, by a warp a query or blocks of 8 or 16. What a query takes beside its expansions is its preparation, its
-/// starts and the second comparison.
+/// Batches that keep a device busy to their end.
+inline bool is_large(const DeviceBatch& batch) { return batch.queries >= 4096; }
+
+/// Two lists, by a warp a query or blocks of 8 or 16. What a query of a large batch takes beside its expansions is its
+/// preparation, its starts and the second comparison.
 inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32_t warps, double expansions,
                              const DeviceBatch& batch) {
   const double edges = expansions * degree_share(graph);
   const double width = 1 + static_cast<double>(code_bytes) / 700;
-  if (warps == 1) return batch_time(5000 * edges, width * (12 + 1.4 * edges), batch);
+  const bool large = is_large(batch);
+  if (warps == 1) return batch_time(5000 * edges, width * (large ? 12 + 1.4 * edges : 1.2 * edges), batch);
   const double step = warps == 8 ? 250 : 200;
-  return batch_time(30'000 + step * edges, warps * width * (7 + 0.27 * edges), batch);
+  return batch_time(30'000 + step * edges, warps * width * (large ? 7 + 0.27 * edges : 0.56 * edges), batch);
 }
 
 /// One list of a warp. Long beams leave room for fewer warps at once: 320 rows took SIFT 1.9 times as long as their
@@ -61,8 +66,11 @@ inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32
 inline double one_list_time(const SearchGraph& graph, size_t code_bytes, double beam,
                             const DeviceBatch& batch) {
   const double edges = beam * degree_share(graph);
-  const double crowding = beam > 768 ? 3 : beam > 256 ? 2 : 1;
-  return batch_time(7000 * edges, crowding * (40 + edges * (2 + 0.003 * static_cast<double>(code_bytes))), batch);
+  const double bytes = static_cast<double>(code_bytes);
+  const bool large = is_large(batch);
+  const double crowding = beam > 768 ? 3 : large && beam > 256 ? 2 : 1;
+  const double each = large ? 40 + edges * (2 + 0.003 * bytes) : edges * (1.7 + 0.0025 * bytes);
+  return batch_time(7000 * edges, crowding * each, batch);
 }
 
 /// CAGRA's searches, by one CTA a query or several.
