@@ -9,7 +9,7 @@
 
 Of each cell (set, k, batch, recall) results.csv gets the fastest named procedure of each graph, and AUTO on the
 default's graph; of each graph how long its build took and what stages have left of its edges. The page shows what
-was measured last.
+was measured last: of each device the sets of one commit.
 """
 
 import csv
@@ -30,9 +30,9 @@ INTRO = """\
 
 Made by `which_wins.py` from rows of [`results.csv`](results.csv), which `which_wins` has measured: one run a set,
 queries and results in host memory, medians; one thread of a CPU by its processor time. Each cell names the graph and
-the procedure that answer fastest of those whose knob reaches the recall (of AUTO's graph `auto`, GGNN's and TSDG's with
-their defaults, and all procedures), and after it the rate of AUTO on its own graph as a share of that. AUTO was asked
-for the recall, and often finds more; where it finds more than 0.01 less there is a dash.
+the procedure that answer fastest of those whose knob reaches the recall (of AUTO's graph `auto`, CAGRA's, GGNN's and
+TSDG's with their defaults, and all procedures), and after it the rate of AUTO on its own graph as a share of that.
+AUTO was asked for the recall, and often finds more; where it finds more than 0.01 less there is a dash.
 """
 
 
@@ -95,11 +95,12 @@ POINT = re.compile(r"which_wins; device (?P<device>\w+)(?:; (?P<threads>\d+) thr
 
 
 def points_of_table(rows):
-    """The points of each set and device, by both; of what has been measured at several commits the last."""
+    """The points of each set and device, by both; of each device those of the commit that was measured last."""
     sets = {}
-    for row in rows:
-        found = POINT.fullmatch(row["parameters"])
-        if not found:
+    measured = [(row, found) for row in rows if (found := POINT.fullmatch(row["parameters"]))]
+    last = {row["device"]: row["commit"] for row, _ in measured}
+    for row, found in measured:
+        if row["commit"] != last[row["device"]]:
             continue
         point = found.groupdict() | {"rate": float(row["figure"].split()[0]), "recall": float(row["recall"]),
                                      "commit": row["commit"]}
