@@ -5,8 +5,7 @@
 #include "graph/ggnn.h"
 #include "graph/product_knn.h"
 #include "index/build_cuda.h"
-#include "knn/cells.h"
-#include "knn/nn_descent.h"
+#include "knn/find_neighbors.h"
 #include "knn/products.h"
 #include "search/exact.h"
 #include "search/exact_device.h"
@@ -166,8 +165,7 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
   else if (on_cuda)
     lists = cuda::find_neighbors(codes, std::move(arrival), method, params, device, finding);
   else
-    lists.graph =
-        method == ANN_KNN_CELLS ? cells_knn(codes, params, finding) : nn_descent(codes, params, finding);
+    lists.graph = find_neighbors(codes, method, params, finding);
   execution.span(0.95, 1).enter("distances");
   if (on_cuda && codes.lossless() && !by_ggnn)
     write_lists(lists, k, neighbors, distances, execution);
@@ -194,7 +192,7 @@ int32_t knn_method(const ann_knn_params& params, int32_t metric, uint64_t rows, 
                          : rows <= kExactKnnRows         ? int32_t{ANN_KNN_EXACT}
                                                          : int32_t{ANN_KNN_CELLS};
   // NN-Descent needs rows that do not know each other.
-  return rows <= kDescentRowsPerNeighbor * std::max(params.k, kListLeast) ? int32_t{ANN_KNN_EXACT} : method;
+  return knn_method_for(rows, std::max(params.k, kListLeast), method);
 }
 
 }  // namespace

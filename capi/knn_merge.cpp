@@ -2,6 +2,7 @@
 
 #include "boundary.h"
 #include "index/parameters.h"
+#include "knn/find_neighbors.h"
 #include "knn/merge.h"
 #include "knn/merge_cuda.h"
 #include "search/exact.h"
@@ -160,7 +161,7 @@ AcrossLists find_across(const Dataset& both, const KnownLists& known, const Merg
   if (smaller == 0) return {};
   const NnDescentParams& descent = plan.descent;
   const bool by_pairs = plan.method == ANN_KNN_EXACT || plan.metric == ANN_METRIC_INNER_PRODUCT ||
-                        smaller <= kDescentRowsPerNeighbor * descent.k;
+                        too_few_to_descend(smaller, descent.k);
   if (by_pairs) return compare_all_across(both, split, plan.k, plan.device, execution);
   const Codes codes(both, descent.seed, execution);
   const Array<uint32_t> halves = known.halves(descent.k, execution);

@@ -16,9 +16,7 @@
 #include "index/index.h"
 #include "index/reach.h"
 #include "index/rows_judge.h"
-#include "knn/cells.h"
-#include "knn/exact_knn.h"
-#include "knn/nn_descent.h"
+#include "knn/find_neighbors.h"
 
 namespace gannet {
 namespace {
@@ -56,17 +54,11 @@ KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execut
   return graph;
 }
 
-/// Whether the k-NN graph is found by comparing every pair.
-bool compares_all(const Codes& codes, const BuildPlan& plan) {
-  return plan.knn == ANN_KNN_EXACT || codes.rows() <= kDescentRowsPerNeighbor * plan.nn_descent.k;
-}
-
-KnnGraph find_neighbors(const Codes& codes, const BuildPlan& plan, const Execution& execution) {
-  const uint32_t k = plan.nn_descent.k;
-  if (plan.knn == ANN_KNN_GIVEN) return copy_knn(plan.knn_graph, codes.rows(), k, execution);
-  if (compares_all(codes, plan)) return exact_knn(codes, k, execution);
-  if (plan.knn == ANN_KNN_CELLS) return cells_knn(codes, plan.nn_descent, execution);
-  return nn_descent(codes, plan.nn_descent, execution);
+/// The lists of the caller, or those that are found.
+KnnGraph knn_of(const Codes& codes, const BuildPlan& plan, const Execution& execution) {
+  if (plan.knn == ANN_KNN_GIVEN)
+    return copy_knn(plan.knn_graph, codes.rows(), plan.nn_descent.k, execution);
+  return find_neighbors(codes, plan.knn, plan.nn_descent, execution);
 }
 
 /// Whether the graph gets lists by product beside those of near rows. Lists of the caller stay as they are.
@@ -128,7 +120,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
     Codes rows;
     if (products) rows = codes_of_rows(segment, execution);
     const Codes& codes = products ? rows : segment.codes;
-    const KnnGraph knn = find_neighbors(codes, plan, execution.span(0, 0.76));
+    const KnnGraph knn = knn_of(codes, plan, execution.span(0, 0.76));
     segment.knn_iterations = knn.iterations;
     if (products)
       segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
@@ -152,9 +144,9 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arri
   const bool given = plan.knn == ANN_KNN_GIVEN;
   const bool there = plan.device >= ANN_DEVICE_CUDA && segment.rows() != 0;
   KnnGraph knn;
-  if (given || !there) knn = find_neighbors(segment.codes, plan, execution.span(0, 0.6));
+  if (given || !there) knn = knn_of(segment.codes, plan, execution.span(0, 0.6));
   if (there) {
-    const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+    const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
     const cuda::FoundLists found =
         cuda::build_diversified(segment.codes, std::move(arrival), method, given ? &knn : nullptr, plan,
                                 segment.graph, given ? execution.span(0.6, 1) : execution);
@@ -217,7 +209,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   KnnLists copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given) copied = copy_lists(segment.codes, plan, execution);
-  const int32_t method = compares_all(segment.codes, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+  const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   // Memory that nobody has touched is made by the system page by page, which takes longer than the copy
   // that fills it. So the pages of the edges are made while the device finds them.
@@ -318,7 +310,7 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
   {
     const Codes rows = codes_of_rows(segment, execution);
     if (given) copied = copy_lists(segment.codes, plan, execution);
-    const int32_t method = compares_all(rows, plan) ? int32_t{ANN_KNN_EXACT} : plan.knn;
+    const int32_t method = knn_method_for(rows.rows(), plan.nn_descent.k, plan.knn);
     BuildPlan unrepaired = plan;
     unrepaired.repair = false;
     const auto made = cuda::build_graph(rows, nullptr, method, given ? &copied : nullptr, unrepaired,

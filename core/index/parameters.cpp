@@ -15,6 +15,7 @@
 #include "knn/cells.h"
 #include "knn/cells_effort.h"
 #include "knn/exact_knn_launch.h"
+#include "knn/find_neighbors.h"
 
 namespace gannet {
 namespace {
@@ -346,7 +347,7 @@ void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t elemen
     if (scaled != 0) index += scaled + (ScaledCodes::kCellsMany + 1) * shape.dim * sizeof(float);
     const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
     const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
-    const bool few = rows <= kDescentRowsPerNeighbor * k;  // every pair is compared instead
+    const bool few = too_few_to_descend(rows, plan.nn_descent.k);
     const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
     if (is_ggnn) {
       index += ggnn_layer_bytes(rows, plan.ggnn) + 2ull * plan.ggnn.segment * 4 + 1024;

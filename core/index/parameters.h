@@ -13,10 +13,6 @@ namespace gannet {
 /// would save little of it.
 inline constexpr uint32_t kExactKnnRows = 4096;
 
-/// NN-Descent needs rows that do not know each other from the start: with fewer than this many for
-/// each place of a list every pair is compared instead, which is also less work. So it is for cells.
-inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
-
 /// The shortest lists that NN-Descent makes for a caller.
 inline constexpr uint32_t kListLeast = 16;
 

@@ -1,0 +1,23 @@
+// find_neighbors: for each row its nearest others by codes, by the method that is asked for. The only place that knows
+// which method does so on the CPU; index/build_cuda.h has its twin for a device.
+#pragma once
+
+#include "knn/nn_descent.h"
+
+namespace gannet {
+
+/// NN-Descent needs rows that do not know each other from the start: with fewer than this many for each place of a list
+/// every pair is compared instead, which is also less work. So it is for cells.
+inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
+constexpr bool too_few_to_descend(uint64_t rows, uint32_t k) { return rows <= uint64_t{kDescentRowsPerNeighbor} * k; }
+
+/// The method of ANN_KNN_* that finds lists of k among so many rows where `method` is asked for.
+constexpr int32_t knn_method_for(uint64_t rows, uint32_t k, int32_t method) {
+  return too_few_to_descend(rows, k) ? int32_t{ANN_KNN_EXACT} : method;
+}
+
+/// Lists of params.k rows. `method` is ANN_KNN_EXACT, _CELLS or _NN_DESCENT.
+KnnGraph find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
+                        const Execution& execution);
+
+}  // namespace gannet
