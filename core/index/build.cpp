@@ -56,8 +56,7 @@ KnnGraph copy_knn(const uint32_t* given, uint32_t rows, uint32_t k, const Execut
 
 /// The lists of the caller, or those that are found.
 KnnGraph knn_of(const Codes& codes, const BuildPlan& plan, const Execution& execution) {
-  if (plan.knn == ANN_KNN_GIVEN)
-    return copy_knn(plan.knn_graph, codes.rows(), plan.nn_descent.k, execution);
+  if (plan.knn == ANN_KNN_GIVEN) return copy_knn(plan.knn_graph, codes.rows(), plan.nn_descent.k, execution);
   return find_neighbors(codes, plan.knn, plan.nn_descent, execution);
 }
 

@@ -178,9 +178,8 @@ struct Chooser {
     const auto consider = [&](Walkers walkers, uint32_t answers, double ahead = 1) {
       const auto effort = device->two_lists.find(walkers, answers, recall);
       if (!effort) return false;
-      const double time =
-          two_lists_time(placed.segment.graph, placed.segment.codes.stride(), walkers.warps,
-                         effort->expansions, batch);
+      const double time = two_lists_time(placed.segment.graph, placed.segment.codes.stride(), walkers.warps,
+                                         effort->expansions, batch);
       if (best && least <= ahead * time) return true;
       least = time;
       best = planned(procedure_of(walkers.warps), *effort);
@@ -251,11 +250,13 @@ struct Chooser {
     const Calibration& calibration = placed.calibration;
     if (&procedure != &kBestFirst || calibration.empty() || request.k == 0) return effort;
     effort.recall = calibration.curves().recall(request.k, effort.knob);
-    const bool edges_are_given = target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
+    const bool edges_are_given =
+        target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
     if (edges_are_given) return effort;
     effort.edges_part = calibration.edges_part(request.k, request.recall);
     if (effort.edges_part < kAllEdges)
-      effort.recall = std::max(double{request.recall}, calibration.recall_of_part(request.k, effort.edges_part));
+      effort.recall =
+          std::max(double{request.recall}, calibration.recall_of_part(request.k, effort.edges_part));
     return effort;
   }
 

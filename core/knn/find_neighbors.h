@@ -9,7 +9,9 @@ namespace gannet {
 /// NN-Descent needs rows that do not know each other from the start: with fewer than this many for each place of a list
 /// every pair is compared instead, which is also less work. So it is for cells.
 inline constexpr uint32_t kDescentRowsPerNeighbor = 4;
-constexpr bool too_few_to_descend(uint64_t rows, uint32_t k) { return rows <= uint64_t{kDescentRowsPerNeighbor} * k; }
+constexpr bool too_few_to_descend(uint64_t rows, uint32_t k) {
+  return rows <= uint64_t{kDescentRowsPerNeighbor} * k;
+}
 
 /// The method of ANN_KNN_* that finds lists of k among so many rows where `method` is asked for.
 constexpr int32_t knn_method_for(uint64_t rows, uint32_t k, int32_t method) {

@@ -78,7 +78,7 @@ struct SearchSpace final : Workspace {
   Array<float> distances;          // [beam]
   Array<Neighbor> neighbors;       // [beam]
   Allocator allocator;
-  uint32_t level = kWholeRows;  // which edges of rows with prefixes are read (graph/adjacency.h)
+  uint32_t level = kWholeRows;      // which edges of rows with prefixes are read (graph/adjacency.h)
   uint32_t edges_part = kAllEdges;  // and which part of those
 };
 

@@ -42,8 +42,8 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
           SearchCounts* task_counts) {
         workspace.level = walk.level;
         workspace.edges_part = walk.edges_part;
-        return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.beam,
-                                 workspace, task_counts);
+        return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k,
+                                 walk.beam, workspace, task_counts);
       });
 }
 

@@ -43,12 +43,12 @@ struct Effort {
   constexpr Effort(double knob = 0, uint32_t expansions_max = 0, uint32_t width = 0)
       : knob(knob), expansions_max(expansions_max), width(width) {}
 
-  double knob;              // rows, or a slack
-  uint32_t expansions_max;  // of one query, where walks are cut
-  uint32_t width;           // of CAGRA's: parents of an iteration; 0: not measured
+  double knob;                      // rows, or a slack
+  uint32_t expansions_max;          // of one query, where walks are cut
+  uint32_t width;                   // of CAGRA's: parents of an iteration; 0: not measured
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
-  double recall = 0;        // that calibration promises of it; 0: not measured
-  double expansions = 0;    // of one query, mean; 0: not measured
+  double recall = 0;                // that calibration promises of it; 0: not measured
+  double expansions = 0;            // of one query, mean; 0: not measured
 };
 
 struct Procedure {

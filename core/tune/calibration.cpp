@@ -581,13 +581,13 @@ class PartWalks {
       stops[count++] = {shortest_beam(kKs[c]), kKs[c]};
     }
     if (count == 0) return;
-    trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                     sample_.admission(query), {stops, count}, space,
-                     [&](size_t stop, uint32_t compared, const SearchCounts&) {
-                       const auto [beam, k] = stops[stop];
-                       shares_[size_t{curves[stop]} * kSampleMax[0] + query] = query_recall(
-                           space.distances.data(), compared, k, beam, sample_.farthest(query, k));
-                     });
+    trace_best_first(
+        segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query], sample_.admission(query),
+        {stops, count}, space, [&](size_t stop, uint32_t compared, const SearchCounts&) {
+          const auto [beam, k] = stops[stop];
+          shares_[size_t{curves[stop]} * kSampleMax[0] + query] =
+              query_recall(space.distances.data(), compared, k, beam, sample_.farthest(query, k));
+        });
   }
 
   const Segment& segment_;

@@ -332,7 +332,8 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
       const Choice choice = choose(*built, nullptr, request, {});
       REQUIRE(choice.procedure == &kBestFirst);
       SearchCounts counts;
-      kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, choice.plan, {{}, 2, nullptr}, &counts);
+      kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, choice.plan, {{}, 2, nullptr},
+                             &counts);
       uint64_t hits = 0;
       for (size_t i = 0; i < ids.size(); ++i) hits += distances[i] <= farthest[i / k] ? 1 : 0;
       const double got = static_cast<double>(hits) / static_cast<double>(ids.size());
