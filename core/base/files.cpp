@@ -169,6 +169,13 @@ class SystemFiles final : public Files {
     *error = data == MAP_FAILED ? -errno : 0;
     return data == MAP_FAILED ? nullptr : data;
   }
+  void expect(Reads reads, const void* data, uint64_t bytes) override {
+    const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const uintptr_t start = reinterpret_cast<uintptr_t>(data) / page * page;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
+    const int advice = reads == Reads::kScattered ? MADV_RANDOM : MADV_WILLNEED;
+    ::madvise(reinterpret_cast<void*>(start), end - start, advice);
+  }
   void unmap(const void* data, uint64_t bytes) override { ::munmap(const_cast<void*>(data), bytes); }
 };
 

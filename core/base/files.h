@@ -24,6 +24,9 @@ struct FileFacts {
   bool link = false;
 };
 
+/// Of mapped bytes: a few here and there, or all of them at once and soon.
+enum class Reads { kScattered, kSoon };
+
 class Files {
  public:
   /// In place of a folder: where the process works.
@@ -81,6 +84,8 @@ class Files {
   /// Maps `bytes` of a file to read; null and -errno where the system refuses.
   virtual const void* map(int file, uint64_t bytes, int* error) = 0;
   virtual void unmap(const void* data, uint64_t bytes) = 0;
+  /// A hint how mapped bytes will be read.
+  virtual void expect(Reads, const void* /*data*/, uint64_t /*bytes*/) {}
 };
 
 /// Makes a call again while signals interrupt it. One that never gets through is given up as -EINTR,

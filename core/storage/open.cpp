@@ -329,18 +329,22 @@ struct Mapping {
 
 class SectionTouch final : public FirstTouch {
  public:
-  SectionTouch(const Allocator& memory, const FileMap& map, const Section& section, const uint8_t* data)
-      : FirstTouch(memory, section.bytes), map_(map), section_(section), data_(data) {}
+  SectionTouch(const Allocator& memory, const FileMap& map, const Section& section, const uint8_t* data,
+               Files* files)
+      : FirstTouch(memory, section.bytes), map_(map), section_(section), data_(data), files_(files) {}
 
  private:
   void check(uint64_t chunk) override {
     const uint8_t* start = data_ + chunk * kChunkBytes;
+    const uint64_t bytes = std::min(kChunkBytes, section_.bytes - chunk * kChunkBytes);
+    if (files_ != nullptr) files_->expect(Reads::kSoon, start, bytes);
     map_.check_chunk(section_, chunk, start);
     if (chunk > 0) map_.check_cut(section_, chunk, start - sizeof(uint32_t));
   }
   const FileMap& map_;
   const Section& section_;
   const uint8_t* data_;
+  Files* files_;  // that have mapped it; null: the caller's memory
 };
 
 /// What an index over mapped memory stands on; lives as long as it does.
@@ -384,7 +388,12 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
       array = Array<T>::over(reinterpret_cast<const T*>(data), section.bytes / sizeof(T));
     });
     if (!lazy) continue;
-    file->touches[section.type] = std::make_unique<SectionTouch>(execution.memory, map, section, data);
+    // Walks read a row here and an edge there. What the system fetches around each of them drives out what others
+    // want: of 1M SIFT rows as f32 with a quarter of the file in memory 2 queries a second were answered, and without
+    // it 195. The first touch of a piece fetches it whole, so that memory fills no slower.
+    Files* files = file->mapping->files;
+    if (files != nullptr) files->expect(Reads::kScattered, data, section.bytes);
+    file->touches[section.type] = std::make_unique<SectionTouch>(execution.memory, map, section, data, files);
     FirstTouch* touch = file->touches[section.type].get();
     if (checked_at_once(section.type)) {
       touch->touch_all(execution);
