@@ -24,7 +24,7 @@ namespace gannet {
 /// The level of a search that reads all edges of a row.
 inline constexpr uint32_t kWholeRows = UINT32_MAX;
 
-/// Of an edge's row where a search reads only its first edges: it reads so many parts of kAllEdges, rounded up.
+/// A search may read only the first edges of each row: so many parts of kAllEdges, rounded up.
 inline constexpr uint32_t kAllEdges = 256;
 constexpr uint32_t edges_read(uint32_t length, uint32_t part) {
   return (length * part + kAllEdges - 1) / kAllEdges;
