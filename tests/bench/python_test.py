@@ -307,5 +307,27 @@ class Report(unittest.TestCase):
                          [(0.95, 1), (0.99, 5)])
 
 
+class Mapped(unittest.TestCase):
+    """Without a limit, which needs root and a system that lets it be set."""
+
+    def test_rates_of_batches(self):
+        with tempfile.TemporaryDirectory() as folder:
+            rows = np.random.default_rng(1).normal(size=(3000, 8)).astype(np.float32)
+            index = os.path.join(folder, "index")
+            gannet.build(rows).save(index)
+            queries = os.path.join(folder, "queries.npy")
+            np.save(queries, rows[:50])
+            for share in ([], ["--share", "0"]):
+                for batch in ("20", "100"):
+                    command = [sys.executable, str(HERE / "mapped.py"), index, queries, "--seconds", "0.05"]
+                    done = subprocess.run([*command, "--batch", batch, *share], capture_output=True, text=True,
+                                          check=False)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    lines = done.stdout.splitlines()
+                    self.assertGreater(len(lines), 0)
+                    for line in lines:
+                        self.assertRegex(line, r"^ +\d+\.\d s: \d+ queries/s, \d+\.\d\d pages fetched a query$")
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
