@@ -173,7 +173,9 @@ class SystemFiles final : public Files {
     const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     const uintptr_t start = reinterpret_cast<uintptr_t>(data) / page * page;
     const uintptr_t end = reinterpret_cast<uintptr_t>(data) + bytes;
-    const int advice = reads == Reads::kScattered ? MADV_RANDOM : MADV_WILLNEED;
+    const int advice = reads == Reads::kScattered ? MADV_RANDOM
+                       : reads == Reads::kInOrder ? MADV_NORMAL
+                                                  : MADV_WILLNEED;
     ::madvise(reinterpret_cast<void*>(start), end - start, advice);
   }
   void unmap(const void* data, uint64_t bytes) override { ::munmap(const_cast<void*>(data), bytes); }

@@ -24,8 +24,8 @@ struct FileFacts {
   bool link = false;
 };
 
-/// Of mapped bytes: a few here and there, or all of them at once and soon.
-enum class Reads { kScattered, kSoon };
+/// Of mapped bytes: a few here and there, one after the other, or all of them at once and soon.
+enum class Reads { kScattered, kInOrder, kSoon };
 
 class Files {
  public:

@@ -43,6 +43,9 @@ class FirstTouch {
   }
   uint64_t held_bytes() const { return good_.bytes(); }
 
+  /// A hint that all bytes will be read one after the other, or again a few here and there.
+  virtual void expect_order(bool /*in_order*/) {}
+
  private:
   /// Returns if the chunk is in order. The bytes never change, so nothing has to be made visible to
   /// other threads beside the fact itself.
@@ -50,6 +53,21 @@ class FirstTouch {
 
   uint64_t bytes_;
   Array<std::atomic<uint8_t>> good_;
+};
+
+/// Such a hint for as long as it lives.
+class ReadsInOrder {
+ public:
+  explicit ReadsInOrder(FirstTouch* touch) : touch_(touch) {
+    if (touch_ != nullptr) touch_->expect_order(true);
+  }
+  ~ReadsInOrder() {
+    if (touch_ != nullptr) touch_->expect_order(false);
+  }
+  ReadsInOrder(const ReadsInOrder&) = delete;
+
+ private:
+  FirstTouch* touch_;
 };
 
 }  // namespace gannet

@@ -306,6 +306,7 @@ uint64_t group_size(uint64_t queries, uint32_t threads, uint32_t kept, uint32_t 
 
 void search_exact(const Dataset& dataset, const QueryBlock& queries, const BatchAdmission& admission,
                   const ResultsView& results, const Execution& execution) {
+  const ReadsInOrder in_order(dataset.vectors_touch());
   const uint32_t kept = std::min(results.k, dataset.rows());
   const uint32_t threads = std::max(1u, execution.threads);
   Search search{dataset, queries, admission, results, execution, kept, 0, nullptr};

@@ -333,6 +333,11 @@ class SectionTouch final : public FirstTouch {
                Files* files)
       : FirstTouch(memory, section.bytes), map_(map), section_(section), data_(data), files_(files) {}
 
+  void expect_order(bool in_order) override {
+    if (files_ != nullptr)
+      files_->expect(in_order ? Reads::kInOrder : Reads::kScattered, data_, section_.bytes);
+  }
+
  private:
   void check(uint64_t chunk) override {
     const uint8_t* start = data_ + chunk * kChunkBytes;
@@ -392,9 +397,9 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
     // want: of 1M SIFT rows as f32 with a quarter of the file in memory 2 queries a second were answered, and without
     // it 195. The first touch of a piece fetches it whole, so that memory fills no slower.
     Files* files = file->mapping->files;
-    if (files != nullptr) files->expect(Reads::kScattered, data, section.bytes);
     file->touches[section.type] = std::make_unique<SectionTouch>(execution.memory, map, section, data, files);
     FirstTouch* touch = file->touches[section.type].get();
+    touch->expect_order(false);
     if (checked_at_once(section.type)) {
       touch->touch_all(execution);
     } else {
