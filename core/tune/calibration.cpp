@@ -35,7 +35,10 @@ constexpr double kBeyond = 0.15;      // of what hidden rows miss, queries that 
 constexpr double kAllOrNone = 0.015;  // standard error of the recall of ten answers, from which on it is so
 
 constexpr double kWorthLess = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
-constexpr uint32_t kEdgesTried[] = {208, 160, 128, 96, 64};  // of kAllEdges
+constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
+
+/// So many tenths, rounded up. Knobs of beams are whole numbers, as files hold them.
+constexpr uint32_t tenths_of(uint32_t whole, uint32_t tenths) { return (whole * tenths + 9) / 10; }
 
 constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, ANN_BEAM_MAX); }
 
@@ -529,21 +532,22 @@ class PartWalks {
   /// Puts points with fewer edges before the first ones of curves, the shortest beams', where those find more than is
   /// asked for at times.
   void measure(uint32_t curves, MeasuredPoints* points) {
-    Measured found[kKsMost][std::size(kEdgesTried)];
+    Measured found[kKsMost][std::size(kTenthsTried)];
     size_t counts[kKsMost] = {};
     for (uint32_t c = 0; c < std::min(curves, kKsMost); ++c)
       open_[c] = points[c].count() != 0 && points[c][0].knob == shortest_beam(kKs[c]) &&
                  promised(points[c][0]) > kWorthLess;
-    for (const uint32_t part : kEdgesTried) {
+    for (const uint32_t tenths : kTenthsTried) {
       if (!open_[0] && !open_[1] && !open_[2]) break;
-      walk(part);
+      walk(tenths_of(kAllEdges, tenths));
       for (uint32_t c = 0; c < kKsMost; ++c) {
         if (!open_[c]) continue;
         const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c));
-        const Measured point{static_cast<double>(shortest_beam(kKs[c])) * part / kAllEdges, recall.mean,
-                             doubt_of(sample_, recall, recall)};
+        const double knob = tenths_of(shortest_beam(kKs[c]), tenths);
+        const Measured point{knob, recall.mean, doubt_of(sample_, recall, recall)};
         open_[c] = promised(point) > kWorthLess;
-        if (open_[c]) found[c][counts[c]++] = point;
+        const bool is_new = counts[c] == 0 || found[c][counts[c] - 1].knob != knob;
+        if (open_[c] && is_new) found[c][counts[c]++] = point;
       }
     }
     for (uint32_t c = 0; c < kKsMost; ++c) {

@@ -19,7 +19,7 @@
 //
 // Where the shortest beam promises more than kWorthLess, it is also measured over the first parts of each row's edges,
 // which are a fair row too (graph/search_graph.h): a search that is asked for less compares less. Such a point's knob is
-// that part of the beam, so that curves go on below it. One thread, k = 10, over 32, 20, 16 and 12 edges: patches .964,
+// that part of the beam, rounded up, so that curves go on below it. One thread, k = 10, over 32, 20, 16 and 12 edges: patches .964,
 // .949, .935 and .914 in 10.9, 8.7, 8.2 and 7.2 us a query, words .919, .885, .853 in 5.6, 5.1, 4.6, GIST .899, .842,
 // .802 in 24.9, 19.4, 18.1. Longer beams over fewer edges are slower than the shortest one over all at equal recall.
 //

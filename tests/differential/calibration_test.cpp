@@ -1,6 +1,7 @@
 // What calibration rests on: one walk that tells of many beams, and edges past rows that stand for queries.
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "catch.h"
@@ -315,6 +316,14 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
   const Dataset& dataset = built->segment.dataset;
+  const KnobCurves& curves = built->calibration.curves();
+  for (uint32_t c = 0; c < curves.count(); ++c) {
+    for (uint32_t at = 0; at < curves[c].count; ++at) {
+      INFO("k " << curves[c].k << " knob " << curves[c].points[at].knob);
+      REQUIRE(curves[c].points[at].knob == std::floor(curves[c].points[at].knob));  // as files hold it
+      REQUIRE((at == 0 || curves[c].points[at].knob > curves[c].points[at - 1].knob));
+    }
+  }
   for (const uint32_t k : {1u, 10u, 40u, 100u}) {
     std::vector<uint64_t> ids(size_t{kQueries} * k);
     std::vector<float> distances(ids.size());
@@ -324,13 +333,13 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
     for (uint32_t query = 0; query < kQueries; ++query) farthest[query] = distances[query * k + k - 1];
     SearchRequest request;
     request.params = ANN_SEARCH_PARAMS_INIT;
+    request.params.procedure = ANN_SEARCH_BEST_FIRST;
     request.queries = kQueries;
     request.k = request.k_asked = k;
     uint64_t most = 0;
     const auto search = [&](float recall) {
       request.recall = recall;
       const Choice choice = choose(*built, nullptr, request, {});
-      REQUIRE(choice.procedure == &kBestFirst);
       SearchCounts counts;
       kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, choice.plan, {{}, 2, nullptr},
                              &counts);
@@ -360,9 +369,7 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
     REQUIRE(std::get<BeamPlan>(choose(*built, nullptr, request, {}).plan).edges_part == kAllEdges);
     request.params.beam = 0;
     request.params.occlusion_max = 5;
-    request.params.procedure = ANN_SEARCH_BEST_FIRST;
     REQUIRE(std::get<BeamPlan>(choose(*built, nullptr, request, {}).plan).edges_part == kAllEdges);
-    request.params = ANN_SEARCH_PARAMS_INIT;
   }
 }
 
