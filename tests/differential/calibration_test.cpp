@@ -275,6 +275,38 @@ TEST_CASE("calibration leaves the graph as it was") {
   REQUIRE(std::equal(edges.begin(), edges.end(), plain->segment.graph.edges.begin()));
 }
 
+namespace {
+
+/// Queries on an index with their true k nearest, who judge what BEST_FIRST finds.
+class Judges {
+ public:
+  Judges(const PlacedSegment& built, const MatrixView& queries, uint32_t k)
+      : built_(built), queries_(queries), k_(k), ids_(queries.rows * k), distances_(ids_.size()) {
+    const Dataset& dataset = built.segment.dataset;
+    search_exact(dataset, QueryBlock(dataset, queries, {}), {}, results(), {{}, 2, nullptr});
+    for (size_t query = 0; query < queries.rows; ++query) farthest_.push_back(distances_[query * k + k - 1]);
+  }
+
+  double recall_of(const SearchPlan& plan, SearchCounts* counts) {
+    kBestFirst.run_on_host(built_.host, {queries_, results(), nullptr, {}}, plan, {{}, 2, nullptr}, counts);
+    uint64_t hits = 0;
+    for (size_t i = 0; i < ids_.size(); ++i) hits += distances_[i] <= farthest_[i / k_] ? 1 : 0;
+    return static_cast<double>(hits) / static_cast<double>(ids_.size());
+  }
+
+ private:
+  ResultsView results() { return {k_, ids_.data(), distances_.data(), nullptr, nullptr}; }
+
+  const PlacedSegment& built_;
+  MatrixView queries_;
+  uint32_t k_;
+  std::vector<uint64_t> ids_;
+  std::vector<float> distances_;
+  std::vector<float> farthest_;
+};
+
+}  // namespace
+
 TEST_CASE("a recall is asked for at little more than the beam that gets it") {
   constexpr uint32_t kDim = 24;
   constexpr uint32_t kQueries = 1000;
@@ -283,20 +315,10 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
   for (const uint32_t k : {1u, 10u}) {
-    std::vector<uint64_t> ids(size_t{kQueries} * k);
-    std::vector<float> distances(ids.size());
-    const ResultsView results{k, ids.data(), distances.data(), nullptr, nullptr};
-    search_exact(built->segment.dataset, QueryBlock(built->segment.dataset, queries, {}), {}, results,
-                 {{}, 2, nullptr});
-    std::vector<float> farthest(kQueries);
-    for (uint32_t query = 0; query < kQueries; ++query) farthest[query] = distances[query * k + k - 1];
+    Judges judges(*built, queries, k);
     const auto recall_of = [&](uint32_t beam) {
       SearchCounts counts;
-      kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, BeamPlan{beam}, {{}, 2, nullptr},
-                             &counts);
-      uint64_t hits = 0;
-      for (size_t i = 0; i < ids.size(); ++i) hits += distances[i] <= farthest[i / k] ? 1 : 0;
-      return static_cast<double>(hits) / static_cast<double>(ids.size());
+      return judges.recall_of(BeamPlan{beam}, &counts);
     };
     for (const float recall : {0.9f, 0.95f, 0.99f}) {
       const uint32_t beam = built->calibration.beam(k, recall);
@@ -315,7 +337,6 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
   const std::vector<float> values = made_floats(kQueries, kDim, 11);
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
-  const Dataset& dataset = built->segment.dataset;
   const KnobCurves& curves = built->calibration.curves();
   for (uint32_t c = 0; c < curves.count(); ++c) {
     for (uint32_t at = 0; at < curves[c].count; ++at) {
@@ -325,12 +346,7 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
     }
   }
   for (const uint32_t k : {1u, 10u, 40u, 100u}) {
-    std::vector<uint64_t> ids(size_t{kQueries} * k);
-    std::vector<float> distances(ids.size());
-    const ResultsView results{k, ids.data(), distances.data(), nullptr, nullptr};
-    search_exact(dataset, QueryBlock(dataset, queries, {}), {}, results, {{}, 2, nullptr});
-    std::vector<float> farthest(kQueries);
-    for (uint32_t query = 0; query < kQueries; ++query) farthest[query] = distances[query * k + k - 1];
+    Judges judges(*built, queries, k);
     SearchRequest request;
     request.params = ANN_SEARCH_PARAMS_INIT;
     request.params.procedure = ANN_SEARCH_BEST_FIRST;
@@ -341,11 +357,7 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
       request.recall = recall;
       const Choice choice = choose(*built, nullptr, request, {});
       SearchCounts counts;
-      kBestFirst.run_on_host(built->host, {queries, results, nullptr, {}}, choice.plan, {{}, 2, nullptr},
-                             &counts);
-      uint64_t hits = 0;
-      for (size_t i = 0; i < ids.size(); ++i) hits += distances[i] <= farthest[i / k] ? 1 : 0;
-      const double got = static_cast<double>(hits) / static_cast<double>(ids.size());
+      const double got = judges.recall_of(choice.plan, &counts);
       INFO("k " << k << " recall " << recall << " got " << got);
       REQUIRE(got >= recall - 0.01);
       REQUIRE(choice.effort.recall >= recall - 1e-4);
