@@ -112,22 +112,29 @@ struct Chooser {
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     const auto two_lists = choose_two_lists();
     if (two_lists && request.params.beam != 0) return *two_lists;
-    const Choice by_beam = planned(kBestFirst, effort_of(kBestFirst));
-    if (request.params.beam != 0) return by_beam;
+    // What a beam promises takes microseconds to find, which is much of one query's time: only where it may answer.
+    const auto by_beam = [this] { return planned(kBestFirst, effort_of(kBestFirst)); };
+    if (request.params.beam != 0) return by_beam();
 
     Choice best = two_lists ? *two_lists : exactly();
     double least = two_lists ? kPreferred * two_lists_time(graph, code_bytes, two_lists->procedure->warps,
                                                            two_lists->effort.expansions, batch)
                              : exact_time(segment.dataset, batch);
-    if (!two_lists && request.k > kDeviceExactMax) return by_beam;
+    if (!two_lists && request.k > kDeviceExactMax) return by_beam();
     const auto consider = [&](const Choice& choice, double time) {
       if (time >= least) return;
       best = choice;
       least = time;
     };
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
-    if (placed.calibration.reaches(request.k, request.recall) && by_beam.procedure == &kBestFirst)
-      consider(by_beam, one_list_time(graph, code_bytes, by_beam.effort.knob, batch));
+    if (placed.calibration.reaches(request.k, request.recall)) {
+      const double beam = kBestFirst.unmeasured(request, beam_for(placed, request.k, request.recall)).knob;
+      const double time = one_list_time(graph, code_bytes, beam, batch);
+      if (time < least) {
+        const Choice choice = by_beam();
+        if (choice.procedure == &kBestFirst) consider(choice, time);
+      }
+    }
     // CAGRA's calibration costs the first search that asks: only where what there is would cost much more.
     constexpr uint32_t kShortest = 32;
     const double shortest = std::max(request.k, kShortest);

@@ -30,6 +30,18 @@ double KnobCurve::knob(double recall, bool in_steps) const {
   return points[count - 1].knob;
 }
 
+double KnobCurve::recall(double knob, bool in_steps) const {
+  uint32_t below = count;  // the last point that takes no more than the knob
+  while (below > 0 && points[below - 1].knob > knob) --below;
+  if (below == 0) return 0;
+  if (below == count) return 1 - miss_of(1);
+  const KnobPoint& low = points[--below];
+  const KnobPoint& high = points[below + 1];
+  const double fall = std::log(miss_of(low.recall) / miss_of(high.recall));
+  if (in_steps || fall <= 0 || fall > kCliff) return low.recall;
+  return 1 - miss_of(low.recall) * std::exp(-fall * (knob - low.knob) / (high.knob - low.knob));
+}
+
 double KnobCurve::cost(double KnobPoint::* cost, double knob) const {
   uint32_t above = 0;
   while (above < count && points[above].knob < knob) ++above;
@@ -80,6 +92,9 @@ double KnobCurves::most(uint32_t k) const {
 }
 
 double KnobCurves::recall(uint32_t k, double knob) const {
+  const uint32_t place = above(k);
+  if (place < count_ && (place == 0 || curves_[place].k == k))
+    return std::min(curves_[place].recall(knob, in_steps_), most(k));
   if (knob < this->knob(k, 0)) return 0;
   // Halves the interval of the miss's logarithm, along which knobs grow evenly.
   double reached = 0;  // -log(miss) of a recall that needs no more

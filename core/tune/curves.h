@@ -41,6 +41,9 @@ struct KnobCurve {
   /// that does; the last one where none does.
   double knob(double recall, bool in_steps = false) const;
 
+  /// The highest recall for which knob() asks for no more than a value; 0 where the first point is beyond it.
+  double recall(double knob, bool in_steps = false) const;
+
   /// What a point has beside its recall, with a value of the knob: between points in proportion to it.
   double cost(double KnobPoint::* cost, double knob) const;
 
