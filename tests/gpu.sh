@@ -45,7 +45,7 @@ cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DGANNET_CUD
   -DGANNET_CUDA_ARCHITECTURES="$arch" -DGANNET_GPU_TESTS=ON -DGANNET_TESTS="$promise" > "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 cmake --build "$build" --parallel --target exact_cuda_test device_lost_test phases_test \
-  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test cagra_figures tsdg_figures ggnn_figures ggnn_sets \
+  build_cuda_test walk_cuda_test walk_cuda_time device_pointers_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test admission_cuda_test cagra_figures tsdg_figures ggnn_figures ggnn_sets \
   device_memory_fault_test seam_test process_test product_cuda_test gnnd_figures merge_figures graph_steps cells_time "${contract[@]/#/capi_}" ${promise_targets[@]+"${promise_targets[@]}"} >> "$build.log" 2>&1 \
   || { cat "$build.log"; exit 1; }
 rm -f "$build.log"
@@ -72,6 +72,7 @@ if [ "$what" = all ] || [ "$what" = test ]; then
   run "TSDG's searches" "$build/gpu/tsdg_cuda_test"
   run "TSDG's graph" "$build/gpu/diversify_cuda_test"
   run "inner product" "$build/gpu/product_cuda_test"
+  run "rows that are left out" "$build/gpu/admission_cuda_test"
   run "memory of the device" "$build/gpu/device_pointers_test"
   run "device memory that is refused" "$build/gpu/device_memory_fault_test"
   run "calls at once, and calls that stop" "$build/gpu/seam_test"
@@ -117,7 +118,7 @@ if [ "$what" = all ] || [ "$what" = sanitize ]; then
         compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 \
         "$build/gpu/device_pointers_test" "also of queries"
     done
-    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test product_cuda_test; do
+    for test in phases_test exact_cuda_test walk_cuda_test cagra_cuda_test ggnn_cuda_test ggnn_build_cuda_test tsdg_cuda_test diversify_cuda_test product_cuda_test admission_cuda_test; do
       for tool in memcheck racecheck initcheck synccheck; do
         cases=quick
         if [ $tool = racecheck ]; then cases=race; fi

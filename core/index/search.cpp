@@ -60,8 +60,6 @@ void search_segment(const PlacedSegment& placed, const ann_search_params& params
       plan_segment(placed, params, device, batch.queries.on_device(), request, execution);
   report->add(report_of(segment, planned, k));
   DevicePlacement* placement = planned.device != nullptr ? planned.device->placement.get() : nullptr;
-  if (device >= ANN_DEVICE_CUDA && !batch.admission.admits_all())
-    fail(ANN_UNSUPPORTED, "the index has removed rows, which searches on a device do not leave out");
   if (device >= ANN_DEVICE_CUDA && placement == nullptr)
     return compare_host_batch(segment, device, nullptr, batch, execution, counts);
   answer_batch({placed.host, placement}, *planned.choice.procedure, planned.choice.plan, batch, execution,

@@ -9,6 +9,7 @@
 #include "ann.h"
 #include "dataset/codes.h"
 #include "graph/adjacency.h"
+#include "segment/row_set.h"
 
 namespace gannet {
 
@@ -37,13 +38,27 @@ struct LayersView {
   uint32_t count = 0;
 };
 
+/// Rows at which walks start.
+struct EntriesView {
+  const uint32_t* rows = nullptr;  // [count] distinct
+  uint32_t count = 0;
+};
+
+/// A graph, and where walks over it start, without hidden rows (place/bypass_edges_cuda.h).
+struct BypassView {
+  Adjacency graph;  // fixed rows; those of hidden rows are as they were
+  EntriesView entries;
+  const uint32_t* pivots = nullptr;  // [kPivots] kNoRow in places of hidden rows
+  RowSetView hidden;
+};
+
 struct IndexView {
   CodeKind kind = CodeKind::kUnsigned;
   const uint8_t* codes = nullptr;  // [row_count, code_stride]
   Adjacency graph;                 // fixed rows
-  Adjacency bypass;                // the same past hidden rows, while there are any
+  BypassView bypass;               // the same past hidden rows, while there are any
   LayersView layers;
-  const uint32_t* entries = nullptr;     // [entry_count]
+  EntriesView entries;
   const uint8_t* pivot_codes = nullptr;  // [kPivots, code_stride]
   const uint32_t* pivots = nullptr;      // [kPivots] their rows, kNoRow in unused places at the end
   const int32_t* squares = nullptr;      // [kPivots] x.x of their bytes
@@ -57,7 +72,6 @@ struct IndexView {
   uint32_t code_stride = 0;  // bytes
   uint32_t row_stride = 0;   // bytes
   uint32_t value_bytes = 0;  // of a query, a multiple of 16
-  uint32_t entry_count = 0;
   uint32_t dim = 0;
   int32_t metric = 0;
   int32_t element = 0;

@@ -54,7 +54,7 @@ class CudaPlacement final : public DevicePlacement {
       fence_.clear();
       workspaces_.clear();
       arrays_.clear();
-      bypass_edges_.reset();
+      bypass_.reset();
       build_stream_.reset();
       stream_.reset();
     });
@@ -66,36 +66,67 @@ class CudaPlacement final : public DevicePlacement {
     const DeviceGuard guard(device_);
     RowSet hidden(memory_, view_.row_count);
     for (uint32_t i = 0; i < count; ++i) hidden.insert(rows[i]);
-    const Array<uint32_t>& words = hidden.words();
     try {
-      const DeviceArray<uint32_t> there(words.size(), *stream_);
-      auto edges = std::make_unique<DeviceArray<uint32_t>>(
-          checked_product(view_.row_count, view_.graph.stride), *stream_);
-      copy_to_device(there.data(), words.data(), words.size() * sizeof(uint32_t), *stream_,
-                     "sending hidden rows to the device");
+      auto bypass = std::make_unique<Bypass>(*this, hidden);
       make_bypass_edges({view_.codes,
-                         there.data(),
+                         bypass->hidden.data(),
                          view_.graph,
-                         {edges->data(), view_.row_count, view_.graph.stride},
+                         {bypass->edges.data(), view_.row_count, view_.graph.stride},
                          view_.code_stride},
                         view_.kind, *stream_);
       stream_->wait();
-      bypass_edges_ = std::move(edges);
+      bypass_ = std::move(bypass);
     } catch (const Error& error) {
       if (error.status != ANN_DEVICE_NO_MEMORY) throw;
       return false;
     }
-    view_.bypass = view_.graph;
-    view_.bypass.targets = bypass_edges_->data();
+    view_.bypass.graph = view_.graph;
+    view_.bypass.graph.targets = bypass_->edges.data();
+    view_.bypass.entries = {bypass_->entries.data(), bypass_->entry_count};
+    view_.bypass.pivots = bypass_->pivots.data();
+    view_.bypass.hidden = {bypass_->hidden.data()};
     return true;
   }
 
   void show_rows() noexcept override {
     view_.bypass = {};
-    free_quietly([this](bool) { bypass_edges_.reset(); });
+    free_quietly([this](bool) { bypass_.reset(); });
   }
 
  private:
+  /// Device memory of view_.bypass, all but its edges filled in.
+  struct Bypass {
+    Bypass(const CudaPlacement& placement, const RowSet& rows)
+        : edges(checked_product(placement.view_.row_count, placement.view_.graph.stride), *placement.stream_),
+          hidden(rows.words().size(), *placement.stream_),
+          entries(placement.entries_.size(), *placement.stream_),
+          pivots(kPivots, *placement.stream_) {
+      const auto send = [&](const DeviceArray<uint32_t>& to, const uint32_t* from, size_t count) {
+        copy_to_device(to.data(), from, count * sizeof(uint32_t), *placement.stream_,
+                       "sending hidden rows to the device");
+      };
+      send(hidden, rows.words().data(), rows.words().size());
+      Array<uint32_t> shown(placement.memory_, std::max<size_t>(placement.entries_.size(), kPivots));
+      for (const uint32_t row : placement.entries_) {
+        if (!rows.holds(row)) shown[entry_count++] = row;
+      }
+      send(entries, shown.data(), entry_count);
+      placement.stream_->wait();
+      for (uint32_t i = 0; i < kPivots; ++i) {
+        const uint32_t row = placement.pivots_[i];
+        shown[i] = row != kNoRow && rows.holds(row) ? kNoRow : row;
+      }
+      send(pivots, shown.data(), kPivots);
+      placement.stream_->wait();
+    }
+
+    DeviceArray<uint32_t> edges;    // [row_count, stride]
+    DeviceArray<uint32_t> hidden;   // [(row_count + 31) / 32]
+    DeviceArray<uint32_t> entries;  // [entry_count]
+    DeviceArray<uint32_t> pivots;   // [kPivots]
+    uint32_t entry_count = 0;
+  };
+
   /// Copies to device memory that the placement then holds.
   struct Upload {
     CudaPlacement& placement;
@@ -136,7 +167,6 @@ class CudaPlacement final : public DevicePlacement {
     view_.row_count = dataset.rows();
     view_.code_stride = static_cast<uint32_t>(codes.stride());
     view_.graph = {nullptr, nullptr, nullptr, dataset.rows(), segment.graph.degree, segment.graph.levels};
-    view_.entry_count = static_cast<uint32_t>(segment.graph.entries.size());
     view_.dim = dataset.dim();
     view_.metric = dataset.metric();
     view_.element = dataset.element();
@@ -182,7 +212,10 @@ class CudaPlacement final : public DevicePlacement {
     }
     if (!segment.graph.prefixes.empty())
       view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
-    view_.entries = upload.items(segment.graph.entries.data(), segment.graph.entries.size());
+    const Array<uint32_t>& entries = segment.graph.entries;
+    view_.entries = {upload.items(entries.data(), entries.size()), static_cast<uint32_t>(entries.size())};
+    entries_ = Array<uint32_t>(memory_, entries.size());
+    std::copy(entries.begin(), entries.end(), entries_.data());
     place_layers(segment.graph, upload);
     if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
     if (const ScaledCodes* scaled = codes.scaled(); scaled != nullptr) {
@@ -228,9 +261,8 @@ class CudaPlacement final : public DevicePlacement {
   }
 
   void place_pivots(const SearchGraph& graph, Upload& upload) {
-    uint32_t pivots[kPivots];
-    draw_pivots(graph, pivots);
-    view_.pivots = upload.items(pivots, kPivots);
+    draw_pivots(graph, pivots_);
+    view_.pivots = upload.items(pivots_, kPivots);
     uint8_t* codes = take(uint64_t{kPivots} * view_.code_stride);
     int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
     gather_pivots(view_.pivots, view_.codes, view_.code_stride, view_.kind, codes, squares, *stream_);
@@ -282,7 +314,9 @@ class CudaPlacement final : public DevicePlacement {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> build_stream_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
-  std::unique_ptr<DeviceArray<uint32_t>> bypass_edges_;  // while rows are hidden
+  Array<uint32_t> entries_;         // as view_.entries
+  uint32_t pivots_[kPivots];        // as view_.pivots
+  std::unique_ptr<Bypass> bypass_;  // while rows are hidden
   StreamFence fence_;
 };
 

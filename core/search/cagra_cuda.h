@@ -7,6 +7,7 @@
 #include "backend/launch.h"
 #include "search/cagra.h"
 #include "search/walk_counters.h"
+#include "segment/row_set.h"
 
 namespace gannet::cuda {
 
@@ -38,6 +39,8 @@ struct CagraArgs {
   uint32_t* out_rows;      // [count, kept] nearest first; kNoRow where there are no more
   float* out_distances;    // [count, kept] of codes; null where rows are compared once more
   WalkCounters* counters;
+  RowSetView removed;  // rows that are walked through and never answered
+  RowSetView hidden;   // rows past which `graph` leads, where no walk starts either
   uint32_t* tables;    // [blocks, 2^hash_bits] of standard single-CTA searches, else null
   uint64_t* claims;    // [groups, 2^hash_bits] of multi-CTA searches
   uint64_t* found;     // [groups, lists, list_size] their lists at the end

@@ -239,7 +239,7 @@ struct MultiCta {
   __device__ void start() {
     for (uint32_t i = threadIdx.x; i < edges; i += blockDim.x) {
       const uint32_t place = rank * edges + i;
-      meet(start_row(shared.query.content, args.row_count, args.lists * edges, place), place);
+      meet(shown_start(args, shared.query.content, args.lists * edges, place), place);
     }
   }
 
@@ -334,7 +334,7 @@ struct MultiCta {
     wait(last_step());
   }
 
-  /// Merges the lists, of which every second one is turned round.
+  /// Merges the lists, of which every second one is turned round. Without the removed rows they are sorted anew.
   __device__ void report(uint32_t number) {
     uint64_t* merged = list;
     uint32_t lists = 1;
@@ -345,7 +345,10 @@ struct MultiCta {
       merged[i] = i < args.lists * args.list_size ? __ldcg(found + turned) : RowKey::kNone;
     }
     __syncthreads();
-    sort_shared(merged, size, BlockSorts{}, args.list_size);
+    if (args.removed.empty())
+      sort_shared(merged, size, BlockSorts{}, args.list_size);
+    else
+      drop_removed(args.removed, merged, size);
     write_found(args, number, merged, size);
     __syncthreads();
   }

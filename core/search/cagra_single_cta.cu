@@ -153,7 +153,7 @@ struct SingleCta {
   __device__ void start() {
     const uint32_t places = args.width * args.graph.stride;
     for (uint32_t i = threadIdx.x; i < places; i += blockDim.x)
-      meet(start_row(shared.query.content, args.row_count, places, i));
+      meet(shown_start(args, shared.query.content, places, i));
     __syncthreads();
   }
 
@@ -361,7 +361,10 @@ struct SingleCta {
 
   __device__ void report(uint32_t number) {
     __syncthreads();
-    if (by_radix()) sort_shared(list, args.list_size, BlockSorts{});
+    if (!args.removed.empty())
+      drop_removed(args.removed, list, args.list_size);
+    else if (by_radix())
+      sort_shared(list, args.list_size, BlockSorts{});
     write_found(args, number, list, args.list);
   }
 };

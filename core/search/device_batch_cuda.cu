@@ -5,6 +5,7 @@
 // boundaries, of as many columns as a code, are read where they lie.
 
 #include <algorithm>
+#include <memory>
 
 #include "backend/stream_fence.h"
 #include "search/answers_cuda.h"
@@ -18,14 +19,32 @@ namespace {
 
 constexpr uint64_t kBatchBytes = uint64_t{256} << 20;  // of a piece of a batch on the device
 
+/// Removed rows of a batch, sent in the order of its stream.
+class RemovedOnDevice {
+ public:
+  RemovedOnDevice(const RowSetView& rows, uint32_t row_count, const Stream& stream) : version_(rows.version) {
+    if (rows.empty()) return;
+    const size_t words = RowSet::word_count(row_count);
+    words_ = std::make_unique<DeviceArray<uint32_t>>(words, stream);
+    copy_to_device(words_->data(), rows.words, words * sizeof(uint32_t), stream,
+                   "sending removed rows to the device");
+  }
+  RowSetView view() const { return words_ == nullptr ? RowSetView{} : RowSetView{words_->data(), version_}; }
+
+ private:
+  std::unique_ptr<DeviceArray<uint32_t>> words_;
+  uint64_t version_;
+};
+
 class BatchOnDevice {
  public:
   explicit BatchOnDevice(DevicePlacement& placement) : placement_(placement), view_(placement.view()) {}
 
   void walk(const SearchBatch& batch, const SearchPlan& plan, const Execution& execution,
             SearchCounts* counts) {
-    answer(batch, false, execution, [&](const Piece& piece, const Stream& stream) {
-      const DeviceRun run = run_of(piece);
+    answer(batch, false, execution, [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
+      DeviceRun run = run_of(piece);
+      run.removed = removed;
       start_run(placement_.device(), view_, run, plan, stream);
       if (batch.stream != nullptr) return;
       WalkCounters counted;
@@ -38,8 +57,8 @@ class BatchOnDevice {
 
   void compare_all(const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
     if (batch.stream == nullptr) counts->distances += batch.queries.rows * view_.row_count;
-    answer(batch, true, execution, [&](const Piece& piece, const Stream& stream) {
-      compare_all(piece, stream, execution);
+    answer(batch, true, execution, [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
+      compare_all(piece, removed, stream, execution);
       if (batch.stream == nullptr) stream.wait();
     });
   }
@@ -126,6 +145,7 @@ class BatchOnDevice {
   void answer_on(const Stream& stream, const SearchBatch& batch, bool exact_search,
                  const Execution& execution, const Find& find) {
     const uint64_t total = batch.queries.rows;
+    const RemovedOnDevice removed(batch.admission.removed, view_.row_count, stream);
     const uint32_t k = std::min(batch.results.k, view_.row_count);
     const bool in_place = reads_in_place(batch.queries, exact_search);
     uint64_t step = piece_of(total, k, exact_search, in_place);
@@ -141,7 +161,7 @@ class BatchOnDevice {
         piece.query_stride =
             static_cast<uint32_t>(in_place ? batch.queries.stride : Piece::record_bytes(view_, exact_search));
         take_queries(batch.queries, first, &piece, stream);
-        if (k > 0) find(piece, stream);
+        if (k > 0) find(piece, removed.view(), stream);
         write_answers(batch.results, first, piece, stream);
         if (batch.stream == nullptr) stream.wait();
       } catch (const Error& error) {
@@ -202,8 +222,10 @@ class BatchOnDevice {
     return run;
   }
 
-  void compare_all(const Piece& piece, const Stream& stream, const Execution& execution) const {
+  void compare_all(const Piece& piece, const RowSetView& removed, const Stream& stream,
+                   const Execution& execution) const {
     ExactRequest request;
+    request.removed = removed;
     request.device = placement_.device();
     request.row_count = view_.row_count;
     request.metric = view_.metric;

@@ -24,6 +24,7 @@ namespace gannet {
 struct DeviceAdmission {
   const uint32_t* masked = nullptr;  // [count] a row that each query neither expands nor returns, or null
   bool bypass = false;               // the graph without the rows that hide_rows() has taken out
+  RowSetView removed = {};           // in memory of the host: rows that are walked through, never returned
 };
 
 /// Room for one search of up to capacity() queries.
@@ -61,7 +62,8 @@ class DeviceWorkspace : public Workspace {
   /// The same in two steps, for vectors of an element that can be compared with the rows: the first queues
   /// all work, which begins with making records of them, the second waits for it. In between the workspace is
   /// left alone.
-  virtual void start(uint32_t count, int32_t element, const SearchPlan& plan) = 0;
+  virtual void start(uint32_t count, int32_t element, const SearchPlan& plan,
+                     const DeviceAdmission& admission) = 0;
   virtual void finish() = 0;
   /// Waits for what start() has queued, if finish() has not: a call that met an error.
   virtual void settle() noexcept = 0;

@@ -81,6 +81,7 @@ struct Args {
   const float* norms;             // [row_count], for cosine
   const double* query_norms;      // [query_count], for cosine
   const uint64_t* ids;            // [all rows], or null: a row's id is its number
+  RowSetView removed;             // of all rows: those that are no candidates
   Key* lists;                     // [slices, query_count, 2 * half]
   uint32_t* counts;               // [slices, query_count] candidates in each list
   uint32_t* out_rows;             // [query_count, k]
@@ -154,7 +155,7 @@ struct Candidates {
 
   __device__ void consider(uint32_t query, uint32_t row, float distance, Key worst) {
     const Key key = make_key(distance, row);
-    if (!Nearer{args.ids}(key, worst)) return;
+    if (!Nearer{args.ids}(key, worst) || args.removed.holds(row)) return;
     list(query)[atomicAdd(&shared.counts[query], 1)] = key;
   }
 
@@ -698,6 +699,7 @@ class Search {
         query_norms_(cosine_ && !resident ? batch_ : 0, stream),
         query_squares_(squared_ ? batch_ : 0, stream),
         ids_(request.ids != nullptr && !rows_there_ ? request.row_count : 0, stream),
+        removed_(request.removed.empty() || resident ? 0 : RowSet::word_count(request.row_count), stream),
         lists_(uint64_t{slices_} * batch_ * 2 * half_, stream),
         counts_(uint64_t{slices_} * batch_, stream),
         out_rows_(resident ? 0 : uint64_t{batch_} * kept, stream),
@@ -711,6 +713,9 @@ class Search {
     execution_.enter("exact search");
     if (request_.ids != nullptr && !rows_there_)
       send_items(request_.ids, request_.row_count, ids_.data(), stream_, execution_);
+    if (!request_.removed.empty() && !on_device_)
+      send_items(request_.removed.words, RowSet::word_count(request_.row_count), removed_.data(), stream_,
+                 execution_);
     for (uint64_t first = 0; first < request_.query_count; first += batch_) {
       const uint64_t left = request_.query_count - first;
       answer(first, static_cast<uint32_t>(std::min<uint64_t>(batch_, left)));
@@ -765,6 +770,7 @@ class Search {
     args.k = kept_;
     args.half = half_;
     args.metric = request_.metric;
+    if (!request_.removed.empty()) args.removed = {on_device_ ? request_.removed.words : removed_.data()};
 
     if (on_device_)
       point_to_queries(first_query, &args);
@@ -894,6 +900,7 @@ class Search {
   DeviceArray<double> query_norms_;      // [batch]
   DeviceArray<uint32_t> query_squares_;  // [batch]
   DeviceArray<uint64_t> ids_;            // [rows]
+  DeviceArray<uint32_t> removed_;        // [(rows + 31) / 32] bits
   DeviceArray<Key> lists_;               // [slices, batch, 2 * half]
   DeviceArray<uint32_t> counts_;         // [slices, batch]
   DeviceArray<uint32_t> out_rows_;       // [batch, kept]

@@ -10,6 +10,7 @@
 #include "distance/kernels.h"
 #include "place/index_view.h"
 #include "search/plan.h"
+#include "segment/row_set.h"
 
 namespace gannet::cuda {
 
@@ -41,6 +42,8 @@ struct ExactRequest {
   bool rows_are_there = false;
   /// Bytes from one query to the next, on the device, where they need not be packed.
   uint32_t query_stride = 0;
+  /// Of [row_count] those that no query finds, in memory of the host or, of search_exact_resident, of the device.
+  RowSetView removed = {};
 };
 
 /// Makes a request compare with the rows of a placement.

@@ -14,7 +14,7 @@ constexpr uint32_t kQueriesAtOnce = 1024;  // between two questions to the monit
 
 void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
                             int32_t device, const ResultsView& results, const Execution& execution,
-                            const DevicePlacement* placed) {
+                            const DevicePlacement* placed, const RowSetView& removed) {
   if (placed == nullptr) dataset.touch_all();
   const uint64_t count = queries.size();
   if (count > UINT32_MAX)
@@ -48,6 +48,7 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
   request.query_norms = queries.norms();
   request.query_count = static_cast<uint32_t>(count);
   request.k = kept;
+  request.removed = removed;
   request.out_rows = rows.data();
   request.out_distances = distances.data();
   if (placed != nullptr) cuda::lend_rows(placed->view(), &request);
@@ -60,7 +61,7 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
       uint32_t found = 0;
       for (uint32_t i = 0; i < kept; ++i) {
         const uint32_t row = rows[query * kept + i];
-        if (excluded == nullptr || row != excluded[query])
+        if (row != kNoRow && (excluded == nullptr || row != excluded[query]))
           answer[found++] = {distances[query * kept + i], dataset.id(row)};
       }
       const bool usable = queries.usable(query);

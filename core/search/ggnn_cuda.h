@@ -20,6 +20,7 @@ struct GgnnArgs {
   Slack slack;
   uint32_t iterations_max;  // in each layer
   uint32_t step;            // rows shown to the lists at a time
+  uint32_t descends;        // 1: from the top layer
 };
 
 /// Starts the walks of a batch. Of `args.walk` what a plan of CAGRA's would decide is filled in.

@@ -84,6 +84,7 @@ struct HostBatch {
   const ResultsView& results;
   uint32_t k;  // at most that of `results`
   const SearchPlan& plan;
+  RowSetView removed;
   const Execution& execution;
   SearchCounts* counts;
 
@@ -101,7 +102,7 @@ struct HostBatch {
           static_cast<uint32_t>(std::min<uint64_t>(workspace->capacity(), queries.rows - first));
       execution.check();
       fill_workspace(segment, queries, first, count, *workspace, execution);
-      workspace->run(count, plan, {}, false);
+      workspace->run(count, plan, {.removed = removed}, false);
       write(first, count, *workspace);
     }
   }
@@ -122,7 +123,7 @@ struct HostBatch {
       execution.check();
       DeviceWorkspace& workspace = **workspaces[piece % workspaces.size()];
       copy_vectors(piece * step, count_of(piece), workspace);
-      workspace.start(count_of(piece), queries.element, plan);
+      workspace.start(count_of(piece), queries.element, plan, {.removed = removed});
     };
     const uint64_t ahead = std::min<uint64_t>(workspaces.size(), pieces);
     for (uint64_t piece = 0; piece < ahead; ++piece) start(piece);
@@ -233,7 +234,8 @@ void walk_host_batch(const Segment& segment, DevicePlacement& placement, const S
     return;
   }
   if (queries.rows == 0) return;
-  const HostBatch host_batch{segment, placement, queries, batch.results, k, plan, execution, counts};
+  const HostBatch host_batch{segment,   placement, queries, batch.results, k, plan, batch.admission.removed,
+                             execution, counts};
   if (host_batch.is_few())
     host_batch.answer_few();
   else

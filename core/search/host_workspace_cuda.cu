@@ -96,7 +96,8 @@ class CudaWorkspace final : public DeviceWorkspace {
     if (timed) kernel_seconds_ = begin_.seconds_until(end_);
   }
 
-  void start(uint32_t count, int32_t element, const SearchPlan& plan) override {
+  void start(uint32_t count, int32_t element, const SearchPlan& plan,
+             const DeviceAdmission& admission) override {
     const DeviceGuard guard(device_);
     plan_ = plan;
     count_ = count;
@@ -104,7 +105,7 @@ class CudaWorkspace final : public DeviceWorkspace {
     const uint32_t vector_bytes = view_.dim * element_bytes(element);
     copy_to_device(queries_.device(), queries_.host(), uint64_t{count} * vector_bytes, stream_,
                    "sending queries to the device");
-    DeviceRun run = prepare(count, false, {}, plan);
+    DeviceRun run = prepare(count, false, admission, plan);
     if (!vectors_are_records()) {
       make_records(element, vector_bytes, count);
       run.queries = made_.device();
@@ -201,6 +202,7 @@ class CudaWorkspace final : public DeviceWorkspace {
       run.candidates = reinterpret_cast<uint32_t*>(candidates_.device());
     }
     run.bypass = admission.bypass;
+    run.removed = removed_rows(admission.removed);
     if (admission.masked != nullptr) {
       masked_.fit(count * sizeof(uint32_t), false, stream_);
       copy_to_device(masked_.device(), admission.masked, count * sizeof(uint32_t), stream_,
@@ -208,6 +210,19 @@ class CudaWorkspace final : public DeviceWorkspace {
       run.masked = reinterpret_cast<const uint32_t*>(masked_.device());
     }
     return run;
+  }
+
+  /// The set on the device. As a rule it is the one of the last search.
+  RowSetView removed_rows(const RowSetView& rows) {
+    if (rows.empty()) return {};
+    if (removed_version_ != rows.version) {
+      const uint64_t bytes = RowSet::word_count(view_.row_count) * sizeof(uint32_t);
+      removed_version_ = 0;
+      removed_.fit(bytes, false, stream_);
+      copy_to_device(removed_.device(), rows.words, bytes, stream_, "sending removed rows to the device");
+      removed_version_ = rows.version;
+    }
+    return {reinterpret_cast<const uint32_t*>(removed_.device()), rows.version};
   }
 
   void publish(uint32_t count, const SearchPlan& plan, bool direct) {
@@ -237,6 +252,8 @@ class CudaWorkspace final : public DeviceWorkspace {
   Staging codes_;       // [capacity, code_stride] where codes are lossy
   Staging candidates_;  // [capacity, candidates_most(k)] rows to re-rank
   Staging masked_;      // [capacity]
+  Staging removed_;     // the bits of a RowSet of removed_version_
+  uint64_t removed_version_ = 0;
 
   // Between start() and finish():
   SearchPlan plan_;

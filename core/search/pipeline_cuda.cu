@@ -151,8 +151,8 @@ struct StartWalk {
   void operator()(const GgnnPlan& plan) const {
     GgnnArgs args = {};
     args.walk = cagra_args(plan.stored, plan.kept);
-    args.entries = view.entries;
-    args.entry_count = view.entry_count;
+    args.entries = entries().rows;
+    args.entry_count = entries().count;
     args.layers = view.layers;
     fill(run.counters, 0, sizeof(WalkCounters), stream, "clearing device memory");
     start_ggnn(device, row_kind(plan.stored), plan, args, stream);
@@ -168,7 +168,8 @@ struct StartWalk {
   }
 
  private:
-  const Adjacency& graph() const { return run.bypass ? view.bypass : view.graph; }
+  const Adjacency& graph() const { return run.bypass ? view.bypass.graph : view.graph; }
+  const EntriesView& entries() const { return run.bypass ? view.bypass.entries : view.entries; }
 
   /// What the kernels of CAGRA, GGNN and TSDG compare, read and write.
   CagraArgs cagra_args(bool stored, uint32_t kept) const {
@@ -177,6 +178,8 @@ struct StartWalk {
     args.rows = stored ? view.rows : view.codes;
     args.norms = view.norms;
     args.graph = graph();
+    args.removed = run.removed;
+    if (run.bypass) args.hidden = view.bypass.hidden;
     args.queries = by_records ? run.queries : run.codes;
     args.query_stride = by_records ? run.query_stride : view.code_stride;
     args.out_rows = view.lossless ? run.rows : run.candidates;
@@ -199,9 +202,9 @@ struct StartWalk {
     args.codes = view.codes;
     args.edges = graph().targets;
     args.degree = graph().stride;
-    args.entries = view.entries;
+    args.entries = entries().rows;
     args.pivot_codes = view.pivot_codes;
-    args.pivots = view.pivots;
+    args.pivots = run.bypass ? view.bypass.pivots : view.pivots;
     args.squares = view.squares;
     args.starts = run.starts;
     const bool by_records = view.lossless || whole;
@@ -210,10 +213,11 @@ struct StartWalk {
     args.out_rows = by_records ? run.rows : run.candidates;
     args.out_distances = by_records ? run.distances : nullptr;
     args.masked = run.masked;
+    args.removed = run.removed;
     args.counters = run.counters;
     args.counts = run.counts;
     args.stride = view.code_stride;
-    args.entry_count = view.entry_count;
+    args.entry_count = entries().count;
     args.count = run.count;
     args.k = run.k;
     args.kept = depth;

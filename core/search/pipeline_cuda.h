@@ -31,8 +31,9 @@ struct DeviceRun {
   uint32_t query_stride;
   uint32_t count;
   uint32_t k;
-  bool bypass;      // walks over view.bypass
-  bool is_on_host;  // where queries, rows, distances and counts lie
+  RowSetView removed;  // on the device: rows that are walked through and never answered
+  bool bypass;         // walks over view.bypass
+  bool is_on_host;     // where queries, rows, distances and counts lie
 };
 
 /// Whether the kernel that walks also makes codes and re-ranks the best rows.

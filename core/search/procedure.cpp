@@ -27,7 +27,8 @@ void compare_host_batch(const Segment& segment, int32_t device, const DevicePlac
                         const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
   counts->distances += batch.queries.rows * segment.rows();
   const QueryBlock block(segment.dataset, batch.queries, execution);
-  search_exact_on_device(segment.dataset, block, nullptr, device, batch.results, execution, placement);
+  search_exact_on_device(segment.dataset, block, nullptr, device, batch.results, execution, placement,
+                         batch.admission.removed);
 }
 
 void answer_batch(const SearchTarget& target, const Procedure& procedure, const SearchPlan& plan,

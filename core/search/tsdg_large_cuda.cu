@@ -118,10 +118,11 @@ struct LargeWalk {
   /// Lines 1 to 4: the nearest of the random rows.
   __device__ void start() {
     const uint32_t row = lane_number() < kTsdgSeeds
-                             ? start_row(query.content, args.walk.row_count, kTsdgSeeds, lane_number())
+                             ? shown_start(args.walk, query.content, kTsdgSeeds, lane_number())
                              : kNoRow;
-    proposals[lane_number()] = row;  // those that are none stand last
-    const uint32_t count = __popc(__ballot_sync(kAllLanes, row != kNoRow));
+    const uint32_t drawn = __ballot_sync(kAllLanes, row != kNoRow);
+    if (row != kNoRow) proposals[__popc(drawn & lanes_before())] = row;
+    const uint32_t count = __popc(drawn);
     __syncwarp();
     compare(count);
     const uint64_t seed = smallest_of_warp(lane_number() < count ? key_at(lane_number()) : RowKey::kNone);
@@ -227,7 +228,8 @@ struct LargeWalk {
     return found;
   }
 
-  /// Whether a row is nearer than the last of R, which takes it unless it has it. Draws the bound.
+  /// Whether a row is nearer than the last of R, which takes it unless it has it or the row is no answer. Draws the
+  /// bound.
   __device__ bool show(uint64_t key) {
     const uint32_t kept = args.walk.kept;
     if (kept == 0 || key >= list[kept - 1]) return false;
@@ -239,6 +241,7 @@ struct LargeWalk {
       equal |= here == key;
     }
     if (__any_sync(kAllLanes, equal)) return false;
+    if (!args.walk.removed.empty() && is_removed(args.walk.removed, RowKey::row(key))) return true;
     for (uint32_t end = (kept + kWarp - 1) / kWarp * kWarp; end > smaller; end -= kWarp) {
       const uint32_t place = end - kWarp + lane_number();
       const uint64_t before = place > smaller ? list[place - 1] : key;

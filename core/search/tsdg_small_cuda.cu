@@ -60,6 +60,9 @@ struct SmallWalk {
     compare(shared.seeds);
     uint64_t temp = choose(shared.seeds);
     uint64_t list = lane_number() == 0 ? shared.parent : RowKey::kNone;  // R
+    if (!args.walk.removed.empty() && list != RowKey::kNone &&
+        is_removed(args.walk.removed, RowKey::row(list)))
+      list = RowKey::kNone;
     for (uint32_t hop = 0;; ++hop) {
       const uint32_t target = hop < args.hops_max ? edge() : kNoRow;
       if (is_keeper() && hop != 0) {
@@ -82,10 +85,11 @@ struct SmallWalk {
   __device__ void begin() {
     if (threadIdx.x < kWarp) {
       const CagraQuery read = read_query(args.walk, kKind == RowKind::kBytes, query);
-      const uint32_t row = start_row(read.content, args.walk.row_count, args.walks * kTsdgSeeds,
-                                     number * kTsdgSeeds + lane_number());
-      rows[lane_number()] = row;  // those that are none stand last
-      const uint32_t seeds = __popc(__ballot_sync(kAllLanes, row != kNoRow));
+      const uint32_t row =
+          shown_start(args.walk, read.content, args.walks * kTsdgSeeds, number * kTsdgSeeds + lane_number());
+      const uint32_t drawn = __ballot_sync(kAllLanes, row != kNoRow);
+      if (row != kNoRow) rows[__popc(drawn & lanes_before())] = row;
+      const uint32_t seeds = __popc(drawn);
       if (lane_number() == 0) {
         shared.query = read;
         shared.seeds = seeds;
@@ -137,7 +141,8 @@ struct SmallWalk {
     uint64_t sorted[1] = {temp};
     sort_ascending(sorted);
     const bool is_held = holds(list, sorted[0]);  // all lanes look
-    const bool is_new = lane_number() < kTsdgTaken && sorted[0] != RowKey::kNone && !is_held;
+    bool is_new = lane_number() < kTsdgTaken && sorted[0] != RowKey::kNone && !is_held;
+    if (!args.walk.removed.empty()) is_new = is_new && !is_removed(args.walk.removed, RowKey::row(sorted[0]));
     const uint32_t news = __ballot_sync(kAllLanes, is_new);
     if (is_new) shared.taken[__popc(news & lanes_before())] = sorted[0];
     __syncwarp();

@@ -15,6 +15,7 @@
 #include "search/rerank_cuda.h"
 #include "search/scaled_codes_cuda.h"
 #include "search/walk_counters.h"
+#include "segment/row_set.h"
 #include "traverse/walk_steps.cuh"
 
 namespace gannet::cuda {
@@ -60,6 +61,7 @@ struct WalkArgs {
   uint32_t* order;             // [count] room for queries, in which order they are walked for; or null
   const uint8_t* queries;      // [count, query_stride] their codes, [stride] each
   const uint32_t* masked;      // [count] a row that each query neither expands nor returns; or null
+  RowSetView removed;          // rows that are walked through and never answered
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
   float* out_distances;        // [count, kept] of the codes; null where rows are re-ranked
   WalkCounters* counters;

@@ -7,6 +7,7 @@
 //                 measured a recall of 1.00 where unseen queries get .89).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/memory.h"
@@ -20,6 +21,7 @@ inline constexpr uint32_t kHeldOutShare = 4;
 /// A view of a set, for walks on the CPU and on devices. No set holds no row.
 struct RowSetView {
   const uint32_t* words = nullptr;  // [(rows + 31) / 32] a bit for each row, or null
+  uint64_t version = 0;             // of the set; views of one version show the same rows
 
   constexpr bool empty() const { return words == nullptr; }
   constexpr bool holds(uint32_t row) const {
@@ -31,22 +33,31 @@ class RowSet {
  public:
   RowSet() = default;
   RowSet(const Allocator& memory, uint32_t rows)
-      : words_(Array<uint32_t>::zeroed(memory, (size_t{rows} + 31) / 32)) {}
+      : words_(Array<uint32_t>::zeroed(memory, word_count(rows))), version_(next_version()) {}
+
+  static constexpr size_t word_count(uint32_t rows) { return (size_t{rows} + 31) / 32; }
 
   void insert(uint32_t row) {
     uint32_t& word = words_[row / 32];
     const uint32_t bit = 1u << row % 32;
     count_ += (word & bit) == 0 ? 1 : 0;
     word |= bit;
+    version_ = next_version();
   }
   bool holds(uint32_t row) const { return view().holds(row); }
   uint32_t count() const { return count_; }
   uint64_t bytes() const { return words_.bytes(); }
   const Array<uint32_t>& words() const { return words_; }
-  RowSetView view() const { return {words_.data()}; }
+  RowSetView view() const { return {words_.data(), version_}; }
 
  private:
+  static uint64_t next_version() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+  }
+
   Array<uint32_t> words_;
+  uint64_t version_ = 0;
   uint32_t count_ = 0;
 };
 

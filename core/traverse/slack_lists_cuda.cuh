@@ -57,7 +57,7 @@ struct SlackState {
   uint32_t count;      // of proposals that are not known
   uint32_t survivors;  // of them, within the bound
   uint32_t parent;
-  uint64_t apart;  // the key of a row of a step that is no answer
+  uint32_t refused;  // of the survivors, those that are no answers
 };
 
 /// A sorted list of which place i lies `first` places on, round about.
@@ -138,17 +138,17 @@ struct SlackLists {
     if (threadIdx.x == 0) {
       state.bound = INFINITY;
       state.best_size = state.queue_head = state.queue_size = state.expanded = 0;
-      state.count = state.survivors = 0;
-      state.apart = RowKey::kNone;
+      state.count = state.survivors = state.refused = 0;
     }
     __syncthreads();
   }
 
   __device__ void propose(uint32_t row) { proposals[atomicAdd(&state.count, 1u)] = row; }
 
-  /// Takes a row of a comparison.
-  __device__ void survive(uint32_t number, uint32_t row) {
-    fresh[atomicAdd(&state.survivors, 1u)] = RowKey::of(number, row, false);
+  /// Takes a row of a comparison; the key of one that is no answer has the flag until it is in the queue.
+  __device__ void survive(uint32_t number, uint32_t row, bool is_answer = true) {
+    fresh[atomicAdd(&state.survivors, 1u)] = RowKey::of(number, row, !is_answer);
+    if (!is_answer) atomicAdd(&state.refused, 1u);
   }
 
   /// Whether a row stands in the cache. All threads read the same words.
@@ -173,16 +173,12 @@ struct SlackLists {
 
   __device__ float square(uint32_t number) const { return square_as<kIntegers>(kind, number); }
 
-  /// Brings the fresh keys into best and queue, after a barrier; ends with one. `apart`, if not kNone, is the key of a
-  /// row among them that is expanded and is no answer.
-  __device__ void admit(uint32_t survivors, uint64_t apart = RowKey::kNone) {
+  /// Brings the fresh keys into the queue, and those that are answers into best, after a barrier; ends with one.
+  __device__ void admit(uint32_t survivors) {
     sort_fresh(survivors);
     insert(Ring{queue, shape.queue, state.queue_head}, state.queue_size, survivors);
-    uint32_t answers = survivors;
-    if (apart != RowKey::kNone) {
-      drop(apart, survivors);
-      --answers;
-    }
+    const uint32_t answers = survivors - state.refused;
+    if (answers != survivors) drop_refused(survivors);
     if (answers != 0) insert(Ring{best, shape.best, 0}, state.best_size, answers);
     if (threadIdx.x == 0) {
       state.best_size = min(state.best_size + answers, shape.best);
@@ -192,8 +188,7 @@ struct SlackLists {
 
   /// The bound for the next step (equation 2), by one thread.
   __device__ void settle() {
-    state.count = state.survivors = 0;
-    state.apart = RowKey::kNone;
+    state.count = state.survivors = state.refused = 0;
     if (state.best_size < shape.bound) return;
     const float kth = square(RowKey::distance(best[shape.bound - 1]));
     state.bound = squared_bound_of(kth, square(RowKey::distance(best[0])), slack);
@@ -217,11 +212,10 @@ struct SlackLists {
     const uint32_t count = state.count;
     compare(proposals, count, [&](uint32_t place, uint32_t number) {
       if (square(number) > bound) return;
-      survive(number, proposals[place]);
-      if (!answers(proposals[place], number)) state.apart = RowKey::of(number, proposals[place], false);
+      survive(number, proposals[place], answers(proposals[place], number));
     });
     __syncthreads();
-    if (const uint32_t survivors = state.survivors; survivors != 0) admit(survivors, state.apart);
+    if (const uint32_t survivors = state.survivors; survivors != 0) admit(survivors);
     __syncthreads();
     if (threadIdx.x == 0) settle();
     __syncthreads();
@@ -310,17 +304,20 @@ struct SlackLists {
     if (lane_number() == 0) state.survivors = count;
   }
 
-  /// Takes a key out of the sorted fresh ones.
-  __device__ void drop(uint64_t key, uint32_t count) {
-    const uint32_t place = smaller(Ring{fresh, layout.step, 0}, count, key);
-    __syncthreads();
-    for (uint32_t first = place; first + 1 < count; first += blockDim.x) {
-      const uint32_t i = first + threadIdx.x;
-      const uint64_t next = i + 1 < count ? fresh[i + 1] : RowKey::kNone;
-      __syncthreads();
-      if (i < count) fresh[i] = next;
-      __syncthreads();
+  /// Leaves those of the sorted fresh keys that are answers, in order; by one warp.
+  __device__ void drop_refused(uint32_t count) {
+    if (threadIdx.x < kWarp) {
+      uint32_t left = 0;
+      for (uint32_t first = 0; first < count; first += kWarp) {
+        const uint32_t i = first + lane_number();
+        const uint64_t key = i < count ? fresh[i] : RowKey::kNone;  // whose flag is set
+        const uint32_t stays = __ballot_sync(kAllLanes, !RowKey::flag(key));
+        __syncwarp();
+        if (!RowKey::flag(key)) fresh[left + __popc(stays & lanes_before())] = key;
+        left += __popc(stays);
+      }
     }
+    __syncthreads();
   }
 
   template <uint32_t kWords>
@@ -372,7 +369,7 @@ struct SlackLists {
       end = begin;
     }
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
-      if (proposals[i] < list.capacity) list.at(proposals[i]) = fresh[i];
+      if (proposals[i] < list.capacity) list.at(proposals[i]) = fresh[i] & ~RowKey::kFlag;
     }
     __syncthreads();
   }
