@@ -9,7 +9,8 @@
 // Bytes a query: kept rows, 26 of 512 bytes at k = 10 and 128 columns of f32: 13 KB beside 65 KB that the
 // walk reads. Operations: 3 a column and lane, some 10 for each fold, and a sort of `kept` keys: 15
 // levels of 32 keys at k = 10. Up to 32 and 128 keys have kernels of their own, because 16 KB for 2,048 keys
-// would leave 14 blocks a multiprocessor where 16 fit, and one warp sorts 32 without a block's barriers.
+// would leave 14 blocks a multiprocessor where 16 fit, and one warp sorts 32 without a block's barriers. The
+// element is chosen as a kernel runs: four rows are 2 KB from memory, beside one branch that all threads take.
 
 #include <cooperative_groups.h>
 
@@ -23,16 +24,23 @@ namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / 32;
+constexpr uint32_t kBlocksMin = 12;  // a multiprocessor: 40 registers a thread, left alone 56
 constexpr uint32_t kFewKeys = 32;
 constexpr uint32_t kSomeKeys = 128;
 
-template <int32_t kElement, bool kDot, uint32_t kKeysMax>
+struct Args {
+  RerankArgs given;
+  int32_t element;  // of the rows
+};
+
+template <uint32_t kKeysMax>
 struct Rerank {
   struct Shared {
     Key keys[kKeysMax];
   };
 
   const RerankArgs& args;
+  const int32_t element;
   Shared& shared;
   cg::thread_block block = cg::this_thread_block();
   uint64_t query = blockIdx.x;
@@ -64,7 +72,7 @@ struct Rerank {
     for (uint32_t i = 0; i < kRerankRows; ++i)
       numbers[i] = first + i < args.kept ? args.candidates[query * args.kept + first + i] : kNoRow;
     Key key = kNoKey;
-    if (numbers[0] != kNoRow) key = ExactRows<kElement, kDot>{args, values}.compare(numbers);
+    if (numbers[0] != kNoRow) key = compare_exact(args, element, values, numbers);
     if (lane_number() < kRerankRows) shared.keys[first + lane_number()] = key;
   }
 
@@ -79,45 +87,20 @@ struct Rerank {
 };
 
 template <class Step>
-__global__ void __launch_bounds__(kThreads) rerank(const __grid_constant__ RerankArgs args) {
+__global__ void __launch_bounds__(kThreads, kBlocksMin) rerank(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
-  Step{args, shared}.run();
-}
-
-// --- Host ----------------------------------------------------------------------------------------
-
-template <int32_t kElement, bool kDot>
-void start(const RerankArgs& args, const Stream& stream) {
-  const auto kernel = args.kept <= kFewKeys    ? rerank<Rerank<kElement, kDot, kFewKeys>>
-                      : args.kept <= kSomeKeys ? rerank<Rerank<kElement, kDot, kSomeKeys>>
-                                               : rerank<Rerank<kElement, kDot, kRerankMax>>;
-  launch("rerank", kernel, args.count, kThreads, stream, args);
-}
-
-template <int32_t kElement>
-void start_floats(const RerankArgs& args, const Stream& stream) {
-  if (args.metric == ANN_METRIC_L2)
-    start<kElement, false>(args, stream);
-  else
-    start<kElement, true>(args, stream);
+  Step{args.given, args.element, shared}.run();
 }
 
 }  // namespace
 
+// --- Host ----------------------------------------------------------------------------------------
+
 void start_rerank(const RerankArgs& args, int32_t element, const Stream& stream) {
-  switch (element) {
-    case ANN_F32:
-      return start_floats<ANN_F32>(args, stream);
-    case ANN_F16:
-      return start_floats<ANN_F16>(args, stream);
-    case ANN_BF16:
-      return start_floats<ANN_BF16>(args, stream);
-    // Of integers the L2 of codes is that of the rows: only products come here.
-    case ANN_I8:
-      return start<ANN_I8, true>(args, stream);
-    default:
-      return start<ANN_U8, true>(args, stream);
-  }
+  const auto kernel = args.kept <= kFewKeys    ? rerank<Rerank<kFewKeys>>
+                      : args.kept <= kSomeKeys ? rerank<Rerank<kSomeKeys>>
+                                               : rerank<Rerank<kRerankMax>>;
+  launch("rerank", kernel, args.count, kThreads, stream, Args{args, element});
 }
 
 }  // namespace gannet::cuda

@@ -108,10 +108,9 @@ struct ExactRows {
   }
 };
 
-/// ExactRows::compare for rows of any element. Apart from its callers, whose registers it is not to take.
-__device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t element, const uint8_t* values,
-                                             uint4 rows) {
-  const uint32_t numbers[kRerankRows] = {rows.x, rows.y, rows.z, rows.w};
+/// ExactRows::compare for rows of any element: all warps of a launch go the same way.
+__device__ inline Key compare_exact(const RerankArgs& args, int32_t element, const uint8_t* values,
+                                    const uint32_t (&numbers)[kRerankRows]) {
   const bool dot = args.metric != ANN_METRIC_L2;
   switch (element) {
     case ANN_F32:
@@ -129,6 +128,12 @@ __device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t ele
     default:
       return ExactRows<ANN_U8, true>{args, values}.compare(numbers);
   }
+}
+
+/// The same apart from its callers, whose registers it is not to take.
+__device__ __noinline__ inline Key exact_key(const RerankArgs& args, int32_t element, const uint8_t* values,
+                                             uint4 rows) {
+  return compare_exact(args, element, values, {rows.x, rows.y, rows.z, rows.w});
 }
 
 }  // namespace gannet::cuda
