@@ -11,7 +11,8 @@
 //
 // Bytes a row of 128 f32 columns: 512 read by Survey, 512 read and 128 written by Encode; rows of bytes
 // are copied as they are. 1M rows are 1.2 GB, some 0.5 ms on one NVIDIA H200. Operations: some 10 a column,
-// and 3 instructions a column and warp for a length. Then 640 MB go to the host while lists are found.
+// with a branch by the element that all threads take, and 3 instructions a column and warp for a length. Then
+// 640 MB go to the host while lists are found.
 //
 // Milliseconds of 1M rows of 128 columns, one NVIDIA H200 with 16 processor cores: f32 codes are there after
 // 5, of which the host takes most to fit them; rows and codes are on the host about when the graph is found;
@@ -63,12 +64,13 @@ struct Args {
   uint32_t dim;
   uint32_t columns;  // of a code: dim, and for inner product the extra ones
   int32_t metric;
+  int32_t element;
   float inverse_step;
+  bool wide;     // codes are floats
   bool aligned;  // rows start on multiples of the element's size
 };
 
 /// A row and the warp that has it.
-template <int32_t kElement>
 struct RowWarp {
   const Args& args;
   uint64_t number = uint64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
@@ -76,7 +78,7 @@ struct RowWarp {
   const uint8_t* row = args.rows + number * args.row_stride;
 
   __device__ float value(uint32_t column) const {
-    return column < args.dim ? column_of<kElement>(row, column, args.aligned) : 0.0f;
+    return column < args.dim ? column_of(args.element, row, column, args.aligned) : 0.0f;
   }
 
   /// Squares of floats are exact as doubles; their sum is rounded at every column.
@@ -91,17 +93,12 @@ struct RowWarp {
   }
 };
 
-template <int32_t kElement>
-struct Survey : RowWarp<kElement> {
-  using RowWarp<kElement>::args;
-  using RowWarp<kElement>::number;
-  using RowWarp<kElement>::warp;
-
+struct Survey : RowWarp {
   __device__ void run() const {
     if (number >= args.count) return;
-    if constexpr (is_float_element(kElement)) {
+    if (is_float_element(args.element)) {
       for (uint32_t first = 0; first < args.dim; first += 32) {
-        const uint32_t bad = warp.ballot(!isfinite(this->value(first + warp.thread_rank())));
+        const uint32_t bad = warp.ballot(!isfinite(value(first + warp.thread_rank())));
         if (bad == 0) continue;
         if (warp.thread_rank() == 0)
           atomicMin(&args.found->first_bad, number * args.dim + first + __ffs(bad) - 1);
@@ -109,7 +106,7 @@ struct Survey : RowWarp<kElement> {
       }
     }
     if (args.metric != ANN_METRIC_INNER_PRODUCT) return;
-    const unsigned long long bits = __double_as_longlong(this->length());
+    const unsigned long long bits = __double_as_longlong(length());
     const volatile unsigned long long* longest = &args.found->longest_bits;
     if (warp.thread_rank() == 0 && bits > *longest) atomicMax(&args.found->longest_bits, bits);
   }
@@ -125,28 +122,23 @@ struct Gather {
   }
 };
 
-template <int32_t kElement, bool kWide>
-struct Encode : RowWarp<kElement> {
-  using RowWarp<kElement>::args;
-  using RowWarp<kElement>::number;
-  using RowWarp<kElement>::warp;
-
+struct Encode : RowWarp {
   __device__ void run() const {
     if (number >= args.count) return;
-    const double length = args.metric == ANN_METRIC_L2 ? 0 : this->length();
-    const double scale = args.metric == ANN_METRIC_COSINE && length > 0 ? __ddiv_rn(1, length) : 1;
-    const float extra = args.metric == ANN_METRIC_INNER_PRODUCT ? extra_value(length) : 0;
-    constexpr uint32_t kColumnBytes = kWide ? sizeof(float) : 1;
-    for (uint32_t column = warp.thread_rank(); column < args.code_stride / kColumnBytes; column += 32) {
-      float given = this->value(column);
+    const double norm = args.metric == ANN_METRIC_L2 ? 0 : length();
+    const double scale = args.metric == ANN_METRIC_COSINE && norm > 0 ? __ddiv_rn(1, norm) : 1;
+    const float extra = args.metric == ANN_METRIC_INNER_PRODUCT ? extra_value(norm) : 0;
+    const uint32_t places = args.wide ? args.code_stride / sizeof(float) : args.code_stride;
+    for (uint32_t column = warp.thread_rank(); column < places; column += 32) {
+      float given = value(column);
       if (args.metric == ANN_METRIC_COSINE) given = static_cast<float>(__dmul_rn(given, scale));
       write(column, column < args.dim ? given : extra);
     }
   }
 
   /// What each of the extra columns of inner product holds.
-  __device__ float extra_value(double length) const {
-    const double rest = __dsub_rn(__dmul_rn(args.norm_max, args.norm_max), __dmul_rn(length, length));
+  __device__ float extra_value(double norm) const {
+    const double rest = __dsub_rn(__dmul_rn(args.norm_max, args.norm_max), __dmul_rn(norm, norm));
     return static_cast<float>(__dsqrt_rn(__ddiv_rn(rest > 0 ? rest : 0, Codes::kSplit)));
   }
 
@@ -155,43 +147,20 @@ struct Encode : RowWarp<kElement> {
     uint8_t* code = args.codes + number * args.code_stride;
     const bool exists = column < args.columns;
     const float steps = exists ? in_steps(value, args.centre[column], args.inverse_step) : 0;
-    if constexpr (kWide)
+    if (args.wide)
       reinterpret_cast<float*>(code)[column] = exists ? wide_code(steps) : 0.0f;
     else
       code[column] = exists ? byte_code(steps) : uint8_t{0};
   }
 };
 
-template <int32_t kElement>
-__global__ void __launch_bounds__(kThreads) survey(const __grid_constant__ Args args) {
-  Survey<kElement>{args}.run();
-}
+__global__ void __launch_bounds__(kThreads) survey(const __grid_constant__ Args args) { Survey{args}.run(); }
 
 __global__ void __launch_bounds__(kThreads) gather(const __grid_constant__ Args args) { Gather{args}.run(); }
 
-template <int32_t kElement, bool kWide>
-__global__ void __launch_bounds__(kThreads) encode(const __grid_constant__ Args args) {
-  Encode<kElement, kWide>{args}.run();
-}
+__global__ void __launch_bounds__(kThreads) encode(const __grid_constant__ Args args) { Encode{args}.run(); }
 
 // --- Host ----------------------------------------------------------------------------------------
-
-/// Calls use(constant) with the element as a type.
-template <class Use>
-void with_element(int32_t element, const Use& use) {
-  switch (element) {
-    case ANN_F32:
-      return use(std::integral_constant<int32_t, ANN_F32>());
-    case ANN_F16:
-      return use(std::integral_constant<int32_t, ANN_F16>());
-    case ANN_BF16:
-      return use(std::integral_constant<int32_t, ANN_BF16>());
-    case ANN_I8:
-      return use(std::integral_constant<int32_t, ANN_I8>());
-    default:
-      return use(std::integral_constant<int32_t, ANN_U8>());
-  }
-}
 
 class RowsArrival final : public Arrival {
  public:
@@ -207,6 +176,7 @@ class RowsArrival final : public Arrival {
     args_.dim = rows.dim;
     args_.columns = Codes::code_columns(rows.dim, metric);
     args_.metric = metric;
+    args_.element = rows.element;
     args_.aligned = rows.stride % element_bytes(rows.element) == 0 &&
                     reinterpret_cast<uintptr_t>(rows.data) % element_bytes(rows.element) == 0;
     transfers_ = std::make_unique<Transfers>(execution_);
@@ -259,9 +229,7 @@ class RowsArrival final : public Arrival {
     const DeviceArray<Found> there(1, *stream_);
     copy_to_device(there.data(), &found, sizeof found, *stream_, "sending what is known of rows");
     args_.found = there.data();
-    with_element(rows_.element, [&](auto element) {
-      launch("survey", survey<element()>, blocks(), kThreads, *stream_, args_);
-    });
+    launch("survey", survey, blocks(), kThreads, *stream_, args_);
     copy_to_host(&found, there.data(), sizeof found, *stream_, "fetching what is known of rows");
     stream_->wait();
     if (found.first_bad != ~0ull) fail_not_finite(found.first_bad / rows_.dim, found.first_bad % rows_.dim);
@@ -310,10 +278,8 @@ class RowsArrival final : public Arrival {
     args_.codes = to;
     args_.code_stride = static_cast<uint32_t>(codes.stride());
     args_.inverse_step = codes.inverse_step();
-    with_element(rows_.element, [&](auto element) {
-      const auto kernel = codes.wide() ? encode<element(), true> : encode<element(), false>;
-      launch("encode", kernel, blocks(), kThreads, *stream_, args_);
-    });
+    args_.wide = codes.wide();
+    launch("encode", encode, blocks(), kThreads, *stream_, args_);
   }
 
   /// Starts the thread that fills the host's copy. Where there is none to be had, make_codes does its work.

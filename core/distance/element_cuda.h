@@ -34,4 +34,21 @@ __device__ float column_of(const uint8_t* row, uint32_t column, bool aligned) {
   }
 }
 
+/// The same of an element that is known as the kernel runs: all threads take one branch. For kernels that wait for
+/// memory.
+__device__ inline float column_of(int32_t element, const uint8_t* row, uint32_t column, bool aligned) {
+  switch (element) {
+    case ANN_F32:
+      return column_of<ANN_F32>(row, column, aligned);
+    case ANN_F16:
+      return column_of<ANN_F16>(row, column, aligned);
+    case ANN_BF16:
+      return column_of<ANN_BF16>(row, column, aligned);
+    case ANN_I8:
+      return column_of<ANN_I8>(row, column, aligned);
+    default:
+      return column_of<ANN_U8>(row, column, aligned);
+  }
+}
+
 }  // namespace gannet::cuda

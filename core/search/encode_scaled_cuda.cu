@@ -12,21 +12,22 @@ namespace {
 
 constexpr uint32_t kThreads = 128;
 
-template <int32_t kElement>
-__global__ void __launch_bounds__(kThreads) encode_scaled(const __grid_constant__ EncodeScaledArgs args) {
+struct Args {
+  EncodeScaledArgs given;
+  int32_t element;  // of the rows
+};
+
+__global__ void __launch_bounds__(kThreads) encode_scaled(const __grid_constant__ Args args) {
   __shared__ EncodeScaledShared shared;
-  EncodeScaled<kElement>{args, shared, args.queries + uint64_t{blockIdx.x} * args.query_stride,
-                         args.codes + uint64_t{blockIdx.x} * args.code_bytes}
-      .run();
+  encode_scaled_query(args.given, args.element,
+                      args.given.queries + uint64_t{blockIdx.x} * args.given.query_stride,
+                      args.given.codes + uint64_t{blockIdx.x} * args.given.code_bytes, shared);
 }
 
 }  // namespace
 
 void start_encode_scaled(const EncodeScaledArgs& args, int32_t element, const Stream& stream) {
-  const auto kernel = is_float_element(element) ? encode_scaled<ANN_F32>
-                      : element == ANN_I8       ? encode_scaled<ANN_I8>
-                                                : encode_scaled<ANN_U8>;
-  launch("encode scaled", kernel, args.count, kThreads, stream, args);
+  launch("encode scaled", encode_scaled, args.count, kThreads, stream, Args{args, element});
 }
 
 }  // namespace gannet::cuda

@@ -104,38 +104,41 @@ struct MakeRecord {
   }
 };
 
-template <int32_t kElement, bool kAsFloats>
-__global__ void __launch_bounds__(kThreads) make_records(const __grid_constant__ RecordArgs args) {
-  MakeRecord<kElement, kAsFloats>{args}.run();
-}
-
-// --- Host ----------------------------------------------------------------------------------------
+struct Args {
+  RecordArgs given;
+  int32_t element;  // of the queries
+  bool as_floats;   // records hold floats, else the elements
+};
 
 template <int32_t kElement>
-void start(const RecordArgs& args, bool as_floats, const Stream& stream) {
-  const uint32_t blocks = (args.count - 1) / kWarps + 1;
-  if constexpr (!is_float_element(kElement)) {
-    if (!as_floats)
-      return launch("make_records", make_records<kElement, false>, blocks, kThreads, stream, args);
+__device__ void make_of_integers(const Args& args) {
+  if (args.as_floats)
+    MakeRecord<kElement, true>{args.given}.run();
+  else
+    MakeRecord<kElement, false>{args.given}.run();
+}
+
+/// One branch a query, which all threads take together: loops over columns are of one element.
+__global__ void __launch_bounds__(kThreads) make_records(const __grid_constant__ Args args) {
+  switch (args.element) {
+    case ANN_F32:
+      return MakeRecord<ANN_F32, true>{args.given}.run();
+    case ANN_F16:
+      return MakeRecord<ANN_F16, true>{args.given}.run();
+    case ANN_BF16:
+      return MakeRecord<ANN_BF16, true>{args.given}.run();
+    case ANN_I8:
+      return make_of_integers<ANN_I8>(args);
+    default:
+      return make_of_integers<ANN_U8>(args);
   }
-  launch("make_records", make_records<kElement, true>, blocks, kThreads, stream, args);
 }
 
 }  // namespace
 
 void start_records(const RecordArgs& args, int32_t element, bool as_floats, const Stream& stream) {
-  switch (element) {
-    case ANN_F32:
-      return start<ANN_F32>(args, as_floats, stream);
-    case ANN_F16:
-      return start<ANN_F16>(args, as_floats, stream);
-    case ANN_BF16:
-      return start<ANN_BF16>(args, as_floats, stream);
-    case ANN_I8:
-      return start<ANN_I8>(args, as_floats, stream);
-    default:
-      return start<ANN_U8>(args, as_floats, stream);
-  }
+  const uint32_t blocks = (args.count - 1) / kWarps + 1;
+  launch("make_records", make_records, blocks, kThreads, stream, Args{args, element, as_floats});
 }
 
 }  // namespace gannet::cuda
