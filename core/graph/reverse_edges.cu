@@ -48,10 +48,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cub/device/device_radix_sort.cuh>
 #include <cub/thread/thread_search.cuh>
 
 #include "ann.h"
+#include "backend/sort_pairs.h"
 #include "graph/search_graph_cuda.h"
 #include "traverse/row_key.h"
 
@@ -59,7 +59,6 @@ namespace gannet::cuda {
 namespace {
 
 namespace cg = cooperative_groups;
-using Buffers = cub::DoubleBuffer<uint32_t>;
 
 /// What is decided before compilation. A team is the group of lanes that works on one row.
 struct Policy {
@@ -294,25 +293,19 @@ __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__
 
 uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
-/// Sorts by target, stably; CUB notes in the buffers which half is the sorted one. With no scratch it
-/// sorts nothing and says how many bytes of it are needed.
-void sort_by_target(void* scratch, uint64_t& scratch_bytes, Buffers& targets, Buffers& sources,
-                    uint64_t count, uint32_t rows, cudaStream_t stream) {
-  const int end_bit = std::bit_width(rows);  // holes have the target `rows`
-  check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, targets, sources, count, 0, end_bit, stream),
-        "sorting edges by target");
-}
+/// Of a target; holes have the target `rows`.
+int target_bits(uint32_t rows) { return std::bit_width(rows); }
 
 /// A slice of ranks and the device memory it takes.
 struct Slice {
   uint32_t ranks;
   uint64_t edges;
-  uint64_t scratch_bytes = 0;
+  uint64_t scratch_bytes;
 
-  Slice(uint32_t rows, uint32_t rank_count) : ranks(rank_count), edges(uint64_t{rows} * rank_count) {
-    Buffers none;
-    sort_by_target(nullptr, scratch_bytes, none, none, edges, rows, nullptr);
-  }
+  Slice(uint32_t rows, uint32_t rank_count)
+      : ranks(rank_count),
+        edges(uint64_t{rows} * rank_count),
+        scratch_bytes(sort_scratch_bytes(edges, target_bits(rows))) {}
   uint64_t bytes() const { return 4 * edges * sizeof(uint32_t) + scratch_bytes; }
 };
 
@@ -333,17 +326,17 @@ void run_phase(Args args, const Slice& slice, const Stream& stream, const Execut
 
   for (; args.rank_begin < args.degree; args.rank_begin += args.ranks) {
     execution.check();
-    Buffers targets(lists.data(), lists.data() + slice.edges);
-    Buffers sources(lists.data() + 2 * slice.edges, lists.data() + 3 * slice.edges);
+    SortBuffer targets{lists.data(), lists.data() + slice.edges};
+    SortBuffer sources{lists.data() + 2 * slice.edges, lists.data() + 3 * slice.edges};
     args.ranks = std::min(slice.ranks, args.degree - args.rank_begin);
-    args.targets = targets.Current();
-    args.sources = sources.Current();
+    args.targets = targets.current;
+    args.sources = sources.current;
     launch("list_by_rank", kernel<ListByRank>, tiles, ListByRank::kThreads, stream, args);
 
-    uint64_t scratch_bytes = slice.scratch_bytes;
-    sort_by_target(scratch.data(), scratch_bytes, targets, sources, args.listed_count(), args.rows, stream);
-    args.targets = targets.Current();
-    args.sources = sources.Current();
+    sort_pairs(&targets, &sources, args.listed_count(), target_bits(args.rows), scratch.data(),
+               slice.scratch_bytes, stream, "sorting edges by target");
+    args.targets = targets.current;
+    args.sources = sources.current;
     launch("collect_reverse", kernel<CollectReverse<kPolicy>>, ceil_div(args.rows, kPolicy.threads),
            kPolicy.threads, stream, args);
     if (slice.ranks < args.degree) stream.wait();

@@ -44,10 +44,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cub/device/device_radix_sort.cuh>
 #include <numeric>
 
 #include "backend/launch_items.cuh"
+#include "backend/sort_pairs.h"
 #include "base/random.h"
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
@@ -670,18 +670,10 @@ void match_all(const CodesView& items, const CodesView& cells, uint64_t slice, u
   }
 }
 
-void sort_pairs(const uint32_t* keys, uint32_t* sorted_keys, const uint32_t* values, uint32_t* sorted_values,
-                uint32_t count, uint32_t key_max, const Stream& stream) {
-  const int end_bit = std::max<int>(1, std::bit_width(key_max));
-  size_t scratch_bytes = 0;
-  const auto sort = [&](void* scratch) {
-    check(cub::DeviceRadixSort::SortPairs(scratch, scratch_bytes, keys, sorted_keys, values, sorted_values,
-                                          count, 0, end_bit, stream),
-          "sorting by cell");
-  };
-  sort(nullptr);
-  const DeviceArray<uint8_t> scratch(scratch_bytes, stream);
-  sort(scratch.data());
+void sort_by_cell(const uint32_t* cells, uint32_t* sorted_cells, const uint32_t* values,
+                  uint32_t* sorted_values, uint32_t count, uint32_t cell_max, const Stream& stream) {
+  const int bits = std::max<int>(1, std::bit_width(cell_max));
+  sort_pairs_apart(cells, sorted_cells, values, sorted_values, count, bits, stream, "sorting by cell");
 }
 
 /// From args.centroids to args.ordered.
@@ -704,7 +696,7 @@ void order_centroids(Args args, const Stream& stream) {
   launch("chain_supers", kernel<ChainSupers>, 1, ChainSupers::kThreads, stream, args);
   launch_items<RankCells>("rank_cells", cells, args, stream);
   launch_items<CountUp>("count_up", cells, args, stream);
-  sort_pairs(supers.data(), sorted.data(), numbers.data(), order.data(), cells, args.supers, stream);
+  sort_by_cell(supers.data(), sorted.data(), numbers.data(), order.data(), cells, args.supers, stream);
   launch_items<OrderCentroids>("order_centroids", cells, args, stream);
 }
 
@@ -716,7 +708,7 @@ void sort_rows(Args args, uint32_t* members, const Stream& stream) {
   args.numbers = numbers.data();
   args.sorted_homes = sorted.data();
   launch_items<CountUp>("count_up", rows, args, stream);
-  sort_pairs(args.homes, sorted.data(), numbers.data(), members, rows, args.ordered.rows, stream);
+  sort_by_cell(args.homes, sorted.data(), numbers.data(), members, rows, args.ordered.rows, stream);
   launch_items<FindBegins>("find_begins", uint64_t{args.ordered.rows} + 1, args, stream);
 }
 
