@@ -10,8 +10,7 @@ namespace gannet::cuda {
 struct CellsEffort {
   uint32_t probes = 126;       // chunks of cells that a row is compared with, at most kProbesMax
   uint32_t rounds = 1;         // of neighbours' neighbours, at least one
-  uint32_t expanded = 40;      // neighbours of a row whose lists are looked at in a round, at most 64
-  uint32_t read = 32;          // entries of those lists, 32 or 64
+  uint32_t expanded = 40;      // neighbours of a row of whose lists a round looks at 32 entries, at most 64
   uint32_t told = 32;          // entries of a list that learn whose it is
   uint32_t reverse = 64;       // places of a reverse list, a multiple of 32
   uint32_t matched = 8192;     // cells that rows are compared with one by one, at most kMatchedMax; if there

@@ -20,8 +20,8 @@
 //                  these and keeps 64, whose distances the first round measures
 //   ListReverse    tells each row whose list is new near its head; a source goes to the place of its
 //                  hash, where the smallest number stays
-//   RefineRow      offers the reverse list, and the first 32 or 64 entries of the lists of the first 40 to
-//                  64 entries; a pair is looked at only if one of its two edges is new
+//   RefineRow      offers the reverse list, and the first 32 entries of the lists of the first 40 to 64
+//                  entries; a pair is looked at only if one of its two edges is new
 //   WriteRow       lists by row number; of rows at equal distance the smaller number comes first
 //
 // Bytes of a first round and row, 128 columns: 40 lists of 128 bytes and some 800 codes of 128: 110 KB,
@@ -42,8 +42,8 @@
 // entries of each list are told their source, find .5 points more of the 32 nearest than half of both, in
 // 1 ms. Lists, milliseconds and recall@10: two rounds that read 32 entries of the lists of 32 neighbours 38.9,
 // .9893, of 40 42.4, .9913, of 48 45.8, .9929; behind 63 probes two rounds of 64 47.2, .9902, three 55.0,
-// .9924; two that read 64 entries of 40 55.0, .9927, of 48 61.9, .9942, three of those 73.0, .9958. Eight
-// blocks at once of 64 registers: 1.3 ms longer.
+// .9924. Reading 64 entries of each list gains less than more lists and rounds do for the time: of 40 lists
+// 55.0, .9927, of 48 61.9, .9942. Eight blocks at once of 64 registers: 1.3 ms longer.
 // Half of a row's columns tell little: a bound on their distance that keeps all neighbours refuses one
 // candidate in five. Four lists at once, 16 bytes a lane, with __match_any_sync for rows that two of them
 // hold: 46 ms for all of cells instead of 41.
@@ -468,9 +468,9 @@ struct Seen {
   __device__ void add(const Bits& bits) const { atomicOr(&words[bits.word], bits.bits); }
 };
 
-/// kRead entries of each list are read.
-template <uint32_t kRegisters, Form kForm, uint32_t kRead>
+template <uint32_t kRegisters, Form kForm>
 struct RefineRow {
+  static constexpr uint32_t kRead = 32;                // entries of each list
   static constexpr uint32_t kStep = 4;                 // lists read at once, while four more are on their way
   static constexpr uint32_t kTurn = kOffered / kRead;  // lists that are offered at once
   static_assert(kStep % kTurn == 0);
@@ -695,21 +695,13 @@ void launch_rows(const char* name, uint32_t rows, const Args& args, const Stream
   launch(name, row_kernel<Step>, (rows + kWarps - 1) / kWarps, kThreads, stream, args);
 }
 
-template <uint32_t kRegisters, Form kForm>
-void launch_refine(uint32_t rows, uint32_t read, const Args& args, const Stream& stream) {
-  if (read <= 32)
-    launch_rows<RefineRow<kRegisters, kForm, 32>>("refine_row", rows, args, stream);
-  else
-    launch_rows<RefineRow<kRegisters, kForm, 64>>("refine_row", rows, args, stream);
-}
-
-/// The variant of RefineRow for a length of lists, how rows are compared and what is read.
+/// The variant of RefineRow for a length of lists and how rows are compared.
 template <Form kForm>
-void launch_refine(uint32_t rows, uint32_t read, const Args& args, const Stream& stream) {
+void launch_refine(uint32_t rows, const Args& args, const Stream& stream) {
   if (args.lists.length == kShortList)
-    launch_refine<kShortList / 32, kForm>(rows, read, args, stream);
+    launch_rows<RefineRow<kShortList / 32, kForm>>("refine_row", rows, args, stream);
   else
-    launch_refine<kLongList / 32, kForm>(rows, read, args, stream);
+    launch_rows<RefineRow<kLongList / 32, kForm>>("refine_row", rows, args, stream);
 }
 
 }  // namespace
@@ -751,11 +743,11 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
     args.end = static_cast<uint32_t>(std::min<uint64_t>(rows, first + step));
     const uint32_t launched = args.end - args.first;
     if (map.exact.wide())
-      launch_refine<Form::kFloats>(launched, effort.read, args, stream);
+      launch_refine<Form::kFloats>(launched, args, stream);
     else if (map.exact.stride == kNarrowBytes)
-      launch_refine<Form::kNarrow>(launched, effort.read, args, stream);
+      launch_refine<Form::kNarrow>(launched, args, stream);
     else
-      launch_refine<Form::kBytes>(launched, effort.read, args, stream);
+      launch_refine<Form::kBytes>(launched, args, stream);
     if (waits_between(map.codes)) stream.wait();
     execution.advance(static_cast<double>(args.end) / rows);
   }

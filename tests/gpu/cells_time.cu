@@ -8,7 +8,7 @@
 //
 // A JOB is
 //   graph, lists    as for a search graph, or as for lists
-//   PROBES,ROUNDS,EXPANDED,READ,TOLD,REVERSE[,MATCHED[,GROUP_PROBES[,SLICE]]]    another effort
+//   PROBES,ROUNDS,EXPANDED,TOLD,REVERSE[,MATCHED[,GROUP_PROBES[,SLICE]]]    another effort
 //   k=K             what follows has lists of K, 64 at first
 //   stages          the milliseconds of each phase
 //   descent         NN-Descent instead
@@ -251,8 +251,8 @@ void time_cells(const Measured& data, uint32_t k, const cuda::CellsEffort& effor
     report = cuda::cells_knn(data.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
                              data.stream, Execution());
   });
-  std::printf("cells, k %u, %u probes, %u rounds of %u x %u, %u told, %u reverse", k, effort.probes,
-              effort.rounds, effort.expanded, effort.read, effort.told, effort.reverse);
+  std::printf("cells, k %u, %u probes, %u rounds of %u lists, %u told, %u reverse", k, effort.probes,
+              effort.rounds, effort.expanded, effort.told, effort.reverse);
   std::printf(", %u matched, %u of groups, slices of %llu", effort.matched, effort.group_probes,
               static_cast<unsigned long long>(effort.slice));
   std::printf(": %.2f ms, %u cells, share %.4f, %u + %u rounds", ms, report.cells, report.share,
@@ -329,9 +329,9 @@ int measure(const std::string& file, uint32_t count, const std::vector<std::stri
       time_descent(*data, k);
     else if (std::sscanf(job.c_str(), "k=%u", &k) == 1)
       continue;
-    else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%u,%llu", &effort.probes, &effort.rounds,
-                         &effort.expanded, &effort.read, &effort.told, &effort.reverse, &effort.matched,
-                         &effort.group_probes, &slice) >= 6) {
+    else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%llu", &effort.probes, &effort.rounds,
+                         &effort.expanded, &effort.told, &effort.reverse, &effort.matched,
+                         &effort.group_probes, &slice) >= 5) {
       effort.slice = slice;
       time_cells(*data, k, effort);
     } else
