@@ -116,9 +116,7 @@ class NnDescent {
   }
 
   void start_with_two_sets() {
-    if (params_.k <= 32) return start<StartWithTwoSets<1>>();
     if (params_.k <= 64) return start<StartWithTwoSets<2>>();
-    if (params_.k <= 128) return start<StartWithTwoSets<4>>();
     start<StartWithTwoSets<kListRegisters>>();
   }
 
@@ -163,23 +161,25 @@ class NnDescent {
     if constexpr (Update::kSamplesMost > 32) match_side<128>();
   }
 
+  /// Of long keys there is one variant, for the most samples: floats take fifty times as long as bytes, and long
+  /// rows of bytes wait for the codes of those samples that are there.
   template <uint32_t kSide>
   void match_side() {
     using Short = CrossMatch<Update, kSide, int32_t, false>;
-    if (args_.codes.wide()) return match<CrossMatch<Update, kSide, int64_t, true>>();
-    if (Short::fits(args_.codes.stride, offset_most_)) return match<Short>();
-    match<CrossMatch<Update, kSide, int64_t, false>>();
+    constexpr uint32_t kSideMost = 2 * Update::kSamplesMost;
+    if (args_.codes.wide()) return match<kSide, CrossMatch<Update, kSideMost, int64_t, true>>();
+    if (Short::fits(args_.codes.stride, offset_most_)) return match<kSide, Short>();
+    match<kSide, CrossMatch<Update, kSideMost, int64_t, false>>();
   }
 
   /// In launches short enough for the monitor, and in slices that do not overrun the places of offers:
   /// each slice makes lists better and so has fewer offers accepted, and is as large as all before it.
   /// What meets was fixed before, so slices do not matter to the result.
-  template <class Step>
+  template <uint64_t kSide, class Step>
   void match() {
-    const uint64_t side = Step::kItems / 2;
-    const uint64_t gathered = uint64_t{Step::kItems} * args_.codes.stride;
-    const uint64_t summed = args_.codes.wide() ? gathered * side / 8 : 0;
-    const uint64_t offered = 3 * side * 64;
+    const uint64_t gathered = 2 * kSide * args_.codes.stride;
+    const uint64_t summed = args_.codes.wide() ? gathered * kSide / 8 : 0;
+    const uint64_t offered = 3 * kSide * 64;
     const uint64_t by_time = std::max<uint64_t>(kLaunchWork / (gathered + summed + offered), 1024);
     const uint64_t by_places =
         std::max<uint64_t>(static_cast<uint64_t>(rows_ * double{Update::kOffersAtFirst} / expected_), 1024);
