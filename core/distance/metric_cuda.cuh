@@ -81,4 +81,12 @@ __device__ __noinline__ double extreme_cosine(const float* query, double query_n
   return __ddiv_rn(dot, __dmul_rn(query_norm, __dsqrt_rn(square)));
 }
 
+/// The same of a float element that is known as the kernel runs.
+__device__ inline double extreme_cosine(int32_t element, const float* query, double query_norm,
+                                        const uint8_t* row, uint32_t dim) {
+  if (element == ANN_F32) return extreme_cosine<ANN_F32>(query, query_norm, row, dim);
+  if (element == ANN_F16) return extreme_cosine<ANN_F16>(query, query_norm, row, dim);
+  return extreme_cosine<ANN_BF16>(query, query_norm, row, dim);
+}
+
 }  // namespace gannet::cuda

@@ -98,6 +98,7 @@ struct Args {
   uint32_t k;
   uint32_t half;  // of a list: a power of two, at least k
   int32_t metric;
+  int32_t element;  // of the rows
 };
 
 /// The order of results: by distance, then by id.
@@ -243,8 +244,9 @@ __device__ void for_each_tile(const Args& args, Step& step, Candidates<kPolicy>&
   candidates.store();
 }
 
-/// Sums of floats, in the CPU's lanes and order.
-template <int32_t kElement, bool kDot, Policy kPolicyOfStep>
+/// Sums of floats, in the CPU's lanes and order. Rows of every float element: only what reads and unpacks them
+/// asks which it is, a branch for 64 multiplications and more.
+template <bool kDot, Policy kPolicyOfStep>
 struct FloatSearch {
   using Args = cuda::Args;
   static constexpr Policy kPolicy = kPolicyOfStep;
@@ -271,19 +273,30 @@ struct FloatSearch {
   uint32_t warp_query = threadIdx.x / 32 % (kPolicy.queries / kWarpQueries) * kWarpQueries;
   uint32_t warp_row = threadIdx.x / 32 / (kPolicy.queries / kWarpQueries) * kWarpRows;
   const uint8_t* sources[kFetches];  // vectors that this thread reads of, or null
-  float4 fetched[kFetches];
+  float4 fetched[kFetches];          // four values, of short elements their bits in the first two words
   LaneSums sums;
 
   __device__ void run() { for_each_tile<kPolicy>(args, *this, candidates); }
 
-  static __device__ float4 read_four(const uint8_t* row, uint32_t column) {
-    if constexpr (kElement == ANN_F32) {
-      return *reinterpret_cast<const float4*>(row + size_t{column} * 4);
-    } else {
-      const uint2 four = *reinterpret_cast<const uint2*>(row + size_t{column} * 2);
-      return {float_of_bits<kElement>(four.x & 0xffff), float_of_bits<kElement>(four.x >> 16),
-              float_of_bits<kElement>(four.y & 0xffff), float_of_bits<kElement>(four.y >> 16)};
-    }
+  __device__ float4 read_four(const uint8_t* row, uint32_t column) const {
+    if (args.element == ANN_F32) return *reinterpret_cast<const float4*>(row + size_t{column} * 4);
+    const float2 four = *reinterpret_cast<const float2*>(row + size_t{column} * 2);
+    return {four.x, four.y, 0, 0};
+  }
+
+  /// What read_four has read, as floats: later, so that nothing waits for memory.
+  __device__ float4 unpacked(const float4& read) const {
+    if (args.element == ANN_F32) return read;
+    const uint32_t first = __float_as_uint(read.x);
+    const uint32_t second = __float_as_uint(read.y);
+    if (args.element == ANN_F16) return unpacked<ANN_F16>(first, second);
+    return unpacked<ANN_BF16>(first, second);
+  }
+
+  template <int32_t kElement>
+  static __device__ float4 unpacked(uint32_t first, uint32_t second) {
+    return {float_of_bits<kElement>(first & 0xffff), float_of_bits<kElement>(first >> 16),
+            float_of_bits<kElement>(second & 0xffff), float_of_bits<kElement>(second >> 16)};
   }
 
   __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
@@ -297,7 +310,7 @@ struct FloatSearch {
       if (is_query) {
         if (column * 4 < args.query_stride)
           fetched[i] = *reinterpret_cast<const float4*>(sources[i] + column * 4);
-      } else if (column * element_bytes(kElement) < args.row_stride) {
+      } else if (column * element_bytes(args.element) < args.row_stride) {
         fetched[i] = read_four(sources[i], column);
       }
     }
@@ -322,7 +335,10 @@ struct FloatSearch {
 #pragma unroll
     for (uint32_t i = 0; i < kFetches; ++i) {
       const uint32_t task = threadIdx.x + i * kThreads;
-      if (task < kItems * kQuads) shared.values[buffer][task / kQuads][task % kQuads] = fetched[i];
+      const uint32_t item = task / kQuads;
+      if (item < kItems)
+        shared.values[buffer][item][task % kQuads] =
+            item < kPolicy.queries ? fetched[i] : unpacked(fetched[i]);
     }
   }
 
@@ -360,9 +376,9 @@ struct FloatSearch {
     const double query_norm = args.query_norms[query];
     const float norm = args.norms[row];
     if (!is_extreme(query_norm, norm)) return to_distance(sum, args.metric, query_norm, norm);
-    return distance_of_cosine(extreme_cosine<kElement>(
-        reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride), query_norm,
-        args.rows + uint64_t{row} * args.row_stride, args.dim));
+    return distance_of_cosine(extreme_cosine(
+        args.element, reinterpret_cast<const float*>(args.queries + uint64_t{query} * args.query_stride),
+        query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
   }
 };
 
@@ -569,10 +585,10 @@ struct SquareArgs {
   uint32_t* squares;     // [count]
   uint32_t count;
   uint32_t stride;
+  bool is_signed;
 };
 
-/// x.x of integer vectors, a warp for each.
-template <bool kSigned>
+/// x.x of integer vectors, a warp for each, which waits for memory whatever their sign is.
 struct Squares {
   using Args = SquareArgs;
   static constexpr uint32_t kThreads = kSquareThreads;
@@ -586,11 +602,17 @@ struct Squares {
     const uint64_t item = uint64_t{blockIdx.x} * (kThreads / 32) + threadIdx.x / 32;
     if (item >= args.count) return;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(args.items + item * args.stride);
+    uint32_t sum = args.is_signed ? add_up<true>(words) : add_up<false>(words);
+    for (uint32_t half = 16; half != 0; half /= 2) sum += warp.shfl_xor(sum, half);
+    if (warp.thread_rank() == 0) args.squares[item] = sum;
+  }
+
+  template <bool kSigned>
+  __device__ uint32_t add_up(const uint32_t* words) const {
     uint32_t sum = 0;
     for (uint32_t i = warp.thread_rank(); i < args.stride / 4; i += 32)
       sum = add_products<kSigned>(words[i], words[i], sum);
-    for (uint32_t half = 16; half != 0; half /= 2) sum += warp.shfl_xor(sum, half);
-    if (warp.thread_rank() == 0) args.squares[item] = sum;
+    return sum;
   }
 };
 
@@ -619,31 +641,15 @@ Choice integers() {
   return {kernel<Step>, Step::kPolicy, Step::kChunkColumns, uint64_t{1} << 39};
 }
 
-template <int32_t kElement>
-Choice choose_float(bool dot, bool few) {
-  if (dot)
-    return few ? floats<FloatSearch<kElement, true, kFloatFew>>()
-               : floats<FloatSearch<kElement, true, kFloatMany>>();
-  return few ? floats<FloatSearch<kElement, false, kFloatFew>>()
-             : floats<FloatSearch<kElement, false, kFloatMany>>();
-}
-
 Choice choose(int32_t element, int32_t metric, bool few) {
-  const bool dot = metric != ANN_METRIC_L2;
-  switch (element) {
-    case ANN_F32:
-      return choose_float<ANN_F32>(dot, few);
-    case ANN_F16:
-      return choose_float<ANN_F16>(dot, few);
-    case ANN_BF16:
-      return choose_float<ANN_BF16>(dot, few);
-    case ANN_I8:
-      return few ? integers<IntegerSearch<true, kIntegerFew>>()
-                 : integers<IntegerSearch<true, kIntegerMany>>();
-    default:
-      return few ? integers<IntegerSearch<false, kIntegerFew>>()
-                 : integers<IntegerSearch<false, kIntegerMany>>();
+  if (is_float_element(element)) {
+    if (metric == ANN_METRIC_L2)
+      return few ? floats<FloatSearch<false, kFloatFew>>() : floats<FloatSearch<false, kFloatMany>>();
+    return few ? floats<FloatSearch<true, kFloatFew>>() : floats<FloatSearch<true, kFloatMany>>();
   }
+  if (element == ANN_I8)
+    return few ? integers<IntegerSearch<true, kIntegerFew>>() : integers<IntegerSearch<true, kIntegerMany>>();
+  return few ? integers<IntegerSearch<false, kIntegerFew>>() : integers<IntegerSearch<false, kIntegerMany>>();
 }
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
@@ -771,6 +777,7 @@ class Search {
     args.half = half_;
     args.metric = request_.metric;
     if (!request_.removed.empty()) args.removed = {on_device_ ? request_.removed.words : removed_.data()};
+    args.element = request_.rows.element;
 
     if (on_device_)
       point_to_queries(first_query, &args);
@@ -836,12 +843,10 @@ class Search {
   const float* norm_data() const { return rows_there_ ? request_.norms : norms_.data(); }
 
   void square(const uint8_t* items, uint64_t count, size_t stride, uint32_t* squares) {
-    const SquareArgs args = {items, squares, static_cast<uint32_t>(count), static_cast<uint32_t>(stride)};
+    const SquareArgs args = {items, squares, static_cast<uint32_t>(count), static_cast<uint32_t>(stride),
+                             request_.rows.element == ANN_I8};
     const uint32_t blocks = static_cast<uint32_t>(ceil_div(count, kSquareThreads / 32));
-    if (request_.rows.element == ANN_I8)
-      launch("squares", kernel<Squares<true>>, blocks, kSquareThreads, stream_, args);
-    else
-      launch("squares", kernel<Squares<false>>, blocks, kSquareThreads, stream_, args);
+    launch("squares", kernel<Squares>, blocks, kSquareThreads, stream_, args);
   }
 
   /// Compares the batch with a chunk of rows, in launches short enough for the monitor.
