@@ -423,7 +423,7 @@ class Tree {
   /// Pass after pass, until no lost row has a reached one in its list; false if it cannot be done.
   bool hang_passes() {
     while (at_.tail < graph_.rows) {
-      if (!find_roots<false>()) return false;
+      if (!find_roots(false)) return false;
       if (many_->root_count == 0) return true;
       const uint32_t first = plant();
       if (!find_parents(first)) return false;
@@ -434,7 +434,7 @@ class Tree {
 
   /// Hangs the smallest row of each island.
   bool hang_islands() {
-    if (!find_roots<true>()) return false;
+    if (!find_roots(true)) return false;
     ManyArgs args = many_args();
     args.donors = static_cast<uint32_t>(
         std::min<uint64_t>(many_->reached, kDonorsMin + kDonorsOfIsland * uint64_t{args.root_count}));
@@ -449,14 +449,14 @@ class Tree {
   }
 
   /// Labels, and from them the rows that begin an event.
-  template <bool kIslands>
-  bool find_roots() {
-    const ManyArgs args = many_args();
-    launch_items<BeginLabels<kIslands>>("begin_labels", many_->lost, args, stream_);
+  bool find_roots(bool islands) {
+    ManyArgs args = many_args();
+    args.islands = islands;
+    launch_items<BeginLabels>("begin_labels", many_->lost, args, stream_);
     do {
       if (!may_go_on(many_->lost)) return false;
       clear_counts();
-      launch_items<LowerLabels<kIslands>>("lower_labels", many_->lost, args, stream_);
+      launch_items<LowerLabels>("lower_labels", many_->lost, args, stream_);
     } while (fetch_counts().of[kChanged] != 0);
     uint64_t bytes = many_->scratch_bytes;
     check(cub::DeviceSelect::If(many_->scratch.data(), bytes, lost_->data(), many_->roots.data(),

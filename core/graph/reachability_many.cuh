@@ -50,26 +50,25 @@ struct ManyArgs {
   uint32_t spent;   // edges, before this pass
   uint32_t donors;  // first rows of the tree that may give islands a place
   bool again;       // proposals that were refused are made to the next
+  bool islands;     // labels are the smallest rows of islands, and not those that hang on a row
 };
 
 __device__ inline bool is_reached(const Args& tree, uint32_t row) {
   return __ldcg(tree.claims + row) != kUnclaimed;
 }
 
-/// Lost rows have no label, or each its own.
-template <bool kIslands>
+/// Lost rows have no label, or of islands each its own.
 struct BeginLabels {
   static constexpr uint32_t kLanes = 1;
   const ManyArgs& args;
   __device__ void run(uint64_t item) const {
     const uint32_t row = args.tree.lost[item];
-    if (!is_reached(args.tree, row)) args.tree.places[row] = kIslands ? row : kNoRow;
+    if (!is_reached(args.tree, row)) args.tree.places[row] = args.islands ? row : kNoRow;
   }
 };
 
 /// A row's label falls by its list and its list's by its own: of islands in both directions, as the
 /// smallest row of an island is wanted.
-template <bool kIslands>
 struct LowerLabels {
   static constexpr uint32_t kLanes = 32;
   const ManyArgs& args;
@@ -99,7 +98,7 @@ struct LowerLabels {
       const uint32_t other = target(row, rank);
       if (other == kNoRow) continue;
       const bool reached = is_reached(args.tree, other);
-      if (kIslands)
+      if (args.islands)
         least = min(least, reached ? kNoRow : label(other));
       else if (reached || label(other) < row)
         least = row;

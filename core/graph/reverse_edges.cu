@@ -18,7 +18,7 @@
 //   3: 0 1                                 3<2                3: 2        3: 0 2
 //
 // A merged row is the first `degree` distinct rows of f0 r0 f1 r1 ...; a reverse list is the first
-// `degree` edges of a run of the sorted list, whose sources differ anyhow. One team of lanes owns each
+// `degree` edges of a run of the sorted list, whose sources differ anyhow. One warp owns each
 // row, so no atomic decides an order.
 //
 // Both lists of a row repeat nothing, so an entry can only be repeated by the other list: one look-up for
@@ -59,19 +59,6 @@ namespace gannet::cuda {
 namespace {
 
 namespace cg = cooperative_groups;
-
-/// What is decided before compilation. A team is the group of lanes that works on one row.
-struct Policy {
-  uint32_t threads;  // per block
-  uint32_t team;     // lanes, a power of two up to 32
-  constexpr uint32_t teams() const { return threads / team; }
-};
-
-// Teams collect. ms of the whole phase on one NVIDIA H200 at 1M rows, with teams that merged by comparing
-// every entry, and degree                                   8    16    32    64
-constexpr Policy kNarrow{.threads = 256, .team = 8};  // 0.63  1.00  1.78
-constexpr Policy kWide{.threads = 256, .team = 32};   // 0.77  1.09  1.62  3.03
-constexpr uint32_t kNarrowDegree = 16;
 
 constexpr uint64_t kWorkspaceBytes = uint64_t{2} << 30;
 constexpr uint32_t kTile = 32;  // rows and ranks that a block turns round at once
@@ -133,25 +120,22 @@ struct ListByRank {
 };
 
 /// "The reversed edges are sorted by the rank in the pruned graph": each row takes its run of the
-/// sorted slice. A team has as many rows as lanes, so that all its lanes search at once: a search is
-/// some 26 loads, each waiting for the one before.
-template <Policy kPolicy>
+/// sorted slice. A warp has 32 rows, so that all its lanes search at once: a search is some 26 loads, each waiting
+/// for the one before. Rows of 8 and 16 edges gain .1 ms of 1M rows by teams of 8 lanes, rows of 32 lose as much.
 struct CollectReverse {
-  using Team = cg::thread_block_tile<kPolicy.team, cg::thread_block>;
-  static constexpr uint32_t kThreads = kPolicy.threads;
+  static constexpr uint32_t kThreads = 256;
   struct Shared {};
 
   const Args& args;
   Shared& shared;
-  Team team = cg::tiled_partition<kPolicy.team>(cg::this_thread_block());
+  cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
 
   __device__ void run() {
-    const uint64_t team_number = uint64_t{blockIdx.x} * kPolicy.teams() + team.meta_group_rank();
-    const uint64_t row_begin = team_number * kPolicy.team;
-    const uint64_t run_begin = find_run(row_begin + team.thread_rank());
-    const uint64_t run_end = find_run(row_begin + team.thread_rank() + 1);
-    for (uint32_t lane = 0; lane < kPolicy.team && row_begin + lane < args.rows; ++lane)
-      collect(row_begin + lane, team.shfl(run_begin, lane), team.shfl(run_end, lane));
+    const uint64_t row_begin = uint64_t{blockIdx.x} * kThreads + threadIdx.x / 32 * 32;
+    const uint64_t run_begin = find_run(row_begin + warp.thread_rank());
+    const uint64_t run_end = find_run(row_begin + warp.thread_rank() + 1);
+    for (uint32_t lane = 0; lane < 32 && row_begin + lane < args.rows; ++lane)
+      collect(row_begin + lane, warp.shfl(run_begin, lane), warp.shfl(run_end, lane));
   }
 
   /// Where the edges to `row`, or else to the next row that has any, begin.
@@ -164,12 +148,12 @@ struct CollectReverse {
     uint32_t* reverse = args.graph + row * args.degree;
     uint32_t filled = 0;
     if (args.rank_begin > 0) {
-      for (uint32_t base = 0; base < args.degree; base += team.size()) {
-        const uint32_t i = base + team.thread_rank();
-        filled += __popc(team.ballot(i < args.degree && reverse[i] != kNoRow));
+      for (uint32_t base = 0; base < args.degree; base += 32) {
+        const uint32_t i = base + warp.thread_rank();
+        filled += __popc(warp.ballot(i < args.degree && reverse[i] != kNoRow));
       }
     }
-    for (uint32_t i = filled + team.thread_rank(); i < args.degree; i += team.size()) {
+    for (uint32_t i = filled + warp.thread_rank(); i < args.degree; i += 32) {
       const uint64_t edge = run_begin + (i - filled);
       reverse[i] = edge < run_end ? args.sources[edge] : kNoRow;
     }
@@ -281,8 +265,7 @@ struct MergeEdges {
   }
 };
 
-/// The shell of all three. It is a template of the step and not of its policy, because nvcc 13.0
-/// cannot write the host side of a kernel that takes a struct of a namespace as template argument.
+/// The shell of all three.
 template <class Step>
 __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
@@ -318,7 +301,6 @@ Slice pick_slice(uint32_t rows, uint32_t degree, uint64_t bytes_max) {
   return Slice(rows, ranks);
 }
 
-template <Policy kPolicy>
 void run_phase(Args args, const Slice& slice, const Stream& stream, const Execution& execution) {
   const DeviceArray<uint32_t> lists(4 * slice.edges, stream);
   const DeviceArray<uint8_t> scratch(slice.scratch_bytes, stream);
@@ -337,8 +319,8 @@ void run_phase(Args args, const Slice& slice, const Stream& stream, const Execut
                slice.scratch_bytes, stream, "sorting edges by target");
     args.targets = targets.current;
     args.sources = sources.current;
-    launch("collect_reverse", kernel<CollectReverse<kPolicy>>, ceil_div(args.rows, kPolicy.threads),
-           kPolicy.threads, stream, args);
+    launch("collect_reverse", kernel<CollectReverse>, ceil_div(args.rows, CollectReverse::kThreads),
+           CollectReverse::kThreads, stream, args);
     if (slice.ranks < args.degree) stream.wait();
   }
 }
@@ -356,16 +338,11 @@ void add_reverse_edges(const uint32_t* forward, uint32_t rows, uint32_t degree, 
   if (rows == 0) return;
   const Slice slice = pick_slice(rows, degree, workspace_bytes_max);
   const Args args = {forward, merged, nullptr, nullptr, rows, degree, 0, 0};
-  if (degree <= kNarrowDegree)
-    run_phase<kNarrow>(args, slice, stream, execution);
-  else
-    run_phase<kWide>(args, slice, stream, execution);
+  run_phase(args, slice, stream, execution);
   if (degree <= 32)
     merge<1>(args, stream);
   else if (degree <= 64)
     merge<2>(args, stream);
-  else if (degree <= 128)
-    merge<4>(args, stream);
   else
     merge<8>(args, stream);
 }
