@@ -148,12 +148,12 @@ struct LeftRows {
   }
 };
 
-template <uint32_t kPanels>
+/// Rows of 128 bytes; those of 64, whose products take half as long, go the way of wide rows.
 struct CountNearer {
   static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kRows = 256;
   struct Shared {
-    RightTile<kPanels> tile;
+    RightTile<kNarrowPanels> tile;
     Thresholds thresholds;
   };
   const Args& args;
@@ -162,11 +162,11 @@ struct CountNearer {
   __device__ void run() {
     const uint32_t lane = threadIdx.x % 32;
     const LeftRows mine(args.map.codes, blockIdx.x * kRows + threadIdx.x / 32 * 32);
-    LeftWords left[kPanels];
+    LeftWords left[kNarrowPanels];
     read_left(left, args.map.codes, mine.rows, lane);
     for (uint32_t first = 0; first < args.count; first += kTileRows) {
       __syncthreads();
-      shared.tile.template fetch<kThreads>(args.judged, first, min(kTileRows, args.count - first));
+      shared.tile.fetch<kThreads>(args.judged, first, min(kTileRows, args.count - first));
       commit_copies();
       shared.thresholds.fetch(args, first);
       wait_copies<0>();
@@ -292,10 +292,8 @@ double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool
   launch("take_found", kernel<TakeFound>, kEntries / TakeFound::kThreads, TakeFound::kThreads, stream_, args);
   if (map_.exact.wide())
     launch_count<CountFloatsNearer>(args, stream_);
-  else if (map_.codes.stride == kPanelBytes)
-    launch_count<CountNearer<1>>(args, stream_);
-  else if (map_.codes.stride == 2 * kPanelBytes)
-    launch_count<CountNearer<2>>(args, stream_);
+  else if (map_.codes.stride == kNarrowBytes)
+    launch_count<CountNearer>(args, stream_);
   else
     launch_count<CountWideNearer>(args, stream_);
   std::vector<uint32_t> numbers(2 * kEntries);
