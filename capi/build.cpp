@@ -5,6 +5,7 @@
 #include "graph/ggnn.h"
 #include "graph/product_knn.h"
 #include "index/build_cuda.h"
+#include "index/estimate.h"
 #include "knn/find_neighbors.h"
 #include "knn/products.h"
 #include "search/exact.h"

@@ -2,15 +2,16 @@
 #include <atomic>
 #include <cstring>
 
+#include "backend/transfer_bytes.h"
 #include "backend/transfers.h"
 
 namespace gannet::cuda {
 namespace {
 
-constexpr uint64_t kPiece = uint64_t{1} << 20;  // 2 MB: 3.3 and 6.1 ms, and 64 MB of memory
-constexpr uint32_t kThreadsMin = 3;             // fewer are no faster than the driver
+constexpr uint64_t kPiece = kTransferPiece;
+constexpr uint32_t kThreadsMin = 3;  // fewer are no faster than the driver
 constexpr uint64_t kWorthBytes = 16 * kPiece;
-constexpr uint64_t kPage = 4096;
+constexpr uint64_t kPage = kTransferPage;
 constexpr uint64_t kDriverBytes = uint64_t{64} << 20;  // left to the driver between two looks at the monitor
 
 /// Rows in host memory on their way to where they belong.
@@ -91,7 +92,7 @@ Transfers::~Transfers() = default;
 bool Transfers::by_lanes(uint64_t bytes) {
   if (bytes < kWorthBytes || execution_.threads < kThreadsMin || refused_) return false;
   if (!lanes_.empty()) return true;
-  memory_ = Array<uint8_t>(execution_.memory, execution_.threads * 2 * kPiece + kPage);
+  memory_ = Array<uint8_t>(execution_.memory, transfer_bytes(execution_.threads));
   first_ = memory_.data() + (kPage - reinterpret_cast<uintptr_t>(memory_.data()) % kPage) % kPage;
   // Where the system refuses to pin memory, the first lane tells.
   try {

@@ -451,4 +451,13 @@ void Codes::gather(const uint32_t* ids, uint32_t count, uint8_t* block) const {
   }
 }
 
+uint64_t coding_bytes(uint32_t dim, uint32_t threads) {
+  const uint64_t columns = dim + Codes::kSplit;
+  const uint64_t sample = kSampleRows * columns * sizeof(float);  // as it is coded,
+  const uint64_t scaled = sample;                                 // and in steps
+  const uint64_t worker =
+      (columns + kSampleRows) * sizeof(float);  // a row's values, distances of a sampled row
+  return sample + scaled + threads * worker;
+}
+
 }  // namespace gannet

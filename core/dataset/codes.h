@@ -207,4 +207,12 @@ class Codes {
   CodeOrder order_;
 };
 
+/// Bytes that making codes takes at most beside them.
+uint64_t coding_bytes(uint32_t dim, uint32_t threads);
+
+/// Bytes that codes of a stride take on a device that builds (dataset/codes_cuda.h), with the square of each.
+constexpr uint64_t codes_device_bytes(uint64_t rows, uint64_t stride) {
+  return rows * (stride + sizeof(uint32_t));
+}
+
 }  // namespace gannet

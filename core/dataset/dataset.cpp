@@ -234,6 +234,17 @@ uint32_t Dataset::find(uint64_t id) const {
   return this->id(*place) == id ? *place : count_;
 }
 
+uint64_t dataset_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t element, bool ids, bool borrow) {
+  const uint64_t vectors = borrow ? 0 : rows * Dataset::stored_stride(dim, metric, element);
+  const uint64_t ids_by_row = ids ? rows * sizeof(uint64_t) : 0;
+  const uint64_t rows_by_id = ids ? rows * sizeof(uint32_t) : 0;
+  const uint64_t norms = metric == ANN_METRIC_COSINE ? rows * sizeof(float) : 0;
+  return vectors + ids_by_row + rows_by_id + norms;
+}
+
+/// parallel_sort merges from one order of the rows into a second.
+uint64_t sort_ids_bytes(uint64_t rows, bool ids) { return ids ? rows * sizeof(uint32_t) : 0; }
+
 void Dataset::measure_norms(const Execution& execution) {
   norms_ = Array<float>(execution.memory, count_);
   parallel_for(execution, count_, rows_per_task(view_.dim), [&](uint64_t begin, uint64_t end, uint32_t) {

@@ -145,6 +145,12 @@ class Dataset {
   FirstTouch* norms_touch_ = nullptr;
 };
 
+/// Bytes that a Dataset of such rows holds, with ids or without.
+uint64_t dataset_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t element, bool ids, bool borrow);
+
+/// Bytes that its constructor takes beside them.
+uint64_t sort_ids_bytes(uint64_t rows, bool ids);
+
 /// Throws where a value of a float matrix is not finite, naming the first such place.
 void check_finite(const MatrixView& rows, const Execution& execution);
 

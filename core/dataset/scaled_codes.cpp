@@ -309,4 +309,21 @@ ScaledCodes ScaledCodes::choose(const Dataset& dataset, const MatrixView* querie
   return many;
 }
 
+uint64_t scaled_codes_bytes(uint64_t rows, uint32_t dim) {
+  const uint64_t centres = (ScaledCodes::kCellsMany + uint64_t{1}) * dim * sizeof(float);
+  return rows * ScaledCodes::code_stride(dim) + centres;
+}
+
+uint64_t fit_scaled_codes_bytes(uint32_t dim, uint32_t threads) {
+  constexpr uint64_t kCells = ScaledCodes::kCellsMany;
+  const uint64_t sample =
+      kSampleRows * (dim * sizeof(float) + 2 * sizeof(uint32_t));  // values, row and cell of each
+  const uint64_t centres = kCells * dim * sizeof(float);           // of another choice
+  const uint64_t means = (kCells + 1) * dim * sizeof(double) + 2 * kCells * sizeof(uint32_t);
+  const uint64_t judged = kJudgedRows * (2 * sizeof(double) + sizeof(uint32_t));
+  const uint64_t coding = (dim + 2 * kCells) * sizeof(float);
+  const uint64_t judging = ScaledCodes::query_bytes(dim, kCells) + dim * sizeof(float);
+  return sample + centres + means + judged + threads * (coding + judging + 2 * kAlignment) + 8 * kAlignment;
+}
+
 }  // namespace gannet

@@ -140,6 +140,11 @@ class ScaledCodes {
 
   /// Bytes of a coded query.
   size_t query_bytes() const { return floats_at() + size_t{dim_} * sizeof(float); }
+  /// The same with `cells` centres.
+  static uint64_t query_bytes(uint32_t dim, uint32_t cells) {
+    return sizeof(QueryHead) + code_stride(dim) * (2 + sizeof(int16_t)) +
+           round_up(size_t{cells} * sizeof(float), kCodeAlign) + size_t{dim} * sizeof(float);
+  }
 
   /// Writes a coded query, [query_bytes()], to aligned memory.
   void encode_query(const PreparedQuery& prepared, uint8_t* query) const;
@@ -185,5 +190,11 @@ class ScaledCodes {
   Array<float> centres_;  // [cells + 1, dim] what queries are coded about, zeros for inner product; the cells
   FirstTouch* touch_ = nullptr;
 };
+
+/// Bytes that codes with a scale for each row hold at most.
+uint64_t scaled_codes_bytes(uint64_t rows, uint32_t dim);
+
+/// Bytes that choosing them takes at most beside those and the codes of another choice.
+uint64_t fit_scaled_codes_bytes(uint32_t dim, uint32_t threads);
 
 }  // namespace gannet

@@ -110,6 +110,13 @@ inline uint64_t ggnn_layer_bytes(uint64_t rows, const GgnnParams& params) {
   return ggnn_shape(rows, params).upper_rows(params.segment) * (params.k + 1) * sizeof(uint32_t);
 }
 
+/// The same with the entry points, rows of the top, which are fewer than two segments.
+inline uint64_t ggnn_upper_bytes(uint64_t rows, const GgnnParams& params) {
+  const uint64_t entries = 2 * uint64_t{params.segment} * sizeof(uint32_t);
+  const uint64_t ends = 2 * kGgnnLayersMax * uint64_t{kAlignment};  // of edges and rows below of each layer
+  return ggnn_layer_bytes(rows, params) + entries + ends;
+}
+
 /// Bytes that the build takes at most beside the graph.
 uint64_t ggnn_bytes(uint64_t rows, size_t code_stride, const GgnnParams& params, uint32_t threads);
 

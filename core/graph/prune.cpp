@@ -123,4 +123,13 @@ Array<uint32_t> list_distances(const KnnGraph& knn, const Codes& codes, const Ex
   return distances;
 }
 
+uint64_t prune_bytes(uint64_t rows, uint32_t k, size_t stride, const Pruning& pruning, uint32_t threads) {
+  const uint64_t own_and_detours = 2 * round_up(k, kDetourRanks) * sizeof(uint32_t);
+  const uint64_t orders = 2 * uint64_t{k} * sizeof(uint64_t);
+  const uint64_t workers = threads * (own_and_detours + orders + 4 * kAlignment);
+  if (!pruning.by_distance) return workers;
+  const uint64_t distances = rows * k * sizeof(uint32_t);
+  return distances + std::max(workers, uint64_t{threads} * stride);
+}
+
 }  // namespace gannet

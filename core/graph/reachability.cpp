@@ -234,4 +234,23 @@ uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory) {
   return graph.rows - tail;
 }
 
+uint64_t repair_bytes(uint64_t rows, uint32_t degree) {
+  const uint64_t tree = sizeof(uint8_t) + sizeof(uint32_t);  // reached, and the queue
+  const uint64_t used = degree * sizeof(uint8_t);
+  const uint64_t pending_and_begins = 1 + sizeof(uint64_t);
+  const uint64_t listeners = degree * sizeof(uint32_t);
+  return rows * (tree + used + pending_and_begins + listeners);
+}
+
+/// The tree of reachability.cu, and what it takes to hang many rows at once, were nearly all of them lost.
+uint64_t repair_device_bytes(uint64_t rows) {
+  const uint64_t claim = sizeof(uint64_t);
+  const uint64_t place_order_offset = 3 * sizeof(uint32_t);
+  const uint64_t lost = sizeof(uint32_t);
+  const uint64_t many =
+      6 * sizeof(uint32_t) + 3 * sizeof(uint64_t);  // roots to overwritten; taken, keys, sorted
+  const uint64_t sorting = sizeof(uint64_t) + 1;    // proposals on their way, and counts
+  return rows * (claim + place_order_offset + lost + many + sorting);
+}
+
 }  // namespace gannet

@@ -92,4 +92,18 @@ void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, c
   });
 }
 
+uint64_t reverse_edges_bytes(uint64_t rows, uint32_t degree) {
+  const uint64_t begins_and_counts = sizeof(uint64_t) + sizeof(uint32_t);
+  const uint64_t sources = degree * sizeof(uint64_t);
+  return rows * (begins_and_counts + sources);
+}
+
+/// A slice of ranks is sorted from targets and sources to others; it has one rank at least. What the sort takes
+/// beside them hardly depends on how many there are.
+uint64_t reverse_edges_device_bytes(uint64_t rows, uint32_t degree) {
+  constexpr uint64_t kSorting = uint64_t{8} << 20;
+  const uint64_t rank = rows * 4 * sizeof(uint32_t);
+  return std::max(rank, std::min(rank * degree, kReverseEdgesDeviceBytes)) + kSorting;
+}
+
 }  // namespace gannet

@@ -52,6 +52,7 @@
 
 #include "ann.h"
 #include "backend/sort_pairs.h"
+#include "graph/search_graph.h"
 #include "graph/search_graph_cuda.h"
 #include "traverse/row_key.h"
 
@@ -60,7 +61,6 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-constexpr uint64_t kWorkspaceBytes = uint64_t{2} << 30;
 constexpr uint32_t kTile = 32;  // rows and ranks that a block turns round at once
 
 struct Args {
@@ -295,7 +295,7 @@ struct Slice {
 /// The largest slice within the bound, at least one rank. On one NVIDIA H200 at 1M x 64 slices of 1,
 /// 4, 8, 16, 32 and 64 ranks take 38.1, 12.1, 7.23, 4.74, 3.55 and 3.03 ms.
 Slice pick_slice(uint32_t rows, uint32_t degree, uint64_t bytes_max) {
-  if (bytes_max == 0) bytes_max = kWorkspaceBytes;
+  if (bytes_max == 0) bytes_max = kReverseEdgesDeviceBytes;
   uint32_t ranks = degree;
   while (ranks > 1 && Slice(rows, ranks).bytes() > bytes_max) --ranks;
   return Slice(rows, ranks);

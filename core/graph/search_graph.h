@@ -77,6 +77,9 @@ Array<uint32_t> prune_by_distance(const KnnGraph& knn, const Array<uint32_t>& di
 /// distance needs.
 Array<uint32_t> list_distances(const KnnGraph& knn, const Codes& codes, const Execution& execution);
 
+/// Bytes that pruning takes at most beside lists and graph: by distance with the table, of codes of a stride.
+uint64_t prune_bytes(uint64_t rows, uint32_t k, size_t stride, const Pruning& pruning, uint32_t threads);
+
 /// Merges pruned lists with their reverse edges, in place.
 ///
 /// The reverse list of t holds the rows that have an edge to t, by the rank of that edge, equal ranks
@@ -84,6 +87,15 @@ Array<uint32_t> list_distances(const KnnGraph& knn, const Codes& codes, const Ex
 /// first (f0 r0 f1 r1 ...), takes each row where it occurs first and is cut after `degree`. So it
 /// keeps half its forward edges and as many reverse ones, and any prefix of it is a fair row too.
 void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution);
+
+/// Bytes that this takes at most.
+uint64_t reverse_edges_bytes(uint64_t rows, uint32_t degree);
+
+/// Device memory for it that a bound of its own does not lower.
+inline constexpr uint64_t kReverseEdgesDeviceBytes = uint64_t{2} << 30;
+
+/// Device memory that it takes at most, beside forward and merged edges.
+uint64_t reverse_edges_device_bytes(uint64_t rows, uint32_t degree);
 
 /// Rows where searches start. Each costs one distance a query; 64 random rows lie near enough to any query that fewer
 /// expansions pay for them.
@@ -101,6 +113,12 @@ Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed, con
 /// outside the tree; the last such place is overwritten. The tree then grows from there. There always
 /// is a place: the tree has fewer edges than the graph has rows. Returns the edges spent.
 uint32_t repair_reachability(SearchGraph& graph, const Execution& execution);
+
+/// Bytes that this takes at most, beside the graph.
+uint64_t repair_bytes(uint64_t rows, uint32_t degree);
+
+/// Device memory likewise.
+uint64_t repair_device_bytes(uint64_t rows);
 
 /// Rows that no path from an entry point reaches.
 uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory);

@@ -1,8 +1,8 @@
 // The build's phases on a CUDA device, one after the other, on one stream.
 //
 // Device memory, at most: codes, k-NN lists and what finding them takes; then codes, lists and pruned
-// edges; then codes, pruned and merged edges and the workspace of the sort. device_bytes in parameters.cpp
-// adds it up for ann_estimate.
+// edges; then codes, pruned and merged edges and the workspace of the sort. index/estimate.cpp adds it up for
+// ann_estimate.
 //
 // Milliseconds beside the phases' own, one NVIDIA H200 with 16 processor cores, 1M rows of 128 bytes and
 // degree 64: codes to the device 5, edges to the host 7. The edges are on their way to the host while the

@@ -1,21 +1,10 @@
 #include "index/parameters.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "backend/devices.h"
 #include "base/execution.h"
-#include "dataset/codes.h"
-#include "graph/product_edges.h"
-#include "graph/search_graph.h"
-#include "index/reach.h"
-#include "index/rows_judge.h"
-#include "tune/calibration.h"
-#include "segment/query_sample.h"
-#include "knn/cells.h"
 #include "knn/cells_effort.h"
-#include "knn/exact_knn_launch.h"
-#include "knn/find_neighbors.h"
 
 namespace gannet {
 namespace {
@@ -41,7 +30,6 @@ constexpr uint32_t kPoolMax = 4096;
 constexpr uint32_t kSamplesDefault = 16;
 constexpr uint32_t kIterationsDefault = 24;
 constexpr float kConvergenceDefault = 0.02f;
-constexpr uint32_t kNarrowColumns = 4;  // of which codes are likely to be bytes
 
 void check_range(const char* name, uint64_t value, uint64_t low, uint64_t high) {
   if (value < low || value > high)
@@ -96,78 +84,6 @@ DiversifyParams complete_diversify(const ann_build_params& params, uint32_t degr
   out.angle = or_default(params.angle, kSsgAngle);
   check_float("angle", out.angle, 1, 90);
   return out;
-}
-
-/// Time of one thread to find neighbours among rows whose codes have so many bytes.
-double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
-  if (plan.graph == ANN_GRAPH_GGNN) {
-    // A merge of all rows for each layer and each refinement, each query some 3,000 pairs and their lists.
-    const double merges = plan.ggnn.layers + plan.ggnn.refinements;
-    return rows * merges * 3000 * (2e-8 + 3e-11 * bytes);
-  }
-  if (plan.knn == ANN_KNN_CELLS) {
-    // Pairs a row: products grow with about the root of the rows, settling with the rows; selection
-    // and order take as long as some thousand more.
-    const double pairs = 28 * std::sqrt(rows) + rows / 96 + 3000;
-    return rows * pairs * (1e-10 + 7e-12 * bytes);
-  }
-  const double samples = plan.nn_descent.samples / 16.0;
-  const double pairs = plan.knn == ANN_KNN_EXACT ? rows : 12 * 1536 * samples * samples;
-  return rows * pairs * (6e-9 + 3e-11 * bytes);
-}
-
-/// Whether codes are likely to be floats, which the rows themselves decide (dataset/codes.h): where few
-/// columns leave few bytes for all rows. Of rows spread evenly over a box the sampled ones lie 16 steps apart
-/// from 4 columns on.
-bool likely_wide(uint32_t dim, int32_t metric, int32_t element) {
-  return !Codes::rows_serve(metric, element, false) && dim < kNarrowColumns;
-}
-
-/// Memory that build_cuda.cu holds at most: of its phases, each with what the next ones need. Codes and edges
-/// stay.
-uint64_t device_bytes(const ann_index_params& shape, uint64_t rows, int32_t element, const BuildPlan& plan) {
-  if (plan.graph == ANN_GRAPH_NONE) return 0;
-  const bool wide = likely_wide(shape.dim, shape.metric, element);
-  const size_t stride = Codes::code_stride(shape.dim, shape.metric, wide);
-  // What else of a row the index's copy takes, where codes are lossy.
-  const uint64_t row =
-      Codes::rows_serve(shape.metric, element, false)
-          ? 0
-          : Dataset::stored_stride(shape.dim, shape.metric, element) +
-                (shape.metric == ANN_METRIC_COSINE ? sizeof(float) : 0) +
-                (shape.metric == ANN_METRIC_INNER_PRODUCT ? ScaledCodes::code_stride(shape.dim) : 0);
-  const uint64_t k = plan.nn_descent.k;
-  const uint64_t p = plan.nn_descent.samples;
-  const uint64_t codes = rows * (stride + 4);
-  const uint64_t lists = rows * k * (plan.pruning.by_distance ? 8 : 4);
-  const uint64_t edges = rows * plan.degree * 4;
-  const uint64_t descending = rows * (k * 8 + p * 24 + 296);
-  const uint64_t comparing =
-      ExactKnnLaunch::of(rows, stride, plan.nn_descent.k, ExactKnnLaunch::default_work(wide)).list_bytes();
-  const uint64_t finding = plan.knn == ANN_KNN_NN_DESCENT ? descending
-                           : plan.knn == ANN_KNN_EXACT    ? comparing
-                           : plan.knn == ANN_KNN_CELLS
-                               ? cuda::cells_bytes(rows, stride, plan.nn_descent.k, cuda::kGraphEffort, wide)
-                               : 0;
-  const uint64_t calibrating = plan.calibrate ? std::min<uint64_t>(rows * 12288, 640u << 20) : 0;
-  const uint64_t judging = std::max(calibrating, row != 0 ? judge_rows_device_bytes(rows) : 0);
-  if (plan.graph == ANN_GRAPH_GGNN)
-    return codes +
-           std::max({ggnn_device_bytes(rows, plan.ggnn), edges + rows * 81,
-                     edges + rows * row + ggnn_layer_bytes(rows, plan.ggnn) + judging}) +
-           (8u << 20);
-  const uint64_t sorting = std::min<uint64_t>(edges * 4, uint64_t{2} << 30) + (8u << 20);
-  const uint64_t repairing = rows * 81;  // if nearly all rows are lost, else 21
-  if (plan.graph == ANN_GRAPH_TSDG) {
-    const uint64_t held = plan.knn == ANN_KNN_GIVEN ? 0 : lists;
-    const uint64_t making = held + std::max(finding, diversify_device_bytes(rows, k, plan.diversify));
-    // The segment is placed later, as any other.
-    const uint64_t placed = edges + rows * (row + plan.diversify.levels * 2ull) + judging;
-    return codes + std::max(making, placed) + (8u << 20);
-  }
-  return std::max({codes + lists + std::max(finding, edges), codes + edges + edges + sorting,
-                   codes + edges + repairing, codes + edges + rows * row + judging}) +
-         (8u << 20);
 }
 
 /// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
@@ -313,79 +229,6 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
   plan.threads = thread_count(params.threads, threads_max);
   plan.memory_limit = params.memory_limit;
   return plan;
-}
-
-void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t element, bool ids,
-                    const BuildPlan& plan, ann_plan* out) {
-  const uint64_t slack = 64 * kAlignment;
-  // Whether codes are wide depends on the data; the bound assumes it where it can be.
-  const bool may_be_wide = is_float_element(element) || shape.metric != ANN_METRIC_L2;
-  const size_t stride = Codes::code_stride(shape.dim, shape.metric, may_be_wide);
-  const uint64_t threads = plan.threads;
-  uint64_t index = slack;
-  if (!plan.borrow) index += rows * Dataset::stored_stride(shape.dim, shape.metric, element);
-  if (ids) index += rows * 12;
-  if (shape.metric == ANN_METRIC_COSINE) index += rows * 4;
-  uint64_t peak = ids ? rows * 4 : 0;  // of a second order of rows while ids are sorted
-  double seconds = 0.01;
-  if (plan.graph != ANN_GRAPH_NONE) {
-    if (!Codes::rows_serve(shape.metric, element, plan.borrow)) index += rows * stride;
-    const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
-    const DiversifyBytes diversifying =
-        tsdg ? diversify_bytes(rows, stride, plan.nn_descent.k, plan.diversify, plan.threads)
-             : DiversifyBytes{};
-    const uint64_t edges = tsdg ? diversifying.graph : rows * plan.degree * 4;
-    index += shape.dim * 4 + edges + reach_bytes(rows);
-    if (plan.calibrate)
-      index += std::min<uint64_t>(plan.queries_given, kQueriesKept) * shape.dim *
-               (is_float_element(element) ? sizeof(float) : 1);
-    const uint64_t k = plan.nn_descent.k;
-    const uint64_t knn_list = rows * k * 4;
-    const uint64_t pruned = rows * plan.degree * 4;
-    const uint64_t scaled =
-        shape.metric == ANN_METRIC_INNER_PRODUCT ? rows * ScaledCodes::code_stride(shape.dim) : 0;
-    if (scaled != 0) index += scaled + (ScaledCodes::kCellsMany + 1) * shape.dim * sizeof(float);
-    const uint64_t coding = 4096ull * (shape.dim + 16) * 8 + threads * (shape.dim + 4112) * 4;
-    const uint64_t comparing = knn_list + threads * (64 * (3 * stride + 8 * k + 300));
-    const bool few = too_few_to_descend(rows, plan.nn_descent.k);
-    const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
-    if (is_ggnn) {
-      index += ggnn_layer_bytes(rows, plan.ggnn) + 2ull * plan.ggnn.segment * 4 + 1024;
-    }
-    const uint64_t finding =
-        is_ggnn ? ggnn_bytes(rows, stride, plan.ggnn, plan.threads)
-        : plan.knn == ANN_KNN_NN_DESCENT && !few
-            ? nn_descent_bytes(rows, stride, plan.nn_descent, plan.threads)
-        : plan.knn == ANN_KNN_CELLS
-            ? std::max(comparing, cells_knn_bytes(rows, stride, plan.nn_descent, plan.threads))
-            : comparing;
-    const uint64_t looking = knn_list + judge_rows_bytes(shape.dim, stride, plan.threads);
-    const uint64_t lengths = plan.pruning.by_distance ? knn_list + threads * stride : 0;
-    const uint64_t pruning = knn_list + lengths + pruned + threads * (24 * k + 512);
-    const uint64_t reversing = pruned + rows * (8 + 4 + 8ull * plan.degree);
-    const uint64_t repairing = pruned + rows * (5ull * plan.degree + 14);
-    const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? threads * (2u << 20) + 4096 : 0;
-    const uint64_t judging = plan.calibrate ? calibration_bytes(shape.dim, stride, rows, plan.threads) : 0;
-    const uint64_t products =
-        scaled == 0 ? 0 : product_edges_bytes(rows, shape.dim, plan.nn_descent.k, plan.degree, plan.threads);
-    // Both of one centre and of many are held for a while, and what rows are compared with rows by.
-    const uint64_t scaling =
-        scaled == 0
-            ? 0
-            : std::max(scaled, rows * Codes::code_stride(shape.dim, ANN_METRIC_L2, may_be_wide)) +
-                  8192ull * shape.dim * 4 + 256ull * shape.dim * 12 + threads * (32ull * shape.dim + 65536);
-    // Of the phases' memory `pruned` and the result are counted twice: an upper bound.
-    const uint64_t edging = tsdg ? knn_list + diversifying.peak : std::max({pruning, reversing, repairing});
-    peak = std::max({coding, finding, looking, edging, judging, products}) + scaling + sending;
-    const size_t bytes = Codes::code_stride(shape.dim, shape.metric, false);
-    seconds += finding_seconds(static_cast<double>(rows), static_cast<double>(bytes), plan) /
-               static_cast<double>(threads);
-  }
-  out->device_bytes = plan.device >= ANN_DEVICE_CUDA ? device_bytes(shape, rows, element, plan) : 0;
-  out->threads = plan.threads;
-  out->index_bytes = index;
-  out->peak_bytes = index + peak + slack;
-  out->seconds = seconds;
 }
 
 }  // namespace gannet

@@ -1,4 +1,4 @@
-// Parameters with their defaults filled in, and what a build with them will need.
+// Parameters with their defaults filled in.
 #pragma once
 
 #include "ann.h"
@@ -38,10 +38,6 @@ struct BuildPlan {
 
 /// Checks and completes parameters for `rows` rows. `threads_max` 0: no cap.
 BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max);
-
-/// What such a build needs; all members but struct_size are filled.
-void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t element, bool ids,
-                    const BuildPlan& plan, ann_plan* out);
 
 /// Checks dim, metric and element of an index; fills in a metric of zero.
 void check_shape(ann_index_params* shape);

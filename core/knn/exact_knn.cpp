@@ -80,4 +80,12 @@ KnnGraph exact_knn(const Codes& codes, uint32_t k, const Execution& execution) {
   return graph;
 }
 
+uint64_t exact_knn_bytes(uint64_t rows, size_t stride, uint32_t k, uint32_t threads) {
+  const uint64_t graph = rows * k * sizeof(uint32_t);
+  const uint64_t blocks = 2 * kTileRows * stride + packed_bytes(kTileRows, stride);
+  const uint64_t distances = kTileRows * kTileRows * sizeof(uint32_t);
+  const uint64_t lists = kTileRows * (k + uint64_t{1}) * sizeof(uint64_t);
+  return graph + threads * (blocks + distances + lists + 5 * kAlignment);
+}
+
 }  // namespace gannet

@@ -13,4 +13,7 @@ namespace gannet {
 
 KnnGraph exact_knn(const Codes& codes, uint32_t k, const Execution& execution);
 
+/// Bytes that it takes at most, its result included.
+uint64_t exact_knn_bytes(uint64_t rows, size_t stride, uint32_t k, uint32_t threads);
+
 }  // namespace gannet

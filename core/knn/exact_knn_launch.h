@@ -36,8 +36,17 @@ struct ExactKnnLaunch {
     return launch;
   }
 
-  /// Lists, and what is known of each.
-  uint64_t list_bytes() const { return rows * (capacity * sizeof(uint64_t) + 8); }
+  /// Lists, and of each the farthest distance that it takes and how long it is.
+  uint64_t list_bytes() const {
+    const uint64_t keys = capacity * sizeof(uint64_t);
+    const uint64_t bound_and_count = 2 * sizeof(uint32_t);
+    return rows * (keys + bound_and_count);
+  }
 };
+
+/// Device memory that exact lists take beside codes and result, where launches do the work that they do by default.
+inline uint64_t exact_knn_device_bytes(uint64_t rows, uint64_t stride, uint32_t k, bool wide) {
+  return ExactKnnLaunch::of(rows, stride, k, ExactKnnLaunch::default_work(wide)).list_bytes();
+}
 
 }  // namespace gannet

@@ -22,4 +22,9 @@ constexpr int32_t knn_method_for(uint64_t rows, uint32_t k, int32_t method) {
 KnnGraph find_neighbors(const Codes& codes, int32_t method, const NnDescentParams& params,
                         const Execution& execution);
 
+/// Bytes that it takes at most, its result included. Other methods, as given lists, count as exact ones: heads of a
+/// graph (graph/long_edges.h) are compared so, where they are few, whichever method found its lists.
+uint64_t find_neighbors_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, int32_t method,
+                              uint32_t threads);
+
 }  // namespace gannet

@@ -401,4 +401,16 @@ uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& p
   return lists + samples + reverse + threads * workspace + rows * params.k * 4 + 16 * kAlignment;
 }
 
+uint64_t nn_descent_device_bytes(uint64_t rows, const NnDescentParams& params) {
+  const uint64_t p = params.samples;
+  const uint64_t keys = params.k * sizeof(uint64_t);
+  const uint64_t worst_and_lock = sizeof(uint64_t) + sizeof(uint32_t);
+  const uint64_t offers = kDescentOffers * sizeof(uint64_t) + sizeof(uint32_t);  // and how many
+  // Of NEW and of OLD each:
+  const uint64_t samples = 2 * p * sizeof(uint32_t);
+  const uint64_t sources = p * sizeof(uint32_t);
+  const uint64_t count_and_begin = sizeof(uint32_t) + sizeof(uint64_t);
+  return rows * (keys + worst_and_lock + offers + 2 * (samples + sources + count_and_begin));
+}
+
 }  // namespace gannet

@@ -75,4 +75,10 @@ KnnGraph nn_descent(const Codes& codes, const NnDescentParams& params, const Exe
 /// Bytes that nn_descent takes at most, its result included.
 uint64_t nn_descent_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads);
 
+/// Places for offers to a row on a device, in the slice of a round.
+inline constexpr uint32_t kDescentOffers = 32;
+
+/// Device memory that it takes there at most, beside codes and result.
+uint64_t nn_descent_device_bytes(uint64_t rows, const NnDescentParams& params);
+
 }  // namespace gannet

@@ -29,7 +29,7 @@ constexpr uint32_t kItemThreads = 256;  // of blocks with a thread for each item
 constexpr uint64_t kInitStream = 1;     // as in nn_descent.cpp
 constexpr uint64_t kReverseStream = 2;
 constexpr uint32_t kListRegisters = ANN_DEGREE_MAX / 32;  // of a list, a key each
-constexpr uint32_t kOffers = 32;  // places for offers to a row in a slice, one for each lane
+constexpr uint32_t kOffers = kDescentOffers;              // one for each lane
 
 enum Kind : uint32_t { kNew = 0, kOld = 1 };
 

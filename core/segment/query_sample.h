@@ -52,4 +52,10 @@ class QuerySample {
   FirstTouch* touch_ = nullptr;
 };
 
+/// Bytes of a sample of so many queries that are given for rows of an element.
+constexpr uint64_t query_sample_bytes(uint64_t given, uint32_t dim, int32_t element) {
+  const uint64_t kept = std::min<uint64_t>(given, kQueriesKept);
+  return kept * dim * (is_float_element(element) ? sizeof(float) : 1);
+}
+
 }  // namespace gannet

@@ -1,0 +1,221 @@
+#include "index/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/transfer_bytes.h"
+#include "dataset/codes.h"
+#include "graph/diversify.h"
+#include "graph/product_edges.h"
+#include "graph/search_graph.h"
+#include "index/reach.h"
+#include "index/rows_judge.h"
+#include "knn/cells_effort.h"
+#include "knn/exact_knn_launch.h"
+#include "knn/find_neighbors.h"
+#include "place/placed_shape.h"
+#include "segment/query_sample.h"
+#include "tune/calibration.h"
+
+namespace gannet {
+namespace {
+
+constexpr uint32_t kNarrowColumns = 4;                // of which codes are likely to be bytes
+constexpr uint64_t kArrayEnds = 64 * kAlignment;      // of arrays that are rounded up
+constexpr uint64_t kDeviceSmall = uint64_t{8} << 20;  // counts, entry points, what sums and selections take
+
+/// What is asked for.
+struct Asked {
+  const ann_index_params& shape;
+  uint64_t rows;
+  int32_t element;
+  bool ids;
+  const BuildPlan& plan;
+
+  uint32_t k() const { return plan.nn_descent.k; }
+  bool has_graph() const { return plan.graph != ANN_GRAPH_NONE; }
+  bool is_tsdg() const { return plan.graph == ANN_GRAPH_TSDG; }
+  bool is_ggnn() const { return plan.graph == ANN_GRAPH_GGNN; }
+  bool by_product() const { return shape.metric == ANN_METRIC_INNER_PRODUCT && rows != 0; }
+  uint64_t list_bytes() const { return rows * k() * sizeof(uint32_t); }
+  uint64_t edge_bytes() const { return rows * plan.degree * sizeof(uint32_t); }
+};
+
+/// Time of one thread to find neighbours among rows whose codes have so many bytes.
+double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
+  if (plan.graph == ANN_GRAPH_GGNN) {
+    // A merge of all rows for each layer and each refinement, each query some 3,000 pairs and their lists.
+    const double merges = plan.ggnn.layers + plan.ggnn.refinements;
+    return rows * merges * 3000 * (2e-8 + 3e-11 * bytes);
+  }
+  if (plan.knn == ANN_KNN_CELLS) {
+    // Pairs a row: products grow with about the root of the rows, settling with the rows; selection
+    // and order take as long as some thousand more.
+    const double pairs = 28 * std::sqrt(rows) + rows / 96 + 3000;
+    return rows * pairs * (1e-10 + 7e-12 * bytes);
+  }
+  const double samples = plan.nn_descent.samples / 16.0;
+  const double pairs = plan.knn == ANN_KNN_EXACT ? rows : 12 * 1536 * samples * samples;
+  return rows * pairs * (6e-9 + 3e-11 * bytes);
+}
+
+// --- The host --------------------------------------------------------------------------------------
+
+/// Whether codes are wide depends on the data; the bound assumes it where it can be.
+bool may_be_wide(const Asked& asked) {
+  return is_float_element(asked.element) || asked.shape.metric != ANN_METRIC_L2;
+}
+
+size_t widest_stride(const Asked& asked) {
+  return Codes::code_stride(asked.shape.dim, asked.shape.metric, may_be_wide(asked));
+}
+
+DiversifyBytes diversifying(const Asked& asked) {
+  return diversify_bytes(asked.rows, widest_stride(asked), asked.k(), asked.plan.diversify,
+                         asked.plan.threads);
+}
+
+/// What an index with a graph holds beside its rows.
+uint64_t graph_and_codes(const Asked& asked) {
+  const ann_index_params& shape = asked.shape;
+  const bool rows_serve = Codes::rows_serve(shape.metric, asked.element, asked.plan.borrow);
+  const uint64_t codes = rows_serve ? 0 : asked.rows * widest_stride(asked);
+  const uint64_t centre = Codes::code_columns(shape.dim, shape.metric) * sizeof(float);
+  const uint64_t scaled = asked.by_product() ? scaled_codes_bytes(asked.rows, shape.dim) : 0;
+  const uint64_t edges = asked.is_tsdg() ? diversifying(asked).graph : asked.edge_bytes();
+  const uint64_t upper = asked.is_ggnn() ? ggnn_upper_bytes(asked.rows, asked.plan.ggnn) : 0;
+  const uint64_t queries =
+      asked.plan.calibrate ? query_sample_bytes(asked.plan.queries_given, shape.dim, asked.element) : 0;
+  return codes + centre + scaled + edges + upper + reach_bytes(asked.rows) + queries;
+}
+
+/// From k-NN lists, or from codes, to edges.
+uint64_t edging(const Asked& asked) {
+  const BuildPlan& plan = asked.plan;
+  const uint64_t lists = asked.list_bytes();
+  if (asked.is_tsdg()) return lists + diversifying(asked).peak;
+  const uint64_t pruning =
+      lists + prune_bytes(asked.rows, asked.k(), widest_stride(asked), plan.pruning, plan.threads);
+  return std::max(
+      {pruning, reverse_edges_bytes(asked.rows, plan.degree), repair_bytes(asked.rows, plan.degree)});
+}
+
+/// Beside every phase by inner product: the codes that rows are compared with rows by, or those of one cell while those
+/// of many are tried.
+uint64_t scaling(const Asked& asked) {
+  if (!asked.by_product()) return 0;
+  const uint32_t dim = asked.shape.dim;
+  const uint64_t by_distance = asked.rows * Codes::code_stride(dim, ANN_METRIC_L2, may_be_wide(asked));
+  const uint64_t of_one_cell = asked.rows * ScaledCodes::code_stride(dim);
+  return std::max(by_distance, of_one_cell) + fit_scaled_codes_bytes(dim, asked.plan.threads);
+}
+
+/// The most that a phase of a build with a graph takes beside the index.
+uint64_t phases(const Asked& asked) {
+  const BuildPlan& plan = asked.plan;
+  const uint32_t dim = asked.shape.dim;
+  const size_t stride = widest_stride(asked);
+  const uint64_t coding = coding_bytes(dim, plan.threads);
+  const uint64_t finding =
+      asked.is_ggnn() ? ggnn_bytes(asked.rows, stride, plan.ggnn, plan.threads)
+                      : find_neighbors_bytes(asked.rows, stride, plan.nn_descent, plan.knn, plan.threads);
+  const uint64_t looking = asked.list_bytes() + judge_rows_bytes(dim, stride, plan.threads);
+  const uint64_t judging = plan.calibrate ? calibration_bytes(dim, stride, asked.rows, plan.threads) : 0;
+  const uint64_t products =
+      asked.by_product() ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads) : 0;
+  const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(plan.threads) : 0;
+  return std::max({coding, finding, looking, edging(asked), judging, products}) + scaling(asked) + sending;
+}
+
+// --- A device ------------------------------------------------------------------------------------
+
+/// Whether codes are likely to be floats, which the rows themselves decide (dataset/codes.h): where few
+/// columns leave few bytes for all rows. Of rows spread evenly over a box the sampled ones lie 16 steps apart
+/// from 4 columns on.
+bool likely_wide(const Asked& asked) {
+  return !Codes::rows_serve(asked.shape.metric, asked.element, false) && asked.shape.dim < kNarrowColumns;
+}
+
+PlacedShape placed_shape(const Asked& asked) {
+  const ann_index_params& shape = asked.shape;
+  return {asked.rows,    shape.dim,         shape.metric,
+          asked.element, asked.plan.degree, Codes::code_stride(shape.dim, shape.metric, likely_wide(asked)),
+          asked.ids};
+}
+
+uint64_t finding_on_device(const Asked& asked, size_t stride) {
+  const NnDescentParams& params = asked.plan.nn_descent;
+  switch (asked.plan.knn) {
+    case ANN_KNN_NN_DESCENT:
+      return nn_descent_device_bytes(asked.rows, params);
+    case ANN_KNN_EXACT:
+      return exact_knn_device_bytes(asked.rows, stride, params.k, likely_wide(asked));
+    case ANN_KNN_CELLS:
+      return cuda::cells_bytes(asked.rows, stride, params.k, cuda::kGraphEffort, likely_wide(asked));
+    default:
+      return 0;  // given
+  }
+}
+
+/// What follows when the graph is there: the index's copy, beside codes and edges, and what looks at it.
+uint64_t placed(const Asked& asked) {
+  const PlacedShape shape = placed_shape(asked);
+  const uint64_t calibrating = asked.plan.calibrate ? std::min<uint64_t>(asked.rows * 12288, 640u << 20) : 0;
+  const uint64_t measuring =
+      std::max(calibrating, shape.lossless() ? 0 : judge_rows_device_bytes(asked.rows));
+  const uint64_t layers = asked.is_ggnn() ? ggnn_layer_bytes(asked.rows, asked.plan.ggnn) : 0;
+  const uint64_t levels = asked.is_tsdg() ? asked.rows * asked.plan.diversify.levels * sizeof(uint16_t) : 0;
+  return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + measuring;
+}
+
+/// The most that build_cuda.cu holds beside codes, before the index is placed: each phase with what the next ones need.
+uint64_t made_on_device(const Asked& asked, size_t stride) {
+  const BuildPlan& plan = asked.plan;
+  const uint64_t edges = asked.edge_bytes();
+  const uint64_t repairing = edges + repair_device_bytes(asked.rows);
+  if (asked.is_ggnn()) return std::max(ggnn_device_bytes(asked.rows, plan.ggnn), repairing);
+  const uint64_t lists = asked.list_bytes() * (plan.pruning.by_distance ? 2 : 1);
+  const uint64_t finding = finding_on_device(asked, stride);
+  if (asked.is_tsdg()) {
+    const uint64_t held = plan.knn == ANN_KNN_GIVEN ? 0 : lists;
+    return held + std::max(finding, diversify_device_bytes(asked.rows, asked.k(), plan.diversify));
+  }
+  const uint64_t pruned = edges;
+  const uint64_t reversing = pruned + edges + reverse_edges_device_bytes(asked.rows, plan.degree);
+  return std::max({lists + std::max(finding, pruned), reversing, repairing});
+}
+
+uint64_t device_bytes(const Asked& asked) {
+  if (asked.plan.device < ANN_DEVICE_CUDA || !asked.has_graph()) return 0;
+  const size_t stride = placed_shape(asked).code_stride;
+  return codes_device_bytes(asked.rows, stride) + std::max(made_on_device(asked, stride), placed(asked)) +
+         kDeviceSmall;
+}
+
+/// Of a build by all threads.
+double seconds_of(const Asked& asked) {
+  const size_t bytes = Codes::code_stride(asked.shape.dim, asked.shape.metric, false);
+  return finding_seconds(static_cast<double>(asked.rows), static_cast<double>(bytes), asked.plan) /
+         static_cast<double>(asked.plan.threads);
+}
+
+}  // namespace
+
+void estimate_build(const ann_index_params& shape, uint64_t rows, int32_t element, bool ids,
+                    const BuildPlan& plan, ann_plan* out) {
+  const Asked asked = {shape, rows, element, ids, plan};
+  uint64_t index = dataset_bytes(rows, shape.dim, shape.metric, element, ids, plan.borrow) + kArrayEnds;
+  uint64_t most = sort_ids_bytes(rows, ids);
+  out->seconds = 0.01;
+  if (asked.has_graph()) {
+    index += graph_and_codes(asked);
+    most = std::max(most, phases(asked));
+    out->seconds += seconds_of(asked);
+  }
+  out->device_bytes = device_bytes(asked);
+  out->threads = plan.threads;
+  out->index_bytes = index;
+  out->peak_bytes = index + most + kArrayEnds;
+}
+
+}  // namespace gannet
