@@ -16,6 +16,7 @@
 #include "place/placed_shape.h"
 #include "segment/query_sample.h"
 #include "tune/calibration.h"
+#include "tune/device_calibration.h"
 
 namespace gannet {
 namespace {
@@ -160,9 +161,10 @@ uint64_t finding_on_device(const Asked& asked, size_t stride) {
 /// What follows when the graph is there: the index's copy, beside codes and edges, and what looks at it.
 uint64_t placed(const Asked& asked) {
   const PlacedShape shape = placed_shape(asked);
-  const uint64_t calibrating = asked.plan.calibrate ? std::min<uint64_t>(asked.rows * 12288, 640u << 20) : 0;
+  const uint64_t looking = judge_rows_device_bytes(shape);
+  const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
   const uint64_t measuring =
-      std::max(calibrating, shape.lossless() ? 0 : judge_rows_device_bytes(asked.rows));
+      asked.plan.calibrate ? std::max(calibrating, looking) + calibration_device_bytes(shape) : looking;
   const uint64_t layers = asked.is_ggnn() ? ggnn_layer_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t levels = asked.is_tsdg() ? asked.rows * asked.plan.diversify.levels * sizeof(uint16_t) : 0;
   return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + measuring;

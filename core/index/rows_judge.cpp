@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "search/exact_by_codes.h"
+#include "search/exact_cuda.h"
 #include "search/exact_device.h"
 
 namespace gannet {
@@ -127,13 +128,14 @@ RowsJudgement judge_rows(const Dataset& dataset, const Codes& codes, const Sampl
   return judgement;
 }
 
-uint64_t judge_rows_device_bytes(uint64_t rows) {
-  // Exact search (search/exact_cuda.cu): two halves of 64 keys for each query and slice of the rows, of which there
-  // are as many as multiprocessors serve at once, 137 of an H200; and the square of each code.
-  constexpr uint64_t kSlicesMax = 148;
-  constexpr uint64_t kRowsPerSlice = 64;
-  constexpr uint64_t kKeyBytes = 2 * 64 * sizeof(uint64_t);
-  return std::min(rows / kRowsPerSlice + 1, kSlicesMax) * kSampleRows * kKeyBytes + rows * sizeof(uint32_t);
+uint64_t judge_rows_device_bytes(const PlacedShape& shape) {
+  if (shape.lossless()) return 0;
+  const uint64_t as_stored = cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element,
+                                                      kSampleRows, std::max(kDepth, CodeOrder::kNear) + 1);
+  const auto columns = static_cast<uint32_t>(shape.code_stride);
+  const uint64_t by_code = cuda::exact_device_bytes(shape.rows, columns, ANN_METRIC_L2, ANN_U8, kSampleRows,
+                                                    CodeOrder::kLooked + 1);
+  return std::max(as_stored, by_code);
 }
 
 uint64_t judge_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {

@@ -14,6 +14,7 @@
 
 #include "dataset/codes.h"
 #include "knn/knn_graph.h"
+#include "place/placed_shape.h"
 #include "place/placement.h"
 
 namespace gannet {
@@ -43,8 +44,8 @@ RowsJudgement judge_rows(const Dataset& dataset, const Codes& codes, const Sampl
                          double by_codes, uint64_t seed, const DevicePlacement* placed,
                          const Execution& execution);
 
-/// Bytes of a device that it takes at most, beside a placement of so many rows.
-uint64_t judge_rows_device_bytes(uint64_t rows);
+/// Bytes of a device that it takes at most, beside a placement there.
+uint64_t judge_rows_device_bytes(const PlacedShape& shape);
 
 /// Bytes that it takes at most.
 uint64_t judge_rows_bytes(uint32_t dim, size_t stride, uint32_t threads);

@@ -21,9 +21,10 @@ struct ScaledView {
   uint32_t stride = 0;  // bytes
 
   /// Bytes of a coded query, without what the CPU alone has: a head, two digits of each column, and the table.
-  uint32_t query_bytes() const {
-    return codes == nullptr ? 0 : 64 + 2 * stride + static_cast<uint32_t>(round_up(size_t{cells} * 4, 64));
+  static uint32_t query_bytes(uint32_t stride, uint32_t cells) {
+    return 64 + 2 * stride + static_cast<uint32_t>(round_up(size_t{cells} * 4, 64));
   }
+  uint32_t query_bytes() const { return codes == nullptr ? 0 : query_bytes(stride, cells); }
 };
 
 /// The layers above the bottom of GGNN's graph, each on the one before it.

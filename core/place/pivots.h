@@ -12,6 +12,12 @@ namespace gannet {
 
 inline constexpr uint32_t kPivots = 512;
 
+/// Pivots at which a query of a batch starts.
+inline constexpr uint32_t kStarts = 8;
+
+/// Room that a query of a batch takes for what is found out beforehand: its starts, and a place in the order.
+inline constexpr uint32_t kStartWords = kStarts + 1;
+
 /// Writes [kPivots] rows, kNoRow in unused places at the end.
 inline void draw_pivots(const SearchGraph& graph, uint32_t* pivots) {
   constexpr uint64_t kPivotStream = 0x7069766f7473;  // "pivots"

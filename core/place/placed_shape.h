@@ -8,6 +8,7 @@
 
 #include "ann.h"
 #include "dataset/codes.h"
+#include "place/index_view.h"
 
 namespace gannet {
 
@@ -45,7 +46,8 @@ struct PlacedShape {
   uint64_t query_code_bytes() const {
     if (lossless()) return 0;
     if (metric != ANN_METRIC_INNER_PRODUCT) return code_stride;
-    return std::max<uint64_t>(code_stride, ScaledCodes::query_bytes(dim, ScaledCodes::kCellsMany));
+    const auto scaled_stride = static_cast<uint32_t>(ScaledCodes::code_stride(dim));
+    return std::max<uint64_t>(code_stride, ScaledView::query_bytes(scaled_stride, ScaledCodes::kCellsMany));
   }
 };
 

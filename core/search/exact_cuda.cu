@@ -60,15 +60,15 @@ struct Policy {
 
 // One warp compares 8 queries with 4 rows. Two policies, because few queries leave a tall tile empty.
 // For many, a tile of 16 x 16 by 256 threads took from 3 % more to 7 % less time (4,096 queries).
-constexpr Policy kFloatMany{.threads = 512, .queries = 32, .rows = 16};
+constexpr Policy kFloatMany{kExactFloats.threads, kExactFloats.queries, kExactFloats.rows};
 constexpr Policy kFloatFew{.threads = 256, .queries = 8, .rows = 32};
 // One warp compares 32 queries with 32 rows.
-constexpr Policy kIntegerMany{.threads = 256, .queries = 64, .rows = 128};
+constexpr Policy kIntegerMany{kExactIntegers.threads, kExactIntegers.queries, kExactIntegers.rows};
 constexpr Policy kIntegerFew{.threads = 128, .queries = 32, .rows = 128};
 constexpr bool are_few(uint32_t query_count) { return query_count <= 8; }
 
 constexpr uint32_t kSortKeys = 2 * kExactMax;  // keys that a block sorts at once
-constexpr uint32_t kHalfMin = 128;
+constexpr uint32_t kHalfMin = kExactHalfMin;
 constexpr uint32_t kMergeThreads = 256;
 constexpr uint32_t kSquareThreads = 256;
 constexpr size_t kRowAlign = 16;  // bytes; zeros fill a row up
@@ -746,7 +746,7 @@ class Search {
   uint32_t pick_slices() const {
     const uint64_t resident = blocks_at_once(request_.device, choice_.function, choice_.policy.threads);
     const uint64_t tall = ceil_div(batch_, choice_.policy.queries);
-    const uint64_t most = ceil_div(request_.row_count, 4 * choice_.policy.rows);
+    const uint64_t most = ceil_div(request_.row_count, kExactTilesOfSlice * choice_.policy.rows);
     return static_cast<uint32_t>(std::clamp<uint64_t>(resident / tall, 1, most));
   }
 

@@ -17,6 +17,19 @@ namespace gannet::cuda {
 /// Rows that a query can keep on the device.
 inline constexpr uint32_t kExactMax = kDeviceExactMax;
 
+/// Half of a list has so many keys at least.
+inline constexpr uint32_t kExactHalfMin = 128;
+
+/// What a block compares at once, of many queries.
+struct ExactTile {
+  uint32_t threads;
+  uint32_t queries;
+  uint32_t rows;
+};
+inline constexpr ExactTile kExactFloats = {512, 32, 16};
+inline constexpr ExactTile kExactIntegers = {256, 64, 128};
+inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least
+
 class Stream;
 
 /// All pointers are to host memory, or all to memory of the device. Shapes as Dataset has them
@@ -68,5 +81,10 @@ void search_exact(const ExactRequest& request, const Execution& execution);
 /// returns. Rows and queries start on multiples of 16 bytes with zeros up to the next such multiple; k
 /// is at most row_count. The monitor is asked once. Takes memory for candidate lists only.
 void search_exact_resident(const ExactRequest& request, const Stream& stream, const Execution& execution);
+
+/// Device memory that answering takes at most beside rows that lie there, of up to 4,096 queries of which each keeps so
+/// many rows.
+uint64_t exact_device_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t element, uint64_t queries,
+                            uint32_t kept);
 
 }  // namespace gannet::cuda

@@ -17,12 +17,12 @@
 #include "search/batch_limits_cuda.h"
 #include "search/pipeline_cuda.h"
 #include "search/records_cuda.h"
+#include "search/workspace_bytes.h"
 
 namespace gannet::cuda {
 namespace {
 
-constexpr uint64_t kStagingBytes = uint64_t{64} << 20;  // of one run's queries, and of its answers
-constexpr uint32_t kLooks = 1 << 20;                    // for an answer, some milliseconds
+constexpr uint32_t kLooks = 1 << 20;  // for an answer, some milliseconds
 
 /// Device memory that can grow, with or without pinned memory of the same size.
 class Staging {
@@ -265,9 +265,7 @@ class CudaWorkspace final : public DeviceWorkspace {
 
 std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k) {
   const IndexView& view = placement.view();
-  const uint64_t staged =
-      std::max<uint64_t>(1, std::min(kStagingBytes / view.record_bytes(), kStagingBytes / (uint64_t{k} * 8)));
-  uint64_t piece = std::max<uint64_t>(1, std::min({queries, staged, queries_per_run(k)}));
+  uint64_t piece = std::min(staged_queries(queries, view.record_bytes(), k), queries_per_run(k));
   const DeviceGuard guard(placement.device());
   // The smallest idle one that holds so many bytes of queries, or the largest of those that do not.
   const uint64_t bytes = piece * view.record_bytes();

@@ -12,4 +12,11 @@ struct alignas(64) WalkCounters {
   uint32_t queue;  // queries that were taken beyond the first of each warp
 };
 
+/// What was done for one query. In host memory it is also the sign that its answer stands there: one
+/// store of 8 bytes, and never zero distances.
+struct alignas(8) WalkCounts {
+  uint32_t distances;
+  uint32_t expansions;
+};
+
 }  // namespace gannet::cuda

@@ -20,19 +20,6 @@
 
 namespace gannet::cuda {
 
-/// Pivots at which a query of a batch starts.
-inline constexpr uint32_t kStarts = 8;
-
-/// Room that a query of a batch takes for what is found out beforehand: its starts, and a place in the order.
-inline constexpr uint32_t kStartWords = kStarts + 1;
-
-/// What was done for one query. In host memory it is also the sign that its answer stands there: one
-/// store of 8 bytes, and never zero distances.
-struct alignas(8) WalkCounts {
-  uint32_t distances;
-  uint32_t expansions;
-};
-
 /// The longest record that travels with a launch.
 inline constexpr uint32_t kOneQueryBytes = 512;
 

@@ -12,6 +12,7 @@
 #include "search/host_batch.h"
 #include "search/exact.h"
 #include "search/exact_by_codes.h"
+#include "search/exact_cuda.h"
 #include "search/exact_device.h"
 #include "search/slack.h"
 #include "tune/search_work.h"
@@ -808,6 +809,17 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
          KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, judge) +
          64 * kAlignment;
+}
+
+uint64_t calibration_device_bytes(const PlacedShape& shape) {
+  const uint32_t deep = truth_depth(shape.rows);
+  if (deep == 0) return 0;
+  const auto judging = [&](uint32_t queries, uint32_t depth) {
+    const uint32_t kept = std::min(depth + 1, cuda::kExactMax);
+    return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, queries, kept);
+  };
+  return std::max(judging(kSampleFew[0], std::min(deep, kKs[2])),
+                  judging(kSampleFew[KnobCurves::kCurves - 1], deep));
 }
 
 }  // namespace gannet

@@ -45,6 +45,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "place/placed_shape.h"
 #include "segment/query_sample.h"
 #include "search/best_first.h"
 #include "search/device_search.h"
@@ -98,5 +99,8 @@ class Calibration {
 
 /// Bytes that measuring takes at most.
 uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads);
+
+/// Device memory that it takes at most beside a placement and workspaces, which device_calibration_bytes counts.
+uint64_t calibration_device_bytes(const PlacedShape& shape);
 
 }  // namespace gannet

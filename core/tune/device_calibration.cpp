@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "search/workspace_bytes.h"
 #include "tune/curves.h"
 #include "tune/trials.h"
 
@@ -347,6 +348,24 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
   for (double miss = 0.05; miss > 1 - recall && cautious.slack < kSlackMax; miss /= 2)
     cautious.slack += kCautiousSlack / 2;
   return unpromised(cautious);
+}
+
+/// Each table has a workspace, the curves for many answers another, and each curve of the CPU's walks one. Who needs a
+/// small one may take one that is idle and large, so that all may get large.
+uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
+  const uint32_t count =
+      count_players(shape.rows, static_cast<uint32_t>(std::min<uint64_t>(given, kQueriesKept)));
+  if (count == 0) return 0;
+  constexpr uint64_t kWorkspaces = DeviceCalibration::kTables + 1 + KnobCurves::kCurves;
+  const uint64_t workspaces = kWorkspaces * workspace_device_bytes(shape, count, kSomeAnswers);
+  const uint64_t hiding = given == 0 ? shape.hiding_bytes() : 0;
+  const bool has_many = shape.rows > 4 * kManyAnswers;
+  const uint64_t judging = std::max({
+      judge_sample_device_bytes(shape, count, kFewAnswers),
+      judge_sample_device_bytes(shape, std::min(count, kSomeSample), kSomeAnswers),
+      has_many ? judge_sample_device_bytes(shape, kManySample, kManyAnswers) : 0,
+  });
+  return hiding + workspaces + judging;
 }
 
 }  // namespace gannet

@@ -50,6 +50,7 @@
 #include <optional>
 
 #include "base/execution.h"
+#include "place/placed_shape.h"
 #include "search/procedure.h"
 
 namespace gannet {
@@ -124,5 +125,9 @@ class DeviceCalibration {
   Table tables_[kTables + 1];
   Cost cost_;
 };
+
+/// Device memory that measuring takes at most beside a placement, with as many queries as are given, or none. Of the
+/// CPU's calibration (tune/calibration.h), which may go on at the same time, the workspaces count here.
+uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given);
 
 }  // namespace gannet

@@ -20,13 +20,23 @@ constexpr double kAllOrNone =
 constexpr double kRecallMin = 0.7;    // below, nobody asks how exactly queries failed,
 constexpr double kRecallMax = 0.991;  // and beyond, too few of them did
 
+/// Rows of which `depth` are left when players are none, each with so many copies at most.
+constexpr uint32_t looked_for(uint32_t depth, uint32_t copies) {
+  return std::min(depth + 1 + depth / 32 + 8 + copies, cuda::kExactMax);
+}
+
 }  // namespace
 
-uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
-  if (dataset.rows() < 4 * kRowsMin) return 0;
-  if (given.count() != 0) return given.count() < kGivenMin ? 0 : std::min(given.count(), kPlayersMax);
-  const uint32_t hideable = dataset.rows() / kHiddenShare;
-  return std::min(hideable >= kHiddenMin ? hideable : dataset.rows() / 4, kPlayersMax);
+uint32_t count_players(uint64_t rows, uint32_t given) {
+  if (rows < 4 * kRowsMin) return 0;
+  if (given != 0) return given < kGivenMin ? 0 : std::min(given, kPlayersMax);
+  const uint64_t hideable = rows / kHiddenShare;
+  return static_cast<uint32_t>(std::min<uint64_t>(hideable >= kHiddenMin ? hideable : rows / 4, kPlayersMax));
+}
+
+uint64_t judge_sample_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth) {
+  return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, count,
+                                  looked_for(depth, kCopiesMost));
 }
 
 Players::Players(const SearchTarget& target, uint32_t count, const Execution& execution)
@@ -123,8 +133,8 @@ void Sample::judge_on_device(const DevicePlacement& placement, const Execution& 
   const size_t bytes = dataset_.query_bytes();
   Array<uint8_t> packed(memory, checked_product(count_, bytes));
   for (uint32_t i = 0; i < count_; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
-  const uint32_t spare = players_.are_hidden() ? depth_ / 32 + 8 + players_.copies_most() : 0;
-  const uint32_t wide = std::min(depth_ + 1 + spare, cuda::kExactMax);
+  const uint32_t wide = players_.are_hidden() ? looked_for(depth_, players_.copies_most())
+                                              : std::min(depth_ + 1, cuda::kExactMax);
   Array<uint32_t> rows(memory, size_t{count_} * wide);
   Array<float> distances(memory, rows.size());
   cuda::ExactRequest request{placement.device(),

@@ -18,6 +18,7 @@
 
 #include "base/execution.h"
 #include "graph/long_edges.h"
+#include "place/placed_shape.h"
 #include "search/device_search.h"
 #include "search/procedure.h"
 #include "segment/row_set.h"
@@ -40,8 +41,12 @@ constexpr uint32_t hideable_rows(uint32_t rows) {
   return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenFew));
 }
 
-/// Players for a calibration by two lists: none where there are too few to tell.
-uint32_t count_players(const Dataset& dataset, const QuerySample& given);
+/// Players for a calibration by two lists, of so many rows or queries that are given: none where there are too few to
+/// tell.
+uint32_t count_players(uint64_t rows, uint32_t given);
+inline uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
+  return count_players(dataset.rows(), given.count());
+}
 
 class Players {
  public:
@@ -107,6 +112,9 @@ class Sample {
   uint32_t depth_;
   Array<float> truth_;  // [count, depth] distances of the true neighbours
 };
+
+/// Device memory that finding the neighbours of so many players takes at most, beside a placement.
+uint64_t judge_sample_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth);
 
 /// What a sample got by one plan.
 struct Outcome {
