@@ -27,95 +27,104 @@ static uint64_t search(const ann_index *index, const vectors *queries, const ann
   return results.distance_count;
 }
 
+/* An index, queries, what exact search finds for them, and room for what others find. */
+typedef struct fixture {
+  vectors rows, queries;
+  ann_index *index;
+  answers exact, found, other;
+} fixture;
+
+static fixture fixture_make(int32_t metric, int32_t element, uint64_t rows, const ann_build_params *params,
+                            uint64_t seed) {
+  fixture f;
+  f.rows = vectors_make(DATA_NORMAL, element, rows, DIM, seed);
+  f.queries = vectors_make(DATA_NORMAL, element, Q, DIM, seed + 1);
+  f.index = index_build(metric, &f.rows, params);
+  f.exact = answers_make(Q, K);
+  f.found = answers_make(Q, K);
+  f.other = answers_make(Q, K);
+  CHECK_OK(index_search(f.index, &f.queries, ANN_SEARCH_EXACT, 0, &f.exact));
+  return f;
+}
+
+static void fixture_free(fixture *f) {
+  answers_free(&f->exact);
+  answers_free(&f->found);
+  answers_free(&f->other);
+  ann_index_free(f->index);
+  vectors_free(&f->rows);
+  vectors_free(&f->queries);
+}
+
 static void elements_and_metrics(void) {
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++) {
-      vectors rows = vectors_make(DATA_NORMAL, all_elements[e], N / test_scale(), DIM, 1);
-      vectors queries = vectors_make(DATA_NORMAL, all_elements[e], Q, DIM, 2);
-      ann_index *index = index_build(all_metrics[m], &rows, NULL);
-      answers found = answers_make(Q, K), exact = answers_make(Q, K);
-      CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+      fixture f = fixture_make(all_metrics[m], all_elements[e], N / test_scale(), NULL, 1);
       for (int32_t compare = ANN_COMPARE_AUTO; compare <= ANN_COMPARE_STORED; compare++) {
         ann_search_params params = params_of(2);
         params.compare = compare;
-        search(index, &queries, &params, &found);
-        const uint64_t missed = answers_missed(&exact, &found);
+        search(f.index, &f.queries, &params, &f.found);
+        const uint64_t missed = answers_missed(&f.exact, &f.found);
         CHECK_SAY(missed <= Q * K / 50, "%s %s, compare %d: %d of %d missed", element_name(all_elements[e]),
                   metric_name(all_metrics[m]), compare, (int)missed, Q * K);
         for (int i = 0; i < Q * K; i++) /* a row that exact search finds too has its distance */
           for (int j = i / K * K; j < i / K * K + K; j++)
-            if (found.ids[i] == exact.ids[j])
-              CHECK(memcmp(&found.distances[i], &exact.distances[j], sizeof(float)) == 0);
+            if (f.found.ids[i] == f.exact.ids[j])
+              CHECK(memcmp(&f.found.distances[i], &f.exact.distances[j], sizeof(float)) == 0);
       }
-      answers_free(&found);
-      answers_free(&exact);
-      ann_index_free(index);
-      vectors_free(&rows);
-      vectors_free(&queries);
+      fixture_free(&f);
     }
 }
 
 static void slack_and_caches(void) {
-  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 3);
-  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 4);
-  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
-  answers exact = answers_make(Q, K), found = answers_make(Q, K), other = answers_make(Q, K);
-  CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, N, NULL, 3);
   uint64_t last_missed = Q * K, last_distances = 0;
   for (float stretch = 1; stretch <= 1.5f; stretch += 0.125f) {
     ann_search_params params = params_of(stretch);
-    const uint64_t distances = search(index, &queries, &params, &found);
-    const uint64_t missed = answers_missed(&exact, &found);
+    const uint64_t distances = search(f.index, &f.queries, &params, &f.found);
+    const uint64_t missed = answers_missed(&f.exact, &f.found);
     CHECK_SAY(missed <= last_missed + 3 && distances > last_distances, "stretch %g: %d missed, %d distances",
               (double)stretch, (int)missed, (int)distances);
     last_missed = missed;
     last_distances = distances;
     params.team_size = 2; /* of no meaning on the CPU, and for no answer */
-    CHECK_EQUAL(search(index, &queries, &params, &other), distances);
-    CHECK(answers_equal(&found, &other));
+    CHECK_EQUAL(search(f.index, &f.queries, &params, &f.other), distances);
+    CHECK(answers_equal(&f.found, &f.other));
     params.nearest_share = 0.25f; /* a bound that is no looser */
-    CHECK(search(index, &queries, &params, &other) <= distances);
+    CHECK(search(f.index, &f.queries, &params, &f.other) <= distances);
     params.iterations_max = 1;
-    CHECK(search(index, &queries, &params, &other) < distances);
+    CHECK(search(f.index, &f.queries, &params, &f.other) < distances);
   }
   CHECK_SAY(last_missed <= Q, "%d missed", (int)last_missed);
   /* A best list that grows does what slack does (figure 3). */
   ann_search_params longer = params_of(1);
-  const uint64_t short_list = search(index, &queries, &longer, &found);
-  const uint64_t missed = answers_missed(&exact, &found);
+  const uint64_t short_list = search(f.index, &f.queries, &longer, &f.found);
+  const uint64_t missed = answers_missed(&f.exact, &f.found);
   longer.beam = 100;
-  CHECK(search(index, &queries, &longer, &found) > short_list);
-  CHECK(answers_missed(&exact, &found) < missed);
+  CHECK(search(f.index, &f.queries, &longer, &f.found) > short_list);
+  CHECK(answers_missed(&f.exact, &f.found) < missed);
   /* What a ring of few rows has forgotten is compared again. */
   ann_search_params params = params_of(1.5f);
   params.iterations_max = 1000;
   params.visited = 1000;
-  const uint64_t remembering = search(index, &queries, &params, &found);
+  const uint64_t remembering = search(f.index, &f.queries, &params, &f.found);
   params.visited = 4;
-  CHECK(search(index, &queries, &params, &other) > remembering);
+  CHECK(search(f.index, &f.queries, &params, &f.other) > remembering);
   for (int i = 0; i < Q; i++) /* and stands once in an answer */
     for (int j = 1; j < K; j++)
-      for (int l = 0; l < j; l++) CHECK(other.ids[i * K + j] != other.ids[i * K + l]);
+      for (int l = 0; l < j; l++) CHECK(f.other.ids[i * K + j] != f.other.ids[i * K + l]);
   params.visited = 1000;
   params.queue = 1;
-  CHECK(search(index, &queries, &params, &other) < remembering);
-  answers_free(&exact);
-  answers_free(&found);
-  answers_free(&other);
-  ann_index_free(index);
-  vectors_free(&rows);
-  vectors_free(&queries);
+  CHECK(search(f.index, &f.queries, &params, &f.other) < remembering);
+  fixture_free(&f);
 }
 
 /* Without a calibration the recall stands for a stretch: .95 for a slack of 0.1, half of its miss for 0.022 more; of
  * squares for 0.3 and 0.05. */
 static void default_slack(void) {
-  vectors rows = vectors_make(DATA_NORMAL, ANN_U8, N, DIM, 5);
-  vectors queries = vectors_make(DATA_NORMAL, ANN_U8, Q, DIM, 6);
   ann_build_params plain = ANN_BUILD_PARAMS_INIT;
   plain.calibrate = ANN_OFF;
-  ann_index *index = index_build(ANN_METRIC_L2, &rows, &plain);
-  answers found = answers_make(Q, K), other = answers_make(Q, K);
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_U8, N, &plain, 5);
   const struct {
     float recall, stretch;
     int32_t slack;
@@ -125,46 +134,33 @@ static void default_slack(void) {
     ann_search_params asked = params_of(0), given = params_of(table[i].stretch);
     asked.recall = table[i].recall;
     asked.slack = given.slack = table[i].slack;
-    CHECK_EQUAL(search(index, &queries, &asked, &found), search(index, &queries, &given, &other));
-    CHECK(answers_equal(&found, &other));
+    CHECK_EQUAL(search(f.index, &f.queries, &asked, &f.found), search(f.index, &f.queries, &given, &f.other));
+    CHECK(answers_equal(&f.found, &f.other));
   }
-  answers_free(&found);
-  answers_free(&other);
-  ann_index_free(index);
-  vectors_free(&rows);
-  vectors_free(&queries);
+  fixture_free(&f);
 }
 
 /* A slack that is added to squares goes less far than one of distances, unless it is none. */
 static void squares(void) {
-  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 15);
-  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 16);
-  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
-  answers exact = answers_make(Q, K), found = answers_make(Q, K), other = answers_make(Q, K);
-  CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, N, NULL, 15);
   uint64_t last_distances = 0, last_missed = Q * K;
   for (float stretch = 1; stretch <= 1.6f; stretch += 0.2f) {
     ann_search_params by_default = params_of(stretch), distances = by_default, of_squares = by_default;
     distances.slack = ANN_SLACK_DISTANCES;
     of_squares.slack = ANN_SLACK_SQUARES;
-    const uint64_t far = search(index, &queries, &by_default, &other);
-    CHECK_EQUAL(search(index, &queries, &distances, &found), far);
-    CHECK(answers_equal(&found, &other));
-    const uint64_t near = search(index, &queries, &of_squares, &found);
+    const uint64_t far = search(f.index, &f.queries, &by_default, &f.other);
+    CHECK_EQUAL(search(f.index, &f.queries, &distances, &f.found), far);
+    CHECK(answers_equal(&f.found, &f.other));
+    const uint64_t near = search(f.index, &f.queries, &of_squares, &f.found);
     CHECK_SAY(stretch == 1 ? near == far : near < far, "stretch %g: %d distances, of squares %d",
               (double)stretch, (int)far, (int)near);
-    const uint64_t missed = answers_missed(&exact, &found);
+    const uint64_t missed = answers_missed(&f.exact, &f.found);
     CHECK_SAY(near > last_distances && missed <= last_missed + 3,
               "stretch %g of squares: %d missed, %d distances", (double)stretch, (int)missed, (int)near);
     last_distances = near;
     last_missed = missed;
   }
-  answers_free(&exact);
-  answers_free(&found);
-  answers_free(&other);
-  ann_index_free(index);
-  vectors_free(&rows);
-  vectors_free(&queries);
+  fixture_free(&f);
 }
 
 /* The edges of GGNN's graph over some rows. */
@@ -254,17 +250,14 @@ static void small_sets(void) {
 }
 
 static void refusals(void) {
-  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 300, DIM, 9);
-  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 10);
-  ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
-  answers found = answers_make(Q, K);
-  const ann_matrix view = vectors_view(&queries);
-  ann_results results = answers_view(&found);
-#define BAD(change, wanted, words)                                                      \
-  do {                                                                                  \
-    ann_search_params p = params_of(0);                                                 \
-    change;                                                                             \
-    REFUSED(ann_search_batch(index, &view, &p, &results, NULL, &error), wanted, words); \
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, 300, NULL, 9);
+  const ann_matrix view = vectors_view(&f.queries);
+  ann_results results = answers_view(&f.found);
+#define BAD(change, wanted, words)                                                        \
+  do {                                                                                    \
+    ann_search_params p = params_of(0);                                                   \
+    change;                                                                               \
+    REFUSED(ann_search_batch(f.index, &view, &p, &results, NULL, &error), wanted, words); \
   } while (0)
   BAD(p.beam = K - 1, ANN_INVALID_ARGUMENT, "beam 9 10");
   BAD(p.beam = 1985, ANN_LIMIT, "beam 1985 1984");
@@ -289,16 +282,13 @@ static void refusals(void) {
   ignored.queue = 1 << 20;
   ignored.slack = ignored.descent = 100;
   ignored.nearest_share = -1;
-  CHECK_OK(ann_search_batch(index, &view, &ignored, &results, NULL, NULL));
+  CHECK_OK(ann_search_batch(f.index, &view, &ignored, &results, NULL, NULL));
   answers many = answers_make(Q, 1985);
   const ann_search_params params = params_of(0);
   ann_results too_many = answers_view(&many);
-  REFUSED(ann_search_batch(index, &view, &params, &too_many, NULL, &error), ANN_LIMIT, "k 1985 1984");
+  REFUSED(ann_search_batch(f.index, &view, &params, &too_many, NULL, &error), ANN_LIMIT, "k 1985 1984");
   answers_free(&many);
-  answers_free(&found);
-  ann_index_free(index);
-  vectors_free(&rows);
-  vectors_free(&queries);
+  fixture_free(&f);
 }
 
 typedef struct buffer {
@@ -338,38 +328,34 @@ static ann_index *index_open(const buffer *file, int32_t mode, char *aligned) {
 /* The graph: searches of every kind find its rows, a file brings it back, and bad parameters are refused. */
 static void graph(void) {
   for (int m = 0; m < METRICS; m++) {
-    vectors rows = vectors_make(DATA_NORMAL, ANN_F32, N / 2, DIM, 11);
-    vectors queries = vectors_make(DATA_NORMAL, ANN_F32, Q, DIM, 12);
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.graph = ANN_GRAPH_GGNN;
-    ann_index *index = index_build(all_metrics[m], &rows, &params);
+    fixture f = fixture_make(all_metrics[m], ANN_F32, N / 2, &params, 11);
     ann_index_info info = ANN_INDEX_INFO_INIT;
-    CHECK_OK(ann_index_get_info(index, &info, NULL));
+    CHECK_OK(ann_index_get_info(f.index, &info, NULL));
     CHECK_EQUAL(info.graph, ANN_GRAPH_GGNN);
     CHECK_EQUAL(info.degree, 24);
-    answers found = answers_make(Q, K), exact = answers_make(Q, K);
-    CHECK_OK(index_search(index, &queries, ANN_SEARCH_EXACT, 0, &exact));
     const int32_t procedures[] = {ANN_SEARCH_AUTO, ANN_SEARCH_BEST_FIRST, ANN_SEARCH_CAGRA_SINGLE_CTA,
                                   ANN_SEARCH_GGNN};
     for (size_t p = 0; p < sizeof procedures / sizeof *procedures; p++) {
-      CHECK_OK(index_search(index, &queries, procedures[p], 0, &found));
-      CHECK_SAY(answers_missed(&exact, &found) <= Q * K / 10, "%s, procedure %d: %d of %d missed",
-                metric_name(all_metrics[m]), procedures[p], (int)answers_missed(&exact, &found), Q * K);
+      CHECK_OK(index_search(f.index, &f.queries, procedures[p], 0, &f.found));
+      CHECK_SAY(answers_missed(&f.exact, &f.found) <= Q * K / 10, "%s, procedure %d: %d of %d missed",
+                metric_name(all_metrics[m]), procedures[p], (int)answers_missed(&f.exact, &f.found), Q * K);
     }
-    descent(index, &queries, &exact);
+    descent(f.index, &f.queries, &f.exact);
     ann_search_params down = params_of(1.3f);
     down.descent = ANN_ON;
-    search(index, &queries, &down, &exact);
-    buffer file = index_save(index);
+    search(f.index, &f.queries, &down, &f.exact);
+    buffer file = index_save(f.index);
     for (int32_t mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
       char *aligned = aligned_alloc(4096, (file.count + 4095) / 4096 * 4096);
       CHECK(aligned != NULL);
       ann_index *opened = index_open(&file, mode, aligned);
       answers again = answers_make(Q, K);
-      CHECK_OK(index_search(opened, &queries, ANN_SEARCH_GGNN, 0, &again));
-      CHECK(answers_equal(&found, &again));
-      search(opened, &queries, &down, &again);
-      CHECK(answers_equal(&exact, &again));
+      CHECK_OK(index_search(opened, &f.queries, ANN_SEARCH_GGNN, 0, &again));
+      CHECK(answers_equal(&f.found, &again));
+      search(opened, &f.queries, &down, &again);
+      CHECK(answers_equal(&f.exact, &again));
       buffer second = index_save(opened);
       CHECK(second.count == file.count && memcmp(second.data, file.data, file.count) == 0);
       free(second.data);
@@ -378,11 +364,7 @@ static void graph(void) {
       free(aligned);
     }
     free(file.data);
-    answers_free(&found);
-    answers_free(&exact);
-    ann_index_free(index);
-    vectors_free(&rows);
-    vectors_free(&queries);
+    fixture_free(&f);
   }
 }
 
