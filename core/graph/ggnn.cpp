@@ -157,7 +157,7 @@ class Build {
     uint32_t* list = next_.data() + uint64_t{row} * k_;
     const uint32_t self = layer.bottom_row(row);
     codes_.gather(&self, 1, space.code.data());
-    cache.begin(kind_, slack());
+    cache.begin(kind_, ggnn_build_slack(params_, mean_));
     uint32_t segment = layer.segment_of(row);
     for (uint32_t above = number; above < top; ++above) segment /= shape_.growth;
     fetch_segment(layers_[top], segment, self, space);
@@ -239,7 +239,7 @@ class Build {
     uint32_t radius = 0;
     codes_.distances(space.code.data(), both + 1, 1, &radius);
     SlackCache& cache = space.cache;
-    cache.begin(kind_, slack());
+    cache.begin(kind_, ggnn_build_slack(params_, mean_));
     cache.take(near, radius);
     cache.settle();
     bool found = false;
@@ -398,9 +398,6 @@ class Build {
       graph_.upper.push_back(std::move(upper));
     }
   }
-
-  /// Of the build's queries; the mean grows with the layers that are there.
-  Slack slack() const { return {params_.tau, mean_, params_.squares}; }
 
   std::vector<Space> make_spaces(uint32_t rows, const SlackShape& shape) const {
     std::vector<Space> spaces;

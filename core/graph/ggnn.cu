@@ -669,7 +669,7 @@ class Build {
     args.lists = words_of(next_);
     args.nearest = number == 0 ? device_nearest_->data() : nullptr;
     args.shape = ggnn_merge_shape(k_);
-    args.slack = {params_.tau, mean_, params_.squares};
+    args.slack = ggnn_build_slack(params_, mean_);
     args.top = top;
     args.number = number;
     args.growth = shape_.growth;
@@ -727,7 +727,7 @@ class Build {
     args.turns = turns.data();
     args.counts = counts_.data();
     args.shape = ggnn_link_shape();
-    args.slack = {params_.tau, mean_, params_.squares};
+    args.slack = ggnn_build_slack(params_, mean_);
     args.k = k_;
     args.midpoint = params_.midpoint;
     const uint32_t step = ggnn_step(k_);

@@ -24,6 +24,11 @@ inline SlackShape ggnn_merge_shape(uint32_t k) {
 /// And of the search for a path back.
 inline SlackShape ggnn_link_shape() { return {kGgnnLinkBest, kGgnnLinkBest, 54, kGgnnLinkSteps}; }
 
+/// The bound of the build's queries. `mean`: of rows to their nearest neighbours, as far as layers are there.
+inline Slack ggnn_build_slack(const GgnnParams& params, float mean) {
+  return {params.tau, mean, params.squares};
+}
+
 /// The rows of a layer, numbered from 0 on in the order of the rows of the bottom.
 struct GgnnLayerRows {
   Array<uint32_t> first;   // [segments + 1] the first row of each segment
