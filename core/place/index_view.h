@@ -10,6 +10,7 @@
 #include "dataset/codes.h"
 #include "graph/adjacency.h"
 #include "segment/row_set.h"
+#include "graph/ggnn.h"
 
 namespace gannet {
 
@@ -29,7 +30,7 @@ struct ScaledView {
 
 /// The layers above the bottom of GGNN's graph, each on the one before it.
 struct LayersView {
-  static constexpr uint32_t kMax = 7;
+  static constexpr uint32_t kMax = kGgnnLayersMax - 1;
 
   struct Layer {
     const uint32_t* edges = nullptr;  // [rows, stride of the bottom]
