@@ -102,20 +102,11 @@ void cover(const SearchGraph& graph, Array<uint32_t>& of, const Execution& execu
 SearchGraph graph_of_heads(const Codes& all, const Array<uint32_t>& rows, uint32_t degree, uint64_t seed,
                            const Execution& execution) {
   const Codes codes(all, rows.data(), static_cast<uint32_t>(rows.size()), execution.memory);
-  SearchGraph graph;
-  graph.rows = codes.rows();
-  graph.degree = degree;
   const uint32_t k = std::min(kHeadLists, codes.rows() - 1);
-  {
-    const KnnGraph knn = codes.rows() <= kHeadsCompared
-                             ? exact_knn(codes, k, execution)
-                             : cells_knn(codes, {k, 16, 16, 0.001f, seed}, execution);
-    graph.edges = prune_by_rank(knn, Pruning::near(degree), execution);
-  }
-  add_reverse_edges(graph.edges, graph.rows, degree, execution);
-  graph.entries = choose_entries(graph.rows, kEntriesMax, seed, execution.memory);
-  repair_reachability(graph, execution);
-  return graph;
+  KnnGraph lists = codes.rows() <= kHeadsCompared ? exact_knn(codes, k, execution)
+                                                  : cells_knn(codes, {k, 16, 16, 0.001f, seed}, execution);
+  return graph_of_lists(std::move(lists), degree,
+                        choose_entries(codes.rows(), kEntriesMax, seed, execution.memory), execution);
 }
 
 /// The second half of a head's row gets its edges to heads; edges of the row that are left over fill what is free.

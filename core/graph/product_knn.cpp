@@ -16,17 +16,10 @@ constexpr uint32_t kSpareMin = 16;
 
 SearchGraph graph_of_near_rows(const Dataset& dataset, const Codes& codes, uint64_t seed,
                                const Execution& execution) {
-  SearchGraph graph;
-  graph.rows = dataset.rows();
-  graph.degree = kDegree;
-  {
-    const KnnGraph near = cells_knn(codes, {kNearLength, 16, 16, 0.001f, seed}, execution.span(0, 0.9));
-    graph.edges = prune_by_rank(near, Pruning::near(kDegree), execution.span(0.9, 0.95));
-  }
-  add_reverse_edges(graph.edges, graph.rows, kDegree, execution);
-  graph.entries = choose_entries_by_product(dataset, kEntryPoints, seed, execution);
-  repair_reachability(graph, execution.span(0.95, 1));
-  return graph;
+  KnnGraph near = cells_knn(codes, {kNearLength, 16, 16, 0.001f, seed}, execution.span(0, 0.9));
+  return graph_of_lists(std::move(near), kDegree,
+                        choose_entries_by_product(dataset, kEntryPoints, seed, execution.span(0.9, 0.95)),
+                        execution.span(0.95, 1));
 }
 
 /// Codes order rows nearly as products do, so that spare ones catch what they misplace.

@@ -120,6 +120,11 @@ uint64_t repair_bytes(uint64_t rows, uint32_t degree);
 /// Device memory likewise.
 uint64_t repair_device_bytes(uint64_t rows);
 
+/// A graph of lists, which are used up: pruned to `degree` edges by near detours, with reverse edges, every row reached
+/// from `entries`.
+SearchGraph graph_of_lists(KnnGraph&& lists, uint32_t degree, Array<uint32_t>&& entries,
+                           const Execution& execution);
+
 /// Rows that no path from an entry point reaches.
 uint64_t count_unreachable(const SearchGraph& graph, const Allocator& memory);
 
