@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/bypass_rule.h"
+
 namespace gannet {
 namespace {
 
@@ -10,26 +12,24 @@ constexpr uint64_t kRowsOfTask = 4096;
 struct Bypass {
   const Codes& codes;
   const Adjacency graph;
-  const uint32_t* hidden;
-
-  bool is_hidden(uint32_t row) const { return row != kNoRow && (hidden[row / 32] >> row % 32 & 1) != 0; }
+  const BypassRule rule;
 
   uint32_t count_hidden(uint32_t row) const {
-    if (is_hidden(row)) return 0;  // never expanded
+    if (rule.hides(row)) return 0;  // never expanded
     uint32_t count = 0;
-    for (const uint32_t target : graph.row(row)) count += is_hidden(target) ? 1 : 0;
+    for (const uint32_t target : graph.row(row)) count += rule.hides(target) ? 1 : 0;
     return count;
   }
 
-  /// How far a row's own list reaches: behind the first half of its edges are those that others have added.
+  /// How far a row's own list reaches.
   uint32_t reach_of(uint32_t row) const {
     uint32_t shown[ANN_DEGREE_MAX] = {};
     uint32_t distances[ANN_DEGREE_MAX];
     uint32_t count = 0;
     const AdjacencyRow own = graph.row(row);
-    for (uint32_t place = 0; place < own.length / 2; ++place) {
+    for (uint32_t place = 0; place < BypassRule::own_places(own.length); ++place) {
       const uint32_t target = own.targets[place];
-      if (target != kNoRow && !is_hidden(target)) shown[count++] = target;
+      if (target != kNoRow && !rule.hides(target)) shown[count++] = target;
     }
     codes.distances(codes.data() + row * codes.stride(), shown, count, distances);
     return count == 0 ? 0 : *std::max_element(distances, distances + count);
@@ -43,7 +43,7 @@ struct Bypass {
     uint32_t count = 0;
     const AdjacencyRow own = graph.row(row);
     for (const uint32_t target : graph.row(past)) {
-      if (target == kNoRow || target == row || is_hidden(target)) continue;
+      if (!rule.may_lead(row, target)) continue;
       if (std::find(own.begin(), own.end(), target) == own.end()) candidates[count++] = target;
     }
     codes.distances(codes.data() + row * codes.stride(), candidates, count, distances);
@@ -60,7 +60,7 @@ struct Bypass {
 BypassEdges::BypassEdges(const Codes& codes, SearchGraph& graph, const uint32_t* hidden,
                          const Execution& execution)
     : graph_(graph) {
-  const Bypass bypass{codes, graph.adjacency(), hidden};
+  const Bypass bypass{codes, graph.adjacency(), {hidden}};
   const uint64_t tasks = (graph.rows + kRowsOfTask - 1) / kRowsOfTask;
   const auto rows_of = [&](uint64_t task) {
     return std::pair(task * kRowsOfTask, std::min<uint64_t>((task + 1) * kRowsOfTask, graph.rows));
@@ -86,7 +86,7 @@ BypassEdges::BypassEdges(const Codes& codes, SearchGraph& graph, const uint32_t*
       const uint64_t first = static_cast<uint64_t>(own.targets - graph.edges.data());
       for (uint64_t place = first; place < first + own.length; ++place) {
         const uint32_t target = graph.edges[place];
-        if (!bypass.is_hidden(target)) continue;
+        if (!bypass.rule.hides(target)) continue;
         const uint32_t next = bypass.find_next(row, target, reach);
         if (next == kNoRow) continue;
         changes_[at++] = {place, target};

@@ -16,6 +16,7 @@
 
 #include "place/bypass_edges_cuda.h"
 
+#include "graph/bypass_rule.h"
 #include "traverse/walk_steps.cuh"
 
 namespace gannet::cuda {
@@ -52,14 +53,12 @@ struct Bypass {
     }
   }
 
-  __device__ bool is_hidden(uint32_t target) const {
-    return target != kNoRow && (args.hidden[target / 32] >> target % 32 & 1) != 0;
-  }
+  __device__ bool is_hidden(uint32_t target) const { return BypassRule{args.hidden}.hides(target); }
 
-  /// How far the row's own list reaches: behind the first half of its edges are those that others have added.
+  /// How far the row's own list reaches.
   __device__ uint32_t farthest_of_list(const uint32_t* from) const {
     uint32_t farthest = 0;
-    for (uint32_t place = lane_number(); place < args.graph.stride / 2; place += kWarp) {
+    for (uint32_t place = lane_number(); place < BypassRule::own_places(args.graph.stride); place += kWarp) {
       const uint32_t target = from[place];
       if (target != kNoRow && !is_hidden(target)) farthest = max(farthest, compare(target));
     }
@@ -81,7 +80,7 @@ struct Bypass {
     for (uint32_t first = 0; first < args.graph.stride; first += kWarp) {
       const uint32_t place = first + lane_number();
       const uint32_t target = place < args.graph.stride ? edges[place] : kNoRow;
-      if (target == kNoRow || target == row || is_hidden(target) || is_there(target)) continue;
+      if (!BypassRule{args.hidden}.may_lead(row, target) || is_there(target)) continue;
       const uint32_t distance = compare(target);
       if (distance > farthest) continue;
       if (distance < best.distance || (distance == best.distance && target < best.row))

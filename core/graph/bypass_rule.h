@@ -1,0 +1,27 @@
+// Which edges go past hidden rows, on the CPU (graph/bypass_edges.h) and on a CUDA device (place/bypass_edges_cuda.h).
+#pragma once
+
+#include <cstdint>
+
+#include "traverse/row_key.h"
+
+namespace gannet {
+
+struct BypassRule {
+  const uint32_t* hidden;  // [(rows + 31) / 32] a bit for each row
+
+  constexpr bool hides(uint32_t target) const {
+    return target != kNoRow && (hidden[target / 32] >> target % 32 & 1) != 0;
+  }
+
+  /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet and it is no farther than the
+  /// row's own list reaches.
+  constexpr bool may_lead(uint32_t row, uint32_t target) const {
+    return target != kNoRow && target != row && !hides(target);
+  }
+
+  /// Places of a row's edges that hold its own list: behind the first half are those that others have added.
+  static constexpr uint32_t own_places(uint32_t places) { return places / 2; }
+};
+
+}  // namespace gannet
