@@ -46,6 +46,8 @@ ResultsView read_results(const ann_results* given, const MatrixView& queries, an
          static_cast<unsigned long long>(out->rows), static_cast<unsigned long long>(queries.rows));
   if (out->rows > 0) check_given(out->ids, "results.ids");
   if (out->reserved != 0) fail(ANN_INVALID_ARGUMENT, "results.reserved is %d, it must be 0", out->reserved);
+  if (out->reserved_2 != 0)
+    fail(ANN_INVALID_ARGUMENT, "results.reserved_2 is %u, it must be 0", out->reserved_2);
   check_space(out->space, "results");
   if (out->space != queries.space)
     fail(ANN_INVALID_ARGUMENT, "results.space is %d, queries.space is %d; they must be equal", out->space,
@@ -79,14 +81,35 @@ void check_queries(const MatrixView& queries, const Segment& segment, uint32_t d
          element_name(segment.dataset.element()));
 }
 
-ann_search_params read_params(const ann_search_params* params) {
-  const ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
+/// Two lists with the number of warps that the caller gives, or that a deprecated name stands for.
+void complete_two_lists(ann_search_params* params) {
+  const int32_t name = params->procedure;
+  uint32_t& warps = params->warps_per_query;
+  const uint32_t named = name == ANN_SEARCH_BLOCK ? 8 : name == ANN_SEARCH_WIDE_BLOCK ? 16 : 0;
+  if (named == 0 && name != ANN_SEARCH_TWO_LISTS) return;
+  if (warps != 0 && warps != 1 && warps != 8 && warps != 16)
+    fail(ANN_INVALID_ARGUMENT, "params.warps_per_query is %u, allowed are 0, 1, 8 and 16", warps);
+  if (named != 0 && warps != 0 && warps != named)
+    fail(ANN_INVALID_ARGUMENT,
+         "params.warps_per_query is %u, it must be 0 or %u where procedure is %d (%d with so many)", warps,
+         named, name, int{ANN_SEARCH_TWO_LISTS});
+  params->procedure = ANN_SEARCH_TWO_LISTS;
+  if (warps == 0) warps = std::max(1u, named);
+}
+
+/// Checked; of an exact search, which does not use what it is named, the procedure is EXACT.
+ann_search_params read_params(const ann_search_params* params, bool exact = false) {
+  ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
+  if (exact) given.procedure = ANN_SEARCH_EXACT;
+  complete_two_lists(&given);
   if (given.procedure != ANN_SEARCH_AUTO && find_procedure(given.procedure) == nullptr)
     fail(ANN_INVALID_ARGUMENT, "params.procedure is %d, allowed are 0 to %d", given.procedure,
          procedures().back()->id);
   if (given.device < 0)
     fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
   if (given.reserved != 0) fail(ANN_INVALID_ARGUMENT, "params.reserved is %d, it must be 0", given.reserved);
+  if (given.reserved_2 != 0)
+    fail(ANN_INVALID_ARGUMENT, "params.reserved_2 is %d, it must be 0", given.reserved_2);
   if (given.occlusion_max > 64)
     fail(ANN_INVALID_ARGUMENT, "params.occlusion_max is %u, allowed are 0 to 64", given.occlusion_max);
   return given;
@@ -114,13 +137,12 @@ ann_status search(const ann_index* index, const ann_matrix* queries, const ann_s
   return guarded(error, [&] {
     const Index& handle = checked(index, "index").index;
     const MatrixView block = read_matrix(queries, "queries");
-    ann_search_params given = read_params(params);
+    const ann_search_params given = read_params(params, exact);
     ann_results buffers;
     const ResultsView view = read_results(results, block, &buffers);
     const float recall = exact ? 1.0f : check_search(1, given.recall);
     if (!exact && given.beam > ANN_BEAM_MAX)
       fail(ANN_LIMIT, "params.beam is %u, at most %u is allowed", given.beam, ANN_BEAM_MAX);
-    if (exact) given.procedure = ANN_SEARCH_EXACT;
     const Index::Call call(handle);
     const Snapshot& snapshot = snapshot_of(call);
     check_queries(block, segment_of(call), handle.shape().dim);
@@ -140,6 +162,7 @@ ann_status search(const ann_index* index, const ann_matrix* queries, const ann_s
     buffers.expansion_count = counts.expansions;
     buffers.procedure = report.procedure;
     buffers.recall = static_cast<float>(report.recall);
+    buffers.warps_per_query = report.warps;
     write_struct(buffers, results);
   });
 }
@@ -182,6 +205,7 @@ ann_status ann_search_estimate(const ann_index* index, uint64_t queries, uint32_
         forecast_search(snapshot, given, recall, device, on_device, queries, k, execution);
     forecast.procedure = report.procedure;
     forecast.recall = static_cast<float>(report.recall);
+    forecast.warps_per_query = report.warps;
     forecast.distances = report.distances;
     forecast.expansions = report.expansions;
     write_struct(forecast, out);

@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000011u
+#define ANN_ABI_VERSION 0x00000012u
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -256,9 +256,12 @@ typedef struct ann_results {
                             distributed like the rows or like `calibration`; 1 where every row was
                             compared, 0 where nothing has been measured. By AUTO without a beam never
                             less than was asked for, where there is a calibration. */
+  uint32_t warps_per_query; /* out: where TWO_LISTS answered, the warps that walked for a query: 1, 8 or 16;
+                               else 0 */
+  uint32_t reserved_2;      /* zero */
 } ann_results;
 #define ANN_RESULTS_INIT \
-  {sizeof(ann_results), 0, 0, ANN_NULL, ANN_NULL, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, 0}
+  {sizeof(ann_results), 0, 0, ANN_NULL, ANN_NULL, ANN_NULL, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* ---------------------------------------------------------------------------------------------
  * 5  Context: where memory comes from (optional; NULL means the defaults everywhere)
@@ -778,14 +781,15 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *   CAGRA_MULTI_CTA  CAGRA's search for few queries (section IV-C2): `ctas_per_query` blocks answer one
  *               query, each with a beam of its own of which it expands one row in each iteration, and a
  *               common table of the rows met. The beams are merged at the end.
- *   WARP, BLOCK, WIDE_BLOCK  what AUTO chooses from on a CUDA device, by name: two lists by one warp, by a
- *               block of 8 warps, by a block of 16, for a batch of any size, so that answers depend on
- *               the query alone. For rows of i8 and u8 by L2 WARP finds up to 128 neighbours, BLOCK 1,280
- *               (fewer where rows are long) and WIDE_BLOCK 32; else, as some more are compared again, 103,
- *               1,024 and 16. ANN_LIMIT beyond, ANN_UNSUPPORTED on the CPU, and of blocks for rows that are
- *               too long for any. `beam` must be 0. A recall or a k beyond the device's calibration
- *               gets the most effort that it has tried; without a calibration the slack is 0.1, and 0.05
- *               more for each halving of 1 - recall below 0.05.
+ *   TWO_LISTS   AUTO's walk with two lists on a CUDA device, by name: `warps_per_query` warps walk for each
+ *               query of a batch of any size, so that answers depend on the query alone. For rows of i8 and
+ *               u8 by L2 one warp finds up to 128 neighbours, 8 warps 1,280 (fewer where rows are long) and
+ *               16 warps 32; else, as some more are compared again, 103, 1,024 and 16. ANN_LIMIT beyond,
+ *               ANN_UNSUPPORTED on the CPU, and of 8 and 16 warps for rows that are too long for any.
+ *               `beam` must be 0. A recall or a k beyond the device's calibration gets the most effort that
+ *               it has tried; without a calibration the slack is 0.1, and 0.05 more for each halving of
+ *               1 - recall below 0.05. WARP, BLOCK and WIDE_BLOCK are deprecated: WARP is another name of
+ *               TWO_LISTS, BLOCK and WIDE_BLOCK mean it with 8 and with 16 warps, and are reported as it.
  *   GGNN        GGNN's search (section 4), on the CPU and on CUDA devices: a cache of the nearest rows, a
  *               queue and the rows expanded last, and a slack that is added to the distance of the k-th
  *               best row and says how far the walk goes. k to 1,984. On CUDA devices one block a query.
@@ -802,7 +806,7 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *   SLACK       on the CPU, one list of the nearest rows met: expand the nearest unexpanded row, two at a
  *               time, until it lies more than `delta` times as far as the k-th best, so that easy queries
  *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1
- *               and the slack of WARP. `beam` must be 0.
+ *               and the slack of TWO_LISTS. `beam` must be 0.
  * SLACK is ANN_UNSUPPORTED on CUDA devices. What a build on the CPU has not calibrated of it (k above 100, by inner
  * product) and TSDG's three are calibrated when a search first asks for a `recall` by their name.
  * CAGRA's procedures, GGNN and TSDG's run on every graph, whoever built it. From random rows clusters that few edges lead
@@ -815,9 +819,10 @@ enum {
   ANN_SEARCH_CAGRA = 3,
   ANN_SEARCH_CAGRA_SINGLE_CTA = 4,
   ANN_SEARCH_CAGRA_MULTI_CTA = 5,
-  ANN_SEARCH_WARP = 6,
-  ANN_SEARCH_BLOCK = 7,
-  ANN_SEARCH_WIDE_BLOCK = 8,
+  ANN_SEARCH_TWO_LISTS = 6,
+  ANN_SEARCH_WARP = ANN_SEARCH_TWO_LISTS, /* deprecated, as are the next two */
+  ANN_SEARCH_BLOCK = 7,                   /* TWO_LISTS, warps_per_query 8 */
+  ANN_SEARCH_WIDE_BLOCK = 8,              /* TWO_LISTS, warps_per_query 16 */
   ANN_SEARCH_GGNN = 9,
   ANN_SEARCH_TSDG = 10,
   ANN_SEARCH_TSDG_SMALL = 11,
@@ -944,9 +949,16 @@ typedef struct ann_search_params {
   int32_t descent;        /* ANN_SWITCH: the walk comes down through the layers of ANN_GRAPH_GGNN, each with
                              `iterations_max`; default off: from the top straight to the bottom. On: more distances.
                              ANN_UNSUPPORTED on other graphs, ANN_LIMIT with a best list of more than 512 rows */
+
+  /* For TWO_LISTS, not read by others. */
+  uint32_t warps_per_query; /* warps that walk for a query: 1, 8 or 16; default 1, of BLOCK 8 and of WIDE_BLOCK 16,
+                               which take no other number. More: a query takes less time, and fewer are answered at
+                               once */
+  int32_t reserved_2;       /* zero */
 } ann_search_params;
-#define ANN_SEARCH_PARAMS_INIT \
-  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define ANN_SEARCH_PARAMS_INIT                                                                                      \
+  {sizeof(ann_search_params), 0, 0, 0, 0, 0, ANN_NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+   0, 0, 0}
 
 /* Queries and results in device memory, and streams.
  *
@@ -995,8 +1007,10 @@ typedef struct ann_search_forecast {
   double distances;   /* that would be computed for a query, about; 0 where nobody knows */
   double expansions;  /* rows whose edges would be read for a query, about; 0 where nobody knows or every
                          row is compared */
+  uint32_t warps_per_query; /* as in ann_results */
+  uint32_t reserved_2;      /* zero */
 } ann_search_forecast;
-#define ANN_SEARCH_FORECAST_INIT {sizeof(ann_search_forecast), 0, 0, 0, 0, 0}
+#define ANN_SEARCH_FORECAST_INIT {sizeof(ann_search_forecast), 0, 0, 0, 0, 0, 0, 0}
 
 /* What ann_search_batch would do for `queries` queries with k neighbours each, of host memory or, where `params`
  * has a stream, which is not touched, of the device's: which procedure answers, what recall it promises and what

@@ -117,7 +117,7 @@ struct Chooser {
     if (request.params.beam != 0) return by_beam();
 
     Choice best = two_lists ? *two_lists : exactly();
-    double least = two_lists ? kPreferred * two_lists_time(graph, code_bytes, two_lists->procedure->warps,
+    double least = two_lists ? kPreferred * two_lists_time(graph, code_bytes, two_lists->effort.warps,
                                                            two_lists->effort.expansions, batch)
                              : exact_time(segment.dataset, batch);
     if (!two_lists && request.k > kDeviceExactMax) return by_beam();
@@ -189,7 +189,7 @@ struct Chooser {
                                          effort->expansions, batch);
       if (best && least <= ahead * time) return true;
       least = time;
-      best = planned(procedure_of(walkers.warps), *effort);
+      best = planned(kTwoLists, *effort);
       if (answers != request.k) std::get<TwoListsPlan>(best->plan).answers = answers;
       return true;
     };
@@ -235,13 +235,10 @@ struct Chooser {
     return {{{1}, {8}, {16}, {16}}};
   }
 
-  static const Procedure& procedure_of(uint32_t warps) {
-    return warps == 1 ? kWarpTwoLists : warps == 8 ? kBlockTwoLists : kWideBlockTwoLists;
-  }
-
   /// The effort that the caller names, or the one that calibration has found for the wanted recall.
   Effort effort_of(const Procedure& procedure) const {
-    if (procedure.warps != 0) return device->two_lists.nearest(procedure.warps, request.k, request.recall);
+    if (&procedure == &kTwoLists)
+      return device->two_lists.nearest(request.params.warps_per_query, request.k, request.recall);
     if (procedure.given != nullptr) {
       if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }

@@ -41,6 +41,7 @@ SearchReport report_of(const Segment& segment, const PlannedSearch& planned, uin
   report.recall = compares_all ? 1 : choice.effort.recall;
   report.distances = segment.rows();
   if (compares_all) return report;
+  report.warps = choice.effort.warps;
   const bool is_beam = choice.procedure->knob == Knob::kBeam;
   report.expansions = choice.effort.expansions > 0 ? choice.effort.expansions
                       : is_beam                    ? std::min<double>(choice.effort.knob, segment.rows())

@@ -48,6 +48,7 @@ struct Snapshot {
 /// Which procedure answers a search, and what is known of it.
 struct SearchReport {
   int32_t procedure = ANN_SEARCH_AUTO;  // ANN_SEARCH_*; of several segments that of the first
+  uint32_t warps = 0;                   // of TWO_LISTS: that walk for a query; likewise
   double recall = 0;                    // that calibration promises; 0: nothing was measured
   double distances = 0;                 // of a query, mean, as far as the plan says
   double expansions = 0;                // likewise
@@ -56,7 +57,10 @@ struct SearchReport {
   void add(const SearchReport& other) {
     const bool is_first = procedure == ANN_SEARCH_AUTO;
     recall = is_first ? other.recall : std::min(recall, other.recall);
-    if (is_first) procedure = other.procedure;
+    if (is_first) {
+      procedure = other.procedure;
+      warps = other.warps;
+    }
     distances += other.distances;
     expansions += other.expansions;
   }

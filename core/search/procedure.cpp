@@ -8,8 +8,8 @@ namespace gannet {
 namespace {
 
 const Procedure* const kProcedures[] = {
-    &kBestFirst,         &kExact, &kCagra, &kCagraSingleCta, &kCagraMultiCta, &kWarpTwoLists, &kBlockTwoLists,
-    &kWideBlockTwoLists, &kGgnn,  &kTsdg,  &kTsdgSmall,      &kTsdgLarge,     &kSlack,
+    &kBestFirst, &kExact, &kCagra,     &kCagraSingleCta, &kCagraMultiCta, &kTwoLists,
+    &kGgnn,      &kTsdg,  &kTsdgSmall, &kTsdgLarge,      &kSlack,
 };
 
 }  // namespace

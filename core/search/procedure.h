@@ -28,7 +28,7 @@ struct SearchTarget {
 
 /// What a caller wants.
 struct SearchRequest {
-  ann_search_params params;  // as given, each in its range
+  ann_search_params params;  // as given, each in its range; of TWO_LISTS warps_per_query with its default
   float recall = 0;          // wanted, with its default
   uint64_t queries = 0;
   uint32_t k = 0;  // at most the rows of the segment
@@ -46,6 +46,7 @@ struct Effort {
   double knob;                      // rows, or a slack
   uint32_t expansions_max;          // of one query, where walks are cut
   uint32_t width;                   // of CAGRA's: parents of an iteration; 0: not measured
+  uint32_t warps = 0;               // of TWO_LISTS: that walk for a query
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
   double recall = 0;                // that calibration promises of it; 0: not measured
   double expansions = 0;            // of one query, mean; 0: not measured
@@ -57,7 +58,6 @@ struct Procedure {
   Knob knob = Knob::kNone;
   bool on_host = false;
   bool on_device = false;
-  uint32_t warps = 0;  // of a device that walk for a query; 0: of no meaning
 
   /// The id of the row that does what is asked by this name; null: the row itself.
   int32_t (*stands_for)(const SearchTarget& target, const SearchRequest& request) = nullptr;
@@ -113,11 +113,9 @@ extern const Procedure kExact;      // exact_procedure.cpp
 extern const Procedure kCagra;      // cagra_procedure.cpp: one of the next two
 extern const Procedure kCagraSingleCta;
 extern const Procedure kCagraMultiCta;
-extern const Procedure kWarpTwoLists;  // two_lists_procedure.cpp
-extern const Procedure kBlockTwoLists;
-extern const Procedure kWideBlockTwoLists;
-extern const Procedure kGgnn;  // ggnn_procedure.cpp
-extern const Procedure kTsdg;  // tsdg_procedure.cpp
+extern const Procedure kTwoLists;  // two_lists_procedure.cpp
+extern const Procedure kGgnn;      // ggnn_procedure.cpp
+extern const Procedure kTsdg;      // tsdg_procedure.cpp
 extern const Procedure kTsdgSmall;
 extern const Procedure kTsdgLarge;
 extern const Procedure kSlack;  // slack_procedure.cpp

@@ -115,8 +115,8 @@ class DeviceCalibration::Tracer {
   };
 
   Trial measure(double slack, double cap) {
-    const Outcome outcome = walks_.run(
-        kWarpTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
+    const Outcome outcome =
+        walks_.run(kTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
     // The recall of one answer is all or none of itself.
     all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
     const double worth = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, all_or_none_));
@@ -298,8 +298,9 @@ void DeviceCalibration::Point::move_to(const Point& other, double part) {
   expansions_max *= std::pow(other.expansions_max / expansions_max, part);
 }
 
-Effort DeviceCalibration::Point::effort() const {
+Effort DeviceCalibration::Point::effort(uint32_t warps) const {
   Effort effort;
+  effort.warps = warps;
   effort.knob = slack;
   effort.expansions_max = static_cast<uint32_t>(std::ceil(expansions_max));
   effort.recall = recall;
@@ -316,7 +317,7 @@ std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float
   for (const Table& table : tables_) {
     Point point;
     if (table.walkers != walkers || !table.find(k, recall, &point)) continue;
-    Effort effort = point.effort();
+    Effort effort = point.effort(walkers.warps);
     effort.recall = std::max(effort.recall, static_cast<double>(recall));
     return effort;
   }
@@ -326,8 +327,8 @@ std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float
 Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
   const Walkers walkers = {warps, false};
   if (const auto effort = find(walkers, k, recall)) return *effort;
-  const auto unpromised = [](const Point& point) {
-    Effort effort = point.effort();
+  const auto unpromised = [&](const Point& point) {
+    Effort effort = point.effort(warps);
     effort.recall = 0;  // of another k, or less than was asked for
     return effort;
   };
@@ -340,7 +341,7 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
     if (curve.find(recall, &point)) return unpromised(point);  // of a smaller k
     if (curve.count == 0) continue;
     const Point& last = curve.points[curve.count - 1];
-    return curve.k == k ? last.effort() : unpromised(last);
+    return curve.k == k ? last.effort(warps) : unpromised(last);
   }
   Point cautious;
   cautious.slack = kCautiousSlack;

@@ -4,10 +4,10 @@
 // queries are the caller's (segment/query_sample.h), or rows play them, and exact search on the device judges.
 // While rows play, they are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
-// for itself, which by L2 and cosine promises less than is kept. There is a table for each procedure (a warp a
+// for itself, which by L2 and cosine promises less than is kept. There is a table for each of the walkers (a warp a
 // query, a block of 8 or 16 warps a query, a warp a query all at once), with a curve for each of some k, between
-// which slacks are interpolated by log k. All procedures have the same queries and one rule, so that what the
-// luck of a sample does to one procedure it does to all.
+// which slacks are interpolated by log k. All have the same queries and one rule, so that what the
+// luck of a sample does to one it does to all.
 //
 // A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
 // from where it is large to where a thousandth is left, or to where more work brings next to nothing: some
@@ -34,13 +34,13 @@
 // What a point promises is less than what the sample got, by one standard error, or more where three of them
 // would not stay within the 0.01 that the promise leaves; and where rows play, by 15 % of the miss: queries
 // as they come are a little farther from the rows than the rows from each other. At equal slack they missed
-// 1.08 to 1.4 times as many, 1.15 as a rule, by every procedure and for k of 1, 10 and 100 (SIFT 1M). Where the
-// slacks tried do not reach a target, another procedure's table answers, or the walk with one list and the CPU's
+// 1.08 to 1.4 times as many, 1.15 as a rule, by all walkers and for k of 1, 10 and 100 (SIFT 1M). Where the
+// slacks tried do not reach a target, another table answers, or the walk with one list and the CPU's
 // calibrated beam; so it does where there are too few rows to tell. An index keeps the tables for each class of
 // devices that has measured them, and so do files (place/placement.h, storage/storage.h).
 //
 // Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 300 and 1,000, each of which
-// averages more neighbours. What the procedures find then lies 0.002 to 0.004 of recall apart at 0.95 and 0.99,
+// averages more neighbours. What the walkers find then lies 0.002 to 0.004 of recall apart at 0.95 and 0.99,
 // 0.012 at 0.9 (SIFT 1M, k = 10), where two points of a block's curve lie far from each other. Cost: three exact
 // searches, and some 180 runs, side by side on four streams: 45 and 80 ms of a build of 1M SIFT rows (one NVIDIA
 // H200).
@@ -81,7 +81,7 @@ class DeviceCalibration {
     double expansions_max = 0;
     double expansions = 0;  // mean
     void move_to(const Point& other, double part);
-    Effort effort() const;
+    Effort effort(uint32_t warps) const;
   };
   struct Curve {
     uint32_t k = 0;

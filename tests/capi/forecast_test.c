@@ -22,10 +22,13 @@ static ann_results search(const ann_index *index, const vectors *queries, const 
                           const ann_search_params *params, answers *found) {
   const ann_matrix view = vectors_view(queries);
   ann_results results = answers_view(found);
+  results.warps_per_query = 99; /* written, not read */
   const ann_search_forecast told = forecast(index, view.rows, found->k, params);
   CHECK_OK(ann_search_batch(index, &view, params, &results, NULL, NULL));
   CHECK(results.procedure == told.procedure);
   CHECK(results.recall == told.recall);
+  CHECK(results.warps_per_query == told.warps_per_query);
+  CHECK((results.warps_per_query != 0) == (results.procedure == ANN_SEARCH_TWO_LISTS));
   const double places = (double)view.rows * found->k;
   const double recall = 1 - (double)answers_missed(exact, found) / places;
   CHECK_SAY(recall >= results.recall - 0.01, "procedure %d promised %.4f, got %.4f", results.procedure,

@@ -61,6 +61,7 @@ static void refusals(searcher search, int exact) {
   BAD_RESULTS(bad.rows = Q - 1, "rows");
   BAD_RESULTS(bad.rows = 0, "rows");
   BAD_RESULTS(bad.rows = UINT64_MAX, "rows");
+  BAD_RESULTS(bad.reserved_2 = 1, "reserved_2 1");
   /* Buffers that overlap each other or the queries, by a whole or by one byte. */
   BAD_RESULTS(bad.distances = (float *)bad.ids, "overlap");
   BAD_RESULTS(bad.distances = (float *)((char *)(bad.ids + Q * K) - 4), "overlap");
@@ -95,6 +96,29 @@ static void refusals(searcher search, int exact) {
       BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.delta = 0.5f), invalid, invalid, "delta 0.5 1 4");
       BAD_PARAMS((p.procedure = ANN_SEARCH_SLACK, p.delta = NAN), invalid, invalid, "delta");
     }
+    /* Two lists walk with 1, 8 or 16 warps; the deprecated names have their own number. */
+    BAD_PARAMS((p.procedure = ANN_SEARCH_TWO_LISTS, p.warps_per_query = 2), invalid, invalid,
+               "warps_per_query 2 16");
+    BAD_PARAMS((p.procedure = ANN_SEARCH_TWO_LISTS, p.warps_per_query = UINT32_MAX), invalid, invalid,
+               "warps_per_query");
+    BAD_PARAMS((p.procedure = ANN_SEARCH_BLOCK, p.warps_per_query = 1), invalid, invalid,
+               "warps_per_query 1 8 7 6");
+    BAD_PARAMS((p.procedure = ANN_SEARCH_BLOCK, p.warps_per_query = 16), invalid, invalid,
+               "warps_per_query 16 8");
+    BAD_PARAMS((p.procedure = ANN_SEARCH_WIDE_BLOCK, p.warps_per_query = 8), invalid, invalid,
+               "warps_per_query 8 16");
+    BAD_PARAMS((p.procedure = ANN_SEARCH_WIDE_BLOCK, p.warps_per_query = 7), invalid, invalid,
+               "warps_per_query 7");
+    if (!test_on_device()) {
+      for (uint32_t warps = 0; warps <= 16; warps += 8)
+        BAD_PARAMS((p.procedure = ANN_SEARCH_TWO_LISTS, p.warps_per_query = warps), ANN_UNSUPPORTED,
+                   ANN_UNSUPPORTED, "6 TWO_LISTS CPU");
+      BAD_PARAMS(p.procedure = ANN_SEARCH_WARP, ANN_UNSUPPORTED, ANN_UNSUPPORTED, "6 TWO_LISTS CPU");
+      BAD_PARAMS(p.procedure = ANN_SEARCH_BLOCK, ANN_UNSUPPORTED, ANN_UNSUPPORTED, "6 TWO_LISTS CPU");
+      BAD_PARAMS((p.procedure = ANN_SEARCH_WIDE_BLOCK, p.warps_per_query = 16), ANN_UNSUPPORTED,
+                 ANN_UNSUPPORTED, "6 TWO_LISTS CPU");
+    }
+    BAD_PARAMS(p.reserved_2 = 1, invalid, invalid, "reserved_2 1");
     BAD_PARAMS(p.beam = K - 1, invalid, invalid, "beam 4 5");
     BAD_PARAMS(p.beam = ANN_BEAM_MAX + 1, ANN_LIMIT, ANN_LIMIT, "beam 65537 65536");
     BAD_PARAMS(p.beam = UINT32_MAX, ANN_LIMIT, ANN_LIMIT, "beam");
@@ -105,6 +129,9 @@ static void refusals(searcher search, int exact) {
     ignored.recall = 0.5f;
     ignored.procedure = ANN_SEARCH_BEST_FIRST;
     CHECK_OK(search(index_, &view, &ignored, &results, NULL, NULL));
+    ignored.procedure = ANN_SEARCH_BLOCK;
+    ignored.warps_per_query = 3;
+    CHECK_OK(search(index_, &view, &ignored, &results, NULL, NULL));
     answers_free(&found);
     found = answers_make(Q, K);
     results = answers_view(&found);
@@ -112,6 +139,10 @@ static void refusals(searcher search, int exact) {
   CHECK_SAY(answers_equal(&found, &untouched), "a refused call wrote results");
   /* After all that, the handle answers as before. */
   CHECK_OK(search(index_, &view, NULL, &results, NULL, NULL));
+  if (!exact) CHECK(answers_equal(&found, &reference));
+  ann_search_params unread = ANN_SEARCH_PARAMS_INIT;
+  unread.warps_per_query = 3; /* of another procedure */
+  CHECK_OK(search(index_, &view, &unread, &results, NULL, NULL));
   if (!exact) CHECK(answers_equal(&found, &reference));
   answers_free(&found);
   answers_free(&untouched);

@@ -89,6 +89,9 @@ static ann_status call_search(void *memory, ann_error *error) {
   ann_results results = answers_view(&found);
   return ann_search_batch(index_, &view, memory, &results, NULL, error);
 }
+static ann_status call_forecast(void *memory, ann_error *error) {
+  return ann_search_estimate(index_, ROWS, K, NULL, memory, error);
+}
 static ann_status call_results(void *memory, ann_error *error) {
   const ann_matrix view = vectors_view(&rows);
   return ann_search_batch(index_, &view, NULL, memory, NULL, error);
@@ -248,6 +251,7 @@ int main(void) {
   const ann_build_params build = ANN_BUILD_PARAMS_INIT;
   const ann_plan plan = ANN_PLAN_INIT;
   const ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+  const ann_search_forecast forecast = ANN_SEARCH_FORECAST_INIT;
   const ann_results results = answers_view(&found);
   ann_knn_params knn = ANN_KNN_PARAMS_INIT;
   knn.k = K;
@@ -267,6 +271,7 @@ int main(void) {
   STRUCT(plan, call_estimate_plan);
   STRUCT(view, call_queries);
   STRUCT(search, call_search);
+  STRUCT(forecast, call_forecast);
   STRUCT(results, call_results);
   STRUCT(view, call_exact_queries);
   STRUCT(search, call_exact_search);

@@ -75,11 +75,12 @@ static void layout(void) {
   AT(ann_matrix, data, 8);
   AT(ann_matrix, dim, 24);
   AT(ann_matrix, row_stride, 32);
-  CHECK_EQUAL(sizeof(ann_results), 80);
+  CHECK_EQUAL(sizeof(ann_results), 88);
   AT(ann_results, ids, 16);
   AT(ann_results, status, 40);
   AT(ann_results, expansion_count, 56);
   AT(ann_results, space, 64);
+  AT(ann_results, warps_per_query, 80);
   CHECK_EQUAL(sizeof(ann_context_params), 32);
   CHECK_EQUAL(sizeof(ann_progress), 24);
   CHECK_EQUAL(sizeof(ann_device_info), 160);
@@ -99,12 +100,15 @@ static void layout(void) {
   AT(ann_build_params, calibration, 80);
   CHECK_EQUAL(sizeof(ann_plan), 40);
   AT(ann_plan, device_bytes, 32);
-  CHECK_EQUAL(sizeof(ann_search_params), 120);
+  CHECK_EQUAL(sizeof(ann_search_params), 128);
+  AT(ann_search_params, warps_per_query, 120);
   AT(ann_search_params, slack, 112);
   AT(ann_search_params, beam, 20);
   AT(ann_search_params, stream, 24);
   AT(ann_search_params, search_width, 32);
   AT(ann_search_params, compare, 64);
+  CHECK_EQUAL(sizeof(ann_search_forecast), 40);
+  AT(ann_search_forecast, warps_per_query, 32);
   CHECK_EQUAL(sizeof(ann_knn_params), 48);
   AT(ann_knn_params, device, 40);
 }

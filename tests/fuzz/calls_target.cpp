@@ -303,6 +303,8 @@ class Program {
         params.descent = choice(3);
       }
     }
+    if (params.procedure >= ANN_SEARCH_TWO_LISTS && params.procedure <= ANN_SEARCH_WIDE_BLOCK)
+      params.warps_per_query = number(1u << input_.below(6));
     return params;
   }
 

@@ -17,6 +17,7 @@ struct Answers {
   uint64_t distance_count = 0;
   uint64_t expansion_count = 0;
   int32_t procedure = 0;
+  uint32_t warps = 0;
 
   bool same(const Answers& other, uint64_t place, uint64_t other_place) const {
     return ids[place] == other.ids[other_place] &&
@@ -43,6 +44,7 @@ inline ann_status ask(const ann_index* index, const ann_matrix& queries, uint32_
   answers->distance_count = results.distance_count;
   answers->expansion_count = results.expansion_count;
   answers->procedure = results.procedure;
+  answers->warps = results.warps_per_query;
   return status;
 }
 

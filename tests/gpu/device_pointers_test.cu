@@ -511,7 +511,7 @@ void first_searches() {
   count_calls(&table);
   for (const int32_t procedure :
        {ANN_SEARCH_EXACT, ANN_SEARCH_AUTO, ANN_SEARCH_CAGRA, ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_GGNN,
-        ANN_SEARCH_TSDG_SMALL, ANN_SEARCH_TSDG_LARGE, ANN_SEARCH_WARP, ANN_SEARCH_BEST_FIRST}) {
+        ANN_SEARCH_TSDG_SMALL, ANN_SEARCH_TSDG_LARGE, ANN_SEARCH_TWO_LISTS, ANN_SEARCH_BEST_FIRST}) {
     const ann_search_params params = given.params_of(procedure);
     const DeviceAnswers first(given.kQueries, given.k), second(given.kQueries, given.k);
     Built& built = given.prepare(procedure, second);
@@ -535,7 +535,8 @@ void first_searches() {
     expect(copies == 0 && waits == 0,
            name + ": " + std::to_string(copies) + " copies, " + std::to_string(waits) + " waits");
     expect(pending, name + ": the call waited for the stream");
-    expect(results.procedure == forecast.procedure && results.recall == forecast.recall,
+    expect(results.procedure == forecast.procedure && results.recall == forecast.recall &&
+               results.warps_per_query == forecast.warps_per_query,
            name + ": another search than was told");
     expect(built.search(false, given.there.matrix, params, second.view()) == ANN_OK, built.error.message);
     stream.wait();

@@ -164,7 +164,7 @@ ann_status search_by_warps(const ann_index* index) {
   results.rows = 5;
   results.ids = ids;
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-  params.procedure = ANN_SEARCH_WARP;
+  params.procedure = ANN_SEARCH_TWO_LISTS;
   const ann_matrix queries = matrix_of(5);
   return ann_search_batch(index, &queries, &params, &results, nullptr, nullptr);
 }

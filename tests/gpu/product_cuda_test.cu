@@ -191,22 +191,22 @@ void claim_codes() {
     compare_codes(ANN_F32, 70, 256, values);
 }
 
-constexpr int32_t kTwoLists[] = {ANN_SEARCH_WARP, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK};
+constexpr uint32_t kWarps[] = {1, 8, 16};  // of a query of two lists
 
 /// Two lists, not calibrated: more slack finds more, and no row stands twice.
-void compare_two_lists(const Built& built, const Made& made, const Answers& truth, uint32_t k,
-                       int32_t procedure, double cpu_recall, const std::string& name) {
+void compare_two_lists(const Built& built, const Made& made, const Answers& truth, uint32_t k, uint32_t warps,
+                       double cpu_recall, const std::string& name) {
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-  params.procedure = procedure;
+  params.procedure = ANN_SEARCH_TWO_LISTS;
+  params.warps_per_query = warps;
   params.recall = 0.99f;  // with much slack
   const Answers device = built.search(made.queries, k, params, ANN_DEVICE_CUDA);
   const double recall = recall_of(device, truth, k);
   params.recall = 0.5f;  // with less
   const double less = recall_of(built.search(made.queries, k, params, ANN_DEVICE_CUDA), truth, k);
   expect(recall >= 0.6 * cpu_recall && recall >= less - 0.01,
-         name + ": procedure " + std::to_string(procedure) + " got " + std::to_string(recall) +
-             ", with less slack " + std::to_string(less) + ", the CPU's beam of 64 " +
-             std::to_string(cpu_recall));
+         name + ": " + std::to_string(warps) + " warps got " + std::to_string(recall) + ", with less slack " +
+             std::to_string(less) + ", the CPU's beam of 64 " + std::to_string(cpu_recall));
   for (uint64_t query = 0; query < made.queries.rows; ++query) {
     const std::set<uint64_t> ids(device.ids.begin() + static_cast<int64_t>(query * k),
                                  device.ids.begin() + static_cast<int64_t>((query + 1) * k));
@@ -243,9 +243,9 @@ void compare_walks(Law law, uint32_t rows, uint32_t dim, uint32_t degree) {
       expect(work > 0.95 && work < 1.05, name + ": " + std::to_string(work) + " of the CPU's distances");
       if (beam == 64) cpu_recall = recall_of(cpu, truth, k);
     }
-    for (const int32_t procedure : kTwoLists) {
-      if (procedure == ANN_SEARCH_WIDE_BLOCK && k > 16) continue;
-      compare_two_lists(built, made, truth, k, procedure, cpu_recall, name);
+    for (const uint32_t warps : kWarps) {
+      if (warps == 16 && k > 16) continue;
+      compare_two_lists(built, made, truth, k, warps, cpu_recall, name);
     }
   }
 }
@@ -262,16 +262,16 @@ void claim_lengths() {
   const uint32_t rows = quick ? 600 : 8000;
   const Made made = make(Law::kUnlike, rows, 100, 40);
   const Built built(made.rows, nullptr, ANN_OFF);
-  for (const int32_t procedure :
-       {ANN_SEARCH_BEST_FIRST, ANN_SEARCH_WARP, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK}) {
+  for (const uint32_t warps : {0u, 1u, 8u, 16u}) {
     ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.procedure = procedure;
+    params.procedure = warps == 0 ? ANN_SEARCH_BEST_FIRST : ANN_SEARCH_TWO_LISTS;
+    params.warps_per_query = warps;
     const Answers one = built.search(made.queries, 10, params, ANN_DEVICE_CUDA);
     for (const float length : {0.0009765625f, 0.125f, 64.0f, 1048576.0f}) {  // powers of two: no rounding
       const Made other = make(Law::kUnlike, rows, 100, 40, length);
       const Answers answers = built.search(other.queries, 10, params, ANN_DEVICE_CUDA);
       expect(answers.ids == one.ids && answers.distance_count == one.distance_count,
-             "queries times " + std::to_string(length) + ", procedure " + std::to_string(procedure));
+             "queries times " + std::to_string(length) + ", warps " + std::to_string(warps));
     }
   }
 }

@@ -43,12 +43,12 @@ inline std::string name_of(const ann_search_params& params) {
       text, sizeof text,
       "; procedure %d, beam %u, width %u, iterations %u, bits %u, reset %d, team %u, CTAs %u, "
       "compare %d, stretch %g, queue %u, visited %u, below %u, walks %u, hops %u, segments %u, delta %g, "
-      "takes %d, slack of %d, descent %d",
+      "takes %d, slack of %d, descent %d, warps %u",
       params.procedure, params.beam, params.search_width, params.iterations_max, params.hash_bits,
       params.hash_reset, params.team_size, params.ctas_per_query, params.compare,
       static_cast<double>(params.stretch), params.queue, params.visited, params.occlusion_max, params.walks,
       params.hops_max, params.segments, static_cast<double>(params.delta), params.queue_takes, params.slack,
-      params.descent);
+      params.descent, params.warps_per_query);
   return text;
 }
 

@@ -630,10 +630,8 @@ Answers search_by(const Prepared& data, uint32_t k, uint32_t warps, uint32_t bea
   const Index::Call call(data.index->index);
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
   params.beam = beam;
-  params.procedure = beam != 0    ? ANN_SEARCH_BEST_FIRST
-                     : warps == 1 ? ANN_SEARCH_WARP
-                     : warps == 8 ? ANN_SEARCH_BLOCK
-                                  : ANN_SEARCH_WIDE_BLOCK;
+  params.procedure = beam != 0 ? ANN_SEARCH_BEST_FIRST : ANN_SEARCH_TWO_LISTS;
+  params.warps_per_query = warps;
   const ann_matrix queries = data.view(data.queries, count, first);
   ResultsView results;
   results.k = k;
@@ -720,7 +718,7 @@ void claim_batch_recall() {
                     static_cast<unsigned long long>(size), double{target}, recall, procedure);
         least = std::min(least, recall);
         // Two lists have the same sample and one rule; other ways to the recall may give more.
-        if (procedure >= ANN_SEARCH_WARP && procedure <= ANN_SEARCH_WIDE_BLOCK) most = std::max(most, recall);
+        if (procedure == ANN_SEARCH_TWO_LISTS) most = std::max(most, recall);
       }
       if (least < double{target} - 0.01 || most - least > 0.005)
         broken += "\n       " + data.c.name() + ": asked " + std::to_string(target) + ", got " +
@@ -730,14 +728,18 @@ void claim_batch_recall() {
   expect(broken.empty(), broken);
 }
 
-/// A procedure that is asked for by name answers batches of all sizes, as AUTO does by it, and also where
-/// nothing has been calibrated.
+/// Two lists that are asked for by name, or by a deprecated one, answer batches of all sizes, as AUTO does by them,
+/// and also where nothing has been calibrated. What is told beforehand and reported are two lists and their warps.
 void claim_names() {
   struct Named {
     int32_t procedure;
+    uint32_t asked;
     uint32_t warps;
   };
-  constexpr Named kNamed[] = {{ANN_SEARCH_WARP, 1}, {ANN_SEARCH_BLOCK, 8}, {ANN_SEARCH_WIDE_BLOCK, 16}};
+  constexpr Named kNamed[] = {{ANN_SEARCH_TWO_LISTS, 0, 1},   {ANN_SEARCH_TWO_LISTS, 1, 1},
+                              {ANN_SEARCH_TWO_LISTS, 8, 8},   {ANN_SEARCH_TWO_LISTS, 16, 16},
+                              {ANN_SEARCH_BLOCK, 0, 8},       {ANN_SEARCH_BLOCK, 8, 8},
+                              {ANN_SEARCH_WIDE_BLOCK, 0, 16}, {ANN_SEARCH_WIDE_BLOCK, 16, 16}};
   for (const int32_t calibrate : {ANN_ON, ANN_OFF}) {
     const Prepared data({.element = ANN_U8,
                          .rows = quick ? 1500u : 6000u,
@@ -748,8 +750,15 @@ void claim_names() {
     for (const Named& named : kNamed) {
       ann_search_params params = on_device();
       params.procedure = named.procedure;
-      const std::string name = data.c.name() + ", procedure " + std::to_string(named.procedure);
+      params.warps_per_query = named.asked;
+      const std::string name = data.c.name() + ", procedure " + std::to_string(named.procedure) + ", warps " +
+                               std::to_string(named.asked);
       const Answers all = search(data, 10, params);
+      ann_search_forecast told = ANN_SEARCH_FORECAST_INIT;
+      expect(ann_search_estimate(data.index, data.c.queries, 10, &params, &told, nullptr) == ANN_OK &&
+                 told.procedure == ANN_SEARCH_TWO_LISTS && told.warps_per_query == named.warps,
+             name + ": what is told beforehand");
+      expect(all.procedure == ANN_SEARCH_TWO_LISTS && all.warps == named.warps, name + ": what is reported");
       expect(check_answers(data, truth, all, 10, name) >= 0.94, name + ": recall");
       for (const uint64_t size : {1ull, 7ull, 200ull}) {
         const Answers part = search(data, 10, params, 50, size);
@@ -838,14 +847,14 @@ void claim_refusals() {
   params.beam = 0;
   expect(status_of(data, 2000, params) == ANN_UNSUPPORTED, "more answers than a device finds");
   struct Most {
-    int32_t procedure;
+    uint32_t warps;
     uint32_t k;  // of floats
   };
-  for (const Most& most :
-       {Most{ANN_SEARCH_WARP, 103}, Most{ANN_SEARCH_BLOCK, 1024}, Most{ANN_SEARCH_WIDE_BLOCK, 16}}) {
-    params.procedure = most.procedure;
-    expect(status_of(data, most.k, params) == ANN_OK, "as many answers as a procedure finds");
-    expect(status_of(data, most.k + 1, params) == ANN_LIMIT, "more answers than a procedure finds");
+  for (const Most& most : {Most{1, 103}, Most{8, 1024}, Most{16, 16}}) {
+    params.procedure = ANN_SEARCH_TWO_LISTS;
+    params.warps_per_query = most.warps;
+    expect(status_of(data, most.k, params) == ANN_OK, "as many answers as two lists find");
+    expect(status_of(data, most.k + 1, params) == ANN_LIMIT, "more answers than two lists find");
     params.beam = 64;
     expect(status_of(data, 10, params) == ANN_INVALID_ARGUMENT, "a beam of two lists");
     params.beam = 0;
@@ -953,12 +962,18 @@ bool keeps_promise(const Prepared& data, const ann_index* index, const std::stri
   bool kept = true;
   for (const uint32_t k : {1u, 10u, 100u}) {
     const Answers exact = search(data, k, on_device(), 0, UINT64_MAX, true);
-    for (const int32_t procedure : {ANN_SEARCH_WARP, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK,
-                                    ANN_SEARCH_CAGRA_SINGLE_CTA, ANN_SEARCH_CAGRA_MULTI_CTA}) {
-      if (procedure == ANN_SEARCH_WIDE_BLOCK && k > 10) continue;
+    struct By {
+      int32_t procedure;
+      uint32_t warps;
+    };
+    for (const By& by :
+         {By{ANN_SEARCH_TWO_LISTS, 1}, By{ANN_SEARCH_TWO_LISTS, 8}, By{ANN_SEARCH_TWO_LISTS, 16},
+          By{ANN_SEARCH_CAGRA_SINGLE_CTA, 0}, By{ANN_SEARCH_CAGRA_MULTI_CTA, 0}}) {
+      if (by.warps == 16 && k > 10) continue;
       for (const float target : {0.9f, 0.95f, 0.99f}) {
         ann_search_params params = on_device();
-        params.procedure = procedure;
+        params.procedure = by.procedure;
+        params.warps_per_query = by.warps;
         params.recall = target;
         Answers found;
         ann_error error = ANN_ERROR_INIT;
@@ -969,8 +984,8 @@ bool keeps_promise(const Prepared& data, const ann_index* index, const std::stri
           hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
         const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
         const bool enough = got >= double{target} - 0.01;
-        std::printf("  %s, procedure %d, k %u: asked %.2f, got %.4f%s\n", name.c_str(), procedure, k,
-                    double{target}, got, enough ? "" : ", too little");
+        std::printf("  %s, procedure %d, warps %u, k %u: asked %.2f, got %.4f%s\n", name.c_str(),
+                    by.procedure, by.warps, k, double{target}, got, enough ? "" : ", too little");
         kept = kept && enough;
       }
     }

@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 17;
+pub const ANN_ABI_VERSION: u32 = 18;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -147,10 +147,12 @@ pub struct ann_results {
     pub reserved: i32,
     pub procedure: i32,
     pub recall: f32,
+    pub warps_per_query: u32,
+    pub reserved_2: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_results"][::std::mem::size_of::<ann_results>() - 80usize];
+    ["Size of ann_results"][::std::mem::size_of::<ann_results>() - 88usize];
     ["Alignment of ann_results"][::std::mem::align_of::<ann_results>() - 8usize];
     [
         "Offset of field: ann_results::struct_size",
@@ -189,6 +191,12 @@ const _: () = {
     [
         "Offset of field: ann_results::recall",
     ][::std::mem::offset_of!(ann_results, recall) - 76usize];
+    [
+        "Offset of field: ann_results::warps_per_query",
+    ][::std::mem::offset_of!(ann_results, warps_per_query) - 80usize];
+    [
+        "Offset of field: ann_results::reserved_2",
+    ][::std::mem::offset_of!(ann_results, reserved_2) - 84usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -907,6 +915,7 @@ pub const ANN_SEARCH_EXACT: _bindgen_ty_14 = 2;
 pub const ANN_SEARCH_CAGRA: _bindgen_ty_14 = 3;
 pub const ANN_SEARCH_CAGRA_SINGLE_CTA: _bindgen_ty_14 = 4;
 pub const ANN_SEARCH_CAGRA_MULTI_CTA: _bindgen_ty_14 = 5;
+pub const ANN_SEARCH_TWO_LISTS: _bindgen_ty_14 = 6;
 pub const ANN_SEARCH_WARP: _bindgen_ty_14 = 6;
 pub const ANN_SEARCH_BLOCK: _bindgen_ty_14 = 7;
 pub const ANN_SEARCH_WIDE_BLOCK: _bindgen_ty_14 = 8;
@@ -956,10 +965,12 @@ pub struct ann_search_params {
     pub queue_takes: i32,
     pub slack: i32,
     pub descent: i32,
+    pub warps_per_query: u32,
+    pub reserved_2: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 120usize];
+    ["Size of ann_search_params"][::std::mem::size_of::<ann_search_params>() - 128usize];
     [
         "Alignment of ann_search_params",
     ][::std::mem::align_of::<ann_search_params>() - 8usize];
@@ -1050,6 +1061,12 @@ const _: () = {
     [
         "Offset of field: ann_search_params::descent",
     ][::std::mem::offset_of!(ann_search_params, descent) - 116usize];
+    [
+        "Offset of field: ann_search_params::warps_per_query",
+    ][::std::mem::offset_of!(ann_search_params, warps_per_query) - 120usize];
+    [
+        "Offset of field: ann_search_params::reserved_2",
+    ][::std::mem::offset_of!(ann_search_params, reserved_2) - 124usize];
 };
 extern "C" {
     pub fn ann_search_batch(
@@ -1080,12 +1097,14 @@ pub struct ann_search_forecast {
     pub reserved: i32,
     pub distances: f64,
     pub expansions: f64,
+    pub warps_per_query: u32,
+    pub reserved_2: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     [
         "Size of ann_search_forecast",
-    ][::std::mem::size_of::<ann_search_forecast>() - 32usize];
+    ][::std::mem::size_of::<ann_search_forecast>() - 40usize];
     [
         "Alignment of ann_search_forecast",
     ][::std::mem::align_of::<ann_search_forecast>() - 8usize];
@@ -1107,6 +1126,12 @@ const _: () = {
     [
         "Offset of field: ann_search_forecast::expansions",
     ][::std::mem::offset_of!(ann_search_forecast, expansions) - 24usize];
+    [
+        "Offset of field: ann_search_forecast::warps_per_query",
+    ][::std::mem::offset_of!(ann_search_forecast, warps_per_query) - 32usize];
+    [
+        "Offset of field: ann_search_forecast::reserved_2",
+    ][::std::mem::offset_of!(ann_search_forecast, reserved_2) - 36usize];
 };
 extern "C" {
     pub fn ann_search_estimate(
