@@ -85,7 +85,8 @@ static inline ann_status gn_estimate(uint32_t dim, int32_t metric, int32_t store
   return ann_estimate(&shape, rows, element, &params, out, error);
 }
 
-/* `work` gets distance_count, expansion_count and the procedure that answered, `recall` what it promises. */
+/* `work` gets distance_count, expansion_count, the procedure that answered and its warps for a query, `recall`
+ * what it promises. */
 static inline ann_status gn_search(const ann_index *index, int exact, gn_rows shape, const uint8_t *data,
                                    const ann_search_params *given, uint32_t k, uint64_t *ids,
                                    float *distances, uint32_t *counts, ann_status *status, uint64_t *work,
@@ -107,6 +108,7 @@ static inline ann_status gn_search(const ann_index *index, int exact, gn_rows sh
   work[0] = results.distance_count;
   work[1] = results.expansion_count;
   work[2] = (uint64_t)results.procedure;
+  work[3] = results.warps_per_query;
   *recall = results.recall;
   return answer;
 }

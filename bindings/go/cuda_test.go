@@ -99,9 +99,12 @@ func TestSearchesInDeviceMemory(t *testing.T) {
 	ctx := context.Background()
 	index := built(t, MatrixOf(randomRows(5, 6000, gpuDim), gpuDim), &BuildParams{Device: gpu})
 	queries := randomRows(6, n, gpuDim)
-	params := &SearchParams{Procedure: ProcedureWarp}
+	params := &SearchParams{Procedure: ProcedureTwoLists}
 	wanted := must(index.Search(ctx, MatrixOf(queries, gpuDim), k,
-		&SearchParams{Procedure: ProcedureWarp, Device: gpu}))
+		&SearchParams{Procedure: ProcedureTwoLists, Device: gpu}))
+	if wanted.Procedure != ProcedureTwoLists || wanted.WarpsPerQuery != 1 {
+		t.Error(wanted.Procedure, wanted.WarpsPerQuery)
+	}
 	exact := searchExact(t, index, MatrixOf(queries, gpuDim), k)
 	if r := recall(wanted, exact); r < 0.9 {
 		t.Error("recall is ", r)

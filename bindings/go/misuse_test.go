@@ -53,6 +53,9 @@ func TestMisuse(t *testing.T) {
 		{"queries of another dim", ErrInvalidArgument, last(index.Search(ctx, MatrixOf(make([]float32, 8), 4), 1, nil))},
 		{"fewer rows than none", ErrInvalidArgument, last(index.SearchExact(ctx, DeviceMatrixAt[float32](noGPU, 64, -1, 3, 0), 1, nil))},
 		{"layers of a graph without", ErrUnsupported, search(index, 1, &SearchParams{Procedure: ProcedureGGNN, Descent: On})},
+		{"two lists by so many warps", ErrInvalidArgument, search(index, 1, &SearchParams{Procedure: ProcedureTwoLists, WarpsPerQuery: 4})},
+		{"a name with another number", ErrInvalidArgument, search(index, 1, &SearchParams{Procedure: ProcedureBlock, WarpsPerQuery: 16})},
+		{"two lists on the CPU", ErrUnsupported, search(index, 1, &SearchParams{Procedure: ProcedureWideBlock, WarpsPerQuery: 16})},
 		{"an unknown slack", ErrInvalidArgument, search(index, 1, &SearchParams{Procedure: ProcedureGGNN, Slack: 3})},
 		{"an unknown slack of a build", ErrInvalidArgument, empty().Build(ctx, rows, nil, &BuildParams{Graph: GraphGGNN, BuildSlack: 3})},
 		// Elements.
@@ -205,6 +208,9 @@ func TestNamesOfEnums(t *testing.T) {
 	}
 	if ProcedureCagraMultiCTA.String() != "cagra_multi_cta" || KNNNNDescent.String() != "nn_descent" {
 		t.Error(ProcedureCagraMultiCTA, KNNNNDescent)
+	}
+	if fmt.Sprint(ProcedureTwoLists, ProcedureWarp, ProcedureBlock, ProcedureSlack) != "two_lists two_lists block slack" {
+		t.Error(ProcedureTwoLists, ProcedureWarp, ProcedureBlock, ProcedureSlack)
 	}
 }
 

@@ -186,11 +186,9 @@ const (
 	ProcedureCagraSingleCTA Procedure = C.ANN_SEARCH_CAGRA_SINGLE_CTA
 	ProcedureCagraMultiCTA  Procedure = C.ANN_SEARCH_CAGRA_MULTI_CTA
 	ProcedureCagra          Procedure = C.ANN_SEARCH_CAGRA
-	// What ProcedureAuto chooses from on a CUDA device: one warp a query, a block of 8 or of 16 warps.
-	ProcedureWarp      Procedure = C.ANN_SEARCH_WARP
-	ProcedureBlock     Procedure = C.ANN_SEARCH_BLOCK
-	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
-	ProcedureGGNN      Procedure = C.ANN_SEARCH_GGNN
+	// The walk of ProcedureAuto on a CUDA device, by 1, 8 or 16 warps a query, as WarpsPerQuery says.
+	ProcedureTwoLists Procedure = C.ANN_SEARCH_TWO_LISTS
+	ProcedureGGNN     Procedure = C.ANN_SEARCH_GGNN
 
 	ProcedureTSDG      Procedure = C.ANN_SEARCH_TSDG       // on the CPU; on a device one of the next two
 	ProcedureTSDGSmall Procedure = C.ANN_SEARCH_TSDG_SMALL // for small batches
@@ -198,12 +196,19 @@ const (
 
 	// On the CPU, a walk that ends by distance.
 	ProcedureSlack Procedure = C.ANN_SEARCH_SLACK
+
+	// Deprecated: ProcedureWarp is [ProcedureTwoLists].
+	ProcedureWarp = ProcedureTwoLists
+	// Deprecated: ProcedureBlock is [ProcedureTwoLists] with WarpsPerQuery 8.
+	ProcedureBlock Procedure = C.ANN_SEARCH_BLOCK
+	// Deprecated: ProcedureWideBlock is [ProcedureTwoLists] with WarpsPerQuery 16.
+	ProcedureWideBlock Procedure = C.ANN_SEARCH_WIDE_BLOCK
 )
 
 // String is the name, as "best_first".
 func (p Procedure) String() string {
 	return nameOf("procedure", p, "auto", "best_first", "exact", "cagra", "cagra_single_cta",
-		"cagra_multi_cta", "warp", "block", "wide_block", "ggnn", "tsdg",
+		"cagra_multi_cta", "two_lists", "block", "wide_block", "ggnn", "tsdg",
 		"tsdg_small", "tsdg_large", "slack")
 }
 
@@ -346,6 +351,9 @@ type SearchParams struct {
 	Slack        SlackOf // what the slack adds to
 	Descent      Switch  // walks come down through the layers of its graph
 
+	// Of two lists.
+	WarpsPerQuery int // warps of a CUDA device that walk for a query: 1, 8 or 16
+
 	// Of TSDG's searches.
 	OcclusionMax int        // graphs with occlusion factors: edges with smaller ones are read; of BEST_FIRST too
 	Walks        int        // of small batches: walks of a query
@@ -482,6 +490,8 @@ func (p *SearchParams) native(n *numbers) C.ann_search_params {
 		nearest_share: C.float(p.NearestShare),
 		slack:         C.int32_t(p.Slack),
 		descent:       C.int32_t(p.Descent),
+
+		warps_per_query: n.u32("warps_per_query", p.WarpsPerQuery),
 
 		occlusion_max: n.u32("occlusion_max", p.OcclusionMax),
 		walks:         n.u32("walks", p.Walks),

@@ -28,6 +28,8 @@ type Results struct {
 	// Procedure is the one that answered: [ProcedureExact] where every row was compared, whatever was asked
 	// for.
 	Procedure Procedure
+	// WarpsPerQuery is 1, 8 or 16 where [ProcedureTwoLists] answered, else 0.
+	WarpsPerQuery int
 	// Recall is what calibration promises of the search, for queries like those that it was calibrated on; 1
 	// where every row was compared, 0 where nothing has been measured.
 	Recall float32
@@ -134,12 +136,12 @@ func (x *Index) search(ctx context.Context, exact C.int, queries Matrix, k int, 
 	}
 	defer x.leave()
 	into.resize(queries.Rows(), k) // not before: calls that wait hold no memory
-	var work [3]C.uint64_t
+	var work [4]C.uint64_t
 	var recall C.float
 	status := C.gn_search(native, exact, shape, bytesOf(queries), &given, wanted, ints(into.IDs),
 		floats(into.Distances), words(into.Counts), codes(into.Statuses), &work[0], &recall, c.monitor, &c.error)
 	into.DistanceCount, into.ExpansionCount = uint64(work[0]), uint64(work[1])
-	into.Procedure, into.Recall = Procedure(work[2]), float32(recall)
+	into.Procedure, into.WarpsPerQuery, into.Recall = Procedure(work[2]), int(work[3]), float32(recall)
 	return c.end(status)
 }
 

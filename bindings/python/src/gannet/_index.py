@@ -133,8 +133,9 @@ class Index:
         beam        rows kept while walking, k to 65,536; overrides `recall`
         threads     of the CPU; default: all that the batch can use. A single query uses the calling one.
         device      "cpu" or "cuda:0"; default: where the queries are
-        procedure   "auto", "best_first", "exact", "cagra", "cagra_single_cta", "cagra_multi_cta", "warp",
-                    "block", "wide_block", "ggnn" or "slack", as ann.h describes them
+        procedure   "auto", "best_first", "exact", "cagra", "cagra_single_cta", "cagra_multi_cta", "two_lists",
+                    "ggnn", "tsdg", "tsdg_small", "tsdg_large" or "slack", as ann.h describes them. "warp",
+                    "block" and "wide_block" are deprecated: they are "two_lists" by 1, 8 and 16 warps.
         stream      for queries on a CUDA device: one of CuPy's or Torch's, an object with __cuda_stream__, or a
                     number. Default: the current one of the queries' library. The call then returns when the
                     work is queued. Queries and results must stay until it is done, which CuPy and Torch see to
@@ -147,6 +148,7 @@ class Index:
                     batch_threshold, beam_threshold and compare ("codes" or "stored") for CAGRA's procedures,
                     stretch, queue, visited, nearest_share, slack ("distances" or "squares") and descent
                     (True or False) for "ggnn",
+                    warps_per_query (1, 8 or 16) for "two_lists",
                     occlusion_max, walks, hops_max, segments and delta for "tsdg" and its like, delta
                     for "slack": as in ann.h
 
@@ -174,7 +176,7 @@ class Index:
             if beam is not None:
                 params["beam"] = beam
             if procedure is not None:
-                params["procedure"] = _names.number("procedure", procedure, _names.PROCEDURES)
+                params["procedure"] = _names.procedure(procedure)
         if type(queries) is np.ndarray and stream is None and out is None and not_finite == "raise":
             return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
                                                               timeout, True))

@@ -22,8 +22,9 @@ DIVERSIFICATIONS = {"auto": 0, "tsdg": 1, "gd": 2, "dpg": 3, "ssg": 4, "vamana":
 DETOURS = {"auto": 0, "near": 1, "whole": 2}
 REORDERINGS = {"auto": 0, "rank": 1, "distance": 2}
 PROCEDURES = {"auto": 0, "best_first": 1, "exact": 2, "cagra": 3, "cagra_single_cta": 4,
-              "cagra_multi_cta": 5, "warp": 6, "block": 7, "wide_block": 8, "ggnn": 9, "tsdg": 10,
-              "tsdg_small": 11, "tsdg_large": 12, "slack": 13}
+              "cagra_multi_cta": 5, "two_lists": 6, "ggnn": 9, "tsdg": 10, "tsdg_small": 11,
+              "tsdg_large": 12, "slack": 13}
+DEPRECATED_PROCEDURES = {"warp": 6, "block": 7, "wide_block": 8}  # two_lists, the last two with 8 and 16 warps
 SLACKS = {"auto": 0, "distances": 1, "squares": 2}
 COMPARES = {"auto": 0, "codes": 1, "stored": 2}
 GIVEN_GRAPH, GIVEN_KNN = 5, 3  # said by an array in the place of a word
@@ -37,6 +38,12 @@ def number(name: str, given: str, words: dict[str, int]) -> int:
     if found is None:
         raise InvalidArgument(f"{name} is {given!r}; expected one of {', '.join(words)}")
     return found
+
+
+def procedure(given: str) -> int:
+    """The number of a procedure. Deprecated names are taken, and not offered."""
+    found = DEPRECATED_PROCEDURES.get(given.lower()) if isinstance(given, str) else None
+    return number("procedure", given, PROCEDURES) if found is None else found
 
 
 def element(given: Any) -> int:

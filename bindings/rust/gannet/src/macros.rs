@@ -41,6 +41,7 @@ macro_rules! c_enum {
             $($(#[$value_meta])* $value,)+
         }
 
+        #[allow(deprecated)]
         impl crate::macros::Raw for $name {
             type Out = i32;
             fn raw(self) -> i32 {
@@ -50,6 +51,7 @@ macro_rules! c_enum {
             }
         }
 
+        #[allow(deprecated)]
         impl $name {
             /// `None` for AUTO, and for what a newer library may have added.
             #[allow(dead_code)]
@@ -70,6 +72,7 @@ macro_rules! c_enum {
             }
         }
 
+        #[allow(deprecated)]
         impl std::str::FromStr for $name {
             type Err = crate::Error;
 

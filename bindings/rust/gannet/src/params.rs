@@ -136,11 +136,17 @@ c_enum! {
         CagraSingleCta = ANN_SEARCH_CAGRA_SINGLE_CTA as "cagra_single_cta",
         /// CAGRA's search for few queries.
         CagraMultiCta = ANN_SEARCH_CAGRA_MULTI_CTA as "cagra_multi_cta",
-        /// One of those that the default chooses from on a CUDA device: two lists by one warp.
+        /// The default's walk on a CUDA device: two lists, by as many warps as
+        /// [`SearchParams::warps_per_query`] says.
+        TwoLists = ANN_SEARCH_TWO_LISTS as "two_lists",
+        /// Two lists by 1 warp if [`SearchParams::warps_per_query`] says no other number.
+        #[deprecated = "it is `TwoLists`"]
         Warp = ANN_SEARCH_WARP as "warp",
-        /// Likewise, by a block of 8 warps.
+        /// Two lists by 8 warps.
+        #[deprecated = "`TwoLists` with `warps_per_query(8)`"]
         Block = ANN_SEARCH_BLOCK as "block",
-        /// Likewise, by a block of 16 warps.
+        /// Two lists by 16 warps.
+        #[deprecated = "`TwoLists` with `warps_per_query(16)`"]
         WideBlock = ANN_SEARCH_WIDE_BLOCK as "wide_block",
         /// GGNN's search, with a slack added to the distance of the k-th best row.
         Ggnn = ANN_SEARCH_GGNN as "ggnn",
@@ -427,6 +433,8 @@ impl<'a> SearchParams<'a> {
         slack: SlackOf;
         /// GGNN: whether walks come down through the layers of its graph.
         descent: bool;
+        /// Two lists: warps of a CUDA device that walk for a query: 1, 8 or 16.
+        warps_per_query: u32;
     }
 
     /// Lets other threads watch and cancel the search.

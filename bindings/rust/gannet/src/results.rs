@@ -48,6 +48,9 @@ pub struct SearchStats {
     /// The procedure that answered: [`Exact`](crate::Procedure::Exact) where every row was compared,
     /// whatever was asked for.
     pub procedure: Option<crate::Procedure>,
+    /// 1, 8 or 16, the warps that walked for a query, where
+    /// [`TwoLists`](crate::Procedure::TwoLists) answered; else 0.
+    pub warps_per_query: u32,
     /// The recall that calibration promises of the search, for queries like those that it was
     /// calibrated on; 1 where every row was compared, 0 where nothing has been measured.
     pub recall: f32,
@@ -59,6 +62,7 @@ impl SearchStats {
             distance_count: raw.distance_count,
             expansion_count: raw.expansion_count,
             procedure: crate::Procedure::from_raw(raw.procedure),
+            warps_per_query: raw.warps_per_query,
             recall: raw.recall,
         }
     }

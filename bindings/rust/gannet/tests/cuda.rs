@@ -84,9 +84,11 @@ fn searches_in_device_memory_answer_as_from_the_host() {
     }
     let (data, queries) = (units(5, 6000 * DIM), units(6, 300 * DIM));
     let index = build(&data, &BuildParams::new().device(GPU));
-    let (k, params) = (10, SearchParams::new().procedure(Procedure::Warp));
+    let (k, params) = (10, SearchParams::new().procedure(Procedure::TwoLists));
     let host = Matrix::new(&queries, DIM).unwrap();
     let wanted = index.search(host, k, &params.clone().device(GPU)).unwrap();
+    let stats = wanted.stats();
+    assert_eq!((stats.procedure, stats.warps_per_query), (Some(Procedure::TwoLists), 1));
     let exact = index.search_exact(host, k, &SearchParams::new()).unwrap();
     assert!(recall(wanted.ids(), exact.ids(), k) > 0.9);
 
@@ -123,7 +125,7 @@ fn queued_searches_give_their_buffers_back() {
     }
     let (data, queries) = (units(7, 6000 * DIM), units(8, 300 * DIM));
     let index = build(&data, &BuildParams::new().device(GPU));
-    let (k, params) = (10, SearchParams::new().procedure(Procedure::Warp));
+    let (k, params) = (10, SearchParams::new().procedure(Procedure::TwoLists));
     let host = Matrix::new(&queries, DIM).unwrap();
     let wanted = index.search(host, k, &params.clone().device(GPU)).unwrap();
     let stream = Stream::new(GPU).unwrap();

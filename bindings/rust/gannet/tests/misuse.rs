@@ -30,6 +30,10 @@ fn search(index: &Index<'_>, k: usize, params: &SearchParams<'_>) -> Result<()> 
     index.search(rows(&[1.0, 2.0, 3.0]), k, params).map(drop)
 }
 
+fn two_lists() -> SearchParams<'static> {
+    SearchParams::new().procedure(Procedure::TwoLists)
+}
+
 const NO_GPU: Device = Device::Cuda(4000);
 
 const CASES: &[Case] = &[
@@ -160,6 +164,24 @@ const CASES: &[Case] = &[
         },
         &[Unsupported],
     ),
+    (
+        "two lists by so many warps",
+        || search(&floats(), 1, &two_lists().warps_per_query(2)),
+        &[InvalidArgument],
+    ),
+    (
+        "a deprecated name with another number of warps",
+        || {
+            #[allow(deprecated)]
+            search(&floats(), 1, &two_lists().procedure(Procedure::Block).warps_per_query(16))
+        },
+        &[InvalidArgument],
+    ),
+    (
+        "two lists on the CPU",
+        || search(&floats(), 1, &two_lists().device(Device::Cpu)),
+        &[Unsupported],
+    ),
     // Devices.
     (
         "a search on no device",
@@ -228,7 +250,16 @@ fn enums_have_names() {
     for metric in [Metric::L2, Metric::InnerProduct, Metric::Cosine] {
         assert_eq!(metric.to_string().parse::<Metric>().unwrap(), metric);
     }
-    assert_eq!(format!("{:>6}|{:<5}|", ElementType::Bf16, Procedure::Warp), "  bf16|warp |");
+    assert_eq!(format!("{:>6}|{:<5}|", ElementType::Bf16, Procedure::Tsdg), "  bf16|tsdg |");
+    // Deprecated names are read and written.
+    #[allow(deprecated)]
+    let before = [("warp", Procedure::Warp), ("wide_block", Procedure::WideBlock)];
+    for (text, procedure) in before {
+        assert_eq!(
+            (text.parse::<Procedure>().unwrap(), procedure.to_string()),
+            (procedure, text.to_string())
+        );
+    }
     assert_eq!(
         format!("{} {} {}", GraphKind::Cagra, KnnMethod::NnDescent, Compare::Stored),
         "cagra nn_descent stored"
