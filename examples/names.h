@@ -19,14 +19,15 @@ inline const Names kProcedures = {{"auto", ANN_SEARCH_AUTO},
                                   {"cagra", ANN_SEARCH_CAGRA},
                                   {"cagra_single_cta", ANN_SEARCH_CAGRA_SINGLE_CTA},
                                   {"cagra_multi_cta", ANN_SEARCH_CAGRA_MULTI_CTA},
-                                  {"warp", ANN_SEARCH_WARP},
-                                  {"block", ANN_SEARCH_BLOCK},
-                                  {"wide_block", ANN_SEARCH_WIDE_BLOCK},
+                                  {"two_lists", ANN_SEARCH_TWO_LISTS},
                                   {"ggnn", ANN_SEARCH_GGNN},
                                   {"tsdg", ANN_SEARCH_TSDG},
                                   {"tsdg_small", ANN_SEARCH_TSDG_SMALL},
                                   {"tsdg_large", ANN_SEARCH_TSDG_LARGE},
                                   {"slack", ANN_SEARCH_SLACK}};
+// Names of before, which options still take.
+inline const Names kDeprecatedProcedures = {
+    {"warp", ANN_SEARCH_WARP}, {"block", ANN_SEARCH_BLOCK}, {"wide_block", ANN_SEARCH_WIDE_BLOCK}};
 inline const Names kKnnMethods = {{"auto", ANN_KNN_AUTO},
                                   {"cells", ANN_KNN_CELLS},
                                   {"nn_descent", ANN_KNN_NN_DESCENT},

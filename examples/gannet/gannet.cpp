@@ -178,8 +178,10 @@ CLI::App* add_search(CLI::App& app, Options& options) {
   command->add_option("--beam", options.search.beam, "rows kept while walking; overrides --recall")
       ->check(CLI::Range(1u, ANN_BEAM_MAX));
   command->add_option("--procedure", options.search.procedure, names_of(kProcedures))
-      ->transform(one_of(kProcedures))
+      ->transform(one_of(kProcedures, kDeprecatedProcedures))
       ->type_name("NAME");
+  command->add_option("--warps-per-query", options.search.warps_per_query,
+                      "of two_lists: warps of a GPU that walk for a query, 1, 8 or 16 (default 1)");
   add_device(command, options);
   command->add_option("--truth", options.truth, "true neighbours, to say how many were found");
   add_threads(command, options.search.threads);

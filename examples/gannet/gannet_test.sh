@@ -68,6 +68,9 @@ ends 2 "--rows" "$gannet" convert "$rows" x.u8bin --rows 3
 ends 2 "index" "$gannet" build "$rows"
 ends 2 "--metric" "$gannet" build "$rows" x.ann --metric l7
 ends 2 "subcommand" "$gannet"
+ends 1 "warps_per_query is 3" "$gannet" search sift.ann "$queries" --procedure two_lists --warps-per-query 3
+ends 1 "warps_per_query is 8" "$gannet" search sift.ann "$queries" --procedure wide_block --warps-per-query 8
+ends 2 "--procedure" "$gannet" search sift.ann "$queries" --procedure two_blocks
 ends 0 "--recall" "$gannet" search --help
 ends 0 "verify" "$gannet" --help
 ends 0 "gannet 0" "$gannet" --version

@@ -437,6 +437,20 @@ TEST_CASE("what the library does not do is left out of a sweep, with the reason"
   CHECK(records.all()[3]["record"] == "skipped");
   CHECK(records.all()[3]["beam"] == ANN_BEAM_MAX + 1);
   CHECK(records.all()[3]["reason"].get<std::string>().find("beam") != std::string::npos);
+
+  params.procedures = {ANN_SEARCH_TWO_LISTS};  // on the CPU, with two numbers of warps and no beam
+  params.device = ANN_DEVICE_CPU;
+  params.warps = {1, 16};
+  params.recalls = {0.9};
+  Records others(folder / "others", describe_run("x", "abc"));
+  run_sweep(rows, rows, truth, params, monitor.get(), others);
+  REQUIRE(others.all().size() == 4);
+  for (const size_t place : {2, 3}) {
+    const Record& skipped = others.all()[place];
+    CHECK(skipped["procedure"] == "two_lists");
+    CHECK(skipped["warps_per_query"] == (place == 2 ? 1 : 16));
+    CHECK(skipped["reason"].get<std::string>().find("TWO_LISTS") != std::string::npos);
+  }
 }
 
 TEST_CASE("a build without calibration has a name of its own") {

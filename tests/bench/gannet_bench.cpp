@@ -219,6 +219,8 @@ CLI::App* add_run(CLI::App& app, Options& options) {
   list("--procedure", sweep.procedures, "ways to search; what a device does not do is left out")
       ->transform(one_of(kProcedures))
       ->type_name("NAME");
+  list("--warps-per-query", sweep.warps, "warps that walk for a query of two_lists (default 1)")
+      ->check(CLI::IsMember({1u, 8u, 16u}));
   run->add_option("--compare", sweep.compare, "what CAGRA's procedures compare: codes or stored")
       ->transform(one_of(kCompares))
       ->type_name("NAME");

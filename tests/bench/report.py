@@ -28,8 +28,8 @@ import numpy as np  # noqa: E402
 COLUMNS = [
     "algo_name", "index_name", "recall", "throughput", "latency", "end_to_end", "k", "n_queries",
     "total_queries", "threads", "cpu_time", "recall_by_distance", "latency_p50", "latency_p95",
-    "latency_p99", "event_p50", "queued_throughput", "first_call", "batch", "mode", "procedure", "buffers", "beam", "asked_recall",
-    "search_label", "distances_per_query", "expansions_per_query", "seed", "peak_host_memory",
+    "latency_p99", "event_p50", "queued_throughput", "first_call", "batch", "mode", "procedure",
+    "warps_per_query", "buffers", "beam", "asked_recall", "search_label", "distances_per_query", "expansions_per_query", "seed", "peak_host_memory",
     "index_size", "build time", "build threads", "build cpu_time", "build GPU", "data", "rows", "dim",
     "element", "metric", "device", "gpu", "machine", "cores", "compiler", "version", "commit", "date",
     "command"]

@@ -149,6 +149,8 @@ gannet_on_gpu() {
   gannet gannet_k100 "${auto[@]}" -k 100 --batch 10000
   gannet gannet_procedures --device "$device" --procedure "${procedures:-$names}" --batch 1,10000 \
     --buffers host,device --single-queries 500 --beam 16,24,32,48,64,96,128,192,256,512
+  [ -n "$procedures" ] || gannet gannet_two_lists "${auto[@]}" --procedure two_lists \
+    --warps-per-query 1,8,16 --batch 1,10000 --single-queries 500
   gannet gannet_callers --device "$device" --mode throughput --threads 1,4,16 --batch 1,100,10000 \
     --single-queries 1000 --recall 0.95
   gannet gannet_knn --device "$device" --knn "$knn" --batch 10000 --buffers device --recall 0.95

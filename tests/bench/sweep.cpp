@@ -32,8 +32,9 @@ struct Point {
   uint32_t threads;
   Mode mode;
   Buffers buffers;
-  uint32_t beam;  // 0: the library's choice for `recall`
-  double recall;  // 0: not asked for
+  uint32_t beam;       // 0: the library's choice for `recall`
+  double recall;       // 0: not asked for
+  uint32_t warps = 0;  // of a query of two lists
 };
 
 // One way to build.
@@ -81,6 +82,22 @@ Point with_effort(Point point, uint32_t beam, double recall) {
   return point;
 }
 
+// A point with each effort. Comparing all rows has none, two lists have no beam, but a number of warps.
+void add_efforts(const SweepParams& params, Point point, std::vector<Point>& out) {
+  if (point.procedure == ANN_SEARCH_EXACT) {
+    out.push_back(point);
+    return;
+  }
+  const bool has_warps = point.procedure == ANN_SEARCH_TWO_LISTS;
+  for (const uint32_t beam : params.beams) {
+    if (beam >= point.k && !has_warps) out.push_back(with_effort(point, beam, 0));
+  }
+  for (const uint32_t warps : has_warps ? params.warps : std::vector<uint32_t>{0}) {
+    point.warps = warps;
+    for (const double recall : params.recalls) out.push_back(with_effort(point, 0, recall));
+  }
+}
+
 std::vector<Point> points_of(const SweepParams& params) {
   std::vector<Point> out;
   for (const int32_t procedure : params.procedures) {
@@ -95,17 +112,7 @@ std::vector<Point> points_of(const SweepParams& params) {
               continue;
             }
             for (const Buffers buffers : params.buffers) {
-              const Point point{procedure, k, batch, threads, mode, buffers, 0, 0};
-              if (procedure == ANN_SEARCH_EXACT) {
-                out.push_back(point);
-                continue;
-              }
-              for (const uint32_t beam : params.beams) {
-                if (beam >= k) out.push_back(with_effort(point, beam, 0));
-              }
-              for (const double recall : params.recalls) {
-                out.push_back(with_effort(point, 0, recall));
-              }
+              add_efforts(params, {procedure, k, batch, threads, mode, buffers, 0, 0}, out);
             }
           }
         }
@@ -302,10 +309,11 @@ class Sweep {
   }
 
   // What is not the default has a line of its own in pictures.
-  std::string algorithm_name(int32_t procedure) const {
+  std::string algorithm_name(int32_t procedure, uint32_t warps = 0) const {
     return params_.name + (way_.knn == ANN_KNN_AUTO ? "" : "_by_" + name_of(kKnnMethods, way_.knn)) +
            (way_.calibrate == ANN_OFF ? "_uncalibrated" : "") + graph_name("_") +
            (procedure == ANN_SEARCH_AUTO ? "" : "_" + name_of(kProcedures, procedure)) +
+           (warps == 0 ? "" : "_" + std::to_string(warps)) +
            (params_.compare == ANN_COMPARE_STORED ? "_stored" : "");
   }
 
@@ -341,6 +349,7 @@ class Sweep {
     out.device = params_.device;
     out.threads = point.mode == Mode::kThroughput ? 1 : point.threads;
     out.beam = point.beam;
+    out.warps_per_query = point.warps;
     out.compare = params_.compare;
     out.recall = static_cast<float>(point.recall);
     return out;
@@ -399,6 +408,7 @@ class Sweep {
       skipped["record"] = "skipped";
       skipped["index_name"] = build_["index_name"];
       skipped["procedure"] = name_of(kProcedures, point.procedure);
+      if (point.warps != 0) skipped["warps_per_query"] = point.warps;
       skipped["k"] = point.k;
       skipped["batch"] = point.batch;
       skipped["beam"] = point.beam;
@@ -512,7 +522,7 @@ class Sweep {
     const double answered = static_cast<double>(timing.calls) * point.batch;
     Record out;
     out["record"] = "search";
-    out["algo_name"] = algorithm_name(point.procedure);
+    out["algo_name"] = algorithm_name(point.procedure, point.warps);
     out["index_name"] = build_["index_name"];
     out["recall"] = answers.recall.by_id;
     out["throughput"] = answered / timing.wall;
@@ -531,6 +541,7 @@ class Sweep {
     out["batch"] = point.batch;
     out["mode"] = point.mode == Mode::kThroughput ? "throughput" : "latency";
     out["procedure"] = name_of(kProcedures, point.procedure);
+    if (point.warps != 0) out["warps_per_query"] = point.warps;
     out["buffers"] = point.buffers == Buffers::kHost ? "host" : "device";
     out["beam"] = beam;
     if (point.recall > 0) out["asked_recall"] = point.recall;

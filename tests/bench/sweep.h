@@ -38,6 +38,7 @@ struct SweepParams {
   std::vector<uint64_t> seeds = {1};
 
   std::vector<int32_t> procedures = {ANN_SEARCH_AUTO};
+  std::vector<uint32_t> warps = {1};   // of a query of two lists
   int32_t compare = ANN_COMPARE_AUTO;  // of CAGRA's procedures
   std::vector<uint32_t> k = {10};
   std::vector<uint32_t> batches = {1};

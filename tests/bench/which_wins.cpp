@@ -103,9 +103,7 @@ Knob knob_of(int32_t procedure, uint32_t k) {
       return {"delta",
               {1, 1.005, 1.01, 1.015, 1.02, 1.03, 1.04, 1.05, 1.06, 1.08, 1.1, 1.15, 1.2, 1.3},
               set_delta};
-    case ANN_SEARCH_WARP:
-    case ANN_SEARCH_BLOCK:
-    case ANN_SEARCH_WIDE_BLOCK:  // their slack is what calibration has found for a recall
+    case ANN_SEARCH_TWO_LISTS:  // their slack is what calibration has found for a recall
       return {"asked",
               {0.8, 0.85, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.995},
               set_recall};
@@ -147,7 +145,7 @@ Way way_of(const std::string& name) {
     const std::string parameter = parts[i].substr(0, sign);
     const auto number = [&] { return static_cast<uint32_t>(std::stoul(parts[i].substr(sign + 1))); };
     if (parameter == "asked")
-      way.knob = [](int32_t, uint32_t k) { return knob_of(ANN_SEARCH_WARP, k); };
+      way.knob = [](int32_t, uint32_t k) { return knob_of(ANN_SEARCH_TWO_LISTS, k); };
     else if (parameter == "beam")
       way.params.beam = number();
     else if (parameter == "queue")
@@ -160,6 +158,8 @@ Way way_of(const std::string& name) {
       way.params.occlusion_max = number();
     else if (parameter == "hops")
       way.params.hops_max = number();
+    else if (parameter == "warps")
+      way.params.warps_per_query = number();
     else if (parameter == "stored")
       way.params.compare = ANN_COMPARE_STORED;
     else
@@ -174,7 +174,7 @@ std::vector<Way> ways_of(const Options& options, int32_t device) {
     names = {"best_first", "cagra_single_cta", "cagra_multi_cta", "ggnn", "tsdg_small", "tsdg_large", "auto",
              "exact"};
     if (device >= ANN_DEVICE_CUDA)
-      names.insert(names.begin(), {"warp", "block", "wide_block"});
+      names.insert(names.begin(), {"two_lists", "two_lists/warps=8", "two_lists/warps=16"});
     else
       names.insert(names.begin(), {"slack", "tsdg"});
   }
@@ -291,6 +291,12 @@ struct Answered {
   double expansions = 0;
   double seconds = 0;  // a call, the median
   int32_t procedure = 0;
+  uint32_t warps = 0;  // of a query of two lists
+
+  /// As ways are named.
+  std::string name() const {
+    return name_of(kProcedures, procedure) + (warps > 1 ? "/warps=" + std::to_string(warps) : "");
+  }
 };
 
 class Run {
@@ -467,8 +473,7 @@ class Run {
         params.recall = static_cast<float>(recall);
         const uint32_t calls = std::max<uint32_t>(3, std::min<uint64_t>(queries_.rows, kQueries) / batch);
         const Answered answered = ask(index, params, batch, k, calls, options_.seconds);
-        add_point(way, name_of(kProcedures, answered.procedure).c_str(), recall, k, batch, recall,
-                  answered.recall, answered);
+        add_point(way, answered.name().c_str(), recall, k, batch, recall, answered.recall, answered);
       }
     }
   }
@@ -513,6 +518,7 @@ class Run {
       check(ann_search_batch(index, &some, &params, &results, monitor_, &error), error, "searching");
       const double taken = clock() - start;
       out.procedure = results.procedure;
+      out.warps = results.warps_per_query;
       if (call < warm_up) continue;
       times.push_back(taken);
       sum += taken;

@@ -17,7 +17,8 @@ _gannet() {
     --knn) options="auto cells nn_descent exact" ;;
     --device) options="auto cpu cuda cuda:0 cuda:1" ;;
     --procedure)
-      options="auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn tsdg tsdg_small tsdg_large slack" ;;
+      options="auto best_first exact cagra cagra_single_cta cagra_multi_cta two_lists ggnn tsdg tsdg_small tsdg_large slack" ;;
+    --warps-per-query) options="1 8 16" ;;
     --calibration) files=$vectors ;;
     --ids) files='npy|u64bin|ibin' ;;
     --truth | -o | --out) files='npy|u64bin|ibin|ivecs' ;;
@@ -31,8 +32,8 @@ _gannet() {
         options="--ids --metric --element --degree --knn-degree --graph --detours --reorder --knn --seed --calibration
           --no-calibration --memory-mb --plan --device --force --threads --json --help" ;;
       search)
-        options="-k --out --show --force --recall --beam --procedure --device --truth --threads --json
-          --help" ;;
+        options="-k --out --show --force --recall --beam --procedure --warps-per-query --device --truth --threads
+          --json --help" ;;
       exact)
         options="--ids -k --out --show --force --metric --device --block-mb --threads --json --help" ;;
       convert) options="--rows --element --force --json --help" ;;

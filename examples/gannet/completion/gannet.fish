@@ -32,7 +32,8 @@ set -l search "__fish_seen_subcommand_from search"
 complete -c gannet -n $search -l recall -x -d "wanted share of true neighbours"
 complete -c gannet -n $search -l beam -x -d "rows kept while walking"
 complete -c gannet -n $search -l procedure -x -d "how to walk" \
-    -a "auto best_first exact cagra cagra_single_cta cagra_multi_cta warp block wide_block ggnn tsdg tsdg_small tsdg_large slack"
+    -a "auto best_first exact cagra cagra_single_cta cagra_multi_cta two_lists ggnn tsdg tsdg_small tsdg_large slack"
+complete -c gannet -n $search -l warps-per-query -x -a "1 8 16" -d "warps of a query of two_lists"
 complete -c gannet -n $search -l truth -r -d "true neighbours, to say how many were found"
 
 set -l neighbours "__fish_seen_subcommand_from search exact"
