@@ -67,7 +67,7 @@ class CudaPlacement final : public DevicePlacement {
     RowSet hidden(memory_, view_.row_count);
     for (uint32_t i = 0; i < count; ++i) hidden.insert(rows[i]);
     try {
-      auto bypass = std::make_unique<Bypass>(*this, hidden);
+      auto bypass = std::make_unique<Bypass>(view_, hidden, memory_, *stream_);
       make_bypass_edges({view_.codes,
                          bypass->hidden.data(),
                          view_.graph,
@@ -96,28 +96,32 @@ class CudaPlacement final : public DevicePlacement {
  private:
   /// Device memory of view_.bypass, all but its edges filled in.
   struct Bypass {
-    Bypass(const CudaPlacement& placement, const RowSet& rows)
-        : edges(checked_product(placement.view_.row_count, placement.view_.graph.stride), *placement.stream_),
-          hidden(rows.words().size(), *placement.stream_),
-          entries(placement.entries_.size(), *placement.stream_),
-          pivots(kPivots, *placement.stream_) {
-      const auto send = [&](const DeviceArray<uint32_t>& to, const uint32_t* from, size_t count) {
-        copy_to_device(to.data(), from, count * sizeof(uint32_t), *placement.stream_,
-                       "sending hidden rows to the device");
+    Bypass(const IndexView& view, const RowSet& rows, const Allocator& memory, const Stream& stream)
+        : edges(checked_product(view.row_count, view.graph.stride), stream),
+          hidden(rows.words().size(), stream),
+          entries(view.entries.count, stream),
+          pivots(kPivots, stream) {
+      copy_to_device(hidden.data(), rows.words().data(), rows.words().size() * sizeof(uint32_t), stream,
+                     "sending hidden rows to the device");
+      Array<uint32_t> starts(memory, std::max(view.entries.count, kPivots));
+      const auto take = [&](const uint32_t* from, uint32_t count) {
+        copy_to_host(starts.data(), from, count * sizeof(uint32_t), stream,
+                     "fetching starts from the device");
+        stream.wait();
       };
-      send(hidden, rows.words().data(), rows.words().size());
-      Array<uint32_t> shown(placement.memory_, std::max<size_t>(placement.entries_.size(), kPivots));
-      for (const uint32_t row : placement.entries_) {
-        if (!rows.holds(row)) shown[entry_count++] = row;
-      }
-      send(entries, shown.data(), entry_count);
-      placement.stream_->wait();
-      for (uint32_t i = 0; i < kPivots; ++i) {
-        const uint32_t row = placement.pivots_[i];
-        shown[i] = row != kNoRow && rows.holds(row) ? kNoRow : row;
-      }
-      send(pivots, shown.data(), kPivots);
-      placement.stream_->wait();
+      const auto give = [&](const DeviceArray<uint32_t>& to, uint32_t count) {
+        copy_to_device(to.data(), starts.data(), count * sizeof(uint32_t), stream,
+                       "sending starts to the device");
+        stream.wait();
+      };
+      const auto is_hidden = [&](uint32_t row) { return row != kNoRow && rows.holds(row); };
+      take(view.entries.rows, view.entries.count);
+      uint32_t* const end = std::remove_if(starts.data(), starts.data() + view.entries.count, is_hidden);
+      entry_count = static_cast<uint32_t>(end - starts.data());
+      give(entries, entry_count);
+      take(view.pivots, kPivots);
+      std::replace_if(starts.data(), starts.data() + kPivots, is_hidden, kNoRow);
+      give(pivots, kPivots);
     }
 
     DeviceArray<uint32_t> edges;    // [row_count, stride]
@@ -214,8 +218,6 @@ class CudaPlacement final : public DevicePlacement {
       view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
     const Array<uint32_t>& entries = segment.graph.entries;
     view_.entries = {upload.items(entries.data(), entries.size()), static_cast<uint32_t>(entries.size())};
-    entries_ = Array<uint32_t>(memory_, entries.size());
-    std::copy(entries.begin(), entries.end(), entries_.data());
     place_layers(segment.graph, upload);
     if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
     if (const ScaledCodes* scaled = codes.scaled(); scaled != nullptr) {
@@ -261,8 +263,9 @@ class CudaPlacement final : public DevicePlacement {
   }
 
   void place_pivots(const SearchGraph& graph, Upload& upload) {
-    draw_pivots(graph, pivots_);
-    view_.pivots = upload.items(pivots_, kPivots);
+    uint32_t pivots[kPivots];
+    draw_pivots(graph, pivots);
+    view_.pivots = upload.items(pivots, kPivots);
     uint8_t* codes = take(uint64_t{kPivots} * view_.code_stride);
     int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
     gather_pivots(view_.pivots, view_.codes, view_.code_stride, view_.kind, codes, squares, *stream_);
@@ -314,8 +317,6 @@ class CudaPlacement final : public DevicePlacement {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> build_stream_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
-  Array<uint32_t> entries_;         // as view_.entries
-  uint32_t pivots_[kPivots];        // as view_.pivots
   std::unique_ptr<Bypass> bypass_;  // while rows are hidden
   StreamFence fence_;
 };

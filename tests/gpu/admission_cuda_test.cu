@@ -105,9 +105,31 @@ struct Found {
   }
 };
 
+/// A procedure, two lists with each number of warps.
+struct Way {
+  const Procedure* procedure;
+  uint32_t warps;
+  std::string name() const { return procedure->name + (warps != 0 ? " of " + std::to_string(warps) : ""); }
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> out;
+  for (const Procedure* procedure : procedures()) {
+    if (!procedure->on_device || procedure->stands_for != nullptr)
+      continue;  // another row does what it is asked
+    if (procedure->id == ANN_SEARCH_TWO_LISTS)
+      out.insert(out.end(), {{procedure, 1}, {procedure, 8}, {procedure, 16}});
+    else
+      out.push_back({procedure, 0});
+  }
+  return out;
+}
+
 /// A long search by a procedure: the last value of its knob, or one that finds nearly everything.
-SearchPlan plan_of(const Placed& placed, const Procedure& procedure, const SearchTarget& target) {
+SearchPlan plan_of(const Placed& placed, const Way& way, const SearchTarget& target) {
+  const Procedure& procedure = *way.procedure;
   Effort effort = procedure.knob == Knob::kSlack ? Effort{0.5, 4096, 1} : Effort{400, 0, 1};
+  effort.warps = way.warps;
   for (uint32_t step = 0; procedure.knob_at != nullptr; ++step) {
     const auto knob = procedure.knob_at(target, placed.c.k, step);
     if (!knob) break;
@@ -119,11 +141,11 @@ SearchPlan plan_of(const Placed& placed, const Procedure& procedure, const Searc
 }
 
 /// Whether a plan is one of blocks or warps that the placement's lists serve.
-bool serves(const Placed& placed, const Procedure& procedure, const SearchPlan& plan) {
+bool serves(const Placed& placed, const Way& way, const SearchPlan& plan) {
   const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
   if (two_lists == nullptr) return true;
   const bool lossless = placed.placement->view().lossless;
-  if (procedure.warps == 16 && list_length(placed.c.k, lossless) > kWideBlockListMax) return false;
+  if (way.warps == 16 && list_length(placed.c.k, lossless) > kWideBlockListMax) return false;
   return two_lists->by_blocks() ? blocks_serve(*placed.placement, placed.c.k)
                                 : two_lists_serve(placed.c.k, lossless);
 }
@@ -198,18 +220,19 @@ void check_removed(const Placed& placed, uint32_t left, uint32_t of) {
                truth.view(), kTwoThreads);
   const bool most_are_left = 2 * left >= of;
   const bool has_many_removed = 4 * left <= 3 * of;
-  for (const Procedure* procedure : procedures()) {
-    if (!procedure->on_device || procedure->stands_for != nullptr)
-      continue;  // another row does what it is asked
+  for (const Way& way : ways()) {
+    const Procedure* const procedure = way.procedure;
     const SearchTarget target = placed.target();
-    const SearchPlan plan = plan_of(placed, *procedure, target);
-    if (!serves(placed, *procedure, plan)) continue;
-    const std::string what = placed.c.name() + ", " + procedure->name + ", " + std::to_string(left) + " of " +
+    const SearchPlan plan = plan_of(placed, way, target);
+    if (!serves(placed, way, plan)) continue;
+    const std::string what = placed.c.name() + ", " + way.name() + ", " + std::to_string(left) + " of " +
                              std::to_string(of) + " rows left";
     Found found(placed.queries.rows, placed.c.k);
     answer(placed, *procedure, plan, removed.view(), &found);
     check_answers(placed, removed, found, what);
-    if (most_are_left)
+    // What the others find is what the twin finds, and that is looked at below.
+    const bool has_twin = procedure->on_host && !std::holds_alternative<BeamPlan>(plan);
+    if (most_are_left && !has_twin)
       expect(found.share_of(truth) > 0.9, what + ": recall " + std::to_string(found.share_of(truth)));
     if (procedure->id == ANN_SEARCH_EXACT)
       expect(found.ids == truth.ids && found.distances == truth.distances, what + ": not the exact answers");
@@ -246,6 +269,7 @@ std::vector<Case> all_cases() {
   std::vector<Case> out;
   for (const int32_t graph : {ANN_GRAPH_AUTO, ANN_GRAPH_GGNN, ANN_GRAPH_TSDG}) {
     out.push_back({ANN_U8, ANN_METRIC_L2, graph, 24, 10, 0, false});
+    if (race) continue;
     out.push_back({ANN_F32, ANN_METRIC_COSINE, graph, 40, 10, 0, true});
   }
   if (race) return out;
@@ -283,13 +307,12 @@ void claim_hidden() {
       std::memcpy(const_cast<uint8_t*>(placed.queries.view().row(i)), placed.rows.view().row(hidden[i]),
                   placed.rows.stride);
     expect(placed.placement->hide_rows(hidden.data(), static_cast<uint32_t>(hidden.size())), "hide_rows");
-    for (const Procedure* procedure : procedures()) {
+    for (const Way& way : ways()) {
       const SearchTarget target = placed.target();
-      if (!procedure->on_device || procedure->stands_for != nullptr || procedure->id == ANN_SEARCH_EXACT)
-        continue;
-      const SearchPlan plan = plan_of(placed, *procedure, target);
-      if (!serves(placed, *procedure, plan)) continue;
-      const std::string what = c.name() + ", " + procedure->name;
+      if (way.procedure->id == ANN_SEARCH_EXACT) continue;
+      const SearchPlan plan = plan_of(placed, way, target);
+      if (!serves(placed, way, plan)) continue;
+      const std::string what = c.name() + ", " + way.name();
       DeviceWorkspaceLease workspace(*placed.placement, count, c.k);
       fill_workspace(placed.built->segment, placed.queries.view(), 0, count, *workspace, kTwoThreads);
       workspace->run(count, plan, {.bypass = true}, false);
