@@ -213,15 +213,16 @@ struct Chooser {
   /// with 8). Where a warp each can walk at once for all queries, walks cut at their mean end sooner from
   /// some four queries a multiprocessor on (one NVIDIA H200, SIFT 1M, kernels, with a warp and with a block
   /// of 8: 400 queries 103 us at recall 0.954 and 74 at 0.955, 600 queries 105 at 0.956 and 108 at 0.957,
-  /// 1,000 queries 110 at 0.956 and 142 at 0.958). Where codes are not the rows, blocks take .2 to 1.2 us a
-  /// query whatever their walk, and warps whose walks are short are ahead from fewer queries on (likewise,
-  /// degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us for 300 and for 1,000 queries:
-  /// 89,000 words 93 and 226, 124 and 522; 60,000 patches 187 and 290, 266 and 791; 13,000 of gist 281 and
-  /// 830, 481 and 1,305; for 100 answers at .99 of 300 words and patches blocks are ahead by a third to a
-  /// half). Not where rows have many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp
-  /// got .74 of .8, since rows that play queries are masked there, but for their copies.
+  /// 1,000 queries 110 at 0.956 and 142 at 0.958). Where codes are not the rows, warps whose walks are short are
+  /// ahead from fewer queries on (likewise, degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us
+  /// for 300, 500 and 1,000 queries: 150,000 words 97 and 89, 105 and 103, 141 and 173; gist 381 and 254, 425 and
+  /// 321, 546 and 594; 60,000 patches 210 and 157, 228 and 193, 266 and 316; longer ones are not: SIFT 1M as floats
+  /// 242 and 135, 274 and 166, 328 and 251, words at .99 205 and 125, 252 and 137, 293 and 185). Not where rows have
+  /// many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp got .74 of .8, since rows that play
+  /// queries are masked there, but for their copies.
   std::array<Walkers, 4> order_walkers(float recall) const {
-    constexpr double kShortWalk = 40;  // expansions at degree 64; of those measured the longest took 38
+    constexpr double kShortWalk =
+        15;  // expansions at degree 64; of those measured the longest took 9, the next 19
     const uint64_t queries = request.queries;
     const uint64_t multiprocessors = target.device->multiprocessors();
     if (queries <= multiprocessors) return {{{16}, {8}, {1}, {1}}};
@@ -231,7 +232,7 @@ struct Chooser {
     const SearchGraph& graph = placed.segment.graph;
     const bool is_short = !placed.segment.codes.lossless() && graph.heads.empty() && warp &&
                           warp->expansions * degree_share(graph) <= kShortWalk;
-    if (queries <= (is_short ? 2 : 11) * multiprocessors) return {{{8}, {1}, {16}, {16}}};
+    if (queries <= (is_short ? 5 : 11) * multiprocessors) return {{{8}, {1}, {16}, {16}}};
     return {{{1}, {8}, {16}, {16}}};
   }
 
