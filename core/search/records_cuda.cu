@@ -45,7 +45,8 @@ struct MakeRecord {
     if (warp.thread_rank() != 0) return;
     uint8_t* record = args.records + number * args.record_stride;
     if (args.scaled && args.record_stride > args.value_bytes)
-      *reinterpret_cast<double*>(record + args.value_bytes) = norm;
+      *reinterpret_cast<double2*>(record + args.value_bytes) = {norm,
+                                                                0};  // blocks read records 16 bytes at a time
     if (args.norms != nullptr) args.norms[number] = norm;
   }
 

@@ -49,8 +49,8 @@ struct Case {
   }
 };
 
-uint32_t row_count() { return race ? 300 : quick ? 600 : 4000; }
-uint32_t query_count() { return race ? 3 : quick ? 6 : 60; }
+uint32_t row_count() { return race ? 150 : quick ? 600 : 4000; }
+uint32_t query_count() { return race ? 2 : quick ? 6 : 60; }
 
 /// A segment on the CPU and on the first device.
 struct Placed {
@@ -252,6 +252,7 @@ void check_removed(const Placed& placed, uint32_t left, uint32_t of) {
       expect(found.distances == twin.distances, what + ": distances are not the twin's");
       expect(found.counts == twin.counts, what + ": counts are not the twin's");
     }
+    if (race) continue;
     Found there(placed.queries.rows, placed.c.k);
     answer_on_device(placed, *procedure, plan, removed.view(), &there);
     expect(there.ids == found.ids, what + ": other answers in device memory");
