@@ -139,11 +139,15 @@ struct GgnnBlock {
       const uint32_t parent = lists.pop();
       if (parent == kNoRow) break;
       ++expansions;
-      if (kGeneral && level != 0 && !args.walk.hidden.empty())
-        distances += lists.fetch(
-            stride, [&](uint32_t i) { return shown(__ldg(edges(parent) + i)); }, comparison(), answerable());
-      else
+      if constexpr (kGeneral) {
+        const auto rows = [&](uint32_t i) {
+          const uint32_t row = __ldg(edges(parent) + i);
+          return level != 0 ? shown(row) : row;
+        };
+        distances += lists.fetch(stride, rows, comparison(), answerable());
+      } else {
         distances += lists.expand(parent, stride, edges, comparison(), answerable());
+      }
     }
   }
 
