@@ -83,4 +83,9 @@ Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t 
           static_cast<double>(by_distance) / static_cast<double>(all)};
 }
 
+uint32_t count_near(const GroundTruth& truth, uint64_t query, const float* distances, uint32_t k) {
+  const float farthest = truth.distances[query * truth.k + k - 1];
+  return static_cast<uint32_t>(std::upper_bound(distances, distances + k, farthest) - distances);
+}
+
 }  // namespace bench

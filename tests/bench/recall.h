@@ -32,4 +32,7 @@ struct Recall {
 Recall recall_of(const std::vector<uint64_t>& found, uint64_t queries, uint32_t k, const GroundTruth& truth,
                  uint64_t rows, const PairDistance& distance);
 
+// Of `k` rows that were found for a query, nearest first, those that are no farther than its k-th true neighbour.
+uint32_t count_near(const GroundTruth& truth, uint64_t query, const float* distances, uint32_t k);
+
 }  // namespace bench

@@ -24,6 +24,9 @@
 
 #include "command_line.h"
 #include "device_memory.h"
+#include "exact_search.h"
+#include "handles.h"
+#include "recall.h"
 #include "timing.h"
 #include "vector_file.h"
 
@@ -50,9 +53,8 @@ struct Options {
 };
 
 double median(std::vector<double> values) {
-  if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return percentile(values, 0.5);
 }
 
 double thread_seconds() {
@@ -72,16 +74,14 @@ class Library {
 
   void build(const ann_index_params& shape, const ann_matrix& rows, const ann_build_params& params) {
     drop();
-    check(call<decltype(&ann_index_create)>("ann_index_create")(nullptr, &shape, &index_, &error_));
-    check(call<decltype(&ann_build)>("ann_build")(index_, &rows, nullptr, &params, nullptr, &error_));
+    check(call<decltype(&ann_index_create)>("ann_index_create")(nullptr, &shape, &index_, &error_), error_,
+          "making an index");
+    check(call<decltype(&ann_build)>("ann_build")(index_, &rows, nullptr, &params, nullptr, &error_), error_,
+          "building");
   }
 
   void search(const ann_matrix& queries, const ann_search_params& params, ann_results* results) {
-    check(search_(index_, &queries, &params, results, nullptr, &error_));
-  }
-  void search_exact(const ann_matrix& queries, const ann_search_params& params, ann_results* results) {
-    check(call<decltype(&ann_search_exact)>("ann_search_exact")(index_, &queries, &params, results, nullptr,
-                                                                &error_));
+    check(search_(index_, &queries, &params, results, nullptr, &error_), error_, "searching");
   }
 
  private:
@@ -90,9 +90,6 @@ class Library {
     void* const found = dlsym(handle_, name);
     if (found == nullptr) throw std::runtime_error(std::string("the library has no ") + name);
     return reinterpret_cast<Function>(found);
-  }
-  void check(ann_status status) const {
-    if (status != ANN_OK) throw std::runtime_error(error_.message);
   }
   void drop() {
     if (index_ != nullptr) call<decltype(&ann_index_free)>("ann_index_free")(index_);
@@ -105,22 +102,6 @@ class Library {
   ann_error error_ = ANN_ERROR_INIT;
 };
 
-/// Room for answers, and what they are worth.
-struct Answers {
-  Answers(uint64_t queries, uint32_t k) : k(k), ids(queries * k), distances(queries * k) {}
-  ann_results view(uint64_t queries) {
-    ann_results results = ANN_RESULTS_INIT;
-    results.k = k;
-    results.rows = queries;
-    results.ids = ids.data();
-    results.distances = distances.data();
-    return results;
-  }
-  uint32_t k;
-  std::vector<uint64_t> ids;
-  std::vector<float> distances;
-};
-
 class Comparison {
  public:
   Comparison(const Options& options, const Vectors& rows, const Vectors& queries)
@@ -129,16 +110,20 @@ class Comparison {
         queries_(queries),
         old_(options.libraries[0]),
         new_(options.libraries[1]) {
+    ExactParams exact;
+    exact.k = *std::max_element(options.k.begin(), options.k.end());
+    exact.metric = options.metric;
+    exact.device = device();
+    truth_ = exact_neighbours(rows, queries.view(), exact);
     if (!options.on_device) return;
     const uint64_t bytes = queries.rows * queries.row_bytes();
     there_ = std::make_unique<DeviceBuffer>(ANN_DEVICE_CUDA, bytes);
-    there_->fill(queries.view(0, queries.rows).data, bytes);
+    there_->fill(queries.view().data, bytes);
   }
 
   void all() {
     build();
     for (const uint32_t k : options_.k) {
-      find_truth(k);
       for (const uint32_t batch : options_.batches) {
         if (batch > queries_.rows) continue;
         for (const double recall : options_.recalls) search(k, batch, recall, 0);
@@ -163,7 +148,7 @@ class Comparison {
       double taken[2];
       for (const uint32_t turn : {round % 2, 1 - round % 2}) {
         const double start = now_seconds();
-        library(turn).build(shape, rows_.view(0, rows_.rows), params);
+        library(turn).build(shape, rows_.view(), params);
         taken[turn] = now_seconds() - start;
         seconds[turn].push_back(taken[turn]);
       }
@@ -175,21 +160,10 @@ class Comparison {
 
   Library& library(uint32_t turn) { return turn == 0 ? old_ : new_; }
 
-  /// Distances of the true neighbours, by the newer library.
-  void find_truth(uint32_t k) {
-    truth_ = std::make_unique<Answers>(queries_.rows, k);
-    ann_search_params params = ANN_SEARCH_PARAMS_INIT;
-    params.device = device();
-    ann_results results = truth_->view(queries_.rows);
-    new_.search_exact(queries_.view(0, queries_.rows), params, &results);
-  }
-
-  double recall_of(const Answers& found, uint64_t count) const {
+  double recall_of(const Neighbours& found, uint64_t count) const {
     uint64_t hits = 0;
-    for (uint64_t query = 0; query < count; ++query) {
-      const float last = truth_->distances[(query + 1) * found.k - 1];
-      for (uint32_t i = 0; i < found.k; ++i) hits += found.distances[query * found.k + i] <= last ? 1 : 0;
-    }
+    for (uint64_t query = 0; query < count; ++query)
+      hits += count_near(truth_, query, found.distances.data() + query * found.k, found.k);
     return static_cast<double>(hits) / static_cast<double>(count * found.k);
   }
 
@@ -200,7 +174,7 @@ class Comparison {
     params.recall = static_cast<float>(recall);
     params.beam = beam;
     params.procedure = options_.procedure;
-    Answers answers[2] = {{queries_.rows, k}, {queries_.rows, k}};
+    Neighbours answers[2] = {{queries_.rows, k}, {queries_.rows, k}};
     double distances[2] = {};
     for (const uint32_t turn : {0u, 1u})
       distances[turn] = answer_all(library(turn), params, batch, answers[turn]);
@@ -224,14 +198,12 @@ class Comparison {
   }
 
   /// Host memory, for recall and counts. Distances of a query.
-  double answer_all(Library& library, const ann_search_params& params, uint32_t batch, Answers& answers) {
+  double answer_all(Library& library, const ann_search_params& params, uint32_t batch, Neighbours& answers) {
     uint64_t distances = 0;
     uint64_t first = 0;
     for (; first + batch <= queries_.rows; first += batch) {
       const ann_matrix part = queries_.view(first, batch);
-      ann_results results = answers.view(batch);
-      results.ids += first * answers.k;
-      results.distances += first * answers.k;
+      ann_results results = answers.view(first, batch);
       library.search(part, params, &results);
       distances += results.distance_count;
     }
@@ -242,11 +214,11 @@ class Comparison {
   double time_of(Library& library, const ann_search_params& params, uint32_t batch, uint32_t k) {
     const uint64_t calls = std::min<uint64_t>(queries_.rows / batch, options_.on_device ? 100 : 1000);
     if (options_.on_device) return time_on_device(library, params, batch, k, calls);
-    Answers answers(batch, k);
+    Neighbours answers(batch, k);
     const double start = options_.threads == 1 ? thread_seconds() : now_seconds();
     for (uint64_t call = 0; call < calls; ++call) {
       const ann_matrix part = queries_.view(call * batch, batch);
-      ann_results results = answers.view(batch);
+      ann_results results = answers.view(0, batch);
       library.search(part, params, &results);
     }
     const double end = options_.threads == 1 ? thread_seconds() : now_seconds();
@@ -279,7 +251,7 @@ class Comparison {
   Library old_;
   Library new_;
   std::unique_ptr<DeviceBuffer> there_;
-  std::unique_ptr<Answers> truth_;
+  GroundTruth truth_;  // of the most neighbours that are asked for
 };
 
 void add_options(CLI::App& app, Options& options) {

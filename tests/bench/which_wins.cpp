@@ -39,6 +39,7 @@
 #include "handles.h"
 #include "names.h"
 #include "progress.h"
+#include "recall.h"
 #include "records.h"
 #include "standard_streams.h"
 #include "timing.h"
@@ -547,9 +548,7 @@ class Run {
     uint64_t hits = 0;
     for (uint64_t i = 0; i < batch; ++i) {
       const uint64_t query = (first + i) % queries_.rows;
-      const float limit = truth_.distances[query * truth_.k + found.k - 1];
-      const float* distances = found.distances.data() + i * found.k;
-      hits += static_cast<uint64_t>(std::upper_bound(distances, distances + found.k, limit) - distances);
+      hits += count_near(truth_, query, found.distances.data() + i * found.k, found.k);
     }
     return hits;
   }
