@@ -97,7 +97,7 @@ struct Chooser {
     if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
     Effort effort(curves.knob(request.k, request.recall));
     effort.recall = curves.recall(request.k, effort.knob);
-    // The recall of a knob is found by halving an interval and may end a little below what it was chosen for.
+    // The recall of a knob is rounded, and may end a little below what it was chosen for.
     if (curves.reaches(request.k, request.recall))
       effort.recall = std::max(effort.recall, double{request.recall});
     effort.expansions = curves.cost(&KnobPoint::expansions, request.k, effort.knob);

@@ -44,9 +44,9 @@ struct MakeRecord {
     const double norm = write(usable);
     if (warp.thread_rank() != 0) return;
     uint8_t* record = args.records + number * args.record_stride;
+    // Blocks read records 16 bytes at a time.
     if (args.scaled && args.record_stride > args.value_bytes)
-      *reinterpret_cast<double2*>(record + args.value_bytes) = {norm,
-                                                                0};  // blocks read records 16 bytes at a time
+      *reinterpret_cast<double2*>(record + args.value_bytes) = {norm, 0};
     if (args.norms != nullptr) args.norms[number] = norm;
   }
 
