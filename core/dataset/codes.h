@@ -39,7 +39,7 @@
 // under a graph are found by codes of the rows without the extra column, Codes::of_rows.
 //
 // Cost: one byte a column (wide: four), rounded up to a cache line a row. Bytes are unsigned, except
-// that i8 rows stand as they are and are flipped (xor 0x80) when they are read.
+// that i8 rows stand as they are and are flipped (xor 0x80) when they are read. On a device they stand flipped.
 #pragma once
 
 #include <cstdint>
@@ -51,8 +51,8 @@
 
 namespace gannet {
 
-/// What a code is made of: bytes, bytes that stand signed, or floats.
-enum class CodeKind { kUnsigned, kSigned, kFloat };
+/// What codes are compared as: unsigned bytes, or floats.
+enum class CodeKind { kUnsigned, kFloat };
 
 class Codes {
  public:
@@ -88,6 +88,7 @@ class Codes {
 
   uint32_t rows() const { return count_; }
   size_t stride() const { return stride_; }
+  /// What the bytes of rows are xored with before they are compared: 0x80 where i8 rows are their own codes, else 0.
   uint8_t flip() const { return flip_; }
   const uint8_t* data() const { return data_; }
   const uint8_t* row(uint32_t number) const { return data_ + number * stride_; }
@@ -100,9 +101,7 @@ class Codes {
 
   bool wide() const { return wide_; }
 
-  CodeKind kind() const {
-    return wide_ ? CodeKind::kFloat : flip_ != 0 ? CodeKind::kSigned : CodeKind::kUnsigned;
-  }
+  CodeKind kind() const { return wide_ ? CodeKind::kFloat : CodeKind::kUnsigned; }
 
   const Array<float>& centre() const { return centre_; }
   float inverse_step() const { return inverse_step_; }

@@ -21,7 +21,7 @@ constexpr uint32_t kThreads = 256;
 
 struct Args {
   uint32_t* words;    // [rows, words_per_row]
-  uint32_t* squares;  // [rows]
+  uint32_t* squares;  // [rows], or null
   uint32_t rows;
   uint32_t words_per_row;
   uint32_t flip;  // xored with every word
@@ -43,7 +43,7 @@ struct FlipAndSquare {
       sum = __dp4a(word, word, sum);
     }
     sum = cg::reduce(warp, sum, cg::plus<uint32_t>());
-    if (warp.thread_rank() == 0) args.squares[row] = sum;
+    if (warp.thread_rank() == 0 && args.squares != nullptr) args.squares[row] = sum;
   }
 };
 
@@ -53,10 +53,17 @@ __global__ void __launch_bounds__(kThreads) kernel(const __grid_constant__ Args 
 
 }  // namespace
 
+void flip_and_square(uint8_t* vectors, uint32_t count, uint32_t stride, uint8_t flip, uint32_t* squares,
+                     const Stream& stream) {
+  if (count == 0) return;
+  const Args args = {reinterpret_cast<uint32_t*>(vectors), squares, count, stride / 4, flip * 0x01010101u};
+  launch("flip_and_square", kernel, (count - 1) / (kThreads / 32) + 1, kThreads, stream, args);
+}
+
 DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream)
     : rows_(codes.rows()),
       stride_(static_cast<uint32_t>(codes.stride())),
-      flip_(codes.flip() * 0x01010101u),
+      flip_(codes.flip()),
       data_(std::make_unique<DeviceArray<uint8_t>>(uint64_t{rows_} * stride_, stream)),
       squares_(codes.wide() ? 0 : codes.rows(), stream) {}
 
@@ -70,14 +77,8 @@ DeviceCodes::DeviceCodes(const Codes& codes, const Stream& stream, const Executi
     : DeviceCodes(codes, stream, *std::make_unique<Transfers>(execution)) {}
 
 void DeviceCodes::flip_and_square(const Stream& stream) const {
-  if (rows_ == 0 || squares_.data() == nullptr) return;  // none, or wide
-  const Args args = {reinterpret_cast<uint32_t*>(data_->data()), squares_.data(), rows_, stride_ / 4, flip_};
-  launch("flip_and_square", kernel, (rows_ - 1) / (kThreads / 32) + 1, kThreads, stream, args);
-}
-
-std::unique_ptr<DeviceArray<uint8_t>> DeviceCodes::release(const Stream& stream) {
-  if (flip_ != 0) flip_and_square(stream);  // flipped twice they are as they were
-  return std::move(data_);
+  if (squares_.data() == nullptr) return;  // wide
+  cuda::flip_and_square(data_->data(), rows_, stride_, flip_, squares_.data(), stream);
 }
 
 }  // namespace gannet::cuda

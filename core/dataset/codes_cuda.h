@@ -1,8 +1,8 @@
 // Codes on a CUDA device: what every phase of a build on the device reads rows by.
 //
-// Bytes arrive unsigned whatever the rows are (i8 rows are flipped once, on the device), and the
-// square of each row's length stands beside them: |x - y|^2 = x.x + y.y - 2 x.y holds in 32 bits
-// modulo 2^32, so a distance costs one product. Wide codes are floats as on the CPU.
+// Bytes stand unsigned whatever the rows are: i8 rows are flipped once, as they arrive, and stay so for searches, whose
+// queries are flipped likewise. The square of each row's length stands beside them: |x - y|^2 = x.x + y.y - 2 x.y holds
+// in 32 bits modulo 2^32, so a distance costs one product. Wide codes are floats as on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,11 @@ struct CodesView {
   __device__ const uint8_t* row(uint64_t number) const { return data + number * stride; }
 };
 
+/// Xors every byte of vectors on the device, [count, stride], with `flip`, and writes the square of each one's length as
+/// unsigned bytes to `squares`, [count], unless that is null. `stride` is a multiple of four.
+void flip_and_square(uint8_t* vectors, uint32_t count, uint32_t stride, uint8_t flip, uint32_t* squares,
+                     const Stream& stream);
+
 /// Codes on the current device. Sent from the host, the monitor is asked between pieces.
 class DeviceCodes {
  public:
@@ -41,8 +46,8 @@ class DeviceCodes {
 
   CodesView view() const { return {data_->data(), squares_.data(), rows_, stride_}; }
 
-  /// Gives the codes away, [rows, stride] and as they are on the host.
-  std::unique_ptr<DeviceArray<uint8_t>> release(const Stream& stream);
+  /// Gives the codes away, [rows, stride] as view() has them.
+  std::unique_ptr<DeviceArray<uint8_t>> release() { return std::move(data_); }
 
  private:
   DeviceCodes(const Codes& codes, const Stream& stream);
@@ -50,7 +55,7 @@ class DeviceCodes {
 
   uint32_t rows_;
   uint32_t stride_;
-  uint32_t flip_;                               // xored with every word, here or there
+  uint8_t flip_;                                // xored with every byte
   std::unique_ptr<DeviceArray<uint8_t>> data_;  // [rows, stride]
   DeviceArray<uint32_t> squares_;               // [rows], or none
 };

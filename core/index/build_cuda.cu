@@ -141,7 +141,7 @@ class Graph final : public GraphOnDevice {
 
   std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
-    left_.codes = codes_->release(stream());
+    left_.codes = codes_->release();
     codes_.reset();
     return place_for_search(device_, segment, &left_, execution);
   }

@@ -15,8 +15,8 @@ double squared_length(const Codes& codes, uint32_t row, uint32_t dim) {
   double sum = 0;
   for (uint32_t column = 0; column < dim; ++column) {
     const double value =
-        codes.kind() == CodeKind::kSigned ? static_cast<double>(static_cast<int8_t>(code[column]))
-        : plain                           ? static_cast<double>(code[column])
+        codes.flip() != 0 ? static_cast<double>(static_cast<int8_t>(code[column]))
+        : plain           ? static_cast<double>(code[column])
                 : static_cast<double>(codes.centre()[column]) * codes.inverse_step() + code[column] - 128.0;
     sum += value * value;
   }

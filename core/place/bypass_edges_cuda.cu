@@ -119,7 +119,7 @@ struct Bypass {
       const float difference = __uint_as_float(x) - __uint_as_float(y);
       *float_sum += difference * difference;
     } else {
-      const uint32_t apart = kKind == CodeKind::kSigned ? __vabsdiffs4(x, y) : __vabsdiffu4(x, y);
+      const uint32_t apart = __vabsdiffu4(x, y);
       *sum = __dp4a(apart, apart, *sum);
     }
   }
@@ -135,9 +135,7 @@ __global__ void __launch_bounds__(kThreads) bypass(const __grid_constant__ Bypas
 void make_bypass_edges(const BypassArgs& args, CodeKind kind, const Stream& stream) {
   const uint32_t blocks = (args.graph.rows + kWarps - 1) / kWarps;
   if (blocks == 0) return;
-  const auto kernel = kind == CodeKind::kFloat    ? bypass<CodeKind::kFloat>
-                      : kind == CodeKind::kSigned ? bypass<CodeKind::kSigned>
-                                                  : bypass<CodeKind::kUnsigned>;
+  const auto kernel = kind == CodeKind::kFloat ? bypass<CodeKind::kFloat> : bypass<CodeKind::kUnsigned>;
   launch("bypass", kernel, blocks, kThreads, stream, args);
 }
 

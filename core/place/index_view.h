@@ -57,8 +57,9 @@ struct BypassView {
 struct IndexView {
   CodeKind kind = CodeKind::kUnsigned;
   const uint8_t* codes = nullptr;  // [row_count, code_stride]
-  Adjacency graph;                 // fixed rows
-  BypassView bypass;               // the same past hidden rows, while there are any
+  uint8_t flip = 0;   // 0x80 where codes are i8 rows, every byte xored with that, and so are queries
+  Adjacency graph;    // fixed rows
+  BypassView bypass;  // the same past hidden rows, while there are any
   LayersView layers;
   EntriesView entries;
   const uint8_t* pivot_codes = nullptr;  // [kPivots, code_stride]

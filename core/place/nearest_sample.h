@@ -52,7 +52,7 @@ class NearestSample {
     const Codes& codes = segment.codes;
     alignas(kCodeAlign) uint8_t turned[ANN_DIM_MAX];
     const uint8_t* code = codes.row(row);
-    if (codes.kind() == CodeKind::kSigned) {
+    if (codes.flip() != 0) {
       segment.dataset.row(row);  // which checks it, where it lies in a mapped file
       codes.gather(&row, 1, turned);
       code = turned;

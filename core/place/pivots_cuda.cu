@@ -11,7 +11,6 @@ struct GatherArgs {
   uint8_t* pivot_codes;  // [kPivots, stride]
   int32_t* squares;      // [kPivots]
   uint32_t stride;
-  bool is_signed;
 };
 
 /// A warp for each pivot; of a place without one the code is zeros.
@@ -23,8 +22,7 @@ __global__ void __launch_bounds__(kWarp) gather(const __grid_constant__ GatherAr
         row == kNoRow ? 0
                       : *reinterpret_cast<const uint32_t*>(args.codes + uint64_t{row} * args.stride + byte);
     *reinterpret_cast<uint32_t*>(args.pivot_codes + uint64_t{blockIdx.x} * args.stride + byte) = word;
-    square =
-        args.is_signed ? add_products<true>(word, word, square) : add_products<false>(word, word, square);
+    square = __dp4a(word, word, square);
   }
   square = __reduce_add_sync(kAllLanes, square);
   if (lane_number() == 0) args.squares[blockIdx.x] = row == kNoRow ? kNoPivot : static_cast<int32_t>(square);
@@ -32,10 +30,9 @@ __global__ void __launch_bounds__(kWarp) gather(const __grid_constant__ GatherAr
 
 }  // namespace
 
-void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, CodeKind kind,
-                   uint8_t* pivot_codes, int32_t* squares, const Stream& stream) {
-  launch("gather", gather, kPivots, kWarp, stream,
-         GatherArgs{rows, codes, pivot_codes, squares, stride, kind == CodeKind::kSigned});
+void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, uint8_t* pivot_codes,
+                   int32_t* squares, const Stream& stream) {
+  launch("gather", gather, kPivots, kWarp, stream, GatherArgs{rows, codes, pivot_codes, squares, stride});
 }
 
 }  // namespace gannet::cuda

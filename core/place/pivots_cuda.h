@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "backend/launch.h"
-#include "dataset/codes.h"
 #include "place/pivots.h"
 
 namespace gannet::cuda {
@@ -15,7 +14,7 @@ inline constexpr int32_t kNoPivot = 0x7fffffff;
 /// Brings the codes of the pivots together, and their squares. All on the device: `rows` [kPivots], `codes`
 /// [rows, stride]; the results `pivot_codes` [kPivots, stride], zeros in places without one, and `squares`
 /// [kPivots].
-void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, CodeKind kind,
-                   uint8_t* pivot_codes, int32_t* squares, const Stream& stream);
+void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, uint8_t* pivot_codes,
+                   int32_t* squares, const Stream& stream);
 
 }  // namespace gannet::cuda

@@ -7,6 +7,7 @@
 #include "backend/devices.h"
 #include "backend/stream_fence.h"
 #include "backend/transfers.h"
+#include "dataset/codes_cuda.h"
 #include "place/bypass_edges_cuda.h"
 #include "place/device_build_result_cuda.h"
 #include "place/pivots_cuda.h"
@@ -138,8 +139,8 @@ class CudaPlacement final : public DevicePlacement {
     const Execution& execution;
 
     /// `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
-    const uint8_t* vectors(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
-                           size_t to_stride) {
+    uint8_t* vectors(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
+                     size_t to_stride) {
       uint8_t* to = placement.take(count * to_stride);
       if (from_stride == bytes && to_stride == bytes) {
         transfers.send(to, from, count * bytes, *placement.stream_);
@@ -167,6 +168,7 @@ class CudaPlacement final : public DevicePlacement {
     const Dataset& dataset = segment.dataset;
     const Codes& codes = segment.codes;
     view_.kind = codes.kind();
+    view_.flip = codes.flip();
     view_.lossless = codes.lossless();
     view_.row_count = dataset.rows();
     view_.code_stride = static_cast<uint32_t>(codes.stride());
@@ -211,7 +213,7 @@ class CudaPlacement final : public DevicePlacement {
     const Codes& codes = segment.codes;
     const uint64_t n = segment.rows();
     if (with_edges) {
-      view_.codes = upload.vectors(codes.data(), codes.stride(), n, codes.stride(), codes.stride());
+      view_.codes = place_codes(codes, upload);
       view_.graph.targets = place_edges(segment.graph, upload);
     }
     if (!segment.graph.prefixes.empty())
@@ -225,6 +227,15 @@ class CudaPlacement final : public DevicePlacement {
           upload.vectors(scaled->data(), scaled->stride(), n, scaled->stride(), scaled->stride());
       view_.scaled.centres = upload.items(scaled->centres().data(), scaled->centres().size());
     }
+  }
+
+  /// As a build leaves them (dataset/codes_cuda.h).
+  const uint8_t* place_codes(const Codes& codes, Upload& upload) {
+    const size_t stride = codes.stride();
+    uint8_t* there = upload.vectors(codes.data(), stride, codes.rows(), stride, stride);
+    if (codes.flip() != 0)
+      flip_and_square(there, codes.rows(), static_cast<uint32_t>(stride), codes.flip(), nullptr, *stream_);
+    return there;
   }
 
   void place_layers(const SearchGraph& graph, Upload& upload) {
@@ -268,7 +279,7 @@ class CudaPlacement final : public DevicePlacement {
     view_.pivots = upload.items(pivots, kPivots);
     uint8_t* codes = take(uint64_t{kPivots} * view_.code_stride);
     int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
-    gather_pivots(view_.pivots, view_.codes, view_.code_stride, view_.kind, codes, squares, *stream_);
+    gather_pivots(view_.pivots, view_.codes, view_.code_stride, codes, squares, *stream_);
     view_.pivot_codes = codes;
     view_.squares = squares;
   }

@@ -1,8 +1,8 @@
 // Batches that lie on a CUDA device, answered without a copy through the host.
 //
 // Queries are made records there (records_cuda.cu), and answers are written to the caller's buffers
-// (answers_cuda.cu): two small kernels more, 2 to 4 us each, and no copy. Rows of u8 and i8 on 16-byte
-// boundaries, of as many columns as a code, are read where they lie.
+// (answers_cuda.cu): two small kernels more, 2 to 4 us each, and no copy. Queries of u8 on 16-byte boundaries, of
+// as many columns as a code, are read where they lie, and those of i8 unless they are codes, which are flipped.
 
 #include <algorithm>
 #include <memory>
@@ -112,7 +112,7 @@ class BatchOnDevice {
 
   /// Whether queries can be read where they lie: as records they would be the same bytes.
   bool reads_in_place(const MatrixView& queries, bool exact_search) const {
-    return !is_float_element(view_.element) && view_.value_bytes == view_.dim &&
+    return !is_float_element(view_.element) && view_.flip == 0 && view_.value_bytes == view_.dim &&
            view_.metric != ANN_METRIC_COSINE && queries.stride % 16 == 0 &&
            queries.stride <= (exact_search ? view_.value_bytes : UINT32_MAX) &&
            reinterpret_cast<uintptr_t>(queries.data) % 16 == 0;
@@ -189,6 +189,7 @@ class BatchOnDevice {
     args.dim = view_.dim;
     args.count = piece->count;
     args.aligned = queries.stride % size == 0 && reinterpret_cast<uintptr_t>(queries.data) % size == 0;
+    args.flip = view_.flip;
     args.scaled = view_.metric == ANN_METRIC_COSINE;
     start_records(args, queries.element, is_float_element(view_.element), stream);
     piece->queries = piece->records;

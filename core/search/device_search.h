@@ -34,13 +34,15 @@ class DeviceWorkspace : public Workspace {
 
   // The queries, to be filled in by the caller before run() or start(); pinned host memory.
 
-  /// For start(): vectors as a caller gives them, side by side from here on. They take no more than records.
+  /// For start(): vectors as a caller gives them, side by side from here on, every byte xored with vector_flip(). They
+  /// take no more than records.
   uint8_t* vectors() { return records_; }
+  uint8_t vector_flip() const { return vector_flip_; }
 
   // For run():
 
-  /// [value_bytes()] of a query with zeros behind: where codes are lossless its elements, as they are, else
-  /// its prepared values.
+  /// [value_bytes()] of a query with zeros behind: where codes are lossless its elements, and every byte xored with
+  /// Codes::flip(), else its prepared values.
   uint8_t* values(uint32_t query) { return records_ + query * record_bytes_; }
   size_t value_bytes() const { return value_bytes_; }
   size_t record_bytes() const { return record_bytes_; }  // from a query to the next
@@ -80,6 +82,7 @@ class DeviceWorkspace : public Workspace {
   uint32_t capacity_ = 0;
   size_t value_bytes_ = 0;
   size_t record_bytes_ = 0;
+  uint8_t vector_flip_ = 0;                // of vectors that are records as they lie; else the device flips
   Array<uint8_t> usable_;                  // [capacity]
   const uint8_t* found_usable_ = nullptr;  // [count] of the last run, or null: all are
   uint8_t* records_ = nullptr;             // [capacity, record_bytes] values and norm of a query

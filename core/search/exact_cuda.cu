@@ -39,6 +39,7 @@
 
 #include "backend/devices.h"
 #include "backend/launch.h"
+#include "dataset/codes_cuda.h"
 #include "distance/element.h"
 #include "distance/lanes_cuda.h"
 #include "distance/tensor_cuda.h"
@@ -804,6 +805,9 @@ class Search {
     const uint8_t* queries = static_cast<const uint8_t*>(request_.queries);
     send(queries + first * query_bytes_, query_bytes_, args->query_count, query_bytes_, queries_.data(),
          query_stride_, stream_, execution_);
+    if (request_.flip != 0)
+      flip_and_square(queries_.data(), args->query_count, static_cast<uint32_t>(query_stride_), request_.flip,
+                      nullptr, stream_);
     if (cosine_)
       send_items(request_.query_norms + first, args->query_count, query_norms_.data(), stream_, execution_);
     args->queries = queries_.data();

@@ -55,6 +55,9 @@ struct ExactRequest {
   bool rows_are_there = false;
   /// Bytes from one query to the next, on the device, where they need not be packed.
   uint32_t query_stride = 0;
+  /// What every byte of rows that lie on the device is xored with, and of queries there; those of host memory are as the
+  /// caller gives them.
+  uint8_t flip = 0;
   /// Of [row_count] those that no query finds, in memory of the host or, of search_exact_resident, of the device.
   RowSetView removed = {};
 };
@@ -62,7 +65,8 @@ struct ExactRequest {
 /// Makes a request compare with the rows of a placement.
 inline void lend_rows(const IndexView& view, ExactRequest* request) {
   request->rows = {view.lossless ? view.codes : view.rows, view.lossless ? view.code_stride : view.row_stride,
-                   view.dim, view.element};
+                   view.dim, view.flip != 0 ? ANN_U8 : view.element};
+  request->flip = view.flip;
   request->norms = view.norms;
   request->ids = view.ids;
   request->rows_are_there = true;

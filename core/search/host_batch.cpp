@@ -31,15 +31,25 @@ uint64_t queries_per_task(uint64_t task, uint64_t of_query) {
   return std::max<uint64_t>(1, task / std::max<uint64_t>(1, of_query));
 }
 
+/// Elements as a device compares them.
+void copy_flipped(const uint8_t* from, size_t bytes, uint8_t flip, uint8_t* to) {
+  if (flip == 0)
+    std::memcpy(to, from, bytes);
+  else
+    std::transform(from, from + bytes, to,
+                   [flip](uint8_t byte) { return static_cast<uint8_t>(byte ^ flip); });
+}
+
 /// One query as a record; false where it is not finite.
 bool fill_record(const Segment& segment, const uint8_t* vector, int32_t element, uint32_t query,
                  DeviceWorkspace& workspace) {
   const Dataset& dataset = segment.dataset;
   const size_t bytes = dataset.query_bytes();
   uint8_t* values = workspace.values(query);
-  std::memset(values + bytes, 0, workspace.value_bytes() - bytes);
+  const uint8_t flip = segment.codes.flip();
+  std::memset(values + bytes, flip, workspace.value_bytes() - bytes);
   if (segment.codes.lossless()) {  // the elements are the code, and always finite
-    std::memcpy(values, vector, bytes);
+    copy_flipped(vector, bytes, flip, values);
     return true;
   }
   PreparedQuery prepared;
@@ -160,13 +170,12 @@ struct HostBatch {
     const size_t bytes = vector_bytes();
     parallel_for(execution, count, queries_per_task(kTaskCopied, bytes),
                  [&](uint64_t begin, uint64_t end, uint32_t) {
+                   const uint8_t flip = workspace.vector_flip();
                    uint8_t* to = workspace.vectors() + begin * bytes;
-                   if (queries.stride == bytes) {
-                     std::memcpy(to, queries.row(first + begin), (end - begin) * bytes);
-                     return;
-                   }
+                   if (queries.stride == bytes)
+                     return copy_flipped(queries.row(first + begin), (end - begin) * bytes, flip, to);
                    for (uint64_t i = begin; i < end; ++i, to += bytes)
-                     std::memcpy(to, queries.row(first + i), bytes);
+                     copy_flipped(queries.row(first + i), bytes, flip, to);
                  });
   }
 
@@ -208,8 +217,8 @@ void fill_workspace(const Segment& segment, const MatrixView& queries, uint64_t 
                                          dataset.query_bytes());
   parallel_for(execution, count, task, [&](uint64_t begin, uint64_t end, uint32_t) {
     if (plain) {
-      std::memcpy(workspace.values(static_cast<uint32_t>(begin)), queries.row(first + begin),
-                  (end - begin) * queries.stride);
+      copy_flipped(queries.row(first + begin), (end - begin) * queries.stride, segment.codes.flip(),
+                   workspace.values(static_cast<uint32_t>(begin)));
       for (uint64_t i = begin; i < end; ++i) workspace.set_usable(static_cast<uint32_t>(i), true);
       return;
     }

@@ -52,6 +52,7 @@ class CudaWorkspace final : public DeviceWorkspace {
       : device_(placement.device()), view_(placement.view()), memory_(placement.memory()) {
     value_bytes_ = view_.value_bytes;
     record_bytes_ = view_.record_bytes();
+    if (vectors_are_records()) vector_flip_ = view_.flip;
   }
 
   ~CudaWorkspace() override { settle(); }
@@ -131,7 +132,7 @@ class CudaWorkspace final : public DeviceWorkspace {
   }
 
  private:
-  /// Whether vectors, which are of the rows' element then, are the bytes of their records.
+  /// Whether vectors, which are of the rows' element then, are the bytes of their records but for a flip.
   bool vectors_are_records() const { return view_.lossless && view_.dim == record_bytes_; }
   /// [count] whether queries are finite, behind answers.
   uint8_t* flags(uint8_t* answers) const { return answers + answer_bytes(count_, k_); }
@@ -147,6 +148,7 @@ class CudaWorkspace final : public DeviceWorkspace {
     args.dim = view_.dim;
     args.count = count;
     args.aligned = true;
+    args.flip = view_.flip;
     args.scaled = view_.metric == ANN_METRIC_COSINE;
     start_records(args, element, is_float_element(view_.element), stream_);
   }

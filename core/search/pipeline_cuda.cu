@@ -190,7 +190,6 @@ struct StartWalk {
     args.columns = stored ? view.dim : view.code_stride / sizeof(float);
     args.query_words = stored ? view.dim : view.code_stride / sizeof(uint32_t);
     args.value_bytes = view.value_bytes;
-    args.flip = !stored && view.kind == CodeKind::kSigned ? 0x80808080 : 0;
     args.count = run.count;
     args.kept = kept;
     args.metric = stored ? view.metric : int32_t{ANN_METRIC_L2};

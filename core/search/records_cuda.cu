@@ -77,7 +77,7 @@ struct MakeRecord {
     double sum = 0;
     for (uint32_t first = 0; first < places; first += 32) {
       const uint32_t column = first + warp.thread_rank();
-      const Value value = usable && column < args.dim ? value_of(column) : Value{0};
+      const Value value = usable && column < args.dim ? value_of(column) : nothing();
       if (column < places) values[column] = value;
       if (args.scaled && first < args.dim) sum = add_squares(sum, value);
     }
@@ -88,8 +88,11 @@ struct MakeRecord {
     if constexpr (kAsFloats)
       return __fmul_rn(__fmul_rn(float_of(column), half), rest);
     else
-      return query[column];
+      return query[column] ^ args.flip;
   }
+
+  /// What stands behind the columns.
+  __device__ Value nothing() const { return kAsFloats ? Value{0} : static_cast<Value>(args.flip); }
 
   /// Squares of floats are exact as doubles; their sum is rounded at every column.
   __device__ double add_squares(double sum, Value value) const {

@@ -19,6 +19,7 @@ struct RecordArgs {
   uint32_t value_bytes;    // bytes, likewise
   uint32_t dim;
   uint32_t count;
+  uint8_t flip;  // xored with every byte of records that hold elements
   bool aligned;  // every query starts on a multiple of its element's size
   bool scaled;   // for cosine: float queries are brought into range, lengths are measured
 };

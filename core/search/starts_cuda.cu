@@ -76,20 +76,13 @@ __device__ float min_over(float value) {
 }
 
 /// Adds the products of 16 rows and 8 columns over 32 bytes.
-template <bool kSigned>
 __device__ void multiply(int32_t (&sums)[4], const uint32_t (&left)[4], uint32_t right_low,
                          uint32_t right_high) {
-  if constexpr (kSigned)
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
-  else
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
 }
 
-template <bool kSigned>
 struct FindStarts {
   struct Shared {
     Nearest of_warp[kWarps][kQueries][kTile];
@@ -141,8 +134,8 @@ struct FindStarts {
       for (uint32_t tile = 0; tile < kGroup; ++tile) {
         const uint4 right =
             __ldg(reinterpret_cast<const uint4*>(pivots + uint64_t{tile * kTile} * args.stride + byte));
-        multiply<kSigned>(products[tile], left[0], right.x, right.y);
-        multiply<kSigned>(products[tile], left[1], right.z, right.w);
+        multiply(products[tile], left[0], right.x, right.y);
+        multiply(products[tile], left[1], right.z, right.w);
       }
     }
 #pragma unroll
@@ -190,7 +183,7 @@ struct FindStarts {
     uint32_t square = 0;
     for (uint32_t byte = column * 4; byte < args.stride; byte += kTile * 4) {
       const uint32_t word = __ldg(reinterpret_cast<const uint32_t*>(code + byte));
-      square = add_products<kSigned>(word, word, square);
+      square = __dp4a(word, word, square);
     }
     return static_cast<float>(square);
   }
@@ -210,19 +203,17 @@ struct FindStarts {
   }
 };
 
-template <bool kSigned>
 __global__ void __launch_bounds__(kThreads) starts(const __grid_constant__ WalkArgs args) {
-  __shared__ typename FindStarts<kSigned>::Shared shared;
-  FindStarts<kSigned>{args, shared}.run();
+  __shared__ FindStarts::Shared shared;
+  FindStarts{args, shared}.run();
 }
 
 }  // namespace
 
 // --- Host ----------------------------------------------------------------------------------------
 
-void find_starts(const WalkArgs& args, CodeKind kind, const Stream& stream) {
-  const auto kernel = kind == CodeKind::kSigned ? starts<true> : starts<false>;
-  launch("starts", kernel, (args.count + kQueries - 1) / kQueries, kThreads, stream, args);
+void find_starts(const WalkArgs& args, const Stream& stream) {
+  launch("starts", starts, (args.count + kQueries - 1) / kQueries, kThreads, stream, args);
 }
 
 }  // namespace gannet::cuda

@@ -569,15 +569,9 @@ WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
 
 WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps) {
   if (args.whole.scaled.code_bytes != 0) return choose_scaled_lists(args, warps);
-  switch (kind) {
-    case CodeKind::kUnsigned:
-      return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps)
-                                : choose_lists<CodeKind::kUnsigned, 0>(args, warps);
-    case CodeKind::kSigned:
-      return choose_lists<CodeKind::kSigned, 0>(args, warps);
-    default:
-      return choose_lists<CodeKind::kFloat, 0>(args, warps);
-  }
+  if (kind == CodeKind::kFloat) return choose_lists<CodeKind::kFloat, 0>(args, warps);
+  return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps)
+                            : choose_lists<CodeKind::kUnsigned, 0>(args, warps);
 }
 
 uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape) {

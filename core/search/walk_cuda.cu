@@ -764,14 +764,8 @@ Kernel choose_two_lists(uint32_t stride, uint32_t degree, uint32_t kept) {
 }
 
 Kernel choose_two_lists(CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
-  switch (kind) {
-    case CodeKind::kUnsigned:
-      return choose_two_lists<CodeKind::kUnsigned>(stride, degree, kept);
-    case CodeKind::kSigned:
-      return choose_two_lists<CodeKind::kSigned>(stride, degree, kept);
-    default:
-      return choose_two_lists<CodeKind::kFloat>(stride, degree, kept);
-  }
+  return kind == CodeKind::kFloat ? choose_two_lists<CodeKind::kFloat>(stride, degree, kept)
+                                  : choose_two_lists<CodeKind::kUnsigned>(stride, degree, kept);
 }
 
 template <CodeKind kKind>
@@ -782,14 +776,8 @@ Kernel choose_one_list(uint32_t beam) {
 }
 
 Kernel choose_one_list(CodeKind kind, uint32_t beam) {
-  switch (kind) {
-    case CodeKind::kUnsigned:
-      return choose_one_list<CodeKind::kUnsigned>(beam);
-    case CodeKind::kSigned:
-      return choose_one_list<CodeKind::kSigned>(beam);
-    default:
-      return choose_one_list<CodeKind::kFloat>(beam);
-  }
+  return kind == CodeKind::kFloat ? choose_one_list<CodeKind::kFloat>(beam)
+                                  : choose_one_list<CodeKind::kUnsigned>(beam);
 }
 
 Kernel choose_scaled_one_list(uint32_t beam) {
@@ -800,14 +788,8 @@ Kernel choose_scaled_one_list(uint32_t beam) {
 }
 
 Kernel choose_leaving_out(CodeKind kind) {
-  switch (kind) {
-    case CodeKind::kUnsigned:
-      return kernel_of<TwoLists<leaving_out(CodeKind::kUnsigned)>>();
-    case CodeKind::kSigned:
-      return kernel_of<TwoLists<leaving_out(CodeKind::kSigned)>>();
-    default:
-      return kernel_of<TwoLists<leaving_out(CodeKind::kFloat)>>();
-  }
+  return kind == CodeKind::kFloat ? kernel_of<TwoLists<leaving_out(CodeKind::kFloat)>>()
+                                  : kernel_of<TwoLists<leaving_out(CodeKind::kUnsigned)>>();
 }
 
 Kernel choose_scaled_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) {
@@ -819,21 +801,15 @@ Kernel choose_scaled_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) 
                          : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, 1))>>();
 }
 
-template <CodeKind kKind>
 Kernel choose_roomy() {
-  return kernel_of<TwoLists<roomy(two_lists(kKind, 128, 2, false, 1))>>();
-}
-
-Kernel choose_roomy(CodeKind kind) {
-  return kind == CodeKind::kUnsigned ? choose_roomy<CodeKind::kUnsigned>()
-                                     : choose_roomy<CodeKind::kSigned>();
+  return kernel_of<TwoLists<roomy(two_lists(CodeKind::kUnsigned, 128, 2, false, 1))>>();
 }
 
 /// A kernel in which a warp walks with two lists.
 Kernel choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args) {
   if (!args.removed.empty()) return choose_leaving_out(kind);
   const uint32_t resident = resident_queries(device, kind, args.stride, args.degree, args.kept);
-  return args.count <= resident ? choose_roomy(kind)
+  return args.count <= resident ? choose_roomy()
                                 : choose_two_lists(kind, args.stride, args.degree, args.kept);
 }
 
@@ -864,7 +840,7 @@ void start_at_entries(int32_t device, const Kernel& kernel, const WalkArgs& args
 uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
   if (kind == CodeKind::kFloat || stride != 128 || degree <= kWarp || degree > 2 * kWarp || kept > kFewKept)
     return 0;
-  const Kernel kernel = choose_roomy(kind);
+  const Kernel kernel = choose_roomy();
   return blocks_at_once(device, kernel.function, kernel.threads) * (kernel.threads / kWarp);
 }
 
@@ -879,7 +855,7 @@ void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32
   }
   const WalkChoice choice = resident_blocks(device, choose_warp_walk(device, kind, args));
   if (given.starts != nullptr)
-    find_starts(given, kind, stream);
+    find_starts(given, stream);
   else
     clear_counters(args, stream);
   start(choice, given, stream);

@@ -107,6 +107,6 @@ void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& 
 constexpr bool has_pivots(CodeKind kind) { return kind != CodeKind::kFloat; }
 
 /// Finds where each query of a batch starts, and sets the counters to zero.
-void find_starts(const WalkArgs& args, CodeKind kind, const Stream& stream);
+void find_starts(const WalkArgs& args, const Stream& stream);
 
 }  // namespace gannet::cuda

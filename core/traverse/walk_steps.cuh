@@ -174,11 +174,10 @@ struct RowComparison {
   }
 
   static __device__ uint32_t products(const uint4& a, const uint4& b, uint32_t sum) {
-    constexpr bool kSigned = kCode.kind == CodeKind::kSigned;
-    sum = add_products<kSigned>(a.x, b.x, sum);
-    sum = add_products<kSigned>(a.y, b.y, sum);
-    sum = add_products<kSigned>(a.z, b.z, sum);
-    return add_products<kSigned>(a.w, b.w, sum);
+    sum = __dp4a(a.x, b.x, sum);
+    sum = __dp4a(a.y, b.y, sum);
+    sum = __dp4a(a.z, b.z, sum);
+    return __dp4a(a.w, b.w, sum);
   }
 
   static __device__ float add_square(uint32_t a, uint32_t b, float sum) {

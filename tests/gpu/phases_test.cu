@@ -208,7 +208,9 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   const auto hidden = [&](uint32_t row) { return row != kNoRow && (bits[row / 32] >> row % 32 & 1) != 0; };
   const cuda::DeviceGuard guard(0);
   const cuda::Stream stream;
-  const OnDevice<uint8_t> sent(codes.row(0), rows.rows * codes.stride(), stream);
+  std::vector<uint8_t> standing(codes.row(0), codes.row(0) + rows.rows * codes.stride());
+  for (uint8_t& byte : standing) byte ^= codes.flip();  // as a device has them
+  const OnDevice<uint8_t> sent(standing.data(), standing.size(), stream);
   const OnDevice<uint32_t> from(edges.data(), edges.size(), stream);
   const OnDevice<uint32_t> mask(bits.data(), bits.size(), stream);
   const OnDevice<uint32_t> to(edges.size(), stream);
