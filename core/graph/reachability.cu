@@ -47,7 +47,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 #include <memory>
@@ -55,6 +54,7 @@
 #include <thrust/iterator/counting_iterator.h>
 
 #include "backend/launch_items.cuh"
+#include "backend/sort_pairs.h"
 #include "graph/reachability_many.cuh"
 #include "graph/reachability_tree.cuh"
 #include "graph/search_graph_cuda.h"
@@ -253,9 +253,15 @@ struct Repair {
   }
 };
 
-template <class Step>
-__global__ void __launch_bounds__(kThreads) kernel(const __grid_constant__ Args args) {
-  Step{args}.run();
+using WideSteps = StepList<ClaimTargets, CountWon, AppendWon>;
+
+struct WideArgs {
+  Args args;
+  uint32_t step;
+};
+
+__global__ void __launch_bounds__(kThreads) expand_wave(const __grid_constant__ WideArgs launched) {
+  WideSteps::visit(launched.step, [&]<class Step>() { Step{launched.args}.run(); });
 }
 
 struct BeginArgs {
@@ -355,7 +361,7 @@ class Tree {
     Many(uint32_t lost_, uint32_t rows, uint32_t tail, const Stream& stream)
         : lost(lost_),
           reached(tail),
-          key_bits(32 + std::bit_width(rows)),
+          key_bits(std::bit_width(rows)),
           roots(lost, stream),
           ranks(lost, stream),
           parents(lost, stream),
@@ -363,21 +369,18 @@ class Tree {
           events(lost, stream),
           overwritten(lost, stream),
           taken(lost, stream),
-          keys(lost, stream),
-          sorted(lost, stream),
-          scratch_bytes(select_and_sort_bytes(stream)),
+          numbers(lost, stream),
+          asked(lost, stream),
+          asking(lost, stream),
+          scratch_bytes(select_bytes(stream)),
           scratch(scratch_bytes, stream) {}
 
-    uint64_t select_and_sort_bytes(const Stream& stream) {
-      uint64_t select_bytes = 0;
-      uint64_t sort_bytes = 0;
-      check(cub::DeviceSelect::If(nullptr, select_bytes, roots.data(), roots.data(), roots.data(), lost,
-                                  IsRoot{}, stream),
+    uint64_t select_bytes(const Stream& stream) {
+      uint64_t bytes = 0;
+      check(cub::DeviceSelect::If(nullptr, bytes, roots.data(), roots.data(), roots.data(), lost, IsRoot{},
+                                  stream),
             "asking for the bytes of a selection");
-      check(cub::DeviceRadixSort::SortKeys(nullptr, sort_bytes, keys.data(), sorted.data(), lost, 0, 64,
-                                           stream),
-            "asking for the bytes of a sort");
-      return std::max(select_bytes, sort_bytes);
+      return bytes;
     }
 
     uint32_t lost;
@@ -387,7 +390,8 @@ class Tree {
     uint64_t looks = 0;  // at lost rows
     uint32_t rounds = 0;
     DeviceArray<uint32_t> roots, ranks, parents, slots, events, overwritten;  // [lost]
-    DeviceArray<uint64_t> taken, keys, sorted;                                // [lost]
+    DeviceArray<uint64_t> taken;                                              // [lost]
+    DeviceArray<uint32_t> numbers, asked, asking;                             // [lost]
     uint64_t scratch_bytes;
     DeviceArray<uint8_t> scratch;
   };
@@ -409,8 +413,9 @@ class Tree {
     args.ranks = many_->ranks.data();
     args.parents = many_->parents.data();
     args.slots = many_->slots.data();
-    args.keys = many_->keys.data();
-    args.sorted = many_->sorted.data();
+    args.numbers = many_->numbers.data();
+    args.asked = many_->asked.data();
+    args.asking = many_->asking.data();
     args.taken = many_->taken.data();
     args.overwritten = many_->overwritten.data();
     args.changed = counts_.data() + kChanged;
@@ -487,11 +492,9 @@ class Tree {
       if (!may_go_on(many_->root_count)) return false;
       clear_counts();
       launch_items<Propose>("propose_parents", many_->root_count, args, stream_);
-      uint64_t bytes = many_->scratch_bytes;
-      check(cub::DeviceRadixSort::SortKeys(many_->scratch.data(), bytes, many_->keys.data(),
-                                           many_->sorted.data(), many_->root_count, 0, many_->key_bits,
-                                           stream_),
-            "sorting proposals");
+      sort_pairs_apart(many_->parents.data(), many_->asked.data(), many_->numbers.data(),
+                       many_->asking.data(), many_->root_count, many_->key_bits, stream_,
+                       "sorting proposals");
       launch_items<Accept>("accept_proposals", many_->root_count, args, stream_);
       args.again = true;
       found = fetch_counts();
@@ -569,10 +572,15 @@ class Tree {
     args.tail = at_.tail;
     const uint32_t rows = at_.tail - at_.head;
     const uint32_t blocks = (rows - 1) / (kThreads / 32) + 1;
-    launch("claim_targets", kernel<ClaimTargets>, blocks, kThreads, stream_, args);
-    launch("count_won", kernel<CountWon>, blocks, kThreads, stream_, args);
+    launch_wide<ClaimTargets>("claim_targets", blocks, args);
+    launch_wide<CountWon>("count_won", blocks, args);
     sum_offsets(uint64_t{rows} + 1);
-    launch("append_won", kernel<AppendWon>, blocks, kThreads, stream_, args);
+    launch_wide<AppendWon>("append_won", blocks, args);
+  }
+
+  template <class Step>
+  void launch_wide(const char* name, uint32_t blocks, const Args& args) {
+    launch(name, expand_wave, blocks, kThreads, stream_, WideArgs{args, WideSteps::number_of<Step>()});
   }
 
   /// Asks where the device has got to. A step that changes nothing would be repeated for ever.

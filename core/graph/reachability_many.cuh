@@ -29,18 +29,33 @@
 // and more passes hang the rest.
 #pragma once
 
+#include "backend/launch_items.cuh"
 #include "graph/reachability_tree.cuh"
 
 namespace gannet::cuda::reach {
 
+struct BeginLabels;
+struct LowerLabels;
+struct Plant;
+struct Propose;
+struct Accept;
+struct Attach;
+struct CountPlaces;
+struct Donate;
+struct TakeBack;
+
 struct ManyArgs {
+  using Steps =
+      StepList<BeginLabels, LowerLabels, Plant, Propose, Accept, Attach, CountPlaces, Donate, TakeBack>;
+
   Args tree;
   uint32_t* roots;        // [root_count] ascending
   uint32_t* ranks;        // [root_count] of the parent in the root's list
   uint32_t* parents;      // [root_count]
+  uint32_t* numbers;      // [root_count] 0, 1, 2, ...
   uint32_t* slots;        // [root_count] place in the parent's list, kNoRow: refused
-  uint64_t* keys;         // [root_count] parent << 32 | number of the root
-  uint64_t* sorted;       // [root_count] the same, ascending
+  uint32_t* asked;        // [root_count] parents, ascending
+  uint32_t* asking;       // [root_count] the numbers of the roots that ask them, ascending for each
   uint64_t* taken;        // [lost_count] places of edges that were overwritten
   uint32_t* overwritten;  // [lost_count] what stood there
   uint32_t* changed;      // [1] labels have fallen, or proposals were refused
@@ -150,7 +165,7 @@ struct Propose {
     const uint32_t parent = rank != kNoRow ? args.tree.table.edge(root, rank) : kNoRow;
     args.ranks[item] = rank;
     args.parents[item] = parent;
-    args.keys[item] = uint64_t{parent} << 32 | item;
+    args.numbers[item] = static_cast<uint32_t>(item);
     if (parent == kNoRow) *args.stuck = 1;
   }
 
@@ -181,13 +196,12 @@ struct Accept {
   const ManyArgs& args;
 
   __device__ void run(uint64_t item) const {
-    const uint64_t key = args.sorted[item];
-    const uint32_t parent = static_cast<uint32_t>(key >> 32);
+    const uint32_t parent = args.asked[item];
     if (parent == kNoRow) return;
     const uint32_t others = static_cast<uint32_t>(item) - first_of(parent, static_cast<uint32_t>(item));
     const uint32_t slot = Branch{args.tree, args.tree.places[parent]}.free_place(others);
     if (threadIdx.x % 32 != 0) return;
-    args.slots[static_cast<uint32_t>(key)] = slot;
+    args.slots[args.asking[item]] = slot;
     if (slot == kNoRow) *args.changed = 1;
   }
 
@@ -196,7 +210,7 @@ struct Accept {
     uint32_t low = 0;
     while (low < last) {
       const uint32_t middle = (low + last) / 2;
-      if (args.sorted[middle] >> 32 < parent)
+      if (args.asked[middle] < parent)
         low = middle + 1;
       else
         last = middle;

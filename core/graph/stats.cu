@@ -23,6 +23,7 @@
 
 #include <algorithm>
 
+#include "backend/launch_items.cuh"
 #include "base/random.h"
 #include "graph/search_graph.h"
 #include "graph/search_graph_cuda.h"
@@ -277,9 +278,16 @@ struct CountTwoHops : Step {
   }
 };
 
-template <class OneStep>
-__global__ void __launch_bounds__(kThreads) kernel(const __grid_constant__ Args args) {
-  OneStep{{args}}.run();
+using Steps = StepList<CountEdges, JudgeDegrees, Join, OwnParents, CountRoots, FindWays, Trim, SpreadColours,
+                       MarkRoots, SpreadMarks, Leave, CountTwoHops>;
+
+struct StepArgs {
+  Args args;
+  uint32_t step;
+};
+
+__global__ void __launch_bounds__(kThreads, kStepBlocks) sweep(const __grid_constant__ StepArgs launched) {
+  Steps::visit(launched.step, [&]<class OneStep>() { OneStep{{launched.args}}.run(); });
 }
 
 // --- Host ----------------------------------------------------------------------------------------
@@ -337,12 +345,16 @@ class Measures {
 
  private:
   template <class OneStep>
+  void launch_step(const char* name, uint32_t blocks) {
+    launch(name, sweep, blocks, kThreads, stream_, StepArgs{args_, Steps::number_of<OneStep>()});
+  }
+  template <class OneStep>
   void by_warps(const char* name) {
-    launch(name, kernel<OneStep>, (rows_ - 1) / (kThreads / 32) + 1, kThreads, stream_, args_);
+    launch_step<OneStep>(name, (rows_ - 1) / (kThreads / 32) + 1);
   }
   template <class OneStep>
   void by_threads(const char* name) {
-    launch(name, kernel<OneStep>, (rows_ - 1) / kThreads + 1, kThreads, stream_, args_);
+    launch_step<OneStep>(name, (rows_ - 1) / kThreads + 1);
   }
   void set(void* memory, int value, uint64_t bytes) {
     fill(memory, static_cast<uint8_t>(value), bytes, stream_, "clearing device memory");
@@ -398,7 +410,7 @@ class Measures {
     args_.samples = samples.data();
     args_.sample_count = count;
     args_.bitmaps = bitmaps.data();
-    launch("count_two_hops", kernel<CountTwoHops>, static_cast<uint32_t>(blocks), kThreads, stream_, args_);
+    launch_step<CountTwoHops>("count_two_hops", static_cast<uint32_t>(blocks));
     stream_.wait();  // the host's sample is read until then
   }
 

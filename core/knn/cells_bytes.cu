@@ -22,7 +22,12 @@ namespace {
 constexpr uint32_t kSampledValues = 1 << 16;
 constexpr double kKept = 0.998;
 
+struct EncodeRow;
+struct SortRow;
+
 struct Args {
+  using Steps = StepList<EncodeRow, SortRow>;
+
   CodesView from;
   uint8_t* codes;     // [rows, stride]
   uint32_t* squares;  // [rows]

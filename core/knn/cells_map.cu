@@ -67,7 +67,23 @@ constexpr uint32_t kSupersLeast = 128;   // a super for each cell until there ar
 constexpr uint32_t kSupersMax = kMatchedMax / kCellsPerSuper;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
 
+struct DrawSample;
+struct StartCentroids;
+struct SpreadCentroids;
+struct TakeHomes;
+struct SumMembers;
+struct WriteMeans;
+struct RankCells;
+struct CountUp;
+struct OrderCentroids;
+struct FindBegins;
+struct GatherCodes;
+struct ListHomes;
+
 struct Args {
+  using Steps = StepList<DrawSample, StartCentroids, SpreadCentroids, TakeHomes, SumMembers, WriteMeans,
+                         RankCells, CountUp, OrderCentroids, FindBegins, GatherCodes, ListHomes>;
+
   CodesView codes;
   CodesView centroids;         // [cells]
   uint8_t* centroid_codes;     // the same, to be written
