@@ -79,32 +79,16 @@ __device__ QueryRow query_of(const CodesView& codes, uint32_t row) {
   return {codes.row(row), codes.wide() ? 0 : __ldg(codes.squares + row)};
 }
 
-/// Distances of codes by one warp, those of the CPU. Calls take(place, number) once for each of rows[0 ... count),
-/// on some lane.
-template <bool kWide>
-struct CodeComparison;
-
 /// Bytes: kTeam lanes a row, and all rows of four rounds on their way before the first is used.
-template <>
-struct CodeComparison<false> {
+template <uint32_t kTeam>
+struct ByteComparison {
   static constexpr uint32_t kRounds = 4;
 
   const CodesView& codes;
   const LayerView& layer;
 
-  template <class Take>
   __device__ void compare(const QueryRow& query, const uint32_t* rows, uint32_t count,
-                          const Take& take) const {
-    if (codes.stride <= 64)
-      by_teams<4>(query, rows, count, take);
-    else
-      by_teams<8>(query, rows, count, take);
-  }
-
- private:
-  template <uint32_t kTeam, class Take>
-  __device__ void by_teams(const QueryRow& query, const uint32_t* rows, uint32_t count,
-                           const Take& take) const {
+                          uint32_t* numbers) const {
     constexpr uint32_t kTeams = kWarp / kTeam;
     const uint32_t member = lane_number() % kTeam;
     for (uint32_t base = 0; base < count; base += kTeams * kRounds) {
@@ -136,28 +120,27 @@ struct CodeComparison<false> {
         for (uint32_t half = kTeam / 2; half != 0; half /= 2)
           sums[round] += __shfl_xor_sync(kAllLanes, sums[round], half);
         const uint32_t place = first + round * kTeams;
-        if (member == round % kTeam && place < count) take(place, sums[round] + query.square);
+        if (member == round % kTeam && place < count) numbers[place] = sums[round] + query.square;
       }
     }
   }
 
+ private:
   static __device__ uint32_t products(const uint4& a, const uint4& b) {
-    uint32_t sum = add_products<false>(a.x, b.x, 0);
-    sum = add_products<false>(a.y, b.y, sum);
-    sum = add_products<false>(a.z, b.z, sum);
-    return add_products<false>(a.w, b.w, sum);
+    uint32_t sum = __dp4a(a.x, b.x, 0u);
+    sum = __dp4a(a.y, b.y, sum);
+    sum = __dp4a(a.z, b.z, sum);
+    return __dp4a(a.w, b.w, sum);
   }
 };
 
 /// Wide codes: a row at a time, whose 64 lanes of the CPU (distance/kernels.h) are two of each thread.
-template <>
-struct CodeComparison<true> {
+struct WideComparison {
   const CodesView& codes;
   const LayerView& layer;
 
-  template <class Take>
   __device__ void compare(const QueryRow& query, const uint32_t* rows, uint32_t count,
-                          const Take& take) const {
+                          uint32_t* numbers) const {
     const float* own = reinterpret_cast<const float*>(query.code);
     const uint32_t columns = codes.stride / sizeof(float);
     for (uint32_t place = 0; place < count; ++place) {
@@ -171,7 +154,7 @@ struct CodeComparison<true> {
       low = fold<16>(low);
       high = fold<16>(high);
       const float sum = fold<1>(fold<2>(fold<4>(fold<8>(__fadd_rn(low, high)))));
-      if (lane_number() == 0) take(place, __float_as_uint(sum));
+      if (lane_number() == 0) numbers[place] = __float_as_uint(sum);
     }
   }
 
@@ -185,6 +168,20 @@ struct CodeComparison<true> {
     return __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, kStride));
   }
 };
+
+/// The distances of codes, those of the CPU, as numbers; by one warp. Apart from its callers, which have one kernel for
+/// both kinds of codes.
+__device__ __noinline__ void compare_codes(const CodesView& codes, const LayerView& layer,
+                                           const QueryRow& query, const uint32_t* rows, uint32_t count,
+                                           uint32_t* numbers) {
+  if (codes.wide()) return WideComparison{codes, layer}.compare(query, rows, count, numbers);
+  if (codes.stride <= 64) return ByteComparison<4>{codes, layer}.compare(query, rows, count, numbers);
+  ByteComparison<8>{codes, layer}.compare(query, rows, count, numbers);
+}
+
+__device__ SquareKind kind_of(const CodesView& codes) {
+  return codes.wide() ? SquareKind::kFloatBits : SquareKind::kInteger;
+}
 
 // --- Merging ---------------------------------------------------------------------------------------
 
@@ -202,7 +199,7 @@ struct MergeArgs {
   uint32_t first;  // row of the first block
 };
 
-template <bool kWide, class Lists>
+template <class Lists>
 struct MergeQuery {
   const MergeArgs& args;
   Lists& lists;
@@ -241,8 +238,8 @@ struct MergeQuery {
   }
 
   __device__ auto comparison(const LayerView& layer) const {
-    return [this, &layer](const uint32_t* found, uint32_t count, const auto& take) {
-      CodeComparison<kWide>{args.codes, layer}.compare(query, found, count, take);
+    return [this, &layer](const uint32_t* found, uint32_t count, uint32_t* numbers) {
+      compare_codes(args.codes, layer, query, found, count, numbers);
     };
   }
 
@@ -263,18 +260,16 @@ struct MergeQuery {
   }
 };
 
-constexpr SquareKind kind_of(bool wide) { return wide ? SquareKind::kFloatBits : SquareKind::kInteger; }
-
-template <bool kWide, uint32_t kWords>
+template <uint32_t kWords>
 __global__ void __launch_bounds__(kWarp, kWords == 0 ? 1 : kBlocksAtOnce)
     merge_rows(const __grid_constant__ MergeArgs args) {
   extern __shared__ uint4 memory[];
   const uint32_t row = args.first + blockIdx.x;
   const uint32_t self = args.layers[args.number].bottom_row(row);
-  with_slack_lists<!kWide, kWords>(
-      args.shape, kind_of(kWide), args.slack, ggnn_step(args.k), memory, [&]<class Lists>(Lists& lists) {
-        MergeQuery<kWide, Lists>{args, lists, query_of(args.codes, self), self}.run(row);
-      });
+  with_slack_lists<kWords>(args.shape, kind_of(args.codes), args.slack, ggnn_step(args.k), memory,
+                           [&]<class Lists>(Lists& lists) {
+                             MergeQuery<Lists>{args, lists, query_of(args.codes, self), self}.run(row);
+                           });
 }
 
 // --- Symmetric links ---------------------------------------------------------------------------------
@@ -289,7 +284,15 @@ struct LinkCounts {
   unsigned long long links;
 };
 
+struct Propose;
+struct Settle;
+struct Clear;
+struct Contend;
+struct FillUp;
+
 struct LinkArgs {
+  using Steps = StepList<Propose, Settle, Clear, Contend, FillUp>;
+
   CodesView codes;
   LayerView layer;
   uint32_t* next;      // [rows, k] what FillUp writes
@@ -327,12 +330,12 @@ struct LinkArgs {
   }
 };
 
-template <bool kWide, class Lists>
+template <class Lists>
 struct PathQuery {
   const LinkArgs& args;
   Lists& lists;
-  uint32_t* to_row;  // [step] shared: numbers of proposals to the row
-  uint32_t& radius;  // shared: of the neighbour to the row
+  uint32_t* to_near;  // [step] shared: numbers of proposals to the neighbour
+  uint32_t& radius;   // shared: of the neighbour to the row
   QueryRow row_code;
   QueryRow near_code;
   uint32_t row;
@@ -342,11 +345,10 @@ struct PathQuery {
     lists.begin();
     fetch(
         1, [&](uint32_t) { return near; },
-        [&](const uint32_t* rows, uint32_t count, const auto& take) {
-          comparison().compare(row_code, rows, count, [&](uint32_t place, uint32_t number) {
-            radius = number;
-            take(place, number);
-          });
+        [&](const uint32_t* rows, uint32_t count, uint32_t* numbers) {
+          compare_codes(args.codes, args.layer, row_code, rows, count, numbers);
+          __syncwarp();
+          if (lane_number() == 0) radius = numbers[0];
         });
     for (uint32_t step = 0; step < kGgnnLinkSteps; ++step) {
       const uint32_t parent = lists.pop();
@@ -358,8 +360,6 @@ struct PathQuery {
   }
 
  private:
-  __device__ CodeComparison<kWide> comparison() const { return {args.codes, args.layer}; }
-
   template <class Rows, class Compare>
   __device__ void fetch(uint32_t length, const Rows& rows, const Compare& compare) {
     lists.fetch(length, rows, compare, [](uint32_t, uint32_t) { return true; });
@@ -388,25 +388,25 @@ struct PathQuery {
           }
           return link;
         },
-        [&](const uint32_t* rows, uint32_t count, const auto& take) { compare(rows, count, take); });
+        [&](const uint32_t* rows, uint32_t count, uint32_t* numbers) { compare(rows, count, numbers); });
   }
 
-  template <class Take>
-  __device__ void compare(const uint32_t* rows, uint32_t count, const Take& take) {
-    if (!args.midpoint) return comparison().compare(row_code, rows, count, take);
-    comparison().compare(row_code, rows, count,
-                         [&](uint32_t place, uint32_t number) { to_row[place] = number; });
+  /// Distances to the row; kFarthest outside of the sphere.
+  __device__ void compare(const uint32_t* rows, uint32_t count, uint32_t* numbers) {
+    compare_codes(args.codes, args.layer, row_code, rows, count, numbers);
+    if (!args.midpoint) return;
+    compare_codes(args.codes, args.layer, near_code, rows, count, to_near);
     __syncwarp();
-    comparison().compare(near_code, rows, count, [&](uint32_t place, uint32_t number) {
-      if (is_within_sphere(to_row[place], number)) take(place, to_row[place]);
-    });
+    for (uint32_t place = lane_number(); place < count; place += kWarp)
+      if (!is_within_sphere(numbers[place], to_near[place])) numbers[place] = kFarthest;
   }
 
   /// Section 5.2.1, as the twin has it.
-  __device__ bool is_within_sphere(uint32_t to_row_number, uint32_t to_near) const {
-    if constexpr (!kWide) return 3 * uint64_t{to_row_number} + 2 * uint64_t{to_near} <= 3 * uint64_t{radius};
-    const float left =
-        __fadd_rn(__fmul_rn(3.0f, lists.square(to_row_number)), __fmul_rn(2.0f, lists.square(to_near)));
+  __device__ bool is_within_sphere(uint32_t to_row_number, uint32_t to_near_number) const {
+    if (!args.codes.wide())
+      return 3 * uint64_t{to_row_number} + 2 * uint64_t{to_near_number} <= 3 * uint64_t{radius};
+    const float left = __fadd_rn(__fmul_rn(3.0f, lists.square(to_row_number)),
+                                 __fmul_rn(2.0f, lists.square(to_near_number)));
     return left <= __fmul_rn(3.0f, lists.square(radius));
   }
 };
@@ -426,7 +426,6 @@ __device__ void want(const LinkArgs& args, const Lists& lists, uint32_t row) {
                   [&](uint32_t i, uint64_t key) { args.met[uint64_t{place} * kGgnnLinkBest + i] = key; });
 }
 
-template <bool kWide>
 __global__ void __launch_bounds__(kWarp, kBlocksAtOnce)
     look_for_paths(const __grid_constant__ LinkArgs args) {
   __shared__ uint32_t radius;
@@ -442,12 +441,12 @@ __global__ void __launch_bounds__(kWarp, kBlocksAtOnce)
     if (__any_sync(kAllLanes, found)) return;
   }
   const uint32_t step = ggnn_step(args.k);
-  uint32_t* to_row = reinterpret_cast<uint32_t*>(memory);
+  uint32_t* to_near = reinterpret_cast<uint32_t*>(memory);
   const QueryRow row_code = query_of(args.codes, args.layer.bottom_row(row));
   const QueryRow near_code = query_of(args.codes, args.layer.bottom_row(near));
-  with_slack_lists<!kWide, kLinkWords>(
-      args.shape, kind_of(kWide), args.slack, step, to_row + step, [&]<class Lists>(Lists& lists) {
-        if (!PathQuery<kWide, Lists>{args, lists, to_row, radius, row_code, near_code, row}.run(near))
+  with_slack_lists<kLinkWords>(
+      args.shape, kind_of(args.codes), args.slack, step, to_near + step, [&]<class Lists>(Lists& lists) {
+        if (!PathQuery<Lists>{args, lists, to_near, radius, row_code, near_code, row}.run(near))
           want(args, lists, row);
       });
 }
@@ -675,7 +674,11 @@ class Build {
     args.growth = shape_.growth;
     args.k = k_;
     const uint32_t words = slack_words(args.shape);
-    each_row("merge_rows", merge_kernel(words), args, rows, slack_bytes(args.shape, ggnn_step(k_), words));
+    each_row("merge_rows",
+             words == 0   ? merge_rows<0>
+             : words == 1 ? merge_rows<1>
+                          : merge_rows<2>,
+             args, rows, slack_bytes(args.shape, ggnn_step(k_), words));
     take_next(number);
     if (number != 0) return stream_.wait();
     copy_to_host(nearest_.data(), device_nearest_->data(), nearest_.size() * sizeof(float), stream_,
@@ -684,12 +687,6 @@ class Build {
     const GgnnNearest found = ggnn_measure(nearest_);
     mean_ = found.mean;
     max_ = found.max;
-  }
-
-  void (*merge_kernel(uint32_t words) const)(MergeArgs) {
-    if (codes_.wide())
-      return words == 0 ? merge_rows<true, 0> : words == 1 ? merge_rows<true, 1> : merge_rows<true, 2>;
-    return words == 0 ? merge_rows<false, 0> : words == 1 ? merge_rows<false, 1> : merge_rows<false, 2>;
   }
 
   /// What was written aside becomes the lists of a layer.
@@ -734,8 +731,7 @@ class Build {
     const uint32_t bytes = slack_bytes(args.shape, step, kLinkWords) + step * sizeof(uint32_t);
     for (args.rank = 0; args.rank < args.nearest_count; ++args.rank) {
       clear_counts();
-      each_row("look_for_paths", codes_.wide() ? look_for_paths<true> : look_for_paths<false>, args, rows,
-               bytes);
+      each_row("look_for_paths", look_for_paths, args, rows, bytes);
       give_places(args, read_counts().wanting);
     }
     clear_counts();

@@ -1,6 +1,7 @@
 // GGNN's search on the GPU (section 4): one block of one warp, or of four for long rows, answers one query.
 //
 // traverse/slack_warp_cuda.cuh has the lists of one warp, traverse/slack_lists_cuda.cuh longer ones and those of four.
+// Rows are compared by a function of its own, for every kind of rows and size of teams: inlined, they were 2.6 MB.
 //
 // Bytes of a step at 24 edges and 128 columns of f32: 96 of edges and 20 new rows, 10 KB; the 70 steps that find .958 of
 // ten neighbours among a million rows are 750 KB a query, so memory allows 5 M queries/s. Operations of a step, in
@@ -37,6 +38,22 @@ __device__ inline uint32_t bottom_row(const GgnnArgs& args, uint32_t level, uint
   return row;
 }
 
+/// The distances of rows as numbers, by all threads of the block.
+__device__ __noinline__ void compare_apart(RowKind kind, const CagraArgs& args, const CagraQuery& query,
+                                           const uint32_t* rows, uint32_t count, uint32_t* numbers) {
+  const auto take = [numbers](uint32_t place, uint32_t number) { numbers[place] = number; };
+  switch (kind) {
+    case RowKind::kBytes:
+      return compare_rows<RowKind::kBytes>(args, query, rows, count, take);
+    case RowKind::kF32:
+      return compare_rows<RowKind::kF32>(args, query, rows, count, take);
+    case RowKind::kF16:
+      return compare_rows<RowKind::kF16>(args, query, rows, count, take);
+    default:
+      return compare_rows<RowKind::kBf16>(args, query, rows, count, take);
+  }
+}
+
 /// Every row may be an answer.
 struct All {
   __device__ bool operator()(uint32_t, uint32_t) const { return true; }
@@ -53,7 +70,7 @@ struct Answerable {
 };
 
 /// `kGeneral`: the walk comes down through the layers, or rows are left out.
-template <RowKind kKind, class Lists, bool kGeneral>
+template <class Lists, bool kGeneral>
 struct GgnnBlock {
   const GgnnArgs& args;
   Shared& shared;
@@ -96,7 +113,7 @@ struct GgnnBlock {
   __device__ void begin(uint32_t number) {
     lists.begin();
     if (threadIdx.x < kWarp) {
-      const CagraQuery query = read_query(args.walk, kKind == RowKind::kBytes, number);
+      const CagraQuery query = read_query(args.walk, args.kind == RowKind::kBytes, number);
       if (lane_number() == 0) shared.query = query;
     }
     __syncthreads();
@@ -175,10 +192,10 @@ struct GgnnBlock {
   }
 
   __device__ auto comparison() {
-    return [this](const uint32_t* found, uint32_t count, const auto& take) {
+    return [this](const uint32_t* found, uint32_t count, uint32_t* numbers) {
       const uint32_t* const rows = bottom_rows(found, count);
-      if constexpr (kKind != RowKind::kBytes) request(rows, count);
-      compare_rows<kKind>(args.walk, shared.query, rows, count, take);
+      if (args.kind != RowKind::kBytes) request(rows, count);
+      compare_apart(args.kind, args.walk, shared.query, rows, count, numbers);
     };
   }
 
@@ -193,26 +210,22 @@ struct GgnnBlock {
   }
 };
 
-template <RowKind kKind, uint32_t kWords, bool kGeneral = false>
+template <uint32_t kWords, bool kGeneral = false>
 __global__ void __launch_bounds__(kWords == 0 ? kLongThreads : kThreads, kWords == 0 ? 1 : kBlocksAtOnce)
     ggnn(const __grid_constant__ GgnnArgs args) {
   __shared__ Shared shared;
   extern __shared__ uint4 memory[];
   uint32_t* const bottom = reinterpret_cast<uint32_t*>(memory);
-  with_slack_lists<kKind == RowKind::kBytes, kWords>(
+  with_slack_lists<kWords>(
       args.shape, args.square, args.slack, args.step, kGeneral ? bottom + args.step : bottom,
-      [&]<class Lists>(Lists& lists) {
-        GgnnBlock<kKind, Lists, kGeneral>{args, shared, lists, bottom}.run();
-      });
+      [&]<class Lists>(Lists& lists) { GgnnBlock<Lists, kGeneral>{args, shared, lists, bottom}.run(); });
 }
 
 /// Walks that descend, or that leave rows out, have the lists of a block alone: with a layer to ask for everywhere those
 /// that do not took a quarter longer, with a set of rows 3 to 6 % for 100 answers.
-void (*kernel_of(RowKind kind, uint32_t words, bool general))(GgnnArgs) {
-  return for_row_kind(kind, [words, general]<RowKind kKind>() {
-    if (general) return ggnn<kKind, 0, true>;
-    return words == 0 ? ggnn<kKind, 0> : words == 1 ? ggnn<kKind, 1> : ggnn<kKind, 2>;
-  });
+void (*kernel_of(uint32_t words, bool general))(GgnnArgs) {
+  if (general) return ggnn<0, true>;
+  return words == 0 ? ggnn<0> : words == 1 ? ggnn<1> : ggnn<2>;
 }
 
 }  // namespace
@@ -224,6 +237,7 @@ void start_ggnn(int32_t device, RowKind kind, const GgnnPlan& plan, GgnnArgs arg
   args.walk.team = plan.team;
   args.walk.stored = plan.stored ? 1 : 0;
   args.shape = plan.shape;
+  args.kind = kind;
   args.square = plan.stored               ? SquareKind::kOrderedFloat
                 : kind == RowKind::kBytes ? SquareKind::kInteger
                                           : SquareKind::kFloatBits;
@@ -236,7 +250,7 @@ void start_ggnn(int32_t device, RowKind kind, const GgnnPlan& plan, GgnnArgs arg
   args.descends = plan.descends ? 1 : 0;
   const bool general = plan.descends || !args.walk.removed.empty();
   const uint32_t words = by_one_warp && !general ? slack_words(plan.shape) : 0;
-  void (*const function)(GgnnArgs) = kernel_of(kind, words, general);
+  void (*const function)(GgnnArgs) = kernel_of(words, general);
   uint32_t bytes = slack_bytes(plan.shape, args.step, words);
   if (general) bytes += args.step * static_cast<uint32_t>(sizeof(uint32_t));
   // Always the most, so that searches on other threads do not take it away again.

@@ -16,6 +16,7 @@ struct GgnnArgs {
   uint32_t entry_count;
   LayersView layers;  // of a walk that descends
   SlackShape shape;
+  RowKind kind;
   SquareKind square;
   Slack slack;
   uint32_t iterations_max;  // in each layer

@@ -44,7 +44,8 @@ struct SlackLayout {
   __host__ __device__ uint32_t fresh_at() const { return queue_at() + queue * 8; }
   __host__ __device__ uint32_t visited_at() const { return fresh_at() + step * 8; }
   __host__ __device__ uint32_t proposals_at() const { return visited_at() + visited * 4; }
-  __host__ __device__ uint32_t bytes() const { return proposals_at() + step * 4; }
+  __host__ __device__ uint32_t numbers_at() const { return proposals_at() + step * 4; }
+  __host__ __device__ uint32_t bytes() const { return numbers_at() + step * 4; }
 };
 
 /// The small things of a query.
@@ -88,9 +89,8 @@ __device__ uint32_t smaller(const List& list, uint32_t size, uint64_t key) {
 }
 
 /// The number of a comparison as a float.
-template <bool kIntegers>
-__device__ float square_as(SquareKind kind, uint32_t number) {
-  if constexpr (kIntegers) return __uint2float_rn(number);
+__device__ inline float square_as(SquareKind kind, uint32_t number) {
+  if (kind == SquareKind::kInteger) return __uint2float_rn(number);
   if (kind == SquareKind::kFloatBits) return __uint_as_float(number);
   return __uint_as_float((number & 0x80000000) != 0 ? number & 0x7fffffff : ~number);
 }
@@ -103,8 +103,6 @@ __device__ inline float squared_bound_of(float kth, float best, const Slack& sla
   return fmaxf(kth, __fmul_rn(bound, bound));
 }
 
-/// `kIntegers`: numbers are SquareKind::kInteger, else of `kind`.
-template <bool kIntegers>
 struct SlackLists {
   const SlackShape& shape;
   SquareKind kind;
@@ -116,6 +114,7 @@ struct SlackLists {
   uint64_t* fresh;      // [step]
   uint32_t* visited;    // [layout.visited] kNoRow in places without a row
   uint32_t* proposals;  // [step] rows, then the places of fresh keys
+  uint32_t* numbers;    // [step] of the comparisons of proposals
 
   __device__ SlackLists(const SlackShape& given, SquareKind of, const Slack& how_far, SlackState& block_state,
                         uint32_t step, uint8_t* memory)
@@ -128,7 +127,8 @@ struct SlackLists {
         queue(reinterpret_cast<uint64_t*>(memory + layout.queue_at())),
         fresh(reinterpret_cast<uint64_t*>(memory + layout.fresh_at())),
         visited(reinterpret_cast<uint32_t*>(memory + layout.visited_at())),
-        proposals(reinterpret_cast<uint32_t*>(memory + layout.proposals_at())) {}
+        proposals(reinterpret_cast<uint32_t*>(memory + layout.proposals_at())),
+        numbers(reinterpret_cast<uint32_t*>(memory + layout.numbers_at())) {}
 
   /// Begins a query; ends with a barrier.
   __device__ void begin() {
@@ -171,7 +171,7 @@ struct SlackLists {
     return found;
   }
 
-  __device__ float square(uint32_t number) const { return square_as<kIntegers>(kind, number); }
+  __device__ float square(uint32_t number) const { return square_as(kind, number); }
 
   /// Brings the fresh keys into the queue, and those that are answers into best, after a barrier; ends with one.
   __device__ void admit(uint32_t survivors) {
@@ -197,9 +197,9 @@ struct SlackLists {
   __device__ uint32_t step() const { return layout.step; }
 
   /// Algorithm 2 with rows(0 ... length - 1), of which kNoRow is none: those that the cache does not know are compared,
-  /// and those within the bound enter it. compare(rows, count, take) calls take(place, number) at most once for each of
-  /// `count` rows, on some thread; without, a row does not enter. answers(row, number) says whether a row may be one.
-  /// How many were compared.
+  /// and those within the bound enter it. compare(rows, count, numbers) is called by all threads and writes a number for
+  /// each of `count` rows; one of kFarthest does not enter. answers(row, number) says whether a row may be one. How many
+  /// were compared.
   template <class Rows, class Compare, class Answers>
   __device__ uint32_t fetch(uint32_t length, const Rows& rows, const Compare& compare,
                             const Answers& answers) {
@@ -210,10 +210,13 @@ struct SlackLists {
     __syncthreads();
     const float bound = state.bound;
     const uint32_t count = state.count;
-    compare(proposals, count, [&](uint32_t place, uint32_t number) {
-      if (square(number) > bound) return;
-      survive(number, proposals[place], answers(proposals[place], number));
-    });
+    compare(proposals, count, numbers);
+    __syncthreads();
+    for (uint32_t place = threadIdx.x; place < count; place += blockDim.x) {
+      const uint32_t number = numbers[place];
+      if (number != kFarthest && square(number) <= bound)
+        survive(number, proposals[place], answers(proposals[place], number));
+    }
     __syncthreads();
     if (const uint32_t survivors = state.survivors; survivors != 0) admit(survivors);
     __syncthreads();

@@ -31,7 +31,7 @@ namespace gannet::cuda {
 
 inline constexpr uint32_t kSlackWarpRows = 64;  // of a list
 
-template <bool kIntegers, uint32_t kBestWords>
+template <uint32_t kBestWords>
 class SlackWarp {
  public:
   /// What lies in shared memory; `step` as for SlackLayout.
@@ -57,7 +57,7 @@ class SlackWarp {
   }
 
   __device__ uint32_t step() const { return step_; }
-  __device__ float square(uint32_t number) const { return square_as<kIntegers>(kind_, number); }
+  __device__ float square(uint32_t number) const { return square_as(kind_, number); }
 
   /// As SlackLists::fetch.
   template <class Rows, class Compare, class Answers>
@@ -66,7 +66,7 @@ class SlackWarp {
     const uint32_t count = propose(length, rows);
     if (count == 0) return 0;
     uint32_t* numbers = this->numbers();
-    compare(proposals(), count, [&](uint32_t place, uint32_t number) { numbers[place] = number; });
+    compare(proposals(), count, numbers);
     __syncwarp();
     bool changed = false;
     for (uint32_t first = 0; first < count; first += kWarp) {
@@ -178,10 +178,7 @@ class SlackWarp {
       const bool is_new = !knows(row) && row != kNoRow;
       const uint32_t news = __ballot_sync(kAllLanes, is_new);
       const uint32_t place = count + __popc(news & lanes_before());
-      if (is_new) {
-        proposals()[place] = row;
-        numbers()[place] = kFarthest;
-      }
+      if (is_new) proposals()[place] = row;
       count += __popc(news);
     }
     __syncwarp();
@@ -334,20 +331,20 @@ inline uint32_t slack_words(const SlackShape& shape) {
 /// Shared memory of a query, for lists of so many words.
 inline uint32_t slack_bytes(const SlackShape& shape, uint32_t step, uint32_t words) {
   return words == 0   ? SlackLayout(shape, step).bytes()
-         : words == 1 ? SlackWarp<true, 1>::bytes(shape, step)
-                      : SlackWarp<true, 2>::bytes(shape, step);
+         : words == 1 ? SlackWarp<1>::bytes(shape, step)
+                      : SlackWarp<2>::bytes(shape, step);
 }
 
 /// Calls body(lists) with the lists of a block: of one warp, unless `kWords` is 0.
-template <bool kIntegers, uint32_t kWords, class Body>
+template <uint32_t kWords, class Body>
 __device__ void with_slack_lists(const SlackShape& shape, SquareKind kind, const Slack& slack, uint32_t step,
                                  void* memory, const Body& body) {
   if constexpr (kWords == 0) {
     __shared__ SlackState state;
-    SlackLists<kIntegers> lists(shape, kind, slack, state, step, static_cast<uint8_t*>(memory));
+    SlackLists lists(shape, kind, slack, state, step, static_cast<uint8_t*>(memory));
     body(lists);
   } else {
-    SlackWarp<kIntegers, kWords> lists(shape, kind, slack, step, static_cast<uint8_t*>(memory));
+    SlackWarp<kWords> lists(shape, kind, slack, step, static_cast<uint8_t*>(memory));
     body(lists);
   }
 }
