@@ -228,7 +228,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   segment.knn_iterations = made->found.iterations;
   segment.knn_share = made->found.share;
   graph.repaired_edges = made->repaired_edges;
-  const bool fetched = made->lost != 0;
+  const bool fetched = made->unreachable != 0;
   if (fetched) {
     made->fetch(graph.edges, execution);
     graph.repaired_edges = repair_reachability(graph, execution);

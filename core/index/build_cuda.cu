@@ -189,10 +189,10 @@ class Graph final : public GraphOnDevice {
     const DeviceArray<uint32_t> starts(entries.size(), stream());
     copy_to_device(starts.data(), entries.data(), entries.size() * sizeof(uint32_t), stream(),
                    "sending entry points");
-    const Reach reach = repair_reachability(
+    const RepairResult repair = repair_reachability(
         {edges_, starts.data(), rows_, degree_, static_cast<uint32_t>(entries.size())}, stream(), execution);
-    repaired_edges = reach.spent;
-    lost = reach.lost;
+    repaired_edges = repair.edges_added;
+    unreachable = repair.unreachable_left;
   }
 
   int32_t device_;
