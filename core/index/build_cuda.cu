@@ -48,10 +48,10 @@ struct TakeLists {
   }
 };
 
-/// Brings the lists to the host by which they are judged as stored.
+/// Fetches the sampled lists, which the host measures by rows as stored.
 SampledLists sample_lists(const uint32_t* neighbors, uint32_t rows, const NnDescentParams& params,
                           Transfers& transfers, const Stream& stream, const Execution& execution) {
-  SampledLists sampled{rows_to_judge(rows, params.seed, execution.memory), {}, params.k};
+  SampledLists sampled{rows_to_measure(rows, params.seed, execution.memory), {}, params.k};
   const uint64_t places = sampled.rows.size() * params.k;
   sampled.neighbors = Array<uint32_t>(execution.memory, places);
   const DeviceArray<uint32_t> there(sampled.rows.size(), stream);

@@ -10,7 +10,7 @@
 
 #include "dataset/arrival.h"
 #include "dataset/codes.h"
-#include "index/rows_judge.h"
+#include "index/row_measures.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
 #include "place/placement.h"

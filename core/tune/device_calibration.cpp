@@ -202,7 +202,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   reserve_workspaces(placement, count);
   const Sample wide(target, players, count, kFewAnswers, execution);
   const Sample some(target, players, std::min(count, kSomeSample), kSomeAnswers, execution);
-  cost_.judge_seconds = seconds_since(start);
+  cost_.ground_truth_seconds = seconds_since(start);
   Execution alone = execution;
   alone.threads = 1;
   const bool has_many = segment.rows() > 4 * kManyAnswers && blocks_serve(placement, kManyAnswers);
@@ -365,9 +365,9 @@ uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
   const uint64_t hiding = given == 0 ? shape.hiding_bytes() : 0;
   const bool has_many = shape.rows > 4 * kManyAnswers;
   const uint64_t judging = std::max({
-      judge_sample_device_bytes(shape, count, kFewAnswers),
-      judge_sample_device_bytes(shape, std::min(count, kSomeSample), kSomeAnswers),
-      has_many ? judge_sample_device_bytes(shape, kManySample, kManyAnswers) : 0,
+      ground_truth_device_bytes(shape, count, kFewAnswers),
+      ground_truth_device_bytes(shape, std::min(count, kSomeSample), kSomeAnswers),
+      has_many ? ground_truth_device_bytes(shape, kManySample, kManyAnswers) : 0,
   });
   return hiding + workspaces + judging;
 }

@@ -100,7 +100,7 @@ class DeviceCalibration {
   static constexpr uint32_t kTables = 3;  // that are traced; that of walks at once follows from the first
   static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
   struct Cost {
-    double judge_seconds = 0;          // exact search for up to 100 neighbours
+    double ground_truth_seconds = 0;   // exact search for up to 100 neighbours
     double seconds[kTables + 1] = {};  // of each table, and of the curves for 300 and 1,000 neighbours,
     uint32_t runs[kTables + 1] = {};   // at the same time
   };

@@ -34,7 +34,7 @@ uint32_t count_players(uint64_t rows, uint32_t given) {
   return static_cast<uint32_t>(std::min<uint64_t>(hideable >= kHiddenMin ? hideable : rows / 4, kPlayersMax));
 }
 
-uint64_t judge_sample_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth) {
+uint64_t ground_truth_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth) {
   return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, count,
                                   looked_for(depth, kCopiesMost));
 }
@@ -113,12 +113,12 @@ Sample::Sample(const SearchTarget& target, const Players& players, uint32_t coun
       depth_(depth),
       truth_(execution.memory, size_t{count_} * depth) {
   if (target.on_device())
-    judge_on_device(*target.device, execution);
+    find_truth_on_device(*target.device, execution);
   else
-    judge_on_host(target, execution);
+    find_truth_on_host(target, execution);
 }
 
-void Sample::judge_on_host(const SearchTarget&, const Execution& execution) {
+void Sample::find_truth_on_host(const SearchTarget&, const Execution& execution) {
   Array<uint64_t> ids(execution.memory, truth_.size());
   const QueryBlock block(dataset_, view(), execution);
   search_exact(dataset_, block, players_.admission(), {depth_, ids.data(), truth_.data(), nullptr, nullptr},
@@ -127,7 +127,7 @@ void Sample::judge_on_host(const SearchTarget&, const Execution& execution) {
 
 /// Finds more than needed, since players are none. Where that was too few, the farthest stands for those that are
 /// missing, which promises less.
-void Sample::judge_on_device(const DevicePlacement& placement, const Execution& execution) {
+void Sample::find_truth_on_device(const DevicePlacement& placement, const Execution& execution) {
   const Allocator& memory = execution.memory;
   const QueryBlock block(dataset_, view(), execution);
   const size_t bytes = dataset_.query_bytes();

@@ -103,8 +103,8 @@ class Sample {
   double recall_of(uint32_t query, const float* found, uint32_t k) const;
 
  private:
-  void judge_on_host(const SearchTarget& target, const Execution& execution);
-  void judge_on_device(const DevicePlacement& placement, const Execution& execution);
+  void find_truth_on_host(const SearchTarget& target, const Execution& execution);
+  void find_truth_on_device(const DevicePlacement& placement, const Execution& execution);
 
   const Players& players_;
   const Dataset& dataset_;
@@ -114,7 +114,7 @@ class Sample {
 };
 
 /// Device memory that finding the neighbours of so many players takes at most, beside a placement.
-uint64_t judge_sample_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth);
+uint64_t ground_truth_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth);
 
 /// What a sample got by one plan.
 struct Outcome {

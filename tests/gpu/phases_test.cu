@@ -710,7 +710,7 @@ double share_of(const std::vector<uint32_t>& exact, const std::vector<uint32_t>&
 }
 
 /// By cells twice, and once in small slices: the same lists, of different rows in order, and as many
-/// true neighbours in them as the judge says and `least`.
+/// true neighbours in them as the sample says and `least`.
 void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                    const cuda::CellsEffort& effort = cuda::kGraphEffort) {
   const BothCodes both(rows, metric);
@@ -736,11 +736,11 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                   Execution());
   const double share = share_of(lists.distances.fetch(), at, k, std::min(k, 32u));
   if (!quick && !race && rows.rows >= 5000)
-    std::printf("       %s: %u cells, %u + %u rounds, share %.4f, %.4f by the judge\n", name.c_str(),
+    std::printf("       %s: %u cells, %u + %u rounds, share %.4f, %.4f by the sample\n", name.c_str(),
                 report.cells, report.rounds, report.iterations, share, report.share);
   expect(share >= least, name + ": a share of " + std::to_string(share));
   expect(report.cells == 0 || std::abs(share - report.share) < (rows.rows > 300 ? 0.05 : 0.005),
-         name + ": the judge says " + std::to_string(report.share) + ", it is " + std::to_string(share));
+         name + ": the sample says " + std::to_string(report.share) + ", it is " + std::to_string(share));
 }
 
 void claim_cells() {
@@ -842,8 +842,8 @@ void claim_groups() {
   compare_cells(Rows(ANN_U8, 300'000, 16, Values::kNormal, 2), ANN_METRIC_L2, 32, 0.9, grouped);
 }
 
-/// Of lists that are known to be complete, or to lack one, the judge says so.
-void claim_judge() {
+/// Recall of lists that are known to be complete, or to lack one.
+void claim_recall() {
   const uint32_t n = race ? 300 : quick ? 700 : 20'000;
   for (const uint32_t dim : {40u, 128u, 300u}) {
     const Rows rows(ANN_U8, n, dim, Values::kClusters, dim);
@@ -853,8 +853,8 @@ void claim_judge() {
                     Execution());
     const OnDevice<uint32_t> near(uint64_t{n} * cuda::kNearCells, both.stream);
     const cuda::CellMap map(both.sent.view(), 1, cuda::kGraphEffort, near.data(), both.stream, Execution());
-    const cuda::Judge judge(map.view(), 1, both.stream);
-    expect(judge.share(lists.distances.data(), 48, 48, true) == 1, "complete lists");
+    const cuda::RecallSample sample(map.view(), 1, both.stream);
+    expect(sample.recall(lists.distances.data(), 48, 48, true) == 1, "complete lists");
     std::vector<uint32_t> cut = lists.distances.fetch();
     for (uint32_t row = 0; row < n; ++row) {
       uint32_t* list = cut.data() + uint64_t{row} * 48;
@@ -862,7 +862,7 @@ void claim_judge() {
       std::fill(list + 44, list + 48, UINT32_MAX);
     }
     const OnDevice<uint32_t> sent(cut.data(), cut.size(), both.stream);
-    const double share = judge.share(sent.data(), 48, 48, true);
+    const double share = sample.recall(sent.data(), 48, 48, true);
     expect(share >= 28 / 32.0 && share < 28.5 / 32, "lists without four: " + std::to_string(share));
   }
 }
@@ -1048,8 +1048,8 @@ constexpr Claim kClaims[] = {
     {"exact lists are the CPU's", claim_exact},
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"NN-Descent by inner product makes the CPU's lists", claim_products},
-    {"the judge of cells", claim_judge},
-    {"lists by cells hold what the judge says, the same twice", claim_cells},
+    {"recall by cells", claim_recall},
+    {"lists by cells hold the share that the sample says, the same twice", claim_cells},
     {"cells of any rows", claim_cells_of_any_rows},
     {"cells of wide codes", claim_wide_cells},
     {"giant and empty cells", claim_giant_cells},
