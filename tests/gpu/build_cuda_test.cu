@@ -495,7 +495,7 @@ void claim_estimates() {
     // Of few rows what calibration takes counts for more than what finding lists does.
     const Rows few(element, quick ? 2000 : 40'000, 128, Values::kClusters, 3);
     compare_estimate(few, ANN_METRIC_L2, ANN_KNN_CELLS, 128, ANN_ON, ANN_GRAPH_TSDG);
-    // And of long rows the queries that play.
+    // And of long rows the queries of calibration.
     const Rows wide(element, quick ? 2000 : 20'000, 2000, Values::kClusters, 5);
     compare_estimate(wide, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_ON);
     compare_estimate(wide, ANN_METRIC_L2, ANN_KNN_AUTO, 24, ANN_ON, ANN_GRAPH_GGNN);
