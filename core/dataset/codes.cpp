@@ -12,7 +12,7 @@ constexpr uint64_t kRowsPerTaskMax = 512;
 constexpr uint32_t kSampleRows = 4096;
 constexpr uint32_t kStepsTried = 16;
 constexpr uint64_t kRowsPerFit = 256;
-constexpr uint32_t kJudgedRows = 128;
+constexpr uint32_t kSampledRows = 128;
 constexpr float kStepsApart = 16;
 constexpr int64_t kNearShare = 20;
 constexpr uint32_t kWidePiece = 128;              // right rows of a wide tile that are compared in one call
@@ -314,20 +314,20 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
 /// equal to another do not count: nothing tells them apart.
 bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const {
   if (!(step > 0)) return true;
-  const uint32_t judged = std::min(rows, kJudgedRows);
+  const uint32_t sampled = std::min(rows, kSampledRows);
   // In steps, so that no square leaves the range of a float.
   Array<float> scaled(execution.memory, size_t{rows} * columns());
   parallel_for(execution, scaled.size(), uint64_t{1} << 18, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i) scaled[i] = sample[i] / step;
   });
   const RowsView view{scaled.data(), columns() * sizeof(float), columns(), ANN_F32};
-  Array<float> nearest(execution.memory, judged);
+  Array<float> nearest(execution.memory, sampled);
   Array<float> scratch(execution.memory, size_t{rows} * execution.threads);
   const uint32_t piece = static_cast<uint32_t>(16 * items_per_task(columns(), kSampleRows));
-  parallel_for(execution, judged, 2, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+  parallel_for(execution, sampled, 2, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     float* distances = scratch.data() + size_t{rows} * worker;
     for (uint64_t i = begin; i < end; ++i) {
-      const uint64_t row = i * rows / judged;
+      const uint64_t row = i * rows / sampled;
       for (uint32_t first = 0; first < rows; first += piece) {
         execution.check();
         RowsView part = view;
@@ -344,7 +344,7 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const 
   const float far_enough = kStepsApart * kStepsApart;
   const auto near =
       std::count_if(nearest.begin(), nearest.end(), [&](float distance) { return distance < far_enough; });
-  return near * kNearShare <= static_cast<int64_t>(judged);
+  return near * kNearShare <= static_cast<int64_t>(sampled);
 }
 
 void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {

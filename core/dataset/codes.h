@@ -120,7 +120,7 @@ class Codes {
   }
 
   /// How well what walks compare orders the rows; rows that are their own codes do so in full
-  /// (index/rows_judge.h measures it).
+  /// (index/row_measures.h measures it).
   CodeOrder order() const { return lossless_ ? CodeOrder{1, 1, 1} : order_; }
   void set_order(const CodeOrder& order) { order_ = order; }
 

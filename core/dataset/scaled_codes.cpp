@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kRowsPerTask = 256;
 constexpr uint32_t kSampleRows = 8192;  // that centres are fitted to
 constexpr uint32_t kRounds = 6;         // of k-means
-constexpr uint32_t kJudgedRows = 128;
+constexpr uint32_t kSampledRows = 128;
 constexpr uint32_t kTileRows = 256;
 constexpr uint32_t kNear = CodeOrder::kNear;
 constexpr uint32_t kLooked = CodeOrder::kLooked;
@@ -256,13 +256,13 @@ CodeOrder ScaledCodes::measure(const Dataset& dataset, const MatrixView* queries
   const MatrixView rows{static_cast<const uint8_t*>(dataset.view().data), count_, dim_, dataset.element(),
                         dataset.view().stride};
   const MatrixView& given = queries != nullptr ? *queries : rows;
-  const auto judged = static_cast<uint32_t>(std::min<uint64_t>(given.rows, kJudgedRows));
-  if (count_ <= kLooked + 1 || judged == 0) return {1, 1, 1};
-  Array<uint32_t> chosen(execution.memory, judged);
-  random_strata(static_cast<uint32_t>(given.rows), judged, seed, kSampleStream + 2, chosen.data());
-  Array<double> ten(execution.memory, judged);
-  Array<double> twenty(execution.memory, judged);
-  parallel_for(execution, judged, 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+  const auto sampled = static_cast<uint32_t>(std::min<uint64_t>(given.rows, kSampledRows));
+  if (count_ <= kLooked + 1 || sampled == 0) return {1, 1, 1};
+  Array<uint32_t> chosen(execution.memory, sampled);
+  random_strata(static_cast<uint32_t>(given.rows), sampled, seed, kSampleStream + 2, chosen.data());
+  Array<double> ten(execution.memory, sampled);
+  Array<double> twenty(execution.memory, sampled);
+  parallel_for(execution, sampled, 1, [&](uint64_t begin, uint64_t end, uint32_t) {
     Array<uint8_t> query(execution.memory, query_bytes());
     Array<uint8_t> values(execution.memory, dataset.query_bytes());
     for (uint64_t i = begin; i < end; ++i) {
@@ -320,10 +320,10 @@ uint64_t fit_scaled_codes_bytes(uint32_t dim, uint32_t threads) {
       kSampleRows * (dim * sizeof(float) + 2 * sizeof(uint32_t));  // values, row and cell of each
   const uint64_t centres = kCells * dim * sizeof(float);           // of another choice
   const uint64_t means = (kCells + 1) * dim * sizeof(double) + 2 * kCells * sizeof(uint32_t);
-  const uint64_t judged = kJudgedRows * (2 * sizeof(double) + sizeof(uint32_t));
+  const uint64_t sampled = kSampledRows * (2 * sizeof(double) + sizeof(uint32_t));
   const uint64_t coding = (dim + 2 * kCells) * sizeof(float);
-  const uint64_t judging = ScaledCodes::query_bytes(dim, kCells) + dim * sizeof(float);
-  return sample + centres + means + judged + threads * (coding + judging + 2 * kAlignment) + 8 * kAlignment;
+  const uint64_t ordering = ScaledCodes::query_bytes(dim, kCells) + dim * sizeof(float);
+  return sample + centres + means + sampled + threads * (coding + ordering + 2 * kAlignment) + 8 * kAlignment;
 }
 
 }  // namespace gannet

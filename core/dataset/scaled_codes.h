@@ -53,7 +53,7 @@
 // Work: two products of bytes a column, and for a query 256
 // distances for the table. One core with VNNI, 100,000 x 128: 7 to 8 ns a row of 64 that are compared at once,
 // 3.4 with one step for all and 16 of 192 columns as floats, which is what patches are walked by today; a query
-// .4 us with one cell, 1.7 with 256, .2 with one step; coding all rows .08 and .3 s, the judgement .6 s.
+// .4 us with one cell, 1.7 with 256, .2 with one step; coding all rows .08 and .3 s, measuring its order .6 s.
 // Distances are floats brought into the order of unsigned numbers, equal on every machine.
 #pragma once
 

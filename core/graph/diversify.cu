@@ -1136,12 +1136,12 @@ class DeviceDiversifier {
     const DeviceArray<uint32_t> entries(repaired.entries.size(), stream_);
     copy_to_device(entries.data(), repaired.entries.data(), repaired.entries.size() * sizeof(uint32_t),
                    stream_, "sending entry points");
-    const Reach reach = repair_reachability({table.data(), entries.data(), rows_, repaired.degree,
-                                             static_cast<uint32_t>(repaired.entries.size())},
-                                            stream_, execution_);
-    if (reach.lost != 0) return false;
-    repaired.repaired_edges = reach.spent;
-    if (reach.spent == 0) return true;
+    const RepairResult repair = repair_reachability({table.data(), entries.data(), rows_, repaired.degree,
+                                                     static_cast<uint32_t>(repaired.entries.size())},
+                                                    stream_, execution_);
+    if (repair.unreachable_left != 0) return false;
+    repaired.repaired_edges = repair.edges_added;
+    if (repair.edges_added == 0) return true;
     repaired.make_fixed(execution_.memory);
     transfers_.fetch(repaired.edges.data(), table.data(), places * sizeof(uint32_t), stream_);
     return true;

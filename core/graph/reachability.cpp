@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kEntryStream = 0x656e747279;  // "entry"
 
-/// The breadth-first tree from the entry points: who is reached, and which edges it uses.
+/// The breadth-first tree from the entry points: the rows that it reaches, and the edges that it uses.
 class Tree {
  public:
   Tree(SearchGraph& graph, const Execution& execution)
@@ -30,8 +30,8 @@ class Tree {
   uint32_t size() const { return tail_; }
   uint32_t in_order(uint32_t place) const { return queue_[place]; }
 
-  /// Hangs `lost` below `parent`, if that has a place free or outside the tree.
-  bool attach(uint32_t parent, uint32_t lost) {
+  /// Attaches `child` to `parent`, if that has a place free or outside the tree.
+  bool attach(uint32_t parent, uint32_t child) {
     const UsedRow edges = row(parent);
     uint32_t place = kNoRow;
     for (uint32_t i = 0; i < table_.degree; ++i) {
@@ -39,9 +39,9 @@ class Tree {
       if (edges.targets[i] == kNoRow) break;  // the first free place keeps holes at the end
     }
     if (place == kNoRow) return false;
-    edges.targets[place] = lost;
+    edges.targets[place] = child;
     edges.used[place] = 1;
-    enter(lost);
+    enter(child);
     grow();
     return true;
   }
@@ -86,9 +86,9 @@ class Tree {
   uint32_t tail_ = 0;
 };
 
-/// The repair, row by row in ascending order, pass after pass. A row that could not be hung can be only
-/// once a row of its list has been reached, so after the first pass only such rows are asked again:
-/// `pending` has them. Asking all of them in every pass would take as many passes as there are islands.
+/// The repair, row by row in ascending order, pass after pass. A row that could not be attached can be only
+/// once a row of its list has been reached, so after the first pass only such rows are tried again:
+/// `pending` has them. Trying all of them in every pass would take as many passes as there are islands.
 class Repair {
  public:
   Repair(SearchGraph& graph, Tree& tree, const Execution& execution)
@@ -97,42 +97,43 @@ class Repair {
         execution_(execution),
         pending_(Array<uint64_t>::zeroed(execution.memory, graph.rows / 64 + 1)),
         begins_(filled_array<uint64_t>(execution, size_t{graph.rows} + 1, 0u)) {
-    list_listeners();
+    list_dependents();
     serial_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
       for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
-        if (!tree.reached(row)) ask_later(row);
+        if (!tree.reached(row)) insert_pending(row);
       }
     });
   }
 
-  /// Rows whose own list leads back into the tree come first: they are hung where they belong. What
-  /// remains is islands; one row of an island is hung anywhere, and the others may then follow.
+  /// Rows whose own list leads back into the tree come first: they are attached to their neighbours. Islands
+  /// remain; one row of an island is attached to any row, and the others may then follow.
   uint32_t run() {
-    uint32_t spent = 0;
-    uint32_t donor = 0;  // rows before this place of the tree's order have no place to give
-    uint32_t lost = 0;   // rows before this one are reached
-    uint32_t asked = 0;
-    for (uint32_t row = 0; tree_.size() < graph_.rows; ++asked) {
-      if (asked % 65536 == 0) execution_.check();
+    uint32_t edges_added = 0;
+    uint32_t parent = 0;       // rows before this place of the tree's order have no free place
+    uint32_t unreachable = 0;  // rows before this one are reached by now
+    uint32_t tried = 0;
+    for (uint32_t row = 0; tree_.size() < graph_.rows; ++tried) {
+      if (tried % 65536 == 0) execution_.check();
       const uint32_t size_before = tree_.size();
       if (pending_count_ != 0) {
         row = next_pending(row);
-        answered(row);
-        if (tree_.reached(row) || !hang(row)) continue;
+        erase_pending(row);
+        if (tree_.reached(row) || !attach_by_list(row)) continue;
       } else {
-        while (tree_.reached(lost)) ++lost;
-        while (!tree_.attach(tree_.in_order(donor), lost)) ++donor;
+        while (tree_.reached(unreachable)) ++unreachable;
+        while (!tree_.attach(tree_.in_order(parent), unreachable)) ++parent;
         row = 0;
       }
-      ++spent;
-      for (uint32_t place = size_before; place < tree_.size(); ++place) announce(tree_.in_order(place));
+      ++edges_added;
+      for (uint32_t place = size_before; place < tree_.size(); ++place)
+        insert_dependents(tree_.in_order(place));
     }
-    return spent;
+    return edges_added;
   }
 
  private:
   template <class Visit>
-  void each_lost_edge(const Visit& visit) {
+  void each_unreachable_edge(const Visit& visit) {
     const auto visit_row = [&](uint32_t row) {
       if (tree_.reached(row)) return;
       for (const uint32_t target : graph_.row(row)) {
@@ -146,23 +147,23 @@ class Repair {
                });
   }
 
-  /// Which lost rows have a lost row in their list.
-  void list_listeners() {
-    each_lost_edge([&](uint32_t, uint32_t target) { ++begins_[target]; });
+  /// For each unreachable row the unreachable rows that have it in their list.
+  void list_dependents() {
+    each_unreachable_edge([&](uint32_t, uint32_t target) { ++begins_[target]; });
     serial_for(execution_, graph_.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
       for (uint64_t row = begin; row < end; ++row) begins_[row + 1] += begins_[row];
     });
-    listeners_ = Array<uint32_t>(execution_.memory, begins_[graph_.rows]);
-    each_lost_edge([&](uint32_t row, uint32_t target) { listeners_[--begins_[target]] = row; });
+    dependents_ = Array<uint32_t>(execution_.memory, begins_[graph_.rows]);
+    each_unreachable_edge([&](uint32_t row, uint32_t target) { dependents_[--begins_[target]] = row; });
   }
 
-  void announce(uint32_t row) {
+  void insert_dependents(uint32_t row) {
     for (uint64_t i = begins_[row]; i < begins_[row + 1]; ++i) {
-      if (!tree_.reached(listeners_[i])) ask_later(listeners_[i]);
+      if (!tree_.reached(dependents_[i])) insert_pending(dependents_[i]);
     }
   }
 
-  bool hang(uint32_t row) {
+  bool attach_by_list(uint32_t row) {
     for (const uint32_t target : graph_.row(row)) {
       if (target == kNoRow) break;
       if (tree_.reached(target) && tree_.attach(target, row)) return true;
@@ -170,12 +171,12 @@ class Repair {
     return false;
   }
 
-  void ask_later(uint32_t row) {
+  void insert_pending(uint32_t row) {
     const uint64_t bit = uint64_t{1} << row % 64;
     pending_count_ += (pending_[row / 64] & bit) == 0 ? 1 : 0;
     pending_[row / 64] |= bit;
   }
-  void answered(uint32_t row) {
+  void erase_pending(uint32_t row) {
     pending_[row / 64] &= ~(uint64_t{1} << row % 64);
     --pending_count_;
   }
@@ -194,9 +195,9 @@ class Repair {
   SearchGraph& graph_;
   Tree& tree_;
   const Execution& execution_;
-  Array<uint64_t> pending_;    // [rows / 64 + 1] bits
-  Array<uint64_t> begins_;     // [rows + 1] into listeners
-  Array<uint32_t> listeners_;  // lost rows, by the lost row that stands in their list
+  Array<uint64_t> pending_;     // [rows / 64 + 1] bits
+  Array<uint64_t> begins_;      // [rows + 1] into dependents
+  Array<uint32_t> dependents_;  // unreachable rows, by the unreachable row in their list
   uint64_t pending_count_ = 0;
 };
 
@@ -238,19 +239,19 @@ uint64_t repair_bytes(uint64_t rows, uint32_t degree) {
   const uint64_t tree = sizeof(uint8_t) + sizeof(uint32_t);  // reached, and the queue
   const uint64_t used = degree * sizeof(uint8_t);
   const uint64_t pending_and_begins = 1 + sizeof(uint64_t);
-  const uint64_t listeners = degree * sizeof(uint32_t);
-  return rows * (tree + used + pending_and_begins + listeners);
+  const uint64_t dependents = degree * sizeof(uint32_t);
+  return rows * (tree + used + pending_and_begins + dependents);
 }
 
-/// The tree of reachability.cu, and what it takes to hang many rows at once, were nearly all of them lost.
+/// The tree of reachability.cu, and parallel attachment for the case that nearly all rows are unreachable.
 uint64_t repair_device_bytes(uint64_t rows) {
   const uint64_t claim = sizeof(uint64_t);
   const uint64_t place_order_offset = 3 * sizeof(uint32_t);
-  const uint64_t lost = sizeof(uint32_t);
-  const uint64_t many =
-      6 * sizeof(uint32_t) + 3 * sizeof(uint64_t);  // roots to overwritten; taken, keys, sorted
-  const uint64_t sorting = sizeof(uint64_t) + 1;    // proposals on their way, and counts
-  return rows * (claim + place_order_offset + lost + many + sorting);
+  const uint64_t unreachable = sizeof(uint32_t);
+  const uint64_t parallel =
+      6 * sizeof(uint32_t) + 3 * sizeof(uint64_t);  // roots to overwritten; overwritten_at, keys, sorted
+  const uint64_t sorting = sizeof(uint64_t) + 1;    // proposals in transit, and counts
+  return rows * (claim + place_order_offset + unreachable + parallel + sorting);
 }
 
 }  // namespace gannet

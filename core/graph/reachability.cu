@@ -2,11 +2,11 @@
 // search_graph.h, the CPU's version in reachability.cpp; the edges are equal.
 //
 //   CPU                       here
-//   queue, its order          order, place
+//   queue, its order          order, places
 //   reached, used             claims: the edge by which a row was reached, as one number
-//   rows not reached          lost
+//   rows not reached          unreachable
 //
-// The idea. On the CPU a row joins the tree by the first edge to it that the queue meets: the edge with
+// The idea. On the CPU a row joins the tree by the first edge to it in the order of the queue: the edge with
 // the smallest (place of the parent, rank). So a whole piece of the queue can be expanded at once: every
 // edge claims its target with that pair by an atomic minimum, which no schedule changes, and the winners
 // are appended in the order of their claims by counting. An edge belongs to the tree if its target's
@@ -17,32 +17,30 @@
 //                   edges of 9: 2 4
 //
 // Wide pieces are expanded by the whole device, a warp for each row: claim, count, add up, append. Narrow
-// ones, at the beginning and where few lost rows are hung, by one block that goes on by itself, up to 32
-// rows at a time.
+// ones, at the beginning and where few unreachable rows are attached, are expanded by one block, up to 32 rows
+// at a time, which takes many steps in one launch.
 //
-// Hanging lost rows is sequential: each may change what the next one finds. Few of them are asked by one
-// block, 32 at a time; it hangs the first that can be, since those before it changed nothing. More of them
-// are hung many at once: reachability_many.cuh says why that gives the same edges. The host goes through
-// its steps:
+// Attachment is sequential: each attached row may change the parent of the next one. Few unreachable rows are
+// attached by one block, which tries 32 at a time and attaches the first that has a parent, since those before
+// it changed nothing. More of them are attached in parallel: reachability_parallel.cuh says why that gives the
+// same edges. The host goes through its steps:
 //
-//   hang_passes    find_roots     labels fall, round by round, until none does
-//                  plant          roots join the tree, and what they lead to
-//                  find_parents   proposals, refused and made again, until each root has a place
-//                  attach         edges
-//   hang_islands   where no lost row has a reached row in its list: once, then passes again
+//   attach_passes    find_roots     labels fall, round by round, until none does
+//                    append_roots   roots join the tree, and the rows that they lead to
+//                    find_parents   proposals, refused and made again, until each root has a place
+//                    attach_roots   edges
+//   attach_islands   where no unreachable row has a reached row in its list: once, then passes again
 //
-// What this does not do is left to the block, or to the CPU, with the edges as they were: rows that find no
-// place at all, which takes lists of few edges or of reached rows all of whose edges the tree uses; and
-// labels or proposals that take more than kManyRounds or kManyLooks, about a second.
+// Two cases are left to the block, or to the CPU, with the edges as they were: rows without any free place,
+// which takes lists of few edges or of reached rows all of whose edges the tree uses; and labels or proposals
+// that take more than kParallelRounds or kParallelLooks, about a second.
 //
 // Bytes a row at degree d: its list three times, 12 d; its targets' claims twice, 16 d, from L2 up to some
-// million rows; 36 of claims, places and order. A lost row and round of labels: its list and its targets'
-// claims, 12 d, and for each parent it looks at as much again; 60 bytes of memory.
+// million rows; 36 of claims, places and order. An unreachable row and round of labels: its list and its
+// targets' claims, 12 d, and the same for each parent that it looks at; 60 bytes of memory.
 //
-// Measured on one NVIDIA H200, degree 64, without the tree, which takes 17 ms for 10M rows: of 103,093 lost
-// rows, a hundredth of 10M, 86,349 are hung in 2.1 ms and lead to the others (the CPU takes 3.2 s for all of
-// it); of 248,200 in 2,526 islands one each, in 1.5 ms. Of SIFT grown to 10M rows by adding noise 6,285 are
-// lost, and hung in 0.8 ms. 103 lost rows: 0.4 ms, by one block 0.5; 29: 0.3 and 0.15; 1,031: 0.6 and 4.7.
+// One NVIDIA H200 attaches 86,349 of 103,093 unreachable rows, a hundredth of 10M at degree 64, in 2.1 ms, the
+// others being reached from them; the tree of all rows takes 17 ms (tests/bench/results.csv, "repair of").
 
 #include <algorithm>
 #include <bit>
@@ -55,7 +53,7 @@
 
 #include "backend/launch_items.cuh"
 #include "backend/sort_pairs.h"
-#include "graph/reachability_many.cuh"
+#include "graph/reachability_parallel.cuh"
 #include "graph/reachability_tree.cuh"
 #include "graph/search_graph_cuda.h"
 
@@ -102,7 +100,7 @@ struct CountWon {
     if (!piece.there()) return;
     const uint32_t winners = piece.branch().count();
     if (threadIdx.x % 32 == 0) args.offsets[piece.number] = winners;
-    // The sum before it is the sum of all; what stands there does not count, but is read.
+    // The sum before it is the sum of all; its own value is read, but does not count.
     if (blockIdx.x == 0 && threadIdx.x == 0) args.offsets[args.tail - args.head] = 0;
   }
 };
@@ -121,7 +119,7 @@ struct AppendWon {
 
 // --- One block -----------------------------------------------------------------------------------
 
-/// Expands narrow pieces and hangs lost rows, until nothing is left that it can do, or for kRounds.
+/// Expands narrow pieces and attaches unreachable rows, until no work is left for it, or for kRounds.
 struct Repair {
   struct Shared {
     uint32_t counts[kWarps];
@@ -142,14 +140,14 @@ struct Repair {
       if (at.tail - at.head > kNarrowMax) break;
       if (at.head < at.tail) {
         expand(min(kWarps, at.tail - at.head));
-      } else if (at.tail == args.rows || args.lost_count == 0) {
+      } else if (at.tail == args.rows || args.unreachable_count == 0) {
         break;
-      } else if (at.cursor < args.lost_count) {
-        ask();
+      } else if (at.cursor < args.unreachable_count) {
+        try_next();
       } else if (at.moved != 0) {
         at.moved = at.cursor = 0;  // the next pass
       } else {
-        donate();
+        attach_island();
         at.cursor = 0;
       }
     }
@@ -176,34 +174,34 @@ struct Repair {
 
   __device__ bool reached(uint32_t row) const { return __ldcg(args.claims + row) != kUnclaimed; }
 
-  /// Hangs the first of the next lost rows that has a parent in its own list.
-  __device__ void ask() {
+  /// Attaches the first of the next unreachable rows that has a parent in its own list.
+  __device__ void try_next() {
     const uint32_t place = at.cursor + number;
-    const bool asked = place < args.lost_count && !reached(args.lost[place]);
-    offer(asked ? find_parent(args.lost[place]) : kNoRow);
-    const uint32_t first = first_offer();
+    const bool open = place < args.unreachable_count && !reached(args.unreachable[place]);
+    publish_candidate(open ? find_parent(args.unreachable[place]) : kNoRow);
+    const uint32_t first = first_candidate();
     if (first == kWarps) {
       at.cursor += kWarps;
     } else {
-      hang(args.lost[at.cursor + first], first);
+      attach(args.unreachable[at.cursor + first], first);
       at.cursor += first + 1;
       at.moved = 1;
     }
     block.sync();
   }
 
-  /// Hangs the first lost row below the first row of the tree that has a place.
-  __device__ void donate() {
-    while (reached(args.lost[at.first])) ++at.first;
+  /// Attaches the first unreachable row below the first row of the tree that has a place.
+  __device__ void attach_island() {
+    while (reached(args.unreachable[at.first])) ++at.first;
     uint32_t first = kWarps;
     while (first == kWarps) {
-      const uint32_t place = at.donor + number;
-      offer(place < at.tail ? args.order[place] : kNoRow);
-      first = first_offer();
-      at.donor += first;
+      const uint32_t place = at.parent_cursor + number;
+      publish_candidate(place < at.tail ? args.order[place] : kNoRow);
+      first = first_candidate();
+      at.parent_cursor += first;
       if (first == kWarps) block.sync();
     }
-    hang(args.lost[at.first], first);
+    attach(args.unreachable[at.first], first);
     block.sync();
   }
 
@@ -222,8 +220,8 @@ struct Repair {
     return kNoRow;
   }
 
-  /// What this warp has found; kNoRow: nothing.
-  __device__ void offer(uint32_t parent) {
+  /// The parent that this warp has found, and its place; kNoRow: none.
+  __device__ void publish_candidate(uint32_t parent) {
     const uint32_t place = parent != kNoRow ? Branch{args, args.places[parent]}.free_place() : kNoRow;
     if (warp.thread_rank() == 0) {
       shared.parents[number] = place != kNoRow ? parent : kNoRow;
@@ -232,24 +230,24 @@ struct Repair {
     block.sync();
   }
 
-  /// The first warp that has found something, or kWarps.
-  __device__ uint32_t first_offer() const {
+  /// The first warp with a parent, or kWarps.
+  __device__ uint32_t first_candidate() const {
     const uint32_t offers = warp.ballot(shared.parents[warp.thread_rank()] != kNoRow);
     return offers != 0 ? __ffs(offers) - 1 : kWarps;
   }
 
-  /// `lost` takes the place that a warp has found.
-  __device__ void hang(uint32_t lost, uint32_t finder) {
+  /// `row` takes the place that a warp has found.
+  __device__ void attach(uint32_t row, uint32_t finder) {
     if (threadIdx.x == 0) {
       const uint32_t parent = shared.parents[finder];
       const uint32_t rank = shared.places[finder];
-      args.table.edge(parent, rank) = lost;
-      __stcg(args.claims + lost, claim_of(args.places[parent], rank));
-      args.places[lost] = at.tail;
-      args.order[at.tail] = lost;
+      args.table.edge(parent, rank) = row;
+      __stcg(args.claims + row, claim_of(args.places[parent], rank));
+      args.places[row] = at.tail;
+      args.order[at.tail] = row;
     }
     ++at.tail;
-    ++at.spent;
+    ++at.edges_added;
   }
 };
 
@@ -280,15 +278,15 @@ __global__ void __launch_bounds__(kWarps * 32) repair(const __grid_constant__ Ar
 
 // --- Host ----------------------------------------------------------------------------------------
 
-struct IsLost {
+struct IsUnreachable {
   const Claim* claims;
   __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed; }
 };
 
-constexpr uint32_t kManyRounds = 8192;              // of hanging many rows, some 20 us each,
-constexpr uint64_t kManyLooks = uint64_t{1} << 30;  // and rows looked at in them, some ns each
-constexpr uint32_t kDonorsMin = 1 << 16;            // first rows of the tree, below which islands are hung,
-constexpr uint32_t kDonorsOfIsland = 4;             // and more of them for each island
+constexpr uint32_t kParallelRounds = 8192;              // of parallel attachment, some 20 us each,
+constexpr uint64_t kParallelLooks = uint64_t{1} << 30;  // and rows looked at in them, some ns each
+constexpr uint32_t kIslandParentsMin = 1 << 16;  // first rows of the tree, below which islands are attached,
+constexpr uint32_t kParentsPerIsland = 4;        // and more of them for each island
 
 /// The tree of a graph, with the memory that it takes.
 class Tree {
@@ -325,12 +323,12 @@ class Tree {
     return graph_.rows - at_.tail;
   }
 
-  /// Hangs all lost rows into the tree, one after the other; returns the edges spent.
-  uint32_t hang_singly(uint32_t lost_count) {
-    collect_lost(lost_count);
+  /// Attaches all unreachable rows to the tree, one after the other; returns the edges added.
+  uint32_t attach_serial(uint32_t unreachable_count) {
+    collect_unreachable(unreachable_count);
     Args args = this->args();
-    args.lost = lost_->data();
-    args.lost_count = lost_count;
+    args.unreachable = unreachable_->data();
+    args.unreachable_count = unreachable_count;
     while (at_.tail < graph_.rows) {
       execution_.check();
       if (at_.tail - at_.head > kNarrowMax)
@@ -339,163 +337,164 @@ class Tree {
         launch("repair_reachability", repair, 1, kWarps * 32, stream_, args);
       fetch_progress();
     }
-    return at_.spent;
+    return at_.edges_added;
   }
 
-  /// Hangs all lost rows, many at once; or none, if they are such that it takes too many rounds or some
-  /// row finds no parent that has a place.
-  bool hang_many(uint32_t lost_count) {
-    collect_lost(lost_count);
-    many_ = std::make_unique<Many>(lost_count, graph_.rows, at_.tail, stream_);
-    if (hang_passes() && (at_.tail == graph_.rows || (hang_islands() && hang_passes())) &&
+  /// Attaches all unreachable rows in parallel; or none, if that takes too many rounds or some row finds no
+  /// parent with a place.
+  bool attach_parallel(uint32_t unreachable_count) {
+    collect_unreachable(unreachable_count);
+    parallel_ = std::make_unique<Parallel>(unreachable_count, graph_.rows, at_.tail, stream_);
+    if (attach_passes() && (at_.tail == graph_.rows || (attach_islands() && attach_passes())) &&
         at_.tail == graph_.rows)
       return true;
-    if (at_.spent != 0) launch_items<TakeBack>("take_back_edges", at_.spent, many_args(), stream_);
+    if (at_.edges_added != 0)
+      launch_items<RestoreEdges>("restore_edges", at_.edges_added, parallel_args(), stream_);
     return false;
   }
-  uint32_t spent() const { return at_.spent; }
+  uint32_t edges_added() const { return at_.edges_added; }
 
  private:
-  /// What hanging many rows takes, beside the tree.
-  struct Many {
-    Many(uint32_t lost_, uint32_t rows, uint32_t tail, const Stream& stream)
-        : lost(lost_),
+  /// The memory of parallel attachment, beside the tree.
+  struct Parallel {
+    Parallel(uint32_t count, uint32_t rows, uint32_t tail, const Stream& stream)
+        : unreachable(count),
           reached(tail),
           key_bits(std::bit_width(rows)),
-          roots(lost, stream),
-          ranks(lost, stream),
-          parents(lost, stream),
-          slots(lost, stream),
-          events(lost, stream),
-          overwritten(lost, stream),
-          taken(lost, stream),
-          numbers(lost, stream),
-          asked(lost, stream),
-          asking(lost, stream),
+          roots(count, stream),
+          ranks(count, stream),
+          parents(count, stream),
+          slots(count, stream),
+          events(count, stream),
+          overwritten(count, stream),
+          overwritten_at(count, stream),
+          numbers(count, stream),
+          asked(count, stream),
+          asking(count, stream),
           scratch_bytes(select_bytes(stream)),
           scratch(scratch_bytes, stream) {}
 
     uint64_t select_bytes(const Stream& stream) {
       uint64_t bytes = 0;
-      check(cub::DeviceSelect::If(nullptr, bytes, roots.data(), roots.data(), roots.data(), lost, IsRoot{},
-                                  stream),
+      check(cub::DeviceSelect::If(nullptr, bytes, roots.data(), roots.data(), roots.data(), unreachable,
+                                  IsRoot{}, stream),
             "asking for the bytes of a selection");
       return bytes;
     }
 
-    uint32_t lost;
-    uint32_t reached;  // rows of the tree before any is hung
+    uint32_t unreachable;
+    uint32_t reached;  // rows of the tree before any is attached
     int key_bits;
     uint32_t root_count = 0;
-    uint64_t looks = 0;  // at lost rows
+    uint64_t looks = 0;  // at unreachable rows
     uint32_t rounds = 0;
-    DeviceArray<uint32_t> roots, ranks, parents, slots, events, overwritten;  // [lost]
-    DeviceArray<uint64_t> taken;                                              // [lost]
-    DeviceArray<uint32_t> numbers, asked, asking;                             // [lost]
+    DeviceArray<uint32_t> roots, ranks, parents, slots, events, overwritten;  // [unreachable]
+    DeviceArray<uint64_t> overwritten_at;                                     // [unreachable]
+    DeviceArray<uint32_t> numbers, asked, asking;                             // [unreachable]
     uint64_t scratch_bytes;
     DeviceArray<uint8_t> scratch;
   };
 
   enum Count { kSelected, kChanged, kStuck, kCounts };
 
-  void collect_lost(uint32_t count) {
-    lost_.emplace(count, stream_);
+  void collect_unreachable(uint32_t count) {
+    unreachable_.emplace(count, stream_);
     uint64_t bytes = scratch_bytes_;
-    check(select_lost(scratch_.data(), bytes, graph_.rows), "collecting lost rows");
+    check(select_unreachable(scratch_.data(), bytes, graph_.rows), "collecting unreachable rows");
   }
 
-  ManyArgs many_args() const {
-    ManyArgs args = {};
+  ParallelArgs parallel_args() const {
+    ParallelArgs args = {};
     args.tree = this->args();
-    args.tree.lost = lost_->data();
-    args.tree.lost_count = many_->lost;
-    args.roots = many_->roots.data();
-    args.ranks = many_->ranks.data();
-    args.parents = many_->parents.data();
-    args.slots = many_->slots.data();
-    args.numbers = many_->numbers.data();
-    args.asked = many_->asked.data();
-    args.asking = many_->asking.data();
-    args.taken = many_->taken.data();
-    args.overwritten = many_->overwritten.data();
+    args.tree.unreachable = unreachable_->data();
+    args.tree.unreachable_count = parallel_->unreachable;
+    args.roots = parallel_->roots.data();
+    args.ranks = parallel_->ranks.data();
+    args.parents = parallel_->parents.data();
+    args.slots = parallel_->slots.data();
+    args.numbers = parallel_->numbers.data();
+    args.asked = parallel_->asked.data();
+    args.asking = parallel_->asking.data();
+    args.overwritten_at = parallel_->overwritten_at.data();
+    args.overwritten = parallel_->overwritten.data();
     args.changed = counts_.data() + kChanged;
     args.stuck = counts_.data() + kStuck;
-    args.root_count = many_->root_count;
-    args.spent = at_.spent;
+    args.root_count = parallel_->root_count;
+    args.edges_added = at_.edges_added;
     return args;
   }
 
-  /// Pass after pass, until no lost row has a reached one in its list; false if it cannot be done.
-  bool hang_passes() {
+  /// Pass after pass, until no unreachable row has a reached one in its list; false if it cannot be done.
+  bool attach_passes() {
     while (at_.tail < graph_.rows) {
       if (!find_roots(false)) return false;
-      if (many_->root_count == 0) return true;
-      const uint32_t first = plant();
+      if (parallel_->root_count == 0) return true;
+      const uint32_t first = append_roots();
       if (!find_parents(first)) return false;
-      attach();
+      attach_roots();
     }
     return true;
   }
 
-  /// Hangs the smallest row of each island.
-  bool hang_islands() {
+  /// Attaches the smallest row of each island.
+  bool attach_islands() {
     if (!find_roots(true)) return false;
-    ManyArgs args = many_args();
-    args.donors = static_cast<uint32_t>(
-        std::min<uint64_t>(many_->reached, kDonorsMin + kDonorsOfIsland * uint64_t{args.root_count}));
+    ParallelArgs args = parallel_args();
+    args.island_parents = static_cast<uint32_t>(std::min<uint64_t>(
+        parallel_->reached, kIslandParentsMin + kParentsPerIsland * uint64_t{args.root_count}));
     clear_counts();
-    launch_items<CountPlaces>("count_places", uint64_t{args.donors} + 1, args, stream_);
-    sum_offsets(args.donors + 1);
-    launch_items<Donate>("donate_places", args.root_count, args, stream_);
+    launch_items<CountPlaces>("count_places", uint64_t{args.island_parents} + 1, args, stream_);
+    sum_offsets(args.island_parents + 1);
+    launch_items<AssignIslandSlots>("assign_island_slots", args.root_count, args, stream_);
     if (fetch_counts().of[kStuck] != 0) return false;
-    plant();
-    attach();
+    append_roots();
+    attach_roots();
     return true;
   }
 
-  /// Labels, and from them the rows that begin an event.
+  /// Labels, and from them the roots, the rows that begin an event.
   bool find_roots(bool islands) {
-    ManyArgs args = many_args();
+    ParallelArgs args = parallel_args();
     args.islands = islands;
-    launch_items<BeginLabels>("begin_labels", many_->lost, args, stream_);
+    launch_items<BeginLabels>("begin_labels", parallel_->unreachable, args, stream_);
     do {
-      if (!may_go_on(many_->lost)) return false;
+      if (!may_go_on(parallel_->unreachable)) return false;
       clear_counts();
-      launch_items<LowerLabels>("lower_labels", many_->lost, args, stream_);
+      launch_items<LowerLabels>("lower_labels", parallel_->unreachable, args, stream_);
     } while (fetch_counts().of[kChanged] != 0);
-    uint64_t bytes = many_->scratch_bytes;
-    check(cub::DeviceSelect::If(many_->scratch.data(), bytes, lost_->data(), many_->roots.data(),
-                                counts_.data() + kSelected, many_->lost,
+    uint64_t bytes = parallel_->scratch_bytes;
+    check(cub::DeviceSelect::If(parallel_->scratch.data(), bytes, unreachable_->data(),
+                                parallel_->roots.data(), counts_.data() + kSelected, parallel_->unreachable,
                                 IsRoot{claims_.data(), places_.data()}, stream_),
-          "collecting rows to be hung");
-    many_->root_count = fetch_counts().of[kSelected];
+          "collecting roots");
+    parallel_->root_count = fetch_counts().of[kSelected];
     return true;
   }
 
-  /// Puts roots into the tree, with all that they lead to; returns the place of the first.
-  uint32_t plant() {
+  /// Appends roots to the tree, with all rows that they lead to; returns the place of the first.
+  uint32_t append_roots() {
     const uint32_t first = at_.tail;
-    ManyArgs args = many_args();
+    ParallelArgs args = parallel_args();
     args.first = first;
-    launch_items<Plant>("plant_roots", many_->root_count, args, stream_);
+    launch_items<AppendRoots>("append_roots", parallel_->root_count, args, stream_);
     at_.head = first;
-    at_.tail = first + many_->root_count;
+    at_.tail = first + parallel_->root_count;
     grow();
     return first;
   }
 
   bool find_parents(uint32_t first) {
-    ManyArgs args = many_args();
+    ParallelArgs args = parallel_args();
     args.first = first;
     Counts found;
     do {
-      if (!may_go_on(many_->root_count)) return false;
+      if (!may_go_on(parallel_->root_count)) return false;
       clear_counts();
-      launch_items<Propose>("propose_parents", many_->root_count, args, stream_);
-      sort_pairs_apart(many_->parents.data(), many_->asked.data(), many_->numbers.data(),
-                       many_->asking.data(), many_->root_count, many_->key_bits, stream_,
+      launch_items<Propose>("propose_parents", parallel_->root_count, args, stream_);
+      sort_pairs_apart(parallel_->parents.data(), parallel_->asked.data(), parallel_->numbers.data(),
+                       parallel_->asking.data(), parallel_->root_count, parallel_->key_bits, stream_,
                        "sorting proposals");
-      launch_items<Accept>("accept_proposals", many_->root_count, args, stream_);
+      launch_items<Accept>("accept_proposals", parallel_->root_count, args, stream_);
       args.again = true;
       found = fetch_counts();
       if (found.of[kStuck] != 0) return false;
@@ -503,16 +502,16 @@ class Tree {
     return true;
   }
 
-  void attach() {
-    launch_items<Attach>("attach_roots", many_->root_count, many_args(), stream_);
-    at_.spent += many_->root_count;
+  void attach_roots() {
+    launch_items<Attach>("attach_roots", parallel_->root_count, parallel_args(), stream_);
+    at_.edges_added += parallel_->root_count;
   }
 
-  /// Whether another round that looks at so many rows is worth it.
+  /// Whether another round, which looks at `rows` rows, stays within the bounds.
   bool may_go_on(uint32_t rows) {
     execution_.check();
-    many_->looks += rows;
-    return ++many_->rounds <= kManyRounds && many_->looks <= kManyLooks;
+    parallel_->looks += rows;
+    return ++parallel_->rounds <= kParallelRounds && parallel_->looks <= kParallelLooks;
   }
 
   struct Counts {
@@ -521,7 +520,7 @@ class Tree {
   void clear_counts() { fill(counts_.data(), 0, sizeof(Counts), stream_, "clearing device memory"); }
   Counts fetch_counts() {
     Counts counts;
-    copy_to_host(&counts, counts_.data(), sizeof counts, stream_, "fetching counts of lost rows");
+    copy_to_host(&counts, counts_.data(), sizeof counts, stream_, "fetching counts of unreachable rows");
     stream_.wait();
     return counts;
   }
@@ -532,21 +531,21 @@ class Tree {
     check(cub::DeviceScan::ExclusiveSum(nullptr, scan, offsets_.data(), offsets_.data(), uint64_t{rows} + 1,
                                         stream_),
           "asking for the bytes of a sum");
-    check(select_lost(nullptr, select, rows), "asking for the bytes of a selection");
+    check(select_unreachable(nullptr, select, rows), "asking for the bytes of a selection");
     return std::max(scan, select);
   }
 
-  cudaError_t select_lost(void* scratch, uint64_t& bytes, uint32_t rows) {
+  cudaError_t select_unreachable(void* scratch, uint64_t& bytes, uint32_t rows) {
     return cub::DeviceSelect::If(scratch, bytes, thrust::counting_iterator<uint32_t>(0),
-                                 lost_ ? lost_->data() : nullptr, counts_.data() + kSelected, rows,
-                                 IsLost{claims_.data()}, stream_);
+                                 unreachable_ ? unreachable_->data() : nullptr, counts_.data() + kSelected,
+                                 rows, IsUnreachable{claims_.data()}, stream_);
   }
 
   void sum_offsets(uint64_t count) {
     uint64_t bytes = scratch_bytes_;
     check(cub::DeviceScan::ExclusiveSum(scratch_.data(), bytes, offsets_.data(), offsets_.data(), count,
                                         stream_),
-          "summing what a piece reaches");
+          "summing the rows that a piece reaches");
   }
 
   Args args() const {
@@ -558,14 +557,14 @@ class Tree {
     args.offsets = offsets_.data();
     args.progress = progress_.data();
     args.rows = graph_.rows;
-    if (many_ != nullptr) {
-      args.events = many_->events.data();
-      args.events_from = many_->reached;
+    if (parallel_ != nullptr) {
+      args.events = parallel_->events.data();
+      args.events_from = parallel_->reached;
     }
     return args;
   }
 
-  /// All rows that wait, at once.
+  /// Expands all rows that wait, at once.
   void expand_wide() {
     Args args = this->args();
     args.head = at_.head;
@@ -583,12 +582,12 @@ class Tree {
     launch(name, expand_wave, blocks, kThreads, stream_, WideArgs{args, WideSteps::number_of<Step>()});
   }
 
-  /// Asks where the device has got to. A step that changes nothing would be repeated for ever.
+  /// Fetches the device's progress. A step that changes nothing would be repeated for ever.
   void fetch_progress() {
     const Progress before = at_;
     copy_to_host(&at_, progress_.data(), sizeof at_, stream_, "fetching the state of a tree");
     stream_.wait();
-    if (many_ != nullptr) at_.spent = before.spent;  // the device does not count them
+    if (parallel_ != nullptr) at_.edges_added = before.edges_added;  // the device does not count them
     if (std::memcmp(&before, &at_, sizeof at_) == 0 || at_.tail > graph_.rows)
       fail(ANN_INTERNAL, "the device grows no tree of a graph");
   }
@@ -604,26 +603,26 @@ class Tree {
   DeviceArray<Progress> progress_;
   uint64_t scratch_bytes_;
   DeviceArray<uint8_t> scratch_;
-  std::optional<DeviceArray<uint32_t>> lost_;  // rows, ascending
-  std::unique_ptr<Many> many_;
+  std::optional<DeviceArray<uint32_t>> unreachable_;  // rows, ascending
+  std::unique_ptr<Parallel> parallel_;
   Progress at_ = {};
 };
 
 }  // namespace
 
-Reach repair_reachability(const GraphView& graph, const Stream& stream, const Execution& execution,
-                          const HungSingly& singly) {
+RepairResult repair_reachability(const GraphView& graph, const Stream& stream, const Execution& execution,
+                                 const SerialLimits& serial) {
   if (graph.rows == 0) return {};
   std::optional<Tree> tree(std::in_place, graph, stream, execution);
-  const uint32_t lost = tree->grow();
-  if (lost == 0) return {};
-  if (lost > singly.first) {
-    if (tree->hang_many(lost)) return {tree->spent(), 0};
-    if (lost > singly.then) return {0, lost};
+  const uint32_t unreachable = tree->grow();
+  if (unreachable == 0) return {};
+  if (unreachable > serial.first) {
+    if (tree->attach_parallel(unreachable)) return {tree->edges_added(), 0};
+    if (unreachable > serial.fallback) return {0, unreachable};
     tree.emplace(graph, stream, execution);
     tree->grow();
   }
-  return {tree->hang_singly(lost), 0};
+  return {tree->attach_serial(unreachable), 0};
 }
 
 uint32_t count_unreachable(const GraphView& graph, const Stream& stream, const Execution& execution) {

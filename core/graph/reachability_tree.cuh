@@ -1,4 +1,4 @@
-// The tree from the entry points on the GPU: what kernels share. reachability.cu tells the whole.
+// The tree from the entry points on the GPU: the steps that kernels share. reachability.cu has the whole.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -25,30 +25,31 @@ constexpr Claim kUnclaimed = UINT64_MAX;
 constexpr uint32_t kRankBits = 8;
 static_assert(ANN_DEGREE_MAX <= 1 << kRankBits);
 
-/// Where one block has got to; between launches in device memory.
+/// The progress of one block; between launches in device memory.
 struct Progress {
   uint32_t head;  // order[head, tail) is not expanded yet
   uint32_t tail;
-  uint32_t cursor;  // lost rows before this one have been asked in this pass
-  uint32_t first;   // lost rows before this one are reached
-  uint32_t donor;   // rows of `order` before this one have no place to give
-  uint32_t spent;
-  uint32_t moved;  // whether this pass has hung a row
+  uint32_t cursor;         // unreachable rows before this one have been tried in this pass
+  uint32_t first;          // unreachable rows before this one are reached by now
+  uint32_t parent_cursor;  // rows of `order` before this one have no free place
+  uint32_t edges_added;
+  uint32_t moved;  // whether this pass has attached a row
 };
 
 struct Args {
   EdgeTable table;
-  Claim* claims;         // [rows] kUnclaimed: not reached
-  uint32_t* places;      // [rows] of reached rows: place in `order`
-  uint32_t* order;       // [rows] rows in the order in which they are reached
-  uint32_t* offsets;     // [rows + 1] rows that each row of a piece reaches, then their sums
-  const uint32_t* lost;  // [lost_count] ascending
+  Claim* claims;                // [rows] kUnclaimed: not reached
+  uint32_t* places;             // [rows] of reached rows: place in `order`
+  uint32_t* order;              // [rows] rows in the order in which they are reached
+  uint32_t* offsets;            // [rows + 1] rows that each row of a piece reaches, then their sums
+  const uint32_t* unreachable;  // [unreachable_count] ascending
   Progress* progress;
   uint32_t rows;
-  uint32_t lost_count;
+  uint32_t unreachable_count;
   uint32_t head;  // of the piece that the whole device expands
   uint32_t tail;
-  uint32_t* events;  // [lost_count] event of the row at each place from events_from on; null: there are none
+  uint32_t*
+      events;  // [unreachable_count] event of the row at each place from events_from on; null: there are none
   uint32_t events_from;
 };
 
@@ -70,7 +71,7 @@ struct Branch {
     return args.events != nullptr ? args.events[place - args.events_from] : kNoRow;
   }
 
-  /// Where many lost rows are hung at once, a row is reached by the event that its label names.
+  /// In parallel attachment a row is reached by the event that its label names.
   __device__ void claim() const {
     const uint32_t here = event();
     for (uint32_t rank = warp.thread_rank(); rank < args.table.degree; rank += 32) {
@@ -91,7 +92,7 @@ struct Branch {
     return winners;
   }
 
-  /// Puts the rows that it has won behind one another, from `to` on.
+  /// Appends the rows that it has won to `order`, from `to` on.
   __device__ void append(uint32_t to) const {
     for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
@@ -108,8 +109,8 @@ struct Branch {
     }
   }
 
-  /// The place of the list that a lost row may take when `others` have taken theirs: the first free ones,
-  /// then, from the last on, those that the tree does not use; else kNoRow.
+  /// The place of the list that an unreachable row may take when `others` have taken theirs: the first free
+  /// ones, then, from the last on, those that the tree does not use; else kNoRow.
   __device__ uint32_t free_place(uint32_t others = 0) const {
     for (uint32_t base = 0; base < args.table.degree; base += 32) {
       const uint32_t rank = base + warp.thread_rank();
@@ -127,7 +128,7 @@ struct Branch {
     }
   }
 
-  /// How many such places there are.
+  /// The number of such places.
   __device__ uint32_t free_places() const {
     uint32_t places = 0;
     for (uint32_t base = 0; base < args.table.degree; base += 32) {

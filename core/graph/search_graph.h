@@ -1,8 +1,7 @@
-// SearchGraph: what a search walks, and the phases that make it from a k-NN graph.
+// SearchGraph: the graph that a search walks, and the phases that make it from a k-NN graph.
 //
-// CAGRA, section III-B: prune each list by rank (prune.cpp), turn the edges round and merge both
-// (reverse_edges.cpp). Then, beyond the paper, see to it that every row can be reached
-// (reachability.cpp).
+// CAGRA, section III-B: prune each list by rank (prune.cpp), reverse the edges and merge both
+// (reverse_edges.cpp). Then, beyond the paper, make every row reachable (reachability.cpp).
 #pragma once
 
 #include <algorithm>
@@ -31,8 +30,8 @@ struct DiversifiedEdges {
 struct SearchGraph : GraphLayer {
   Array<uint32_t> entries;        // [entry count] ascending
   Array<uint32_t> heads;          // rows that stand for all, ascending, or empty (graph/long_edges.h)
-  std::vector<GraphLayer> upper;  // upper[0] lies on the bottom layer, each other one on that before it
-  Array<uint32_t> upper_words;    // what those lie over, where they come from a file
+  std::vector<GraphLayer> upper;  // upper[0] is above the bottom layer, each other one above that before it
+  Array<uint32_t> upper_words;    // the memory under those that come from a file
   int32_t kind = ANN_GRAPH_NONE;  // ANN_GRAPH_*
   uint32_t repaired_edges = 0;
   DiversifiedEdges diversified;
@@ -52,7 +51,7 @@ struct SearchGraph : GraphLayer {
 /// How lists are pruned.
 struct Pruning {
   uint32_t degree = 0;       // edges that stay
-  uint32_t looked_at = 0;    // entries of each list that detours go by
+  uint32_t looked_at = 0;    // entries of each list that may be detours
   bool by_distance = false;  // else by rank
 
   /// Detours by the first `degree` entries: those further down say little, and the work falls to a quarter (on
@@ -108,10 +107,10 @@ Array<uint32_t> choose_entries(uint32_t rows, uint32_t count, uint64_t seed, con
 
 /// Gives every row that no path from an entry point reaches an edge from one that is reached.
 ///
-/// A breadth-first tree from the entry points marks the edges on which others depend. A lost row is
-/// hung below the nearest row of its own list that is reached and has a free place or an edge
+/// A breadth-first tree from the entry points marks the edges on which others depend. An unreachable row is
+/// attached to the nearest row of its own list that is reached and has a free place or an edge
 /// outside the tree; the last such place is overwritten. The tree then grows from there. There always
-/// is a place: the tree has fewer edges than the graph has rows. Returns the edges spent.
+/// is a place: the tree has fewer edges than the graph has rows. Returns the edges added.
 uint32_t repair_reachability(SearchGraph& graph, const Execution& execution);
 
 /// Bytes that this takes at most, beside the graph.

@@ -105,7 +105,7 @@ struct CountEdges : Step {
   }
 };
 
-struct JudgeDegrees : Step {
+struct ReduceDegrees : Step {
   __device__ void run() {
     if (of_thread >= args.rows) return;
     const uint32_t degree = args.in_degrees[of_thread];
@@ -278,7 +278,7 @@ struct CountTwoHops : Step {
   }
 };
 
-using Steps = StepList<CountEdges, JudgeDegrees, Join, OwnParents, CountRoots, FindWays, Trim, SpreadColours,
+using Steps = StepList<CountEdges, ReduceDegrees, Join, OwnParents, CountRoots, FindWays, Trim, SpreadColours,
                        MarkRoots, SpreadMarks, Leave, CountTwoHops>;
 
 struct StepArgs {
@@ -324,7 +324,7 @@ class Measures {
 
   void measure(uint64_t seed, ann_graph_stats* out) {
     by_warps<CountEdges>("count_edges");
-    by_threads<JudgeDegrees>("judge_degrees");
+    by_threads<ReduceDegrees>("reduce_degrees");
     by_threads<OwnParents>("own_parents");
     by_warps<Join>("join_rows");
     by_threads<CountRoots>("count_roots");

@@ -15,7 +15,7 @@
 #include "index/build_cuda.h"
 #include "index/index.h"
 #include "index/reach.h"
-#include "index/rows_judge.h"
+#include "index/row_measures.h"
 #include "knn/find_neighbors.h"
 
 namespace gannet {
@@ -75,19 +75,20 @@ void finish_product_graph(const BuildPlan& plan, Segment& segment, const Executi
   add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
 }
 
-/// What an index says of the lists under its graph, and of its codes.
-void judge(Segment& segment, const SampledLists& lists, double by_codes, const DevicePlacement* placed,
-           const Execution& execution) {
-  const RowsJudgement judgement =
-      judge_rows(segment.dataset, segment.codes, lists, by_codes, segment.seed, placed, execution);
-  segment.knn_share = judgement.knn_share;
-  segment.codes.set_order(judgement.order);
+/// Measures of the lists under a graph, and of the codes.
+void measure(Segment& segment, const SampledLists& lists, double by_codes, const DevicePlacement* placed,
+             const Execution& execution) {
+  const RowMeasures measures =
+      measure_rows(segment.dataset, segment.codes, lists, by_codes, segment.seed, placed, execution);
+  segment.knn_share = measures.knn_share;
+  segment.codes.set_order(measures.order);
 }
 
-/// The same where lists are on the host; they are looked at if cells have judged them.
-void judge_lists(Segment& segment, const KnnGraph& lists, const Execution& execution) {
-  judge(segment, lists.share != 0 ? lists_to_judge(lists, segment.seed, execution.memory) : SampledLists{},
-        lists.share, nullptr, execution);
+/// The same where lists are on the host; they are measured if cells have measured them.
+void measure_lists(Segment& segment, const KnnGraph& lists, const Execution& execution) {
+  measure(segment,
+          lists.share != 0 ? lists_to_measure(lists, segment.seed, execution.memory) : SampledLists{},
+          lists.share, nullptr, execution);
 }
 
 /// The caller's lists, with the distances that pruning by them needs. `codes` are on the host.
@@ -108,7 +109,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   SearchGraph& graph = segment.graph;
   if (plan.graph == ANN_GRAPH_GGNN) {
     build_ggnn(segment.codes, plan.ggnn, graph, whole.span(0, 0.95));
-    judge(segment, {}, 0, nullptr, whole.span(0.95, 0.96));
+    measure(segment, {}, 0, nullptr, whole.span(0.95, 0.96));
     whole.span(0.96, 1).enter("reachability");
     if (plan.repair) graph.repaired_edges = repair_reachability(graph, whole);
     return;
@@ -124,7 +125,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
     if (products)
       segment.knn_share = knn.share;  // of near rows, which are no neighbours by product
     else
-      judge_lists(segment, knn, execution.span(0.76, 0.78));
+      measure_lists(segment, knn, execution.span(0.76, 0.78));
     execution.span(0.78, 0.9).enter("prune");
     graph.edges = prune(knn, codes, plan, execution);
   }
@@ -150,11 +151,11 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arri
         cuda::build_diversified(segment.codes, std::move(arrival), method, given ? &knn : nullptr, plan,
                                 segment.graph, given ? execution.span(0.6, 1) : execution);
     segment.knn_iterations = found.iterations;
-    judge(segment, found.sampled, found.share, nullptr, execution);
+    measure(segment, found.sampled, found.share, nullptr, execution);
     return;
   }
   segment.knn_iterations = knn.iterations;
-  judge_lists(segment, knn, execution);
+  measure_lists(segment, knn, execution);
   diversify(segment.codes, std::move(knn), plan.diversify, plan.repair, segment.graph,
             execution.span(0.6, 1));
 }
@@ -228,7 +229,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   segment.knn_iterations = made->found.iterations;
   segment.knn_share = made->found.share;
   graph.repaired_edges = made->repaired_edges;
-  const bool fetched = made->lost != 0;
+  const bool fetched = made->unreachable != 0;
   if (fetched) {
     made->fetch(graph.edges, execution);
     graph.repaired_edges = repair_reachability(graph, execution);
@@ -243,8 +244,8 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   bool finds = true;
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
-      judge(segment, made->found.sampled, made->found.share,
-            placed != nullptr ? placed->placement.get() : nullptr, measuring);
+      measure(segment, made->found.sampled, made->found.share,
+              placed != nullptr ? placed->placement.get() : nullptr, measuring);
       if (plan.calibrate && placed != nullptr)
         placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
     } else {
@@ -279,7 +280,7 @@ void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution
 void take_graph(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
   Segment& segment = built.segment;
   segment.graph.edges = copy_knn(plan.knn_graph, segment.rows(), plan.degree, execution).neighbors;
-  judge(segment, {}, 0, nullptr, execution);
+  measure(segment, {}, 0, nullptr, execution);
   finish_on_host(plan, built, execution);
 }
 
@@ -323,7 +324,7 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
 }
 
 /// Whether the host reads its copy of rows or codes that lie on a device before the device has built: codes, entry
-/// points and edges by product are made of it, a given graph is judged, given lists are pruned by distance.
+/// points and edges by product are made of it, a given graph is measured, given lists are pruned by distance.
 bool reads_copy(const BuildPlan& plan, bool by_product) {
   return by_product || plan.finished || (plan.knn == ANN_KNN_GIVEN && plan.pruning.by_distance);
 }

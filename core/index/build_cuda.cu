@@ -48,10 +48,10 @@ struct TakeLists {
   }
 };
 
-/// Brings the lists to the host by which they are judged as stored.
+/// Fetches the sampled lists, which the host measures by rows as stored.
 SampledLists sample_lists(const uint32_t* neighbors, uint32_t rows, const NnDescentParams& params,
                           Transfers& transfers, const Stream& stream, const Execution& execution) {
-  SampledLists sampled{rows_to_judge(rows, params.seed, execution.memory), {}, params.k};
+  SampledLists sampled{rows_to_measure(rows, params.seed, execution.memory), {}, params.k};
   const uint64_t places = sampled.rows.size() * params.k;
   sampled.neighbors = Array<uint32_t>(execution.memory, places);
   const DeviceArray<uint32_t> there(sampled.rows.size(), stream);
@@ -189,10 +189,10 @@ class Graph final : public GraphOnDevice {
     const DeviceArray<uint32_t> starts(entries.size(), stream());
     copy_to_device(starts.data(), entries.data(), entries.size() * sizeof(uint32_t), stream(),
                    "sending entry points");
-    const Reach reach = repair_reachability(
+    const RepairResult repair = repair_reachability(
         {edges_, starts.data(), rows_, degree_, static_cast<uint32_t>(entries.size())}, stream(), execution);
-    repaired_edges = reach.spent;
-    lost = reach.lost;
+    repaired_edges = repair.edges_added;
+    unreachable = repair.unreachable_left;
   }
 
   int32_t device_;

@@ -10,7 +10,7 @@
 
 #include "dataset/arrival.h"
 #include "dataset/codes.h"
-#include "index/rows_judge.h"
+#include "index/row_measures.h"
 #include "index/parameters.h"
 #include "knn/knn_graph.h"
 #include "place/placement.h"
@@ -54,7 +54,7 @@ class GraphOnDevice {
 
   FoundLists found;
   uint32_t repaired_edges = 0;
-  uint32_t lost = 0;  // rows that the repair has left to the CPU; the edges are then as before it
+  uint32_t unreachable = 0;  // rows that the repair leaves to the CPU, with the edges as before it
 
   /// Copies the edges to the host, [rows, degree]; also when an index has taken them over, while it lives.
   virtual void fetch(Array<uint32_t>& edges, const Execution& execution) const = 0;

@@ -218,8 +218,8 @@ struct Chooser {
   /// for 300, 500 and 1,000 queries: 150,000 words 97 and 89, 105 and 103, 141 and 173; gist 381 and 254, 425 and
   /// 321, 546 and 594; 60,000 patches 210 and 157, 228 and 193, 266 and 316; longer ones are not: SIFT 1M as floats
   /// 242 and 135, 274 and 166, 328 and 251, words at .99 205 and 125, 252 and 137, 293 and 185). Not where rows have
-  /// many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp got .74 of .8, since rows that play
-  /// queries are masked there, but for their copies.
+  /// many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp got .74 of .8, since rows that serve
+  /// as queries are masked there, and their copies are not.
   std::array<Walkers, 4> order_walkers(float recall) const {
     // Expansions at degree 64. Of the walks measured the longest short one took 9, the shortest long one 19.
     constexpr double kShortWalk = 15;

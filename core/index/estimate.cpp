@@ -9,7 +9,7 @@
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
 #include "index/reach.h"
-#include "index/rows_judge.h"
+#include "index/row_measures.h"
 #include "knn/cells_effort.h"
 #include "knn/exact_knn_launch.h"
 #include "knn/find_neighbors.h"
@@ -120,12 +120,13 @@ uint64_t phases(const Asked& asked) {
   const uint64_t finding =
       asked.is_ggnn() ? ggnn_bytes(asked.rows, stride, plan.ggnn, plan.threads)
                       : find_neighbors_bytes(asked.rows, stride, plan.nn_descent, plan.knn, plan.threads);
-  const uint64_t looking = asked.list_bytes() + judge_rows_bytes(dim, stride, plan.threads);
-  const uint64_t judging = plan.calibrate ? calibration_bytes(dim, stride, asked.rows, plan.threads) : 0;
+  const uint64_t measuring = asked.list_bytes() + measure_rows_bytes(dim, stride, plan.threads);
+  const uint64_t calibrating = plan.calibrate ? calibration_bytes(dim, stride, asked.rows, plan.threads) : 0;
   const uint64_t products =
       asked.by_product() ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads) : 0;
   const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(plan.threads) : 0;
-  return std::max({coding, finding, looking, edging(asked), judging, products}) + scaling(asked) + sending;
+  return std::max({coding, finding, measuring, edging(asked), calibrating, products}) + scaling(asked) +
+         sending;
 }
 
 // --- A device ------------------------------------------------------------------------------------
@@ -158,13 +159,13 @@ uint64_t finding_on_device(const Asked& asked, size_t stride) {
   }
 }
 
-/// What follows when the graph is there: the index's copy, beside codes and edges, and what looks at it.
+/// The time after the graph is made: the index's placement, beside codes and edges, and its measures.
 uint64_t placed(const Asked& asked) {
   const PlacedShape shape = placed_shape(asked);
-  const uint64_t looking = judge_rows_device_bytes(shape);
+  const uint64_t comparing = measure_rows_device_bytes(shape);
   const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
   const uint64_t measuring =
-      asked.plan.calibrate ? std::max(calibrating, looking) + calibration_device_bytes(shape) : looking;
+      asked.plan.calibrate ? std::max(calibrating, comparing) + calibration_device_bytes(shape) : comparing;
   const uint64_t layers = asked.is_ggnn() ? ggnn_layer_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t levels = asked.is_tsdg() ? asked.rows * asked.plan.diversify.levels * sizeof(uint16_t) : 0;
   return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + measuring;

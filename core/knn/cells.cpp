@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-#include "knn/cells_judge.h"
+#include "knn/cells_recall.h"
 #include "knn/cells_products.h"
 #include "knn/cells_refine.h"
 
@@ -30,10 +30,11 @@ void compare_with_cells(const Codes& codes, const CellMap& map, uint32_t budget,
                });
 }
 
-/// Rounds of refinement as long as the judge asks for more and each finds enough; how many.
-uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t budget, const Judge& judge,
-                            double enough, NearLists& lists, const Execution& execution) {
-  double share = judge.share(codes, lists.neighbors.data(), lists.k);
+/// Rounds of refinement until the sample's recall is `enough`, as long as each finds enough; returns their number.
+uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t budget,
+                            const RecallSample& sample, double enough, NearLists& lists,
+                            const Execution& execution) {
+  double share = sample.recall(codes, lists.neighbors.data(), lists.k);
   if (share >= enough) return 0;
   Refinement refinement(codes, map, budget, lists, execution);
   uint32_t rounds = 0;
@@ -41,7 +42,7 @@ uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t bud
     const uint64_t found = refinement.round(rounds == 0);
     ++rounds;
     const double before = share;
-    share = judge.share(codes, lists.neighbors.data(), lists.k);
+    share = sample.recall(codes, lists.neighbors.data(), lists.k);
     if (found == 0 || share - before < kLeastGain * (1 - before)) break;
   }
   return rounds;
@@ -54,21 +55,21 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
   const uint32_t rows = codes.rows();
   KnnGraph graph{Array<uint32_t>(), rows, params.k, 0};
   if (rows == 0) return graph;
-  Judge judge(rows, params.k, params.seed, execution.memory);
+  RecallSample sample(rows, params.k, params.seed, execution.memory);
   {
     const CellMap map(codes, params.seed, execution);
-    const Execution judging = execution.span(0.15, 0.2);
-    judge.find_truth(codes, map, judging);
-    const uint32_t budget = judge.budget(codes, map, shares.wanted, judging);
+    const Execution measuring = execution.span(0.15, 0.2);
+    sample.find_truth(codes, map, measuring);
+    const uint32_t budget = sample.budget(codes, map, shares.wanted, measuring);
     NearLists lists(rows, params.k, execution.memory);
     compare_with_cells(codes, map, budget, lists, execution.span(0.2, 0.9));
-    graph.iterations = refine_while_short(codes, map, budget, judge, shares.enough, lists, execution);
+    graph.iterations = refine_while_short(codes, map, budget, sample, shares.enough, lists, execution);
     graph.neighbors = std::move(lists.neighbors);
   }
-  graph.share = judge.share(codes, graph.neighbors.data(), params.k);
+  graph.share = sample.recall(codes, graph.neighbors.data(), params.k);
   if (graph.share >= shares.least || rows <= params.k) return graph;
   KnnGraph descent = nn_descent(codes, params, execution.span(0.9, 1));
-  descent.share = judge.share(codes, descent.neighbors.data(), params.k);
+  descent.share = sample.recall(codes, descent.neighbors.data(), params.k);
   return descent.share > graph.share ? std::move(descent) : std::move(graph);
 }
 
@@ -78,8 +79,8 @@ uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& pa
   const uint64_t refining =
       threads * refine_space_bytes(rows, stride, params.k) + refinement_bytes(rows, params.k);
   const uint64_t cells = cell_map_bytes(rows, stride, threads) + 2 * lists + std::max(comparing, refining);
-  const uint64_t judge = judge_bytes(rows, stride, params.k);
-  return judge + std::max(cells, lists + nn_descent_bytes(rows, stride, params, threads));
+  const uint64_t sampling = recall_sample_bytes(rows, stride, params.k);
+  return sampling + std::max(cells, lists + nn_descent_bytes(rows, stride, params, threads));
 }
 
 }  // namespace gannet

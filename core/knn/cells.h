@@ -3,11 +3,11 @@
 //
 //   map       k-means on a sample; every row lives in the cell of its nearest centroid; the rows of
 //             each cell are packed as the right side of a tile              (cells_map.h)
-//   judge     the true neighbours of 256 sampled rows; from them, how many rows around it a row must
-//             be compared with for a share of 0.97 to be among them         (cells_judge.h)
-//   products  every row with the nearest cells that hold so many rows: rows that want a cell are
+//   recall    the true neighbours of 256 sampled rows; from them, the number of rows around it that a row must
+//             be compared with for a share of 0.97 to be among them         (cells_recall.h)
+//   products  every row with the nearest cells that hold that number: rows that probe a cell are
 //             gathered, tiles computed, the nearest kept                    (cells_products.h)
-//   refine    where the judge finds less than 0.955: the neighbours of neighbours, up to three rounds
+//   refine    where the sample's recall is below 0.955: the neighbours of neighbours, up to three rounds
 //             as long as they help                                          (cells_refine.h)
 //   fall back where even then less than 0.90 is found: NN-Descent, and the better of both lists
 //
@@ -20,16 +20,16 @@
 //   operations  3 rounds of training on a sixth of the rows and one of settling: n / 192 pairs, twice;
 //               up to 512 pairs to choose cells; 9,000 pairs of products; selection by 3 instructions
 //               for 16 pairs and about 150 entries, thinned out three times
-//   bytes held  8 for who lives where, 136 for the packed copy, 576 for lists (twice neighbours, once
+//   bytes held  8 for members of cells, 136 for the packed copy, 576 for lists (twice neighbours, once
 //               distances); the rest is a few MB a thread
 //   bytes read  its code three times; a cell of 25 KB is read from the third cache once for every
-//               unit of 400 rows, of which some 60 want it: 20 KB
+//               unit of 400 rows, of which some 60 probe it: 20 KB
 //
 // What was measured against it (SIFT 100,000 x 128, words 150,000 x 100, gist 30,000 x 960):
 //   - Fewer rows compared and then a round of refinement (0.90 and one round) costs the same time, and
 //     on the words 18 % more distances a search at recall 0.99: the mean is the same, but rows whose
 //     neighbours lie in many cells keep poor lists, since their neighbours' neighbours are no better.
-//   - Telling y of x where y is in the list of x (no distance is needed): recall +0.03 for a fifth of
+//   - Inserting x into the list of y where y is in the list of x (no distance is needed): recall +0.03 for a fifth of
 //     the products' time, and no fewer distances in a search, whose graph has reverse edges anyway.
 //   - The share 0.97: a search needs 1, 3 and 3 % more distances at recall 0.95 than with exact lists,
 //     and 1, 6 and 5 % more at 0.99. A share of 0.96 saves a tenth of the time and needs 1 to 3 % more at
@@ -42,8 +42,7 @@
 // and that order is fixed; integer sums and floats in fixed lanes do the rest. So the graph does not
 // depend on threads or instruction set.
 //
-// A CUDA twin may share the phases: the map and the budget decide the result, and the order of cells
-// among equal distances.
+// The CUDA version (cells_cuda.h) has the same phases with other cells, and its own graph.
 #pragma once
 
 #include <cstdint>

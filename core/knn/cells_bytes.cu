@@ -4,7 +4,7 @@
 //
 // Wide codes are those that bytes cannot tell apart as neighbours (dataset/codes.h). They tell enough for
 // cells and candidates: the rounds that follow compare rows as floats. Where too many rows have the same
-// bytes the judge finds that out.
+// bytes the sample's recall shows that.
 //
 // Bytes: each row is read once and written as a byte a column.
 

@@ -8,18 +8,18 @@
 //              of each row and chunk a few candidates                          (cells_products.cu)
 //   lists      the nearest of a row's candidates, then rounds of neighbours' neighbours; at last lists
 //              by row number                                                   (cells_lists.cu)
-//   judge      256 rows against all others: the share of true neighbours that lists hold
-//                                                                              (cells_judge.cu)
-//   more       where the judge finds too little, more rounds as long as they help; where even then
-//              less than 0.90 is there, NN-Descent, if there is memory for it, and the better of both
+//   recall     256 rows against all others: the share of true neighbours that lists hold
+//                                                                              (cells_recall.cu)
+//   more       where recall is too low, more rounds as long as they help; where it is below 0.90
+//              even then, NN-Descent, if there is memory for it, and the better of both
 //                                                                              (cells.cu)
 //
-// The same result every time: sums are of integers, lists keep the smallest keys of a set, what atomics
-// decide is never seen, and a sampled row is a function of the seed. It is not the CPU's result, whose
+// The same result every time: sums are of integers, lists keep the smallest keys of a set, no result depends on
+// the order of atomics, and a sampled row is a function of the seed. It is not the CPU's result, whose
 // cells (cells.h) are compared exactly and in another order; both find the same share.
 //
-// Of wide codes, which bytes cannot tell apart as neighbours, bytes tell cells and candidates
-// (cells_bytes.cu); what lists hold and what the judge says is of the floats.
+// For wide codes, whose neighbours bytes cannot rank, bytes choose cells and candidates (cells_bytes.cu);
+// distances of lists and recall are of the floats.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@
 
 namespace gannet::cuda {
 
-/// What it has found out, for tests and times.
+/// Figures of one run, for tests and times.
 struct CellsReport {
   uint32_t cells = 0;
-  double share = 0;         // of the true neighbours of the judged rows, in the end
+  double share = 0;         // of the true neighbours of the sampled rows, in the end
   uint32_t rounds = 0;      // of neighbours' neighbours
   uint32_t iterations = 0;  // of NN-Descent where it took over
 };
@@ -50,8 +50,8 @@ CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, con
 
 // --- Between the files of the phase ---------------------------------------------------------------
 //
-// A place is a row's number in the order of cells. Everything between map and the last step is told
-// in places; lists hold them with a flag: place << 1 | whether the last round found it.
+// A place is a row's number in the order of cells. Everything between map and the last step is in
+// places; lists hold them with a flag: place << 1 | whether the last round found it.
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 
@@ -64,10 +64,10 @@ struct Chunk {
   uint32_t count;
 };
 
-/// What kernels take of a map.
+/// A map as kernels read it.
 struct CellsView {
   CodesView codes;               // by place, bytes
-  CodesView exact;               // by place, what distances are of: the same, or wide
+  CodesView exact;               // by place, the codes of distances: the same, or wide
   const uint32_t* members;       // [rows] row at a place
   const uint32_t* near;          // [rows, kNearCells] by row: cells, nearest first, kNone behind
   const uint32_t* begins;        // [cells + 1] places
@@ -172,24 +172,24 @@ void write_lists(const CellsView& map, const PlaceLists& lists, uint32_t k, uint
                  uint32_t* distances, const Stream& stream);
 
 /// Rows whose true neighbours are counted.
-inline constexpr uint32_t kJudgedRows = 256;
-inline constexpr uint32_t kJudgedDepth = 32;
+inline constexpr uint32_t kSampledRows = 256;
+inline constexpr uint32_t kSampledDepth = 32;
 
-class Judge {
+class RecallSample {
  public:
-  Judge(const CellsView& map, uint64_t seed, const Stream& stream);
+  RecallSample(const CellsView& map, uint64_t seed, const Stream& stream);
 
-  /// The share of the true min(k, 32) neighbours of the judged rows that lists hold, of rows at equal
+  /// The share of the true min(k, 32) neighbours of the sampled rows that lists hold, of rows at equal
   /// distance any. `distances` is [rows, length], by place or by row number. Waits for the stream.
-  double share(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const;
+  double recall(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const;
 
  private:
   CellsView map_;
   const Stream& stream_;
   uint32_t count_;
   DeviceArray<uint32_t> places_;   // [count]
-  DeviceArray<uint8_t> codes_;     // [kJudgedRows, stride] as map.exact has them
-  DeviceArray<uint32_t> squares_;  // [kJudgedRows]
+  DeviceArray<uint8_t> codes_;     // [kSampledRows, stride] as map.exact has them
+  DeviceArray<uint32_t> squares_;  // [kSampledRows]
   DeviceArray<uint32_t> found_;    // entries, rows nearer than each, and the last entries
 };
 

@@ -1,4 +1,4 @@
-// How much work cells on a CUDA device do, and what memory that takes: for them and for estimates.
+// The work of cells on a CUDA device, and the memory that it takes: for them and for estimates.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,12 @@
 
 namespace gannet::cuda {
 
-/// How much is done before the judge is asked, and what it is asked for.
+/// The work before recall is measured, and the recall that ends it.
 struct CellsEffort {
   uint32_t probes = 126;       // chunks of cells that a row is compared with, at most kProbesMax
   uint32_t rounds = 1;         // of neighbours' neighbours, at least one
   uint32_t expanded = 40;      // neighbours of a row of whose lists a round looks at 32 entries, at most 64
-  uint32_t told = 32;          // entries of a list that learn whose it is
+  uint32_t reversed = 32;      // first entries of a list whose reverse edges are listed
   uint32_t reverse = 64;       // places of a reverse list, a multiple of 32
   uint32_t matched = 8192;     // cells that rows are compared with one by one, at most kMatchedMax; if there
                                // are more, rows find groups of cells first

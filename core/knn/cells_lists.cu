@@ -18,8 +18,8 @@
 //
 //   KeepNearest    of a row's 1,000 candidates finds by bisection a key that 64 to 96 are below, sorts
 //                  these and keeps 64, whose distances the first round measures
-//   ListReverse    tells each row whose list is new near its head; a source goes to the place of its
-//                  hash, where the smallest number stays
+//   ListReverse    the reverse edges of new entries near the head of each list; a source goes to the place
+//                  of its hash, where the smallest number stays
 //   RefineRow      offers the reverse list, and the first 32 entries of the lists of the first 40 to 64
 //                  entries; a pair is looked at only if one of its two edges is new
 //   WriteRow       lists by row number; of rows at equal distance the smaller number comes first
@@ -38,8 +38,8 @@
 // Looked into by experiment on one NVIDIA H200, 1M x 128 bytes: without reverse lists recall@32 loses two
 // points; leaving out pairs of rows whose chunks were compared loses five, since classes hide neighbours
 // there; candidates that must be met twice lose seven. A filter of 2 KB takes 41.1 ms for all
-// of cells where one of 4 KB takes 39.9, and loses .03 points. Reverse lists of 64 places, for which 32
-// entries of each list are told their source, find .5 points more of the 32 nearest than half of both, in
+// of cells where one of 4 KB takes 39.9, and loses .03 points. Reverse lists of 64 places, made of 32
+// entries of each list, find .5 points more of the 32 nearest than half of both, in
 // 1 ms. Lists, milliseconds and recall@10: two rounds that read 32 entries of the lists of 32 neighbours 38.9,
 // .9893, of 40 42.4, .9913, of 48 45.8, .9929; behind 63 probes two rounds of 64 47.2, .9902, three 55.0,
 // .9924. Reading 64 entries of each list gains less than more lists and rounds do for the time: of 40 lists
@@ -77,7 +77,7 @@ struct Args {
   PlaceLists next;
   uint32_t* reverse;        // [rows, kReverse] places, kNone in empty ones
   uint32_t reverse_places;  // of a row
-  uint32_t told;            // entries of a list that are told their source
+  uint32_t reversed;        // first entries of a list whose reverse edges are listed
   uint32_t expanded;
   bool as_entries;  // whether KeepNearest writes place << 1 | 1 instead of places
   bool measured;    // whether `lists` have distances
@@ -441,9 +441,9 @@ struct ListReverse {
 
   __device__ void run(uint64_t item) const {
     // A division of 64 bits takes longer than all the rest.
-    const uint32_t place =
-        item >> 32 == 0 ? static_cast<uint32_t>(item) / args.told : static_cast<uint32_t>(item / args.told);
-    const uint64_t rank = item - uint64_t{place} * args.told;
+    const uint32_t place = item >> 32 == 0 ? static_cast<uint32_t>(item) / args.reversed
+                                           : static_cast<uint32_t>(item / args.reversed);
+    const uint64_t rank = item - uint64_t{place} * args.reversed;
     const uint32_t entry = args.lists.near[uint64_t{place} * args.lists.length + rank];
     if (entry == kNone || (entry & 1) == 0) return;
     const uint32_t slot = __umulhi(place * 0x9e3779b1u, args.reverse_places);
@@ -733,9 +733,9 @@ void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceList
   args.measured = measured;
   args.reverse = reverse;
   args.reverse_places = std::min(effort.reverse, kOffered);
-  args.told = std::min(effort.told, lists.length);
+  args.reversed = std::min(effort.reversed, lists.length);
   fill(reverse, 0xff, uint64_t{rows} * effort.reverse * sizeof(uint32_t), stream, "clearing reverse lists");
-  launch_items<ListReverse>("list_reverse", uint64_t{rows} * args.told, args, stream);
+  launch_items<ListReverse>("list_reverse", uint64_t{rows} * args.reversed, args, stream);
   const uint64_t step = std::max<uint64_t>(kLaunchBytes / map.exact.stride, 1);
   for (uint64_t first = 0; first < rows; first += step) {
     execution.check();

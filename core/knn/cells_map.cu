@@ -4,11 +4,11 @@
 //             near             the 64 cells nearest to a row; the first is its home
 //             place            a row's number in the order of cells
 //             segment          up to 1,024 centroids, of which a row keeps the best of 8 classes
-//             super            every 32nd centroid, by which cells are put in order
+//             leader           every 32nd centroid, by which cells are put in order
 //             group            a cell of centroids: the map of centroids as if they were rows
 //
-// Steps: DrawSample - StartCentroids - once MatchCells, TakeHomes, SumMembers, WriteMeans - MeasureSupers,
-// ChainSupers, a sort, OrderCentroids - for each slice of rows MatchCells, TakeNear - a stable sort by
+// Steps: DrawSample - StartCentroids - once MatchCells, TakeHomes, SumMembers, WriteMeans - MeasureLeaders,
+// ChainLeaders, a sort, OrderCentroids - for each slice of rows MatchCells, TakeNear - a stable sort by
 // home - FindBegins, CutChunks - GatherCodes.
 //
 // Cells hold 244 rows on average, from the sample's 64 each. One round of Lloyd's is enough: two or
@@ -33,8 +33,8 @@
 // 33 ms longer for all of cells.
 //
 // The order of cells decides what the second cache holds: rows that are worked on together have their
-// neighbours in the same cells if those are near each other. Supers are chained, each followed by the
-// nearest that is left, and cells follow their super.
+// neighbours in the same cells if those are near each other. Leaders are chained, each followed by the
+// nearest that is left, and cells follow their leader.
 //
 // Sums of bytes are exact in 32 bits (up to 16 million rows a cell), so means do not depend on the
 // order of the atomics. An empty cell keeps its centroid, and holds no chunk.
@@ -61,15 +61,15 @@ using Warp = cg::thread_block_tile<32>;
 static_assert(kMatchedMax == 1u << kPlaceBits);
 constexpr uint32_t kSamplePerCell = 64;
 constexpr uint32_t kSegmentsMax = 32;
-constexpr uint32_t kIndexBits = 7;       // of 8 centroids in a segment
-constexpr uint32_t kCellsPerSuper = 32;  // where there are many cells
-constexpr uint32_t kSupersLeast = 128;   // a super for each cell until there are so many
-constexpr uint32_t kSupersMax = kMatchedMax / kCellsPerSuper;
+constexpr uint32_t kIndexBits = 7;        // of 8 centroids in a segment
+constexpr uint32_t kCellsPerLeader = 32;  // where there are many cells
+constexpr uint32_t kLeadersLeast = 128;   // a leader for each cell until there are so many
+constexpr uint32_t kLeadersMax = kMatchedMax / kCellsPerLeader;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
 
 struct DrawSample;
 struct StartCentroids;
-struct SpreadCentroids;
+struct PermuteCentroids;
 struct TakeHomes;
 struct SumMembers;
 struct WriteMeans;
@@ -81,7 +81,7 @@ struct GatherCodes;
 struct ListHomes;
 
 struct Args {
-  using Steps = StepList<DrawSample, StartCentroids, SpreadCentroids, TakeHomes, SumMembers, WriteMeans,
+  using Steps = StepList<DrawSample, StartCentroids, PermuteCentroids, TakeHomes, SumMembers, WriteMeans,
                          RankCells, CountUp, OrderCentroids, FindBegins, GatherCodes, ListHomes>;
 
   CodesView codes;
@@ -91,25 +91,25 @@ struct Args {
   CodesView ordered;           // [cells] centroids in the order of cells
   uint8_t* ordered_codes;
   uint32_t* ordered_squares;
-  CodesView sample;          // [sampled]
-  uint8_t* sample_codes;     // the same, to be written
-  uint32_t* sample_squares;  // likewise
-  uint32_t spread;           // from one centroid that items are matched with to the next, by number
-  uint8_t* spread_codes;     // centroids in that order, to be written
-  uint32_t* spread_squares;  // likewise
-  CodesView items;           // codes that are matched
-  uint32_t first_item;       // of this launch
-  uint32_t item_count;       // of this launch
-  uint32_t* candidates;      // [item_count, segments, 8] keys
+  CodesView sample;            // [sampled]
+  uint8_t* sample_codes;       // the same, to be written
+  uint32_t* sample_squares;    // likewise
+  uint32_t match_stride;       // the n-th centroid that is matched is n times that, modulo their number
+  uint8_t* permuted_codes;     // centroids in that order, to be written
+  uint32_t* permuted_squares;  // likewise
+  CodesView items;             // codes that are matched
+  uint32_t first_item;         // of this launch
+  uint32_t item_count;         // of this launch
+  uint32_t* candidates;        // [item_count, segments, 8] keys
   uint32_t segments;
   uint32_t segment_units;
   uint32_t* homes;               // [items] cell
   uint32_t* near;                // [items, kNearCells]
   uint32_t* sums;                // [cells, stride]
   uint32_t* counts;              // [cells]
-  uint32_t* super_distances;     // [supers, supers]
-  uint32_t* cell_supers;         // [cells]
-  uint32_t* super_ranks;         // [supers]
+  uint32_t* leader_distances;    // [leaders, leaders]
+  uint32_t* cell_leaders;        // [cells]
+  uint32_t* leader_ranks;        // [leaders]
   uint32_t* numbers;             // 0, 1, 2, ...
   const uint32_t* order;         // [cells] cell at each number of the order
   const uint32_t* sorted_homes;  // [rows]
@@ -119,8 +119,8 @@ struct Args {
   const uint32_t* members;  // [rows]
   uint8_t* sorted;          // [rows, stride]
   uint32_t* squares;        // [rows] by place
-  uint32_t supers;
-  uint32_t cells_per_super;
+  uint32_t leaders;
+  uint32_t cells_per_leader;
   uint64_t seed;
 };
 
@@ -175,23 +175,23 @@ struct StartCentroids {
 };
 
 /// Centroids in the order in which they are matched. A warp for each.
-struct SpreadCentroids {
+struct PermuteCentroids {
   static constexpr uint32_t kLanes = 32;
   const Args& args;
 
   __device__ void run(uint64_t place) const {
-    copy_code(args.centroids, place * args.spread % args.centroids.rows, args.spread_codes,
-              args.spread_squares, place);
+    copy_code(args.centroids, place * args.match_stride % args.centroids.rows, args.permuted_codes,
+              args.permuted_squares, place);
   }
 };
 
 /// The number of the centroid of a key.
 __device__ uint32_t matched_cell(const Args& args, uint32_t key) {
   const uint32_t place = key & ((1u << kPlaceBits) - 1);
-  return static_cast<uint32_t>(uint64_t{place} * args.spread % args.ordered.rows);
+  return static_cast<uint32_t>(uint64_t{place} * args.match_stride % args.ordered.rows);
 }
 
-/// What both ways to match share: the rows of a warp and what is kept of their sums.
+/// The part that both ways to match share: the rows of a warp, and the candidates kept of their sums.
 struct Matching {
   const Args& args;
   uint32_t lane = threadIdx.x % 32;
@@ -429,9 +429,9 @@ struct WriteMeans {
 
 // --- The order of cells --------------------------------------------------------------------------
 
-/// The nearest super of a cell, of equally near ones the first; a super's distances to all. A block
+/// The nearest leader of a cell, of equally near ones the first; a leader's distances to all. A block
 /// for each cell.
-struct MeasureSupers {
+struct MeasureLeaders {
   static constexpr uint32_t kThreads = 128;
   struct Shared {
     unsigned long long nearest;
@@ -444,21 +444,21 @@ struct MeasureSupers {
     if (threadIdx.x == 0) shared.nearest = ~0ull;
     __syncthreads();
     uint64_t nearest = ~uint64_t{0};
-    for (uint32_t super = threadIdx.x; super < args.supers; super += kThreads) {
-      const uint32_t distance = distance_of(args.centroids, cell, super * args.cells_per_super);
-      nearest = min(nearest, uint64_t{distance} << 32 | super);
-      if (cell % args.cells_per_super == 0 && cell / args.cells_per_super < args.supers)
-        args.super_distances[cell / args.cells_per_super * args.supers + super] = distance;
+    for (uint32_t leader = threadIdx.x; leader < args.leaders; leader += kThreads) {
+      const uint32_t distance = distance_of(args.centroids, cell, leader * args.cells_per_leader);
+      nearest = min(nearest, uint64_t{distance} << 32 | leader);
+      if (cell % args.cells_per_leader == 0 && cell / args.cells_per_leader < args.leaders)
+        args.leader_distances[cell / args.cells_per_leader * args.leaders + leader] = distance;
     }
     atomicMin(&shared.nearest, nearest);
     __syncthreads();
-    if (threadIdx.x == 0) args.cell_supers[cell] = static_cast<uint32_t>(shared.nearest);
+    if (threadIdx.x == 0) args.cell_leaders[cell] = static_cast<uint32_t>(shared.nearest);
   }
 };
 
-/// Supers in a chain from the first on: the nearest of those that are left comes next. One block.
-struct ChainSupers {
-  static constexpr uint32_t kThreads = kSupersMax;
+/// Leaders in a chain from the first on: the nearest of those that are left comes next. One block.
+struct ChainLeaders {
+  static constexpr uint32_t kThreads = kLeadersMax;
   struct Shared {
     uint64_t nearest[kThreads / 32];
     uint32_t current;
@@ -467,15 +467,15 @@ struct ChainSupers {
   Shared& shared;
 
   __device__ void run() {
-    bool left = threadIdx.x < args.supers;
+    bool left = threadIdx.x < args.leaders;
     uint32_t current = 0;
-    for (uint32_t rank = 0; rank < args.supers; ++rank) {
+    for (uint32_t rank = 0; rank < args.leaders; ++rank) {
       if (threadIdx.x == current) {
-        args.super_ranks[current] = rank;
+        args.leader_ranks[current] = rank;
         left = false;
       }
       uint64_t nearest =
-          left ? uint64_t{args.super_distances[current * args.supers + threadIdx.x]} << 32 | threadIdx.x
+          left ? uint64_t{args.leader_distances[current * args.leaders + threadIdx.x]} << 32 | threadIdx.x
                : ~uint64_t{0};
 #pragma unroll
       for (uint32_t stride = 16; stride != 0; stride /= 2)
@@ -494,15 +494,15 @@ struct ChainSupers {
     }
   }
 };
-static_assert(ChainSupers::kThreads == 1024);
+static_assert(ChainLeaders::kThreads == 1024);
 
-/// From the super of each cell to its rank, which cells are sorted by.
+/// From the leader of each cell to its rank, which cells are sorted by.
 struct RankCells {
   static constexpr uint32_t kLanes = 1;
   const Args& args;
 
   __device__ void run(uint64_t cell) const {
-    args.cell_supers[cell] = args.super_ranks[args.cell_supers[cell]];
+    args.cell_leaders[cell] = args.leader_ranks[args.cell_leaders[cell]];
   }
 };
 
@@ -639,12 +639,12 @@ void match(const Args& args, const Stream& stream) {
     launch_match<MatchWideCells>(args, stream);
 }
 
-/// A step that goes through so many numbers once and leaves what is next to each other far apart: the
-/// golden section of them, or the next step that divides nothing.
-uint32_t pick_spread(uint32_t count) {
-  uint32_t step = static_cast<uint32_t>(count * 0.618) + 1;
-  while (std::gcd(step, count) != 1) ++step;
-  return step;
+/// The stride of a permutation of `count` numbers that puts neighbours far apart: their golden section, or the next
+/// number without a common divisor.
+uint32_t coprime_stride(uint32_t count) {
+  uint32_t stride = static_cast<uint32_t>(count * 0.618) + 1;
+  while (std::gcd(stride, count) != 1) ++stride;
+  return stride;
 }
 
 /// Compares items with all `cells`, in slices: their nearest cells, or, where `near` is null, only homes.
@@ -658,17 +658,17 @@ void match_all(const CodesView& items, const CodesView& cells, uint64_t slice, u
   args.homes = homes;
   args.segment_units = (units + kSegmentsMax - 1) / kSegmentsMax;
   args.segments = (units + args.segment_units - 1) / args.segment_units;
-  const uint64_t spread_cells = near != nullptr ? cells.rows : 0;
-  const DeviceArray<uint8_t> spread_codes(spread_cells * cells.stride, stream);
-  const DeviceArray<uint32_t> spread_squares(spread_cells, stream);
-  args.spread = 1;
+  const uint64_t permuted_cells = near != nullptr ? cells.rows : 0;
+  const DeviceArray<uint8_t> permuted_codes(permuted_cells * cells.stride, stream);
+  const DeviceArray<uint32_t> permuted_squares(permuted_cells, stream);
+  args.match_stride = 1;
   if (near != nullptr) {
     args.centroids = cells;
-    args.spread = pick_spread(cells.rows);
-    args.spread_codes = spread_codes.data();
-    args.spread_squares = spread_squares.data();
-    args.ordered = {spread_codes.data(), spread_squares.data(), cells.rows, cells.stride};
-    launch_items<SpreadCentroids>("spread_centroids", cells.rows, args, stream);
+    args.match_stride = coprime_stride(cells.rows);
+    args.permuted_codes = permuted_codes.data();
+    args.permuted_squares = permuted_squares.data();
+    args.ordered = {permuted_codes.data(), permuted_squares.data(), cells.rows, cells.stride};
+    launch_items<PermuteCentroids>("permute_centroids", cells.rows, args, stream);
   }
   slice = std::min<uint64_t>(slice, items.rows);
   const DeviceArray<uint32_t> candidates(slice * args.segments * 8, stream);
@@ -695,24 +695,24 @@ void sort_by_cell(const uint32_t* cells, uint32_t* sorted_cells, const uint32_t*
 /// From args.centroids to args.ordered.
 void order_centroids(Args args, const Stream& stream) {
   const uint32_t cells = args.centroids.rows;
-  args.cells_per_super = std::clamp(cells / kSupersLeast, 1u, kCellsPerSuper);
-  args.supers = cells / args.cells_per_super;
-  const DeviceArray<uint32_t> distances(uint64_t{args.supers} * args.supers, stream);
-  const DeviceArray<uint32_t> ranks(args.supers, stream);
-  const DeviceArray<uint32_t> supers(cells, stream);
+  args.cells_per_leader = std::clamp(cells / kLeadersLeast, 1u, kCellsPerLeader);
+  args.leaders = cells / args.cells_per_leader;
+  const DeviceArray<uint32_t> distances(uint64_t{args.leaders} * args.leaders, stream);
+  const DeviceArray<uint32_t> ranks(args.leaders, stream);
+  const DeviceArray<uint32_t> leaders(cells, stream);
   const DeviceArray<uint32_t> sorted(cells, stream);
   const DeviceArray<uint32_t> numbers(cells, stream);
   const DeviceArray<uint32_t> order(cells, stream);
-  args.super_distances = distances.data();
-  args.super_ranks = ranks.data();
-  args.cell_supers = supers.data();
+  args.leader_distances = distances.data();
+  args.leader_ranks = ranks.data();
+  args.cell_leaders = leaders.data();
   args.numbers = numbers.data();
   args.order = order.data();
-  launch("measure_supers", kernel<MeasureSupers>, cells, MeasureSupers::kThreads, stream, args);
-  launch("chain_supers", kernel<ChainSupers>, 1, ChainSupers::kThreads, stream, args);
+  launch("measure_leaders", kernel<MeasureLeaders>, cells, MeasureLeaders::kThreads, stream, args);
+  launch("chain_leaders", kernel<ChainLeaders>, 1, ChainLeaders::kThreads, stream, args);
   launch_items<RankCells>("rank_cells", cells, args, stream);
   launch_items<CountUp>("count_up", cells, args, stream);
-  sort_by_cell(supers.data(), sorted.data(), numbers.data(), order.data(), cells, args.supers, stream);
+  sort_by_cell(leaders.data(), sorted.data(), numbers.data(), order.data(), cells, args.leaders, stream);
   launch_items<OrderCentroids>("order_centroids", cells, args, stream);
 }
 

@@ -2,13 +2,14 @@
 //
 //   here         n, d       rows and columns
 //                tile       queries x rows that a block compares at once
-//                chunk      columns of a tile that stand in shared memory at once
+//                panel      columns of a tile that are held in shared memory at once
 //                slice      share of the rows that a block goes through for its queries
 //                list       of a query and a slice: the nearest rows found so far
-//                part       rows of one launch; chunk of rows: those on the device at once
+//                chunk      rows on the device at once
+//                part       rows of one launch
 //
 // The idea. A block owns a tile's queries and a slice. It goes through the slice tile by tile, the
-// tile chunk by chunk, the next chunk on its way into registers while this one is summed. A distance
+// tile panel by panel, the next panel on its way into registers while this one is summed. A distance
 // nearer than the query's k-th best so far is appended to the query's list; a list that might
 // overflow is sorted and cut to k, which also gives the new k-th best. For rows in random order
 // about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists.
@@ -95,7 +96,7 @@ struct Args {
   uint32_t row_stride;
   uint32_t query_stride;
   uint32_t dim;
-  uint32_t chunks;  // of a row
+  uint32_t panels;  // of a row
   uint32_t k;
   uint32_t half;  // of a list: a power of two, at least k
   int32_t metric;
@@ -212,10 +213,10 @@ struct Slice {
         end(static_cast<uint32_t>(min(uint64_t{begin} + args.slice_rows, uint64_t{args.row_count}))) {}
 };
 
-/// Steps through the tiles of a slice and the chunks of a tile. A Step offers
-///   fetch(row, chunk)    starts to read a chunk of the tile that begins at `row`
+/// Steps through the tiles of a slice and the panels of a tile. A Step offers
+///   fetch(row, panel)    starts to read a panel of the tile that begins at `row`
 ///   deposit(buffer)      puts what was fetched into shared memory
-///   accumulate(buffer)   adds the products of a chunk to the sums
+///   accumulate(buffer)   adds the products of a panel to the sums
 ///   finish(row, end)     turns sums into candidates, and clears them
 template <Policy kPolicy, class Step>
 __device__ void for_each_tile(const Args& args, Step& step, Candidates<kPolicy>& candidates) {
@@ -229,11 +230,11 @@ __device__ void for_each_tile(const Args& args, Step& step, Candidates<kPolicy>&
   }
   block.sync();
   for (uint32_t row = slice.begin; row < slice.end; row += kPolicy.rows) {
-    for (uint32_t chunk = 0; chunk < args.chunks; ++chunk) {
-      const bool last = chunk + 1 == args.chunks;
+    for (uint32_t panel = 0; panel < args.panels; ++panel) {
+      const bool last = panel + 1 == args.panels;
       const uint32_t next_row = last ? row + kPolicy.rows : row;
       const bool more = next_row < slice.end;
-      if (more) step.fetch(next_row, last ? 0 : chunk + 1, slice.end);
+      if (more) step.fetch(next_row, last ? 0 : panel + 1, slice.end);
       step.accumulate(buffer);
       buffer ^= 1;
       if (more) step.deposit(buffer);
@@ -257,7 +258,7 @@ struct FloatSearch {
   static constexpr uint32_t kWarpRows = LaneSums::kRight;
   static constexpr uint32_t kPairs = LaneSums::kPairs;
   static constexpr uint32_t kItems = kPolicy.queries + kPolicy.rows;
-  static constexpr uint32_t kQuads = kLanes / 4;  // of four columns, in a chunk of an item
+  static constexpr uint32_t kQuads = kLanes / 4;  // of four columns, in a panel of an item
   static constexpr uint32_t kFetches = (kItems * kQuads + kThreads - 1) / kThreads;
   static_assert(kThreads / 32 * kPairs == kPolicy.queries * kPolicy.rows);
 
@@ -300,9 +301,9 @@ struct FloatSearch {
             float_of_bits<kElement>(second & 0xffff), float_of_bits<kElement>(second >> 16)};
   }
 
-  __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
-    if (chunk == 0) aim(row, end);
-    const uint32_t column = chunk * kLanes + threadIdx.x % kQuads * 4;
+  __device__ void fetch(uint32_t row, uint32_t panel, uint32_t end) {
+    if (panel == 0) aim(row, end);
+    const uint32_t column = panel * kLanes + threadIdx.x % kQuads * 4;
 #pragma unroll
     for (uint32_t i = 0; i < kFetches; ++i) {
       const bool is_query = (threadIdx.x + i * kThreads) / kQuads < kPolicy.queries;
@@ -389,8 +390,8 @@ struct IntegerSearch {
   using Args = cuda::Args;
   static constexpr Policy kPolicy = kPolicyOfStep;
   static constexpr uint32_t kThreads = kPolicy.threads;
-  static constexpr uint32_t kPieces = 4;  // of 16 columns, in a chunk of an item
-  static constexpr uint32_t kChunkColumns = 16 * kPieces;
+  static constexpr uint32_t kPieces = 4;  // of 16 columns, in a panel of an item
+  static constexpr uint32_t kPanelColumns = 16 * kPieces;
   static constexpr uint32_t kWarpSide = 32;
   static constexpr uint32_t kStrips = kWarpSide / 16;  // of queries that an instruction multiplies
   static constexpr uint32_t kAcross = kWarpSide / 8;   // with so many rows
@@ -420,9 +421,9 @@ struct IntegerSearch {
 
   __device__ void run() { for_each_tile<kPolicy>(args, *this, candidates); }
 
-  __device__ void fetch(uint32_t row, uint32_t chunk, uint32_t end) {
-    if (chunk == 0) aim(row, end);
-    const uint32_t byte = chunk * kChunkColumns + threadIdx.x % kPieces * 16;
+  __device__ void fetch(uint32_t row, uint32_t panel, uint32_t end) {
+    if (panel == 0) aim(row, end);
+    const uint32_t byte = panel * kPanelColumns + threadIdx.x % kPieces * 16;
 #pragma unroll
     for (uint32_t i = 0; i < kFetches; ++i) {
       fetched[i] = {0, 0, 0, 0};
@@ -629,7 +630,7 @@ __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__
 struct Choice {
   void (*function)(Args);
   Policy policy;
-  uint32_t chunk_columns;
+  uint32_t panel_columns;
   uint64_t launch_work;  // pairs x columns of a launch, for some 10 to 20 ms on a large device
 };
 
@@ -639,7 +640,7 @@ Choice floats() {
 }
 template <class Step>
 Choice integers() {
-  return {kernel<Step>, Step::kPolicy, Step::kChunkColumns, uint64_t{1} << 39};
+  return {kernel<Step>, Step::kPolicy, Step::kPanelColumns, uint64_t{1} << 39};
 }
 
 Choice choose(int32_t element, int32_t metric, bool few) {
@@ -773,7 +774,7 @@ class Search {
     args.row_stride = static_cast<uint32_t>(row_stride_);
     args.query_stride = static_cast<uint32_t>(query_stride_);
     args.dim = request_.rows.dim;
-    args.chunks = static_cast<uint32_t>(ceil_div(request_.rows.dim, choice_.chunk_columns));
+    args.panels = static_cast<uint32_t>(ceil_div(request_.rows.dim, choice_.panel_columns));
     args.k = kept_;
     args.half = half_;
     args.metric = request_.metric;
@@ -827,18 +828,18 @@ class Search {
 
   /// Puts a chunk of rows on the device, unless it is there already.
   void bring(uint64_t first_row, uint64_t row_count) {
-    if (first_row == resident_) return;
-    resident_ = kNoPlace;
+    if (first_row == chunk_first_row_) return;
+    chunk_first_row_ = kNoPlace;
     if (rows_there_) {
       if (squared_) square(row_data(), row_count, row_stride_, row_squares_.data());
-      resident_ = first_row;
+      chunk_first_row_ = first_row;
       return;
     }
     send(request_.rows.row(first_row), request_.rows.stride, row_count, row_bytes_, rows_.data(), row_stride_,
          stream_, execution_);
     if (cosine_) send_items(request_.norms + first_row, row_count, norms_.data(), stream_, execution_);
     if (squared_) square(rows_.data(), row_count, row_stride_, row_squares_.data());
-    resident_ = first_row;
+    chunk_first_row_ = first_row;
   }
 
   const uint8_t* row_data() const {
@@ -903,7 +904,7 @@ class Search {
   uint32_t batch_;
   uint32_t half_;
   uint32_t slices_;
-  uint64_t resident_ = kNoPlace;  // first row of the chunk on the device
+  uint64_t chunk_first_row_ = kNoPlace;  // first row of the chunk on the device
 
   DeviceArray<uint8_t> queries_;         // [batch, query_stride]
   DeviceArray<double> query_norms_;      // [batch]

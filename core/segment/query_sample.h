@@ -1,6 +1,6 @@
 // QuerySample: some of the queries that a caller has given to calibrate on, kept with the index.
 //
-// Where queries differ from the rows, rows that play queries promise what is not kept: of 10M rows whose
+// Where queries differ from the rows, promises by rows as queries are not kept: of 10M rows whose
 // queries came from elsewhere, a search that was asked for 0.95 found 0.91. So a caller passes queries like
 // those to come. A CUDA device calibrates when the index is placed there, which may be long after the build,
 // by another process and from a file; so the index keeps a sample of them, as searches prepare them

@@ -22,20 +22,20 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
-/// Queries that judge each curve: where they are like those to come, and where rows are masked, or a device walks.
+/// Queries of each curve: where they are like those to come, and where rows are masked, or a device walks.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
-constexpr size_t kWideBytes = 512;  // of codes, from which on half as many judge
+constexpr size_t kWideBytes = 512;  // of codes, from which on half as many are used
 constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
 constexpr uint32_t kHiddenMin = 512;   // if they are so many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
-constexpr double kLeeway = 0.01;      // that a promise leaves
-constexpr double kBeyond = 0.15;      // of what hidden rows miss, queries that come miss more at most
-constexpr double kAllOrNone = 0.015;  // standard error of the recall of ten answers, from which on it is so
+constexpr double kLeeway = 0.01;        // that a promise leaves
+constexpr double kHiddenMargin = 0.15;  // of the miss of hidden rows, the excess of queries to come at most
+constexpr double kAllOrNone = 0.015;    // standard error of the recall of ten answers, from which on it is so
 
-constexpr double kWorthLess = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
+constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
 constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
 
 /// So many tenths, rounded up. Knobs of beams are whole numbers, as files hold them.
@@ -65,7 +65,7 @@ std::vector<uint32_t> beams_tried(const Growth& growth) {
   return beams;
 }
 
-/// Queries that judge curve c where they are like those to come.
+/// Queries of curve c where they are like those to come.
 uint32_t sample_most(const Codes& codes, uint32_t c) {
   return codes.walk_stride() < kWideBytes ? kSampleMax[c] : std::max(kSampleMax[c] / 2, kSampleFew[c]);
 }
@@ -82,7 +82,7 @@ struct Sample {
   uint32_t deep_count;
   uint32_t depth;
   uint32_t deep;
-  uint32_t sizes[KnobCurves::kCurves];  // queries that judge each curve, no more than for the one before
+  uint32_t sizes[KnobCurves::kCurves];  // queries of each curve, no more than for the one before
   Array<float> truth;                   // [count, depth] distances of the true neighbours
   Array<float> deep_truth;              // [deep_count, deep]
 
@@ -127,7 +127,8 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 /// place or do not.
 double doubt_of(const Sample& sample, const Recall& recall, const Recall& of_ten) {
   const double of_three = 3 * recall.error - kLeeway;
-  if (sample.is_fair) return std::max(0.0, of_three + (sample.is_hidden ? kBeyond * (1 - recall.mean) : 0));
+  if (sample.is_fair)
+    return std::max(0.0, of_three + (sample.is_hidden ? kHiddenMargin * (1 - recall.mean) : 0));
   return of_ten.error > kAllOrNone ? std::max(recall.error, of_three) : recall.error;
 }
 
@@ -424,7 +425,7 @@ void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int3
 }
 
 /// Rows that stand for queries, in random order.
-struct PlayingRows {
+struct RowQueries {
   Array<uint32_t> rows;
   Array<uint8_t> copied;  // [rows, bytes of a row] together, since borrowed rows may lie far apart
   RowSet held_out;
@@ -436,7 +437,7 @@ bool may_hide(const Segment& segment, int32_t device) {
          segment.rows() / kHiddenShare >= kHiddenMin;
 }
 
-PlayingRows draw_rows(const Segment& segment, SearchGraph* own, int32_t device, const Execution& execution) {
+RowQueries draw_rows(const Segment& segment, SearchGraph* own, int32_t device, const Execution& execution) {
   const Dataset& dataset = segment.dataset;
   const Allocator& memory = execution.memory;
   const auto draw = [&](uint32_t count) {
@@ -446,23 +447,24 @@ PlayingRows draw_rows(const Segment& segment, SearchGraph* own, int32_t device, 
   const bool hides = own != nullptr && may_hide(segment, device);
   DrawnRows drawn = draw(hides ? std::min(dataset.rows() / kHiddenShare, sample_most(segment.codes, 0))
                                : std::min(dataset.rows() / kHeldOutShare, kSampleFew[0]));
-  PlayingRows playing;
+  RowQueries row_queries;
   const auto count = static_cast<uint32_t>(drawn.rows.size());
-  playing.rows = std::move(drawn.rows);
-  if (hides || !drawn.copies.empty()) playing.held_out = RowSet(memory, dataset.rows());
-  for (const uint32_t row : drawn.copies) playing.held_out.insert(row);
+  row_queries.rows = std::move(drawn.rows);
+  if (hides || !drawn.copies.empty()) row_queries.held_out = RowSet(memory, dataset.rows());
+  for (const uint32_t row : drawn.copies) row_queries.held_out.insert(row);
   if (hides) {
-    for (const uint32_t row : playing.rows) playing.held_out.insert(row);
-    playing.bypass =
-        std::make_unique<BypassEdges>(segment.codes, *own, playing.held_out.words().data(), execution);
+    for (const uint32_t row : row_queries.rows) row_queries.held_out.insert(row);
+    row_queries.bypass =
+        std::make_unique<BypassEdges>(segment.codes, *own, row_queries.held_out.words().data(), execution);
   }
   for (uint32_t i = count; i > 1; --i)
-    std::swap(playing.rows[i - 1], playing.rows[random_below(i, segment.seed, kSampleStream + 1, i)]);
+    std::swap(row_queries.rows[i - 1], row_queries.rows[random_below(i, segment.seed, kSampleStream + 1, i)]);
   const size_t row_bytes = size_t{dataset.dim()} * element_bytes(dataset.element());
-  playing.copied = Array<uint8_t>(memory, checked_product(count, row_bytes));
+  row_queries.copied = Array<uint8_t>(memory, checked_product(count, row_bytes));
   for (uint32_t i = 0; i < count; ++i)
-    std::memcpy(playing.copied.data() + i * row_bytes, dataset.view().row(playing.rows[i]), row_bytes);
-  return playing;
+    std::memcpy(row_queries.copied.data() + i * row_bytes, dataset.view().row(row_queries.rows[i]),
+                row_bytes);
+  return row_queries;
 }
 
 /// What was measured of one curve.
@@ -537,7 +539,7 @@ class PartWalks {
     size_t counts[kKsMost] = {};
     for (uint32_t c = 0; c < std::min(curves, kKsMost); ++c)
       open_[c] = points[c].count() != 0 && points[c][0].knob == shortest_beam(kKs[c]) &&
-                 promised(points[c][0]) > kWorthLess;
+                 promised(points[c][0]) > kPartsAbove;
     for (const uint32_t tenths : kTenthsTried) {
       if (!open_[0] && !open_[1] && !open_[2]) break;
       walk(tenths_of(kAllEdges, tenths));
@@ -546,7 +548,7 @@ class PartWalks {
         const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c));
         const double knob = tenths_of(shortest_beam(kKs[c]), tenths);
         const Measured point{knob, recall.mean, doubt_of(sample_, recall, recall)};
-        open_[c] = promised(point) > kWorthLess;
+        open_[c] = promised(point) > kPartsAbove;
         const bool is_new = counts[c] == 0 || found[c][counts[c] - 1].knob != knob;
         if (open_[c] && is_new) found[c][counts[c]++] = point;
       }
@@ -633,12 +635,14 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
     if (!open[0] && !open[1] && !open[2]) break;
     walks.trace(open, begin, end);
     for (size_t at = begin; at < end; ++at) {
-      const auto judge = [&](uint32_t c) { return mean_of(walks.shares(at - begin, c), sample.sizes[c]); };
+      const auto recall_of = [&](uint32_t c) {
+        return mean_of(walks.shares(at - begin, c), sample.sizes[c]);
+      };
       const uint32_t ten = tried > 1 ? 1 : 0;
-      if (open[ten]) of_ten = judge(ten);
+      if (open[ten]) of_ten = recall_of(ten);
       for (uint32_t c = 0; c < tried; ++c) {
         if (!open[c]) continue;
-        const Recall recall = judge(c);
+        const Recall recall = recall_of(c);
         const double expansions = walks.mean(&SearchCounts::expansions, at - begin, c);
         const double beam = walks.beam_of(walks.mean(&SearchCounts::distances, at - begin, c));
         points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean, doubt_of(sample, recall, of_ten),
@@ -660,23 +664,23 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   const Codes& codes = segment.codes;
   const QuerySample& given = segment.queries;
   const uint32_t deep = truth_depth(dataset.rows());
-  const bool plays_rows = given.count() == 0;
-  if (deep == 0 || (plays_rows ? dataset.rows() / kHeldOutShare : given.count()) == 0) return;
+  const bool by_rows = given.count() == 0;
+  if (deep == 0 || (by_rows ? dataset.rows() / kHeldOutShare : given.count()) == 0) return;
   const Allocator& memory = execution.memory;
 
   // The queries: a sample of the rows, or the caller's. Either is shuffled, so that the first of it are a fair
   // sample too.
-  PlayingRows playing;
+  RowQueries row_queries;
   MatrixView vectors = given.first(sample_most(codes, 0));
-  if (plays_rows) {
-    playing = draw_rows(segment, own, device, execution);
-    vectors = {playing.copied.data(), playing.rows.size(), dataset.dim(), dataset.element(),
+  if (by_rows) {
+    row_queries = draw_rows(segment, own, device, execution);
+    vectors = {row_queries.copied.data(), row_queries.rows.size(), dataset.dim(), dataset.element(),
                size_t{dataset.dim()} * element_bytes(dataset.element())};
   } else if (device >= ANN_DEVICE_CUDA) {
     vectors = given.first(kSampleFew[0]);
   }
-  const bool is_hidden = playing.bypass != nullptr;
-  const bool is_fair = is_hidden || (!plays_rows && device < ANN_DEVICE_CUDA);
+  const bool is_hidden = row_queries.bypass != nullptr;
+  const bool is_fair = is_hidden || (!by_rows && device < ANN_DEVICE_CUDA);
   const auto count = static_cast<uint32_t>(vectors.rows);
   uint32_t most[KnobCurves::kCurves];
   for (uint32_t c = 0; c < KnobCurves::kCurves; ++c)
@@ -684,8 +688,8 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
                 &queries,
-                plays_rows && !is_hidden ? playing.rows.data() : nullptr,
-                playing.held_out.view(),
+                by_rows && !is_hidden ? row_queries.rows.data() : nullptr,
+                row_queries.held_out.view(),
                 is_hidden,
                 is_fair,
                 count,
@@ -703,7 +707,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     if (k <= deep) curves_.add(k);
   }
   std::unique_ptr<DeviceWalks> device_walks;
-  if (placed != nullptr && playing.held_out.count() == 0)
+  if (placed != nullptr && row_queries.held_out.count() == 0)
     device_walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   const std::vector<uint32_t> beams = beams_tried(device_walks != nullptr ? kWalkedGrowth : kTracedGrowth);
   std::optional<HostWalks> host_walks(std::in_place, segment, sample, beams, execution);
@@ -718,7 +722,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     if (end == open) continue;
     const bool costs_more = walk_work(segment.graph, codes.walk_stride(), beam) > exact_work(dataset);
     const bool on_device = device_walks != nullptr && beam <= kDeviceBeamMax;
-    const auto judge = [&](uint32_t c) {
+    const auto recall_of = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
     };
     if (on_device)
@@ -726,7 +730,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     else
       host_walks->walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {
-      Recall recall = judge(c);
+      Recall recall = recall_of(c);
       // A few queries that all fare well say little of those that a walk does not reach at all.
       const uint32_t enough = std::min(count, kSampleFew[0]);
       if (recall.mean >= KnobCurve::kEnough && kKs[c] <= sample.depth && sample.sizes[c] < enough &&
@@ -736,12 +740,12 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
           device_walks->walk(c, c + 1, beam, shares);
         else
           host_walks->walk_again(c, at, shares);
-        recall = judge(c);
+        recall = recall_of(c);
       }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
       if (!done[c]) {
         // A beam for fewer than ten answers has walked for the curve of one alone.
-        const Recall of_ten = end > 1 ? judge(1) : Recall{1, 0};
+        const Recall of_ten = end > 1 ? recall_of(1) : Recall{1, 0};
         points[c].add({static_cast<double>(beam), recall.mean, doubt_of(sample, recall, of_ten)});
         done[c] = recall.mean >= KnobCurve::kEnough;
       }
@@ -803,23 +807,23 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
   const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
-  const uint64_t judge = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
-                                  nearest_by_codes_bytes(stride, few, deep, threads));
+  const uint64_t ground_truth = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
+                                         nearest_by_codes_bytes(stride, few, deep, threads));
   const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
   return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
-         KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, judge) +
+         KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, ground_truth) +
          64 * kAlignment;
 }
 
 uint64_t calibration_device_bytes(const PlacedShape& shape) {
   const uint32_t deep = truth_depth(shape.rows);
   if (deep == 0) return 0;
-  const auto judging = [&](uint32_t queries, uint32_t depth) {
+  const auto exact_bytes = [&](uint32_t queries, uint32_t depth) {
     const uint32_t kept = std::min(depth + 1, cuda::kExactMax);
     return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, queries, kept);
   };
-  return std::max(judging(kSampleFew[0], std::min(deep, kKs[2])),
-                  judging(kSampleFew[KnobCurves::kCurves - 1], deep));
+  return std::max(exact_bytes(kSampleFew[0], std::min(deep, kKs[2])),
+                  exact_bytes(kSampleFew[KnobCurves::kCurves - 1], deep));
 }
 
 }  // namespace gannet

@@ -1,45 +1,47 @@
 // Calibration: which beam gives which recall, measured on queries that the graph has not seen.
 //
-// Queries of the caller are judges as they are. Else a sample of rows plays the queries. A row that is in the
-// graph is no query: its own edges lead to its neighbours, and an effort that gives 0.89 on unseen queries
-// gives 1.00 on such rows. So one of 12 rows at most is hidden meanwhile: neither expanded nor returned, and
-// edges go past it (graph/bypass_edges.h). Where those are too few to judge, where rows lie in islands or have
-// copies, by inner product and on devices each row is masked for its own search instead, which leaves a hole
-// that others were linked through: .971 of unseen queries were got there on 99,000 rows of SIFT where .95 were
-// asked for, by a beam of 33 instead of 23. Hidden rows come near that. The judge is search/exact_by_codes.h.
+// The queries are the caller's, or else held-out rows. A row that is in the graph is not a valid query: its own
+// edges lead to its neighbours, and an effort that gives 0.89 on unseen queries gives 1.00 on such rows. So one of
+// 12 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
+// (graph/bypass_edges.h). Where those are too few for a sample, where rows lie in islands or have copies, by inner
+// product and on devices each row is masked for its own search instead, which leaves a hole in the paths of other
+// rows: .971 of unseen queries were found there on 99,000 rows of SIFT where .95 were asked for, by a beam of 33
+// instead of 23. Hidden rows come near that. True neighbours are found by search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
-// the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which is what a search
-// then does instead. A point promises the mean over the sample less what three standard errors are beyond 0.01,
-// and of hidden rows 0.15 of what they miss, since those of high dimensions miss less than queries do, so that the promise (mean recall on unseen queries of the same distribution at least
-// the target - 0.01) survives the luck of the sample, and no target is overshot where luck is small; of masked
-// rows less one standard error, and three less 0.01 where ten answers of a query are all found or none. It
-// promises at most what any longer beam does, or of several points of a level curve the luckiest would be
-// taken. Between points the logarithm of the miss falls with the beam.
+// the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does
+// instead. A point promises the mean over the sample less the part of three standard errors beyond 0.01, so that
+// the promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck
+// of the sample, and no target is overshot where luck is small. Of hidden rows it also subtracts 0.15 of their
+// miss, since those of high dimensions miss less than queries do; of masked rows one standard error instead, and
+// three less 0.01 where ten answers of a query are all found or none. It promises at most as much as any longer
+// beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm of the miss
+// falls with the beam.
 //
-// Where the shortest beam promises more than kWorthLess, it is also measured over the first parts of each row's edges,
-// which are a fair row too (graph/search_graph.h): a search that is asked for less compares less. Such a point's knob is
-// that part of the beam, rounded up, so that curves go on below it. One thread, k = 10, over 32, 20, 16 and 12 edges: patches .964,
-// .949, .935 and .914 in 10.9, 8.7, 8.2 and 7.2 us a query, words .919, .885, .853 in 5.6, 5.1, 4.6, GIST .899, .842,
-// .802 in 24.9, 19.4, 18.1. Longer beams over fewer edges are slower than the shortest one over all at equal recall.
+// Where the shortest beam promises more than kPartsAbove, it is also measured over the first parts of each row's
+// edges, which are a fair row too (graph/search_graph.h): a search that is asked for less compares less. The knob of
+// such a point is that part of the beam, rounded up, so that curves go on below it. One thread, k = 10, over 32, 20,
+// 16 and 12 edges: patches .964, .949, .935 and .914 in 10.9, 8.7, 8.2 and 7.2 us a query, words .919, .885, .853 in
+// 5.6, 5.1, 4.6, GIST .899, .842, .802 in 24.9, 19.4, 18.1. Longer beams over fewer edges are slower than the
+// shortest one over all at equal recall.
 //
 // SLACK is measured on the first 512 queries of the same sample with the same allowances, for k of 1, 10 and 100
 // (256 of them): one walk serves all k and the slacks of a stage (search/slack.h), a row is compared as stored
-// once a walk, and who has found all true neighbours is not asked again, but for the 64 queries whose expansions
-// are counted. AUTO takes it where that is the lesser work (tune/search_work.h). Not by inner product, and not
-// where a device has built the index.
+// once a walk, and a query that has found all true neighbours is not repeated, except for the 64 queries whose
+// expansions are counted. AUTO takes SLACK where that is the lesser work (tune/search_work.h). It is not measured by
+// inner product, nor where a device has built the index.
 //
 // Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16
-// for 1,000; of masked rows 256, 64 and 16). One walk serves all curves and all beams up to twice the shortest
-// one that it is asked for (search/best_first.h), in steps of a sixth; and who has found all true neighbours
-// keeps them with a longer beam and walks no more. A walk for each beam, in steps of a third, took as long for
-// a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are asked: of
-// rows that walks do not reach at all 64 queries may see none, however many neighbours each has (corners of a
-// cube, k = 100: .983 was got where .999 had been asked for).
+// for 1,000; of masked rows 256, 64 and 16). One walk serves all curves and all beams up to twice its shortest
+// one (search/best_first.h), in steps of a sixth; and a query that has found all true neighbours keeps them with a
+// longer beam and is not repeated. A walk for each beam, in steps of a third, took as long for a quarter of the
+// queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are used: 64 queries may include none
+// that walks do not reach at all, however many neighbours each has (corners of a cube, k = 100: .983 was found
+// where .999 had been asked for).
 //
 // Where a build has left the index on a device, beams that the device can walk with are walked there: by one
-// list, which takes the CPU's steps but for rows that its filter drops (search/walk_cuda.cu), so that a
-// beam is rather too long than too short. Of 150 ms on 16 processor cores, 1M SIFT rows, few are left.
+// list, which takes the CPU's steps except for rows that its filter drops (search/walk_cuda.cu), so that a
+// beam is too long rather than too short. Of 150 ms on 16 processor cores, 1M SIFT rows, few are left.
 #pragma once
 
 #include <algorithm>

@@ -17,10 +17,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kFewAnswers = 10;
 constexpr uint32_t kSomeAnswers = 100;
-static_assert(4 * kRowsMin > 4 * kSomeAnswers);  // where there is a sample, so many answers are known
+static_assert(4 * kRowsMin > 4 * kSomeAnswers);  // a sample knows this many answers
 constexpr uint32_t kMoreAnswers = 300;
 constexpr uint32_t kManyAnswers = 1000;
-constexpr uint32_t kSomeSample = 1024;  // queries for so many answers, each of which averages more of them
+constexpr uint32_t kSomeSample = 1024;  // queries for kSomeAnswers, each of which averages more answers
 constexpr uint32_t kManySample = 64;
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
@@ -33,24 +33,24 @@ constexpr double kStepMax = 0.12;
 constexpr double kFall = 0.6;     // of the miss's logarithm from point to point,
 constexpr double kFallMax = 0.9;  // and where it fell by more another point is put between, or it is a cliff
 constexpr double kGrowthMax = 1.7;  // of expansions likewise
-constexpr double kRecallMin = 0.7;  // below, nobody asks how exactly it fell
+constexpr double kRecallMin = 0.7;  // below, the exact fall does not matter
 constexpr double kRise = 0.0005;    // slack over which a step rises
 constexpr double kLastMiss = 0.0009;
 constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
 
-constexpr uint32_t kNoCap = 4096;  // no walk of two lists goes on for longer,
-constexpr double kDesert = 8;      // nor for so many times the mean
-constexpr double kDesertMin = 128;
-constexpr double kExpansionsMax = 1024;  // mean of a walk that is still worth its time
-constexpr double kCut = 1.05;            // times the mean of whole walks, where all of a batch walk at once
-constexpr double kCapMin = 4;            // for means near zero
+constexpr uint32_t kNoCap = 4096;  // expansions, the bound of every walk of two lists,
+constexpr double kStray = 8;       // and times the mean, at which a walk that strays is capped
+constexpr double kStrayMin = 128;
+constexpr double kExpansionsMax = 1024;  // the highest mean that is measured
+constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident
+constexpr double kCapMin = 4;  // for means near zero
 constexpr double kCutRecallMax = 0.991;  // beyond, blocks answer: the longest runs are not made twice
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Takes the memory that walks need before any runs: taking it waits for what does.
+/// Takes the memory of all walks before the first runs: an allocation waits for running kernels.
 void reserve_workspaces(DevicePlacement& placement, uint32_t count) {
   std::vector<std::unique_ptr<DeviceWorkspaceLease>> workspaces;
   for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
@@ -68,7 +68,7 @@ class DeviceCalibration::Tracer {
   void run() {
     double step = kFirstStep;
     for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
-      const Trial trial = measure(slack, trials_ == 0 ? kNoCap : desert_of(last_.expansions));
+      const Trial trial = measure(slack, trials_ == 0 ? kNoCap : stray_cap(last_.expansions));
       add(trial);
       if (trial.recall >= KnobCurve::kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
       before_ = last_;
@@ -97,9 +97,9 @@ class DeviceCalibration::Tracer {
     }
   }
 
-  /// The points of another curve, whose walks are whole, with walks that are cut.
-  void cut(const Curve& whole) {
-    for (uint32_t i = 0; i < whole.count && (i == 0 || last_.worth < kCutRecallMax); ++i) {
+  /// The points of another curve, whose walks are uncapped, with capped walks.
+  void trace_capped(const Curve& whole) {
+    for (uint32_t i = 0; i < whole.count && (i == 0 || last_.promised < kCutRecallMax); ++i) {
       last_ = measure(whole.points[i].slack, kCapMin + kCut * whole.points[i].expansions);
       add(last_);
     }
@@ -109,7 +109,7 @@ class DeviceCalibration::Tracer {
   struct Trial {
     double slack = 0;
     double recall = 0;  // mean
-    double worth = 0;   // what may be promised of it
+    double promised = 0;
     double expansions = 0;
     double cap = kNoCap;
   };
@@ -119,16 +119,16 @@ class DeviceCalibration::Tracer {
         walks_.run(kTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
     // The recall of one answer is all or none of itself.
     all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
-    const double worth = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, all_or_none_));
-    return {slack, outcome.recall, worth, outcome.expansions, cap};
+    const double promised = std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, all_or_none_));
+    return {slack, outcome.recall, promised, outcome.expansions, cap};
   }
 
-  /// Expansions after which a walk is lost, where walks take so many in the mean.
-  static double desert_of(double expansions) {
-    return std::clamp(kDesert * expansions, kDesertMin, static_cast<double>(kNoCap));
+  /// The cap on walks that stray, where the mean is `expansions`.
+  static double stray_cap(double expansions) {
+    return std::clamp(kStray * expansions, kStrayMin, static_cast<double>(kNoCap));
   }
 
-  /// Whether more work has brought next to nothing.
+  /// Whether more work has hardly raised recall.
   bool is_stuck(const Trial& trial) const {
     if (curve_.count < 3 || trial.expansions < 1.2 * last_.expansions) return false;
     return std::log(miss_of(last_.recall) / miss_of(trial.recall)) <
@@ -138,7 +138,7 @@ class DeviceCalibration::Tracer {
   double next_step(double step) const {
     if (trials_ < 2) return step;
     const double fall = std::log(miss_of(before_.recall) / miss_of(last_.recall));
-    // The last point is to be just there: slack costs most at the end.
+    // The last point is at the wanted recall: slack costs most at the end.
     const double needed = std::log(miss_of(last_.recall) / kLastMiss);
     const double wanted = fall > 0 ? step * std::min(kFall, std::max(needed, 0.1)) / fall : kStepMax;
     const double growth = std::log(std::max(1.0, last_.expansions) / std::max(1.0, before_.expansions));
@@ -147,14 +147,14 @@ class DeviceCalibration::Tracer {
     return std::clamp(std::clamp(std::min(wanted, allowed), step / 4, step * 2), kStepMin, kStepMax);
   }
 
-  /// A point that promises no more than one before it is none.
+  /// Adds a point, unless one before it promises as much.
   void add(const Trial& trial) {
     Point* end = curve_.points + curve_.count;
     Point* place = std::find_if(curve_.points, end, [&](const Point& p) { return p.slack > trial.slack; });
-    if (place != curve_.points && place[-1].recall >= trial.worth) return;
-    if (place != end && place->recall <= trial.worth) return;
+    if (place != curve_.points && place[-1].recall >= trial.promised) return;
+    if (place != end && place->recall <= trial.promised) return;
     std::copy_backward(place, end, end + 1);
-    *place = {trial.worth, trial.slack, trial.cap, trial.expansions};
+    *place = {trial.promised, trial.slack, trial.cap, trial.expansions};
     ++curve_.count;
   }
 
@@ -166,7 +166,7 @@ class DeviceCalibration::Tracer {
       const bool steep = std::log(miss_of(low.recall) / miss_of(high.recall)) > kFallMax;
       if (!steep || high.recall < kRecallMin || high.slack - low.slack < 2 * kStepMin) continue;
       const uint32_t count = curve_.count;
-      add(measure((low.slack + high.slack) / 2, desert_of(high.expansions)));
+      add(measure((low.slack + high.slack) / 2, stray_cap(high.expansions)));
       if (curve_.count > count) return true;
     }
     return false;
@@ -184,7 +184,7 @@ class DeviceCalibration::Tracer {
 void DeviceCalibration::measure(const SearchTarget& target, const Execution& execution) {
   const Segment& segment = target.segment();
   DevicePlacement& placement = *target.device;
-  const uint32_t count = count_players(segment.dataset, segment.queries);
+  const uint32_t count = count_calibration_queries(segment.dataset, segment.queries);
   if (count == 0) return;
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
@@ -196,13 +196,13 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   const bool lossless = segment.codes.lossless();
   const uint32_t few = lossless ? kFewMost : kFewMostLossy;
 
-  const Players players(target, count, execution);
+  const CalibrationQueries queries(target, count, execution);
 
-  // Each procedure has a stream and a thread of its own: none keeps the device busy alone.
+  // Each table has a stream and a thread of its own: none keeps the device busy alone.
   reserve_workspaces(placement, count);
-  const Sample wide(target, players, count, kFewAnswers, execution);
-  const Sample some(target, players, std::min(count, kSomeSample), kSomeAnswers, execution);
-  cost_.judge_seconds = seconds_since(start);
+  const Sample wide(target, queries, count, kFewAnswers, execution);
+  const Sample some(target, queries, std::min(count, kSomeSample), kSomeAnswers, execution);
+  cost_.ground_truth_seconds = seconds_since(start);
   Execution alone = execution;
   alone.threads = 1;
   const bool has_many = segment.rows() > 4 * kManyAnswers && blocks_serve(placement, kManyAnswers);
@@ -216,7 +216,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
     uint32_t runs = 0;
     if (task == kTables) {
       if (!has_many) return;
-      const Sample sample(target, players, kManySample, kManyAnswers, execution);
+      const Sample sample(target, queries, kManySample, kManyAnswers, execution);
       for (const uint32_t k : {kManyAnswers, kMoreAnswers}) {
         Curve& curve = many[k == kManyAnswers ? 1 : 0];
         Trials walks(target, sample, k, alone);
@@ -244,9 +244,9 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
         Tracer whole(walks, table.walkers.warps, &curve);
         whole.run();
         if (task == 0 && place < at_once.count) {
-          Tracer cut(walks, 1, &at_once.curves[place]);
-          cut.cut(curve);
-          cut.make_steps();
+          Tracer capped(walks, 1, &at_once.curves[place]);
+          capped.trace_capped(curve);
+          capped.make_steps();
         }
         whole.make_steps();
         runs += walks.runs;
@@ -277,7 +277,7 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
 }
 
 /// Between curves in proportion to log k, but with the larger slack of both: by inner product blocks of 8 for k = 30 got
-/// .933 where .95 was asked with a slack in proportion. Beyond the last curve there is no telling.
+/// .933 where .95 was asked with a slack in proportion. Beyond the last curve nothing is known.
 bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) const {
   uint32_t above = 0;
   while (above < count && curves[above].k < k) ++above;
@@ -354,22 +354,22 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
   return unpromised(cautious);
 }
 
-/// Each table has a workspace, the curves for many answers another, and each curve of the CPU's walks one. Who needs a
-/// small one may take one that is idle and large, so that all may get large.
+/// Each table has a workspace, the curves for many answers another, and each curve of the CPU's walks one. A small
+/// request may lease a large workspace that is idle, so that all may become large.
 uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
   const uint32_t count =
-      count_players(shape.rows, static_cast<uint32_t>(std::min<uint64_t>(given, kQueriesKept)));
+      count_calibration_queries(shape.rows, static_cast<uint32_t>(std::min<uint64_t>(given, kQueriesKept)));
   if (count == 0) return 0;
   constexpr uint64_t kWorkspaces = DeviceCalibration::kTables + 1 + KnobCurves::kCurves;
   const uint64_t workspaces = kWorkspaces * workspace_device_bytes(shape, count, kSomeAnswers);
   const uint64_t hiding = given == 0 ? shape.hiding_bytes() : 0;
   const bool has_many = shape.rows > 4 * kManyAnswers;
-  const uint64_t judging = std::max({
-      judge_sample_device_bytes(shape, count, kFewAnswers),
-      judge_sample_device_bytes(shape, std::min(count, kSomeSample), kSomeAnswers),
-      has_many ? judge_sample_device_bytes(shape, kManySample, kManyAnswers) : 0,
+  const uint64_t ground_truth = std::max({
+      ground_truth_device_bytes(shape, count, kFewAnswers),
+      ground_truth_device_bytes(shape, std::min(count, kSomeSample), kSomeAnswers),
+      has_many ? ground_truth_device_bytes(shape, kManySample, kManyAnswers) : 0,
   });
-  return hiding + workspaces + judging;
+  return hiding + workspaces + ground_truth;
 }
 
 }  // namespace gannet

@@ -1,49 +1,41 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
 // Measured when an index is first placed on a device of a class, as tune/calibration.h does it on the CPU: the
-// queries are the caller's (segment/query_sample.h), or rows play them, and exact search on the device judges.
-// While rows play, they are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
+// queries are the caller's (segment/query_sample.h), or held-out rows, and exact search on the device finds the true
+// neighbours. Held-out rows are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
-// for itself, which by L2 and cosine promises less than is kept. There is a table for each of the walkers (a warp a
-// query, a block of 8 or 16 warps a query, a warp a query all at once), with a curve for each of some k, between
-// which slacks are interpolated by log k. All have the same queries and one rule, so that what the
-// luck of a sample does to one it does to all.
+// for itself, which by L2 and cosine promises less than is kept. There is a table for each kind of walkers (a warp a
+// query, a block of 8 or 16 warps a query, a warp a query with all queries resident), with a curve for each of some
+// k, between which slacks are interpolated by log k. All have the same queries and one rule, so that the luck of a
+// sample does to all what it does to one.
 //
 // A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
-// from where it is large to where a thousandth is left, or to where more work brings next to nothing: some
+// from where it is large to where a thousandth is left, or to where more work hardly raises recall: some
 // 12 walks of the sample. The logarithm of the miss falls nearly in proportion to the slack, and so it is
 // interpolated. Straight lines through recall itself ask for more slack than is needed; points three times as
 // far apart put the tables up to 0.016 of recall apart at 100 answers.
 //
-// A walk ends where its slack says, so that hard queries lose nothing; only walks through deserts are cut, at 8 times
-// the mean: a batch takes as long as its longest walk (850,000 patches, 10,000 queries at .99: 14.2 ms at a mean of 70
-// expansions, since some few walks took 4,096).
-// The exception are batches so small that every query has a warp at once: they take as long as their longest
-// walk, and there walks are cut at 1.05 times the mean of whole ones. Cut walks with more slack find as much in
-// less time, and the hundredth of the queries that finds least fares hardly worse (one NVIDIA H200, 1M SIFT rows,
-// 1,000 queries, kernels; recall, that of this hundredth, us):
-//    slack 0.030  whole  .9464  .53  154      slack 0.080  whole   .9928  .87  381
-//    slack 0.030  cap 40 .9460  .52  124      slack 0.080  cap 88  .9924  .84  238
-//    slack 0.045  cap 26 .9464  .48   99      slack 0.100  cap 72  .9922  .81  210
-//    slack 0.060  cap 26 .9480  .48  101      slack 0.130  cap 72  .9928  .81  221
-// Batches of 10,000 walk longest walks first (search/starts_cuda.cu); there a cap gains little:
-//    slack 0.030  whole  .9475  .49  312      slack 0.080  whole   .9930  .83  664
-//    slack 0.030  cap 40 .9470  .48  297      slack 0.080  cap 96  .9920  .78  605
-// and of 100 answers nothing.
+// A walk ends by its slack, so that hard queries lose nothing; only walks that stray are capped, at 8 times the mean:
+// a batch takes as long as its longest walk (850,000 patches, 10,000 queries at .99: 14.2 ms at a mean of 70
+// expansions, since a few walks took 4,096). The exception are batches so small that every query has a warp at the
+// same time: their walks are capped at 1.05 times the mean of uncapped ones. Capped walks with more slack find as
+// much in less time, and the recall of the worst 1 % of queries is hardly lower (one NVIDIA H200, 1M SIFT rows,
+// 1,000 queries: recall .9464 in 154 us without a cap at slack 0.030, in 99 us with a cap of 26 at slack 0.045;
+// tests/bench/results.csv, "part=sweep; degree 64; k=10; batch 1000"). Batches of 10,000 walk longest walks first
+// (search/starts_cuda.cu); there a cap gains little, and with 100 answers nothing.
 //
-// What a point promises is less than what the sample got, by one standard error, or more where three of them
-// would not stay within the 0.01 that the promise leaves; and where rows play, by 15 % of the miss: queries
-// as they come are a little farther from the rows than the rows from each other. At equal slack they missed
-// 1.08 to 1.4 times as many, 1.15 as a rule, by all walkers and for k of 1, 10 and 100 (SIFT 1M). Where the
-// slacks tried do not reach a target, another table answers, or the walk with one list and the CPU's
-// calibrated beam; so it does where there are too few rows to tell. An index keeps the tables for each class of
-// devices that has measured them, and so do files (place/placement.h, storage/storage.h).
+// The promise of a point is the recall of the sample less one standard error, or less what three of them exceed the
+// 0.01 that the promise leaves; and where rows serve as queries, less 15 % of the miss: queries to come are a little
+// farther from the rows than the rows from each other. At equal slack they missed 1.08 to 1.4 times as many, 1.15 as
+// a rule, by all walkers and for k of 1, 10 and 100 (SIFT 1M). Where the slacks tried do not reach a target, or there
+// are too few rows for a sample, another table answers, or the walk with one list and the CPU's calibrated beam. An
+// index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
+// storage/storage.h).
 //
 // Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 300 and 1,000, each of which
-// averages more neighbours. What the walkers find then lies 0.002 to 0.004 of recall apart at 0.95 and 0.99,
-// 0.012 at 0.9 (SIFT 1M, k = 10), where two points of a block's curve lie far from each other. Cost: three exact
-// searches, and some 180 runs, side by side on four streams: 45 and 80 ms of a build of 1M SIFT rows (one NVIDIA
-// H200).
+// averages more neighbours. The recall of the walkers then differs by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9
+// (SIFT 1M, k = 10), where two points of a block's curve are far from each other. Cost: three exact searches, and
+// some 180 runs, side by side on four streams: 45 and 80 ms of a build of 1M SIFT rows (one NVIDIA H200).
 #pragma once
 
 #include <cstdint>
@@ -60,17 +52,17 @@ class DeviceCalibration {
   /// On queries of the caller that the segment keeps, or where there are none on rows.
   void measure(const SearchTarget& target, const Execution& execution);
 
-  /// Whether there is nothing measured.
+  /// Whether nothing is measured.
   bool empty() const;
 
-  /// Who walks for a query: so many warps; or one, in a batch in which every query has one at the same time.
+  /// The warps that walk for a query; or one, in a batch in which every query has one at the same time.
   struct Walkers {
     uint32_t warps = 1;
     bool at_once = false;
     bool operator==(const Walkers&) const = default;
   };
 
-  /// The effort for k neighbours at a recall by such walks; none where their table does not say.
+  /// The effort for k neighbours at a recall by these walkers; none where their table does not reach it.
   std::optional<Effort> find(Walkers walkers, uint32_t k, float recall) const;
 
   static constexpr uint32_t kCurves = 5;
@@ -96,17 +88,17 @@ class DeviceCalibration {
     bool find(uint32_t k, double recall, Point* point) const;
   };
 
-  /// What measuring took.
-  static constexpr uint32_t kTables = 3;  // that are traced; that of walks at once follows from the first
+  /// The time that measuring took.
+  static constexpr uint32_t kTables = 3;  // that are traced; that of resident batches follows from the first
   static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
   struct Cost {
-    double judge_seconds = 0;          // exact search for up to 100 neighbours
+    double ground_truth_seconds = 0;   // exact search for up to 100 neighbours
     double seconds[kTables + 1] = {};  // of each table, and of the curves for 300 and 1,000 neighbours,
     uint32_t runs[kTables + 1] = {};   // at the same time
   };
   const Cost& cost() const { return cost_; }
 
-  /// The tables of kWarps, and that of walks at once, for those who keep them.
+  /// The tables of kWarps, and that of resident batches, without the cost, to be kept.
   DeviceCalibration tables_alone() const {
     DeviceCalibration copy = *this;
     copy.cost_ = {};
@@ -115,8 +107,8 @@ class DeviceCalibration {
   const Table& table(uint32_t place) const { return tables_[place]; }
   Table& table(uint32_t place) { return tables_[place]; }
 
-  /// The same of a number of warps, or where the table does not say the most that it has tried, for the nearest
-  /// k; without a table a cautious rule.
+  /// The effort of a number of warps, or where the table does not reach the recall the most that it has tried, for the
+  /// nearest k; without a table a cautious rule.
   Effort nearest(uint32_t warps, uint32_t k, float recall) const;
 
  private:

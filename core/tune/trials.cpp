@@ -12,34 +12,35 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
-constexpr uint32_t kHiddenMin = 1024;                 // rather so many masked than fewer hidden
-constexpr double kMargin = 1.15;                      // times the miss of a hidden sample is what is promised
+constexpr uint32_t kHiddenMin = 1024;  // this many masked rows are better than fewer hidden ones
+constexpr double kMargin = 1.15;       // times the miss of a hidden sample is promised
 constexpr double kNearTheEnd = 0.003;
 constexpr double kAllOrNone =
-    0.6;  // of the variance of queries that find all or none, from which on these do:
-constexpr double kRecallMin = 0.7;    // below, nobody asks how exactly queries failed,
+    0.6;  // of the variance of queries that find all or none, from which on they count as such:
+constexpr double kRecallMin = 0.7;    // below, the kind of failure does not matter,
 constexpr double kRecallMax = 0.991;  // and beyond, too few of them did
 
-/// Rows of which `depth` are left when players are none, each with so many copies at most.
-constexpr uint32_t looked_for(uint32_t depth, uint32_t copies) {
+/// The answers of exact search of which `depth` are left without held-out rows, each with `copies` copies at most.
+constexpr uint32_t exact_depth(uint32_t depth, uint32_t copies) {
   return std::min(depth + 1 + depth / 32 + 8 + copies, cuda::kExactMax);
 }
 
 }  // namespace
 
-uint32_t count_players(uint64_t rows, uint32_t given) {
+uint32_t count_calibration_queries(uint64_t rows, uint32_t given) {
   if (rows < 4 * kRowsMin) return 0;
-  if (given != 0) return given < kGivenMin ? 0 : std::min(given, kPlayersMax);
+  if (given != 0) return given < kGivenMin ? 0 : std::min(given, kDeviceQueriesMax);
   const uint64_t hideable = rows / kHiddenShare;
-  return static_cast<uint32_t>(std::min<uint64_t>(hideable >= kHiddenMin ? hideable : rows / 4, kPlayersMax));
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(hideable >= kHiddenMin ? hideable : rows / 4, kDeviceQueriesMax));
 }
 
-uint64_t judge_sample_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth) {
+uint64_t ground_truth_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth) {
   return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, count,
-                                  looked_for(depth, kCopiesMost));
+                                  exact_depth(depth, kCopiesMost));
 }
 
-Players::Players(const SearchTarget& target, uint32_t count, const Execution& execution)
+CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t count, const Execution& execution)
     : placement_(target.device),
       given_(target.segment().queries),
       dataset_(target.segment().dataset),
@@ -57,7 +58,7 @@ Players::Players(const SearchTarget& target, uint32_t count, const Execution& ex
   count_ = static_cast<uint32_t>(drawn.rows.size());
   rows_ = Array<uint32_t>(memory, count_);
   std::copy(drawn.rows.begin(), drawn.rows.end(), rows_.data());
-  // So that the first of them are a fair sample too.
+  // Shuffled, so that the first of them are a fair sample too.
   for (uint32_t i = count_; i > 1; --i)
     std::swap(rows_[i - 1], rows_[random_below(i, segment.seed, kSampleStream + 1, i)]);
   copied_ = Array<uint8_t>(memory, checked_product(count_, row_bytes()));
@@ -74,66 +75,66 @@ Players::Players(const SearchTarget& target, uint32_t count, const Execution& ex
   }
 }
 
-Players::~Players() {
+CalibrationQueries::~CalibrationQueries() {
   if (hidden_) placement_->show_rows();
 }
 
-BatchAdmission Players::admission() const {
+BatchAdmission CalibrationQueries::admission() const {
   BatchAdmission admission;
   if (held_out_ != nullptr) admission.held_out = held_out_->view();
   return admission;
 }
 
-MatrixView Players::first(uint32_t most) const {
+MatrixView CalibrationQueries::first(uint32_t most) const {
   if (!are_rows()) return given_.first(most);
   return {copied_.data(), most, dataset_.dim(), dataset_.element(), row_bytes()};
 }
 
-bool Players::hides(uint32_t query, uint32_t row) const {
+bool CalibrationQueries::hides(uint32_t query, uint32_t row) const {
   if (!are_rows()) return false;
   return row == rows_[query] || (are_held_out() && std::binary_search(out_.begin(), out_.end(), row));
 }
 
-/// Queries as they come are farther from the rows than hidden rows, and the caller's are queries as they come.
-/// Rows that are masked or held out leave holes, which costs as much, but not by inner product, where a row is not
-/// what is nearest to it: 0.90 got 0.889 there. Less is allowed for then, where the promise's 0.01 is as much, and
-/// codes let recall grow no further.
-double Players::beyond(double miss) const {
+/// Queries to come are farther from the rows than hidden rows are; the caller's queries are as those to come.
+/// Rows that are masked or held out leave holes, which costs as much, except by inner product, where a row is not
+/// its own nearest: 0.90 gave 0.889 there. The margin is smaller then, where the promise's 0.01 is as much, and
+/// codes bound recall.
+double CalibrationQueries::margin(double miss) const {
   if (!are_rows()) return 0;
   const double farther = (kMargin - 1) * miss;
   if (hidden_) return farther;
   return dataset_.metric() == ANN_METRIC_INNER_PRODUCT ? std::max(0.0, farther - kNearTheEnd) : 0;
 }
 
-Sample::Sample(const SearchTarget& target, const Players& players, uint32_t count, uint32_t depth,
+Sample::Sample(const SearchTarget& target, const CalibrationQueries& queries, uint32_t count, uint32_t depth,
                const Execution& execution)
-    : players_(players),
+    : queries_(queries),
       dataset_(target.segment().dataset),
-      count_(std::min(count, players.count())),
+      count_(std::min(count, queries.count())),
       depth_(depth),
       truth_(execution.memory, size_t{count_} * depth) {
   if (target.on_device())
-    judge_on_device(*target.device, execution);
+    find_truth_on_device(*target.device, execution);
   else
-    judge_on_host(target, execution);
+    find_truth_on_host(target, execution);
 }
 
-void Sample::judge_on_host(const SearchTarget&, const Execution& execution) {
+void Sample::find_truth_on_host(const SearchTarget&, const Execution& execution) {
   Array<uint64_t> ids(execution.memory, truth_.size());
   const QueryBlock block(dataset_, view(), execution);
-  search_exact(dataset_, block, players_.admission(), {depth_, ids.data(), truth_.data(), nullptr, nullptr},
+  search_exact(dataset_, block, queries_.admission(), {depth_, ids.data(), truth_.data(), nullptr, nullptr},
                execution);
 }
 
-/// Finds more than needed, since players are none. Where that was too few, the farthest stands for those that are
-/// missing, which promises less.
-void Sample::judge_on_device(const DevicePlacement& placement, const Execution& execution) {
+/// Finds more than needed, since held-out rows do not count. Where they were too few, the farthest replaces the missing
+/// ones, which lowers the promise.
+void Sample::find_truth_on_device(const DevicePlacement& placement, const Execution& execution) {
   const Allocator& memory = execution.memory;
   const QueryBlock block(dataset_, view(), execution);
   const size_t bytes = dataset_.query_bytes();
   Array<uint8_t> packed(memory, checked_product(count_, bytes));
   for (uint32_t i = 0; i < count_; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
-  const uint32_t wide = players_.are_hidden() ? looked_for(depth_, players_.copies_most())
+  const uint32_t wide = queries_.are_hidden() ? exact_depth(depth_, queries_.copies_most())
                                               : std::min(depth_ + 1, cuda::kExactMax);
   Array<uint32_t> rows(memory, size_t{count_} * wide);
   Array<float> distances(memory, rows.size());
@@ -155,7 +156,7 @@ void Sample::judge_on_device(const DevicePlacement& placement, const Execution& 
     float* truth = truth_.data() + size_t{query} * depth_;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
-      if (!players_.hides(query, rows[size_t{query} * wide + i]))
+      if (!queries_.hides(query, rows[size_t{query} * wide + i]))
         truth[kept++] = distances[size_t{query} * wide + i];
     }
     std::fill(truth + kept, truth + depth_, kept > 0 ? truth[kept - 1] : 0);
@@ -185,7 +186,7 @@ const float* Trials::answer_on_host(const Procedure& procedure, const SearchPlan
                                     uint64_t* expansions) {
   SearchCounts counts;
   SearchBatch batch{sample_.view(), {k_, ids_.data(), distances_.data(), nullptr, nullptr}};
-  batch.admission = sample_.players().admission();
+  batch.admission = sample_.queries().admission();
   procedure.run_on_host(target_.host, batch, plan, execution_.span(0, 0), &counts);
   *expansions = counts.expansions;
   return distances_.data();
@@ -198,7 +199,7 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
   uint64_t expansions = 0;
   if (target_.on_device()) {
     DeviceWorkspace& workspace = **workspace_;
-    workspace.run(used_, plan, {sample_.players().masked(), sample_.players().are_hidden()}, false);
+    workspace.run(used_, plan, {sample_.queries().masked(), sample_.queries().are_hidden()}, false);
     found = workspace.distances();
     expansions = workspace.expansion_count();
   } else {

@@ -1,16 +1,16 @@
-// Trials: a sample of queries that is answered by one plan after another, on the CPU or on a device, and what they
-// found of their true neighbours.
+// Trials: a sample of queries that is answered by one plan after another, on the CPU or on a device, and the recall
+// of the answers.
 //
-//   Players  who plays the queries: queries of the caller that the segment keeps, or rows, which for as long as
-//            the players live are held out of the search (segment/row_set.h)
-//   Sample   the first of them, with the distances of their true neighbours
-//   Trials   a sample, ready to be answered for k again and again
+//   CalibrationQueries  queries of the caller that the segment keeps, or held-out rows, which serve as queries and
+//                       are left out of searches for the lifetime of the object (segment/row_set.h)
+//   Sample              the first of them, with the distances of their true neighbours
+//   Trials              a sample, ready to be answered for k again and again
 //
-// A row that is in the graph is no query: its own edges lead to its neighbours. On a device edges go past rows that
-// are held out (place/bypass_edges_cuda.h), so that the graph is to them as to queries that it has never seen; in
+// A row that is in the graph is not a valid query: its own edges lead to its neighbours. On a device edges go past
+// held-out rows (place/bypass_edges_cuda.h), so that the graph is to them as to queries that it has never seen; in
 // sets of which they would be more than a hundredth, and more than 1,024, each is only masked for itself. On the
 // CPU they are held out all at once, neither expanded nor returned; the holes that they leave cost a little recall,
-// which promises less.
+// so that the promise is lower.
 #pragma once
 
 #include <cstdint>
@@ -25,55 +25,54 @@
 
 namespace gannet {
 
-/// Queries that play at most; fewer of the caller than kGivenMin, or rows than kRowsMin, say too little: all of 12
-/// found is no recall of 1.
-inline constexpr uint32_t kPlayersMax = 2048;
-inline constexpr uint32_t kHostPlayersMax = 256;
+/// The most queries; fewer of the caller than kGivenMin, or rows than kRowsMin, are no calibration: all of 12 found
+/// does not make a recall of 1.
+inline constexpr uint32_t kDeviceQueriesMax = 2048;
+inline constexpr uint32_t kHostQueriesMax = 256;
 inline constexpr uint32_t kGivenMin = 64;
 inline constexpr uint32_t kRowsMin = 256;
-inline constexpr uint32_t kHiddenShare = 100;    // one of so many rows at most is hidden on a device,
-inline constexpr uint32_t kHiddenFew = 1024;     // or so many, if they are
-inline constexpr uint32_t kHiddenFewShare = 16;  // one of so many at most
+inline constexpr uint32_t kHiddenShare = 100;    // one row in this many at most is hidden on a device,
+inline constexpr uint32_t kHiddenFew = 1024;     // or this many rows, if they are
+inline constexpr uint32_t kHiddenFewShare = 16;  // at most one in this many
 
-/// Rows that a device may hide. 200 of 20,000 missed by chance the queries that find nothing: of 1,000, .977 was got
-/// where .99 had been asked for.
+/// The most rows that a device may hide. 200 of 20,000 missed by chance the queries without any hit: 1,000 queries
+/// had a recall of .977 where .99 was asked for.
 constexpr uint32_t hideable_rows(uint32_t rows) {
   return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenFew));
 }
 
-/// Players for a calibration by two lists, of so many rows or queries that are given: none where there are too few to
-/// tell.
-uint32_t count_players(uint64_t rows, uint32_t given);
-inline uint32_t count_players(const Dataset& dataset, const QuerySample& given) {
-  return count_players(dataset.rows(), given.count());
+/// The number of queries for a calibration by two lists, of rows or of the caller's queries; 0 where they are too few.
+uint32_t count_calibration_queries(uint64_t rows, uint32_t given);
+inline uint32_t count_calibration_queries(const Dataset& dataset, const QuerySample& given) {
+  return count_calibration_queries(dataset.rows(), given.count());
 }
 
-class Players {
+class CalibrationQueries {
  public:
-  /// `count` of them, at most those that the segment keeps. Where rows play, one calibration of a device at a
-  /// time.
-  Players(const SearchTarget& target, uint32_t count, const Execution& execution);
-  ~Players();
-  Players(const Players&) = delete;
+  /// `count` of them, at most those that the segment keeps. Where rows serve as queries, a device has one calibration
+  /// at a time.
+  CalibrationQueries(const SearchTarget& target, uint32_t count, const Execution& execution);
+  ~CalibrationQueries();
+  CalibrationQueries(const CalibrationQueries&) = delete;
 
   uint32_t count() const { return count_; }
   bool are_rows() const { return given_.count() == 0; }
-  /// Whether no query finds any of them; else each misses itself alone.
+  /// Whether no query finds any of them; else each only does not find itself.
   bool are_held_out() const { return held_out_ != nullptr || hidden_; }
-  /// The same where a device's edges go past them.
+  /// Whether a device's edges go past them.
   bool are_hidden() const { return hidden_; }
-  /// [count] what each must not find, or null.
+  /// [count] the row that each must not find, or null.
   const uint32_t* masked() const { return rows_.data(); }
   /// For searches of the CPU.
   BatchAdmission admission() const;
   /// The first of them as queries.
   MatrixView first(uint32_t most) const;
-  /// Copies of one of them that are held out with it, at most.
+  /// The most copies of one of them that are held out with it.
   uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
   /// Whether a search for query `query` cannot find this row.
   bool hides(uint32_t query, uint32_t row) const;
-  /// What others will miss beyond the miss of the sample.
-  double beyond(double miss) const;
+  /// The share that queries to come miss beyond the miss of the sample.
+  double margin(double miss) const;
 
  private:
   size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
@@ -82,41 +81,41 @@ class Players {
   const QuerySample& given_;
   const Dataset& dataset_;
   uint32_t count_;
-  Array<uint32_t> rows_;   // [count] in random order, where rows play
-  Array<uint32_t> out_;    // what is held out: the same and their copies, ascending
-  Array<uint8_t> copied_;  // [count, row_bytes] likewise
+  Array<uint32_t> rows_;   // [count] in random order, where rows serve as queries
+  Array<uint32_t> out_;    // held-out rows: the same and their copies, ascending
+  Array<uint8_t> copied_;  // [count, row_bytes] the rows' values
   std::unique_ptr<RowSet> held_out_;
   bool hidden_ = false;
 };
 
 class Sample {
  public:
-  /// The first `count` players, each with `depth` true neighbours, which exact search of the target finds.
-  Sample(const SearchTarget& target, const Players& players, uint32_t count, uint32_t depth,
+  /// The first `count` queries, each with `depth` true neighbours, which exact search of the target finds.
+  Sample(const SearchTarget& target, const CalibrationQueries& queries, uint32_t count, uint32_t depth,
          const Execution& execution);
 
   uint32_t count() const { return count_; }
-  const Players& players() const { return players_; }
-  MatrixView view() const { return players_.first(count_); }
+  const CalibrationQueries& queries() const { return queries_; }
+  MatrixView view() const { return queries_.first(count_); }
 
   /// The share of its k true neighbours among k found ones: a row counts if it is no farther than the k-th.
   double recall_of(uint32_t query, const float* found, uint32_t k) const;
 
  private:
-  void judge_on_host(const SearchTarget& target, const Execution& execution);
-  void judge_on_device(const DevicePlacement& placement, const Execution& execution);
+  void find_truth_on_host(const SearchTarget& target, const Execution& execution);
+  void find_truth_on_device(const DevicePlacement& placement, const Execution& execution);
 
-  const Players& players_;
+  const CalibrationQueries& queries_;
   const Dataset& dataset_;
   uint32_t count_;
   uint32_t depth_;
   Array<float> truth_;  // [count, depth] distances of the true neighbours
 };
 
-/// Device memory that finding the neighbours of so many players takes at most, beside a placement.
-uint64_t judge_sample_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth);
+/// Device memory that the true neighbours of `count` queries take at most, beside a placement.
+uint64_t ground_truth_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth);
 
-/// What a sample got by one plan.
+/// The result of a sample by one plan.
 struct Outcome {
   double recall;      // mean
   double error;       // its standard error
@@ -124,7 +123,7 @@ struct Outcome {
   double variance;    // of one query's recall
   uint32_t queries;
 
-  /// Whether queries find all of several neighbours or none.
+  /// Whether queries find all of several neighbours or none of them.
   bool is_all_or_none() const;
 };
 
@@ -134,8 +133,8 @@ class Trials {
 
   Outcome run(const Procedure& procedure, const SearchPlan& plan);
 
-  /// Of the recall that the sample got, what is promised before luck.
-  double promise(double recall) const { return recall - sample_.players().beyond(1 - recall); }
+  /// The promise for a recall of the sample, before the allowance for luck.
+  double promise(double recall) const { return recall - sample_.queries().margin(1 - recall); }
 
   uint32_t runs = 0;
 
@@ -152,11 +151,11 @@ class Trials {
   Array<float> distances_;                           // [used, k] likewise
 };
 
-/// What is subtracted for the luck of a sample: its standard error, and more where three of them would not
-/// stay within the 0.01 that the promise leaves. Where queries find all or none, a sample that missed few says
-/// little of what it did not miss: its error is that of one query more that missed. 200 rows that missed one at
-/// most promised .99, and of 1,000 queries .977 was got (20,000 rows of 24 columns by inner product); 64 rows
-/// that missed none promised .99 of 300 answers likewise.
+/// The allowance for the luck of a sample: its standard error, and more where three of them would not
+/// stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with few misses is weak
+/// evidence: its error is that of one query more that missed. 200 rows with at most one miss promised .99, and 1,000
+/// queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss promised .99 of 300
+/// answers likewise.
 double allow_for(const Outcome& outcome, bool all_or_none);
 
 }  // namespace gannet

@@ -9,32 +9,32 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kPlayingRowsMin = 10'000;  // of which some play on a device
-constexpr uint32_t kHostShare = 16;           // one of so many rows at most plays on the CPU
+constexpr uint32_t kRowsOnDeviceMin = 10'000;  // for held-out rows on a device
+constexpr uint32_t kHostShare = 16;            // one row in this many at most is held out on the CPU
 constexpr uint32_t kHostMin = 32;
 constexpr uint32_t kSomeAnswers = 100;
-constexpr uint32_t kSomeSample = 1024;  // queries for so many answers, each of which averages more of them
+constexpr uint32_t kSomeSample = 1024;  // queries for kSomeAnswers, each of which averages more answers
 constexpr uint32_t kHostSomeSample = 64;
 constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, with which p is looked for
-constexpr double kReached = 0.998;   // such a recall needs no more random rows
+constexpr double kReached = 0.998;   // from this recall on no more random rows are needed
 constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
 constexpr std::chrono::milliseconds kWait(1);  // for the curves that another search measures
 constexpr double kCapMin = 4;                  // for means near zero
-constexpr uint32_t kNewRows = 4;  // of so many edges that a walk reads, one leads to a row not yet met
+constexpr uint32_t kNewRows = 4;  // of this many edges that a walk reads, one leads to a row not visited yet
 
-/// Players on a target; none where there are too few to tell.
-uint32_t count_trial_players(const SearchTarget& target) {
+/// The number of queries for a target; 0 where they are too few.
+uint32_t count_trial_queries(const SearchTarget& target) {
   const Segment& segment = target.segment();
-  const bool plays_rows = segment.queries.count() == 0;
+  const bool by_rows = segment.queries.count() == 0;
   if (target.on_device()) {
-    if (plays_rows && segment.rows() < kPlayingRowsMin) return 0;
-    const uint32_t count = plays_rows ? std::min(hideable_rows(segment.rows()), kPlayersMax)
-                                      : count_players(segment.dataset, segment.queries);
+    if (by_rows && segment.rows() < kRowsOnDeviceMin) return 0;
+    const uint32_t count = by_rows ? std::min(hideable_rows(segment.rows()), kDeviceQueriesMax)
+                                   : count_calibration_queries(segment.dataset, segment.queries);
     return count < kGivenMin ? 0 : count;
   }
-  const uint32_t most = plays_rows ? segment.rows() / kHostShare : segment.queries.count();
-  const uint32_t count = std::min(most, kHostPlayersMax);
-  return count < (plays_rows ? kHostMin : kGivenMin) ? 0 : count;
+  const uint32_t most = by_rows ? segment.rows() / kHostShare : segment.queries.count();
+  const uint32_t count = std::min(most, kHostQueriesMax);
+  return count < (by_rows ? kHostMin : kGivenMin) ? 0 : count;
 }
 
 /// Plans of one procedure, as its parameters' defaults have them.
@@ -51,8 +51,8 @@ struct Planner {
 };
 
 /// p beyond which random rows reach no more islands. A search starts from p times the degree random rows: of 16
-/// islands 32 rows reach the right one for 0.87 of the queries, whatever M. So p is doubled until more brings
-/// nothing.
+/// islands 32 rows reach the right one for 0.87 of the queries, whatever M. So p is doubled until recall
+/// grows no more.
 uint32_t find_width(Trials& trials, const Planner& plan) {
   const Procedure& procedure = plan.procedure;
   std::optional<double> knob;
@@ -70,7 +70,7 @@ uint32_t find_width(Trials& trials, const Planner& plan) {
   return width;
 }
 
-/// Expansions after which queries are cut, where whole ones take so many in the mean.
+/// The cap on expansions, where the mean without a cap is `expansions`.
 double cap_of(const SearchTarget& target, const Procedure& procedure, double expansions) {
   return target.on_device() && procedure.cut != 0 ? kCapMin + procedure.cut * expansions : 0;
 }
@@ -98,19 +98,19 @@ MeasuredProcedure measure(const SearchTarget& target, const ann_search_params& l
   const Procedure& procedure = *find_procedure(like.procedure);
   const KnobScale scale = procedure.knob == Knob::kSlack ? KnobScale::kSlack : KnobScale::kRows;
   MeasuredProcedure measured{like, KnobCurves(scale, procedure.knob_in_steps), 0};
-  const uint32_t count = count_trial_players(target);
+  const uint32_t count = count_trial_queries(target);
   if (count == 0) return measured;
   execution.enter("calibrate");
-  const Players players(target, count, execution);
-  // The kernels of these procedures know of no row that is masked for one query alone.
-  if (target.on_device() && players.are_rows() && !players.are_hidden()) return measured;
+  const CalibrationQueries queries(target, count, execution);
+  // The kernels of these procedures cannot mask a row for one query alone.
+  if (target.on_device() && queries.are_rows() && !queries.are_hidden()) return measured;
   const Planner plan{target, procedure, like, count};
   if (procedure.width_max > 0) measured.width = 1;
   for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
-    if (4 * uint64_t{k} + players.count() > target.segment().rows()) break;
+    if (4 * uint64_t{k} + queries.count() > target.segment().rows()) break;
     const uint32_t some = target.on_device() ? kSomeSample : kHostSomeSample;
     const uint32_t used = k == kSomeAnswers ? std::min(count, some) : count;
-    const Sample sample(target, players, used, k, execution);
+    const Sample sample(target, queries, used, k, execution);
     Trials trials(target, sample, k, execution);
     if (k == 1 && procedure.width_max > 1) measured.width = find_width(trials, plan);
     trace(trials, plan, measured.width, measured.curves.add(k));

@@ -277,10 +277,10 @@ TEST_CASE("calibration leaves the graph as it was") {
 
 namespace {
 
-/// Queries on an index with their true k nearest, who judge what BEST_FIRST finds.
-class Judges {
+/// Queries on an index with their true k nearest, for the recall of BEST_FIRST.
+class GroundTruth {
  public:
-  Judges(const PlacedSegment& built, const MatrixView& queries, uint32_t k)
+  GroundTruth(const PlacedSegment& built, const MatrixView& queries, uint32_t k)
       : built_(built), queries_(queries), k_(k), ids_(queries.rows * k), distances_(ids_.size()) {
     const Dataset& dataset = built.segment.dataset;
     search_exact(dataset, QueryBlock(dataset, queries, {}), {}, results(), {{}, 2, nullptr});
@@ -315,10 +315,10 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
   for (const uint32_t k : {1u, 10u}) {
-    Judges judges(*built, queries, k);
+    GroundTruth truth(*built, queries, k);
     const auto recall_of = [&](uint32_t beam) {
       SearchCounts counts;
-      return judges.recall_of(BeamPlan{beam}, &counts);
+      return truth.recall_of(BeamPlan{beam}, &counts);
     };
     for (const float recall : {0.9f, 0.95f, 0.99f}) {
       const uint32_t beam = built->calibration.beam(k, recall);
@@ -346,7 +346,7 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
     }
   }
   for (const uint32_t k : {1u, 10u, 40u, 100u}) {
-    Judges judges(*built, queries, k);
+    GroundTruth truth(*built, queries, k);
     SearchRequest request;
     request.params = ANN_SEARCH_PARAMS_INIT;
     request.params.procedure = ANN_SEARCH_BEST_FIRST;
@@ -357,7 +357,7 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
       request.recall = recall;
       const Choice choice = choose(*built, nullptr, request, {});
       SearchCounts counts;
-      const double got = judges.recall_of(choice.plan, &counts);
+      const double got = truth.recall_of(choice.plan, &counts);
       INFO("k " << k << " recall " << recall << " got " << got);
       REQUIRE(got >= recall - 0.01);
       REQUIRE(choice.effort.recall >= recall - 1e-4);

@@ -282,8 +282,8 @@ TEST_CASE("rows that stand for queries are no heads, or heads whose copies are n
 
 namespace {
 
-/// Repair read aloud: in each pass every lost row is asked, in order; where a pass hangs none, the first
-/// lost row is hung below the first row of the tree that has a place.
+/// The repair by its definition: each pass tries every unreachable row, in order; where a pass attaches none, the
+/// first unreachable row is attached to the first row of the tree that has a place.
 struct RepairByDefinition {
   explicit RepairByDefinition(SearchGraph& given) : graph(given) {
     for (const uint32_t entry : graph.entries) reach(entry);
@@ -304,7 +304,7 @@ struct RepairByDefinition {
       }
     }
   }
-  bool attach(uint32_t parent, uint32_t lost) {
+  bool attach(uint32_t parent, uint32_t child) {
     uint32_t place = kNoRow;
     for (uint32_t i = 0; i < graph.degree; ++i) {
       if (graph.row(parent).targets[i] == kNoRow) {
@@ -314,31 +314,31 @@ struct RepairByDefinition {
       if (!tree.contains({parent, i})) place = i;
     }
     if (place == kNoRow) return false;
-    graph.table().edge(parent, place) = lost;
+    graph.table().edge(parent, place) = child;
     tree.insert({parent, place});
-    reach(lost);
+    reach(child);
     grow();
     return true;
   }
-  bool hang(uint32_t row) {
+  bool attach_by_list(uint32_t row) {
     for (uint32_t i = 0; i < graph.degree && graph.row(row).targets[i] != kNoRow; ++i)
       if (reached(graph.row(row).targets[i]) && attach(graph.row(row).targets[i], row)) return true;
     return false;
   }
   uint32_t run() {
-    uint32_t spent = 0;
+    uint32_t edges_added = 0;
     while (order.size() < graph.rows) {
       const size_t before = order.size();
       for (uint32_t row = 0; row < graph.rows; ++row)
-        if (!reached(row) && hang(row)) ++spent;
+        if (!reached(row) && attach_by_list(row)) ++edges_added;
       if (order.size() != before) continue;
-      uint32_t lost = 0;
-      while (reached(lost)) ++lost;
-      uint32_t donor = 0;
-      while (!attach(order[donor], lost)) ++donor;
-      ++spent;
+      uint32_t unreachable = 0;
+      while (reached(unreachable)) ++unreachable;
+      uint32_t parent = 0;
+      while (!attach(order[parent], unreachable)) ++parent;
+      ++edges_added;
     }
-    return spent;
+    return edges_added;
   }
 
   SearchGraph& graph;
@@ -356,7 +356,7 @@ TEST_CASE("repair hangs every row where its definition does") {
     };
     const uint32_t degree = 1 + below(5, 1, 0);
     const uint32_t rows = 2 + below(seed % 2 == 0 ? 30 : 300, 1, 1);
-    // Most edges lead to rows nearby or to lower numbers, so that islands and lost rows are many.
+    // Most edges lead to rows nearby or to lower numbers, so that islands and unreachable rows are many.
     std::vector<std::vector<uint32_t>> lists(rows);
     for (uint32_t row = 0; row < rows; ++row) {
       const uint32_t length = below(degree + 1, 2, row);

@@ -147,7 +147,7 @@ TEST_CASE("calibration by inner product promises what is kept") {
   REQUIRE(placed->calibration.reaches(kK, 0.95f));
   const uint32_t beam = placed->calibration.beam(kK, 0.95f);
   CHECK(beam < 400);
-  // Rows that play queries, of which there are enough here, are like those that come.
+  // Held-out rows, of which there are enough here, are like the queries to come.
   std::vector<float> queries = unlike_rows(kRows + kQueries);
   queries.erase(queries.begin(), queries.begin() + static_cast<std::ptrdiff_t>(kRows) * kDim);
   CHECK(recall(*placed, queries, search(*placed, queries, beam)) >= 0.94);

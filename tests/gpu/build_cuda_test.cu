@@ -89,7 +89,7 @@ void compare_builds(const Rows& rows, int32_t metric, ann_build_params params, b
   expect(on_cpu.info().knn_iterations == on_cuda.info().knn_iterations &&
              on_cpu.info().repaired_edges == on_cuda.info().repaired_edges,
          "the figures of " + name + " differ");
-  // The CPU's judge of a calibration looks for true neighbours by codes, the device's by rows, and each tries beams
+  // The CPU's calibration looks for true neighbours by codes, the device's by rows, and each tries beams
   // of its own.
   expect(!walks_find || std::fabs(on_cpu.info().recall_max - on_cuda.info().recall_max) <= 0.002,
          "the recall of " + name + " differs");
@@ -318,15 +318,15 @@ void compare_cells(const Rows& rows, int32_t metric) {
   if (rows.rows > 4096) expect(first.graph() == second.graph(), "the graphs of " + name + " differ");
   expect(first.info().recall_max > 0.98f, "the recall of " + name);
   // Of a sample, by codes; of small sets and wide codes nobody looks.
-  const float judged = first.info().knn_share;
-  expect(rows.rows <= 4096 || (judged > 0.9f && judged <= 1),
-         "the judge of " + name + " saw " + std::to_string(judged));
+  const float share = first.info().knn_share;
+  expect(rows.rows <= 4096 || (share > 0.9f && share <= 1),
+         "the share of " + name + " is " + std::to_string(share));
 }
 
 /// Of rows of two densities, many of which share a code: the index reports the share that ann_knn_graph's lists
 /// hold of the true neighbours, by distances of the rows.
 void claim_share() {
-  constexpr uint32_t k = 48, looked_at = 32;  // the length of lists under 32 edges; as many as are judged
+  constexpr uint32_t k = 48, looked_at = 32;  // the length of lists under 32 edges; as many as are measured
   Rows rows(ANN_F32, quick ? 4500 : 30000, 32, Values::kNormal, 7);
   for (uint32_t row = 0; row < rows.rows; row += 5) {
     float* values = reinterpret_cast<float*>(rows.bytes.data() + row * rows.stride);
@@ -356,9 +356,9 @@ void claim_share() {
   build.degree = 32;
   Handle index(rows, ANN_METRIC_L2);
   expect(index.build(rows, build) == ANN_OK, index.error.message);
-  const double judged = index.info().knn_share;
-  expect(std::abs(judged - share) < 0.05,
-         "lists that hold " + std::to_string(share) + " are said to hold " + std::to_string(judged));
+  const double measured = index.info().knn_share;
+  expect(std::abs(measured - share) < 0.05,
+         "lists that hold " + std::to_string(share) + " are said to hold " + std::to_string(measured));
   build.graph = ANN_GRAPH_TSDG;
   Handle diversified(rows, ANN_METRIC_L2);
   expect(diversified.build(rows, build) == ANN_OK, diversified.error.message);
@@ -495,7 +495,7 @@ void claim_estimates() {
     // Of few rows what calibration takes counts for more than what finding lists does.
     const Rows few(element, quick ? 2000 : 40'000, 128, Values::kClusters, 3);
     compare_estimate(few, ANN_METRIC_L2, ANN_KNN_CELLS, 128, ANN_ON, ANN_GRAPH_TSDG);
-    // And of long rows the queries that play.
+    // And of long rows the queries of calibration.
     const Rows wide(element, quick ? 2000 : 20'000, 2000, Values::kClusters, 5);
     compare_estimate(wide, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_ON);
     compare_estimate(wide, ANN_METRIC_L2, ANN_KNN_AUTO, 24, ANN_ON, ANN_GRAPH_GGNN);
@@ -627,7 +627,7 @@ void print_calibration(const Handle& index) {
   execution.threads = thread_count(0, 0);
   const auto placement = built.devices.get(built, 0, execution);
   const auto print = [](const char* when, const DeviceCalibration::Cost& cost) {
-    std::printf("       device calibration %s: judge %.2f ms", when, 1e3 * cost.judge_seconds);
+    std::printf("       device calibration %s: ground truth %.2f ms", when, 1e3 * cost.ground_truth_seconds);
     for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
       std::printf("; %u warps %.2f ms, %u runs", DeviceCalibration::kWarps[table], 1e3 * cost.seconds[table],
                   cost.runs[table]);
@@ -775,14 +775,14 @@ void claim_calibrated_once() {
   const Index::Call call(index.index->index);
   const PlacedSegment& built = placed_of(call);
   const auto first = built.devices.get(built, 0, {});
-  expect(first->two_lists.cost().judge_seconds > 0, "the build measures");
+  expect(first->two_lists.cost().ground_truth_seconds > 0, "the build measures");
   built.devices.drop(0);
   const auto again = built.devices.get(built, 0, {});
-  expect(again->two_lists.cost().judge_seconds == 0, "another placement measures nothing");
+  expect(again->two_lists.cost().ground_truth_seconds == 0, "another placement measures nothing");
   compare_tables(first->two_lists, again->two_lists);
   const auto opened = reopen(built);
   const auto placed = opened->devices.get(*opened, 0, {});
-  expect(placed->two_lists.cost().judge_seconds == 0, "an index from a file measures nothing");
+  expect(placed->two_lists.cost().ground_truth_seconds == 0, "an index from a file measures nothing");
   compare_tables(first->two_lists, placed->two_lists);
 }
 
@@ -793,7 +793,7 @@ constexpr Claim kClaims[] = {
     {"a given k-NN graph", claim_given},
     {"k-NN lists are the CPU's", claim_knn},
     {"lists and graphs by cells", claim_cells},
-    {"lists are judged by rows as stored", claim_share},
+    {"lists are measured by rows as stored", claim_share},
     {"two builds in two threads", claim_threads},
     {"refusals", claim_refusals},
     {"cancelled and late builds", claim_ends},

@@ -251,8 +251,8 @@ void time_cells(const Measured& data, uint32_t k, const cuda::CellsEffort& effor
     report = cuda::cells_knn(data.sent.view(), {k, 16, 24, 0.02f, 1}, effort, neighbors.data(), nullptr,
                              data.stream, Execution());
   });
-  std::printf("cells, k %u, %u probes, %u rounds of %u lists, %u told, %u reverse", k, effort.probes,
-              effort.rounds, effort.expanded, effort.told, effort.reverse);
+  std::printf("cells, k %u, %u probes, %u rounds of %u lists, %u reversed, %u reverse", k, effort.probes,
+              effort.rounds, effort.expanded, effort.reversed, effort.reverse);
   std::printf(", %u matched, %u of groups, slices of %llu", effort.matched, effort.group_probes,
               static_cast<unsigned long long>(effort.slice));
   std::printf(": %.2f ms, %u cells, share %.4f, %u + %u rounds", ms, report.cells, report.share,
@@ -301,10 +301,10 @@ void time_stages(const Measured& data, uint32_t k) {
   });
   const double writing =
       device_ms(stream, [&] { cuda::write_lists(map->view(), lists, k, neighbors.data(), nullptr, stream); });
-  const cuda::Judge judge(map->view(), 1, stream);
-  const double judging = device_ms(stream, [&] { judge.share(distances.data(), lists.length, k, false); });
-  std::printf("stages, k %u: map %.2f ms, products %.2f, rounds %.2f and %.2f, judge %.2f, writing %.2f\n", k,
-              mapping, comparing, refining, again, judging, writing);
+  const cuda::RecallSample sample(map->view(), 1, stream);
+  const double sampling = device_ms(stream, [&] { sample.recall(distances.data(), lists.length, k, false); });
+  std::printf("stages, k %u: map %.2f ms, products %.2f, rounds %.2f and %.2f, recall %.2f, writing %.2f\n",
+              k, mapping, comparing, refining, again, sampling, writing);
   std::fflush(stdout);
 }
 
@@ -330,7 +330,7 @@ int measure(const std::string& file, uint32_t count, const std::vector<std::stri
     else if (std::sscanf(job.c_str(), "k=%u", &k) == 1)
       continue;
     else if (std::sscanf(job.c_str(), "%u,%u,%u,%u,%u,%u,%u,%llu", &effort.probes, &effort.rounds,
-                         &effort.expanded, &effort.told, &effort.reverse, &effort.matched,
+                         &effort.expanded, &effort.reversed, &effort.reverse, &effort.matched,
                          &effort.group_probes, &slice) >= 5) {
       effort.slice = slice;
       time_cells(*data, k, effort);

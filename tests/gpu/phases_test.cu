@@ -278,7 +278,7 @@ void claim_led_on() {
 
 enum class Shape { kLoose, kShy, kRings, kAlone, kApart, kGroups };
 
-/// A graph with lost rows. Loose: edges to a few rows nearby and to lower numbers. Shy: one row in 97 is
+/// A graph with unreachable rows. Loose: edges to a few rows nearby and to lower numbers. Shy: one row in 97 is
 /// known to the next such rows only, all others know each other at random. Rings: islands. Alone: shy, and
 /// half the shy rows neither know nor are known. Apart: shy, but it is one in three of them that knows one,
 /// which may be any. Groups: one row in four knows only others among 100, as copies of a row do.
@@ -347,8 +347,8 @@ struct SentGraph {
 };
 
 struct Repairs {
-  uint32_t singly = 0;
-  uint32_t many = 0;
+  uint32_t serial = 0;
+  uint32_t parallel = 0;
   uint32_t left = 0;  // to the CPU
 };
 
@@ -358,36 +358,42 @@ void compare_repair(Shape shape, uint32_t rows, uint32_t degree, uint64_t seed, 
                            " x " + std::to_string(degree) + ", seed " + std::to_string(seed);
   const cuda::DeviceGuard guard(0);
   const cuda::Stream stream;
-  const SentGraph singly(graph, stream);
-  const SentGraph many(graph, stream);
-  const std::vector<uint32_t> made = many.edges.fetch();
-  const uint64_t lost = count_unreachable(graph, {});
-  expect(cuda::count_unreachable(many.view, stream, Execution()) == lost, "lost rows of " + name);
+  const SentGraph serial(graph, stream);
+  const SentGraph parallel(graph, stream);
+  const std::vector<uint32_t> made = parallel.edges.fetch();
+  const uint64_t unreachable = count_unreachable(graph, {});
+  expect(cuda::count_unreachable(parallel.view, stream, Execution()) == unreachable,
+         "unreachable rows of " + name);
   const uint32_t spent = repair_reachability(graph, {});
   const auto compare = [&](const std::vector<uint32_t>& found, const uint32_t* expected, const char* how) {
     const auto other = std::mismatch(found.begin(), found.end(), expected).first;
     expect(other == found.end(), how + name + ", place " + std::to_string(other - found.begin()));
   };
-  if (lost <= 1024) {
-    const cuda::Reach reach = cuda::repair_reachability(singly.view, stream, Execution(), {1024, 1024});
-    expect(reach.lost == 0 && reach.spent == spent, "repair one after the other of " + name);
-    compare(singly.edges.fetch(), graph.edges.data(), "repair one after the other of ");
-    repairs->singly += lost != 0 ? 1 : 0;
+  if (unreachable <= 1024) {
+    const cuda::RepairResult repair =
+        cuda::repair_reachability(serial.view, stream, Execution(), {1024, 1024});
+    expect(repair.unreachable_left == 0 && repair.edges_added == spent, "serial repair of " + name);
+    compare(serial.edges.fetch(), graph.edges.data(), "serial repair of ");
+    repairs->serial += unreachable != 0 ? 1 : 0;
   }
-  cuda::Reach reach = cuda::repair_reachability(many.view, stream, Execution(), {0, 0});
-  if (reach.lost != 0) {
-    expect(reach.lost == lost && reach.spent == 0, "what is left to the CPU of " + name);
-    compare(many.edges.fetch(), made.data(), "edges that are left to the CPU of ");
-    expect(degree < 31 || shape == Shape::kLoose, "many rows are hung at once of " + name);
+  cuda::RepairResult repair = cuda::repair_reachability(parallel.view, stream, Execution(), {0, 0});
+  if (repair.unreachable_left != 0) {
+    expect(repair.unreachable_left == unreachable && repair.edges_added == 0,
+           "what is left to the CPU of " + name);
+    compare(parallel.edges.fetch(), made.data(), "edges that are left to the CPU of ");
+    expect(degree < 31 || shape == Shape::kLoose, "parallel attachment of " + name);
     ++repairs->left;
-    reach = cuda::repair_reachability(many.view, stream, Execution(), {0, 1024});
-    expect(reach.lost == (lost > 1024 ? lost : 0), "what is left in the end of " + name);
-    compare(many.edges.fetch(), lost > 1024 ? made.data() : graph.edges.data(), "the repair in the end of ");
+    repair = cuda::repair_reachability(parallel.view, stream, Execution(), {0, 1024});
+    expect(repair.unreachable_left == (unreachable > 1024 ? unreachable : 0),
+           "what is left in the end of " + name);
+    compare(parallel.edges.fetch(), unreachable > 1024 ? made.data() : graph.edges.data(),
+            "the repair in the end of ");
   } else {
-    expect(reach.spent == spent, "repair many at once of " + name + ": " + std::to_string(reach.spent) +
-                                     " edges, not " + std::to_string(spent));
-    compare(many.edges.fetch(), graph.edges.data(), "repair many at once of ");
-    repairs->many += lost != 0 ? 1 : 0;
+    expect(repair.edges_added == spent, "parallel repair of " + name + ": " +
+                                            std::to_string(repair.edges_added) + " edges, not " +
+                                            std::to_string(spent));
+    compare(parallel.edges.fetch(), graph.edges.data(), "parallel repair of ");
+    repairs->parallel += unreachable != 0 ? 1 : 0;
   }
 }
 
@@ -411,8 +417,8 @@ void claim_repair() {
     if (!quick && !race) compare_repair(shape, 500'000, 32, 1, &repairs);
   }
   std::printf("       %u graphs were repaired row by row, %u many rows at once, %u left to the CPU\n",
-              repairs.singly, repairs.many, repairs.left);
-  expect(quick || race || (repairs.singly > 50 && repairs.many > 100 && repairs.left > 3),
+              repairs.serial, repairs.parallel, repairs.left);
+  expect(quick || race || (repairs.serial > 50 && repairs.parallel > 100 && repairs.left > 3),
          "graphs that need repair");
 }
 
@@ -706,7 +712,7 @@ double share_of(const std::vector<uint32_t>& exact, const std::vector<uint32_t>&
 }
 
 /// By cells twice, and once in small slices: the same lists, of different rows in order, and as many
-/// true neighbours in them as the judge says and `least`.
+/// true neighbours in them as the sample says and `least`.
 void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                    const cuda::CellsEffort& effort = cuda::kGraphEffort) {
   const BothCodes both(rows, metric);
@@ -732,11 +738,11 @@ void compare_cells(const Rows& rows, int32_t metric, uint32_t k, double least,
                   Execution());
   const double share = share_of(lists.distances.fetch(), at, k, std::min(k, 32u));
   if (!quick && !race && rows.rows >= 5000)
-    std::printf("       %s: %u cells, %u + %u rounds, share %.4f, %.4f by the judge\n", name.c_str(),
+    std::printf("       %s: %u cells, %u + %u rounds, share %.4f, %.4f by the sample\n", name.c_str(),
                 report.cells, report.rounds, report.iterations, share, report.share);
   expect(share >= least, name + ": a share of " + std::to_string(share));
   expect(report.cells == 0 || std::abs(share - report.share) < (rows.rows > 300 ? 0.05 : 0.005),
-         name + ": the judge says " + std::to_string(report.share) + ", it is " + std::to_string(share));
+         name + ": the sample says " + std::to_string(report.share) + ", it is " + std::to_string(share));
 }
 
 void claim_cells() {
@@ -838,8 +844,8 @@ void claim_groups() {
   compare_cells(Rows(ANN_U8, 300'000, 16, Values::kNormal, 2), ANN_METRIC_L2, 32, 0.9, grouped);
 }
 
-/// Of lists that are known to be complete, or to lack one, the judge says so.
-void claim_judge() {
+/// Recall of lists that are known to be complete, or to lack one.
+void claim_recall() {
   const uint32_t n = race ? 300 : quick ? 700 : 20'000;
   for (const uint32_t dim : {40u, 128u, 300u}) {
     const Rows rows(ANN_U8, n, dim, Values::kClusters, dim);
@@ -849,8 +855,8 @@ void claim_judge() {
                     Execution());
     const OnDevice<uint32_t> near(uint64_t{n} * cuda::kNearCells, both.stream);
     const cuda::CellMap map(both.sent.view(), 1, cuda::kGraphEffort, near.data(), both.stream, Execution());
-    const cuda::Judge judge(map.view(), 1, both.stream);
-    expect(judge.share(lists.distances.data(), 48, 48, true) == 1, "complete lists");
+    const cuda::RecallSample sample(map.view(), 1, both.stream);
+    expect(sample.recall(lists.distances.data(), 48, 48, true) == 1, "complete lists");
     std::vector<uint32_t> cut = lists.distances.fetch();
     for (uint32_t row = 0; row < n; ++row) {
       uint32_t* list = cut.data() + uint64_t{row} * 48;
@@ -858,7 +864,7 @@ void claim_judge() {
       std::fill(list + 44, list + 48, UINT32_MAX);
     }
     const OnDevice<uint32_t> sent(cut.data(), cut.size(), both.stream);
-    const double share = judge.share(sent.data(), 48, 48, true);
+    const double share = sample.recall(sent.data(), 48, 48, true);
     expect(share >= 28 / 32.0 && share < 28.5 / 32, "lists without four: " + std::to_string(share));
   }
 }
@@ -947,48 +953,49 @@ void time_optimise(const BothCodes& both, uint32_t k, uint32_t degree) {
   const cuda::GraphView graph = {merged.data(), entries.data(), rows, degree,
                                  static_cast<uint32_t>(entry_rows.size())};
   const double reach = median_ms([&] { cuda::count_unreachable(graph, both.stream, Execution()); });
-  const uint32_t lost = cuda::count_unreachable(graph, both.stream, Execution());
-  cuda::Reach repair;
+  const uint32_t unreachable = cuda::count_unreachable(graph, both.stream, Execution());
+  cuda::RepairResult repair;
   const double repairing =
       milliseconds_of([&] { repair = cuda::repair_reachability(graph, both.stream, Execution()); });
   ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
   const double measuring =
       milliseconds_of([&] { cuda::measure_graph(graph, 1, both.stream, Execution(), &stats); });
   std::printf(
-      "     tree %.2f ms, repair with it %.2f ms, %u lost rows, %u edges spent; measures %.1f ms: "
+      "     tree %.2f ms, repair with it %.2f ms, %u unreachable rows, %u edges spent; measures %.1f ms: "
       "%llu strong components, %.1f rows within two edges\n",
-      reach, repairing, lost, repair.spent, measuring,
+      reach, repairing, unreachable, repair.edges_added, measuring,
       static_cast<unsigned long long>(stats.strong_components), stats.two_hop_mean);
 }
 
-/// A graph of which a hundredth of the rows is lost, or a quarter in groups.
+/// A graph of which a hundredth of the rows is unreachable, or a quarter in groups.
 void time_repair(Shape shape, uint32_t rows, uint32_t degree) {
   SearchGraph graph = made_graph(shape, rows, degree, 1);
   const cuda::DeviceGuard guard(0);
   const cuda::Stream stream;
   const SentGraph sent(graph, stream);
-  uint32_t lost = 0;
-  const double tree = median_ms([&] { lost = cuda::count_unreachable(sent.view, stream, Execution()); });
+  uint32_t unreachable = 0;
+  const double tree =
+      median_ms([&] { unreachable = cuda::count_unreachable(sent.view, stream, Execution()); });
   std::vector<double> repairs;
-  cuda::Reach reach;
+  cuda::RepairResult repair;
   for (uint32_t time = 0; time < 5; ++time) {
     cuda::check(cudaMemcpy(sent.edges.data(), graph.edges.data(), graph.edges.size() * sizeof(uint32_t),
                            cudaMemcpyHostToDevice),
                 "sending");
     repairs.push_back(
-        milliseconds_of([&] { reach = cuda::repair_reachability(sent.view, stream, Execution()); }));
+        milliseconds_of([&] { repair = cuda::repair_reachability(sent.view, stream, Execution()); }));
   }
   std::sort(repairs.begin(), repairs.end());
   uint32_t spent = 0;
   const double cpu = milliseconds_of([&] { spent = repair_reachability(graph, all_threads()); });
   const std::vector<uint32_t> found = sent.edges.fetch();
-  expect(
-      reach.lost == 0 && reach.spent == spent && std::equal(found.begin(), found.end(), graph.edges.data()),
-      "the repair that is timed");
+  expect(repair.unreachable_left == 0 && repair.edges_added == spent &&
+             std::equal(found.begin(), found.end(), graph.edges.data()),
+         "the repair that is timed");
   std::printf(
       "time repair shape %d, %u x %u: tree %.2f ms, repair with it %.2f ms, by the CPU %.0f ms; %u "
-      "lost rows, %u edges spent\n",
-      static_cast<int>(shape), rows, degree, tree, repairs[2], cpu, lost, spent);
+      "unreachable rows, %u edges spent\n",
+      static_cast<int>(shape), rows, degree, tree, repairs[2], cpu, unreachable, spent);
 }
 
 void claim_repair_times() {
@@ -1038,13 +1045,13 @@ constexpr Claim kClaims[] = {
     {"pruning by distances keeps what the CPU keeps", claim_prune_by_distance},
     {"reverse edges are merged as on the CPU, in slices of any size", claim_reverse},
     {"edges are led on past hidden rows", claim_led_on},
-    {"lost rows are hung where the CPU hangs them", claim_repair},
+    {"unreachable rows are attached where the CPU attaches them", claim_repair},
     {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"NN-Descent by inner product makes the CPU's lists", claim_products},
-    {"the judge of cells", claim_judge},
-    {"lists by cells hold what the judge says, the same twice", claim_cells},
+    {"recall by cells", claim_recall},
+    {"lists by cells hold the share that the sample says, the same twice", claim_cells},
     {"cells of any rows", claim_cells_of_any_rows},
     {"cells of wide codes", claim_wide_cells},
     {"giant and empty cells", claim_giant_cells},

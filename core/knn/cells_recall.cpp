@@ -1,4 +1,4 @@
-#include "knn/cells_judge.h"
+#include "knn/cells_recall.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,23 +10,23 @@
 namespace gannet {
 namespace {
 
-constexpr uint64_t kJudgeStream = 0x6a75646765;  // "judge"
+constexpr uint64_t kRecallStream = 0x6a75646765;
 constexpr uint32_t kSampleRows = 256;
 constexpr uint32_t kDepth = 32;
 constexpr uint32_t kRowsPerTask = 16;
 
 }  // namespace
 
-Judge::Judge(uint32_t rows, uint32_t k, uint64_t seed, const Allocator& memory)
+RecallSample::RecallSample(uint32_t rows, uint32_t k, uint64_t seed, const Allocator& memory)
     : sample_(memory, std::min(rows, kSampleRows)),
       depth_(std::min({rows - 1, k, kDepth})),
       truth_(memory, sample_.size() * depth_),
       farthest_(memory, sample_.size()),
       memory_(memory) {
-  random_strata(rows, sample_.size(), seed, kJudgeStream, sample_.data());
+  random_strata(rows, sample_.size(), seed, kRecallStream, sample_.data());
 }
 
-void Judge::find_truth(const Codes& codes, const CellMap& map, const Execution& execution) {
+void RecallSample::find_truth(const Codes& codes, const CellMap& map, const Execution& execution) {
   if (depth_ == 0) return;
   std::vector<UnitSpace> spaces;
   spaces.reserve(execution.threads);
@@ -41,10 +41,10 @@ void Judge::find_truth(const Codes& codes, const CellMap& map, const Execution& 
   });
 }
 
-uint32_t Judge::budget(const Codes& codes, const CellMap& map, double share,
-                       const Execution& execution) const {
+uint32_t RecallSample::budget(const Codes& codes, const CellMap& map, double share,
+                              const Execution& execution) const {
   if (depth_ == 0) return 0;
-  // How many rows live in cells no farther than the home of each true neighbour.
+  // The rows in cells that are no farther than the home of each true neighbour.
   Array<uint32_t> depths(memory_, sample_.size() * depth_);
   CentroidSpace space(codes, map.cells(), memory_);
   for (size_t i = 0; i < sample_.size(); ++i) {
@@ -63,7 +63,7 @@ uint32_t Judge::budget(const Codes& codes, const CellMap& map, double share,
   return depths[place];
 }
 
-double Judge::share(const Codes& codes, const uint32_t* neighbors, uint32_t k) const {
+double RecallSample::recall(const Codes& codes, const uint32_t* neighbors, uint32_t k) const {
   if (depth_ == 0) return 1;
   Array<uint8_t> block(memory_, codes.stride());
   uint32_t distances[ANN_DEGREE_MAX];
@@ -80,7 +80,7 @@ double Judge::share(const Codes& codes, const uint32_t* neighbors, uint32_t k) c
   return static_cast<double>(found) / static_cast<double>(sample_.size() * depth_);
 }
 
-uint64_t judge_bytes(uint64_t rows, size_t stride, uint32_t k) {
+uint64_t recall_sample_bytes(uint64_t rows, size_t stride, uint32_t k) {
   const uint64_t depth = std::min(k, kDepth);
   return kSampleRows * (8 + depth * 8) + kSliceRows * (stride + cells_at_most(rows) * 4 + 64) + stride +
          8 * kAlignment;

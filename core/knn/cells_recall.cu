@@ -1,12 +1,12 @@
-// Cells: the judge. What share of their true neighbours the lists of 256 sampled rows hold.
+// Cells: recall of the lists, the share of their true neighbours that the lists of 256 sampled rows hold.
 //
-//   here      depth    min(k, 32, rows - 1) true neighbours of a row are looked at
-//             found    the distances of the first 32 entries of a judged row's list, ascending
-//             nearer   of an entry: how many of all rows are nearer to the judged row
+//   here      depth    min(k, 32, rows - 1), the true neighbours of a row that are counted
+//             found    the distances of the first 32 entries of a sampled row's list, ascending
+//             nearer   of an entry: the number of rows that are nearer to the sampled row
 //
 // An entry is one of the `depth` true neighbours, or as near as one, if fewer than `depth` rows are nearer
-// than it. So nobody has to find the true neighbours: all rows are multiplied with the judged ones, and
-// the few that are nearer than the last entry are counted, in whatever order.
+// than it. So the true neighbours need not be found: all rows are multiplied with the sampled ones, and
+// the few that are nearer than the last entry are counted, in any order.
 //
 // Operations: 256 n pairs, of which 1M rows of 128 bytes take some 0.2 ms. The share has a standard error
 // of about 0.004.
@@ -22,27 +22,27 @@
 namespace gannet::cuda {
 namespace {
 
-constexpr uint64_t kJudgeStream = 0x6a75646765;  // "judge"
+constexpr uint64_t kRecallStream = 0x6a75646765;
 
 struct Args {
   CellsView map;
-  uint32_t* places;           // [count] judged
+  uint32_t* places;           // [count] sampled
   uint32_t count;             // of them
-  CodesView judged;           // [count]
-  uint8_t* judged_codes;      // the same, to be written
-  uint32_t* judged_squares;   // likewise
+  CodesView sampled;          // [count]
+  uint8_t* sampled_codes;     // the same, to be written
+  uint32_t* sampled_squares;  // likewise
   const uint32_t* distances;  // [rows, length]
   uint32_t length;
   uint32_t depth;
   bool by_row;       // `distances` has them by row number, not by place
-  uint32_t* found;   // [kJudgedRows, kJudgedDepth]
-  uint32_t* nearer;  // [kJudgedRows, kJudgedDepth]
-  uint32_t* last;    // [kJudgedRows] of what was found; 0 where that is nothing
+  uint32_t* found;   // [kSampledRows, kSampledDepth]
+  uint32_t* nearer;  // [kSampledRows, kSampledDepth]
+  uint32_t* last;    // [kSampledRows] distance of the last entry found; 0 where none is
   uint64_t seed;
 };
 
-/// Draws a judged row from its stratum and copies its code. A warp for each.
-struct DrawJudged {
+/// Draws a sampled row from its stratum and copies its code. A warp for each.
+struct DrawSampled {
   static constexpr uint32_t kThreads = 256;
   struct Shared {};
   const Args& args;
@@ -55,13 +55,13 @@ struct DrawJudged {
     const uint64_t begin = codes.rows * i / args.count;
     const uint64_t end = codes.rows * (i + 1) / args.count;
     const uint32_t place =
-        static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kJudgeStream, i));
+        static_cast<uint32_t>(begin + random_below(end - begin, args.seed, kRecallStream, i));
     const uint4* from = reinterpret_cast<const uint4*>(codes.row(place));
-    uint4* to = reinterpret_cast<uint4*>(args.judged_codes + i * codes.stride);
+    uint4* to = reinterpret_cast<uint4*>(args.sampled_codes + i * codes.stride);
     for (uint32_t piece = threadIdx.x % 32; piece < codes.stride / 16; piece += 32) to[piece] = from[piece];
     if (threadIdx.x % 32 != 0) return;
     args.places[i] = place;
-    if (!codes.wide()) args.judged_squares[i] = codes.squares[place];
+    if (!codes.wide()) args.sampled_squares[i] = codes.squares[place];
   }
 };
 
@@ -72,23 +72,23 @@ struct TakeFound {
   Shared& shared;
 
   __device__ void run() {
-    const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) / kJudgedDepth;
-    const uint32_t entry = threadIdx.x % kJudgedDepth;
+    const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) / kSampledDepth;
+    const uint32_t entry = threadIdx.x % kSampledDepth;
     const uint32_t place = i < args.count ? args.places[i] : 0;
     const uint64_t row = args.by_row ? args.map.members[place] : place;
     const uint32_t distance =
         i < args.count && entry < args.depth ? args.distances[row * args.length + entry] : UINT32_MAX;
-    args.found[i * kJudgedDepth + entry] = distance;
-    args.nearer[i * kJudgedDepth + entry] = 0;
+    args.found[i * kSampledDepth + entry] = distance;
+    args.nearer[i * kSampledDepth + entry] = 0;
     const uint32_t last = __reduce_max_sync(~0u, distance != UINT32_MAX ? distance : 0);
     if (entry == 0) args.last[i] = last;
   }
 };
-static_assert(kJudgedDepth == 32);  // a warp has the entries of a row
+static_assert(kSampledDepth == 32);  // a warp has the entries of a row
 
-/// What is shared of 128 judged rows, and what is done with sums.
+/// Thresholds of 128 sampled rows, and the count of sums below them.
 struct Thresholds {
-  uint32_t last[kTileRows];  // entry found; 0 where there is none, which nothing is nearer than
+  uint32_t last[kTileRows];  // entry found; 0 where there is none, so that no row is nearer
   uint32_t places[kTileRows];
   uint32_t squares[kTileRows];
 
@@ -97,10 +97,10 @@ struct Thresholds {
     const uint32_t i = first + threadIdx.x;
     last[threadIdx.x] = args.last[i];
     places[threadIdx.x] = i < args.count ? args.places[i] : kNone;
-    squares[threadIdx.x] = i < args.count ? args.judged.squares[i] : 0;
+    squares[threadIdx.x] = i < args.count ? args.sampled.squares[i] : 0;
   }
 
-  /// Sums are x.y + halves of the judged row y, those of narrow tiles, or x.y without them.
+  /// Sums are x.y + halves of the sampled row y, those of narrow tiles, or x.y without them.
   __device__ void count(const Args& args, const UnitSums& sums, uint32_t first, uint32_t unit,
                         const uint32_t (&rows)[4], const uint32_t (&row_squares)[4], bool halved,
                         uint32_t lane) const {
@@ -123,9 +123,9 @@ struct Thresholds {
   }
 
   // Rare, and repeated for every pair where it is inlined.
-  static __device__ __noinline__ void add(const Args& args, uint32_t judged, uint32_t distance) {
+  static __device__ __noinline__ void add(const Args& args, uint32_t sampled, uint32_t distance) {
     for (uint32_t entry = 0; entry < args.depth; ++entry) {
-      const uint64_t at = uint64_t{judged} * kJudgedDepth + entry;
+      const uint64_t at = uint64_t{sampled} * kSampledDepth + entry;
       if (distance < args.found[at] && args.found[at] != UINT32_MAX) atomicAdd(&args.nearer[at], 1);
     }
   }
@@ -166,7 +166,7 @@ struct CountNearer {
     read_left(left, args.map.codes, mine.rows, lane);
     for (uint32_t first = 0; first < args.count; first += kTileRows) {
       __syncthreads();
-      shared.tile.fetch<kThreads>(args.judged, first, min(kTileRows, args.count - first));
+      shared.tile.fetch<kThreads>(args.sampled, first, min(kTileRows, args.count - first));
       commit_copies();
       shared.thresholds.fetch(args, first);
       wait_copies<0>();
@@ -198,7 +198,7 @@ struct CountWideNearer {
       __syncthreads();
       shared.thresholds.fetch(args, first);
       UnitSums sums[kTileUnits];
-      shared.stages.multiply(sums, args.map.codes, mine.rows, args.judged, first,
+      shared.stages.multiply(sums, args.map.codes, mine.rows, args.sampled, first,
                              min(kTileRows, args.count - first), lane);
 #pragma unroll
       for (uint32_t unit = 0; unit < kTileUnits; ++unit)
@@ -207,7 +207,7 @@ struct CountWideNearer {
   }
 };
 
-/// Floats: a warp compares eight rows with four judged ones at a time.
+/// Floats: a warp compares eight rows with four sampled ones at a time.
 struct CountFloatsNearer {
   static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kRows = kThreads / 32 * LaneSums::kLeft;
@@ -224,15 +224,15 @@ struct CountFloatsNearer {
     for (uint32_t i = 0; i < LaneSums::kLeft; ++i)
       rows[i] = first + i < codes.rows ? reinterpret_cast<const float*>(codes.row(first + i)) : nullptr;
     const uint32_t row = first + warp.thread_rank() / LaneSums::kRight;
-    for (uint32_t judged = 0; judged < args.count; judged += LaneSums::kRight) {
+    for (uint32_t sampled = 0; sampled < args.count; sampled += LaneSums::kRight) {
       const float* others[LaneSums::kRight];
 #pragma unroll
       for (uint32_t i = 0; i < LaneSums::kRight; ++i)
-        others[i] =
-            judged + i < args.count ? reinterpret_cast<const float*>(args.judged.row(judged + i)) : nullptr;
+        others[i] = sampled + i < args.count ? reinterpret_cast<const float*>(args.sampled.row(sampled + i))
+                                             : nullptr;
       const uint32_t distance =
           __float_as_uint(wide_distances(rows, others, codes.stride / sizeof(float), warp));
-      const uint32_t mine = judged + warp.thread_rank() % LaneSums::kRight;
+      const uint32_t mine = sampled + warp.thread_rank() % LaneSums::kRight;
       if (row < codes.rows && mine < args.count && distance < args.last[mine] && row != args.places[mine])
         Thresholds::add(args, mine, distance);
     }
@@ -255,35 +255,36 @@ void launch_count(const Args& args, const Stream& stream) {
 
 }  // namespace
 
-Judge::Judge(const CellsView& map, uint64_t seed, const Stream& stream)
+RecallSample::RecallSample(const CellsView& map, uint64_t seed, const Stream& stream)
     : map_(map),
       stream_(stream),
-      count_(std::min(map.codes.rows, kJudgedRows)),
+      count_(std::min(map.codes.rows, kSampledRows)),
       places_(count_, stream),
       codes_(uint64_t{count_} * map.exact.stride, stream),
       squares_(count_, stream),
-      found_(uint64_t{kJudgedRows} * (kJudgedDepth * 2 + 1), stream) {
+      found_(uint64_t{kSampledRows} * (kSampledDepth * 2 + 1), stream) {
   Args args = {};
   args.map = map_;
   args.places = places_.data();
   args.count = count_;
-  args.judged_codes = codes_.data();
-  args.judged_squares = squares_.data();
+  args.sampled_codes = codes_.data();
+  args.sampled_squares = squares_.data();
   args.seed = seed;
-  launch("draw_judged", kernel<DrawJudged>, (count_ * 32 + DrawJudged::kThreads - 1) / DrawJudged::kThreads,
-         DrawJudged::kThreads, stream, args);
+  launch("draw_sampled", kernel<DrawSampled>,
+         (count_ * 32 + DrawSampled::kThreads - 1) / DrawSampled::kThreads, DrawSampled::kThreads, stream,
+         args);
 }
 
-double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const {
-  constexpr uint32_t kEntries = kJudgedRows * kJudgedDepth;
+double RecallSample::recall(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const {
+  constexpr uint32_t kEntries = kSampledRows * kSampledDepth;
   Args args = {};
   args.map = map_;
   args.places = places_.data();
   args.count = count_;
-  args.judged = {codes_.data(), squares_.data(), count_, map_.exact.stride};
+  args.sampled = {codes_.data(), squares_.data(), count_, map_.exact.stride};
   args.distances = distances;
   args.length = length;
-  args.depth = std::min({map_.codes.rows - 1, k, kJudgedDepth});
+  args.depth = std::min({map_.codes.rows - 1, k, kSampledDepth});
   args.by_row = by_row;
   args.found = found_.data();
   args.nearer = found_.data() + kEntries;
@@ -298,7 +299,7 @@ double Judge::share(const uint32_t* distances, uint32_t length, uint32_t k, bool
     launch_count<CountWideNearer>(args, stream_);
   std::vector<uint32_t> numbers(2 * kEntries);
   copy_to_host(numbers.data(), found_.data(), numbers.size() * sizeof(uint32_t), stream_,
-               "fetching what the judge found");
+               "fetching recall of a sample");
   stream_.wait();
   uint64_t hits = 0;
   for (uint32_t i = 0; i < kEntries; ++i)

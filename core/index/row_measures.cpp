@@ -1,4 +1,4 @@
-#include "index/rows_judge.h"
+#include "index/row_measures.h"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ constexpr uint64_t kShareStream = 0x7368617265;  // "share"
 constexpr uint32_t kSampleRows = 256;            // a standard error of about 0.004
 constexpr uint32_t kDepth = 32;                  // true neighbours of each that are looked for
 
-/// A sample of rows as queries, and what lies nearest to each.
+/// A sample of rows as queries, and the nearest rows of each.
 struct NearSample {
   const Dataset& dataset;
   const Codes& codes;
@@ -93,42 +93,42 @@ struct NearSample {
 
 }  // namespace
 
-Array<uint32_t> rows_to_judge(uint32_t rows, uint64_t seed, const Allocator& memory) {
+Array<uint32_t> rows_to_measure(uint32_t rows, uint64_t seed, const Allocator& memory) {
   Array<uint32_t> sample(memory, std::min(rows, kSampleRows));
   random_strata(rows, static_cast<uint32_t>(sample.size()), seed, kShareStream, sample.data());
   return sample;
 }
 
-SampledLists lists_to_judge(const KnnGraph& lists, uint64_t seed, const Allocator& memory) {
-  SampledLists sampled{rows_to_judge(lists.rows, seed, memory), {}, lists.k};
+SampledLists lists_to_measure(const KnnGraph& lists, uint64_t seed, const Allocator& memory) {
+  SampledLists sampled{rows_to_measure(lists.rows, seed, memory), {}, lists.k};
   sampled.neighbors = Array<uint32_t>(memory, sampled.rows.size() * lists.k);
   for (size_t i = 0; i < sampled.rows.size(); ++i)
     std::copy_n(lists.list(sampled.rows[i]), lists.k, sampled.neighbors.data() + i * lists.k);
   return sampled;
 }
 
-RowsJudgement judge_rows(const Dataset& dataset, const Codes& codes, const SampledLists& lists,
+RowMeasures measure_rows(const Dataset& dataset, const Codes& codes, const SampledLists& lists,
                          double by_codes, uint64_t seed, const DevicePlacement* placed,
                          const Execution& execution) {
-  RowsJudgement judgement{by_codes, codes.order()};
-  const bool told = dataset.metric() == ANN_METRIC_INNER_PRODUCT || codes.lossless();
-  if (told || dataset.rows() == 0) return judgement;
+  RowMeasures measures{by_codes, codes.order()};
+  const bool codes_suffice = dataset.metric() == ANN_METRIC_INNER_PRODUCT || codes.lossless();
+  if (codes_suffice || dataset.rows() == 0) return measures;
   if (dataset.rows() <= CodeOrder::kLooked + 1) {
-    judgement.order = {1, 1, 1};
-    return judgement;
+    measures.order = {1, 1, 1};
+    return measures;
   }
   const uint32_t known = lists.rows.empty() ? 0 : std::min({lists.k, kDepth, dataset.rows() - 2});
   Array<uint32_t> drawn;
-  if (known == 0) drawn = rows_to_judge(dataset.rows(), seed, execution.memory);
+  if (known == 0) drawn = rows_to_measure(dataset.rows(), seed, execution.memory);
   NearSample sample{dataset, codes, known == 0 ? drawn : lists.rows, execution,
                     std::max(known, CodeOrder::kNear)};
   sample.look(placed);
-  judgement.order = sample.order();
-  if (known != 0) judgement.knn_share = sample.share_of(lists, known);
-  return judgement;
+  measures.order = sample.order();
+  if (known != 0) measures.knn_share = sample.share_of(lists, known);
+  return measures;
 }
 
-uint64_t judge_rows_device_bytes(const PlacedShape& shape) {
+uint64_t measure_rows_device_bytes(const PlacedShape& shape) {
   if (shape.lossless()) return 0;
   const uint64_t as_stored = cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element,
                                                       kSampleRows, std::max(kDepth, CodeOrder::kNear) + 1);
@@ -138,7 +138,7 @@ uint64_t judge_rows_device_bytes(const PlacedShape& shape) {
   return std::max(as_stored, by_code);
 }
 
-uint64_t judge_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {
+uint64_t measure_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {
   return kSampleRows * (dim * 8ull + kDepth * 4 + CodeOrder::kLooked * 12 + stride + 96) + 8 * kAlignment +
          nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads);
 }

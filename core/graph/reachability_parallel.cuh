@@ -1,16 +1,16 @@
-// Many lost rows are hung by the whole device, with the edges that one after the other would get. This is
-// what its kernels do; reachability.cu tells the whole.
+// Unreachable rows are attached in parallel by the whole device, with the edges that serial attachment would give
+// them: its kernels. reachability.cu has the whole.
 //
-//   pass    lost rows are asked once, ascending; those are hung whose list holds a reached row
-//   root    a row that is hung in this pass
-//   event   its hanging, after which rows join the tree that its list leads to; named by the root
-//   label   of a lost row, the event by which it joins the tree in this pass; it stands in `places`, which a
-//           row needs only once it is reached
+//   pass    unreachable rows are tried once, ascending; those are attached whose list holds a reached row
+//   root    a row that is attached in this pass
+//   event   its attachment, after which rows join the tree that its list leads to; named by the root
+//   label   of an unreachable row, the event by which it joins the tree in this pass; it is kept in `places`,
+//           which a row needs only once it is reached
 //
-// Which rows are roots depends neither on where they are hung nor on the order in which rows join the tree
-// within an event: a row is reached by the first event from which edges between lost rows lead to it. It
-// is a root if that is its own, which it has if a row of its list is reached before the pass or by an event
-// of a smaller row. So labels only fall, and are found by all rows at once:
+// Which rows are roots depends neither on their parents nor on the order in which rows join the tree within an
+// event: a row is reached by the first event from which edges between unreachable rows lead to it. It is a root
+// if that is its own, which it has if a row of its list is reached before the pass or by an event of a smaller
+// row. So labels only fall, and are found by all rows at once:
 //
 //   label(x) = min(label of rows that lead to x;  x, if a row of its list is reached or has a label below x)
 //
@@ -19,14 +19,14 @@
 // Then the trees of all events grow at once, each only over rows with its label. Within an event rows are
 // appended in the order of the CPU, so that the tree uses the same edges.
 //
-// A root is hung below the first row of its list that is reached by then and has a place. Smaller roots
-// choose first. As all parents prefer smaller roots, proposals find the same: each root asks its first
-// choice, a parent accepts as many as it has places, the smallest ones, and those refused ask their next.
-// A parent's places are taken in a fixed order, so that a root's number among those accepted tells its own.
+// A root is attached to the first row of its list that is reached by then and has a place. Smaller roots
+// choose first. As all parents prefer smaller roots, proposals find the same: each root proposes to its first
+// choice, a parent accepts as many as it has places, the smallest ones, and refused roots propose to their next.
+// A parent's places are taken in a fixed order, so that a root's number among those accepted gives its own.
 //
-// When no lost row has a reached row in its list, what remains is islands, which know nothing of each
-// other: the smallest row of each is hung, all at once, the first islands below the first rows of the tree,
-// and more passes hang the rest.
+// Once no unreachable row has a reached row in its list, islands remain, with no edges between them: the smallest
+// row of each is attached, all at once, the first islands below the first rows of the tree, and more passes attach
+// the rest.
 #pragma once
 
 #include "backend/launch_items.cuh"
@@ -36,61 +36,61 @@ namespace gannet::cuda::reach {
 
 struct BeginLabels;
 struct LowerLabels;
-struct Plant;
+struct AppendRoots;
 struct Propose;
 struct Accept;
 struct Attach;
 struct CountPlaces;
-struct Donate;
-struct TakeBack;
+struct AssignIslandSlots;
+struct RestoreEdges;
 
-struct ManyArgs {
-  using Steps =
-      StepList<BeginLabels, LowerLabels, Plant, Propose, Accept, Attach, CountPlaces, Donate, TakeBack>;
+struct ParallelArgs {
+  using Steps = StepList<BeginLabels, LowerLabels, AppendRoots, Propose, Accept, Attach, CountPlaces,
+                         AssignIslandSlots, RestoreEdges>;
 
   Args tree;
-  uint32_t* roots;        // [root_count] ascending
-  uint32_t* ranks;        // [root_count] of the parent in the root's list
-  uint32_t* parents;      // [root_count]
-  uint32_t* numbers;      // [root_count] 0, 1, 2, ...
-  uint32_t* slots;        // [root_count] place in the parent's list, kNoRow: refused
-  uint32_t* asked;        // [root_count] parents, ascending
-  uint32_t* asking;       // [root_count] the numbers of the roots that ask them, ascending for each
-  uint64_t* taken;        // [lost_count] places of edges that were overwritten
-  uint32_t* overwritten;  // [lost_count] what stood there
-  uint32_t* changed;      // [1] labels have fallen, or proposals were refused
-  uint32_t* stuck;        // [1] some root finds no parent
-  uint32_t first;         // rows from this place on are reached in this pass
+  uint32_t* roots;           // [root_count] ascending
+  uint32_t* ranks;           // [root_count] of the parent in the root's list
+  uint32_t* parents;         // [root_count]
+  uint32_t* numbers;         // [root_count] 0, 1, 2, ...
+  uint32_t* slots;           // [root_count] place in the parent's list, kNoRow: refused
+  uint32_t* asked;           // [root_count] parents, ascending
+  uint32_t* asking;          // [root_count] the numbers of the roots that ask them, ascending for each
+  uint64_t* overwritten_at;  // [unreachable_count] places of edges that were overwritten
+  uint32_t* overwritten;     // [unreachable_count] their former targets
+  uint32_t* changed;         // [1] labels have fallen, or proposals were refused
+  uint32_t* stuck;           // [1] some root finds no parent
+  uint32_t first;            // rows from this place on are reached in this pass
   uint32_t root_count;
-  uint32_t spent;   // edges, before this pass
-  uint32_t donors;  // first rows of the tree that may give islands a place
-  bool again;       // proposals that were refused are made to the next
-  bool islands;     // labels are the smallest rows of islands, and not those that hang on a row
+  uint32_t edges_added;     // before this pass
+  uint32_t island_parents;  // first rows of the tree, to which islands are attached
+  bool again;               // refused roots propose to their next row
+  bool islands;             // labels are the smallest rows of islands, not the events by which rows join
 };
 
 __device__ inline bool is_reached(const Args& tree, uint32_t row) {
   return __ldcg(tree.claims + row) != kUnclaimed;
 }
 
-/// Lost rows have no label, or of islands each its own.
+/// Unreachable rows begin without a label, or for islands each with its own.
 struct BeginLabels {
   static constexpr uint32_t kLanes = 1;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   __device__ void run(uint64_t item) const {
-    const uint32_t row = args.tree.lost[item];
+    const uint32_t row = args.tree.unreachable[item];
     if (!is_reached(args.tree, row)) args.tree.places[row] = args.islands ? row : kNoRow;
   }
 };
 
-/// A row's label falls by its list and its list's by its own: of islands in both directions, as the
+/// A row's label falls by its list and its list's by its own: for islands in both directions, as the
 /// smallest row of an island is wanted.
 struct LowerLabels {
   static constexpr uint32_t kLanes = 32;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   uint32_t lane = threadIdx.x % 32;
 
   __device__ void run(uint64_t item) const {
-    const uint32_t row = args.tree.lost[item];
+    const uint32_t row = args.tree.unreachable[item];
     if (is_reached(args.tree, row)) return;
     const uint32_t before = label(row);
     uint32_t now = before;
@@ -124,17 +124,17 @@ struct LowerLabels {
   __device__ uint32_t target(uint32_t row, uint32_t rank) const { return args.tree.table.edge(row, rank); }
 };
 
-/// Whether a lost row begins an event.
+/// Whether an unreachable row begins an event.
 struct IsRoot {
   const Claim* claims;
   const uint32_t* places;
   __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed && places[row] == row; }
 };
 
-/// Roots are appended to the tree. By which edge they are reached is not known yet.
-struct Plant {
+/// Roots are appended to the tree. The edges by which they are reached are not known yet.
+struct AppendRoots {
   static constexpr uint32_t kLanes = 1;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   __device__ void run(uint64_t item) const {
     const Args& tree = args.tree;
     const uint32_t row = args.roots[item];
@@ -150,11 +150,11 @@ struct Plant {
   }
 };
 
-/// A root asks the first row of its list, or the next, that is reached by then and had a place before the
-/// pass.
+/// A root proposes to the first row of its list, or the next, that is reached by then and had a place before
+/// the pass.
 struct Propose {
   static constexpr uint32_t kLanes = 32;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   uint32_t lane = threadIdx.x % 32;
 
   __device__ void run(uint64_t item) const {
@@ -190,10 +190,10 @@ struct Propose {
   }
 };
 
-/// A proposal gets the place that is left by smaller roots, or none.
+/// A proposal gets the next place that smaller roots leave, or none.
 struct Accept {
   static constexpr uint32_t kLanes = 32;
-  const ManyArgs& args;
+  const ParallelArgs& args;
 
   __device__ void run(uint64_t item) const {
     const uint32_t parent = args.asked[item];
@@ -219,26 +219,26 @@ struct Accept {
   }
 };
 
-/// Places that the first rows of the tree have.
+/// Free places of the first rows of the tree.
 struct CountPlaces {
   static constexpr uint32_t kLanes = 32;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   __device__ void run(uint64_t item) const {
     const uint32_t places =
-        item < args.donors ? Branch{args.tree, static_cast<uint32_t>(item)}.free_places() : 0;
+        item < args.island_parents ? Branch{args.tree, static_cast<uint32_t>(item)}.free_places() : 0;
     if (threadIdx.x % 32 == 0) args.tree.offsets[item] = places;
   }
 };
 
 /// A root, the smallest row of its island, gets the place of its number. `offsets` are sums by now.
-struct Donate {
+struct AssignIslandSlots {
   static constexpr uint32_t kLanes = 32;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   __device__ void run(uint64_t item) const {
     const uint32_t number = static_cast<uint32_t>(item);
     const uint32_t* begins = args.tree.offsets;
-    uint32_t low = 0;  // the last donor whose places begin at `number` or before
-    uint32_t high = args.donors;
+    uint32_t low = 0;  // the last parent whose places begin at `number` or before
+    uint32_t high = args.island_parents;
     while (high - low > 1) {
       const uint32_t middle = (low + high) / 2;
       if (begins[middle] <= number)
@@ -246,7 +246,7 @@ struct Donate {
       else
         high = middle;
     }
-    const bool there = number < begins[args.donors];
+    const bool there = number < begins[args.island_parents];
     const uint32_t slot = there ? Branch{args.tree, low}.free_place(number - begins[low]) : kNoRow;
     if (threadIdx.x % 32 != 0) return;
     args.parents[item] = args.tree.order[low];
@@ -255,28 +255,28 @@ struct Donate {
   }
 };
 
-/// Roots take the places that they have got.
+/// Roots take the places that they were given.
 struct Attach {
   static constexpr uint32_t kLanes = 1;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   __device__ void run(uint64_t item) const {
     const Args& tree = args.tree;
     const uint32_t root = args.roots[item];
     const uint32_t parent = args.parents[item];
     const uint32_t rank = args.slots[item];
     uint32_t& edge = tree.table.edge(parent, rank);
-    args.taken[args.spent + item] = static_cast<uint64_t>(&edge - tree.table.edges);
-    args.overwritten[args.spent + item] = edge;
+    args.overwritten_at[args.edges_added + item] = static_cast<uint64_t>(&edge - tree.table.edges);
+    args.overwritten[args.edges_added + item] = edge;
     edge = root;
     tree.claims[root] = claim_of(tree.places[parent], rank);
   }
 };
 
-struct TakeBack {
+struct RestoreEdges {
   static constexpr uint32_t kLanes = 1;
-  const ManyArgs& args;
+  const ParallelArgs& args;
   __device__ void run(uint64_t item) const {
-    args.tree.table.edges[args.taken[item]] = args.overwritten[item];
+    args.tree.table.edges[args.overwritten_at[item]] = args.overwritten[item];
   }
 };
 
