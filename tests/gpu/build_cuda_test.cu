@@ -318,9 +318,9 @@ void compare_cells(const Rows& rows, int32_t metric) {
   if (rows.rows > 4096) expect(first.graph() == second.graph(), "the graphs of " + name + " differ");
   expect(first.info().recall_max > 0.98f, "the recall of " + name);
   // Of a sample, by codes; of small sets and wide codes nobody looks.
-  const float share = first.info().knn_share;
-  expect(rows.rows <= 4096 || (share > 0.9f && share <= 1),
-         "the share of " + name + " is " + std::to_string(share));
+  const float knn_share = first.info().knn_share;
+  expect(rows.rows <= 4096 || (knn_share > 0.9f && knn_share <= 1),
+         "the share of " + name + " is " + std::to_string(knn_share));
 }
 
 /// Of rows of two densities, many of which share a code: the index reports the share that ann_knn_graph's lists
