@@ -24,6 +24,7 @@ struct WriteAnswer {
   uint32_t place = static_cast<uint32_t>(item % args.results.k);
 
   __device__ void run() const {
+    if (item == 0 && args.counters_on_host != nullptr) *args.counters_on_host = *args.counters;
     if (query >= args.count) return;
     const bool usable = args.usable == nullptr || args.usable[query] != 0;
     if (place == 0 && args.results.status != nullptr)

@@ -5,6 +5,7 @@
 
 #include "backend/launch.h"
 #include "search/queries.h"
+#include "search/walk_counters.h"
 
 namespace gannet::cuda {
 
@@ -14,7 +15,11 @@ struct AnswerArgs {
   const uint64_t* ids;     // [rows of the index], or null: ids are row numbers
   const uint8_t* usable;   // [count] 0 where a query is not finite; null: all are usable
   ResultsView results;     // all on the device; of the first of these queries
-  uint32_t k;              // of `rows`, at most that of `results`
+  // What walks have counted, and pinned memory of the host that gets it; null where nobody asks. That takes some
+  // microseconds less than a copy.
+  const WalkCounters* counters;
+  WalkCounters* counters_on_host;
+  uint32_t k;  // of `rows`, at most that of `results`
   uint32_t count;
 };
 

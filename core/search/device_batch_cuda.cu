@@ -3,6 +3,7 @@
 // Queries are made records there (records_cuda.cu), and answers are written to the caller's buffers
 // (answers_cuda.cu): two small kernels more, 2 to 4 us each, and no copy. Queries of u8 on 16-byte boundaries, of
 // as many columns as a code, are read where they lie, and those of i8 unless they are codes, which are flipped.
+// The host waits once, at the end.
 
 #include <algorithm>
 #include <memory>
@@ -36,20 +37,33 @@ class RemovedOnDevice {
   uint64_t version_;
 };
 
+/// Pinned memory that a call's counters are written to.
+class CountersOnHost final : public Workspace {
+ public:
+  uint64_t bytes() const override { return sizeof(WalkCounters); }
+  WalkCounters* data() const { return reinterpret_cast<WalkCounters*>(memory_.data()); }
+
+ private:
+  PinnedBytes memory_{sizeof(WalkCounters)};
+};
+
 class BatchOnDevice {
  public:
   explicit BatchOnDevice(DevicePlacement& placement) : placement_(placement), view_(placement.view()) {}
 
   void walk(const SearchBatch& batch, const SearchPlan& plan, const Execution& execution,
             SearchCounts* counts) {
-    answer(batch, false, execution, [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
+    const auto find = [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
       DeviceRun run = run_of(piece);
       run.removed = removed;
       start_run(placement_.device(), view_, run, plan, stream);
-      if (batch.stream != nullptr) return;
-      WalkCounters counted;
-      copy_to_host(&counted, run.counters, sizeof counted, stream, "fetching counts from the device");
-      stream.wait();
+    };
+    if (batch.stream != nullptr) return answer(batch, false, execution, nullptr, find, [](const Piece&) {});
+    const DeviceGuard guard(placement_.device());
+    const WorkspaceLease<CountersOnHost> lease(placement_.workspaces(),
+                                               [] { return std::make_unique<CountersOnHost>(); });
+    const WalkCounters& counted = *(*lease).data();
+    answer(batch, false, execution, (*lease).data(), find, [&](const Piece& piece) {
       counts->distances += count_distances(view_, counted, piece.count, plan, piece.k);
       counts->expansions += counted.expansions;
     });
@@ -57,10 +71,10 @@ class BatchOnDevice {
 
   void compare_all(const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
     if (batch.stream == nullptr) counts->distances += batch.queries.rows * view_.row_count;
-    answer(batch, true, execution, [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
+    const auto find = [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
       compare_all(piece, removed, stream, execution);
-      if (batch.stream == nullptr) stream.wait();
-    });
+    };
+    answer(batch, true, execution, nullptr, find, [](const Piece&) {});
   }
 
  private:
@@ -128,22 +142,24 @@ class BatchOnDevice {
         1, std::min({count, kBatchBytes / std::max<uint64_t>(1, bytes), queries_per_run(k)}));
   }
 
-  /// Runs `find` over pieces of a batch that are small enough for the memory there is.
-  template <class Find>
-  void answer(const SearchBatch& batch, bool exact_search, const Execution& execution, const Find& find) {
+  /// Runs `find` over pieces of a batch that are small enough for the memory there is, and without a stream of the
+  /// caller `found` behind each, when its counters are in `counters`, unless that is null.
+  template <class Find, class Found>
+  void answer(const SearchBatch& batch, bool exact_search, const Execution& execution, WalkCounters* counters,
+              const Find& find, const Found& found) {
     const DeviceGuard guard(placement_.device());
     if (batch.stream == nullptr) {
       const Stream stream;
-      return answer_on(stream, batch, exact_search, execution, find);
+      return answer_on(stream, batch, exact_search, execution, counters, find, found);
     }
     const Stream stream(static_cast<cudaStream_t>(batch.stream));
     const StreamFence::Call call(placement_.fence(), stream);
-    answer_on(stream, batch, exact_search, execution, find);
+    answer_on(stream, batch, exact_search, execution, counters, find, found);
   }
 
-  template <class Find>
+  template <class Find, class Found>
   void answer_on(const Stream& stream, const SearchBatch& batch, bool exact_search,
-                 const Execution& execution, const Find& find) {
+                 const Execution& execution, WalkCounters* counters, const Find& find, const Found& found) {
     const uint64_t total = batch.queries.rows;
     const RemovedOnDevice removed(batch.admission.removed, view_.row_count, stream);
     const uint32_t k = std::min(batch.results.k, view_.row_count);
@@ -162,8 +178,11 @@ class BatchOnDevice {
             static_cast<uint32_t>(in_place ? batch.queries.stride : Piece::record_bytes(view_, exact_search));
         take_queries(batch.queries, first, &piece, stream);
         if (k > 0) find(piece, removed.view(), stream);
-        write_answers(batch.results, first, piece, stream);
-        if (batch.stream == nullptr) stream.wait();
+        write_answers(batch.results, first, piece, k > 0 ? counters : nullptr, stream);
+        if (batch.stream == nullptr) {
+          stream.wait();
+          if (k > 0) found(piece);
+        }
       } catch (const Error& error) {
         if (error.status != ANN_DEVICE_NO_MEMORY || step <= kQueriesPerRunMin) throw;
         step /= 2;
@@ -195,7 +214,7 @@ class BatchOnDevice {
     piece->queries = piece->records;
   }
 
-  void write_answers(const ResultsView& results, uint64_t first, const Piece& piece,
+  void write_answers(const ResultsView& results, uint64_t first, const Piece& piece, WalkCounters* counters,
                      const Stream& stream) const {
     AnswerArgs args = {};
     args.rows = piece.rows;
@@ -203,6 +222,8 @@ class BatchOnDevice {
     args.ids = view_.ids;
     args.usable = piece.usable;
     args.results = results.from(first);
+    args.counters = piece.counters;
+    args.counters_on_host = counters;
     args.k = piece.k;
     args.count = piece.count;
     start_answers(args, stream);
