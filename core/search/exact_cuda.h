@@ -19,6 +19,7 @@ inline constexpr uint32_t kExactMax = kDeviceExactMax;
 
 /// Half of a list has so many keys at least.
 inline constexpr uint32_t kExactHalfMin = 128;
+inline constexpr uint32_t kExactFilteredHalfMin = 256;  // of floats of many queries
 
 /// What a block compares at once, of many queries.
 struct ExactTile {
@@ -26,9 +27,12 @@ struct ExactTile {
   uint32_t queries;
   uint32_t rows;
 };
-inline constexpr ExactTile kExactFloats = {512, 32, 16};
+inline constexpr ExactTile kExactFloats = {256, 64, 128};
+inline constexpr ExactTile kExactFewFloats = {256, 8, 32};
 inline constexpr ExactTile kExactIntegers = {256, 64, 128};
-inline constexpr uint32_t kExactTilesOfSlice = 4;  // at least
+inline constexpr uint32_t kExactFewQueries = 128;   // of floats at most
+inline constexpr uint32_t kExactFloatBlocks = 256;  // of kExactFloats at most, since each has lists
+inline constexpr uint32_t kExactTilesOfSlice = 4;   // at least
 
 class Stream;
 

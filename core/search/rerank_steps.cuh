@@ -5,6 +5,7 @@
 // sum of its own, and the exchanges below are the CPU's fold. Integers are exact in any order.
 #pragma once
 
+#include "distance/lanes_cuda.h"
 #include "distance/metric_cuda.cuh"
 #include "search/rerank_cuda.h"
 #include "traverse/walk_steps.cuh"
@@ -60,8 +61,7 @@ struct ExactRows {
   }
 
   static __device__ float product(float row, float query_value) {
-    const float difference = __fsub_rn(row, query_value);
-    return kDot ? __fmul_rn(row, query_value) : __fmul_rn(difference, difference);
+    return LaneSums::product<kDot>(row, query_value);
   }
 
   __device__ void add_floats(const uint8_t* const* rows, float* sums) const {
@@ -80,19 +80,7 @@ struct ExactRows {
     }
     __syncwarp();
 #pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) sums[i] = fold(low[i], high[i]);
-  }
-
-  static __device__ float others(float value, uint32_t half) {
-    return __shfl_xor_sync(kAllLanes, value, half);
-  }
-
-  static __device__ float fold(float low, float high) {
-    low = __fadd_rn(low, others(low, 16));
-    high = __fadd_rn(high, others(high, 16));
-    float sum = __fadd_rn(low, high);
-    for (uint32_t half = 8; half != 0; half /= 2) sum = __fadd_rn(sum, others(sum, half));
-    return sum;
+    for (uint32_t i = 0; i < kRows; ++i) sums[i] = fold_lanes(low[i], high[i]);
   }
 
   __device__ float distance(float sum, uint32_t number) const {

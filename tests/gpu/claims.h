@@ -57,7 +57,9 @@ double median_ms(const Work& work) {
 
 enum class Values {
   kNormal,
-  kFar,  // 2.5 times as far out as kNormal
+  kFar,     // 2.5 times as far out as kNormal
+  kOffset,  // a thousand beside the origin in every column, so that lengths are far beyond distances
+  kTight,   // at sixteen places, where distances are less than tensor cores tell apart in floats
   kClusters,
   kGrid,  // few values: many equal distances
   kDuplicates,
@@ -86,6 +88,8 @@ struct Rows {
       for (uint32_t column = 0; column < dim; ++column) {
         float value = normal(random);
         if (values == Values::kFar) value *= 2.5f;
+        if (values == Values::kOffset) value += 1000;
+        if (values == Values::kTight) value = value * 1e-3f + centres[group * dim + column];
         if (values == Values::kClusters) value = value * 0.7f + centres[group * dim + column];
         if (values == Values::kGrid) value = static_cast<float>(random() % 3);
         if (values == Values::kDuplicates) value = centres[row % 7 % 16 * dim + column];

@@ -217,8 +217,8 @@ void claim_k() {
 
 void claim_values() {
   const uint32_t n = quick ? 400 : 3000;
-  for (const Values values :
-       {Values::kGrid, Values::kEqual, Values::kZeros, Values::kTiny, Values::kHuge, Values::kDescending}) {
+  for (const Values values : {Values::kGrid, Values::kEqual, Values::kZeros, Values::kTiny, Values::kHuge,
+                              Values::kDescending, Values::kOffset, Values::kTight}) {
     for (const uint32_t dim : {5u, 100u}) {
       if (quick && dim == 5) continue;
       for (const bool ids : {false, true}) {
@@ -283,6 +283,16 @@ void claim_many() {
   if (quick) return;
   compare({.rows = 40'000, .queries = 9000, .dim = 8, .k = 3});
   compare({.rows = 150'000, .queries = 300, .dim = 1536, .k = 20});
+  for (const int32_t metric : kMetrics) {
+    for (const Values values : {Values::kNormal, Values::kOffset, Values::kTight})
+      compare({.element = ANN_F16,
+               .metric = metric,
+               .rows = 60'000,
+               .queries = 500,
+               .dim = 100,
+               .k = 100,
+               .values = values});
+  }
   compare({.element = ANN_U8, .rows = 300'000, .queries = 200, .dim = 100, .k = 1000});
   compare({.element = ANN_U8, .rows = 1'000'000, .queries = 1, .dim = 100, .k = 1000});
 }
@@ -412,11 +422,14 @@ void times() {
   time_case({.element = ANN_F32, .rows = 100'000, .dim = 128});
   time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .k = 100});
   time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .k = 1000});
+  time_case({.element = ANN_F32, .rows = 100'000, .dim = 128, .values = Values::kTight});
+  time_case({.element = ANN_F32, .rows = 1'000'000, .dim = 128, .k = 100});
 }
 
 /// Each kernel, and each width of a sort, at least once.
 void claim_handful() {
   for (const uint32_t q : {3u, 40u}) every_element_and_metric({.queries = q, .dim = 70});
+  compare({.rows = 1500, .queries = 70, .dim = 20, .k = 10, .values = Values::kTight});
   for (const uint32_t k : {200u, 600u, 1024u})
     compare({.rows = 1500, .queries = 10, .dim = 8, .k = k, .values = Values::kDescending});
   compare({.element = ANN_U8,
@@ -433,7 +446,7 @@ constexpr Claim kClaims[] = {
     {"every dimension, element and metric", claim_dims},
     {"every number of rows and queries", claim_sizes},
     {"every k", claim_k},
-    {"equal, zero, tiny, huge and descending values, with and without ids", claim_values},
+    {"equal, zero, tiny, huge, descending, far and close values, with and without ids", claim_values},
     {"borrowed rows with gaps", claim_strides},
     {"rows sent in turn", claim_chunks},
     {"the widest rows", claim_widest},
