@@ -169,27 +169,44 @@ void calibrate(const BuildPlan& plan, DevicePlacement* device, PlacedSegment& bu
   built.calibrate_seconds = seconds_since(start);
 }
 
-/// The graph of a device as the segment's placement there; null where its memory does not hold one.
-std::shared_ptr<PlacedDevice> place(cuda::GraphOnDevice& made, const Segment& segment,
-                                    const Execution& execution) {
+/// A placement that `make` makes; null where the device's memory does not hold it, since the index is whole without.
+template <class Make>
+std::shared_ptr<PlacedDevice> place(const Make& make) {
   auto placed = std::make_shared<PlacedDevice>();
   try {
-    placed->placement = made.place(segment, execution);
+    placed->placement = make();
   } catch (const Error& error) {
     if (error.status != ANN_DEVICE_NO_MEMORY) throw;
-    return nullptr;  // the index is whole without it
+    return nullptr;
   }
   return placed;
 }
 
-/// The same of an index that is whole but for that.
-void place_whole(const BuildPlan& plan, const PlacedSegment& built, const Execution& execution) {
-  execution.enter("placement");
-  try {
-    built.devices.get(built, plan.device - ANN_DEVICE_CUDA, execution);
-  } catch (const Error& error) {
-    if (error.status != ANN_DEVICE_NO_MEMORY) throw;  // the index is whole without it
+/// The last steps of an index whose graph is whole on the host and, unless `placed` is null, on a device: both measure
+/// at the same time.
+void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed,
+                         PlacedSegment& built, const Execution& execution) {
+  DevicePlacement* const placement = placed != nullptr ? placed->placement.get() : nullptr;
+  Execution both = execution;
+  both.threads = std::min(execution.threads, 2u);
+  if (plan.calibrate) {
+    parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
+      if (task == 1)
+        calibrate(plan, placement, built, execution);
+      else if (placement != nullptr)
+        placed->two_lists.measure({built.host, placement}, execution);
+    });
   }
+  if (placed != nullptr) built.devices.adopt(placed);
+}
+
+/// The same of a graph that is on the host alone.
+void place_whole(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
+  execution.enter("placement");
+  const auto placed = place([&] {
+    return cuda::place_for_search(plan.device - ANN_DEVICE_CUDA, built.segment, nullptr, execution);
+  });
+  calibrate_and_adopt(plan, placed, built, execution);
 }
 
 /// Touches memory, so that the system makes its pages.
@@ -236,34 +253,30 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
     made->replace(graph.edges, execution);
   }
   execution.span(0.85, 0.86).enter("placement");
-  auto placed = place(*made, segment, execution);
+  auto placed = place([&] { return made->place(segment, execution); });
 
-  // The device calibrates itself while the host gets the edges and walks them.
+  // The host gets the edges and walks them while the device looks at lists and codes. Calibration comes behind, since
+  // where walks do not find rows it would be of a graph that is given up: 95 of the 390 ms of patches' build.
   const Execution measuring = execution.span(0.86, 1);
   measuring.enter("edges to the host");
+  const DevicePlacement* on_device = placed != nullptr ? placed->placement.get() : nullptr;
   bool finds = true;
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0) {
-      measure(segment, made->found.sampled, made->found.share,
-              placed != nullptr ? placed->placement.get() : nullptr, measuring);
-      if (plan.calibrate && placed != nullptr)
-        placed->two_lists.measure({built.host, placed->placement.get()}, measuring);
+      measure(segment, made->found.sampled, made->found.share, on_device, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
       finds = is_ggnn || !plan.repair || walks_find_rows(segment, measuring);
-      if (plan.calibrate && finds)
-        calibrate(plan, placed != nullptr ? placed->placement.get() : nullptr, built, measuring);
     }
   });
   if (finds) {
-    if (placed != nullptr) built.devices.adopt(placed);
+    calibrate_and_adopt(plan, placed, built, measuring);
     return;
   }
-  // So few graphs want it that all others are placed and calibrated without waiting for the host to look.
+  // So few graphs want it that all others are placed without waiting for the host to look.
   placed.reset();
   made.reset();
   add_long_edges(segment.codes, graph, segment.seed, measuring);
-  if (plan.calibrate) calibrate(plan, nullptr, built, measuring);
   place_whole(plan, built, measuring);
 }
 
@@ -272,8 +285,11 @@ void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution
   SearchGraph& graph = built.segment.graph;
   execution.span(0.8, 0.86).enter("reachability");
   if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
-  if (plan.calibrate) calibrate(plan, nullptr, built, execution.span(0.86, 0.95));
-  if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) place_whole(plan, built, execution.span(0.95, 1));
+  const Execution last = execution.span(0.86, 1);
+  if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0)
+    place_whole(plan, built, last);
+  else
+    calibrate_and_adopt(plan, nullptr, built, last);
 }
 
 /// The caller's edges as the search graph.

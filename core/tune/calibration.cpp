@@ -707,7 +707,9 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     if (k <= deep) curves_.add(k);
   }
   std::unique_ptr<DeviceWalks> device_walks;
-  if (placed != nullptr && row_queries.held_out.count() == 0)
+  // Graphs with heads and codes with a scale for each row are walked by the host, as where it builds.
+  const bool device_walks_alike = segment.graph.heads.empty() && codes.scaled() == nullptr;
+  if (placed != nullptr && device_walks_alike && row_queries.held_out.count() == 0)
     device_walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   const std::vector<uint32_t> beams = beams_tried(device_walks != nullptr ? kWalkedGrowth : kTracedGrowth);
   std::optional<HostWalks> host_walks(std::in_place, segment, sample, beams, execution);
