@@ -11,9 +11,11 @@
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
 // the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which is what a search
 // then does instead. A point promises the mean over the sample less what three standard errors are beyond 0.01,
-// and of hidden rows 0.15 of what they miss, since those of high dimensions miss less than queries do, so that the promise (mean recall on unseen queries of the same distribution at least
-// the target - 0.01) survives the luck of the sample, and no target is overshot where luck is small; of masked
-// rows less one standard error, and three less 0.01 where ten answers of a query are all found or none. It
+// and of hidden rows 0.15 of what they miss, since those of high dimensions miss less than queries do, so that the
+// promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck of
+// the sample, and no target is overshot where luck is small; of masked rows less one standard error, and three less
+// 0.01 where rows lie in islands or have copies, or a query's answers, ten or more, are all found or none. Of fewer
+// than 300 queries of the caller three may miss unseen, for k of 1 and 10. It
 // promises at most what any longer beam does, or of several points of a level curve the luckiest would be
 // taken. Between points the logarithm of the miss falls with the beam.
 //
@@ -77,8 +79,10 @@ class Calibration {
   /// The beam for k neighbours at a recall. Without curves a cautious rule: see ann_search_params.
   uint32_t beam(uint32_t k, float recall) const;
 
-  /// The part of a row's edges, of kAllEdges, that the walk with that beam reads on the CPU.
-  uint32_t edges_part(uint32_t k, float recall) const;
+  /// The part of a row's edges, of kAllEdges, that the walk with that beam reads on the CPU. `in_steps`: one that was
+  /// tried, for graphs with heads: the second half of a head's row leads to other heads, and recall does not fall
+  /// evenly with what is left of it.
+  uint32_t edges_part(uint32_t k, float recall, bool in_steps) const;
 
   /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k.
   /// True without curves.
