@@ -200,14 +200,35 @@ namespace {
 constexpr uint32_t kCandidates = 2;   // heads looked at for each that is wanted
 constexpr uint32_t kHeadsLeast = 32;  // fewer say too little
 
+bool is_head(const SearchGraph& graph, uint32_t row) {
+  return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
+}
+
+/// Whether another row's way back leads to this head. Of the heads in a row its own is the last edge, or, where it
+/// was a near row already, the first that covers it, as a rule the one of least number.
+bool leads_on(const SearchGraph& graph, uint32_t head) {
+  for (const uint32_t target : graph.row(head)) {
+    if (target == kNoRow) break;
+    if (is_head(graph, target)) continue;
+    uint32_t last = kNoRow;
+    bool has = false;
+    bool has_lesser = false;
+    for (const uint32_t back : graph.row(target)) {
+      if (back == kNoRow) break;
+      last = back;
+      has |= back == head;
+      has_lesser |= back < head && is_head(graph, back);
+    }
+    if (last == head || (has && !has_lesser)) return true;
+  }
+  return false;
+}
+
 void avoid_heads(const SearchGraph& graph, Array<uint32_t>& rows) {
-  const auto is_head = [&](uint32_t row) {
-    return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
-  };
   for (size_t i = 0; i < rows.size(); ++i) {
     const uint32_t end = i + 1 < rows.size() ? rows[i + 1] : graph.rows;
     uint32_t row = rows[i];
-    while (row < end && is_head(row)) ++row;
+    while (row < end && is_head(graph, row) && leads_on(graph, row)) ++row;
     if (row < end) rows[i] = row;
   }
 }

@@ -258,7 +258,8 @@ struct Chooser {
     const bool edges_are_given =
         target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
     if (edges_are_given) return effort;
-    effort.edges_part = calibration.edges_part(request.k, request.recall);
+    effort.edges_part =
+        calibration.edges_part(request.k, request.recall, !placed.segment.graph.heads.empty());
     if (effort.edges_part < kAllEdges)
       effort.recall =
           std::max(double{request.recall}, calibration.recall_of_part(request.k, effort.edges_part));

@@ -32,8 +32,10 @@ constexpr uint32_t kHiddenMin = 512;   // if they are so many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
 constexpr double kLeeway = 0.01;        // that a promise leaves
+constexpr uint32_t kGivenFew = 300;     // three of so many are kLeeway
+constexpr uint32_t kTogetherMost = 10;  // answers that are found all or none on many sets
 constexpr double kHiddenMargin = 0.15;  // of the miss of hidden rows, the excess of queries to come at most
-constexpr double kAllOrNone = 0.015;    // standard error of the recall of ten answers, from which on it is so
+constexpr double kAllOrNone = 0.3;      // of the variance of a recall whose answers are found together, or none
 
 constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
 constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
@@ -78,6 +80,7 @@ struct Sample {
   RowSetView held_out;        // of all of them: hidden rows, or the copies of masked rows
   bool is_hidden;             // edges go past them
   bool is_fair;               // queries are like those to come, and to the graph as if it had never seen them
+  bool has_heads;             // rows lie in islands or have copies
   uint32_t count;
   uint32_t deep_count;
   uint32_t depth;
@@ -100,6 +103,11 @@ struct Sample {
 struct Recall {
   double mean;
   double error;
+  uint32_t count = 0;   // of queries
+  double together = 0;  // the shares' variance, as a part of what it is if each is 0 or 1
+
+  /// Whether walks come to the right place or do not, rather than miss a few of each query's answers.
+  bool is_all_or_none() const { return together > kAllOrNone; }
 };
 
 Recall mean_of(const double* shares, uint32_t count) {
@@ -109,7 +117,9 @@ Recall mean_of(const double* shares, uint32_t count) {
   double variance = 0;
   for (uint32_t query = 0; query < count; ++query)
     variance += (shares[query] - mean) * (shares[query] - mean);
-  return {mean, std::sqrt(variance / count / std::max(1u, count - 1))};
+  const double most = mean * (1 - mean) * count;
+  const double error = std::sqrt(variance / count / std::max(1u, count - 1));
+  return {mean, error, count, most > 0 ? variance / most : 0};
 }
 
 /// A found row counts if it is no farther than the k-th true neighbour: of rows at equal distance
@@ -121,15 +131,17 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
   return static_cast<double>(std::min(hits, k)) / k;
 }
 
-/// What is taken off the mean recall of a sample, that of ten answers beside it. What queries to come may miss
-/// beyond a sample that is lucky by three standard errors is no more than kLeeway. Masked rows promise less
-/// than is got, but for sets where a query's ten answers are all found or none, since walks come to the right
-/// place or do not.
-double doubt_of(const Sample& sample, const Recall& recall, const Recall& of_ten) {
-  const double of_three = 3 * recall.error - kLeeway;
+/// What is taken off the mean recall of a sample, that of ten answers or more beside it. What queries to come may
+/// miss beyond a sample that is lucky by three standard errors is no more than kLeeway. Masked rows promise less
+/// than is got, but where rows lie in islands or have copies, or a query's answers are all found or none. Of few
+/// queries of the caller that all fare well, so do all to come but three in so many.
+double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
+  const bool few = sample.is_fair && sample.count < kGivenFew && k <= kTogetherMost;
+  const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
+  const double of_three = 3 * error - kLeeway;
   if (sample.is_fair)
     return std::max(0.0, of_three + (sample.is_hidden ? kHiddenMargin * (1 - recall.mean) : 0));
-  return of_ten.error > kAllOrNone ? std::max(recall.error, of_three) : recall.error;
+  return sample.has_heads || of_several.is_all_or_none() ? std::max(recall.error, of_three) : recall.error;
 }
 
 /// One for each thread.
@@ -547,7 +559,9 @@ class PartWalks {
         if (!open_[c]) continue;
         const Recall recall = mean_of(shares_.data() + size_t{c} * kSampleMax[0], size_of(c));
         const double knob = tenths_of(shortest_beam(kKs[c]), tenths);
-        const Measured point{knob, recall.mean, doubt_of(sample_, recall, recall)};
+        const Recall of_several =
+            c == 0 && open_[1] ? mean_of(shares_.data() + kSampleMax[0], size_of(1)) : recall;
+        const Measured point{knob, recall.mean, doubt_of(sample_, kKs[c], recall, of_several)};
         open_[c] = promised(point) > kPartsAbove;
         const bool is_new = counts[c] == 0 || found[c][counts[c] - 1].knob != knob;
         if (open_[c] && is_new) found[c][counts[c]++] = point;
@@ -645,8 +659,8 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
         const Recall recall = recall_of(c);
         const double expansions = walks.mean(&SearchCounts::expansions, at - begin, c);
         const double beam = walks.beam_of(walks.mean(&SearchCounts::distances, at - begin, c));
-        points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean, doubt_of(sample, recall, of_ten),
-                       expansions, beam});
+        points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean,
+                       doubt_of(sample, kKs[c], recall, c > ten ? recall : of_ten), expansions, beam});
         open[c] = recall.mean < KnobCurve::kEnough &&
                   slack_work(segment.graph, segment.codes.walk_stride(), beam) <= exact_work(segment.dataset);
       }
@@ -692,6 +706,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
                 row_queries.held_out.view(),
                 is_hidden,
                 is_fair,
+                !segment.graph.heads.empty(),
                 count,
                 std::min(count, most[KnobCurves::kCurves - 1]),
                 std::min(deep, kKs[2]),
@@ -733,10 +748,11 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
       host_walks->walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {
       Recall recall = recall_of(c);
-      // A few queries that all fare well say little of those that a walk does not reach at all.
+      // A few queries that all fare well, or some very well and some very badly, say little of how many there are
+      // that a walk does not reach at all.
       const uint32_t enough = std::min(count, kSampleFew[0]);
-      if (recall.mean >= KnobCurve::kEnough && kKs[c] <= sample.depth && sample.sizes[c] < enough &&
-          !done[c]) {
+      if ((recall.mean >= KnobCurve::kEnough || recall.is_all_or_none()) && kKs[c] <= sample.depth &&
+          sample.sizes[c] < enough && !done[c]) {
         sample.sizes[c] = enough;
         if (on_device)
           device_walks->walk(c, c + 1, beam, shares);
@@ -747,8 +763,8 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
       if (!done[c]) {
         // A beam for fewer than ten answers has walked for the curve of one alone.
-        const Recall of_ten = end > 1 ? recall_of(1) : Recall{1, 0};
-        points[c].add({static_cast<double>(beam), recall.mean, doubt_of(sample, recall, of_ten)});
+        const Recall of_several = c > 1 ? recall : end > 1 ? recall_of(1) : Recall{1, 0};
+        points[c].add({static_cast<double>(beam), recall.mean, doubt_of(sample, kKs[c], recall, of_several)});
         done[c] = recall.mean >= KnobCurve::kEnough;
       }
       done[c] = done[c] || beam >= kBeamPerK * kKs[c] || beam >= dataset.rows() ||
@@ -776,9 +792,16 @@ uint32_t Calibration::beam(uint32_t k, float recall) const {
   return std::max(static_cast<uint32_t>(wanted), std::min<uint32_t>(k, ANN_BEAM_MAX));
 }
 
-uint32_t Calibration::edges_part(uint32_t k, float recall) const {
+uint32_t Calibration::edges_part(uint32_t k, float recall, bool in_steps) const {
   if (empty() || k == 0) return kAllEdges;
-  const double share = curves_.knob(k, recall) / shortest_beam(k);
+  const double knob = curves_.knob(k, recall);
+  const double share = knob / shortest_beam(k);
+  if (in_steps && share < 1) {
+    uint32_t part = kAllEdges;
+    for (const uint32_t tenths : kTenthsTried)
+      if (tenths_of(shortest_beam(k), tenths) >= knob) part = tenths_of(kAllEdges, tenths);
+    return part;
+  }
   return static_cast<uint32_t>(std::clamp(std::ceil(share * kAllEdges), 1.0, double{kAllEdges}));
 }
 

@@ -14,9 +14,10 @@
 // the promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck
 // of the sample, and no target is overshot where luck is small. Of hidden rows it also subtracts 0.15 of their
 // miss, since those of high dimensions miss less than queries do; of masked rows one standard error instead, and
-// three less 0.01 where ten answers of a query are all found or none. It promises at most as much as any longer
-// beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm of the miss
-// falls with the beam.
+// three less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or
+// none. Of fewer than 300 queries of the caller three may miss unseen, for k of 1 and 10. It promises at most as much
+// as any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm
+// of the miss falls with the beam.
 //
 // Where the shortest beam promises more than kPartsAbove, it is also measured over the first parts of each row's
 // edges, which are a fair row too (graph/search_graph.h): a search that is asked for less compares less. The knob of
@@ -79,8 +80,10 @@ class Calibration {
   /// The beam for k neighbours at a recall. Without curves a cautious rule: see ann_search_params.
   uint32_t beam(uint32_t k, float recall) const;
 
-  /// The part of a row's edges, of kAllEdges, that the walk with that beam reads on the CPU.
-  uint32_t edges_part(uint32_t k, float recall) const;
+  /// The part of a row's edges, of kAllEdges, that the walk with that beam reads on the CPU. `in_steps`: one that was
+  /// tried, for graphs with heads: the second half of a head's row leads to other heads, and recall does not fall
+  /// evenly with what is left of it.
+  uint32_t edges_part(uint32_t k, float recall, bool in_steps) const;
 
   /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k.
   /// True without curves.

@@ -75,6 +75,7 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"norms", static_cast<int32_t>(Law::kNorms)},
                      {"islands", static_cast<int32_t>(Law::kIslands)},
                      {"copies", static_cast<int32_t>(Law::kCopies)},
+                     {"echoes", static_cast<int32_t>(Law::kEchoes)},
                      {"densities", static_cast<int32_t>(Law::kDensities)},
                      {"scaled", static_cast<int32_t>(Law::kScaled)},
                      {"contrast", static_cast<int32_t>(Law::kContrast)},
@@ -102,7 +103,8 @@ CLI::App* add_make(CLI::App& app, Options& options) {
   make->add_option("--clusters", options.made.clusters, "clusters, or islands")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
-  make->add_option("--distinct", options.made.distinct, "duplicates, copies: distinct rows, as a share")
+  make->add_option("--distinct", options.made.distinct,
+                   "duplicates, copies, echoes: distinct rows, as a share")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   make->add_option("--share", options.made.share, "densities: rows that lie close together, as a share")
@@ -110,8 +112,8 @@ CLI::App* add_make(CLI::App& app, Options& options) {
       ->capture_default_str();
   make->add_option(
           "--spread", options.made.spread,
-          "islands, copies, densities: how far rows lie from the point they share, as a share of how "
-          "far such points lie apart (default: 0.3, 0.02, 0.001)")
+          "islands, copies, echoes, densities: how far rows lie from the point they share, as a share of how "
+          "far such points lie apart (default: 0.3, 0.02, 0.0001, 0.001)")
       ->check(CLI::PositiveNumber);
   make->add_option("--seed", options.made.seed, "seed")->capture_default_str();
   make->add_option("--element", options.element, "f32, u8 or i8 (rounded)")

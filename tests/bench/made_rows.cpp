@@ -169,6 +169,7 @@ void MadeRows::make_near_another(Part part, uint64_t row, float* out) const {
   const auto spread = static_cast<float>(set_.spread != 0            ? set_.spread
                                          : set_.law == Law::kIslands ? 0.3
                                          : set_.law == Law::kCopies  ? 0.02
+                                         : set_.law == Law::kEchoes  ? 0.0001
                                                                      : 0.001);
   const uint32_t dim = set_.dim;
   if (set_.law == Law::kIslands) {
@@ -177,6 +178,13 @@ void MadeRows::make_near_another(Part part, uint64_t row, float* out) const {
   } else if (set_.law == Law::kCopies) {
     const double originals = std::max(1.0, static_cast<double>(set_.rows) * set_.distinct);
     make_clustered(Part::kRows, static_cast<uint64_t>(draws.uniform() * originals), out);
+    for (uint32_t j = 0; j < dim; ++j) out[j] += spread * draws.normal();
+  } else if (set_.law == Law::kEchoes) {
+    const double originals = std::max(1.0, static_cast<double>(set_.rows) * set_.distinct);
+    const double pick = draws.uniform() * draws.uniform();
+    const bool is_exact = draws.uniform() < 0.5;
+    make_clustered(Part::kRows, static_cast<uint64_t>(pick * pick * pick * originals), out);
+    if (is_exact) return;
     for (uint32_t j = 0; j < dim; ++j) out[j] += spread * draws.normal();
   } else {
     const bool dense = draws.uniform() < set_.share;
@@ -255,6 +263,7 @@ void MadeRows::make_row(Part part, uint64_t row, float* out) const {
     }
     case Law::kIslands:
     case Law::kCopies:
+    case Law::kEchoes:
     case Law::kDensities:
       return make_near_another(part, row, out);
     default:

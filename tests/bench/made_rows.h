@@ -7,6 +7,7 @@
 //   islands     balls about centres, of which a row has `spread` of the centres' deviation: 0.3 leaves them
 //               apart, 1 lets them touch; equally many rows each
 //   copies      near copies of a few rows as in clusters, `spread` of whose deviation they lie away
+//   echoes      a few rows as in clusters, some of them very often: half are exact copies, half lie `spread` away
 //   densities   a normal ball, and a share of the rows within `spread` of its deviation about one point
 //   scaled      a normal ball; for inner products with queries of 0.01 to 30 times the rows' lengths
 //   contrast    as in clusters, each row times a factor of a heavy tail, 1 to 200, and a little noise on top
@@ -38,6 +39,7 @@ enum class Law {
   kNorms,
   kIslands,
   kCopies,
+  kEchoes,
   kDensities,
   kScaled,
   kContrast,
@@ -54,9 +56,9 @@ struct MadeSet {
   uint32_t dim = 128;
   uint32_t intrinsic_dim = 16;  // of each cluster; at most dim
   uint32_t clusters = 100;
-  double distinct = 0.1;  // duplicates and copies: distinct vectors as a share of the rows
+  double distinct = 0.1;  // duplicates, copies, echoes: distinct vectors as a share of the rows
   double share = 0.2;     // densities: rows that lie close together, as a share
-  double spread = 0;      // islands, copies, densities; 0: 0.3, 0.02, 0.001
+  double spread = 0;      // islands, copies, echoes, densities; 0: 0.3, 0.02, 0.0001, 0.001
   uint64_t rows = 0;      // of the whole set
   uint64_t seed = 1;
 };

@@ -104,7 +104,32 @@ static void lengths_of_queries(void) {
     }
 }
 
+/* Of 64 queries that all find what they look for, three in 64 to come may not. */
+static void few_queries_given(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 8000, DIM, 11);
+  vectors few = vectors_make(DATA_NORMAL, ANN_F32, 64, DIM, 12);
+  const ann_matrix given = vectors_view(&few);
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.calibration = &given;
+  ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
+  const uint32_t ks[] = {1, 10};
+  for (int i = 0; i < 2; i++) {
+    ann_search_forecast forecast = ANN_SEARCH_FORECAST_INIT;
+    ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+    search.recall = 0.99f;
+    CHECK_OK(ann_search_estimate(index, 100, ks[i], &search, &forecast, NULL));
+    CHECK_EQUAL(forecast.procedure, ANN_SEARCH_EXACT);
+    search.recall = 0.9f;
+    CHECK_OK(ann_search_estimate(index, 100, ks[i], &search, &forecast, NULL));
+    CHECK(forecast.procedure != ANN_SEARCH_EXACT);
+  }
+  ann_index_free(index);
+  vectors_free(&few);
+  vectors_free(&rows);
+}
+
 int main(void) {
+  few_queries_given();
   clusters(200, 60);
   clusters(1000, 20);
   two_densities(0.2);

@@ -252,6 +252,31 @@ TEST_CASE("long edges lead from head to head and from every row to its own") {
   }
 }
 
+TEST_CASE("a head that no other row leads back to stands for a query as often as any row") {
+  const uint32_t islands = 100, size = 24, degree = 8;
+  // No list holds the last row of an island, and the rows in its own list have other heads.
+  std::vector<std::vector<uint32_t>> lists(islands * size);
+  for (uint32_t row = 0; row < lists.size(); ++row) {
+    const uint32_t first = row / size * size;
+    for (uint32_t step = 1; lists[row].size() < degree; ++step)
+      if (const uint32_t other = (row + step) % size; other != size - 1) lists[row].push_back(first + other);
+  }
+  SearchGraph graph = graph_of(lists, degree, {0});
+  const MadeData data(graph.rows, 6, Shape::kUniform, 9);
+  REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
+  const auto is_head = [&](uint32_t row) {
+    return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
+  };
+  const uint32_t count = 600;
+  const DrawnRows drawn = draw_queries(data.codes, graph, count, graph.rows, 3, 4, kTwoThreads);
+  uint32_t alone = 0;
+  for (const uint32_t row : drawn.rows) {
+    REQUIRE((row % size == size - 1 || !is_head(row)));
+    alone += is_head(row) ? 1 : 0;
+  }
+  REQUIRE(alone > count / size / 2);
+}
+
 TEST_CASE("rows that stand for queries are no heads, or heads whose copies are named") {
   const uint32_t islands = 100, size = 24;
   {

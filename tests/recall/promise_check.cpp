@@ -40,7 +40,7 @@ struct Set {
   int32_t element = ANN_F32;  // of rows and queries as they are made
   int32_t stored = ANN_ELEMENT_AUTO;
   Part queries = Part::kQueries;
-  bool calibrates = false;  // on further queries
+  uint64_t calibrates = 0;  // on so many further queries
   float factor = 1;         // that values are multiplied with before they are stored
 };
 
@@ -66,11 +66,15 @@ std::vector<Set> all_sets(uint64_t rows) {
     touching.made.clusters = islands;
     touching.made.spread = 1;
   }
+  Set& few_given = add("islands_few_given", Law::kIslands, 24, 1);
+  few_given.made.clusters = std::max(2u, many / 2);
+  few_given.calibrates = 64;
   add("copies_near", Law::kCopies, 32, 12).made.distinct = 0.02;
   Set& nearer = add("copies_nearer", Law::kCopies, 32, 12);
   nearer.made.distinct = 0.01;
   nearer.made.spread = 0.001;
   add("duplicates", Law::kDuplicates, 32, 8);
+  add("echoes", Law::kEchoes, 32, 8).made.distinct = 0.2;
   add("densities_fifth", Law::kDensities, 32, 1);
   Set& tenth = add("densities_tenth", Law::kDensities, 32, 1);
   tenth.made.share = 0.1;
@@ -79,14 +83,14 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("scaled", Law::kScaled, 32, 1).metric = ANN_METRIC_INNER_PRODUCT;
   Set& scaled = add("scaled_calibrated", Law::kScaled, 32, 1);
   scaled.metric = ANN_METRIC_INNER_PRODUCT;
-  scaled.calibrates = true;
+  scaled.calibrates = 1024;
   Set& lengths = add("lengths", Law::kNorms, 32, 16);
   lengths.metric = ANN_METRIC_INNER_PRODUCT;
-  lengths.calibrates = true;
+  lengths.calibrates = 1024;
   Set& foreign = add("lengths_foreign", Law::kNorms, 32, 16);
   foreign.metric = ANN_METRIC_INNER_PRODUCT;
   foreign.queries = Part::kForeignQueries;
-  foreign.calibrates = true;
+  foreign.calibrates = 1024;
   Set& thirty = add("dimension_30", Law::kClusters, 64, 30);
   thirty.metric = ANN_METRIC_COSINE;
   thirty.made.clusters = 1;
@@ -199,11 +203,11 @@ int check_set(const Set& set, const Asked& asked) {
   const double start = bench::now_seconds();
   const Vectors rows = made(set, Part::kRows, 0, set.made.rows);
   const Vectors queries = made(set, set.queries, 0, asked.queries);
-  const Vectors others = made(set, set.queries, asked.queries, 1024);
+  const Vectors others = made(set, set.queries, asked.queries, set.calibrates);
   const ann_matrix calibration = others.view();
   ann_build_params build = ANN_BUILD_PARAMS_INIT;
   build.device = asked.device;
-  if (set.calibrates) build.calibration = &calibration;
+  if (set.calibrates > 0) build.calibration = &calibration;
   const Index index = make_index(set.made.dim, set.metric, set.stored);
   ann_error error = ANN_ERROR_INIT;
   const ann_matrix view = rows.view();
