@@ -20,6 +20,8 @@ constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
 constexpr float kQueryMax =
     1e15f;  // of a column: a query may lie beyond all rows, but its square stays in range
 constexpr uint32_t kHalvesColumnsMin = 64;
+constexpr uint32_t kSampledValues = 1 << 16;  // of wide codes, for the step of bytes that stand in for them;
+constexpr double kKept = 0.998;               // so many of these are not clipped
 
 /// What the sizes of deviations come to, by the first of kStepsTried clips beyond them. Clips are equally
 /// far apart up to the largest deviation.
@@ -66,6 +68,12 @@ struct Deviations {
     return best;
   }
 };
+
+/// The code of a value in steps. Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference
+/// beyond the range of a float is clipped like any other.
+uint8_t byte_of(float steps) {
+  return static_cast<uint8_t>(static_cast<int32_t>(std::min(255.0f, std::max(0.0f, steps + 128.5f))));
+}
 
 /// Distances of a query of floats to rows, as numbers: the bits of floats >= 0 keep their order.
 void write_as_bits(const uint8_t* query, const RowsView& rows, const uint32_t* ids, uint32_t count,
@@ -178,6 +186,43 @@ Codes::Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Alloc
   walk_over(data_, stride_);
 }
 
+Codes Codes::as_bytes(const Execution& execution) const {
+  const uint32_t width = columns();
+  const auto values_of = [&](uint64_t row) { return reinterpret_cast<const float*>(data_ + row * stride_); };
+  // From rows at equal steps.
+  const auto sampled = static_cast<uint32_t>(std::clamp<size_t>(kSampledValues / width, 1, count_));
+  Array<float> sizes(execution.memory, size_t{sampled} * width);
+  for (uint32_t i = 0; i < sampled; ++i) {
+    const float* values = values_of(uint64_t{i} * count_ / sampled);
+    for (uint32_t column = 0; column < width; ++column)
+      sizes[i * size_t{width} + column] = std::fabs(values[column]);
+  }
+  float* const kept = sizes.data() + static_cast<size_t>(kKept * static_cast<double>(sizes.size() - 1));
+  std::nth_element(sizes.begin(), kept, sizes.end());
+  const float inverse_step = *kept > 0 ? 127 / *kept : 0;
+
+  Codes bytes;
+  bytes.count_ = count_;
+  bytes.dim_ = dim_;
+  bytes.metric_ = metric_;
+  bytes.element_ = element_;
+  bytes.stride_ = bytes_stride(*this);
+  bytes.stored_ = Array<uint8_t>(execution.memory, checked_product(count_, bytes.stride_));
+  bytes.data_ = bytes.stored_.data();
+  bytes.walk_over(bytes.data_, bytes.stride_);
+  parallel_for(execution, count_, items_per_task(width, kRowsPerTaskMax),
+               [&](uint64_t begin, uint64_t end, uint32_t) {
+                 for (uint64_t row = begin; row < end; ++row) {
+                   const float* values = values_of(row);
+                   uint8_t* code = bytes.stored_.data() + row * bytes.stride_;
+                   for (uint32_t column = 0; column < width; ++column)
+                     code[column] = byte_of(values[column] * inverse_step);
+                   std::memset(code + width, 0, bytes.stride_ - width);
+                 }
+               });
+  return bytes;
+}
+
 Array<uint32_t> Codes::sample_of(uint32_t rows, uint64_t seed, const Allocator& memory) {
   Array<uint32_t> sample(memory, std::min(rows, kSampleRows));
   random_strata(rows, static_cast<uint32_t>(sample.size()), seed, kSampleStream, sample.data());
@@ -239,10 +284,7 @@ void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* c
       const float kept = std::min(kQueryMax, std::max(-kQueryMax, scaled));
       std::memcpy(code + column * sizeof(float), &kept, sizeof kept);
     } else {
-      // Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference beyond
-      // the range of a float is clipped like any other.
-      code[column] =
-          static_cast<uint8_t>(static_cast<int32_t>(std::min(255.0f, std::max(0.0f, scaled + 128.5f))));
+      code[column] = byte_of(scaled);
     }
   }
   const size_t used = end * (wide_ ? sizeof(float) : 1);

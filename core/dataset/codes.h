@@ -76,6 +76,10 @@ class Codes {
   /// The codes of some rows of others, in this order. They encode no queries.
   Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Allocator& memory);
 
+  /// Bytes that stand in for wide codes where candidates are looked for: one step for all columns, by which what most
+  /// sampled values do not exceed in size is 127 steps. They encode no queries.
+  Codes as_bytes(const Execution& execution) const;
+
   /// Codes that a device will make: fitted to a sample of the rows, [sample_of()], with room for what
   /// comes. `norm_max` is the largest length of a row, for inner product.
   Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution);
@@ -160,6 +164,7 @@ class Codes {
             uint32_t* out, size_t out_stride) const;
 
   static size_t code_stride(uint32_t dim, int32_t metric, bool wide);
+  static size_t bytes_stride(const Codes& wide) { return round_up(size_t{wide.columns()}, kCodeAlign); }
   static bool rows_serve(int32_t metric, int32_t element, bool borrow) {
     return metric == ANN_METRIC_L2 && !is_float_element(element) && !borrow;
   }

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "search/exact.h"
 #include "search/exact_by_codes.h"
 #include "search/exact_cuda.h"
 #include "search/exact_device.h"
+#include "traverse/row_key.h"
 
 namespace gannet {
 namespace {
@@ -13,6 +15,9 @@ namespace {
 constexpr uint64_t kShareStream = 0x7368617265;  // "share"
 constexpr uint32_t kSampleRows = 256;            // a standard error of about 0.004
 constexpr uint32_t kDepth = 32;                  // true neighbours of each that are looked for
+
+/// Rows as stored among which the first by code are looked for.
+constexpr uint32_t looked_at(uint32_t depth) { return depth + depth / 2 + 64; }
 
 /// A sample of rows as queries, and the nearest rows of each.
 struct NearSample {
@@ -28,6 +33,7 @@ struct NearSample {
 
   void look(const DevicePlacement* placed) {
     if (placed != nullptr && look_on_device(*placed)) return;
+    if (codes.wide()) return look_by_bounds();
     nearest_by_codes(dataset, codes, queries, 0, static_cast<uint32_t>(rows.size()), rows.data(), {}, depth,
                      truth.data(), execution, first.data());
   }
@@ -64,6 +70,32 @@ struct NearSample {
     for (size_t i = 0; i < rows.size(); ++i)
       std::memcpy(copied.data() + i * row_bytes(), dataset.view().row(rows[i]), row_bytes());
     return {copied.data(), rows.size(), dataset.dim(), dataset.element(), row_bytes()};
+  }
+
+  /// Where codes are floats, which tiles are slow at. These keep the order of rows but for rounding, so that the first
+  /// ones by code are among some more that are nearest as stored.
+  void look_by_bounds() {
+    constexpr uint32_t kLooked = CodeOrder::kLooked;
+    const uint32_t seen = std::min(looked_at(depth), dataset.rows() - 1);
+    Array<uint64_t> ids(execution.memory, rows.size() * seen);
+    Array<float> distances(execution.memory, ids.size());
+    search_exact(dataset, queries, {{}, {}, rows.data()},
+                 {seen, ids.data(), distances.data(), nullptr, nullptr}, execution);
+    Array<uint8_t> code(execution.memory, codes.stride());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      execution.check();
+      std::copy_n(distances.data() + i * seen, depth, truth.data() + i * depth);
+      uint32_t near[looked_at(kDepth)];
+      uint32_t by_code[looked_at(kDepth)];
+      uint64_t keys[looked_at(kDepth)];
+      for (uint32_t j = 0; j < seen; ++j) near[j] = dataset.find(ids[i * seen + j]);
+      codes.encode_query(queries[i], code.data());
+      codes.distances(code.data(), near, seen, by_code);
+      for (uint32_t j = 0; j < seen; ++j) keys[j] = RowKey::of(by_code[j], near[j], false);
+      std::sort(keys, keys + seen);
+      for (uint32_t j = 0; j < kLooked; ++j)
+        first[i * kLooked + j] = j < seen ? RowKey::row(keys[j]) : kNoRow;
+    }
   }
 
   /// How many of some rows are among the `known` nearest of a query; of rows at equal distance any will do.
@@ -140,7 +172,8 @@ uint64_t measure_rows_device_bytes(const PlacedShape& shape) {
 
 uint64_t measure_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {
   return kSampleRows * (dim * 8ull + kDepth * 4 + CodeOrder::kLooked * 12 + stride + 96) + 8 * kAlignment +
-         nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads);
+         kSampleRows * (looked_at(kDepth) * 12 + nearest_room(looked_at(kDepth)) * 8 + stride) +
+         threads * (uint64_t{1} << 18) + nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads);
 }
 
 }  // namespace gannet

@@ -14,27 +14,31 @@ namespace {
 // A round of refinement must find this much of what is missing, or it is the last.
 constexpr double kLeastGain = 0.1;
 constexpr uint32_t kRoundsMax = 3;
+constexpr size_t kShorter = 3;     // times as long as bytes that stand in are wide codes at least
+constexpr double kTrusted = 0.75;  // share of sampled rows whose neighbours bytes tell, at least
 
-void compare_with_cells(const Codes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
+void compare_with_cells(const CellCodes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
                         const Execution& execution) {
+  const uint32_t rows = codes.exact.rows();
+  const uint32_t listed = codes.listed(lists.k);
   std::vector<UnitSpace> spaces;
   spaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    spaces.emplace_back(codes, map, lists.k, execution.memory);
+    spaces.emplace_back(codes.tiles, map, listed, execution.memory);
   std::atomic<uint64_t> done = 0;
-  parallel_for(execution, codes.rows(), unit_rows(codes.stride(), lists.k),
+  parallel_for(execution, rows, unit_rows(codes.tiles.stride(), listed),
                [&](uint64_t begin, uint64_t end, uint32_t worker) {
                  compare_unit(codes, map, static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin),
                               budget, spaces[worker], lists, execution);
-                 execution.advance(static_cast<double>(done += end - begin) / codes.rows());
+                 execution.advance(static_cast<double>(done += end - begin) / rows);
                });
 }
 
 /// Rounds of refinement until the sample's recall is `enough`, as long as each finds enough; returns their number.
-uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t budget,
+uint32_t refine_while_short(const CellCodes& codes, const CellMap& map, uint32_t budget,
                             const RecallSample& sample, double enough, NearLists& lists,
                             const Execution& execution) {
-  double share = sample.recall(codes, lists.neighbors.data(), lists.k);
+  double share = sample.recall(codes.exact, lists.neighbors.data(), lists.k);
   if (share >= enough) return 0;
   Refinement refinement(codes, map, budget, lists, execution);
   uint32_t rounds = 0;
@@ -42,10 +46,36 @@ uint32_t refine_while_short(const Codes& codes, const CellMap& map, uint32_t bud
     const uint64_t found = refinement.round(rounds == 0);
     ++rounds;
     const double before = share;
-    share = sample.recall(codes, lists.neighbors.data(), lists.k);
+    share = sample.recall(codes.exact, lists.neighbors.data(), lists.k);
     if (found == 0 || share - before < kLeastGain * (1 - before)) break;
   }
   return rounds;
+}
+
+void fill_lists(const CellCodes& codes, const CellMap& map, const RecallSample& sample,
+                const CellShares& shares, KnnGraph& graph, const Execution& execution) {
+  const uint32_t budget = sample.budget(codes.tiles, map, shares.wanted, execution);
+  NearLists lists(graph.rows, graph.k, execution.memory);
+  compare_with_cells(codes, map, budget, lists, execution);
+  graph.iterations = refine_while_short(codes, map, budget, judge, shares.enough, lists, execution);
+  graph.neighbors = std::move(lists.neighbors);
+  graph.share = sample.recall(codes.exact, graph.neighbors.data(), graph.k);
+}
+
+/// Whether bytes are shorter enough than wide codes to be worth a try.
+bool may_stand_in(const Codes& codes) {
+  return codes.wide() && codes.stride() >= kShorter * Codes::bytes_stride(codes);
+}
+
+/// The lists of wide codes by way of bytes; false where these do not tell the candidates.
+bool fill_lists_by_bytes(const Codes& codes, const CellShares& shares, uint64_t seed, KnnGraph& graph,
+                         const Execution& execution) {
+  const Codes bytes = codes.as_bytes(execution);
+  RecallSample sample(graph.rows, graph.k, seed, execution.memory);
+  const CellMap map(bytes, seed, execution.span(0, 0.2));
+  if (sample.find_truth_by_bytes(codes, bytes, map, kTrusted, execution) < kTrusted) return false;
+  fill_lists({codes, bytes}, map, sample, shares, graph, execution.span(0.2, 1));
+  return graph.share >= shares.enough;
 }
 
 }  // namespace
@@ -55,18 +85,15 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
   const uint32_t rows = codes.rows();
   KnnGraph graph{Array<uint32_t>(), rows, params.k, 0};
   if (rows == 0) return graph;
+  if (may_stand_in(codes) && fill_lists_by_bytes(codes, shares, params.seed, graph, execution.span(0, 0.9)))
+    return graph;
+  graph.neighbors = {};
   RecallSample sample(rows, params.k, params.seed, execution.memory);
   {
     const CellMap map(codes, params.seed, execution);
-    const Execution measuring = execution.span(0.15, 0.2);
-    sample.find_truth(codes, map, measuring);
-    const uint32_t budget = sample.budget(codes, map, shares.wanted, measuring);
-    NearLists lists(rows, params.k, execution.memory);
-    compare_with_cells(codes, map, budget, lists, execution.span(0.2, 0.9));
-    graph.iterations = refine_while_short(codes, map, budget, sample, shares.enough, lists, execution);
-    graph.neighbors = std::move(lists.neighbors);
+    sample.find_truth(codes, map, execution.span(0.15, 0.2));
+    fill_lists({codes, codes}, map, sample, shares, graph, execution.span(0.2, 0.9));
   }
-  graph.share = sample.recall(codes, graph.neighbors.data(), params.k);
   if (graph.share >= shares.least || rows <= params.k) return graph;
   KnnGraph descent = nn_descent(codes, params, execution.span(0.9, 1));
   descent.share = sample.recall(codes, descent.neighbors.data(), params.k);
@@ -75,10 +102,18 @@ KnnGraph cells_knn(const Codes& codes, const NnDescentParams& params, const Exec
 
 uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& params, uint32_t threads) {
   const uint64_t lists = rows * params.k * 4;
-  const uint64_t comparing = threads * (unit_bytes(rows, stride, params.k) + unit_bytes(rows, stride, 1));
   const uint64_t refining =
       threads * refine_space_bytes(rows, stride, params.k) + refinement_bytes(rows, params.k);
-  const uint64_t cells = cell_map_bytes(rows, stride, threads) + 2 * lists + std::max(comparing, refining);
+  // By codes of so many bytes, and by bytes that stand in for such wide codes.
+  const auto comparing = [&](size_t tiles, uint32_t listed) {
+    const uint64_t units = threads * (unit_bytes(rows, tiles, listed) + unit_bytes(rows, tiles, 1));
+    return cell_map_bytes(rows, tiles, threads) + 2 * lists + std::max(units, refining);
+  };
+  const size_t bytes = round_up(stride / sizeof(float), kCodeAlign);
+  uint64_t cells = comparing(stride, params.k);
+  if (stride >= kShorter * bytes)
+    cells =
+        std::max(cells, rows * bytes + comparing(bytes, std::max(cell_candidates(params.k), kRecallLooked)));
   const uint64_t sampling = recall_sample_bytes(rows, stride, params.k);
   return sampling + std::max(cells, lists + nn_descent_bytes(rows, stride, params, threads));
 }

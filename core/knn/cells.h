@@ -11,6 +11,12 @@
 //             as long as they help                                          (cells_refine.h)
 //   fall back where even then less than 0.90 is found: NN-Descent, and the better of both lists
 //
+// Wide codes. Tiles of floats take eight times as long as tiles of bytes, so where floats are three times as long (from
+// 33 columns on) map and products are of bytes that stand in (Codes::as_bytes), and each row's candidates, k / 2 + 24
+// more than wanted, are compared once more as floats; refinement compares floats. The judge looks for the true
+// neighbours among candidates by bytes too: where they come late for a quarter of the sample, as in far islands, or the
+// lists fall short, all of it is done by floats.
+//
 // Why it is fast. NN-Descent gathers 64 rows for 1,536 distances of which most are of no use; here a
 // cell is read once for some 60 rows. On 100,000 x 128 bytes a row is compared with 9,000 others,
 // 0.65 ns each with VNNI (one instruction a clock), which is 6 us; all of it takes 14 us a row, where

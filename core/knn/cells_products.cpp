@@ -59,6 +59,21 @@ void close_list(const CellMap& map, NearestList& list, UnitSpace& space, uint32_
   std::fill(distances + count, distances + k, UINT32_MAX);
 }
 
+/// Leaves the k nearest of a list's candidates, and some more, by the codes that make lists.
+void compare_again(const Codes& codes, const CellMap& map, uint32_t row, uint32_t k, UnitSpace& space,
+                   NearestList& list) {
+  kernels().thin_out(list);
+  uint32_t* const rows = space.candidates.data();
+  for (uint32_t i = 0; i < list.size; ++i) {
+    rows[i] = map.members()[list.places[i]];
+    __builtin_prefetch(codes.row(rows[i]));
+    __builtin_prefetch(codes.row(rows[i]) + 64);
+  }
+  codes.distances(codes.row(row), rows, list.size, list.distances);
+  list.k = k;
+  list.limit = UINT32_MAX;
+}
+
 /// Turns "this row wants those cells" into "those rows want this cell".
 void turn_round(const CellMap& map, uint32_t count, UnitSpace& space) {
   uint32_t* begins = space.begins.data();
@@ -138,6 +153,7 @@ UnitSpace::UnitSpace(const Codes& codes, const CellMap& map, uint32_t k, const A
       places(memory, size_t{room} * nearest_room(k)),
       lists(memory, room),
       keys(memory, 2 * nearest_room(k)),
+      candidates(memory, nearest_room(k)),
       probing(codes, map, memory) {}
 
 ProbeSpace::ProbeSpace(const Codes& codes, const CellMap& map, const Allocator& memory)
@@ -175,12 +191,13 @@ void show_homes(const Codes& codes, const CellMap& map, uint32_t count, UnitSpac
   }
 }
 
-void compare_unit(const Codes& codes, const CellMap& map, uint32_t first, uint32_t count, uint32_t budget,
+void compare_unit(const CellCodes& both, const CellMap& map, uint32_t first, uint32_t count, uint32_t budget,
                   UnitSpace& space, NearLists& lists, const Execution& execution) {
+  const Codes& codes = both.tiles;
   const uint32_t* rows = map.members() + first;
   std::copy_n(rows, count, space.rows.data());
   codes.gather(rows, count, space.codes.data());
-  open_lists(count, lists.k, space);
+  open_lists(count, both.listed(lists.k), space);
   show_homes(codes, map, count, space, execution);
   for (uint32_t begin = 0; begin < count;) {
     const uint32_t together = map.rows_together(first + begin, first + count);
@@ -195,9 +212,14 @@ void compare_unit(const Codes& codes, const CellMap& map, uint32_t first, uint32
     if (begin != end)
       show_cell(codes, map, cell, space.wanting.data() + begin, end - begin, space, execution);
   }
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < count; ++i) {
+    if (both.compares_twice()) {
+      execution.check();
+      compare_again(both.exact, map, rows[i], lists.k, space, space.lists[i]);
+    }
     close_list(map, space.lists[i], space, lists.neighbors.data() + uint64_t{rows[i]} * lists.k,
                lists.distances.data() + uint64_t{rows[i]} * lists.k, lists.k);
+  }
 }
 
 void compare_with_all(const Codes& codes, const CellMap& map, const uint32_t* rows, uint32_t count,
@@ -221,8 +243,8 @@ uint64_t probe_space_bytes(size_t stride) {
 uint64_t unit_bytes(uint64_t rows, size_t stride, uint32_t k) {
   const uint64_t room = std::min<uint64_t>(rows, unit_rows(stride, k));
   return room * (stride + 4 + kProbesMax * 4 + 2 + nearest_room(k) * 8 + sizeof(NearestList)) +
-         kSliceRows * (stride + cell_rows_max(rows) * 4) + cells_at_most(rows) * 4 + nearest_room(k) * 16 +
-         probe_space_bytes(stride) + 12 * kAlignment;
+         kSliceRows * (stride + cell_rows_max(rows) * 4) + cells_at_most(rows) * 4 + nearest_room(k) * 20 +
+         probe_space_bytes(stride) + 13 * kAlignment;
 }
 
 }  // namespace gannet

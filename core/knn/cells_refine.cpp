@@ -21,29 +21,30 @@ void prefetch_code(const Codes& codes, uint32_t row) {
 
 }  // namespace
 
-RefineSpace::RefineSpace(const Codes& codes, const CellMap& map, uint32_t k, const Allocator& memory)
-    : probing(codes, map, memory),
-      met(memory, codes.rows()),
+RefineSpace::RefineSpace(const CellCodes& codes, const CellMap& map, uint32_t k, const Allocator& memory)
+    : probing(codes.tiles, map, memory),
+      met(memory, codes.exact.rows()),
       cells(memory, kSliceRows * size_t{kProbesMax}),
       compared(Array<uint8_t>::zeroed(memory, map.cells())),
-      code(memory, codes.stride()),
+      code(memory, codes.exact.stride()),
       candidates(memory, kCandidatesMax),
       line(memory, kCandidatesMax),
       distances(memory, nearest_room(k)),
       places(memory, nearest_room(k)),
       keys(memory, 2 * nearest_room(k)) {}
 
-Refinement::Refinement(const Codes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
+Refinement::Refinement(const CellCodes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
                        const Execution& execution)
-    : codes_(codes),
+    : codes_(codes.exact),
+      tiles_(codes.tiles),
       map_(map),
       budget_(budget),
       lists_(lists),
       execution_(execution),
       words_((lists.k + 63) / 64),
-      next_(execution.memory, checked_product(codes.rows(), lists.k)),
-      fresh_(execution.memory, checked_product(codes.rows(), words_)),
-      next_fresh_(execution.memory, checked_product(codes.rows(), words_)) {
+      next_(execution.memory, checked_product(codes_.rows(), lists.k)),
+      fresh_(execution.memory, checked_product(codes_.rows(), words_)),
+      next_fresh_(execution.memory, checked_product(codes_.rows(), words_)) {
   spaces_.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     spaces_.emplace_back(codes, map, lists.k, execution.memory);
@@ -70,7 +71,7 @@ uint64_t Refinement::round(bool first) {
 uint64_t Refinement::refine_rows(const uint32_t* rows, uint32_t count, bool first, RefineSpace& space) {
   const uint32_t home = map_.home(rows[0]);
   uint16_t counts[kSliceRows];
-  choose_cells(codes_, map_, home, rows, count, budget_, space.probing, space.cells.data(), counts);
+  choose_cells(tiles_, map_, home, rows, count, budget_, space.probing, space.cells.data(), counts);
   uint64_t found = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint16_t* cells = space.cells.data() + i * size_t{kProbesMax};

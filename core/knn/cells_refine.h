@@ -21,7 +21,7 @@ namespace gannet {
 
 /// One thread's room for a round.
 struct RefineSpace {
-  RefineSpace(const Codes& codes, const CellMap& map, uint32_t k, const Allocator& memory);
+  RefineSpace(const CellCodes& codes, const CellMap& map, uint32_t k, const Allocator& memory);
 
   ProbeSpace probing;
   Visited met;                 // candidates and neighbours of the row
@@ -38,7 +38,7 @@ struct RefineSpace {
 class Refinement {
  public:
   /// `budget` as the lists were made with.
-  Refinement(const Codes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
+  Refinement(const CellCodes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
              const Execution& execution);
 
   /// One round over all rows; how many entries it has found.
@@ -52,7 +52,8 @@ class Refinement {
     return (fresh_[row * words_ + place / 64] >> (place % 64) & 1) != 0;
   }
 
-  const Codes& codes_;
+  const Codes& codes_;  // that make lists
+  const Codes& tiles_;  // of which the map is
   const CellMap& map_;
   uint32_t budget_;
   NearLists& lists_;

@@ -35,7 +35,7 @@ constexpr double kLeeway = 0.01;        // that a promise leaves
 constexpr uint32_t kGivenFew = 300;     // three of so many are kLeeway
 constexpr uint32_t kTogetherMost = 10;  // answers that are found all or none on many sets
 constexpr double kHiddenMargin = 0.15;  // of the miss of hidden rows, the excess of queries to come at most
-constexpr double kAllOrNone = 0.3;      // of the variance of a recall whose answers are found together, or none
+constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers are found together, or none
 
 constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
 constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
@@ -411,7 +411,8 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
     Array<uint64_t> ids(execution.memory, distances.size());
     search_exact_on_device(dataset, QueryBlock(dataset, first, execution), sample.masked, device,
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
-  } else if (codes.scaled() != nullptr || (!sample.held_out.empty() && sample.masked != nullptr)) {
+  } else if (codes.scaled() != nullptr || codes.wide() ||
+             (!sample.held_out.empty() && sample.masked != nullptr)) {
     // One step for all rows does not tell the nearest, and comparing all rows as stored for each query would be slower.
     MatrixView first = sample.vectors;
     first.rows = count;
@@ -835,7 +836,11 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint64_t ground_truth = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
                                          nearest_by_codes_bytes(stride, few, deep, threads));
   const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
-  return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
+  // Of wide codes exact search with bounds finds the true neighbours: ids, lists and codes of a group.
+  const uint64_t bounded = count * (nearest_room(depth) * 8 + depth * 8 + stride) +
+                           few * (nearest_room(deep) * 8 + uint64_t{deep} * 8) +
+                           threads * (uint64_t{1} << 18);
+  return bounded + count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
          KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, ground_truth) +
          64 * kAlignment;
 }

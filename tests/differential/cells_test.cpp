@@ -167,6 +167,26 @@ TEST_CASE("cells find nearly all neighbours under every metric, with byte and wi
   REQUIRE(seen[1]);
 }
 
+TEST_CASE("bytes tell the candidates of wide codes, and floats the lists") {
+  // Every second row lies a hundred times as near to the middle, where bytes are coarse; of far islands they tell nothing.
+  const uint32_t rows = 3000, dim = 48;
+  std::vector<float> values = FloatData::made(rows, dim, 1);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] =
+        (values[i] - 2) * (i / dim % 2 == 0 ? 1.0f : 0.05f + 0.001f * static_cast<float>(i / dim % 50));
+  const Dataset dataset({reinterpret_cast<const uint8_t*>(values.data()), rows, dim, ANN_F32, dim * 4ull},
+                        nullptr, ANN_METRIC_L2, 0, false, {});
+  const Codes codes(dataset, 1, {});
+  REQUIRE(codes.wide());
+  REQUIRE(codes.as_bytes({}).stride() == 64);
+  require_share(codes, 24, 0.95);
+  const FloatData islands(3000, dim, ANN_METRIC_L2, 400);
+  require_share(islands.codes, 24, 0.9);
+  const KnnGraph one = cells_knn(codes, params_of(24), {{}, 1, nullptr});
+  for (const uint32_t threads : {2u, 3u, 8u})
+    REQUIRE(equal(one, cells_knn(codes, params_of(24), {{}, threads, nullptr})));
+}
+
 TEST_CASE("rows on a line find their neighbours") {
   // NN-Descent ends here with a share of 0.92: random rows on a line are far apart and lead nowhere.
   const FloatData data(20000, 1, ANN_METRIC_L2, 1);
