@@ -161,11 +161,11 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arri
 }
 
 /// Measures how far the CPU has to walk for a recall.
-void calibrate(const BuildPlan& plan, DevicePlacement* device, PlacedSegment& built,
+void calibrate(const BuildPlan& plan, DevicePlacement* device, bool walks_there, PlacedSegment& built,
                const Execution& execution) {
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");
-  built.calibration.measure(built.segment, plan.device, device, execution, &built.segment.graph);
+  built.calibration.measure(built.segment, plan.device, device, execution, &built.segment.graph, walks_there);
   built.calibrate_seconds = seconds_since(start);
 }
 
@@ -183,16 +183,16 @@ std::shared_ptr<PlacedDevice> place(const Make& make) {
 }
 
 /// The last steps of an index whose graph is whole on the host and, unless `placed` is null, on a device: both measure
-/// at the same time.
+/// at the same time. Whether the device walks for the host, too, is `walks_there`.
 void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed,
-                         PlacedSegment& built, const Execution& execution) {
+                         bool walks_there, PlacedSegment& built, const Execution& execution) {
   DevicePlacement* const placement = placed != nullptr ? placed->placement.get() : nullptr;
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   if (plan.calibrate) {
     parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
       if (task == 1)
-        calibrate(plan, placement, built, execution);
+        calibrate(plan, placement, walks_there, built, execution);
       else if (placement != nullptr)
         placed->two_lists.measure({built.host, placement}, execution);
     });
@@ -200,13 +200,13 @@ void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevi
   if (placed != nullptr) built.devices.adopt(placed);
 }
 
-/// The same of a graph that is on the host alone.
+/// The same of a graph that is on the host alone, where the host walks as if it had built it.
 void place_whole(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
   execution.enter("placement");
   const auto placed = place([&] {
     return cuda::place_for_search(plan.device - ANN_DEVICE_CUDA, built.segment, nullptr, execution);
   });
-  calibrate_and_adopt(plan, placed, built, execution);
+  calibrate_and_adopt(plan, placed, false, built, execution);
 }
 
 /// Touches memory, so that the system makes its pages.
@@ -270,7 +270,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
     }
   });
   if (finds) {
-    calibrate_and_adopt(plan, placed, built, measuring);
+    calibrate_and_adopt(plan, placed, true, built, measuring);
     return;
   }
   // So few graphs want it that all others are placed without waiting for the host to look.
@@ -289,7 +289,7 @@ void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution
   if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0)
     place_whole(plan, built, last);
   else
-    calibrate_and_adopt(plan, nullptr, built, last);
+    calibrate_and_adopt(plan, nullptr, false, built, last);
 }
 
 /// The caller's edges as the search graph.
@@ -395,7 +395,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       take_graph(plan, *built, execution.span(0.06, 1));
     } else if (plan.graph == ANN_GRAPH_TSDG) {
       make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
-      if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
+      if (plan.calibrate) calibrate(plan, nullptr, false, *built, execution.span(0.88, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {
       plan.graph == ANN_GRAPH_GGNN
           ? build_ggnn_by_product_on_device(plan, *built, execution.span(0.06, 1))
@@ -404,7 +404,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, segment, execution.span(0.06, 0.88));
-      if (plan.calibrate) calibrate(plan, nullptr, *built, execution.span(0.88, 1));
+      if (plan.calibrate) calibrate(plan, nullptr, false, *built, execution.span(0.88, 1));
     }
   }
   execution.check();

@@ -172,8 +172,9 @@ uint64_t measure_rows_device_bytes(const PlacedShape& shape) {
 
 uint64_t measure_rows_bytes(uint32_t dim, size_t stride, uint32_t threads) {
   return kSampleRows * (dim * 8ull + kDepth * 4 + CodeOrder::kLooked * 12 + stride + 96) + 8 * kAlignment +
-         kSampleRows * (looked_at(kDepth) * 12 + nearest_room(looked_at(kDepth)) * 8 + stride) +
-         threads * (uint64_t{1} << 18) + nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads);
+         std::max(kSampleRows * (looked_at(kDepth) * 12 + nearest_room(looked_at(kDepth)) * 8 + stride) +
+                      threads * (uint64_t{1} << 18),
+                  nearest_by_codes_bytes(stride, kSampleRows, kDepth, threads));
 }
 
 }  // namespace gannet

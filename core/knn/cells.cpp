@@ -57,7 +57,7 @@ void fill_lists(const CellCodes& codes, const CellMap& map, const RecallSample& 
   const uint32_t budget = sample.budget(codes.tiles, map, shares.wanted, execution);
   NearLists lists(graph.rows, graph.k, execution.memory);
   compare_with_cells(codes, map, budget, lists, execution);
-  graph.iterations = refine_while_short(codes, map, budget, judge, shares.enough, lists, execution);
+  graph.iterations = refine_while_short(codes, map, budget, sample, shares.enough, lists, execution);
   graph.neighbors = std::move(lists.neighbors);
   graph.share = sample.recall(codes.exact, graph.neighbors.data(), graph.k);
 }

@@ -13,7 +13,7 @@
 //
 // Wide codes. Tiles of floats take eight times as long as tiles of bytes, so where floats are three times as long (from
 // 33 columns on) map and products are of bytes that stand in (Codes::as_bytes), and each row's candidates, k / 2 + 24
-// more than wanted, are compared once more as floats; refinement compares floats. The judge looks for the true
+// more than wanted, are compared once more as floats; refinement compares floats. A sample looks for the true
 // neighbours among candidates by bytes too: where they come late for a quarter of the sample, as in far islands, or the
 // lists fall short, all of it is done by floats.
 //

@@ -25,6 +25,8 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries of each curve: where they are like those to come, and where rows are masked, or a device walks.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
+constexpr uint32_t kTruthQueries =
+    256;                            // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;  // of codes, from which on half as many are used
 constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
@@ -414,11 +416,17 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
   } else if (codes.scaled() != nullptr || codes.wide() ||
              (!sample.held_out.empty() && sample.masked != nullptr)) {
     // One step for all rows does not tell the nearest, and comparing all rows as stored for each query would be slower.
-    MatrixView first = sample.vectors;
-    first.rows = count;
-    Array<uint64_t> ids(execution.memory, distances.size());
-    search_exact(dataset, QueryBlock(dataset, first, execution), {{}, sample.held_out, sample.masked},
-                 {k, ids.data(), distances.data(), nullptr, nullptr}, execution);
+    // In pieces, since exact search has lists of all its queries at once.
+    const uint32_t most = std::min(count, kTruthQueries);
+    Array<uint64_t> ids(execution.memory, size_t{most} * k);
+    for (uint32_t first = 0; first < count; first += most) {
+      MatrixView piece = sample.vectors;
+      piece.data = sample.vectors.row(first);
+      piece.rows = std::min(most, count - first);
+      const uint32_t* masked = sample.masked != nullptr ? sample.masked + first : nullptr;
+      search_exact(dataset, QueryBlock(dataset, piece, execution), {{}, sample.held_out, masked},
+                   {k, ids.data(), distances.data() + size_t{first} * k, nullptr, nullptr}, execution);
+    }
   } else {
     nearest_by_codes(dataset, codes, *sample.queries, 0, count, sample.masked, sample.held_out, k,
                      distances.data(), execution);
@@ -674,7 +682,7 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
 }  // namespace
 
 void Calibration::measure(const Segment& segment, int32_t device, DevicePlacement* placed,
-                          const Execution& execution, SearchGraph* own) {
+                          const Execution& execution, SearchGraph* own, bool walks_there) {
   const Dataset& dataset = segment.dataset;
   const Codes& codes = segment.codes;
   const QuerySample& given = segment.queries;
@@ -723,9 +731,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     if (k <= deep) curves_.add(k);
   }
   std::unique_ptr<DeviceWalks> device_walks;
-  // Graphs with heads and codes with a scale for each row are walked by the host, as where it builds.
-  const bool device_walks_alike = segment.graph.heads.empty() && codes.scaled() == nullptr;
-  if (placed != nullptr && device_walks_alike && row_queries.held_out.count() == 0)
+  if (placed != nullptr && walks_there && row_queries.held_out.count() == 0)
     device_walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
   const std::vector<uint32_t> beams = beams_tried(device_walks != nullptr ? kWalkedGrowth : kTracedGrowth);
   std::optional<HostWalks> host_walks(std::in_place, segment, sample, beams, execution);
@@ -833,14 +839,17 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
   const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
-  const uint64_t ground_truth = std::max(nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
-                                         nearest_by_codes_bytes(stride, few, deep, threads));
-  const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
   // Of wide codes exact search with bounds finds the true neighbours: ids, lists and codes of a group.
-  const uint64_t bounded = count * (nearest_room(depth) * 8 + depth * 8 + stride) +
-                           few * (nearest_room(deep) * 8 + uint64_t{deep} * 8) +
-                           threads * (uint64_t{1} << 18);
-  return bounded + count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
+  const auto bounded_bytes = [&](uint64_t queries, uint32_t k) {
+    return std::min<uint64_t>(queries, kTruthQueries) * (nearest_room(k) * 8 + k * 8 + stride) +
+           threads * (uint64_t{1} << 18);
+  };
+  const uint64_t bounded = std::max(bounded_bytes(count, depth), bounded_bytes(few, deep));
+  const uint64_t ground_truth =
+      std::max({bounded, nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
+                nearest_by_codes_bytes(stride, few, deep, threads)});
+  const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
+  return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
          KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, ground_truth) +
          64 * kAlignment;
 }

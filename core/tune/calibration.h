@@ -64,10 +64,10 @@ class Calibration {
       : curves_(curves), slack_(slack), recall_max_(recall_max) {}
 
   /// Measures on rows, or on the queries of the caller if the segment keeps any. `device` finds the true
-  /// neighbours, and unless `placed`, the placement there, is null, it walks. `own` is the segment's graph where its
-  /// edges may go past rows that stand for queries meanwhile; null: these are masked.
+  /// neighbours, and unless `placed`, the placement there, is null, it walks, if it is to. `own` is the segment's graph
+  /// where its edges may go past rows that stand for queries meanwhile; null: these are masked.
   void measure(const Segment& segment, int32_t device, DevicePlacement* placed, const Execution& execution,
-               SearchGraph* own = nullptr);
+               SearchGraph* own = nullptr, bool walks_there = true);
 
   bool empty() const { return curves_.empty(); }
   const KnobCurves& curves() const { return curves_; }

@@ -111,11 +111,13 @@ static void few_queries_given(void) {
   const ann_matrix given = vectors_view(&few);
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibration = &given;
+  params.device = ANN_DEVICE_CPU; /* a device takes one standard error of them */
   ann_index *index = index_build(ANN_METRIC_L2, &rows, &params);
   const uint32_t ks[] = {1, 10};
   for (int i = 0; i < 2; i++) {
     ann_search_forecast forecast = ANN_SEARCH_FORECAST_INIT;
     ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+    search.device = ANN_DEVICE_CPU;
     search.recall = 0.99f;
     CHECK_OK(ann_search_estimate(index, 100, ks[i], &search, &forecast, NULL));
     CHECK_EQUAL(forecast.procedure, ANN_SEARCH_EXACT);
