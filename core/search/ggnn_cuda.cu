@@ -20,8 +20,6 @@ namespace {
 constexpr uint32_t kThreads = 32;
 constexpr uint32_t kBlocksAtOnce = 32;  // of a multiprocessor, which has no more: 64 registers a thread
 constexpr uint32_t kLongThreads = 128;
-constexpr uint32_t kLongBlocksAtOnce =
-    5;  // 96 registers: lists of a block have one warp for short rows, 20 at once
 constexpr uint32_t kLongRowBytes = 2048;  // from which four warps compare
 constexpr uint32_t kLineBytes = 128;      // of the second cache
 // The first is always allowed, the second what any plan may need.
@@ -213,8 +211,7 @@ struct GgnnBlock {
 };
 
 template <uint32_t kWords, bool kGeneral = false>
-__global__ void __launch_bounds__(kWords == 0 ? kLongThreads : kThreads,
-                                  kWords == 0 ? kLongBlocksAtOnce : kBlocksAtOnce)
+__global__ void __launch_bounds__(kWords == 0 ? kLongThreads : kThreads, kWords == 0 ? 1 : kBlocksAtOnce)
     ggnn(const __grid_constant__ GgnnArgs args) {
   __shared__ Shared shared;
   extern __shared__ uint4 memory[];
