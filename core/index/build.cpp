@@ -184,8 +184,8 @@ std::shared_ptr<PlacedDevice> place(const Make& make) {
 
 /// The last steps of an index whose graph is whole on the host and, unless `placed` is null, on a device: both measure
 /// at the same time. Whether the device walks for the host, too, is `walks_there`.
-void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed,
-                         bool walks_there, PlacedSegment& built, const Execution& execution) {
+void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed, bool walks_there,
+                         PlacedSegment& built, const Execution& execution) {
   DevicePlacement* const placement = placed != nullptr ? placed->placement.get() : nullptr;
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
