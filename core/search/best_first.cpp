@@ -3,57 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "search/walk_steps.h"
+#include "search/best_first_walk.h"
 
 namespace gannet {
 namespace {
-
-/// One search, as the essay tells it.
-struct Walk {
-  const Codes& codes;
-  const SearchGraph& graph;
-  SearchSpace& space;
-  Beam beam;
-  const Admission& admission;
-  SearchCounts counts = {};
-
-  void start() { compare(enter(graph.entries.data(), static_cast<uint32_t>(graph.entries.size()))); }
-
-  void run() {
-    for (uint32_t row = beam.pop(); row != kNoRow; row = beam.pop()) expand(row);
-  }
-
-  /// Expands the nearest row that waits; false where none does.
-  bool step() {
-    const uint32_t row = beam.pop();
-    if (row != kNoRow) expand(row);
-    return row != kNoRow;
-  }
-
- private:
-  void expand(uint32_t row) {
-    ++counts.expansions;
-    const AdjacencyRow edges = graph.touched_row(row, space.level);
-    const uint32_t count = enter(edges.targets, edges_read(edges.length, space.edges_part));
-    for (uint32_t i = 0; i < count; ++i) prefetch_code(codes, space.candidates[i]);
-    const uint32_t next = beam.peek();
-    if (next != kNoRow) prefetch_edges(graph, next, space.level);
-    compare(count);
-  }
-
-  /// Leaves those rows in space.candidates that are met for the first time and may be walked; how many.
-  uint32_t enter(const uint32_t* rows, uint32_t count) {
-    const uint32_t met = space.visited.enter(rows, count, space.candidates.data());
-    return admission.walks_all() ? met : admission.keep_walked(space.candidates.data(), met);
-  }
-
-  void compare(uint32_t count) {
-    counts.distances += count;
-    space.compared(count, beam.size());
-    codes.walk_distances(space.code.data(), space.candidates.data(), count, space.code_distances.data());
-    beam.insert(space.code_distances.data(), space.candidates.data(), count);
-  }
-};
 
 /// Leaves those rows and the distances of their codes in `space`; how many.
 uint32_t choose_rows(const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
@@ -105,15 +58,27 @@ void CompareOnce::compare_piece(const uint32_t* rows, const uint32_t* at, uint32
   }
 }
 
-uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-                       const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
-                       SearchSpace& space, SearchCounts& counts) {
+SearchSpace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
+                        uint32_t length, SearchSpace& space) {
+  space.fit_beam(length);
+  codes.encode_walk_query(query, space.code.data());
+  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
+  return space;
+}
+
+uint32_t choose_again(const Dataset& dataset, const Codes& codes, const Beam& beam, uint32_t near,
+                      const Admission& admission, uint32_t k, SearchSpace& space) {
   const uint32_t count = choose_rows(beam, near, admission, k, space);
-  if (!codes.lossless()) {
-    counts.distances += count;
-    dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
-  }
+  if (codes.lossless()) return count;
+  for (uint32_t i = 0; i < count; ++i) prefetch_row(dataset, space.rows[i]);
   return count;
+}
+
+void compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query, uint32_t count,
+                   SearchSpace& space, SearchCounts& counts) {
+  if (codes.lossless()) return;
+  counts.distances += count;
+  dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
 }
 
 uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchSpace& space) {
@@ -128,29 +93,19 @@ uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, S
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                             const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
                             SearchSpace& space, SearchCounts* counts) {
-  space.fit_beam(beam);
-  codes.encode_walk_query(query, space.code.data());
-  const VisitedCleared cleared(space.visited);
-  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
-  Walk walk{codes, graph, space, Beam(space.keys.data(), beam), admission};
-  walk.start();
-  walk.run();
-  const uint32_t compared =
-      compare_again(dataset, codes, query, walk.beam, walk.beam.size(), admission, k, space, walk.counts);
-  counts->distances += walk.counts.distances;
-  counts->expansions += walk.counts.expansions;
-  return compared;
+  BestFirstSearch search(dataset, codes, graph, query, admission, k, beam, space);
+  search.compare();
+  *counts += search.counts();
+  return search.compared();
 }
 
 void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
     const Admission& admission, std::span<const BeamStop> stops, SearchSpace& space,
     const std::function<void(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
-  space.fit_beam(stops.back().beam);
-  codes.encode_walk_query(query, space.code.data());
-  const VisitedCleared cleared(space.visited);
-  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
-  Walk walk{codes, graph, space, Beam(space.keys.data(), stops.back().beam), admission};
+  const uint32_t longest = stops.back().beam;
+  const VisitedCleared cleared(begin_walk(codes, query, admission, longest, space).visited);
+  BestFirstWalk walk(codes, graph, admission, longest, space);
   CompareOnce once(dataset, codes, query, admission, space);
   walk.start();
   for (size_t stop = 0; stop < stops.size(); ++stop) {

@@ -13,7 +13,8 @@
 // Bytes of a query at degree 32 and beam 40, 128 columns of u8: about 45 expansions of 128 bytes and
 // 700 rows of 128 bytes, 95 KB, most of it waiting for memory. Therefore all rows of a step are
 // requested before the first is compared, and the edges of the likely next row while this one's are; and no
-// step between has a branch that cannot be foreseen: which rows were met, and where the near ones belong.
+// step between has a branch that cannot be foreseen: which rows were met, and where the near ones belong. Queries of a
+// batch wait together: several searches of a thread take turns (search/best_first_walk.h).
 //
 // Rejected: codes of one bit a column (RaBitQ: Gao and Long, SIGMOD 2024). Beside the edges, those of a row's 32
 // neighbours compared at once and rows read only when they are expanded (SymphonyQG: Gou et al., SIGMOD 2025), they
@@ -53,6 +54,17 @@ struct SearchSpace final : Workspace {
         code_distances(memory, candidates.size()),
         allocator(memory) {}
 
+  /// A thread has several: they come from the hook themselves.
+  static void* operator new(size_t bytes, const Allocator& memory) {
+    return ::new (memory.take(bytes + sizeof(Origin))) Origin{memory} + 1;
+  }
+  static void operator delete(void* space, const Allocator&) noexcept { SearchSpace::operator delete(space); }
+  static void operator delete(void* space) noexcept {
+    Origin* const origin = static_cast<Origin*>(space) - 1;
+    const Allocator memory = origin->memory;
+    memory.give_back(origin, kOwnBytes);
+  }
+
   /// Makes room for a beam of `length`.
   void fit_beam(uint32_t length) {
     if (keys.size() >= Beam::room(length)) return;
@@ -64,8 +76,8 @@ struct SearchSpace final : Workspace {
     keys = Array<uint64_t>(allocator, Beam::room(length));
   }
   uint64_t bytes() const override {
-    return visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() + code_distances.bytes() +
-           keys.bytes() + rows.bytes() + distances.bytes() + neighbors.bytes();
+    return kOwnBytes + visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() +
+           code_distances.bytes() + keys.bytes() + rows.bytes() + distances.bytes() + neighbors.bytes();
   }
 
   Visited visited;
@@ -80,7 +92,16 @@ struct SearchSpace final : Workspace {
   Allocator allocator;
   uint32_t level = kWholeRows;      // which edges of rows with prefixes are read (graph/adjacency.h)
   uint32_t edges_part = kAllEdges;  // and which part of those
+
+ private:
+  /// In front of a space that comes from the hook.
+  struct alignas(kAlignment) Origin {
+    Allocator memory;
+  };
+  static const size_t kOwnBytes;
 };
+
+inline constexpr size_t SearchSpace::kOwnBytes = sizeof(SearchSpace) + sizeof(Origin);
 
 /// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,

@@ -1,7 +1,7 @@
 // BEST_FIRST as a row of the table: one list, on the CPU and on CUDA devices.
 
 #include "search/batch_on_host.h"
-#include "search/best_first.h"
+#include "search/best_first_walk.h"
 #include "search/procedure.h"
 
 namespace gannet {
@@ -33,17 +33,18 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
   const Segment& segment = host.segment;
   const BeamPlan walk = std::get<BeamPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
-  answer_on_host<SearchSpace>(
+  answer_by_turns<BestFirstSearch, SearchSpace>(
       host, batch, execution, counts,
       [&] {
-        return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
+        return std::unique_ptr<SearchSpace>(new (execution.memory) SearchSpace(
+            segment.dataset, segment.codes, segment.graph, execution.memory));
       },
-      [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
-          SearchCounts* task_counts) {
+      [&](std::optional<BestFirstSearch>& search, const PreparedQuery& query, const Admission& admission,
+          SearchSpace& workspace) {
         workspace.level = walk.level;
         workspace.edges_part = walk.edges_part;
-        return search_best_first(segment.dataset, segment.codes, segment.graph, query, admission, k,
-                                 walk.beam, workspace, task_counts);
+        search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.beam,
+                       workspace);
       });
 }
 

@@ -49,6 +49,12 @@ inline void write_answer(const ResultsView& results, uint64_t query, const Neigh
 struct SearchCounts {
   uint64_t distances = 0;
   uint64_t expansions = 0;
+
+  SearchCounts& operator+=(const SearchCounts& other) {
+    distances += other.distances;
+    expansions += other.expansions;
+    return *this;
+  }
 };
 
 /// Queries and where their answers go: both in host memory, or both on one device.

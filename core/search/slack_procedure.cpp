@@ -2,7 +2,7 @@
 
 #include "search/batch_on_host.h"
 #include "search/procedure.h"
-#include "search/slack.h"
+#include "search/slack_walk.h"
 
 namespace gannet {
 namespace {
@@ -25,16 +25,16 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
   const Segment& segment = host.segment;
   const float slack = std::get<TwoListsPlan>(plan).slack;
   const uint32_t k = std::min(batch.results.k, segment.rows());
-  answer_on_host<SearchSpace>(
+  answer_by_turns<SlackSearch, SearchSpace>(
       host, batch, execution, counts,
       [&] {
-        return std::make_unique<SearchSpace>(segment.dataset, segment.codes, segment.graph, execution.memory);
+        return std::unique_ptr<SearchSpace>(new (execution.memory) SearchSpace(
+            segment.dataset, segment.codes, segment.graph, execution.memory));
       },
-      [&](const PreparedQuery& query, const Admission& admission, SearchSpace& workspace,
-          SearchCounts* task_counts) {
+      [&](std::optional<SlackSearch>& search, const PreparedQuery& query, const Admission& admission,
+          SearchSpace& workspace) {
         workspace.level = kWholeRows;  // a search by a beam may have had it before
-        return search_with_slack(segment.dataset, segment.codes, segment.graph, query, admission, k, slack,
-                                 workspace, task_counts);
+        search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, slack, workspace);
       });
 }
 

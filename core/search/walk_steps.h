@@ -27,6 +27,15 @@ inline constexpr size_t kPrefetched = 1024;
   for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(code + byte);
 }
 
+[[gnu::always_inline]] inline void prefetch_row(const Dataset& dataset, uint32_t row) {
+  const RowsView& rows = dataset.view();
+  const uint8_t* const first = rows.row(row);
+  const size_t end = std::min(size_t{rows.dim} * element_bytes(rows.element), kPrefetched);
+  // Rows may start anywhere in a line.
+  for (size_t byte = 0; byte < end; byte += 64) __builtin_prefetch(first + byte);
+  __builtin_prefetch(first + end - 1);
+}
+
 [[gnu::always_inline]] inline void prefetch_edges(const SearchGraph& graph, uint32_t row, uint32_t level) {
   const AdjacencyRow edges = graph.adjacency().row(row, level);
   for (uint32_t i = 0; i < edges.length; i += 64 / sizeof(uint32_t)) __builtin_prefetch(edges.targets + i);
@@ -43,11 +52,20 @@ class VisitedCleared {
   Visited& visited_;
 };
 
-/// Leaves the reported distances of the first rerank_count() rows that may be returned, among the first `near` of a
-/// list, in space.distances, in the list's order, and the rows in space.rows; returns how many.
-uint32_t compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-                       const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
-                       SearchSpace& space, SearchCounts& counts);
+/// Makes a workspace ready for a walk of one query: room for a list of `length`, the query's code, and the masked row
+/// among those that have been met. Returns it.
+SearchSpace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
+                        uint32_t length, SearchSpace& space);
+
+/// Leaves the first rerank_count() rows that may be returned, among the first `near` of a list, in space.rows and the
+/// distances of their codes in space.distances, in the list's order, and requests them as they are stored where they
+/// are to be compared once more; returns how many.
+uint32_t choose_again(const Dataset& dataset, const Codes& codes, const Beam& beam, uint32_t near,
+                      const Admission& admission, uint32_t k, SearchSpace& space);
+
+/// Leaves the reported distances of the `count` rows that were so chosen in space.distances.
+void compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query, uint32_t count,
+                   SearchSpace& space, SearchCounts& counts);
 
 /// compare_again for a walk that stops more than once: a row that was compared at an earlier stop is not
 /// compared anew. Eight stops of a query of 960 columns compared as many rows as stored as the walk between

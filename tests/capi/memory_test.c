@@ -94,7 +94,7 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
   CHECK_OK(index_search(index, &few, ANN_SEARCH_AUTO, 0, &found));
   ann_graph_stats stats = ANN_GRAPH_STATS_INIT;
   (void)ann_index_graph_stats(index, &stats, NULL);
-  /* Searches may keep the space they work in, one for each thread at most, and say so. */
+  /* Searches may keep the spaces they work in, four for each thread at most, and say so. */
   const uint64_t one_space = n * 4 + 65536;
   CHECK_SAY((uint64_t)(held - after_build) <= 4 * one_space, "%s: a search keeps %lld bytes", what,
             (long long)(held - after_build));

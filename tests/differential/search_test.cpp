@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <bit>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -210,6 +211,69 @@ TEST_CASE("a masked row is neither returned nor walked through") {
                           {{}, {}, row}, 10, 300, space, &counts);
     REQUIRE(found == 10);
     for (uint32_t i = 0; i < found; ++i) REQUIRE(space.neighbors[i].id != row);
+  }
+}
+
+TEST_CASE("searches that take turns find and count what each does alone") {
+  const Floats rows(3000, 24, 41, 0.5);
+  Floats queries(70, 24, 42, 0.5);
+  queries.values[4 * 24 + 7] = std::numeric_limits<float>::quiet_NaN();
+  constexpr uint32_t kWanted = 7;
+  for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE}) {
+    const auto built = build_floats(rows, metric, false);
+    const Segment& segment = built->segment;
+    RowSet removed({}, 3000);
+    for (uint32_t row = 0; row < 3000; row += 3) removed.insert(row);
+    std::vector<uint32_t> masked(70);
+    for (uint32_t query = 0; query < 70; ++query) masked[query] = 40 * query;
+    SearchSpace space(segment.dataset, segment.codes, segment.graph, {});
+    for (const bool by_slack : {false, true}) {
+      for (const BatchAdmission& admission : {BatchAdmission{}, BatchAdmission{removed.view(), {}, nullptr},
+                                              BatchAdmission{{}, {}, masked.data()}}) {
+        for (const uint32_t count : {1u, 2u, 3u, 5u, 70u}) {
+          INFO("metric " << metric << ", slack " << by_slack << ", " << count << " queries");
+          Answers found(count, kWanted);
+          std::vector<uint32_t> counts(count);
+          std::vector<ann_status> status(count);
+          MatrixView part = queries.view();
+          part.rows = count;
+          SearchCounts together;
+          const SearchBatch batch = {
+              part,
+              {kWanted, found.ids.data(), found.distances.data(), counts.data(), status.data()},
+              nullptr,
+              admission};
+          if (by_slack)
+            kSlack.run_on_host(built->host, batch, TwoListsPlan{0.05f, 0, 1}, {{}, 1, nullptr}, &together);
+          else
+            kBestFirst.run_on_host(built->host, batch, BeamPlan{20}, {{}, 1, nullptr}, &together);
+          SearchCounts alone;
+          for (uint32_t query = 0; query < count; ++query) {
+            PreparedQuery prepared;
+            const bool usable =
+                segment.dataset.prepare(part.row(query), part.element, space.values.data(), &prepared);
+            REQUIRE(usable == (query != 4));
+            REQUIRE(status[query] == (usable ? ANN_OK : ANN_NOT_FINITE));
+            if (!usable) {
+              REQUIRE(counts[query] == 0);
+              continue;
+            }
+            const uint32_t number =
+                by_slack ? search_with_slack(segment.dataset, segment.codes, segment.graph, prepared,
+                                             admission.of(query), kWanted, 0.05f, space, &alone)
+                         : search_best_first(segment.dataset, segment.codes, segment.graph, prepared,
+                                             admission.of(query), kWanted, 20, space, &alone);
+            REQUIRE(counts[query] == number);
+            for (uint32_t i = 0; i < number; ++i) {
+              REQUIRE(found.ids[query * kWanted + i] == space.neighbors[i].id);
+              REQUIRE(found.distances[query * kWanted + i] == space.neighbors[i].distance);
+            }
+          }
+          REQUIRE(together.distances == alone.distances);
+          REQUIRE(together.expansions == alone.expansions);
+        }
+      }
+    }
   }
 }
 
