@@ -102,7 +102,7 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
 void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
     const Admission& admission, std::span<const BeamStop> stops, SearchSpace& space,
-    const std::function<void(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
+    const std::function<bool(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
   const uint32_t longest = stops.back().beam;
   const VisitedCleared cleared(begin_walk(codes, query, admission, longest, space).visited);
   BestFirstWalk walk(codes, graph, admission, longest, space);
@@ -113,7 +113,7 @@ void trace_best_first(
       if (!walk.step()) break;
     }
     const uint32_t near = std::min(stops[stop].beam, walk.beam.size());
-    found(stop, once.compare(walk.beam, near, stops[stop].k), walk.counts);
+    if (!found(stop, once.compare(walk.beam, near, stops[stop].k), walk.counts)) return;
   }
 }
 

@@ -127,12 +127,12 @@ struct BeamStop {
 
 /// One walk with the last of `stops`, whose beams rise, that leaves at each of them what a search with that
 /// beam compares: calls found(stop, compared, counts), with the distances as of compare_best_first in
-/// space.distances. A longer beam takes the same steps as a shorter one as long as that has rows to expand,
+/// space.distances, and goes on if that returns true. A longer beam takes the same steps as a shorter one as long as that has rows to expand,
 /// since both expand the nearest row that waits; the shorter one ends when its first rows have all been
 /// expanded.
 void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
     const Admission& admission, std::span<const BeamStop> stops, SearchSpace& space,
-    const std::function<void(size_t stop, uint32_t compared, const SearchCounts& counts)>& found);
+    const std::function<bool(size_t stop, uint32_t compared, const SearchCounts& counts)>& found);
 
 }  // namespace gannet

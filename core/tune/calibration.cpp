@@ -59,7 +59,7 @@ struct Growth {
 constexpr Growth kTracedGrowth = {kBeamMin, 1.17, 1.3};
 constexpr Growth kWalkedGrowth = {16, 1.35, 1.6};  // of a device, where each beam is a walk of its own
 constexpr uint32_t kWideBeam = 300;                // beyond, one for ten answers is rarely left
-constexpr uint32_t kStage = 2;                     // a walk is traced up to so many times its shortest beam
+constexpr uint32_t kStage = 4;                     // a walk is traced up to so many times its shortest beam
 
 std::vector<uint32_t> beams_tried(const Growth& growth) {
   std::vector<uint32_t> beams;
@@ -154,12 +154,20 @@ void make_spaces(const Segment& segment, const Execution& execution, std::vector
         .begin(execution.monitor, segment.codes.walk_stride() + 64);
 }
 
+/// Whether the curve for k goes no further than a beam, whatever recall that has.
+bool ends_curve(const Segment& segment, uint32_t k, uint32_t beam) {
+  if (beam >= kBeamPerK * k || beam >= segment.rows()) return true;
+  return beam >= always_tried(k) &&
+         walk_work(segment.graph, segment.codes.walk_stride(), beam) > exact_work(segment.dataset);
+}
+
 /// Walks of the CPU. One walk tells of all beams of a stage: a longer beam takes the same steps as a shorter one, and
 /// further ones. So a query that has found all its neighbours keeps them, and walks no more: of 1,024 a few percent walk
 /// with the longest beams.
 class HostWalks {
  public:
-  static constexpr uint64_t kBytes = (uint64_t{8} * sizeof(double) + 1) * KnobCurves::kCurves * kSampleMax[0];
+  static constexpr uint64_t kBytes =
+      (uint64_t{10} * sizeof(double) + 1) * KnobCurves::kCurves * kSampleMax[0];
 
   HostWalks(const Segment& segment, const Sample& sample, const std::vector<uint32_t>& beams,
             const Execution& execution)
@@ -182,7 +190,7 @@ class HostWalks {
   }
 
  private:
-  static constexpr size_t kStops = 8;
+  static constexpr size_t kStops = 10;
 
   double& share(size_t at, uint32_t c, uint32_t query) {
     return shares_[((at - begin_) * KnobCurves::kCurves + c) * kSampleMax[0] + query];
@@ -201,6 +209,9 @@ class HostWalks {
     while (c + 1 < KnobCurves::kCurves && kKs[c + 1] <= answers && query < sample_.sizes[c + 1]) ++c;
     return c;
   }
+
+  /// Whether a curve surely ends with a beam.
+  bool is_last(uint32_t c, uint32_t beam) const { return ends_curve(segment_, kKs[c], beam); }
 
   /// Beams [begin, end), for the curves from `low` on.
   void trace(uint32_t low, size_t begin, size_t end) {
@@ -226,15 +237,20 @@ class HostWalks {
       for (uint32_t own = low; own <= c; ++own) share(at, own, query) = 1;
     }
     if (!waits) return;
-    trace_best_first(
-        segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query], sample_.admission(query),
-        {stops, end_ - begin_}, space, [&](size_t stop, uint32_t compared, const SearchCounts&) {
-          for (uint32_t c = low; c <= highest[stop]; ++c)
-            share(begin_ + stop, c, query) = query_recall(space.distances.data(), compared, kKs[c],
-                                                          stops[stop].beam, sample_.farthest(query, kKs[c]));
-        });
-    for (uint32_t c = low; c <= highest[end_ - 1 - begin_]; ++c)
-      has_all(c, query) = share(end_ - 1, c, query) == 1 ? 1 : 0;
+    const uint32_t last = highest[end_ - 1 - begin_];
+    trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+                     sample_.admission(query), {stops, end_ - begin_}, space,
+                     [&](size_t stop, uint32_t compared, const SearchCounts&) {
+                       bool goes_on = highest[stop] < last;
+                       for (uint32_t c = low; c <= highest[stop]; ++c) {
+                         const double found = query_recall(space.distances.data(), compared, kKs[c],
+                                                           stops[stop].beam, sample_.farthest(query, kKs[c]));
+                         share(begin_ + stop, c, query) = found;
+                         goes_on |= found < 1 && !is_last(c, stops[stop].beam);
+                       }
+                       return goes_on;
+                     });
+    for (uint32_t c = low; c <= last; ++c) has_all(c, query) = share(end_ - 1, c, query) == 1 ? 1 : 0;
   }
 
   const Segment& segment_;
@@ -337,6 +353,7 @@ class SlackWalks {
                          sample_.admission(static_cast<uint32_t>(query)), stops, spaces_[worker],
                          [&](size_t stop, uint32_t, const SearchCounts& counts) {
                            compared[query * kBeams + stop] = static_cast<double>(counts.distances);
+                           return true;
                          });
     });
     for (uint32_t i = 0; i < kBeams; ++i) {
@@ -617,6 +634,7 @@ class PartWalks {
           const auto [beam, k] = stops[stop];
           shares_[size_t{curves[stop]} * kSampleMax[0] + query] =
               query_recall(space.distances.data(), compared, k, beam, sample_.farthest(query, k));
+          return true;
         });
   }
 
@@ -744,7 +762,6 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     uint32_t end = open;
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
-    const bool costs_more = walk_work(segment.graph, codes.walk_stride(), beam) > exact_work(dataset);
     const bool on_device = device_walks != nullptr && beam <= kDeviceBeamMax;
     const auto recall_of = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
@@ -774,8 +791,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
         points[c].add({static_cast<double>(beam), recall.mean, doubt_of(sample, kKs[c], recall, of_several)});
         done[c] = recall.mean >= KnobCurve::kEnough;
       }
-      done[c] = done[c] || beam >= kBeamPerK * kKs[c] || beam >= dataset.rows() ||
-                (costs_more && beam >= always_tried(kKs[c]));
+      done[c] = done[c] || ends_curve(segment, kKs[c], beam);
     }
     while (open < curves_.count() && done[open]) ++open;
     execution.advance(0.3 + 0.4 * open / KnobCurves::kCurves);

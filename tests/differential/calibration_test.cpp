@@ -90,8 +90,15 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
               REQUIRE(std::equal(space.distances.data(), space.distances.data() + compared,
                                  other.distances.data()));
               REQUIRE(std::equal(space.rows.data(), space.rows.data() + compared, other.rows.data()));
+              return true;
             });
         REQUIRE(stops == std::size(kStops));
+        trace_best_first(segment.dataset, segment.codes, segment.graph, block[query], admission, kStops,
+                         space, [&](size_t stop, uint32_t, const SearchCounts&) {
+                           stops -= 1;
+                           return stop == 0;
+                         });
+        REQUIRE(stops == std::size(kStops) - 2);
       }
     }
   }
