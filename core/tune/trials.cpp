@@ -195,27 +195,30 @@ const float* Trials::answer_on_host(const Procedure& procedure, const SearchPlan
 Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
   execution_.check();
   ++runs;
-  const float* found = nullptr;
   uint64_t expansions = 0;
   if (target_.on_device()) {
     DeviceWorkspace& workspace = **workspace_;
     workspace.run(used_, plan, {sample_.queries().masked(), sample_.queries().are_hidden()}, false);
-    found = workspace.distances();
+    found_ = workspace.distances();
     expansions = workspace.expansion_count();
   } else {
-    found = answer_on_host(procedure, plan, &expansions);
+    found_ = answer_on_host(procedure, plan, &expansions);
   }
+  expansions_ = static_cast<double>(expansions) / used_;
+  return first_of(k_);
+}
+
+Outcome Trials::first_of(uint32_t answers) const {
   double sum = 0;
   double squares = 0;
   for (uint32_t query = 0; query < used_; ++query) {
-    const double recall = sample_.recall_of(query, found + size_t{query} * k_, k_);
+    const double recall = sample_.recall_of(query, found_ + size_t{query} * k_, answers);
     sum += recall;
     squares += recall * recall;
   }
   const double mean = sum / used_;
   const double variance = std::max(0.0, squares / used_ - mean * mean);
-  return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), static_cast<double>(expansions) / used_,
-          variance, used_};
+  return {mean, std::sqrt(variance / std::max(1u, used_ - 1)), expansions_, variance, used_};
 }
 
 bool Outcome::is_all_or_none() const {

@@ -133,6 +133,9 @@ class Trials {
 
   Outcome run(const Procedure& procedure, const SearchPlan& plan);
 
+  /// Of the last run the first `answers` of the k, as a search for so many would have them.
+  Outcome first_of(uint32_t answers) const;
+
   /// The promise for a recall of the sample, before the allowance for luck.
   double promise(double recall) const { return recall - sample_.queries().margin(1 - recall); }
 
@@ -146,6 +149,8 @@ class Trials {
   const Execution& execution_;
   uint32_t k_;
   uint32_t used_ = 0;                                // of the queries
+  const float* found_ = nullptr;                     // [used, k] distances of the last run
+  double expansions_ = 0;                            // of it, mean
   std::unique_ptr<DeviceWorkspaceLease> workspace_;  // on a device
   Array<uint64_t> ids_;                              // [used, k] on the CPU
   Array<float> distances_;                           // [used, k] likewise

@@ -13,6 +13,7 @@
 #include "search/slack.h"
 #include "index/choose.h"
 #include "tune/search_work.h"
+#include "tune/trials.h"
 
 using namespace gannet;
 
@@ -51,7 +52,60 @@ Array<T> copy_of(const Array<T>& from) {
   return copy;
 }
 
+/// Rows or queries near points of which some have very many, the same or so near that only stored rows tell them apart.
+std::vector<float> made_common(uint32_t rows, uint32_t dim, uint64_t seed) {
+  constexpr uint32_t kPoints = 2000;
+  const std::vector<float> points = made_floats(kPoints, dim, 1);
+  std::vector<float> values = made_floats(rows, dim, seed);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const double pick = static_cast<double>(random_below(1 << 20, seed, 9, row)) * 0x1p-20;
+    const auto point = static_cast<uint32_t>(kPoints * std::pow(pick, 8));
+    const bool is_same = random_below(2, seed, 10, row) == 0;
+    for (uint32_t j = 0; j < dim; ++j) {
+      float& value = values[size_t{row} * dim + j];
+      value = points[size_t{point} * dim + j] + (is_same ? 0 : 1e-4f * value);
+    }
+  }
+  return values;
+}
+
 }  // namespace
+
+TEST_CASE("walks for a hundred answers tell how many of the first they find") {
+  constexpr uint32_t kDim = 24, kRows = 20'000, kQueries = 1000, kAnswers = 100;
+  const std::vector<float> rows = made_common(kRows, kDim, 2);
+  const std::vector<float> to_come = made_common(kQueries, kDim, 3);
+  const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_OFF);
+  const Segment& segment = built->segment;
+  const Execution two{{}, 2, nullptr};
+  const SearchTarget target{built->host, nullptr};
+  const TwoListsPlan plan{0, 0, 1};
+
+  const CalibrationQueries queries(target, kHostQueriesMax, two);
+  const Sample sample(target, queries, kHostQueriesMax, kAnswers, two);
+  Trials trials(target, sample, kAnswers, two);
+  const Outcome of_all = trials.run(kSlack, plan);
+
+  std::vector<uint64_t> ids(kQueries * kAnswers);
+  std::vector<float> truth(ids.size()), found(ids.size());
+  const QueryBlock block(segment.dataset, view_of_floats(to_come, kDim), two);
+  search_exact(segment.dataset, block, {}, {kAnswers, ids.data(), truth.data(), nullptr, nullptr}, two);
+  SearchCounts counts;
+  const SearchBatch batch{view_of_floats(to_come, kDim),
+                          {kAnswers, ids.data(), found.data(), nullptr, nullptr}};
+  kSlack.run_on_host(built->host, batch, plan, two, &counts);
+  for (const uint32_t answers : {1u, 10u, kAnswers}) {
+    uint32_t hits = 0;
+    for (uint32_t i = 0; i < kQueries * kAnswers; ++i)
+      hits += i % kAnswers < answers && found[i] <= truth[i / kAnswers * kAnswers + answers - 1] ? 1 : 0;
+    const double got = static_cast<double>(hits) / (kQueries * answers);
+    const Outcome outcome = trials.first_of(answers);
+    CAPTURE(answers, got, outcome.recall, outcome.error);
+    REQUIRE(std::fabs(outcome.recall - got) <= 4 * outcome.error + 0.01);
+  }
+  REQUIRE(trials.first_of(kAnswers).recall == of_all.recall);
+  REQUIRE(trials.first_of(1).recall < of_all.recall - 0.03);
+}
 
 TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
   struct Case {
