@@ -18,18 +18,35 @@
 //                       7 us a row of the beam
 //   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
-//   all rows            SIFT 2.7 ps a row, patches 58, texts 95 (batches of 1,000: 3.4, 49, 95); one query .85, .92
-//                       and .54 ms
+//   all rows            SIFT 2.7 ps a row (batches of 1,000: 3.4); up to 128 queries of floats by the factors of batches
+//                       of 10,000 before these were filtered, patches 58, texts 95; one query of SIFT, patches and texts
+//                       .85, .92 and .54 ms
 //   CAGRA, f32, one     patches 1.28 ms at .99, texts 4.75 ms at .999
+//
+// More queries of floats are filtered by tensor cores (search/exact_cuda.cu). Their factors are of one NVIDIA H100: 0.038
+// ps a row and column beside, for each query, 0.5 us and 0.4 more for each tenfold k, which its lists take. Times
+// measured, of 1,000 queries all and of 4,096 each, and what is counted:
+//
+//                                                    k = 1     10           100
+//   words, 150,000 x 100 f16, 1,000                  1.53 1.52 2.07 1.92    2.74 2.32 ms
+//   patches, 60,000 x 192 f16, 1,000                           1.61 1.79    2.12 2.19 ms
+//   random f32, 4,096: 100,000 x 128                           1.37 1.50    1.64 1.90 us
+//                      1,000,000 x 128                                      6.0  6.3 us
+//                      30,000 x 960                            2.0  2.1 us
+//
+// 129 and 300 queries of patches, k = 10: .82 and .91 ms, .62 and .85 counted. Beyond 100 answers nothing was measured;
+// lists are taken to grow with k.
 //
 // Other classes are taken to be alike: of two ways one is chosen only where it is some times the cheaper one.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "dataset/dataset.h"
 #include "graph/search_graph.h"
+#include "search/exact_cuda.h"
 
 namespace gannet {
 
@@ -82,15 +99,24 @@ inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list
   return batch_time(step * edges, edges * (1.9 + 0.0098 * bytes), batch);
 }
 
+/// What a query's lists take where tensor cores filter its rows: few pairs pass that are not near.
+inline double filtered_lists_time(uint32_t k) {
+  const double answers = std::max(k, 1u);
+  return (500 + 400 * std::log10(answers)) * std::max(1.0, answers / 100);
+}
+
 /// Every row compared: at least read once.
 inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
+  constexpr double kStart = 450'000;
   const double rows = dataset.rows();
   const double columns = dataset.dim();
   const double read = rows * static_cast<double>(dataset.view().stride) / 1500;
   const bool floats = is_float_element(dataset.element());
+  if (floats && batch.queries > cuda::kExactFewQueries)
+    return kStart + batch_time(read, 0.000038 * rows * columns + filtered_lists_time(batch.k), batch);
   const double row = floats ? 0.02 + 0.0002 * columns : 0.001 + 0.000016 * columns;
   const double lists = batch.k > 32 ? 1 + batch.k / 128.0 : 1;
-  return 450'000 + batch_time(read, rows * row * lists, batch);
+  return kStart + batch_time(read, rows * row * lists, batch);
 }
 
 }  // namespace gannet
