@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "search/workspace_bytes.h"
@@ -21,7 +22,7 @@ static_assert(kSomeAnswers == kDeepAnswers);
 static_assert(4 * kRowsMin > 4 * kSomeAnswers);  // a sample knows this many answers
 constexpr uint32_t kMoreAnswers = 300;
 constexpr uint32_t kManyAnswers = 1000;
-constexpr uint32_t kSomeSample = 1024;  // queries for kSomeAnswers, each of which averages more answers
+constexpr uint32_t kSomeSample = 1024;  // queries for more than one answer, each of which averages them
 constexpr uint32_t kManySample = 64;
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
@@ -52,10 +53,14 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// Takes the memory of all walks before the first runs: an allocation waits for running kernels.
-void reserve_workspaces(DevicePlacement& placement, uint32_t count) {
-  std::vector<std::unique_ptr<DeviceWorkspaceLease>> workspaces;
-  for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
-    workspaces.push_back(std::make_unique<DeviceWorkspaceLease>(placement, count, kSomeAnswers));
+void reserve_workspaces(DevicePlacement& placement, uint32_t count, uint32_t some) {
+  const auto take = [&](uint32_t queries, uint32_t k) {
+    std::vector<std::unique_ptr<DeviceWorkspaceLease>> workspaces;
+    for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
+      workspaces.push_back(std::make_unique<DeviceWorkspaceLease>(placement, queries, k));
+  };
+  take(count, 1);
+  take(some, kSomeAnswers);
 }
 
 }  // namespace
@@ -214,11 +219,21 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   const uint32_t few = lossless ? kFewMost : kFewMostLossy;
 
   const CalibrationQueries queries(target, count, execution);
+  const uint32_t some_count = std::min(count, kSomeSample);
+  // Ten answers average enough, but where a query finds all of them or none.
+  const uint32_t wide_most = segment.graph.heads.empty() ? 1 : kFewAnswers;
 
-  // Each table has a stream and a thread of its own: none keeps the device busy alone.
-  reserve_workspaces(placement, count);
-  const Sample wide(target, queries, count, kFewAnswers, execution);
-  const Sample some(target, queries, std::min(count, kSomeSample), kSomeAnswers, execution);
+  // Each table has a stream and a thread of its own: none keeps the device busy alone. Their memory is taken while the
+  // device finds true neighbours.
+  std::optional<Sample> some;
+  std::optional<Sample> wide;
+  Execution both = execution;
+  both.threads = std::min(execution.threads, 2u);
+  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
+    if (task == 1) return reserve_workspaces(placement, count, some_count);
+    some.emplace(target, queries, some_count, kSomeAnswers, execution);
+    wide.emplace(target, queries, count, wide_most, execution, &*some);
+  });
   cost_.ground_truth_seconds = seconds_since(start);
   Execution alone = execution;
   alone.threads = 1;
@@ -257,7 +272,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
         Curve& curve = table.curves[place];
-        Trials walks(target, curve.k > kFewAnswers ? some : wide, curve.k, alone);
+        Trials walks(target, curve.k > wide_most ? *some : *wide, curve.k, alone);
         const bool answers_fewer = curve.k == kDeepAnswers && !lossless;
         Tracer whole(walks, table.walkers.warps, &curve, answers_fewer);
         whole.run();

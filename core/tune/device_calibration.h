@@ -36,10 +36,11 @@
 // what they find of 100, of the first ten and of the first: of rows with hundreds of copies so near that codes or edges do
 // not tell them apart .99 of a hundred were found and .89 of the first, where .95 was asked for.
 //
-// Samples: up to 2,048 queries for k of 1 and 10, 1,024 up to 100 and 64 for 300 and 1,000, each of which
-// averages more neighbours. The recall of the walkers then differs by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9
-// (SIFT 1M, k = 10), where two points of a block's curve are far from each other. Cost: three exact searches, and
-// some 180 runs, side by side on four streams: 45 and 80 ms of a build of 1M SIFT rows (one NVIDIA H200).
+// Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds all
+// or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10 the
+// recall of the walkers differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
+// points of a block's curve are far from each other. Cost: exact searches for 2,048 and for 64 queries, and some 180
+// runs, side by side on four streams.
 #pragma once
 
 #include <cstdint>

@@ -90,6 +90,13 @@ MatrixView CalibrationQueries::first(uint32_t most) const {
   return {copied_.data(), most, dataset_.dim(), dataset_.element(), row_bytes()};
 }
 
+MatrixView CalibrationQueries::between(uint32_t first, uint32_t end) const {
+  MatrixView some = this->first(end);
+  some.data = some.row(first);
+  some.rows = end - first;
+  return some;
+}
+
 bool CalibrationQueries::hides(uint32_t query, uint32_t row) const {
   if (!are_rows()) return false;
   return row == rows_[query] || (are_held_out() && std::binary_search(out_.begin(), out_.end(), row));
@@ -107,36 +114,43 @@ double CalibrationQueries::margin(double miss) const {
 }
 
 Sample::Sample(const SearchTarget& target, const CalibrationQueries& queries, uint32_t count, uint32_t depth,
-               const Execution& execution)
+               const Execution& execution, const Sample* known)
     : queries_(queries),
       dataset_(target.segment().dataset),
       count_(std::min(count, queries.count())),
       depth_(depth),
       truth_(execution.memory, size_t{count_} * depth) {
+  const uint32_t first = known != nullptr ? std::min(known->count_, count_) : 0;
+  for (uint32_t query = 0; query < first; ++query)
+    std::copy_n(known->truth_.data() + size_t{query} * known->depth_, depth, &truth_[size_t{query} * depth]);
+  if (first == count_) return;
   if (target.on_device())
-    find_truth_on_device(*target.device, execution);
+    find_truth_on_device(first, *target.device, execution);
   else
-    find_truth_on_host(target, execution);
+    find_truth_on_host(first, execution);
 }
 
-void Sample::find_truth_on_host(const SearchTarget&, const Execution& execution) {
-  Array<uint64_t> ids(execution.memory, truth_.size());
-  const QueryBlock block(dataset_, view(), execution);
-  search_exact(dataset_, block, queries_.admission(), {depth_, ids.data(), truth_.data(), nullptr, nullptr},
+void Sample::find_truth_on_host(uint32_t first, const Execution& execution) {
+  float* const truth = truth_.data() + size_t{first} * depth_;
+  Array<uint64_t> ids(execution.memory, size_t{count_ - first} * depth_);
+  const QueryBlock block(dataset_, queries_.between(first, count_), execution);
+  search_exact(dataset_, block, queries_.admission(), {depth_, ids.data(), truth, nullptr, nullptr},
                execution);
 }
 
 /// Finds more than needed, since held-out rows do not count. Where they were too few, the farthest replaces the missing
 /// ones, which lowers the promise.
-void Sample::find_truth_on_device(const DevicePlacement& placement, const Execution& execution) {
+void Sample::find_truth_on_device(uint32_t first, const DevicePlacement& placement,
+                                  const Execution& execution) {
   const Allocator& memory = execution.memory;
-  const QueryBlock block(dataset_, view(), execution);
+  const uint32_t count = count_ - first;
+  const QueryBlock block(dataset_, queries_.between(first, count_), execution);
   const size_t bytes = dataset_.query_bytes();
-  Array<uint8_t> packed(memory, checked_product(count_, bytes));
-  for (uint32_t i = 0; i < count_; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
+  Array<uint8_t> packed(memory, checked_product(count, bytes));
+  for (uint32_t i = 0; i < count; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
   const uint32_t wide = queries_.are_hidden() ? exact_depth(depth_, queries_.copies_most())
                                               : std::min(depth_ + 1, cuda::kExactMax);
-  Array<uint32_t> rows(memory, size_t{count_} * wide);
+  Array<uint32_t> rows(memory, size_t{count} * wide);
   Array<float> distances(memory, rows.size());
   cuda::ExactRequest request{placement.device(),
                              dataset_.view(),
@@ -146,17 +160,17 @@ void Sample::find_truth_on_device(const DevicePlacement& placement, const Execut
                              nullptr,
                              packed.data(),
                              block.norms(),
-                             count_,
+                             count,
                              wide,
                              rows.data(),
                              distances.data()};
   cuda::lend_rows(placement.view(), &request);
   cuda::search_exact(request, execution);
-  for (uint32_t query = 0; query < count_; ++query) {
-    float* truth = truth_.data() + size_t{query} * depth_;
+  for (uint32_t query = 0; query < count; ++query) {
+    float* truth = truth_.data() + size_t{first + query} * depth_;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
-      if (!queries_.hides(query, rows[size_t{query} * wide + i]))
+      if (!queries_.hides(first + query, rows[size_t{query} * wide + i]))
         truth[kept++] = distances[size_t{query} * wide + i];
     }
     std::fill(truth + kept, truth + depth_, kept > 0 ? truth[kept - 1] : 0);
@@ -164,9 +178,8 @@ void Sample::find_truth_on_device(const DevicePlacement& placement, const Execut
 }
 
 double Sample::recall_of(uint32_t query, const float* found, uint32_t k) const {
-  const float farthest = truth_[size_t{query} * depth_ + k - 1];
-  const auto hits =
-      std::count_if(found, found + k, [farthest](float distance) { return distance <= farthest; });
+  const auto hits = std::count_if(found, found + k,
+                                  [limit = farthest(query, k)](float distance) { return distance <= limit; });
   return static_cast<double>(hits) / k;
 }
 

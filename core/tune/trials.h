@@ -67,6 +67,8 @@ class CalibrationQueries {
   BatchAdmission admission() const;
   /// The first of them as queries.
   MatrixView first(uint32_t most) const;
+  /// Those from `first` up to `end`.
+  MatrixView between(uint32_t first, uint32_t end) const;
   /// The most copies of one of them that are held out with it.
   uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
   /// Whether a search for query `query` cannot find this row.
@@ -90,20 +92,24 @@ class CalibrationQueries {
 
 class Sample {
  public:
-  /// The first `count` queries, each with `depth` true neighbours, which exact search of the target finds.
+  /// The first `count` queries, each with `depth` true neighbours, which exact search of the target finds, but for those
+  /// of `known`, a sample of as many neighbours or more, or null.
   Sample(const SearchTarget& target, const CalibrationQueries& queries, uint32_t count, uint32_t depth,
-         const Execution& execution);
+         const Execution& execution, const Sample* known = nullptr);
 
   uint32_t count() const { return count_; }
   const CalibrationQueries& queries() const { return queries_; }
   MatrixView view() const { return queries_.first(count_); }
 
+  /// The distance of a query's k-th true neighbour.
+  float farthest(uint32_t query, uint32_t k) const { return truth_[size_t{query} * depth_ + k - 1]; }
   /// The share of its k true neighbours among k found ones: a row counts if it is no farther than the k-th.
   double recall_of(uint32_t query, const float* found, uint32_t k) const;
 
  private:
-  void find_truth_on_host(const SearchTarget& target, const Execution& execution);
-  void find_truth_on_device(const DevicePlacement& placement, const Execution& execution);
+  /// Of queries from `first` on.
+  void find_truth_on_host(uint32_t first, const Execution& execution);
+  void find_truth_on_device(uint32_t first, const DevicePlacement& placement, const Execution& execution);
 
   const CalibrationQueries& queries_;
   const Dataset& dataset_;

@@ -107,6 +107,24 @@ TEST_CASE("walks for a hundred answers tell how many of the first they find") {
   REQUIRE(trials.first_of(1).recall < of_all.recall - 0.03);
 }
 
+TEST_CASE("true neighbours that a smaller sample knows are those that a larger one finds") {
+  constexpr uint32_t kDim = 24;
+  const std::vector<float> rows = made_common(20'000, kDim, 2);
+  const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_OFF);
+  const Execution two{{}, 2, nullptr};
+  const SearchTarget target{built->host, nullptr};
+  const CalibrationQueries queries(target, kHostQueriesMax, two);
+  REQUIRE(queries.count() > 100);
+  const Sample small(target, queries, 100, 20, two);
+  for (const uint32_t count : {60u, 100u, queries.count()}) {
+    const Sample with(target, queries, count, 10, two, &small);
+    const Sample without(target, queries, count, 10, two);
+    for (uint32_t query = 0; query < count; ++query) {
+      for (uint32_t k = 1; k <= 10; ++k) REQUIRE(with.farthest(query, k) == without.farthest(query, k));
+    }
+  }
+}
+
 TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
   struct Case {
     uint32_t dim;  // 2: codes are floats
