@@ -82,7 +82,7 @@ void write_lists(const KnnLists& lists, uint32_t k, uint32_t* neighbors, float* 
   parallel_for(execution, lists.graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
       const uint32_t* list = lists.graph.list(row);
-      Neighbor sorted[ANN_DEGREE_MAX];
+      Neighbor sorted[kKnnListMax];
       uint32_t count = 0;
       for (; count < searched && list[count] != kNoRow; ++count)
         sorted[count] = {static_cast<float>(lists.distances[row * searched + count]), list[count]};
@@ -107,8 +107,8 @@ void rescore_lists(const Dataset& dataset, const KnnGraph& graph, uint32_t k, ui
       const uint32_t* list = graph.list(row);
       uint32_t count = 0;
       while (count < graph.k && list[count] != kNoRow) ++count;
-      float measured[ANN_DEGREE_MAX];
-      Neighbor sorted[ANN_DEGREE_MAX];
+      float measured[kKnnListMax];
+      Neighbor sorted[kKnnListMax];
       dataset.distances(query, list, 0, count, measured);
       for (uint32_t i = 0; i < count; ++i) sorted[i] = {measured[i], list[i]};
       std::sort(sorted, sorted + count);
@@ -276,9 +276,9 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
     shape.dim = given_rows.dim;
     shape.metric = given.metric;
     check_shape(&shape);
-    if (given.k == 0 || given.k > ANN_DEGREE_MAX)
+    if (given.k == 0 || given.k > kKnnListMax)
       fail(given.k == 0 ? ANN_INVALID_ARGUMENT : ANN_LIMIT, "params.k is %u, allowed are 1 to %u", given.k,
-           ANN_DEGREE_MAX);
+           kKnnListMax);
     if (given.device < 0)
       fail(ANN_INVALID_ARGUMENT, "params.device is %d, allowed are 0 and more", given.device);
     if (given.reserved != 0)

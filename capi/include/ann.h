@@ -201,7 +201,7 @@ enum { ANN_SWITCH_AUTO = 0, ANN_ON = 1, ANN_OFF = 2 };
 /* Limits. Exceeding one gives ANN_LIMIT, before any memory is taken. */
 #define ANN_DIM_MAX 32768u       /* columns of a row */
 #define ANN_ROWS_MAX 2147483646u /* rows of one index */
-#define ANN_DEGREE_MAX 256u      /* edges of a row, in search and in k-NN graphs */
+#define ANN_DEGREE_MAX 256u      /* edges of a row of a search graph; k-NN lists have up to twice as many */
 #define ANN_KNN_DEGREE_MAX 1024u /* rows of a k-NN list that a build is given, or finds by comparing every
                                     pair on the CPU, for ANN_GRAPH_TSDG */
 #define ANN_BEAM_MAX 65536u      /* length of a search's beam */
@@ -644,11 +644,11 @@ typedef struct ann_build_params {
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. Of TSDG the edges of the
                           longest row, default 128: a CUDA device pads rows to it. */
-  uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to ANN_DEGREE_MAX; default
+  uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default
                           1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64, of
                           ANN_GRAPH_CAGRA 3 times the degree, and ANN_DEGREE_MAX where that is less.
                           More: better graph, build time grows, by cells on a device above 64
-                          several times. For TSDG 1 to ANN_DEGREE_MAX, or ANN_KNN_DEGREE_MAX where it is
+                          several times. For TSDG 1 to 2 ANN_DEGREE_MAX, or ANN_KNN_DEGREE_MAX where it is
                           given or every pair is compared on the CPU; default 200. */
   uint32_t samples;    /* GNND's p: new and old neighbours of a row that meet in one round, 2 to 64,
                           at most knn_degree; default 16 */
@@ -1034,7 +1034,8 @@ typedef struct ann_knn_params {
   uint32_t struct_size;
   int32_t metric;      /* default L2 */
   int32_t method;      /* ANN_KNN_AUTO, _NN_DESCENT, _EXACT, _CELLS or _GGNN */
-  uint32_t k;          /* neighbours per row, 1 to ANN_DEGREE_MAX, by GGNN to half of that; no default */
+  uint32_t k;          /* neighbours per row, 1 to 2 ANN_DEGREE_MAX, by GGNN to a quarter of that; no
+                          default */
   uint32_t samples;    /* the next four as in ann_build_params */
   uint32_t iterations;
   float convergence;

@@ -18,7 +18,7 @@
 namespace gannet {
 
 /// Lists in which the k largest products of each row are to be found: of 2 k rows, at least k + 16 and at most
-/// ANN_DEGREE_MAX. They do not depend on threads or on the CPU.
+/// ANN_DEGREE_MAX, or k where that is more. They do not depend on threads or on the CPU.
 KnnGraph product_knn(const Dataset& dataset, uint32_t k, uint64_t seed, const Execution& execution);
 
 }  // namespace gannet

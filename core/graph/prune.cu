@@ -22,6 +22,8 @@
 // warp instructions, and some 500 for the table and the order. The lists of 1M rows take 3.4 ms to gather
 // on one NVIDIA H200 (18.6 G rows of 256 bytes a second), the instructions 2.5 at best.
 //
+// Lists of 257 to 512 entries take 40 KB a block of one warp, 32 of them its table, and five warps are resident.
+//
 // Detours go by the first `looked_at` entries of each list as z and in z; the paper's are all of them
 // (search_graph.h says what that costs). A rank table of all rows, directly addressed, does not fit on chip.
 //
@@ -37,9 +39,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "ann.h"
 #include "graph/search_graph.h"
 #include "graph/search_graph_cuda.h"
+#include "knn/knn_graph.h"
 #include "traverse/row_key.h"
 
 namespace gannet::cuda {
@@ -61,7 +63,8 @@ struct Policy {
 constexpr Policy kNarrow{.warps = 8, .k_max = 64, .places = 1024, .rank_bits = 6, .tries = 24};
 constexpr Policy kMiddle{.warps = 4, .k_max = 128, .places = 2048, .rank_bits = 7, .tries = 24};
 constexpr Policy kWide{.warps = 2, .k_max = 256, .places = 4096, .rank_bits = 8, .tries = 1};
-static_assert(kWide.k_max == ANN_DEGREE_MAX);
+constexpr Policy kWidest{.warps = 1, .k_max = 512, .places = 8192, .rank_bits = 9, .tries = 1};
+static_assert(kWidest.k_max == kKnnListMax);
 
 constexpr uint64_t kLaunchRows = uint64_t{1} << 22;  // a launch stays below some 20 ms
 
@@ -315,8 +318,10 @@ void prune(const Args& args, const Stream& stream, const Execution& execution) {
     run_phase<kNarrow, kByDistance>(args, stream, execution);
   else if (args.k <= kMiddle.k_max)
     run_phase<kMiddle, kByDistance>(args, stream, execution);
-  else
+  else if (args.k <= kWide.k_max)
     run_phase<kWide, kByDistance>(args, stream, execution);
+  else
+    run_phase<kWidest, kByDistance>(args, stream, execution);
 }
 
 }  // namespace

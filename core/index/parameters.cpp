@@ -49,12 +49,12 @@ void check_float(const char* name, float value, float low, float high) {
          static_cast<double>(low), static_cast<double>(high));
 }
 
-/// Lists longer than those of other graphs come from the caller, or from comparing all rows on the CPU.
+/// Lists longer than every method finds come from the caller, or from comparing all rows on the CPU.
 uint32_t neighbors_max(const BuildPlan& plan) {
   const bool any_length =
       plan.graph == ANN_GRAPH_TSDG &&
       (plan.knn == ANN_KNN_GIVEN || (plan.knn == ANN_KNN_EXACT && plan.device < ANN_DEVICE_CUDA));
-  return any_length ? ANN_KNN_DEGREE_MAX : ANN_DEGREE_MAX;
+  return any_length ? ANN_KNN_DEGREE_MAX : kKnnListMax;
 }
 
 DiversifyParams complete_diversify(const ann_build_params& params, uint32_t degree) {

@@ -1,7 +1,7 @@
 // Cells: the phase on one screen; cells_cuda.h describes it.
 //
-// Device memory, beside the codes and the result, of a row of s bytes and lists of L = 64 (k up to 64)
-// or 256 entries: s + 8 for codes, squares and numbers by place; 4 L three times for lists, two of places
+// Device memory, beside the codes and the result, of a row of s bytes and lists of L = 64 (k up to 64),
+// 256 or 512 entries: s + 8 for codes, squares and numbers by place; 4 L three times for lists, two of places
 // and one of distances; 256 for reverse lists. Of 131,072 rows, or a 16th of all, 5,544 bytes for
 // candidates and pairs, while there are no reverse lists yet. Wide codes of s bytes: s and s / 4 more.
 
@@ -75,9 +75,10 @@ void descend(const CodesView& codes, const NnDescentParams& params, const Recall
 
 }  // namespace
 
-CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& effort,
+CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& wanted,
                       uint32_t* neighbors, uint32_t* distances, const Stream& stream,
                       const Execution& execution) {
+  const CellsEffort effort = effort_for(params.k, wanted);
   CellsReport report;
   const uint64_t places = uint64_t{codes.rows} * params.k;
   if (places == 0) return report;

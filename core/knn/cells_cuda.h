@@ -136,7 +136,7 @@ void sort_by_place(const CodesView& codes, const uint32_t* members, uint8_t* sor
 struct PlaceLists {
   uint32_t* near;       // [rows, length] place << 1 | new, nearest first, kNone behind the last
   uint32_t* distances;  // [rows, length]
-  uint32_t length;      // kShortList or kLongList
+  uint32_t length;      // kShortList, kLongList or kLongestList
 };
 
 /// Candidates of a slice of places.

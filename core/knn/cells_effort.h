@@ -33,7 +33,18 @@ inline constexpr uint32_t kProbeBytes = 12 + 4 * kProbeKeys;  // a probe's, whil
 // Lists while they are made: long ones take several times as long.
 inline constexpr uint32_t kShortList = 64;
 inline constexpr uint32_t kLongList = 256;
-constexpr uint32_t list_length(uint32_t k) { return k <= kShortList ? kShortList : kLongList; }
+inline constexpr uint32_t kLongestList = 512;
+constexpr uint32_t list_length(uint32_t k) {
+  return k <= kShortList ? kShortList : k <= kLongList ? kLongList : kLongestList;
+}
+
+/// The effort for lists of k. Products find little of the far end of the longest lists: rounds add it.
+constexpr CellsEffort effort_for(uint32_t k, CellsEffort effort) {
+  if (list_length(k) <= kLongList) return effort;
+  effort.rounds = std::max(effort.rounds, 2u);
+  effort.expanded = std::max(effort.expanded, 64u);
+  return effort;
+}
 
 inline constexpr uint32_t kRowsPerCell = 244;
 inline constexpr uint32_t kMatchedMax = 1u << 15;

@@ -30,6 +30,9 @@
 // cache works in 0.61 of them and the second in 0.63 (teams of four lanes, which ask for each line twice:
 // 0.59, 0.89 and 0.67, in the same time).
 //
+// Lists of more than 256 entries have keys of 64 bits whatever the rows are, since 512 entries and 64 found ones need ten
+// bits of a slot. RefineRow takes 26.7 KB of shared memory a block then, as with long keys of any length.
+//
 // What a graph needs of a list is not told by the mean: two rounds of 48 lists behind 63 probes find .9741
 // of the 32 nearest in 40.4 ms, and a search needs 4.5 % more distances at recall .95 than with exact lists
 // of 96; one round of 40 lists behind 126 probes finds .9683 in 34.8 ms and needs 3.6 % more (one of 48
@@ -111,7 +114,7 @@ struct RowList {
   using Key = std::conditional_t<kNarrow, uint32_t, uint64_t>;
   static constexpr Key kNoKey = static_cast<Key>(RowKey::kNone);
   static constexpr uint32_t kSlotBits = 9;
-  static_assert(kLength + 64 <= 1u << kSlotBits);
+  static_assert(!kNarrow || kLength + 64 <= 1u << kSlotBits);
   static constexpr uint32_t kSlots = kNarrow ? kLength + 64 : 1;
   struct Shared {
     Key found[64];
@@ -612,7 +615,7 @@ struct RefineRow {
 /// A list by row number.
 template <uint32_t kRegisters>
 struct WriteRow {
-  static constexpr uint32_t kBlocks = 8;
+  static constexpr uint32_t kBlocks = kRegisters > 8 ? 4 : 8;
   struct Shared {};
   const Args& args;
   Shared& shared;
@@ -699,9 +702,11 @@ void launch_rows(const char* name, uint32_t rows, const Args& args, const Stream
 template <Form kForm>
 void launch_refine(uint32_t rows, const Args& args, const Stream& stream) {
   if (args.lists.length == kShortList)
-    launch_rows<RefineRow<kShortList / 32, kForm>>("refine_row", rows, args, stream);
-  else
-    launch_rows<RefineRow<kLongList / 32, kForm>>("refine_row", rows, args, stream);
+    return launch_rows<RefineRow<kShortList / 32, kForm>>("refine_row", rows, args, stream);
+  if (args.lists.length == kLongList)
+    return launch_rows<RefineRow<kLongList / 32, kForm>>("refine_row", rows, args, stream);
+  constexpr Form kAnyWidth = kForm == Form::kNarrow ? Form::kBytes : kForm;
+  launch_rows<RefineRow<kLongestList / 32, kAnyWidth>>("refine_row", rows, args, stream);
 }
 
 }  // namespace
@@ -717,8 +722,10 @@ void keep_nearest(const CellsView& map, const Candidates& candidates, const Plac
     launch_rows<KeepNearest<kShortList / 32, 64>>("keep_nearest", candidates.rows, args, stream);
   else if (lists.length == kShortList)
     launch_rows<KeepNearest<kShortList / 32, kProbesMax>>("keep_nearest", candidates.rows, args, stream);
-  else
+  else if (lists.length == kLongList)
     launch_rows<KeepNearest<kLongList / 32, kProbesMax>>("keep_nearest", candidates.rows, args, stream);
+  else
+    launch_rows<KeepNearest<kLongestList / 32, kProbesMax>>("keep_nearest", candidates.rows, args, stream);
 }
 
 void refine_lists(const CellsView& map, const PlaceLists& lists, const PlaceLists& next,
@@ -764,8 +771,10 @@ void write_lists(const CellsView& map, const PlaceLists& lists, uint32_t k, uint
   args.end = map.codes.rows;
   if (lists.length == kShortList)
     launch_rows<WriteRow<kShortList / 32>>("write_row", args.end, args, stream);
-  else
+  else if (lists.length == kLongList)
     launch_rows<WriteRow<kLongList / 32>>("write_row", args.end, args, stream);
+  else
+    launch_rows<WriteRow<kLongestList / 32>>("write_row", args.end, args, stream);
 }
 
 }  // namespace gannet::cuda

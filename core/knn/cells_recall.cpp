@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "knn/cells_products.h"
+#include "knn/knn_graph.h"
 #include "traverse/row_key.h"
 
 namespace gannet {
@@ -144,7 +145,7 @@ uint32_t RecallSample::budget(const Codes& codes, const CellMap& map, double sha
 double RecallSample::recall(const Codes& codes, const uint32_t* neighbors, uint32_t k) const {
   if (depth_ == 0) return 1;
   Array<uint8_t> block(memory_, codes.stride());
-  uint32_t distances[ANN_DEGREE_MAX];
+  uint32_t distances[kKnnListMax];
   uint64_t found = 0;
   for (size_t i = 0; i < sample_.size(); ++i) {
     const uint32_t* list = neighbors + uint64_t{sample_[i]} * k;

@@ -23,6 +23,9 @@
 // 30 ms. Of the time before (2.46 s) operands from registers and fewer barriers took 0.74 s, thinning
 // instead of sorting 0.82 s.
 //
+// A list has places for at least k keys and those of a block's 128 left rows: 256, 512, or for k above 384 1,024, of which
+// a thinning warp has 32 keys of 64 bits a lane, some of them in local memory. Shared memory is 18.5 KB for any k.
+//
 // Distances of bytes are exact integers, so no order of summing can tell. Wide codes are summed in
 // the CPU's lanes (distance/lanes_cuda.h), by the same walk with smaller tiles.
 //
@@ -35,11 +38,11 @@
 
 #include <algorithm>
 
-#include "ann.h"
 #include "dataset/code_fragments_cuda.h"
 #include "distance/lanes_cuda.h"
 #include "knn/exact_knn_cuda.h"
 #include "knn/exact_knn_launch.h"
+#include "knn/knn_graph.h"
 #include "traverse/row_key.h"
 #include "traverse/warp_sort_cuda.h"
 
@@ -477,6 +480,15 @@ void run_phase(Args args, const ExactKnnLaunch& cut, const Stream& stream, const
   }
 }
 
+/// The variant whose lists have `capacity` places.
+template <template <uint32_t kCapacity> class Compare>
+auto phase_of(uint32_t capacity) {
+  static_assert(kKnnListMax + ExactKnnLaunch::kTile <= 1024);
+  return capacity == 256   ? run_phase<Compare<256>>
+         : capacity == 512 ? run_phase<Compare<512>>
+                           : run_phase<Compare<1024>>;
+}
+
 }  // namespace
 
 void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t* distances,
@@ -496,11 +508,7 @@ void exact_knn(const CodesView& codes, uint32_t k, uint32_t* neighbors, uint32_t
   args.neighbors = neighbors;
   args.distances = distances;
   args.k = k;
-  static_assert(ANN_DEGREE_MAX + ExactKnnLaunch::kTile <= 512);
-  const auto run = cut.capacity == 256
-                       ? codes.wide() ? run_phase<CompareWide<256>> : run_phase<CompareBytes<256>>
-                   : codes.wide() ? run_phase<CompareWide<512>>
-                                  : run_phase<CompareBytes<512>>;
+  const auto run = codes.wide() ? phase_of<CompareWide>(cut.capacity) : phase_of<CompareBytes>(cut.capacity);
   run(args, cut, stream, execution);
 }
 

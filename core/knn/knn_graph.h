@@ -3,10 +3,15 @@
 
 #include <cstdint>
 
+#include "ann.h"
 #include "base/memory.h"
 #include "traverse/row_key.h"
 
 namespace gannet {
+
+/// The longest lists that every method but GGNN's finds, on the CPU and on devices. A build of TSDG's graph takes
+/// longer ones (ANN_KNN_DEGREE_MAX) that are given, or come from comparing every pair on the CPU.
+inline constexpr uint32_t kKnnListMax = 2 * ANN_DEGREE_MAX;
 
 /// Lists of fixed length, nearest first, ties by row number, kNoRow in unused places at the end.
 struct KnnGraph {

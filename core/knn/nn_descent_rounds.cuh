@@ -191,9 +191,16 @@ class NnDescent {
           static_cast<uint32_t>(std::min({by_time, std::max(by_places, first), rows_ - first}));
       launch_step<typename Update::Before>("before_meeting");
       launch_warps<Step>("cross_match", args_.launch_rows);
-      launch_step<typename Update::After>("after_meeting");
+      enter_offers();
       if (is_long) stream_.wait();
     }
+  }
+
+  void enter_offers() {
+    if constexpr (requires { typename Update::AfterLong; }) {
+      if (params_.k > ANN_DEGREE_MAX) return launch_step<typename Update::AfterLong>("after_meeting");
+    }
+    launch_step<typename Update::After>("after_meeting");
   }
 
   template <class Step>

@@ -28,8 +28,9 @@ constexpr uint32_t kWarpThreads = 256;  // of blocks whose warps work alone
 constexpr uint32_t kItemThreads = 256;  // of blocks with a thread for each item
 constexpr uint64_t kInitStream = 1;     // as in nn_descent.cpp
 constexpr uint64_t kReverseStream = 2;
-constexpr uint32_t kListRegisters = ANN_DEGREE_MAX / 32;  // of a list, a key each
-constexpr uint32_t kOffers = kDescentOffers;              // one for each lane
+constexpr uint32_t kListRegisters = ANN_DEGREE_MAX / 32;  // of a list, or a window of one, a key each
+constexpr uint32_t kWindow = 32 * kListRegisters;
+constexpr uint32_t kOffers = kDescentOffers;  // one for each lane
 
 enum Kind : uint32_t { kNew = 0, kOld = 1 };
 
@@ -126,9 +127,17 @@ struct InsertIntoList {
   }
 
   /// While no other warp inserts into the list. One neighbour always comes with one distance, so an
-  /// equal key, flag aside, is a repetition.
+  /// equal key, flag aside, is a repetition. Longer lists are moved in windows, the last first.
   __device__ void insert_alone(uint32_t row, uint64_t key) {
-    uint64_t* list = args.keys + uint64_t{row} * args.k;
+    if (args.k > kWindow && !wants(row, key)) return;
+    for (uint32_t begin = (args.k - 1) / kWindow * kWindow; !insert_from(begin, row, key);) begin -= kWindow;
+  }
+
+  /// Moves the entries of the window at `begin` that are larger than the key, and puts in front of them the key, or the
+  /// last entry before the window where that is larger. Returns whether no earlier entry moves.
+  __device__ bool insert_from(uint32_t begin, uint32_t row, uint64_t key) {
+    uint64_t* list = args.keys + uint64_t{row} * args.k + begin;
+    const uint32_t count = args.k - begin;  // a window's and those behind it
     uint64_t entries[kListRegisters];
     uint32_t place = 0;
     bool known = false;
@@ -136,24 +145,26 @@ struct InsertIntoList {
     for (uint32_t r = 0; r < kListRegisters; ++r) {
       const uint32_t i = 32 * r + warp.thread_rank();
       entries[r] = RowKey::kNone;
-      if (32 * r >= args.k) continue;
-      if (i < args.k) entries[r] = read_key(list + i);
+      if (32 * r >= count) continue;
+      if (i < count) entries[r] = read_key(list + i);
       known |= (entries[r] | RowKey::kFlag) == key;
       place += __popc(warp.ballot(entries[r] < (key & ~RowKey::kFlag)));
     }
-    if (warp.any(known) || place >= args.k) return;
+    if (warp.any(known) || place >= count) return true;
+    const uint64_t ahead = begin == 0 ? 0 : read_key(list - 1);
 #pragma unroll
     for (uint32_t r = 0; r < kListRegisters; ++r) {
-      if (32 * r >= args.k) break;
+      if (32 * r >= count) break;
       const uint32_t i = 32 * r + warp.thread_rank();
       uint64_t before = warp.shfl_up(entries[r], 1);
-      const uint64_t carried = r == 0 ? 0 : warp.shfl(entries[r == 0 ? 0 : r - 1], 31);
+      const uint64_t carried = r == 0 ? ahead : warp.shfl(entries[r == 0 ? 0 : r - 1], 31);
       if (warp.thread_rank() == 0) before = carried;
-      if (i < place || i >= args.k) continue;
-      const uint64_t value = i == place ? key : before;
+      if (i < place || i >= count) continue;
+      const uint64_t value = max(before, key);
       write_key(list + i, value);
-      if (i == args.k - 1) write_key(args.worst + row, value);
+      if (i == count - 1) write_key(args.worst + row, value);
     }
+    return place != 0 || ahead < key;
   }
 };
 
@@ -417,17 +428,17 @@ struct GatherSamples {
 /// become the k smallest of their union. Each key counts the keys before it. By one warp, alone with
 /// the list.
 struct MergeIntoList {
-  template <uint32_t kListMost>
+  template <uint32_t kEntries>
   struct Memory {
-    uint64_t list[kListMost];
+    uint64_t list[kEntries];
   };
 
   const Args& args;
   const Warp& warp;
   uint32_t lane = warp.thread_rank();
 
-  template <uint32_t kListMost>
-  __device__ void merge(uint64_t row, uint64_t unsorted, Memory<kListMost>& memory) {
+  template <uint32_t kEntries>
+  __device__ void merge(uint64_t row, uint64_t unsorted, Memory<kEntries>& memory) {
     uint64_t* list = args.keys + row * args.k;
     for (uint32_t i = lane; i < args.k; i += 32) memory.list[i] = read_key(list + i);
     uint64_t keys[1] = {unsorted};
@@ -476,11 +487,12 @@ struct MergeIntoList {
   }
 };
 
-/// The offers of a slice enter. A warp for each row.
+/// The offers of a slice enter. A warp for each row, whose list has at most kEntries.
+template <uint32_t kEntries>
 struct MergeOffers {
   static constexpr uint32_t kThreads = 128;
   struct Shared {
-    MergeIntoList::Memory<ANN_DEGREE_MAX> memories[kThreads / 32];
+    MergeIntoList::Memory<kEntries> memories[kThreads / 32];
   };
   const Args& args;
   Shared& shared;
@@ -509,7 +521,8 @@ struct OfferAndMerge {
   static constexpr uint32_t kOffersAtFirst = 16;  // to a row in a first slice, were all accepted
   struct Memory {};
   using Before = void;
-  using After = MergeOffers;
+  using After = MergeOffers<ANN_DEGREE_MAX>;
+  using AfterLong = MergeOffers<kKnnListMax>;  // of lists of more than ANN_DEGREE_MAX
 
   /// By all lanes, each for its own row or kNoRow.
   static __device__ void give(const Args& args, const Warp& warp, uint32_t row, uint64_t key) {

@@ -121,7 +121,7 @@ static void parameters(void) {
   BAD(p.degree = 257, limit, limit, "degree 257 256");
   BAD(p.degree = UINT32_MAX, limit, limit, "degree");
   BAD(p.knn = ANN_KNN_GGNN, invalid, invalid, "knn 5 GGNN ann_knn_graph 3");
-  BAD(p.knn_degree = 257, limit, limit, "knn_degree 257 256");
+  BAD(p.knn_degree = 513, limit, limit, "knn_degree 513 512");
   BAD(p.knn_degree = 1, invalid, invalid, "knn_degree");
   BAD((p.degree = 32, p.knn_degree = 31), invalid, invalid, "knn_degree 31 32");
   BAD(p.samples = 1, invalid, invalid, "samples 1 2");

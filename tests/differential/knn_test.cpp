@@ -161,6 +161,25 @@ TEST_CASE("exact lists are those of a sort, ties by row") {
   }
 }
 
+TEST_CASE("lists longer than a search graph's rows are those of a sort, and of Algorithm 1") {
+  const MadeData data(700, 9, Shape::kClusters, 5);
+  for (const uint32_t k : {257u, 300u, 400u, kKnnListMax}) {
+    const KnnGraph exact = exact_knn(data.codes, k, {{}, 3, nullptr});
+    const NnDescentParams params{k, 16, 3, 1e-9f, 42};
+    Reference reference{data, params, {}, {}, nullptr};
+    reference.run();
+    const KnnGraph graph = nn_descent(data.codes, params, {{}, 3, nullptr});
+    for (uint32_t row = 0; row < 700; ++row) {
+      const std::vector<uint32_t> sorted = sorted_neighbors(data, row, k);
+      REQUIRE(std::equal(sorted.begin(), sorted.end(), exact.list(row)));
+      std::vector<uint32_t> expected;
+      for (const auto& entry : reference.lists[row]) expected.push_back(entry.row);
+      expected.resize(k, kNoRow);
+      REQUIRE(std::equal(expected.begin(), expected.end(), graph.list(row)));
+    }
+  }
+}
+
 TEST_CASE("NN-Descent makes the lists of Algorithm 1, whatever the threads") {
   for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates}) {
     const MadeData data(300, 9, shape, 5);

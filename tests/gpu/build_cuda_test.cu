@@ -275,6 +275,48 @@ void claim_knn() {
   compare_knn(wide, ANN_METRIC_L2, ANN_KNN_EXACT, 200);
 }
 
+/// Graphs of lists of more than 256 rows, which the device finds, prunes and diversifies.
+void claim_long_lists() {
+  const uint32_t n = quick ? 700 : 4000;
+  for (const uint32_t k : quick ? std::vector{300u} : std::vector{257u, 300u, 400u, 512u}) {
+    for (const int32_t knn : {int32_t{ANN_KNN_EXACT}, int32_t{ANN_KNN_NN_DESCENT}}) {
+      for (const int32_t element : {int32_t{ANN_U8}, int32_t{ANN_F32}}) {
+        const Rows rows(element, n, 24, Values::kClusters, k);
+        ann_build_params params = params_on(0);
+        params.knn = knn;
+        params.knn_degree = k;
+        params.degree = 200;
+        params.calibrate = ANN_OFF;
+        for (const int32_t reorder : {ANN_REORDER_RANK, ANN_REORDER_DISTANCE}) {
+          params.reorder = reorder;
+          compare_builds(rows, ANN_METRIC_L2, params);
+        }
+        params.reorder = ANN_REORDER_AUTO;
+        params.graph = ANN_GRAPH_TSDG;
+        params.degree = 64;
+        compare_builds(rows, ANN_METRIC_L2, params);
+        compare_knn(rows, ANN_METRIC_L2, knn, k);
+      }
+    }
+  }
+  // AUTO takes cells for large sets, on the device.
+  const Rows rows(ANN_U8, quick ? 5000 : 50'000, 64, Values::kClusters, 7);
+  ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.knn_degree = 300;
+  for (const int32_t graph : {int32_t{ANN_GRAPH_AUTO}, int32_t{ANN_GRAPH_TSDG}}) {
+    params.graph = graph;
+    params.degree = graph == ANN_GRAPH_AUTO ? 200 : 128;
+    Handle index(rows, ANN_METRIC_L2);
+    expect(index.build(rows, params) == ANN_OK, index.error.message);
+    expect(index.info().knn_share > 0.9f, "lists of 300 hold " + std::to_string(index.info().knn_share));
+    expect(index.info().recall_max > 0.98f, "the recall of a graph of lists of 300");
+    params.knn_degree = 513;
+    Handle refused(rows, ANN_METRIC_L2);
+    expect(refused.build(rows, params) == ANN_LIMIT, "lists of 513 are refused");
+    params.knn_degree = 300;
+  }
+}
+
 /// By cells, as AUTO does for large sets: lists that hold the true neighbours, the same every time.
 void compare_cells(const Rows& rows, int32_t metric) {
   constexpr uint32_t k = 20;
@@ -448,8 +490,10 @@ cuda::DevicePool& pool() {
 
 /// What a build holds at most, against what ann_estimate says.
 void compare_estimate(const Rows& rows, int32_t metric, int32_t knn, uint32_t degree, int32_t calibrate,
-                      int32_t graph = ANN_GRAPH_AUTO, int32_t reorder = ANN_REORDER_AUTO) {
+                      int32_t graph = ANN_GRAPH_AUTO, int32_t reorder = ANN_REORDER_AUTO,
+                      uint32_t knn_degree = 0) {
   ann_build_params params = params_on(ANN_DEVICE_CUDA);
+  params.knn_degree = knn_degree;
   params.graph = graph;
   params.reorder = reorder;
   params.knn = knn;
@@ -495,6 +539,8 @@ void claim_estimates() {
     // Of few rows what calibration takes counts for more than what finding lists does.
     const Rows few(element, quick ? 2000 : 40'000, 128, Values::kClusters, 3);
     compare_estimate(few, ANN_METRIC_L2, ANN_KNN_CELLS, 128, ANN_ON, ANN_GRAPH_TSDG);
+    for (const int32_t knn : {int32_t{ANN_KNN_CELLS}, int32_t{ANN_KNN_NN_DESCENT}, int32_t{ANN_KNN_EXACT}})
+      compare_estimate(few, ANN_METRIC_L2, knn, 200, ANN_OFF, ANN_GRAPH_AUTO, ANN_REORDER_AUTO, 300);
     // And of long rows the queries of calibration.
     const Rows wide(element, quick ? 2000 : 20'000, 2000, Values::kClusters, 5);
     compare_estimate(wide, ANN_METRIC_L2, ANN_KNN_AUTO, 32, ANN_ON);
@@ -788,6 +834,7 @@ void claim_calibrated_once() {
 
 constexpr Claim kClaims[] = {
     {"indexes are the CPU's, of every element, metric and size", claim_builds},
+    {"graphs of lists of more than 256 rows", claim_long_lists},
     {"rows on the device", claim_rows_there},
     {"CAGRA's graph as its paper has it is the CPU's", claim_cagra},
     {"a given k-NN graph", claim_given},

@@ -211,7 +211,7 @@ struct Measured {
     std::fflush(stdout);
   }
 
-  static constexpr uint32_t kDepth = 64;
+  static constexpr uint32_t kDepth = kKnnListMax;
   Rows rows;
   Dataset dataset;
   Codes codes;

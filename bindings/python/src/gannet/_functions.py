@@ -12,7 +12,7 @@ from ._index import Array
 from ._progress import Reporter, Wish
 from .errors import InvalidArgument
 
-DEGREE_MAX = 256
+LIST_MAX = 512  # twice ANN_DEGREE_MAX
 
 
 class KNNGraph(NamedTuple):
@@ -80,7 +80,7 @@ def knn_graph(rows: Array, k: int, *, metric: str = "l2", method: str = "auto", 
     """Finds the k nearest other rows of every row.
 
     rows    [n, dim], as for build()
-    k       neighbours of a row, 1 to 256, by "ggnn" to 128
+    k       neighbours of a row, 1 to 512, by "ggnn" to 128
     method  "auto", "exact", "nn_descent", "cells" or "ggnn"; by the last three the lists are approximate, their
             distances exact. For "ip" only "exact" is offered, which "auto" takes.
     The rest is as for build().
@@ -104,8 +104,8 @@ def knn_graph(rows: Array, k: int, *, metric: str = "l2", method: str = "auto", 
         params["device"] = _names.device(device)
     elif isinstance(given, _core.View) and given.space != 0:
         params["device"] = given.space
-    if not 0 < k <= DEGREE_MAX:  # before memory is taken for it
-        raise InvalidArgument(f"k is {k!r}; expected 1 to {DEGREE_MAX}")
+    if not 0 < k <= LIST_MAX:  # before memory is taken for it
+        raise InvalidArgument(f"k is {k!r}; expected 1 to {LIST_MAX}")
     shape = (given.shape[0], k)
     found = KNNGraph(np.empty(shape, np.int32), np.empty(shape, np.float32))
     with Reporter(progress) as report:
