@@ -89,12 +89,12 @@ namespace {
 /// What is decided before compilation.
 struct Policy {
   CodePolicy code;
-  uint32_t warps;       // of a block
-  uint32_t blocks;      // of a multiprocessor, which bounds registers
-  uint32_t met_words;   // of a warp's filter
+  uint32_t warps;   // of a block
+  uint32_t blocks;  // of a multiprocessor, which bounds registers
+  uint32_t
+      bloom_words;  // of a warp's filter; 0: one list, whose filter and beam are as long as the launch says
   uint32_t edge_words;  // edges that a lane holds at once
   bool any_degree;      // whether a row may have more edges, or an index more entry points, than a warp then
-  uint32_t beam_max;    // 0: two lists
   uint32_t best_words;  // rows of the best list in a lane; one: in registers
   bool scaled = false;  // codes have a scale for each row, and `code` does not count
   bool leaves_out = false;  // rows may be removed, which walks of two lists pass through and do not return
@@ -115,10 +115,10 @@ constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_word
   const bool long_lists = edge_words > 1;
   const uint32_t blocks_of_rows = row_bytes != 0 ? 7 : 6;
   if (best_words > 1)
-    return {{kind, row_bytes, false}, 4, blocks_of_rows, 1024, edge_words, any_degree, 0, best_words};
+    return {{kind, row_bytes, false}, 4, blocks_of_rows, 1024, edge_words, any_degree, best_words};
   if (row_bytes == 128)
-    return {{kind, row_bytes, long_lists}, 4, long_lists ? 7u : 8u, 1024, edge_words, any_degree, 0, 1};
-  return {{kind, row_bytes, row_bytes != 0}, 4, blocks_of_rows, 1024, edge_words, any_degree, 0, 1};
+    return {{kind, row_bytes, long_lists}, 4, long_lists ? 7u : 8u, 1024, edge_words, any_degree, 1};
+  return {{kind, row_bytes, row_bytes != 0}, 4, blocks_of_rows, 1024, edge_words, any_degree, 1};
 }
 constexpr uint32_t kFewKept = kWarp;
 
@@ -140,23 +140,37 @@ constexpr Policy leaving_out(CodeKind kind) {
   return policy;
 }
 
-// One list. Filter and list grow together: 1,000 answers meet more than ten times as many rows.
-constexpr Policy one_list(CodeKind kind, uint32_t beam_max) {
-  const uint32_t met_words = beam_max <= 256 ? 2048 : beam_max <= 768 ? 4096 : 8192;
-  return {{kind, 0, false}, 1, beam_max <= 256 ? 16u : beam_max <= 768 ? 9u : 4u, met_words, 1, true,
-          beam_max,         0};
-}
+// One list: one kernel for every beam, whose filter and list lie in shared memory that the launch gives.
+constexpr Policy one_list(CodeKind kind) { return {{kind, 0, false}, 1, 20, 0, 1, true, 0}; }
+
+/// That memory, by one warp. Filter and list grow together: 1,000 answers visit more than ten times as many rows.
+struct BeamShape {
+  uint32_t bloom_bits;  // 2^bloom_bits words
+  uint32_t segment;     // keys of a lane
+
+  static __host__ __device__ BeamShape of(uint32_t beam) {
+    return {beam <= 256 ? 11u : beam <= 768 ? 12u : 13u, (beam + kWarp - 1) / kWarp};
+  }
+  __host__ __device__ uint32_t bloom_bytes() const { return sizeof(uint32_t) << bloom_bits; }
+  __host__ __device__ uint32_t bytes() const { return bloom_bytes() + segment * kWarp * sizeof(uint64_t); }
+};
 
 // The same by codes with a scale for each row.
 constexpr Policy scaled(Policy policy) {
   policy.scaled = true;
   return policy;
 }
-constexpr uint32_t kSmallBeam = 256;
-constexpr uint32_t kMiddleBeam = 768;
 
 // Rows that enter a list one by one; more of them are sorted and merged.
 constexpr uint32_t kOneByOne = 8;
+
+/// The filter of a warp where its length is known.
+template <uint32_t kWords>
+struct BloomMemory {
+  alignas(16) uint32_t bloom[kWords];
+};
+template <>
+struct BloomMemory<0> {};
 
 /// What both ways have in common: queries one after the other, and the comparison of the rows that a
 /// list of edges names.
@@ -166,24 +180,24 @@ struct Walker {
   static constexpr uint32_t kBlocks = kPolicy.blocks;
   static constexpr uint32_t kSpan = kPolicy.edge_words * kWarp;  // edges taken at once
 
-  struct WarpShared {
-    alignas(16) uint32_t met[kPolicy.met_words];
+  struct WarpShared : BloomMemory<kPolicy.bloom_words> {
     uint32_t candidates[kSpan];
-    // What is seldom needed stands here: two lists leave no register free.
+    // Seldom needed, and two lists leave no register free.
     uint32_t query;
     uint32_t distances;
     uint32_t expansions;
   };
+  using Visited = VisitedBloom<kPolicy.bloom_words>;
 
   const WalkArgs& args;
   WarpShared& shared;
-  MetRows<kPolicy.met_words> met{shared.met};
+  Visited visited;
   std::conditional_t<kPolicy.scaled, ScaledComparison<false>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t ahead_row = kNoRow;  // whose edges were read ahead
   uint32_t ahead[kPolicy.edge_words];
 
-  __device__ Walker(const WalkArgs& walk_args, WarpShared& warp_shared)
-      : args(walk_args), shared(warp_shared) {
+  __device__ Walker(const WalkArgs& walk_args, WarpShared& warp_shared, const Visited& filter)
+      : args(walk_args), shared(warp_shared), visited(filter) {
     if (lane_number() == 0) shared.distances = shared.expansions = 0;
   }
 
@@ -205,11 +219,11 @@ struct Walker {
 
   __device__ void begin() {
     const uint32_t query = shared.query;
-    met.clear();
+    visited.clear();
     ahead_row = kNoRow;
     codes.begin(args.queries + uint64_t{query} * args.query_stride);
     if (args.masked != nullptr && lane_number() == 0 && args.masked[query] != kNoRow)
-      met.enter(args.masked[query]);
+      visited.enter(args.masked[query]);
     __syncwarp();
   }
 
@@ -287,7 +301,7 @@ struct Walker {
     uint32_t count = 0;
 #pragma unroll
     for (uint32_t word = 0; word < kPolicy.edge_words; ++word) {
-      const bool is_new = targets[word] != kNoRow && met.enter(targets[word]);
+      const bool is_new = targets[word] != kNoRow && visited.enter(targets[word]);
       const uint32_t news = __ballot_sync(kAllLanes, is_new);
       if (is_new) shared.candidates[count + __popc(news & lanes_before())] = targets[word];
       count += __popc(news);
@@ -434,7 +448,7 @@ struct TwoLists {
 
   __device__ TwoLists(const WalkArgs& walk_args, Shared& shared)
       : args(walk_args),
-        walker(walk_args, shared.warps[threadIdx.x / kWarp]),
+        walker(walk_args, shared.warps[threadIdx.x / kWarp], {shared.warps[threadIdx.x / kWarp].bloom}),
         best(shared.best[threadIdx.x / kWarp]) {}
 
   __device__ void run() {
@@ -555,8 +569,8 @@ struct TwoLists {
 
   /// Sorts the list once more where the filter was, equal distances by row.
   __device__ uint32_t report_from_shared() {
-    uint64_t* keys = reinterpret_cast<uint64_t*>(walker.shared.met);
-    static_assert(kPolicy.met_words >= 2 * kPolicy.best_words * kWarp);
+    uint64_t* keys = reinterpret_cast<uint64_t*>(walker.shared.bloom);
+    static_assert(kPolicy.bloom_words >= 2 * kPolicy.best_words * kWarp);
     best.merge_waiting(args.kept);
 #pragma unroll
     for (uint32_t place = lane_number(); place < kPolicy.best_words * kWarp; place += kWarp) {
@@ -654,21 +668,25 @@ template <Policy kPolicy>
 struct OneList {
   static constexpr uint32_t kThreads = Walker<kPolicy>::kThreads;
   static constexpr uint32_t kBlocks = Walker<kPolicy>::kBlocks;
-  static_assert(kPolicy.warps == 1 && kPolicy.beam_max % kWarp == 0);
-  struct Shared {
-    typename Walker<kPolicy>::WarpShared warp;
-    uint64_t keys[kPolicy.beam_max];
-  };
-  // The list is sorted where the filter was, in a power of two of places.
-  static_assert(kPolicy.met_words * sizeof(uint32_t) >= 2 * kPolicy.beam_max * sizeof(uint64_t));
+  static_assert(kPolicy.warps == 1);
+  using Shared = typename Walker<kPolicy>::WarpShared;
 
   const WalkArgs& args;
-  Shared& shared;
+  BeamShape shape;
+  uint8_t* memory;  // of the shape: the filter, then the keys
   Walker<kPolicy> walker;
   SegmentedBeam beam;
 
-  __device__ OneList(const WalkArgs& walk_args, Shared& block_shared)
-      : args(walk_args), shared(block_shared), walker(walk_args, block_shared.warp) {}
+  __device__ OneList(const WalkArgs& walk_args, Shared& shared)
+      : args(walk_args),
+        shape(BeamShape::of(walk_args.beam)),
+        memory(given_memory()),
+        walker(walk_args, shared, {reinterpret_cast<uint32_t*>(memory), shape.bloom_bits}) {}
+
+  static __device__ uint8_t* given_memory() {
+    extern __shared__ __align__(16) uint8_t bytes[];
+    return bytes;
+  }
 
   __device__ void run() {
     for (bool more = walker.first_query(); more; more = walker.next_query()) {
@@ -680,7 +698,7 @@ struct OneList {
   }
 
   __device__ void begin() {
-    beam.keys = shared.keys;
+    beam.keys = reinterpret_cast<uint64_t*>(memory + shape.bloom_bytes());
     beam.clear(args.beam);
     walker.begin();
   }
@@ -704,13 +722,13 @@ struct OneList {
       beam.insert(__shfl_sync(kAllLanes, key, __ffs(static_cast<int32_t>(survivors)) - 1));
   }
 
-  /// Sorts the list where the filter was, and writes its nearest rows.
+  /// Sorts the list where the filter was, in a power of two of places, and writes its nearest rows.
   __device__ void report() {
-    uint64_t* sorted = reinterpret_cast<uint64_t*>(shared.warp.met);
+    uint64_t* sorted = reinterpret_cast<uint64_t*>(memory);
     uint32_t size = kWarp;
     while (size < beam.segment * kWarp) size *= 2;
     for (uint32_t i = lane_number(); i < size; i += kWarp)
-      sorted[i] = i < args.beam ? answer_of(shared.keys[i]) : RowKey::kNone;
+      sorted[i] = i < args.beam ? answer_of(beam.keys[i]) : RowKey::kNone;
     __syncwarp();
     sort_shared(sorted, size, WarpSorts{});
     write_answer(args, walker.shared.query, sorted);
@@ -732,11 +750,17 @@ __global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks) walk(const __gr
 struct Kernel {
   void (*function)(WalkArgs);
   uint32_t threads;
+  uint32_t shared_bytes = 0;  // beyond what it declares
 };
 
 template <class Walk>
 Kernel kernel_of() {
   return {walk<Walk>, Walk::kThreads};
+}
+
+template <Policy kPolicy>
+Kernel one_list_kernel(uint32_t beam) {
+  return {walk<OneList<kPolicy>>, OneList<kPolicy>::kThreads, BeamShape::of(beam).bytes()};
 }
 
 template <CodeKind kKind, uint32_t kRowBytes, uint32_t kBestWords>
@@ -768,23 +792,13 @@ Kernel choose_two_lists(CodeKind kind, uint32_t stride, uint32_t degree, uint32_
                                   : choose_two_lists<CodeKind::kUnsigned>(stride, degree, kept);
 }
 
-template <CodeKind kKind>
-Kernel choose_one_list(uint32_t beam) {
-  if (beam <= kSmallBeam) return kernel_of<OneList<one_list(kKind, kSmallBeam)>>();
-  if (beam <= kMiddleBeam) return kernel_of<OneList<one_list(kKind, kMiddleBeam)>>();
-  return kernel_of<OneList<one_list(kKind, kDeviceBeamMax)>>();
-}
-
 Kernel choose_one_list(CodeKind kind, uint32_t beam) {
-  return kind == CodeKind::kFloat ? choose_one_list<CodeKind::kFloat>(beam)
-                                  : choose_one_list<CodeKind::kUnsigned>(beam);
+  return kind == CodeKind::kFloat ? one_list_kernel<one_list(CodeKind::kFloat)>(beam)
+                                  : one_list_kernel<one_list(CodeKind::kUnsigned)>(beam);
 }
 
 Kernel choose_scaled_one_list(uint32_t beam) {
-  constexpr CodeKind kKind = CodeKind::kUnsigned;
-  if (beam <= kSmallBeam) return kernel_of<OneList<scaled(one_list(kKind, kSmallBeam))>>();
-  if (beam <= kMiddleBeam) return kernel_of<OneList<scaled(one_list(kKind, kMiddleBeam))>>();
-  return kernel_of<OneList<scaled(one_list(kKind, kDeviceBeamMax))>>();
+  return one_list_kernel<scaled(one_list(CodeKind::kUnsigned))>(beam);
 }
 
 Kernel choose_leaving_out(CodeKind kind) {
@@ -814,7 +828,8 @@ Kernel choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args) {
 }
 
 WalkChoice resident_blocks(int32_t device, const Kernel& kernel) {
-  return {kernel.function, kernel.threads, blocks_at_once(device, kernel.function, kernel.threads), 0};
+  return {kernel.function, kernel.threads,
+          blocks_at_once(device, kernel.function, kernel.threads, kernel.shared_bytes), kernel.shared_bytes};
 }
 
 void start(const WalkChoice& choice, const WalkArgs& args, const Stream& stream) {

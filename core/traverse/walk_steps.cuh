@@ -1,4 +1,4 @@
-// Steps of a walk over a SearchGraph by one warp: which rows have been met, and how far rows lie.
+// Steps of a walk over a SearchGraph by one warp: which rows have been visited, and how far rows lie.
 //
 // A warp compares up to 32 rows at a time. Teams of four lanes take a row each, eight rows a round,
 // four rounds, and all rounds' loads are on their way before the first is used: 8 loads of 16 bytes
@@ -27,19 +27,27 @@ constexpr uint32_t kFarthest = 0xffffffff;  // a code distance behind every othe
 __device__ inline uint32_t lane_number() { return threadIdx.x % kWarp; }
 __device__ inline uint32_t lanes_before() { return (1u << lane_number()) - 1; }
 
-/// Rows that one warp has met: a Bloom filter of two bits in different words. It never forgets a row,
-/// so no row is expanded twice; it takes some new rows for met ones, which costs recall: at 4 KB
+/// The rows that one warp has visited: a Bloom filter of two bits in different words. It never forgets a row,
+/// so no row is expanded twice; it takes some new rows for visited ones, which costs recall: at 4 KB
 /// nothing to speak of up to 0.995 (measured as above), where it holds some 2,000 rows. One bit a row
-/// lost 1 % of recall, two bits in one word 0.2 %.
+/// lost 1 % of recall, two bits in one word 0.2 %. The number of words is known when the kernel is compiled,
+/// or where kWords is 0 when it is launched.
 template <uint32_t kWords>
-struct MetRows {
-  static_assert((kWords & (kWords - 1)) == 0 && kWords >= 128);
-  static constexpr uint32_t kWordBits = 31 - __builtin_clz(kWords);
+struct VisitedBloom {
+  static_assert((kWords & (kWords - 1)) == 0 && (kWords == 0 || kWords >= 128));
 
-  uint32_t* words;  // [kWords] in shared memory, 16-byte aligned
+  uint32_t* words;          // in shared memory, 16-byte aligned
+  uint32_t given_bits = 0;  // where kWords is 0: there are 2^given_bits words
+
+  __device__ uint32_t word_bits() const {
+    if constexpr (kWords != 0)
+      return 31 - __builtin_clz(kWords);
+    else
+      return given_bits;
+  }
 
   __device__ void clear() {
-    for (uint32_t i = lane_number(); i < kWords / 4; i += kWarp)
+    for (uint32_t i = lane_number(); i < 1u << word_bits() >> 2; i += kWarp)
       reinterpret_cast<uint4*>(words)[i] = {0, 0, 0, 0};
     __syncwarp();
   }
@@ -56,8 +64,8 @@ struct MetRows {
  private:
   /// Sets the bit that the upper part of a hash names; whether it was set.
   __device__ bool set(uint32_t hash) {
-    const uint32_t bit = 1u << (hash >> (27 - kWordBits) & 31);
-    return (atomicOr(words + (hash >> (32 - kWordBits)), bit) & bit) != 0;
+    const uint32_t bit = 1u << (hash >> (27 - word_bits()) & 31);
+    return (atomicOr(words + (hash >> (32 - word_bits())), bit) & bit) != 0;
   }
 };
 
