@@ -70,7 +70,7 @@ constexpr uint64_t kLaunchRows = uint64_t{1} << 22;  // a launch stays below som
 
 struct Args {
   const uint32_t* knn;        // [rows, k]
-  const uint32_t* distances;  // [rows, k] or null: ranks decide
+  const uint32_t* distances;  // [rows, k]; null: ranks decide
   uint32_t* kept;             // [rows, degree]
   uint32_t first_row;         // of this launch
   uint32_t rows;
@@ -80,7 +80,7 @@ struct Args {
 };
 
 /// A row's ranks and detours. One warp.
-template <Policy kPolicy, bool kByDistance>
+template <Policy kPolicy>
 struct PruneRow {
   static constexpr uint32_t kThreads = kPolicy.warps * 32;
   static constexpr uint32_t kAhead = 4;                    // lists requested before the first is used
@@ -94,8 +94,7 @@ struct PruneRow {
   struct RowShared {
     alignas(16) uint32_t order[kPolicy.k_max];  // detours << 16 | rank; there are at most k_max detours
     alignas(16) uint32_t list[kPolicy.k_max];
-    uint32_t left_out[kPolicy.k_max];                     // ranks of entries that are not in the table
-    uint32_t distances[kByDistance ? kPolicy.k_max : 1];  // of the list
+    uint32_t left_out[kPolicy.k_max];  // ranks of entries that are not in the table
   };
   struct Shared {
     alignas(16) uint32_t tables[kPolicy.warps][kPolicy.places];
@@ -104,25 +103,42 @@ struct PruneRow {
 
   const Args& args;
   RowShared& shared;
-  uint32_t* table;  // [places]
+  uint32_t* distances;  // [k_max] of the list, in memory that the launch gives if they decide
+  uint32_t* table;      // [places]
   cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
   uint32_t lane = threadIdx.x % 32;
   uint32_t multiplier = 0x9e3779b1u;
   uint32_t left_out_count = 0;
 
   __device__ PruneRow(const Args& args, Shared& shared)
-      : args(args), shared(shared.rows[threadIdx.x / 32]), table(shared.tables[threadIdx.x / 32]) {}
+      : args(args),
+        shared(shared.rows[threadIdx.x / 32]),
+        distances(given_memory() + threadIdx.x / 32 * kPolicy.k_max),
+        table(shared.tables[threadIdx.x / 32]) {}
+
+  static __device__ uint32_t* given_memory() {
+    extern __shared__ uint32_t words[];
+    return words;
+  }
 
   __device__ void run() {
     const uint64_t row = args.first_row + uint64_t{blockIdx.x} * kPolicy.warps + threadIdx.x / 32;
     if (row >= args.rows) return;
     const uint32_t length = read(row * args.k);
     enter(length);
-    if (left_out_count == 0)
-      count_detours<false>(min(length, args.looked_at));
+    if (args.distances == nullptr)
+      count_detours<false>(length);
     else
-      count_detours<true>(min(length, args.looked_at));
+      count_detours<true>(length);
     keep(length, args.kept + row * args.degree);
+  }
+
+  template <bool kByDistance>
+  __device__ void count_detours(uint32_t length) {
+    if (left_out_count == 0)
+      count_detours<kByDistance, false>(min(length, args.looked_at));
+    else
+      count_detours<kByDistance, true>(min(length, args.looked_at));
   }
 
   /// Reads the list; returns its length.
@@ -133,9 +149,7 @@ struct PruneRow {
       const uint32_t row = rank < args.k ? args.knn[begin + rank] : kNoRow;
       shared.list[rank] = row;
       shared.order[rank] = row != kNoRow ? rank : UINT32_MAX;
-      if constexpr (kByDistance) {
-        if (row != kNoRow) shared.distances[rank] = args.distances[begin + rank];
-      }
+      if (args.distances != nullptr && row != kNoRow) distances[rank] = args.distances[begin + rank];
       length += __popc(warp.ballot(row != kNoRow));
     }
     for (uint32_t i = lane; i < kPolicy.places / 4; i += 32)
@@ -190,7 +204,7 @@ struct PruneRow {
   }
 
   /// Equation 3: X -> Z -> Y stands in for X -> Y if both its edges are shorter, or have better ranks.
-  template <bool kLeftOut>
+  template <bool kByDistance, bool kLeftOut>
   __device__ void count_detours(uint32_t looked_at) {
     const uint32_t looked_into = min(args.k, args.looked_at);
     uint32_t first = 0;
@@ -202,19 +216,19 @@ struct PruneRow {
       const uint32_t* lists[kAhead] = {list_of(z.x), list_of(z.y), list_of(z.z), list_of(z.w)};
       for (uint32_t rank_y = lane; rank_y < looked_into; rank_y += 32) {
         uint32_t y[kAhead];
-        uint32_t distances[kAhead];  // of z and y
+        uint32_t edges[kAhead];  // distances of z and y
 #pragma unroll
         for (uint32_t i = 0; i < kAhead; ++i) {
           y[i] = first + i < looked_at ? lists[i][rank_y] : kNoRow;
           if constexpr (kByDistance)
-            distances[i] = first + i < looked_at ? args.distances[lists[i] - args.knn + rank_y] : 0;
+            edges[i] = first + i < looked_at ? args.distances[lists[i] - args.knn + rank_y] : 0;
         }
 #pragma unroll
         for (uint32_t i = 0; i < kAhead; ++i) {
           const uint32_t rank = rank_of<kLeftOut>(y[i]);
           bool shorter = rank < kRanks;
           if constexpr (kByDistance) {
-            if (shorter) shorter = max(shared.distances[first + i], distances[i]) < shared.distances[rank];
+            if (shorter) shorter = max(distances[first + i], edges[i]) < distances[rank];
           } else {
             shorter = shorter && rank > max(first + i, rank_y);
           }
@@ -300,41 +314,42 @@ __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__
   Step(args, shared).run();
 }
 
-template <Policy kPolicy, bool kByDistance>
+template <Policy kPolicy>
 void run_phase(Args args, const Stream& stream, const Execution& execution) {
+  constexpr uint32_t kDistanceBytes = kPolicy.warps * kPolicy.k_max * sizeof(uint32_t);
+  static_assert(sizeof(typename PruneRow<kPolicy>::Shared) + kDistanceBytes <= 48 << 10);
   for (uint64_t first = 0; first < args.rows; first += kLaunchRows) {
     execution.check();
     const uint64_t rows = std::min(kLaunchRows, args.rows - first);
     args.first_row = static_cast<uint32_t>(first);
-    launch("prune", kernel<PruneRow<kPolicy, kByDistance>>,
-           static_cast<uint32_t>((rows - 1) / kPolicy.warps + 1), kPolicy.warps * 32, stream, args);
+    launch("prune", kernel<PruneRow<kPolicy>>, static_cast<uint32_t>((rows - 1) / kPolicy.warps + 1),
+           kPolicy.warps * 32, stream, args, args.distances != nullptr ? kDistanceBytes : 0);
     if (rows < args.rows) stream.wait();
   }
 }
 
-template <bool kByDistance>
 void prune(const Args& args, const Stream& stream, const Execution& execution) {
   if (args.k <= kNarrow.k_max)
-    run_phase<kNarrow, kByDistance>(args, stream, execution);
+    run_phase<kNarrow>(args, stream, execution);
   else if (args.k <= kMiddle.k_max)
-    run_phase<kMiddle, kByDistance>(args, stream, execution);
+    run_phase<kMiddle>(args, stream, execution);
   else if (args.k <= kWide.k_max)
-    run_phase<kWide, kByDistance>(args, stream, execution);
+    run_phase<kWide>(args, stream, execution);
   else
-    run_phase<kWidest, kByDistance>(args, stream, execution);
+    run_phase<kWidest>(args, stream, execution);
 }
 
 }  // namespace
 
 void prune_by_rank(const uint32_t* knn, uint32_t rows, uint32_t k, const Pruning& pruning, uint32_t* kept,
                    const Stream& stream, const Execution& execution) {
-  prune<false>({knn, nullptr, kept, 0, rows, k, pruning.degree, pruning.looked_at}, stream, execution);
+  prune({knn, nullptr, kept, 0, rows, k, pruning.degree, pruning.looked_at}, stream, execution);
 }
 
 void prune_by_distance(const uint32_t* knn, const uint32_t* distances, uint32_t rows, uint32_t k,
                        const Pruning& pruning, uint32_t* kept, const Stream& stream,
                        const Execution& execution) {
-  prune<true>({knn, distances, kept, 0, rows, k, pruning.degree, pruning.looked_at}, stream, execution);
+  prune({knn, distances, kept, 0, rows, k, pruning.degree, pruning.looked_at}, stream, execution);
 }
 
 }  // namespace gannet::cuda

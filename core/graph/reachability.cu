@@ -45,13 +45,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <cub/device/device_scan.cuh>
-#include <cub/device/device_select.cuh>
 #include <memory>
 #include <optional>
-#include <thrust/iterator/counting_iterator.h>
 
 #include "backend/launch_items.cuh"
+#include "backend/prefix_sums.h"
 #include "backend/sort_pairs.h"
 #include "graph/reachability_parallel.cuh"
 #include "graph/reachability_tree.cuh"
@@ -63,19 +61,6 @@ namespace {
 using namespace reach;
 
 // --- The whole device ----------------------------------------------------------------------------
-
-struct Begin {
-  const Args& args;
-  const uint32_t* entries;
-  __device__ void run() {
-    for (uint32_t i = threadIdx.x; i < args.tail; i += blockDim.x) {
-      args.order[i] = entries[i];
-      args.places[entries[i]] = i;
-      args.claims[entries[i]] = 0;
-    }
-    if (threadIdx.x == 0) *args.progress = {0, args.tail, 0, 0, 0, 0, 0};
-  }
-};
 
 /// A warp's row of the piece, or none.
 struct OnePiece {
@@ -262,26 +247,12 @@ __global__ void __launch_bounds__(kThreads) expand_wave(const __grid_constant__ 
   WideSteps::visit(launched.step, [&]<class Step>() { Step{launched.args}.run(); });
 }
 
-struct BeginArgs {
-  Args args;
-  const uint32_t* entries;  // [entry_count]
-};
-
-__global__ void __launch_bounds__(kThreads) begin(const __grid_constant__ BeginArgs args) {
-  Begin{args.args, args.entries}.run();
-}
-
 __global__ void __launch_bounds__(kWarps * 32) repair(const __grid_constant__ Args args) {
   __shared__ Repair::Shared shared;
   Repair{args, shared}.run();
 }
 
 // --- Host ----------------------------------------------------------------------------------------
-
-struct IsUnreachable {
-  const Claim* claims;
-  __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed; }
-};
 
 constexpr uint32_t kParallelRounds = 8192;              // of parallel attachment, some 20 us each,
 constexpr uint64_t kParallelLooks = uint64_t{1} << 30;  // and rows looked at in them, some ns each
@@ -301,12 +272,14 @@ class Tree {
         offsets_(uint64_t{graph.rows} + 1, stream),
         counts_(kCounts, stream),
         progress_(1, stream),
-        scratch_bytes_(scratch_bytes(graph.rows)),
+        scratch_bytes_(sum_in_place_scratch_bytes(uint64_t{graph.rows} + 1)),
         scratch_(scratch_bytes_, stream) {
     fill(claims_.data(), 0xff, graph.rows * sizeof(Claim), stream, "clearing device memory");
-    Args args = this->args();
-    args.tail = graph.entry_count;
-    launch("begin_tree", begin, 1, kThreads, stream, BeginArgs{args, graph.entries});
+    ParallelArgs args = {};
+    args.tree = this->args();
+    args.from = graph.entries;
+    args.from_count = graph.entry_count;
+    launch_items<BeginTree>("begin_tree", graph.entry_count, args, stream);
     at_.tail = graph.entry_count;
   }
 
@@ -370,17 +343,7 @@ class Tree {
           overwritten_at(count, stream),
           numbers(count, stream),
           asked(count, stream),
-          asking(count, stream),
-          scratch_bytes(select_bytes(stream)),
-          scratch(scratch_bytes, stream) {}
-
-    uint64_t select_bytes(const Stream& stream) {
-      uint64_t bytes = 0;
-      check(cub::DeviceSelect::If(nullptr, bytes, roots.data(), roots.data(), roots.data(), unreachable,
-                                  IsRoot{}, stream),
-            "asking for the bytes of a selection");
-      return bytes;
-    }
+          asking(count, stream) {}
 
     uint32_t unreachable;
     uint32_t reached;  // rows of the tree before any is attached
@@ -391,16 +354,26 @@ class Tree {
     DeviceArray<uint32_t> roots, ranks, parents, slots, events, overwritten;  // [unreachable]
     DeviceArray<uint64_t> overwritten_at;                                     // [unreachable]
     DeviceArray<uint32_t> numbers, asked, asking;                             // [unreachable]
-    uint64_t scratch_bytes;
-    DeviceArray<uint8_t> scratch;
   };
 
   enum Count { kSelected, kChanged, kStuck, kCounts };
 
   void collect_unreachable(uint32_t count) {
     unreachable_.emplace(count, stream_);
-    uint64_t bytes = scratch_bytes_;
-    check(select_unreachable(scratch_.data(), bytes, graph_.rows), "collecting unreachable rows");
+    ParallelArgs args = {};
+    args.tree = this->args();
+    args.from_count = graph_.rows;
+    args.chosen = unreachable_->data();
+    choose(args);
+  }
+
+  /// Collects rows; their number is kSelected.
+  void choose(ParallelArgs args) {
+    args.chosen_count = counts_.data() + kSelected;
+    const uint64_t items = uint64_t{args.from_count} + 1;
+    launch_items<MarkChosen>("mark_chosen", items, args, stream_);
+    sum_offsets(items);
+    launch_items<TakeChosen>("take_chosen", items, args, stream_);
   }
 
   ParallelArgs parallel_args() const {
@@ -462,11 +435,10 @@ class Tree {
       clear_counts();
       launch_items<LowerLabels>("lower_labels", parallel_->unreachable, args, stream_);
     } while (fetch_counts().of[kChanged] != 0);
-    uint64_t bytes = parallel_->scratch_bytes;
-    check(cub::DeviceSelect::If(parallel_->scratch.data(), bytes, unreachable_->data(),
-                                parallel_->roots.data(), counts_.data() + kSelected, parallel_->unreachable,
-                                IsRoot{claims_.data(), places_.data()}, stream_),
-          "collecting roots");
+    args.from = unreachable_->data();
+    args.from_count = parallel_->unreachable;
+    args.chosen = parallel_->roots.data();
+    choose(args);
     parallel_->root_count = fetch_counts().of[kSelected];
     return true;
   }
@@ -525,27 +497,9 @@ class Tree {
     return counts;
   }
 
-  uint64_t scratch_bytes(uint32_t rows) {
-    uint64_t scan = 0;
-    uint64_t select = 0;
-    check(cub::DeviceScan::ExclusiveSum(nullptr, scan, offsets_.data(), offsets_.data(), uint64_t{rows} + 1,
-                                        stream_),
-          "asking for the bytes of a sum");
-    check(select_unreachable(nullptr, select, rows), "asking for the bytes of a selection");
-    return std::max(scan, select);
-  }
-
-  cudaError_t select_unreachable(void* scratch, uint64_t& bytes, uint32_t rows) {
-    return cub::DeviceSelect::If(scratch, bytes, thrust::counting_iterator<uint32_t>(0),
-                                 unreachable_ ? unreachable_->data() : nullptr, counts_.data() + kSelected,
-                                 rows, IsUnreachable{claims_.data()}, stream_);
-  }
-
   void sum_offsets(uint64_t count) {
-    uint64_t bytes = scratch_bytes_;
-    check(cub::DeviceScan::ExclusiveSum(scratch_.data(), bytes, offsets_.data(), offsets_.data(), count,
-                                        stream_),
-          "summing the rows that a piece reaches");
+    sum_before_in_place(offsets_.data(), count, scratch_.data(), scratch_bytes_, stream_,
+                        "adding up marks or counts of rows");
   }
 
   Args args() const {

@@ -43,10 +43,13 @@ struct Attach;
 struct CountPlaces;
 struct AssignIslandSlots;
 struct RestoreEdges;
+struct BeginTree;
+struct MarkChosen;
+struct TakeChosen;
 
 struct ParallelArgs {
   using Steps = StepList<BeginLabels, LowerLabels, AppendRoots, Propose, Accept, Attach, CountPlaces,
-                         AssignIslandSlots, RestoreEdges>;
+                         AssignIslandSlots, RestoreEdges, BeginTree, MarkChosen, TakeChosen>;
 
   Args tree;
   uint32_t* roots;           // [root_count] ascending
@@ -66,6 +69,10 @@ struct ParallelArgs {
   uint32_t island_parents;  // first rows of the tree, to which islands are attached
   bool again;               // refused roots propose to their next row
   bool islands;             // labels are the smallest rows of islands, not the events by which rows join
+  const uint32_t* from;     // [from_count] entry points, or rows that are chosen from; null: all rows
+  uint32_t from_count;
+  uint32_t* chosen;  // [*chosen_count] those of them that are unreachable, or roots
+  uint32_t* chosen_count;
 };
 
 __device__ inline bool is_reached(const Args& tree, uint32_t row) {
@@ -124,11 +131,49 @@ struct LowerLabels {
   __device__ uint32_t target(uint32_t row, uint32_t rank) const { return args.tree.table.edge(row, rank); }
 };
 
-/// Whether an unreachable row begins an event.
-struct IsRoot {
-  const Claim* claims;
-  const uint32_t* places;
-  __device__ bool operator()(uint32_t row) const { return claims[row] == kUnclaimed && places[row] == row; }
+/// The entry points begin the tree.
+struct BeginTree {
+  static constexpr uint32_t kLanes = 1;
+  const ParallelArgs& args;
+  __device__ void run(uint64_t item) const {
+    const Args& tree = args.tree;
+    const uint32_t place = static_cast<uint32_t>(item);
+    const uint32_t entry = args.from[place];
+    tree.order[place] = entry;
+    tree.places[entry] = place;
+    tree.claims[entry] = 0;
+    if (place == 0) *tree.progress = {0, args.from_count, 0, 0, 0, 0, 0};
+  }
+};
+
+/// Rows are collected in ascending order: marked, the marks added up, taken. An item more than there are rows, for the
+/// number of those chosen.
+struct MarkChosen {
+  static constexpr uint32_t kLanes = 1;
+  const ParallelArgs& args;
+  __device__ void run(uint64_t item) const {
+    args.tree.offsets[item] = item < args.from_count && is_chosen(row_of(item)) ? 1 : 0;
+  }
+
+  __device__ uint32_t row_of(uint64_t item) const {
+    return args.from != nullptr ? args.from[item] : static_cast<uint32_t>(item);
+  }
+  /// Of all rows the unreachable ones, of those the roots, which begin an event.
+  __device__ bool is_chosen(uint32_t row) const {
+    return args.tree.claims[row] == kUnclaimed && (args.from == nullptr || args.tree.places[row] == row);
+  }
+};
+struct TakeChosen {
+  static constexpr uint32_t kLanes = 1;
+  const ParallelArgs& args;
+  __device__ void run(uint64_t item) const {
+    const MarkChosen rows{args};
+    const uint32_t place = args.tree.offsets[item];
+    if (item == args.from_count)
+      *args.chosen_count = place;
+    else if (rows.is_chosen(rows.row_of(item)))
+      args.chosen[place] = rows.row_of(item);
+  }
 };
 
 /// Roots are appended to the tree. The edges by which they are reached are not known yet.

@@ -612,14 +612,15 @@ struct RefineRow {
   }
 };
 
-/// A list by row number.
-template <uint32_t kRegisters>
+/// A list of any length by row number. It waits for memory.
 struct WriteRow {
-  static constexpr uint32_t kBlocks = kRegisters > 8 ? 4 : 8;
+  static constexpr uint32_t kBlocks = 6;
+  static constexpr uint32_t kRegisters = kLongestList / 32;
   struct Shared {};
   const Args& args;
   Shared& shared;
   uint32_t lane = threadIdx.x % 32;
+  uint32_t registers = args.lists.length / 32;  // that the list takes
 
   __device__ void run() {
     const uint32_t place = warp_place(args);
@@ -627,10 +628,11 @@ struct WriteRow {
     uint64_t keys[kRegisters];
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
+      keys[r] = RowKey::kNone;
+      if (r >= registers) continue;
       const uint64_t at = uint64_t{place} * args.lists.length + 32 * r + lane;
       const uint32_t entry = args.lists.near[at];
-      keys[r] = entry == kNone ? RowKey::kNone
-                               : uint64_t{args.lists.distances[at]} << 32 | args.map.members[entry >> 1];
+      if (entry != kNone) keys[r] = uint64_t{args.lists.distances[at]} << 32 | args.map.members[entry >> 1];
     }
     // Distances ascend already; rows at equal ones change places with their neighbours until all do.
     bool changed = true;
@@ -654,6 +656,7 @@ struct WriteRow {
     bool changed = false;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
+      if (r >= registers) break;
       const uint64_t other = __shfl_xor_sync(~0u, keys[r], 1);
       if (lane % 2 == 0 ? other < keys[r] : keys[r] < other) {
         keys[r] = other;
@@ -669,6 +672,7 @@ struct WriteRow {
     uint64_t others[kRegisters];
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
+      if (r >= registers) break;
       const uint64_t above = r + 1 < kRegisters ? keys[r + 1] : RowKey::kNone;
       const uint64_t below = r > 0 ? keys[r - 1] : 0;
       const uint64_t given = lane == 0 ? above : lane == 31 ? below : keys[r];
@@ -676,6 +680,7 @@ struct WriteRow {
     }
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
+      if (r >= registers) break;
       if (lane % 2 == 0 ? keys[r] < others[r] : others[r] < keys[r]) {
         keys[r] = others[r];
         changed = true;
@@ -769,12 +774,7 @@ void write_lists(const CellsView& map, const PlaceLists& lists, uint32_t k, uint
   args.neighbors = neighbors;
   args.distances = distances;
   args.end = map.codes.rows;
-  if (lists.length == kShortList)
-    launch_rows<WriteRow<kShortList / 32>>("write_row", args.end, args, stream);
-  else if (lists.length == kLongList)
-    launch_rows<WriteRow<kLongList / 32>>("write_row", args.end, args, stream);
-  else
-    launch_rows<WriteRow<kLongestList / 32>>("write_row", args.end, args, stream);
+  launch_rows<WriteRow>("write_row", args.end, args, stream);
 }
 
 }  // namespace gannet::cuda

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "backend/launch_items.cuh"
 #include "base/random.h"
 #include "distance/lanes_cuda.h"
 #include "knn/cells_cuda.h"
@@ -24,7 +25,12 @@ namespace {
 
 constexpr uint64_t kRecallStream = 0x6a75646765;
 
+struct DrawSampled;
+struct TakeFound;
+
 struct Args {
+  using Steps = StepList<DrawSampled, TakeFound>;
+
   CellsView map;
   uint32_t* places;           // [count] sampled
   uint32_t count;             // of them
@@ -43,14 +49,10 @@ struct Args {
 
 /// Draws a sampled row from its stratum and copies its code. A warp for each.
 struct DrawSampled {
-  static constexpr uint32_t kThreads = 256;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 32;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint64_t i = (uint64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
-    if (i >= args.count) return;
+  __device__ void run(uint64_t i) const {
     const CodesView& codes = args.map.exact;
     const uint64_t begin = codes.rows * i / args.count;
     const uint64_t end = codes.rows * (i + 1) / args.count;
@@ -65,14 +67,13 @@ struct DrawSampled {
   }
 };
 
+/// A thread for each entry of a sampled row's list.
 struct TakeFound {
-  static constexpr uint32_t kThreads = 256;
-  struct Shared {};
+  static constexpr uint32_t kLanes = 1;
   const Args& args;
-  Shared& shared;
 
-  __device__ void run() {
-    const uint32_t i = (blockIdx.x * kThreads + threadIdx.x) / kSampledDepth;
+  __device__ void run(uint64_t item) const {
+    const uint32_t i = static_cast<uint32_t>(item / kSampledDepth);
     const uint32_t entry = threadIdx.x % kSampledDepth;
     const uint32_t place = i < args.count ? args.places[i] : 0;
     const uint64_t row = args.by_row ? args.map.members[place] : place;
@@ -270,9 +271,7 @@ RecallSample::RecallSample(const CellsView& map, uint64_t seed, const Stream& st
   args.sampled_codes = codes_.data();
   args.sampled_squares = squares_.data();
   args.seed = seed;
-  launch("draw_sampled", kernel<DrawSampled>,
-         (count_ * 32 + DrawSampled::kThreads - 1) / DrawSampled::kThreads, DrawSampled::kThreads, stream,
-         args);
+  launch_items<DrawSampled>("draw_sampled", count_, args, stream);
 }
 
 double RecallSample::recall(const uint32_t* distances, uint32_t length, uint32_t k, bool by_row) const {
@@ -290,7 +289,7 @@ double RecallSample::recall(const uint32_t* distances, uint32_t length, uint32_t
   args.nearer = found_.data() + kEntries;
   args.last = found_.data() + 2 * kEntries;
   if (args.depth == 0) return 1;
-  launch("take_found", kernel<TakeFound>, kEntries / TakeFound::kThreads, TakeFound::kThreads, stream_, args);
+  launch_items<TakeFound>("take_found", kEntries, args, stream_);
   if (map_.exact.wide())
     launch_count<CountFloatsNearer>(args, stream_);
   else if (map_.codes.stride == kNarrowBytes)

@@ -52,8 +52,8 @@
 // 1.0 to 1.7, GatherSamples 1.1 to 1.9, CrossMatch 3.7 in the first and in the last round, where it waits
 // for memory with 14 of 64 warps resident, MergeOffers 0.9 a slice.
 //
-// Lists of more than 256 entries: MergeOffers holds 512, in 16 KB a block of four warps instead of 8, and 52 warps are
-// resident; an insertion under the lock moves windows of 256 entries, the last first.
+// MergeOffers holds a list of k entries a warp in shared memory, 16 KB a block of four warps at 512, where 52 warps are
+// resident. An insertion under the lock moves windows of 256 entries, the last first.
 //
 // Wide codes (rare) are summed in the CPU's lanes (distance/lanes_cuda.h), some fifty times slower.
 //

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cub/device/device_scan.cuh>
 #include <type_traits>
 
 #include "backend/launch.h"
+#include "backend/prefix_sums.h"
 #include "base/execution.h"
 #include "knn/nn_descent_steps.cuh"
 
@@ -15,20 +15,7 @@ namespace gannet::cuda::descent {
 
 constexpr uint64_t kLaunchWork = uint64_t{1} << 35;  // bytes that a launch moves: some 15 ms
 
-inline void scan(void* scratch, size_t& scratch_bytes, const uint32_t* counts, uint64_t* begins,
-                 uint64_t count, cudaStream_t stream) {
-  check(cub::DeviceScan::ExclusiveScan(scratch, scratch_bytes, counts, begins, ::cuda::std::plus<uint64_t>(),
-                                       uint64_t{0}, count, stream),
-        "adding up the counts of reverse samples");
-}
-
-inline size_t scan_scratch_bytes(uint64_t count) {
-  size_t bytes = 0;
-  scan(nullptr, bytes, nullptr, nullptr, count, nullptr);
-  return bytes;
-}
-
-/// Nobody looks at the lists between rounds.
+/// The library does not look at lists between rounds.
 struct NoObserver {
   void operator()(uint32_t, const Args&, const Stream&) const {}
 };
@@ -57,7 +44,7 @@ class NnDescent {
         begins_(lists_ + 1, stream),
         sources_(lists_ * params.samples, stream),
         fresh_total_(1, stream),
-        scratch_bytes_(scan_scratch_bytes(lists_ + 1)),
+        scratch_bytes_(sum_scratch_bytes(lists_ + 1)),
         scratch_(scratch_bytes_, stream) {
     args_.codes = codes;
     args_.keys = keys_.data();
@@ -143,7 +130,8 @@ class NnDescent {
   }
 
   void sample_reverse() {
-    scan(scratch_.data(), scratch_bytes_, counts_.data(), begins_.data(), lists_ + 1, stream_);
+    sum_before(counts_.data(), begins_.data(), lists_ + 1, scratch_.data(), scratch_bytes_, stream_,
+               "adding up the counts of reverse samples");
     const uint64_t blocks_of = ScatterReverse::kThreads / params_.samples;
     launch("scatter_reverse", kernel<ScatterReverse>, static_cast<uint32_t>((lists_ - 1) / blocks_of + 1),
            ScatterReverse::kThreads, stream_, args_);
@@ -191,16 +179,9 @@ class NnDescent {
           static_cast<uint32_t>(std::min({by_time, std::max(by_places, first), rows_ - first}));
       launch_step<typename Update::Before>("before_meeting");
       launch_warps<Step>("cross_match", args_.launch_rows);
-      enter_offers();
+      launch_step<typename Update::After>("after_meeting");
       if (is_long) stream_.wait();
     }
-  }
-
-  void enter_offers() {
-    if constexpr (requires { typename Update::AfterLong; }) {
-      if (params_.k > ANN_DEGREE_MAX) return launch_step<typename Update::AfterLong>("after_meeting");
-    }
-    launch_step<typename Update::After>("after_meeting");
   }
 
   template <class Step>
@@ -216,7 +197,9 @@ class NnDescent {
   template <class Step>
   void launch_items(const char* name, uint64_t items) {
     const uint64_t blocks = (items + Step::kThreads - 1) / Step::kThreads;
-    launch(name, kernel<Step>, static_cast<uint32_t>(blocks), Step::kThreads, stream_, args_);
+    uint32_t shared_bytes = 0;
+    if constexpr (requires { Step::shared_bytes(args_.k); }) shared_bytes = Step::shared_bytes(args_.k);
+    launch(name, kernel<Step>, static_cast<uint32_t>(blocks), Step::kThreads, stream_, args_, shared_bytes);
   }
 
   const NnDescentParams& params_;
@@ -237,7 +220,7 @@ class NnDescent {
   DeviceArray<uint64_t> begins_;                 // [lists + 1]
   DeviceArray<uint32_t> sources_;                // [lists * p]
   DeviceArray<unsigned long long> fresh_total_;  // [1]
-  size_t scratch_bytes_;
+  uint64_t scratch_bytes_;
   DeviceArray<uint8_t> scratch_;
 };
 

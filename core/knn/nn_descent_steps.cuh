@@ -424,23 +424,17 @@ struct GatherSamples {
   }
 };
 
-/// What InsertIntoNNList does for up to 32 keys at once, one in each lane: list and keys, both ascending,
-/// become the k smallest of their union. Each key counts the keys before it. By one warp, alone with
-/// the list.
+/// InsertIntoNNList for up to 32 keys at once, one in each lane: list and keys, both ascending, become the k
+/// smallest of their union. Each key counts the keys before it. By one warp, alone with the list.
 struct MergeIntoList {
-  template <uint32_t kEntries>
-  struct Memory {
-    uint64_t list[kEntries];
-  };
-
   const Args& args;
   const Warp& warp;
   uint32_t lane = warp.thread_rank();
 
-  template <uint32_t kEntries>
-  __device__ void merge(uint64_t row, uint64_t unsorted, Memory<kEntries>& memory) {
+  /// `copy`: shared memory for k keys.
+  __device__ void merge(uint64_t row, uint64_t unsorted, uint64_t* copy) {
     uint64_t* list = args.keys + row * args.k;
-    for (uint32_t i = lane; i < args.k; i += 32) memory.list[i] = read_key(list + i);
+    for (uint32_t i = lane; i < args.k; i += 32) copy[i] = read_key(list + i);
     uint64_t keys[1] = {unsorted};
     sort_ascending(keys);
     const uint64_t key = keys[0];
@@ -448,15 +442,15 @@ struct MergeIntoList {
     warp.sync();
 
     // An equal key, flag aside, is a repetition; and so is a key like the one before it.
-    const uint32_t place = count_below(memory.list, key & ~RowKey::kFlag);
+    const uint32_t place = count_below(copy, key & ~RowKey::kFlag);
     const bool enters = key != RowKey::kNone && (lane == 0 || key != before) && place < args.k &&
-                        (memory.list[place] | RowKey::kFlag) != key;
+                        (copy[place] | RowKey::kFlag) != key;
     const uint32_t entering = warp.ballot(enters);
     if (entering == 0) return;
     if (enters) write(row, place + __popc(entering & below(lane)), key);
     for (uint32_t first = 0; first < args.k; first += 32) {
       const uint32_t moves = __popc(entering & below(count_places_to(place, first + lane)));
-      if (moves != 0 && first + lane < args.k) write(row, first + lane + moves, memory.list[first + lane]);
+      if (moves != 0 && first + lane < args.k) write(row, first + lane + moves, copy[first + lane]);
     }
   }
 
@@ -487,13 +481,13 @@ struct MergeIntoList {
   }
 };
 
-/// The offers of a slice enter. A warp for each row, whose list has at most kEntries.
-template <uint32_t kEntries>
+/// The offers of a slice enter. A warp for each row.
 struct MergeOffers {
   static constexpr uint32_t kThreads = 128;
-  struct Shared {
-    MergeIntoList::Memory<kEntries> memories[kThreads / 32];
-  };
+  static constexpr uint32_t kBlocks = 16;
+  struct Shared {};
+  /// Beyond that: the list of each warp's row.
+  static uint32_t shared_bytes(uint32_t k) { return kThreads / 32 * k * sizeof(uint64_t); }
   const Args& args;
   Shared& shared;
   Warp warp = cg::tiled_partition<32>(cg::this_thread_block());
@@ -506,9 +500,10 @@ struct MergeOffers {
     if (count == 0) return;
     warp.sync();
     if (lane == 0) args.offered[row] = 0;
+    extern __shared__ uint64_t lists[];
     MergeIntoList list{args, warp};
     list.merge(row, lane < count ? args.offers[row * kOffers + lane] : RowKey::kNone,
-               shared.memories[threadIdx.x / 32]);
+               lists + threadIdx.x / 32 * args.k);
   }
 };
 
@@ -521,8 +516,7 @@ struct OfferAndMerge {
   static constexpr uint32_t kOffersAtFirst = 16;  // to a row in a first slice, were all accepted
   struct Memory {};
   using Before = void;
-  using After = MergeOffers<ANN_DEGREE_MAX>;
-  using AfterLong = MergeOffers<kKnnListMax>;  // of lists of more than ANN_DEGREE_MAX
+  using After = MergeOffers;
 
   /// By all lanes, each for its own row or kNoRow.
   static __device__ void give(const Args& args, const Warp& warp, uint32_t row, uint64_t key) {

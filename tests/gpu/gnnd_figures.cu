@@ -56,7 +56,9 @@ struct OneLock : UnderLocks {
 /// GNND-r1: every pair; what a row is told at one place is sorted and merged into its list.
 struct AllPairs : UnderLocks {
   static constexpr bool kAllPairs = true;
-  using Memory = MergeIntoList::Memory<64>;
+  struct Memory {
+    uint64_t list[64];
+  };
 
   static __device__ void give(const Args&, const Warp&, uint32_t, uint64_t) {}
 
@@ -69,7 +71,7 @@ struct AllPairs : UnderLocks {
     }
     warp.sync();
     MergeIntoList list{args, warp};
-    list.merge(row, key, memory);
+    list.merge(row, key, memory.list);
     __threadfence();
     warp.sync();
     if (warp.thread_rank() == 0) atomicExch(&args.locks[row], 0);

@@ -1,5 +1,9 @@
-#include <cub/device/device_radix_sort.cuh>
+// CUB's sort and sums, compiled once for all phases.
 
+#include <cub/device/device_radix_sort.cuh>
+#include <cub/device/device_scan.cuh>
+
+#include "backend/prefix_sums.h"
 #include "backend/sort_pairs.h"
 
 namespace gannet::cuda {
@@ -35,6 +39,36 @@ void sort_pairs_apart(const uint32_t* keys, uint32_t* sorted_keys, const uint32_
   sort(nullptr);
   const DeviceArray<uint8_t> scratch(bytes, stream);
   sort(scratch.data());
+}
+
+uint64_t sum_scratch_bytes(uint64_t count) {
+  size_t bytes = 0;
+  check(cub::DeviceScan::ExclusiveScan(nullptr, bytes, static_cast<const uint32_t*>(nullptr),
+                                       static_cast<uint64_t*>(nullptr), ::cuda::std::plus<uint64_t>(),
+                                       uint64_t{0}, count),
+        "asking for the bytes of a sum");
+  return bytes;
+}
+
+void sum_before(const uint32_t* numbers, uint64_t* sums, uint64_t count, uint8_t* scratch,
+                uint64_t scratch_bytes, const Stream& stream, const char* what) {
+  size_t bytes = scratch_bytes;
+  check(cub::DeviceScan::ExclusiveScan(scratch, bytes, numbers, sums, ::cuda::std::plus<uint64_t>(),
+                                       uint64_t{0}, count, stream),
+        what);
+}
+
+uint64_t sum_in_place_scratch_bytes(uint64_t count) {
+  size_t bytes = 0;
+  uint32_t* none = nullptr;
+  check(cub::DeviceScan::ExclusiveSum(nullptr, bytes, none, none, count), "asking for the bytes of a sum");
+  return bytes;
+}
+
+void sum_before_in_place(uint32_t* numbers, uint64_t count, uint8_t* scratch, uint64_t scratch_bytes,
+                         const Stream& stream, const char* what) {
+  size_t bytes = scratch_bytes;
+  check(cub::DeviceScan::ExclusiveSum(scratch, bytes, numbers, numbers, count, stream), what);
 }
 
 }  // namespace gannet::cuda
