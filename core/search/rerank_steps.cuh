@@ -1,11 +1,9 @@
 // Exact distances of rows as stored, by one warp, four rows at a time, all lanes on the same columns.
 //
-// Equal bits. The CPU sums floats in 64 lanes, column i in lane i mod 64, without fused multiply-add, and
-// folds them in a fixed order (distance/kernels.h). Lane t of a warp is lanes t and t + 32: each has a
-// sum of its own, and the exchanges below are the CPU's fold. Integers are exact in any order.
+// Equal bits: floats are summed in the CPU's lanes (distance/float_pairs_cuda.cuh), and integers are exact in any order.
 #pragma once
 
-#include "distance/lanes_cuda.h"
+#include "distance/float_pairs_cuda.cuh"
 #include "distance/metric_cuda.cuh"
 #include "search/rerank_cuda.h"
 #include "traverse/walk_steps.cuh"
@@ -46,7 +44,7 @@ struct ExactRows {
   }
 
  private:
-  __device__ void add_integers(const uint8_t* const* rows, float* sums) const {
+  __device__ void add_integers(const uint8_t* const (&rows)[kRows], float (&sums)[kRows]) const {
     const uint32_t* query_words = reinterpret_cast<const uint32_t*>(values);
     uint32_t totals[kRows] = {};
     for (uint32_t word = lane_number(); word < (args.dim + 3) / 4; word += kWarp) {
@@ -60,27 +58,10 @@ struct ExactRows {
       sums[i] = static_cast<float>(static_cast<int32_t>(__reduce_add_sync(kAllLanes, totals[i])));
   }
 
-  static __device__ float product(float row, float query_value) {
-    return LaneSums::product<kDot>(row, query_value);
-  }
-
-  __device__ void add_floats(const uint8_t* const* rows, float* sums) const {
-    const float* floats = reinterpret_cast<const float*>(values);
-    float low[kRows] = {};   // the CPU's lane t of each row
-    float high[kRows] = {};  // and t + 32
-#pragma unroll 2
-    for (uint32_t column = lane_number(); column < args.dim; column += 64) {
-#pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i)
-        low[i] = __fadd_rn(low[i], product(float_at<kElement>(rows[i], column), floats[column]));
-      if (column + 32 >= args.dim) continue;
-#pragma unroll
-      for (uint32_t i = 0; i < kRows; ++i)
-        high[i] = __fadd_rn(high[i], product(float_at<kElement>(rows[i], column + 32), floats[column + 32]));
-    }
-    __syncwarp();
-#pragma unroll
-    for (uint32_t i = 0; i < kRows; ++i) sums[i] = fold_lanes(low[i], high[i]);
+  __device__ void add_floats(const uint8_t* const (&rows)[kRows], float (&sums)[kRows]) const {
+    const float* query = reinterpret_cast<const float*>(values);
+    sum_float_pairs<kElement, kDot>(
+        rows, [&](uint32_t, uint32_t column) { return query[column]; }, args.dim, sums);
   }
 
   __device__ float distance(float sum, uint32_t number) const {
