@@ -101,7 +101,7 @@ struct Comparison {
         const uint4 own = words_at(codes.row(row) + byte);
 #pragma unroll
         for (uint32_t round = 0; round < kRounds; ++round) {
-          if (first + round * kTeams < count) sums[round] = add(values[round], own, sums[round]);
+          if (first + round * kTeams < count) sums[round] = add_products(values[round], own, sums[round]);
         }
       }
 #pragma unroll
@@ -140,13 +140,6 @@ struct Comparison {
 
   static __device__ uint4 words_at(const uint8_t* bytes) {
     return __ldg(reinterpret_cast<const uint4*>(bytes));
-  }
-
-  static __device__ uint32_t add(const uint4& a, const uint4& b, uint32_t sum) {
-    sum = __dp4a(a.x, b.x, sum);
-    sum = __dp4a(a.y, b.y, sum);
-    sum = __dp4a(a.z, b.z, sum);
-    return __dp4a(a.w, b.w, sum);
   }
 };
 

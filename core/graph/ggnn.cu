@@ -111,7 +111,8 @@ struct ByteComparison {
 #pragma unroll
         for (uint32_t round = 0; round < kRounds; ++round) {
           if (sources[round] != nullptr)
-            sums[round] += products(values[round], values[round]) - 2 * products(values[round], own);
+            sums[round] +=
+                add_products(values[round], values[round], 0) - 2 * add_products(values[round], own, 0);
         }
       }
 #pragma unroll
@@ -123,14 +124,6 @@ struct ByteComparison {
         if (member == round % kTeam && place < count) numbers[place] = sums[round] + query.square;
       }
     }
-  }
-
- private:
-  static __device__ uint32_t products(const uint4& a, const uint4& b) {
-    uint32_t sum = __dp4a(a.x, b.x, 0u);
-    sum = __dp4a(a.y, b.y, sum);
-    sum = __dp4a(a.z, b.z, sum);
-    return __dp4a(a.w, b.w, sum);
   }
 };
 

@@ -108,7 +108,7 @@ struct RowComparison {
     query_square = 0;
     for (uint32_t byte = lane_number() * 16; byte < stride(); byte += kWarp * 16) {
       const uint4 words = read(query + byte);
-      query_square = products(words, words, query_square);
+      query_square = add_products(words, words, query_square);
     }
     query_square = __reduce_add_sync(kAllLanes, query_square);
   }
@@ -181,13 +181,6 @@ struct RowComparison {
     }
   }
 
-  static __device__ uint32_t products(const uint4& a, const uint4& b, uint32_t sum) {
-    sum = __dp4a(a.x, b.x, sum);
-    sum = __dp4a(a.y, b.y, sum);
-    sum = __dp4a(a.z, b.z, sum);
-    return __dp4a(a.w, b.w, sum);
-  }
-
   static __device__ float add_square(uint32_t a, uint32_t b, float sum) {
     const float difference = __uint_as_float(a) - __uint_as_float(b);
     return fmaf(difference, difference, sum);
@@ -202,7 +195,7 @@ struct RowComparison {
       sum = add_square(row.z, query.z, sum);
       return add_square(row.w, query.w, sum);
     } else {
-      return products(row, row, sum) - 2 * products(row, query, 0);
+      return add_products(row, row, sum) - 2 * add_products(row, query, 0);
     }
   }
 
