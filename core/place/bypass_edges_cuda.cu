@@ -25,9 +25,14 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarp;
 
-template <CodeKind kKind>
+struct Args {
+  BypassArgs given;
+  CodeKind kind;
+};
+
 struct Bypass {
   const BypassArgs& args;
+  const CodeKind kind;
   uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
   uint32_t* own = args.bypass.row(row);
 
@@ -97,37 +102,46 @@ struct Bypass {
     return false;
   }
 
-  /// The distance of a row, in the bits of a float where codes are floats.
+  /// The distance of a row, in the bits of a float where codes are floats. Few rows are compared.
   __device__ uint32_t compare(uint32_t target) const {
     const uint4* a = reinterpret_cast<const uint4*>(args.codes + uint64_t{row} * args.stride);
     const uint4* b = reinterpret_cast<const uint4*>(args.codes + uint64_t{target} * args.stride);
-    uint32_t sum = 0;
-    float float_sum = 0;
+    return kind == CodeKind::kFloat ? __float_as_uint(add_floats(a, b)) : add_bytes(a, b);
+  }
+
+  __device__ float add_floats(const uint4* a, const uint4* b) const {
+    float sum = 0;
     for (uint32_t part = 0; part < args.stride / sizeof(uint4); ++part) {
       const uint4 x = a[part];
       const uint4 y = b[part];
-      add(x.x, y.x, &sum, &float_sum);
-      add(x.y, y.y, &sum, &float_sum);
-      add(x.z, y.z, &sum, &float_sum);
-      add(x.w, y.w, &sum, &float_sum);
+      sum = add_square(x.x, y.x, sum);
+      sum = add_square(x.y, y.y, sum);
+      sum = add_square(x.z, y.z, sum);
+      sum = add_square(x.w, y.w, sum);
     }
-    return kKind == CodeKind::kFloat ? __float_as_uint(float_sum) : sum;
+    return sum;
   }
 
-  static __device__ void add(uint32_t x, uint32_t y, uint32_t* sum, float* float_sum) {
-    if constexpr (kKind == CodeKind::kFloat) {
-      const float difference = __uint_as_float(x) - __uint_as_float(y);
-      *float_sum += difference * difference;
-    } else {
-      const uint32_t apart = __vabsdiffu4(x, y);
-      *sum = __dp4a(apart, apart, *sum);
+  static __device__ float add_square(uint32_t x, uint32_t y, float sum) {
+    const float difference = __uint_as_float(x) - __uint_as_float(y);
+    return sum + difference * difference;
+  }
+
+  __device__ uint32_t add_bytes(const uint4* a, const uint4* b) const {
+    uint32_t sum = 0;
+    for (uint32_t part = 0; part < args.stride / sizeof(uint4); ++part) {
+      const uint4 x = a[part];
+      const uint4 y = b[part];
+      const uint4 apart = {__vabsdiffu4(x.x, y.x), __vabsdiffu4(x.y, y.y), __vabsdiffu4(x.z, y.z),
+                           __vabsdiffu4(x.w, y.w)};
+      sum = add_products(apart, apart, sum);
     }
+    return sum;
   }
 };
 
-template <CodeKind kKind>
-__global__ void __launch_bounds__(kThreads) bypass(const __grid_constant__ BypassArgs args) {
-  Bypass<kKind>{args}.run();
+__global__ void __launch_bounds__(kThreads) bypass(const __grid_constant__ Args args) {
+  Bypass{args.given, args.kind}.run();
 }
 
 }  // namespace
@@ -135,8 +149,7 @@ __global__ void __launch_bounds__(kThreads) bypass(const __grid_constant__ Bypas
 void make_bypass_edges(const BypassArgs& args, CodeKind kind, const Stream& stream) {
   const uint32_t blocks = (args.graph.rows + kWarps - 1) / kWarps;
   if (blocks == 0) return;
-  const auto kernel = kind == CodeKind::kFloat ? bypass<CodeKind::kFloat> : bypass<CodeKind::kUnsigned>;
-  launch("bypass", kernel, blocks, kThreads, stream, args);
+  launch("bypass", bypass, blocks, kThreads, stream, Args{args, kind});
 }
 
 }  // namespace gannet::cuda
