@@ -39,6 +39,7 @@
 #include <memory>
 #include <vector>
 
+#include "backend/launch_items.cuh"
 #include "distance/lanes_cuda.h"
 #include "graph/pair_products_cuda.cuh"
 #include "graph/search_graph_cuda.h"
@@ -654,7 +655,12 @@ constexpr uint32_t pool_bytes(uint32_t pool) { return pool_size(pool) * (2 * 8 +
 
 // --- Between the stages ----------------------------------------------------------------------------
 
+struct CloseLists;
+struct TurnEdges;
+
 struct EdgeArgs {
+  using Steps = StepList<CloseLists, TurnEdges>;
+
   const uint32_t* lists;    // [count, k], the first lengths[i] of each
   const uint64_t* offsets;  // [count + 1] into kept
   uint32_t* kept;           // edges of these rows, row after row
@@ -666,26 +672,35 @@ struct EdgeArgs {
   uint32_t k;
 };
 
-__global__ void __launch_bounds__(kThreads) close_lists(const __grid_constant__ EdgeArgs args) {
-  const uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
-  if (row >= args.count) return;
-  const uint64_t begin = args.offsets[row];
-  const uint32_t length = static_cast<uint32_t>(args.offsets[row + 1] - begin);
-  for (uint32_t i = lane_number(); i < length; i += kWarp) {
-    const uint32_t target = args.lists[uint64_t{row} * args.k + i];
-    args.kept[begin + i] = target;
-    if (args.incoming != nullptr) atomicAdd(args.incoming + target, 1u);
-  }
-}
+/// Copies lists of k places into edges side by side. A warp for each row.
+struct CloseLists {
+  static constexpr uint32_t kLanes = kWarp;
+  const EdgeArgs& args;
 
-__global__ void __launch_bounds__(kThreads) turn_edges(const __grid_constant__ EdgeArgs args) {
-  const uint32_t row = blockIdx.x * kWarps + threadIdx.x / kWarp;
-  if (row >= args.count) return;
-  for (uint64_t i = args.offsets[row] + lane_number(); i < args.offsets[row + 1]; i += kWarp) {
-    const uint32_t target = args.kept[i];
-    args.sources[args.begins[target] + atomicAdd(args.incoming + target, 1u)] = args.first + row;
+  __device__ void run(uint64_t row) const {
+    const uint64_t begin = args.offsets[row];
+    const uint32_t length = static_cast<uint32_t>(args.offsets[row + 1] - begin);
+    for (uint32_t i = lane_number(); i < length; i += kWarp) {
+      const uint32_t target = args.lists[row * args.k + i];
+      args.kept[begin + i] = target;
+      if (args.incoming != nullptr) atomicAdd(args.incoming + target, 1u);
+    }
   }
-}
+};
+
+/// Tells each row which rows lead to it. A warp for each of those.
+struct TurnEdges {
+  static constexpr uint32_t kLanes = kWarp;
+  const EdgeArgs& args;
+
+  __device__ void run(uint64_t row) const {
+    for (uint64_t i = args.offsets[row] + lane_number(); i < args.offsets[row + 1]; i += kWarp) {
+      const uint32_t target = args.kept[i];
+      args.sources[args.begins[target] + atomicAdd(args.incoming + target, 1u)] =
+          args.first + static_cast<uint32_t>(row);
+    }
+  }
+};
 
 // --- Stage two -------------------------------------------------------------------------------------
 
@@ -1024,7 +1039,7 @@ class DeviceDiversifier {
     args.incoming = incoming;
     args.count = piece.count;
     args.k = stride;
-    launch("close_lists", close_lists, blocks_of_rows(piece.count), kThreads, stream_, args);
+    launch_items<CloseLists>("close_lists", piece.count, args, stream_);
   }
 
   void turn() {
@@ -1046,7 +1061,7 @@ class DeviceDiversifier {
       args.sources = sources_->data();
       args.first = piece.first;
       args.count = piece.count;
-      launch("turn_edges", turn_edges, blocks_of_rows(piece.count), kThreads, stream_, args);
+      launch_items<TurnEdges>("turn_edges", piece.count, args, stream_);
     }
     incoming_.reset();
   }
