@@ -51,7 +51,6 @@ struct CagraArgs {
   uint32_t query_stride;  // bytes
   uint32_t query_words;   // that are hashed
   uint32_t value_bytes;
-  uint32_t flip;   // xored to each word of codes: 0, as those of i8 stand flipped on a device
   uint32_t count;  // of queries
   uint32_t kept;
   uint32_t lists;

@@ -41,7 +41,7 @@ __device__ inline CagraQuery read_query(const CagraArgs& args, bool bytes, uint3
   CagraQuery query = {args.queries + uint64_t{number} * args.query_stride, 0, 0, 0};
   const uint32_t* words = reinterpret_cast<const uint32_t*>(query.values);
   for (uint32_t place = lane_number(); place < args.query_words; place += kWarp) {
-    const uint32_t word = __ldg(words + place) ^ args.flip;
+    const uint32_t word = __ldg(words + place);
     query.content += content_of(word, place);
     if (bytes) query.square = add_products<false>(word, word, query.square);
   }
@@ -83,7 +83,8 @@ struct Team {
 #pragma unroll
         for (uint32_t round = 0; round < kRounds; ++round) {
           if (first + round * teams < count)
-            sums[round] += products(values[round], values[round]) - 2 * products(values[round], own);
+            sums[round] +=
+                add_products(values[round], values[round], 0) - 2 * add_products(values[round], own, 0);
         }
       }
 #pragma unroll
@@ -98,16 +99,8 @@ struct Team {
   }
 
  private:
-  __device__ uint4 words_at(const uint8_t* bytes) const {
-    const uint4 words = __ldg(reinterpret_cast<const uint4*>(bytes));
-    return {words.x ^ args.flip, words.y ^ args.flip, words.z ^ args.flip, words.w ^ args.flip};
-  }
-
-  static __device__ uint32_t products(const uint4& a, const uint4& b) {
-    uint32_t sum = add_products<false>(a.x, b.x, 0);
-    sum = add_products<false>(a.y, b.y, sum);
-    sum = add_products<false>(a.z, b.z, sum);
-    return add_products<false>(a.w, b.w, sum);
+  static __device__ uint4 words_at(const uint8_t* bytes) {
+    return __ldg(reinterpret_cast<const uint4*>(bytes));
   }
 };
 

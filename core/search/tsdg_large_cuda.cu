@@ -284,7 +284,7 @@ struct LargeWalk {
 };
 
 template <RowKind kKind>
-__global__ void __launch_bounds__(kWarp) tsdg_large(const __grid_constant__ TsdgArgs args) {
+__global__ void __launch_bounds__(kWarp, 32) tsdg_large(const __grid_constant__ TsdgArgs args) {
   extern __shared__ uint4 memory[];
   LargeWalk<kKind>(args, reinterpret_cast<uint8_t*>(memory)).run();
 }
