@@ -1,4 +1,4 @@
-// What the library keeps of a device from one call to the next: memory in a pool of its own, and
+// Device resources that the library keeps from one call to the next: memory in a pool of its own, and
 // streams. Taking either from the driver costs up to milliseconds; from here, a microsecond.
 //
 // The pool is the library's: the caller's default pool, with its settings, is never used. It keeps up to

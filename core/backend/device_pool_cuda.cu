@@ -13,7 +13,7 @@ constexpr uint64_t kKeptShare = 8;  // of a device's memory stays with an idle p
 std::atomic<DevicePool*> pools[kDevicesMax] = {};
 std::mutex making;
 
-/// The numbers that a pool keeps of itself are 64-bit; so are its settings but for switches.
+/// The figures that a pool keeps of itself are 64-bit, and so are its settings except the switches.
 uint64_t ask(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
   uint64_t value = 0;
   check(runtime().ask_pool(pool, attribute, &value), "asking for a pool's memory");
@@ -56,7 +56,7 @@ void* DevicePool::take(size_t bytes, cudaStream_t stream) {
   void* memory = nullptr;
   cudaError_t error = runtime().take(&memory, bytes, memory_, stream);
   if (error == cudaErrorMemoryAllocation) {
-    // What the pool keeps may lie in pieces that are too small.
+    // The free memory of the pool may be fragmented into blocks that are too small.
     runtime().last_error();
     trim(true);
     error = runtime().take(&memory, bytes, memory_, stream);

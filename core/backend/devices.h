@@ -1,7 +1,7 @@
 // Devices: which there are, and what they are like.
 //
 // Nothing here runs when the library is loaded, and nothing on the CPU path calls the CUDA half: a
-// process that has asked the driver once cannot use CUDA in the children that it forks later.
+// process that has called the driver once cannot use CUDA in the children that it forks later.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 namespace gannet {
 
 /// Number of CUDA devices that calls may use. `reason`, which may be null, gets a text that lives as
-/// long as the library: why there is none, or "". The driver is asked once in the process's life;
-/// GANNET_BACKEND=cpu is honoured at each call, and then the driver is not asked.
+/// long as the library: why there is none, or "". The driver is queried once in the process's life;
+/// GANNET_BACKEND=cpu is honoured at each call, and then the driver is not queried.
 uint32_t cuda_device_count(const char** reason);
 
 /// Refuses numbers that name no CUDA device that calls may use (ANN_NO_DEVICE), with the reason, and all
@@ -52,7 +52,7 @@ void describe_device(int32_t device, ann_device_info* out);
 #if defined(GANNET_HAS_CUDA) && GANNET_HAS_CUDA
 namespace cuda {
 
-/// What the driver said when it was asked.
+/// The driver's answer to that query.
 struct Probe {
   uint32_t count = 0;
   char reason[192] = {};
@@ -60,7 +60,7 @@ struct Probe {
 
 const Probe& probe();
 
-/// Whether this process was forked from one that had asked the driver, and why CUDA is closed to it then.
+/// Whether this process was forked from one that had called the driver, and why CUDA is closed to it then.
 bool is_child() noexcept;
 inline constexpr char kForked[] = "this process was forked from one that had used CUDA";
 

@@ -15,7 +15,7 @@ namespace {
 /// The first fault of this process, a cudaError_t; 0: none.
 std::atomic<int32_t> first_fault = 0;
 
-/// The process that asked the driver; 0: none has.
+/// The process that called the driver; 0: none has.
 std::atomic<pid_t> owner = 0;
 
 /// Errors after which CUDA answers every call of the process with the same error.
@@ -97,7 +97,7 @@ Probe ask_driver() {
   return found;
 }
 
-/// What an error means beyond what CUDA calls it.
+/// The meaning of an error, beyond its name in CUDA.
 const char* advice_of(cudaError_t error) {
   switch (error) {
     case cudaErrorNoKernelImageForDevice:

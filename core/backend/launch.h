@@ -1,4 +1,4 @@
-// What every .cu file stands on: checked calls, a stream, device memory, copies, the launch of a kernel.
+// The basis of every .cu file: checked calls, a stream, device memory, copies, the launch of a kernel.
 //
 // Errors become the core's Error. A fault of a kernel ends the process's use of its devices, because
 // CUDA answers every later call with the same code; the first such answer is noted here, and from
@@ -25,7 +25,7 @@ namespace gannet::cuda {
 /// Throws ANN_DEVICE_LOST after a fault, ANN_NO_DEVICE in the child of a process that used CUDA.
 void require_live();
 
-/// Whether nothing can be given back any more, after a fault or a fork. What destructors ask.
+/// Whether nothing can be released any more, after a fault or a fork. Destructors check this.
 bool is_abandoned() noexcept;
 
 /// Throws the Error that `error` means. `what` says what was tried: "waiting for a stream".
@@ -178,7 +178,7 @@ void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads,
   raise(error, what);
 }
 
-/// Lets a kernel's blocks share so many bytes beside what it declares.
+/// Lets a kernel's blocks have `shared_bytes` of dynamic shared memory.
 template <class Args>
 void allow_shared(void (*kernel)(Args), size_t shared_bytes) {
   check(runtime().set_kernel(reinterpret_cast<const void*>(kernel),
@@ -240,7 +240,7 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(const Stream& stream) { check(runtime().record_event(event_, stream), "recording an event"); }
-  // For paths on which nothing can be thrown; a lost device tells at the next call.
+  // For paths on which nothing can be thrown; a lost device is reported by the next call.
   void record_quietly(const Stream& stream) noexcept { runtime().record_event(event_, stream); }
   void wait_quietly() const noexcept { runtime().wait_for_event(event_); }
   bool has_passed() const { return runtime().ask_event(event_) == cudaSuccess; }

@@ -8,7 +8,7 @@
 //     __device__ void run(uint64_t item) const;
 //   };
 //
-// Steps of few registers over the same arguments share one kernel, which is told the number of the step: all threads take
+// Steps of few registers over the same arguments share one kernel, which gets the number of the step: all threads take
 // one branch. The arguments list them: `using Steps = StepList<One, Another>;`.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // Phases do not call the runtime; they go through launch.h, and that goes through this table. So the
 // rules of the seam hold in one place, and a test can put another table in its place: one that refuses
-// the n-th allocation of a real device, or one that plays a whole machine where there is none.
+// the n-th allocation of a real device, or one that simulates a whole machine where there is none.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -7,7 +7,7 @@
 namespace gannet::cuda {
 namespace {
 
-/// The runtime has no question for a stream's context. The driver has; its functions are asked for by
+/// The runtime has no query for a stream's context. The driver has one; its functions are looked up by
 /// name, so that the library needs no driver to be loaded.
 struct DriverFunction {
   void* function = nullptr;

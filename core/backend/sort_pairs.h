@@ -14,10 +14,10 @@ struct SortBuffer {
   uint32_t* other;
 };
 
-/// Bytes of device memory that sorting so many pairs by the lower `key_bits` bits takes beside the buffers.
+/// Bytes of device memory that sorting `count` pairs by the lower `key_bits` bits takes beside the buffers.
 uint64_t sort_scratch_bytes(uint64_t count, int key_bits);
 
-/// Sorts by key. What is sorted is then `current` in both buffers.
+/// Sorts by key. The sorted keys and values are then `current` in both buffers.
 void sort_pairs(SortBuffer* keys, SortBuffer* values, uint64_t count, int key_bits, uint8_t* scratch,
                 uint64_t scratch_bytes, const Stream& stream, const char* what);
 

@@ -9,7 +9,7 @@ namespace gannet {
 inline constexpr uint64_t kTransferPiece = uint64_t{1} << 20;  // 2 MB: 3.3 and 6.1 ms, and 64 MB of memory
 inline constexpr uint64_t kTransferPage = 4096;                // that pieces start on
 
-/// Host memory of so many threads, each with two pieces.
+/// Host memory of `threads` lanes, each with two staging buffers.
 constexpr uint64_t transfer_bytes(uint64_t threads) { return threads * 2 * kTransferPiece + kTransferPage; }
 
 }  // namespace gannet

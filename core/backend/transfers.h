@@ -22,14 +22,14 @@ namespace gannet::cuda {
 
 class Transfers {
  public:
-  /// Of the current device, with the threads and the memory of `execution`.
+  /// Transfers of the current device, with the threads and the memory of `execution`.
   explicit Transfers(const Execution& execution);
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
-  /// Takes what copies of so many bytes need. That waits until nothing runs on the device, so who copies
-  /// beside its work does this before; else the first large copy does.
+  /// Allocates the lanes that copies of `bytes` need. That waits until nothing runs on the device, so a caller whose
+  /// copies overlap its work does this beforehand; else the first large copy does.
   void prepare(uint64_t bytes);
 
   /// Copies to the device in the order of the stream. When it returns the host memory has been read.

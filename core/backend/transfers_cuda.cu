@@ -59,7 +59,7 @@ class Transfers::Lane {
     events_[turn_].wait();
     return memory_ + turn_ * kPiece;
   }
-  /// What was queued on the stream ends the use of that piece.
+  /// The work queued on the stream ends the use of that buffer.
   void queued(const Stream& stream) { events_[turn_].record(stream); }
 
   /// A piece is on its way to the host, and belongs to `target`.
@@ -94,7 +94,7 @@ bool Transfers::by_lanes(uint64_t bytes) {
   if (!lanes_.empty()) return true;
   memory_ = Array<uint8_t>(execution_.memory, transfer_bytes(execution_.threads));
   first_ = memory_.data() + (kPage - reinterpret_cast<uintptr_t>(memory_.data()) % kPage) % kPage;
-  // Where the system refuses to pin memory, the first lane tells.
+  // Where the system refuses to pin memory, the first lane throws.
   try {
     lanes_.resize(execution_.threads);
     lanes_[0] = std::make_unique<Lane>(first_);
@@ -107,7 +107,7 @@ bool Transfers::by_lanes(uint64_t bytes) {
   return !refused_;
 }
 
-/// A lane, made by who first asks for it.
+/// A lane, made at its first use.
 Transfers::Lane& Transfers::lane(uint64_t number) {
   if (lanes_[number] == nullptr) lanes_[number] = std::make_unique<Lane>(first_ + number * 2 * kPiece);
   return *lanes_[number];

@@ -1,4 +1,4 @@
-// A thread that nobody waits for. It blocks all signals, so that the program's go to its own threads.
+// A thread that is never joined. It blocks all signals, so that the program's go to its own threads.
 #pragma once
 
 #include <pthread.h>

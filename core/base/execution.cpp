@@ -76,7 +76,8 @@ class Workers {
     const uint32_t wanted = job.end - job.next;
     const uint32_t woken = std::min(wanted, idle_ - std::min(idle_, waking_));
     waking_ += woken;
-    // Workers that are about to leave another job come by themselves: there are never more than all callers ask for.
+    // Workers that are about to leave another job find this one without being woken; there are never more than all
+    // callers want.
     wanted_ += wanted;
     const uint32_t most = std::min(wanted_, kThreadsMax);
     const uint32_t missing = std::min(wanted - woken, most - std::min(most, count_));
@@ -96,7 +97,7 @@ class Workers {
   void withdraw(Job& job) {
     const auto place = std::find(jobs_.begin(), jobs_.end(), &job);
     if (place != jobs_.end()) jobs_.erase(place);
-    if (jobs_.empty()) waking_ = 0;  // who wakes now finds nothing and waits on
+    if (jobs_.empty()) waking_ = 0;  // workers that wake now find no job and wait on
   }
 
   bool make_worker() {
@@ -140,11 +141,11 @@ class Workers {
   const pid_t process_;
   std::mutex mutex_;
   std::condition_variable offered_;
-  std::vector<Job*> jobs_;  // that have numbers left, the first offered first
-  uint32_t wanted_ = 0;     // workers that the callers at work ask for, together
-  uint32_t count_ = 0;      // those that there are, in the making counted
-  uint32_t idle_ = 0;       // of them, that wait,
-  uint32_t waking_ = 0;     // and of those, that have been told of a job
+  std::vector<Job*> jobs_;  // with worker numbers left, the oldest first
+  uint32_t wanted_ = 0;     // workers that all running callers want
+  uint32_t count_ = 0;      // workers that exist, those being started included
+  uint32_t idle_ = 0;       // of these, waiting,
+  uint32_t waking_ = 0;     // and of the waiting ones, notified of a job
 };
 
 /// The workers of this process; null without memory for them.

@@ -1,4 +1,4 @@
-// Execution: what a phase may use (memory, threads) and whom it reports to.
+// Execution: the memory and threads that a phase may use, and the monitor that it reports to.
 //
 // parallel_for splits a range into chunks and hands them to the workers of the process (execution.cpp). Where the
 // system refuses a thread, the others do its share; the calling thread always works too.
@@ -43,21 +43,21 @@ struct Execution {
   }
 };
 
-/// Keeps the smaller one of a number and another, whoever else does so meanwhile: what all threads have met
-/// first, in the order of items, is named in an error then.
+/// An atomic minimum. So an error names the item that is first in the order of items, not the one that some
+/// thread has met first.
 inline void keep_least(std::atomic<uint64_t>& least, uint64_t number) {
   uint64_t known = least.load(std::memory_order_relaxed);
   while (number < known && !least.compare_exchange_weak(known, number, std::memory_order_relaxed)) {
   }
 }
 
-/// Threads that `wanted` comes to under a cap (0: none). 0 is as many as the calling thread may use: the processors
-/// of its affinity mask, or fewer where the process's control group has a quota of processor time.
+/// Threads for a wish of `wanted` under a cap (0: none). A wish of 0 is for as many as the calling thread may use:
+/// the processors of its affinity mask, or fewer where the process's control group has a quota of processor time.
 uint32_t thread_count(uint32_t wanted, uint32_t cap);
 
 /// Runs work(context, worker) on the calling thread as worker 0 and on up to `threads` - 1 workers of the process,
 /// each with a number of its own; returns when all that have begun have ended. Workers may begin late or not at
-/// all, so the work is done whoever comes. `work` does not throw.
+/// all, so `work` must finish with any number of them. It does not throw.
 void run_on_workers(uint32_t threads, void (*work)(void* context, uint32_t worker), void* context);
 
 /// Items of a task that take `steps` each (columns, places of a list), `most` at most: a task is some
@@ -70,7 +70,7 @@ constexpr uint64_t items_per_task(uint64_t steps, uint64_t most) {
 ///
 /// Chunks go to whichever thread is free, so a body that writes only what belongs to its own items
 /// gives the same result for any number of threads. The first exception ends the loop and is
-/// rethrown here. The monitor is asked before each chunk and after the last.
+/// rethrown here. The monitor is checked before each chunk and after the last.
 template <class Body>
 void parallel_for(const Execution& execution, uint64_t count, uint64_t grain, const Body& body) {
   std::atomic<uint64_t> next = 0;

@@ -69,7 +69,7 @@ struct DescriptorName {
 
 class SystemFiles final : public Files {
  public:
-  // O_NONBLOCK: opening a pipe that nobody writes to would wait for ever. It changes nothing for
+  // O_NONBLOCK: opening a pipe without a writer would wait for ever. It changes nothing for
   // regular files, which are all that is read.
   int open_to_read(const char* path) override {
     return outcome(::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));

@@ -2,7 +2,7 @@
 //
 // The product has one set of these, the system's. Tests put another in its place: one that fails the
 // N-th call, ends the process there, or keeps a log from which every state that a power failure may
-// leave behind can be made again. Calls answer as the system does, but for errors, which come back as
+// leave behind can be made again. Calls return what the system returns, except errors, which come back as
 // negative numbers instead of through errno.
 #pragma once
 
@@ -24,7 +24,7 @@ struct FileFacts {
   bool link = false;
 };
 
-/// Of mapped bytes: a few here and there, one after the other, or all of them at once and soon.
+/// How mapped bytes will be read: at random, in sequence, or all of them soon.
 enum class Reads { kScattered, kInOrder, kSoon };
 
 class Files {
@@ -56,7 +56,7 @@ class Files {
   /// gives the pages of a file that nobody else has then, 200 ms of 2 GB.
   virtual void close_aside(int file) = 0;
 
-  /// Bytes read or written, which may be fewer than asked for, or -errno.
+  /// Bytes read or written, which may be fewer than requested, or -errno.
   virtual int64_t read_at(int file, void* data, size_t bytes, uint64_t offset) = 0;
   virtual int64_t write(int file, const void* data, size_t bytes) = 0;
 
@@ -66,7 +66,7 @@ class Files {
   virtual int set_owner(int file, uint32_t owner, uint32_t group) = 0;
   virtual int set_mode(int file, uint32_t mode) = 0;
   /// Begins to write [offset, offset + bytes) to the disk, or waits until that is done. Promises no more
-  /// than that a later sync has less to do; an error is the file's, and may be told only once.
+  /// than that a later sync has less to do; an error is the file's, and may be reported only once.
   virtual int write_back(int file, uint64_t offset, uint64_t bytes, bool wait) = 0;
   virtual int sync(int file) = 0;
   /// Takes the lock of a file for as long as a descriptor of it is open; -EWOULDBLOCK where another has it.

@@ -1,9 +1,9 @@
 // FirstTouch: bytes that are checked in pieces, each before it is read for the first time.
 //
 // An index over a mapped file opens in milliseconds because nothing of its rows, codes and edges is
-// read then. Whoever reads a part of them later says so first; the pieces under it that nobody has
-// asked for yet are checked then. A piece in order costs one relaxed load from then on. Memory that
-// needs no checking has no FirstTouch, and the question costs a comparison with null.
+// read then. A reader announces each part before it reads it; the pieces of that part that have not been checked
+// yet are checked then. A checked piece costs one relaxed load from then on. Memory that
+// needs no checking has no FirstTouch, and the test costs a comparison with null.
 #pragma once
 
 #include <atomic>

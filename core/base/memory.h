@@ -95,7 +95,7 @@ class Array {
   T* data() { return items_; }
   const T* data() const { return items_; }
   size_t size() const { return size_; }
-  /// Of the memory that is its own.
+  /// Bytes of the memory that it owns.
   size_t bytes() const { return bytes_; }
   bool empty() const { return size_ == 0; }
   T& operator[](size_t place) { return items_[place]; }

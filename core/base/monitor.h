@@ -23,7 +23,7 @@ class Monitor {
     virtual ~Watcher() = default;
     virtual void asked(Monitor& monitor) = 0;
   };
-  /// Null, as it is outside of tests: nobody watches. Set while no call runs.
+  /// Null outside of tests. Set while no call runs.
   void watch(Watcher* watcher) noexcept { watcher_ = watcher; }
 
   void cancel() noexcept { cancelled_.store(true, std::memory_order_relaxed); }

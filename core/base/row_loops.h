@@ -1,4 +1,4 @@
-// Loops over as many items as there are rows, with questions to the monitor: a plain loop, or a plain fill of an
+// Loops over about as many items as rows, with checks of the monitor: a plain loop, or a plain fill of an
 // array, takes some ten milliseconds a million rows, and could not be ended.
 #pragma once
 
@@ -17,7 +17,7 @@ constexpr uint64_t rows_of_scattered(uint32_t degree) {
   return std::max<uint64_t>((uint64_t{1} << 13) / std::max(degree, 1u), 1);
 }
 
-/// An Array whose items are made of `value`; its pages are touched by all threads, and the monitor is asked.
+/// An Array whose items are made of `value`; its pages are touched by all threads, and the monitor is checked.
 template <class T, class Value>
 Array<T> filled_array(const Execution& execution, size_t size, const Value& value) {
   Array<T> array(execution.memory, size);
@@ -48,8 +48,8 @@ inline void place_by_counts(Array<std::atomic<uint32_t>>& counts, Array<uint64_t
   });
 }
 
-/// Leaves the `kept` smallest of so many distinct keys in front, ascending. A hub may have as many as there are rows,
-/// and they are looked at in pieces, with a question before each.
+/// Leaves the `kept` smallest of `count` distinct keys in front, ascending. A hub may have as many as there are rows,
+/// and they are sorted in chunks, with a check of the monitor before each.
 inline void sort_smallest(uint64_t* keys, uint64_t count, uint64_t kept, const Execution& execution) {
   if (count <= kRowsAtOnce) {
     if (kept < count)
