@@ -34,7 +34,7 @@ class Arrival {
   virtual std::unique_ptr<DeviceCodes> take_codes() = 0;
   virtual std::unique_ptr<Stream> take_stream() = 0;
 
-  /// What copied the rows, for more to copy after wait().
+  /// The transfers that copied the rows, for further copies after wait().
   virtual Transfers& transfers() = 0;
 
   /// Returns when the host has everything. Errors: ANN_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,

@@ -42,7 +42,8 @@ namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / 32;
-constexpr uint32_t kCopiers = 8;  // threads at most; one processor is left to whoever works the device
+constexpr uint32_t kCopiers =
+    8;  // threads at most; one processor is left to the thread that drives the device
 
 struct Found {
   unsigned long long first_bad;     // row * dim + column of the first value that is not finite, or all ones
@@ -136,7 +137,7 @@ struct Encode : RowWarp {
     }
   }
 
-  /// What each of the extra columns of inner product holds.
+  /// The value of each of the extra columns of inner product.
   __device__ float extra_value(double norm) const {
     const double rest = __dsub_rn(__dmul_rn(args.norm_max, args.norm_max), __dmul_rn(norm, norm));
     return static_cast<float>(__dsqrt_rn(__ddiv_rn(rest > 0 ? rest : 0, Codes::kSplit)));

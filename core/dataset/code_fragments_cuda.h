@@ -39,7 +39,7 @@ struct CodeFragment {
   }
 
   /// sums += rows 16 strip ... 16 strip + 16 x 8 others, of which a lane has the pieces t and t + 4 of
-  /// row g. Who has which sum is said at multiply_bytes.
+  /// row g. multiply_bytes says which lane has which sum.
   __device__ void multiply(int32_t (&sums)[4], uint32_t strip, const uint4 (&others)[2]) const {
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {

@@ -353,7 +353,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
 /// they whose neighbours are lost: with one of four as the rule, sets of two densities had all rows compared for any
 /// recall, and 850,000 image patches, of which 18 % are nearer, gave 100 answers at .99 at 0.79 M queries/s of an H200
 /// instead of 3.2 by floats, and at .95 no more than by floats. Rows
-/// equal to another do not count: nothing tells them apart.
+/// equal to another do not count: nothing distinguishes them.
 bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const {
   if (!(step > 0)) return true;
   const uint32_t sampled = std::min(rows, kSampledRows);

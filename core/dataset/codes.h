@@ -6,7 +6,7 @@
 //
 //   Rows of i8 or u8 under L2 are their own codes; nothing is stored beside them.
 //   Float rows under L2: code = round((x - centre) / step) + 128, with a centre for each column and
-//     one step for all, so that distances of codes are proportional to distances of rows but for
+//     one step for all, so that distances of codes are proportional to distances of rows except for
 //     rounding. A step for each column would follow the data more closely and weigh columns wrongly.
 //   Cosine: the same on rows of length one, where squared L2 is twice the cosine distance.
 //   Inner product: the same on rows with an extra column a = sqrt(M^2 - |x|^2), M the largest length,
@@ -51,19 +51,19 @@
 
 namespace gannet {
 
-/// What codes are compared as: unsigned bytes, or floats.
+/// The form in which codes are compared: unsigned bytes, or floats.
 enum class CodeKind { kUnsigned, kFloat };
 
 class Codes {
  public:
-  /// What Codes consist of beside what follows from the dataset, as a file brings it.
+  /// The parts of Codes that do not follow from the dataset, as read from a file.
   struct Parts {
     bool wide = false;
     Array<uint8_t> codes;  // [rows, stride]; empty where the rows serve
     Array<float> centre;   // [columns]
     float inverse_step = 1;
     double norm_max = 0;
-    FirstTouch* touch = nullptr;  // asked before a code is read, unless null
+    FirstTouch* touch = nullptr;  // called before a code is read, unless null
   };
 
   Codes() = default;
@@ -92,7 +92,8 @@ class Codes {
 
   uint32_t rows() const { return count_; }
   size_t stride() const { return stride_; }
-  /// What the bytes of rows are xored with before they are compared: 0x80 where i8 rows are their own codes, else 0.
+  /// The mask that the bytes of rows are xored with before they are compared: 0x80 where i8 rows are their own
+  /// codes, else 0.
   uint8_t flip() const { return flip_; }
   const uint8_t* data() const { return data_; }
   const uint8_t* row(uint32_t number) const { return data_ + number * stride_; }

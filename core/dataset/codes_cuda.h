@@ -1,4 +1,4 @@
-// Codes on a CUDA device: what every phase of a build on the device reads rows by.
+// Codes on a CUDA device: every phase of a build on the device reads rows by them.
 //
 // Bytes stand unsigned whatever the rows are: i8 rows are flipped once, as they arrive, and stay so for searches, whose
 // queries are flipped likewise. The square of each row's length stands beside them: |x - y|^2 = x.x + y.y - 2 x.y holds
@@ -15,7 +15,7 @@
 
 namespace gannet::cuda {
 
-/// What kernels take.
+/// The codes as an argument of kernels.
 struct CodesView {
   const uint8_t* data;      // [rows, stride] bytes, zero beyond the last column
   const uint32_t* squares;  // [rows] x.x of bytes; null for wide codes
@@ -31,7 +31,7 @@ struct CodesView {
 void flip_and_square(uint8_t* vectors, uint32_t count, uint32_t stride, uint8_t flip, uint32_t* squares,
                      const Stream& stream);
 
-/// Codes on the current device. Sent from the host, the monitor is asked between pieces.
+/// Codes on the current device. While they are sent from the host, the monitor is checked between pieces.
 class DeviceCodes {
  public:
   /// Codes that make(data) queues on the stream, [rows, stride] and as they are on the host; `codes` says

@@ -37,8 +37,8 @@ struct PreparedQuery {
 
 class Dataset {
  public:
-  /// What a Dataset consists of, as a file brings it. Arrays may lie over a mapped file; then the
-  /// FirstTouch of each, unless null, is asked before a part of it is read.
+  /// The parts of a Dataset, as read from a file. Arrays may lie over a mapped file; then the
+  /// FirstTouch of each, unless null, is called before a part of it is read.
   struct Parts {
     uint32_t rows = 0;
     uint32_t dim = 0;
@@ -58,7 +58,7 @@ class Dataset {
   /// Copies or borrows `rows`, stored as `element` (0: as given). `ids` is [rows] or null.
   /// Refuses NaN, infinities, repeated ids and impossible conversions, before anything is kept.
   ///
-  /// Rows on a device are neither looked at nor copied: they are stored as given, and whoever brings them
+  /// Rows on a device are neither checked nor copied here: they are stored as given, and the code that copies them
   /// to `incoming`, [rows, stride of view()] with zeros behind each, calls `complete` before they are read.
   Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element, bool borrow,
           const Execution& execution);
@@ -72,7 +72,7 @@ class Dataset {
   uint32_t dim() const { return view_.dim; }
   int32_t metric() const { return metric_; }
   int32_t element() const { return view_.element; }
-  /// All rows, for readers that have asked touch_all() or made the Dataset themselves.
+  /// All rows, for readers that have called touch_all() or made the Dataset themselves.
   const RowsView& view() const { return view_; }
   const float* norms() const { return norms_.data(); }     // [rows] lengths, for cosine; else null
   const uint64_t* ids() const { return ids_.data(); }      // [rows], or null: ids are row numbers
@@ -145,7 +145,7 @@ class Dataset {
   FirstTouch* norms_touch_ = nullptr;
 };
 
-/// Bytes that a Dataset of such rows holds, with ids or without.
+/// Bytes that a Dataset of these rows holds, with ids or without.
 uint64_t dataset_bytes(uint64_t rows, uint32_t dim, int32_t metric, int32_t element, bool ids, bool borrow);
 
 /// Bytes that its constructor takes beside them.

@@ -17,7 +17,7 @@ constexpr uint32_t kNear = CodeOrder::kNear;
 constexpr uint32_t kLooked = CodeOrder::kLooked;
 constexpr uint64_t kSampleStream = 0x7363616c6564;  // "scaled"
 
-/// The k smallest of what it is shown, with their rows; the largest on top of a heap.
+/// The k smallest of the inserted distances, with their rows; the largest on top of a heap.
 template <class Distance, uint32_t k>
 struct Smallest {
   std::pair<Distance, uint32_t> heap[k];

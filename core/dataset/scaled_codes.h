@@ -67,7 +67,7 @@
 
 namespace gannet {
 
-/// How well codes order the rows about sampled ones; negative where nobody has looked.
+/// How well codes order the rows about sampled ones; negative: not measured.
 struct CodeOrder {
   static constexpr uint32_t kNear = 10;
   static constexpr uint32_t kLooked = 20;
@@ -77,11 +77,11 @@ struct CodeOrder {
   double worst_twenty = -1;  // the same of the tenth of the sample that fares worst
 
   bool is_measured() const { return first_twenty >= 0; }
-  /// Whether any recall that can be asked for can be had by them.
+  /// Whether walks by them can reach any recall that a caller may want.
   bool is_enough() const { return first_twenty >= 0.999 && worst_twenty >= 0.99; }
 };
 
-/// Of the shares of each row or query of a sample, which are left in another order.
+/// The order of a sample, from the shares of each of its rows or queries, which are reordered.
 CodeOrder order_of(Array<double>& ten, Array<double>& twenty);
 
 /// A float as an unsigned number of the same order, and back.
@@ -97,7 +97,7 @@ class ScaledCodes {
  public:
   static constexpr uint32_t kCellsMany = 256;
 
-  /// What follows a row's bytes, at terms_at().
+  /// The terms that follow a row's bytes, at terms_at().
   struct Terms {
     float scale;
     float offset;
@@ -105,18 +105,18 @@ class ScaledCodes {
     uint32_t zero;
   };
 
-  /// What codes consist of beside what follows from the dataset, as a file brings it.
+  /// The parts of the codes that do not follow from the dataset, as read from a file.
   struct Parts {
     Array<uint8_t> codes;         // [rows, stride]
     Array<float> centres;         // [cells + 1, dim] the mean that queries are coded about, then the cells
-    FirstTouch* touch = nullptr;  // asked before a code is read, unless null
+    FirstTouch* touch = nullptr;  // called before a code is read, unless null
   };
 
   /// Codes all rows, about `cells` centres or one.
   ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, const Execution& execution);
   ScaledCodes(const Dataset& dataset, Parts&& parts);
 
-  /// The fewest cells whose codes order the rows well enough for any recall that can be asked for: of the
+  /// The fewest cells whose codes order the rows well enough for any recall that a caller may want: of the
   /// sample 0.999 of the true 10 nearest, and 0.99 of its worst tenth, are among the first 20; where neither does,
   /// the most cells. The sample is of the rows, or of `queries` if not null. `order` gets the figures.
   static ScaledCodes choose(const Dataset& dataset, const MatrixView* queries, uint64_t seed,
