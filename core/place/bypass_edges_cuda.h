@@ -1,5 +1,5 @@
 // A search graph on a CUDA device without some of its rows, so that these are queries which the graph has
-// never seen (tune/trials.h).
+// never held (tune/trials.h).
 //
 // An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows
 // that the hidden one has edges to, if a list of near rows would have held it. So a walk finds what it would

@@ -1,4 +1,4 @@
-// What a build leaves on its device, to become part of the segment's placement there.
+// The arrays that a build leaves on its device, which become part of the segment's placement there.
 #pragma once
 
 #include <cstdint>

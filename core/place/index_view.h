@@ -1,4 +1,4 @@
-// IndexView: what kernels read of a segment on a CUDA device. Plain data that the arguments of kernels are
+// IndexView: a segment on a CUDA device as kernels read it. Plain data that the arguments of kernels are
 // filled from; the placement owns the memory.
 #pragma once
 

@@ -2,8 +2,8 @@
 //
 // On the CPU that is the segment itself. On a CUDA device it is a copy: codes, edges, entry points and pivots,
 // which are drawn there; where code distances are not the reported ones also the rows as stored and, for
-// cosine, their lengths; and ids that are not row numbers. Of a segment without a graph only what exact search
-// needs. A placement keeps the workspaces of its searches.
+// cosine, their lengths; and ids that are not row numbers. A segment without a graph is placed with the
+// arrays of exact search alone. A placement keeps the workspaces of its searches.
 #pragma once
 
 #include <compare>
@@ -28,7 +28,7 @@ struct HostPlacement {
   mutable NearestSample nearest = {};  // for GGNN's search
 };
 
-/// What of a device changes which recall an effort gives there, or which walks it can do. Devices of one class
+/// The properties of a device that decide which recall an effort gives, and which walks it can do. Devices of one class
 /// share what has been measured, in files too.
 struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor

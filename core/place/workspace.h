@@ -18,13 +18,13 @@ class Workspace {
   virtual ~Workspace() = default;
   virtual uint64_t bytes() const = 0;  // of host memory, pinned or not
 
-  /// From now on serves a call with this monitor, or null, whose rows have so many bytes.
+  /// Begins to serve a call with this monitor, or null, whose rows have `row_bytes`.
   void begin(Monitor* monitor, uint64_t row_bytes) {
     monitor_ = monitor;
     row_bytes_ = static_cast<int64_t>(row_bytes);
     left_ = kBytesBetweenQuestions;
   }
-  /// Says that a walk has compared so many rows and shown them to a list that is so long. Now and then it asks the
+  /// Notes that a walk has compared `rows` and inserted them into a list of `list`. Now and then it checks the
   /// monitor: the walk of one query with the longest beam takes a second.
   void compared(uint32_t rows, uint32_t list) {
     left_ -= rows * row_bytes_ + list / kListShare;

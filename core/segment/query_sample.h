@@ -1,13 +1,13 @@
 // QuerySample: some of the queries that a caller has given to calibrate on, kept with the index.
 //
 // Where queries differ from the rows, promises by rows as queries are not kept: of 10M rows whose
-// queries came from elsewhere, a search that was asked for 0.95 found 0.91. So a caller passes queries like
+// queries came from elsewhere, a search for a recall of 0.95 found 0.91. So a caller passes queries like
 // those to come. A CUDA device calibrates when the index is placed there, which may be long after the build,
 // by another process and from a file; so the index keeps a sample of them, as searches prepare them
 // (dataset/dataset.h): floats for rows of floats, else the elements.
 //
 // The sample is drawn from equal strata of what was given and shuffled, so that the first of it are a fair
-// sample too, and those who need fewer take those.
+// sample too, and calibrations that need fewer take the first ones.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +25,10 @@ class QuerySample {
  public:
   QuerySample() = default;
 
-  /// Of finite queries of any element that can be compared with the rows.
+  /// A sample of finite queries of any element that can be compared with the rows.
   QuerySample(const Dataset& dataset, const MatrixView& given, uint64_t seed, const Allocator& memory);
 
-  /// As a file brings it. `touch` unless null is asked before it is read.
+  /// A sample read from a file. `touch`, unless null, is called before it is read.
   QuerySample(const Dataset& dataset, Array<uint8_t> values, FirstTouch* touch);
 
   uint32_t count() const { return count_; }
@@ -38,7 +38,7 @@ class QuerySample {
     if (touch_ != nullptr) touch_->touch_all(execution);
   }
 
-  /// The first of them, `most` at most, for readers that have asked touch_all() or made them.
+  /// The first of them, `most` at most, for readers that have called touch_all() or made them.
   MatrixView first(uint32_t most) const {
     return {values_.data(), std::min(most, count_), dim_, element_, query_bytes_};
   }
@@ -52,7 +52,7 @@ class QuerySample {
   FirstTouch* touch_ = nullptr;
 };
 
-/// Bytes of a sample of so many queries that are given for rows of an element.
+/// Bytes of a sample of `given` queries for rows of an element.
 constexpr uint64_t query_sample_bytes(uint64_t given, uint32_t dim, int32_t element) {
   const uint64_t kept = std::min<uint64_t>(given, kQueriesKept);
   return kept * dim * (is_float_element(element) ? sizeof(float) : 1);

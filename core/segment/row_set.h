@@ -15,7 +15,7 @@
 
 namespace gannet {
 
-/// Rows are held out on the CPU all at once: one of so many at most.
+/// Rows are held out on the CPU all at once: one in this many at most.
 inline constexpr uint32_t kHeldOutShare = 4;
 
 /// A view of a set, for walks on the CPU and on devices. No set holds no row.
@@ -61,7 +61,7 @@ class RowSet {
   uint32_t count_ = 0;
 };
 
-/// What the search for one query may do with rows.
+/// The rows that the search for one query may walk, and those that it may return.
 struct Admission {
   RowSetView removed = {};   // walked through, never returned
   RowSetView held_out = {};  // neither expanded nor returned
