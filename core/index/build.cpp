@@ -228,8 +228,8 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   if (given) copied = copy_lists(segment.codes, plan, execution);
   const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
-  // Memory that nobody has touched is made by the system page by page, which takes longer than the copy
-  // that fills it. So the pages of the edges are made while the device finds them.
+  // The system maps untouched memory page by page, which takes longer than the copy
+  // that fills it. So the pages of the edges are touched while the device finds them.
   graph.make_fixed(execution.memory);
   std::unique_ptr<cuda::GraphOnDevice> made;
   Execution both = execution;
@@ -280,7 +280,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   place_whole(plan, built, measuring);
 }
 
-/// What follows where all edges are on the host.
+/// The steps that follow once all edges are on the host.
 void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
   SearchGraph& graph = built.segment.graph;
   execution.span(0.8, 0.86).enter("reachability");

@@ -3,7 +3,7 @@
 //
 // Results equal those of the CPU by the same method bit for bit, except for cells, whose lists are of
 // the same quality: distances of codes are exact, or summed in the same lanes, and no phase depends on
-// who comes first.
+// the order of threads.
 #pragma once
 
 #include <memory>
@@ -34,14 +34,14 @@ KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& o
 KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution);
 
-/// What finding lists came to.
+/// The outcome of finding lists.
 struct FoundLists {
   uint32_t iterations = 0;  // rounds of NN-Descent, or those of neighbours' neighbours that cells took
   double share = 0;         // of true neighbours in the lists, by codes, where cells have looked
   SampledLists sampled;     // where they have
 };
 
-/// TSDG's graph, of lists by a method or `given` ones, into `graph`, whose `rows` and `entries` are set. Of the
+/// TSDG's graph, from lists by a method or `given` ones, into `graph`, whose `rows` and `entries` are set. Of the
 /// ways to diversify the device does those that graph/diversify_cuda.h names, and the CPU the others.
 FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
                              const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,

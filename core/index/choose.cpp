@@ -91,7 +91,7 @@ struct Chooser {
     return best;
   }
 
-  /// The slack for the recall by the build's calibration; none where that has no curve for as many answers.
+  /// The slack for the recall by the build's calibration; none where that has no curve for k answers.
   std::optional<Effort> slack_effort() const {
     const KnobCurves& curves = placed.calibration.slack();
     if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
@@ -112,7 +112,7 @@ struct Chooser {
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     const auto two_lists = choose_two_lists();
     if (two_lists && request.params.beam != 0) return *two_lists;
-    // What a beam promises takes microseconds to find, which is much of one query's time: only where it may answer.
+    // Finding the recall that a beam promises takes microseconds, much of one query's time: only where it may answer.
     const auto by_beam = [this] { return planned(kBestFirst, effort_of(kBestFirst)); };
     if (request.params.beam != 0) return by_beam();
 
@@ -206,8 +206,8 @@ struct Chooser {
     return best;
   }
 
-  /// The walkers for so many queries, the best choice first. Of blocks with 16 warps as many queries run at a
-  /// time as there are multiprocessors, of blocks with 8 some three times as many; a batch of more than
+  /// The walkers for this batch, the best choice first. Blocks of 16 warps run one query at a time on each
+  /// multiprocessor, blocks of 8 some three; a batch of more than
   /// eleven queries for each multiprocessor keeps a warp for each query busy (one NVIDIA H200, 132 of them:
   /// 32 us for 100 queries with 16 warps, 37 with 8; 98 us for 1,000 with 8; 187 us for 3,000 with 1 and 240
   /// with 8). Where a warp each can walk at once for all queries, walks cut at their mean end sooner from
@@ -221,7 +221,7 @@ struct Chooser {
   /// many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp got .74 of .8, since rows that serve
   /// as queries are masked there, and their copies are not.
   std::array<Walkers, 4> order_walkers(float recall) const {
-    // Expansions at degree 64. Of the walks measured the longest short one took 9, the shortest long one 19.
+    // Expansions at degree 64. The longest short walk that was measured took 9, the shortest long one 19.
     constexpr double kShortWalk = 15;
     const uint64_t queries = request.queries;
     const uint64_t multiprocessors = target.device->multiprocessors();

@@ -17,7 +17,7 @@ bool compares_all(const Segment& segment, const ann_search_params& params);
 
 /// The procedure that is named, or of those that serve the best, with its plan. `device` is the placement that
 /// searches, null: the CPU. Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED where the request names
-/// what cannot be done.
+/// a search that cannot be done.
 Choice choose(const PlacedSegment& placed, const PlacedDevice* device, const SearchRequest& request,
               const Execution& execution);
 

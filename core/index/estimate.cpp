@@ -25,7 +25,7 @@ constexpr uint32_t kNarrowColumns = 4;                // of which codes are like
 constexpr uint64_t kArrayEnds = 64 * kAlignment;      // of arrays that are rounded up
 constexpr uint64_t kDeviceSmall = uint64_t{8} << 20;  // counts, entry points, what sums and selections take
 
-/// What is asked for.
+/// The build to be estimated.
 struct Asked {
   const ann_index_params& shape;
   uint64_t rows;
@@ -42,7 +42,7 @@ struct Asked {
   uint64_t edge_bytes() const { return rows * plan.degree * sizeof(uint32_t); }
 };
 
-/// Time of one thread to find neighbours among rows whose codes have so many bytes.
+/// Time of one thread to find neighbours among rows whose codes have `bytes`.
 double finding_seconds(double rows, double bytes, const BuildPlan& plan) {
   if (plan.graph == ANN_GRAPH_GGNN) {
     // A merge of all rows for each layer and each refinement, each query some 3,000 pairs and their lists.
@@ -76,7 +76,7 @@ DiversifyBytes diversifying(const Asked& asked) {
                          asked.plan.threads);
 }
 
-/// What an index with a graph holds beside its rows.
+/// Bytes that an index with a graph holds beside its rows.
 uint64_t graph_and_codes(const Asked& asked) {
   const ann_index_params& shape = asked.shape;
   const bool rows_serve = Codes::rows_serve(shape.metric, asked.element, asked.plan.borrow);
@@ -132,7 +132,7 @@ uint64_t phases(const Asked& asked) {
 // --- A device ------------------------------------------------------------------------------------
 
 /// Whether codes are likely to be floats, which the rows themselves decide (dataset/codes.h): where few
-/// columns leave few bytes for all rows. Of rows spread evenly over a box the sampled ones lie 16 steps apart
+/// columns leave few bytes for all rows. The sampled rows of a set spread evenly over a box are 16 steps apart
 /// from 4 columns on.
 bool likely_wide(const Asked& asked) {
   return !Codes::rows_serve(asked.shape.metric, asked.element, false) && asked.shape.dim < kNarrowColumns;
@@ -195,7 +195,7 @@ uint64_t device_bytes(const Asked& asked) {
          kDeviceSmall;
 }
 
-/// Of a build by all threads.
+/// Bytes of a build, all threads together.
 double seconds_of(const Asked& asked) {
   const size_t bytes = Codes::code_stride(asked.shape.dim, asked.shape.metric, false);
   return finding_seconds(static_cast<double>(asked.rows), static_cast<double>(bytes), asked.plan) /

@@ -1,4 +1,4 @@
-// Index: the object behind a handle, and who may use it when.
+// Index: the object behind a handle, and which calls may use it when.
 //
 // A build makes a whole new Snapshot and publishes it in one step; until then searches see none. A search holds
 // the snapshot that it finds, so nothing it reads can go away under it. Freeing waits for the calls that are

@@ -20,7 +20,7 @@ struct PlacedDevice {
   Tuning tuning;  // of the other procedures
 };
 
-/// What two lists have been found to do on devices of a class.
+/// The calibration of two lists on devices of a class.
 struct MeasuredDevice {
   DeviceClass device;
   DeviceCalibration two_lists;
@@ -42,7 +42,7 @@ class Placements {
   void adopt(std::shared_ptr<const PlacedDevice> device);
   /// Takes a placement away, if there is one.
   void drop(int32_t device);
-  /// What devices have measured, here or before the index was saved, in order of their classes. It outlives the
+  /// The calibrations of devices, of this process or from the file, in order of their classes. They outlive the
   /// placements.
   std::vector<MeasuredDevice> measured() const;
   void remember(const MeasuredDevice& measured);

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kProbeStream = 0x70726f6265;  // "probe"
 constexpr uint32_t kProbes = 512;
 constexpr uint32_t kProbeBeam = 64;
-constexpr uint32_t kMissedShare = 50;  // one of so many probes at most is missed
+constexpr uint32_t kMissedShare = 50;  // one in this many probes at most is missed
 
 /// Whether a walk comes to a row with the code of this one.
 bool finds(const Segment& segment, uint32_t row, SearchSpace& space) {

@@ -1,4 +1,4 @@
-// Snapshot: what one search sees of an index. An index publishes snapshots by swap; a search holds the one that it
+// Snapshot: the state of an index that one search sees. An index publishes snapshots by swap; a search holds its one
 // finds, so nothing it reads changes or goes away under it.
 #pragma once
 
@@ -66,14 +66,14 @@ struct SearchReport {
   }
 };
 
-/// Answers a batch of an index of any number of segments on `device` (ANN_DEVICE_*). Of several segments each
-/// answers for itself, and the answers are merged by (distance, id).
+/// Answers a batch of an index of any number of segments on `device` (ANN_DEVICE_*). Each segment answers
+/// for itself, and the answers of several are merged by (distance, id).
 void search_snapshot(const Snapshot& snapshot, const ann_search_params& params, float recall, int32_t device,
                      const SearchBatch& batch, const Execution& execution, SearchCounts* counts,
                      SearchReport* report = nullptr);
 
-/// What search_snapshot would do for `queries` queries of k answers from memory of the host or of the device.
-/// Places the index on the device, and calibrates the procedure, as that would.
+/// The choices of search_snapshot for `queries` queries of k answers from memory of the host or of the device.
+/// Places the index on the device, and calibrates the procedure, as search_snapshot would.
 SearchReport forecast_search(const Snapshot& snapshot, const ann_search_params& params, float recall,
                              int32_t device, bool queries_on_device, uint64_t queries, uint32_t k,
                              const Execution& execution);
