@@ -6,13 +6,13 @@
 //             farther than the row's own list reaches; where there is none, the row's first edge once more
 //
 // Without that reach a walk that has come to one neighbour of a hidden row knows the others. Where rows have few
-// common neighbours no list would ever have had those edges: of 1M rows of 30 intrinsic dimensions 0.8 was promised
-// of what got 0.775. With it 0.8 to 0.99 get at most 0.005 less; SIFT and image patches stay where they were.
+// common neighbours no list would ever have had those edges: with 1M rows of 30 intrinsic dimensions searches that
+// were promised 0.8 had 0.775. With it 0.8 to 0.99 have at most 0.005 less; SIFT and image patches do not change.
 //
-// Bytes: all edges in and out, 0.5 GB at 1M rows of 64 edges, 0.15 ms on one NVIDIA H200. Of 1,024 hidden
-// rows with 64 edges to each, 65,000 times 96 codes are read, 0.8 GB at 128 bytes. Each lane compares a row
+// Bytes: all edges in and out, 0.5 GB at 1M rows of 64 edges, 0.15 ms on one NVIDIA H200. 1,024 hidden
+// rows with 64 edges to each read 65,000 times 96 codes, 0.8 GB at 128 bytes. Each lane compares a row
 // of its own, 16 bytes at a time: the reads of a warp are scattered, but there are few.
-// Operations: 4 dp4a and as many subtractions a 16 bytes, nothing beside the reads.
+// Operations: 4 dp4a and 4 subtractions for 16 bytes, nothing beside the reads.
 
 #include "place/bypass_edges_cuda.h"
 

@@ -1,5 +1,5 @@
-// What decides how much of a CUDA device's memory an index and its searches take there, for estimates: before there is
-// an index, whether codes are wide is assumed.
+// The shape that decides how much of a CUDA device's memory an index and its searches take, for estimates: before
+// there is an index, whether codes are floats is assumed.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct PlacedShape {
   /// Bytes of a second copy of all edges and a bit for each row, while some are hidden.
   uint64_t hiding_bytes() const { return rows * degree * sizeof(uint32_t) + rows / 8; }
 
-  // Of a query, as IndexView has them at most:
+  // Bytes of a query, as IndexView has them at most:
 
   size_t value_bytes() const {
     return lossless() ? code_stride : round_up(dim * (is_float_element(element) ? sizeof(float) : 1), 16);

@@ -32,9 +32,9 @@ class Workspace {
   }
 
  private:
-  /// Of rows compared, some milliseconds.
+  /// Bytes of compared rows: some milliseconds.
   static constexpr int64_t kBytesBetweenQuestions = int64_t{8} << 20;
-  /// Of the 8 bytes of a place: moving what stands behind an entry is faster than fetching rows.
+  /// A list counts as its 8 bytes a place over this: moving the entries behind a new one is faster than fetching rows.
   static constexpr uint32_t kListShare = 2;
 
   void ask() {
@@ -58,7 +58,7 @@ class WorkspacePool {
     for (auto it = idle_.begin(); it != idle_.end(); ++it) {
       const Workspace& workspace = **it;
       if (typeid(workspace) != typeid(T)) continue;
-      // Of equals the last one: it was used last, and its memory is near.
+      // The last of equal ones: it was used last, and its memory is in the caches.
       if (best == idle_.end() || !better(static_cast<const T&>(**best), static_cast<const T&>(workspace)))
         best = it;
     }
