@@ -24,7 +24,7 @@ namespace gannet {
 /// The level of a search that reads all edges of a row.
 inline constexpr uint32_t kWholeRows = UINT32_MAX;
 
-/// A search may read only the first edges of each row: so many parts of kAllEdges, rounded up.
+/// A search may read only the first edges of each row: `part` of kAllEdges of them, rounded up.
 inline constexpr uint32_t kAllEdges = 256;
 constexpr uint32_t edges_read(uint32_t length, uint32_t part) {
   return (length * part + kAllEdges - 1) / kAllEdges;
@@ -44,7 +44,7 @@ struct AdjacencyRow {
   const uint32_t* end() const { return targets + length; }
 };
 
-/// What a walk reads. Plain data: part of the arguments of kernels.
+/// The edges as a walk reads them. Plain data: part of the arguments of kernels.
 struct Adjacency {
   const uint32_t* targets = nullptr;   // [rows, stride], or [offsets[rows]]
   const uint64_t* offsets = nullptr;   // [rows + 1], or null: fixed rows
@@ -91,7 +91,7 @@ struct GraphLayer {
   uint32_t degree = 0;  // places of the longest row
   uint32_t levels = 0;
 
-  FirstTouch* touch = nullptr;  // asked before edges over a mapped file are read
+  FirstTouch* touch = nullptr;  // called before edges over a mapped file are read
 
   Adjacency adjacency() const {
     return {edges.data(),

@@ -35,8 +35,8 @@ struct Bypass {
     return count == 0 ? 0 : *std::max_element(distances, distances + count);
   }
 
-  /// Of the rows that `past` leads to the nearest to `row` within `reach` that is not hidden, the row itself or there
-  /// already, of equal ones the first by number; kNoRow where there is none.
+  /// The row nearest to `row` within `reach` among the ends of the edges of `past`; not hidden rows, `row` itself or
+  /// rows that it has an edge to. Equal distances by number; kNoRow where there is none.
   uint32_t find_next(uint32_t row, uint32_t past, uint32_t reach) const {
     uint32_t candidates[ANN_DEGREE_MAX] = {};
     uint32_t distances[ANN_DEGREE_MAX];

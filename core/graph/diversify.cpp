@@ -1,4 +1,4 @@
-// TSDG's two stages and the ways beside them, row by row; diversify.h tells the whole.
+// TSDG's two stages and the ways beside them, row by row; diversify.h describes them.
 
 #include "graph/diversify.h"
 
@@ -17,7 +17,7 @@ constexpr uint64_t kRowsPerTask = 64;
 constexpr uint32_t kTileRows = 64;
 constexpr double kPi = 3.14159265358979323846;
 
-/// What one row takes, kept by a worker between rows.
+/// The buffers of one row, kept by a worker between rows.
 struct Workspace {
   Workspace(const Codes& codes, uint32_t neighbors, const Allocator& memory)
       : block(memory, neighbors * codes.stride()),
@@ -32,7 +32,7 @@ struct Workspace {
     fit(neighbors);
   }
 
-  /// Makes room for so many candidates of a row; a hub has more of them than a row may keep.
+  /// Makes room for the candidates of a row; a hub has more of them than a row may keep.
   void fit(uint64_t candidates) {
     if (keys.size() >= candidates) return;
     ids = Array<uint32_t>(allocator, candidates);
@@ -66,7 +66,7 @@ struct Lists {
   uint32_t* list(uint64_t row) const { return targets + row * stride; }
 };
 
-/// One diversification; each method is told where it stands.
+/// One diversification.
 class Diversifier {
  public:
   Diversifier(const Codes& codes, KnnGraph&& knn, const DiversifyParams& params, SearchGraph& graph,
@@ -319,7 +319,7 @@ class Diversifier {
   // --- Stage two --------------------------------------------------------------------------------
 
   void sort_rows() {
-    // A row has at most as many edges as it has candidates; what it has fewer is closed at the end.
+    // A row has at most as many edges as candidates; the gaps of rows with fewer are closed at the end.
     sorted_.places = Array<uint64_t>(execution_.memory, size_t{rows_} + 1);
     sorted_.places[0] = 0;
     serial_for(execution_, rows_, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
@@ -397,7 +397,7 @@ class Diversifier {
   uint32_t rows_;
   std::vector<Workspace> spaces_;
   Array<uint32_t> kept_;     // [rows, degree] of SSG
-  Lists lists_ = {};         // what stage one has kept
+  Lists lists_ = {};         // kept by stage one
   Array<uint64_t> begins_;   // [rows + 1] into sources_
   Array<uint32_t> sources_;  // rows with an edge to a row
   SortedRows sorted_;
@@ -420,9 +420,9 @@ class Closing {
         execution_(execution),
         rows_(graph.rows) {}
 
-  /// Sorting by factors and cutting has made a directed graph of an undirected one: what a search reads by default
-  /// is repaired as a graph of fixed rows of its own (reachability.cpp), with room for an edge more each, and
-  /// what that has changed is taken over.
+  /// Sorting by factors and cutting has made a directed graph of an undirected one: the edges that a search reads by
+  /// default are repaired as a graph of fixed rows of its own (reachability.cpp), with room for an edge more each, and
+  /// the changes are copied back.
   void repair() {
     SearchGraph read = read_by_default(sorted_, params_, graph_, execution_);
     read.make_fixed(execution_.memory);

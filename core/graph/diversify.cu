@@ -1,4 +1,4 @@
-// TSDG's two stages on the GPU; graph/diversify.h tells what they are, and the CPU's are equal.
+// TSDG's two stages on the GPU; graph/diversify.h describes them, and the CPU's are equal.
 //
 //   paper                           here
 //   NN list of x0                   `ids`, sorted by `keys` (distance << 32 | row)
@@ -6,7 +6,7 @@
 //   edges kept so far               the first places of `ids`; those behind are not occluded yet
 //   lambda                          `lambda`, counted by atomics, which are sums and know no order
 //
-// A block has a row. Of bytes up to 256 columns all pairs of its edges are compared on tensor cores
+// A block has a row. All pairs of its edges are compared on tensor cores where rows are bytes of up to 256 columns
 // (pair_products_cuda.cuh). In stage one that gives a bit for each pair, whether one occludes the other, and a warp then
 // goes from edge to edge, with 32 of them in a lane: where an edge is left, those that it occludes go. In stage two
 // the pairs of a column are counted in registers.
@@ -14,8 +14,8 @@
 // Longer rows are compared pair by pair: in stage one a block goes from kept edge to kept edge, compares its end with
 // the ends behind it, and those that it occludes are squeezed out, by votes, in order.
 //
-// Rows come in pieces, of which lists, sorted rows and prefixes are on the device; what stage one has kept is there of
-// all rows, once forth and once back. A hub's incoming edges pass a buffer of twice `reverse_max`, whose nearer half
+// Rows come in chunks, of which lists, sorted rows and prefixes are on the device; the edges kept by stage one are
+// there for all rows, forward and reversed. A hub's incoming edges pass a buffer of twice `reverse_max`, whose nearer half
 // stays.
 //
 // Sketch for SIFT 1M, lists of 200, of which stage one keeps some 80 and stage two sees some 130. Stage one gathers 200
@@ -242,7 +242,7 @@ struct OccluderCounts {
   }
 };
 
-/// What count_occluders does, of bytes. `squares` is room for `count`.
+/// count_occluders for rows of bytes. `squares` is room for `count`.
 template <uint32_t kSteps>
 __device__ void count_by_products(const CodesView& codes, uint8_t* panel, const uint32_t* ids,
                                   const uint32_t* near, uint32_t count, uint32_t* squares, uint32_t* lambda) {
@@ -369,7 +369,7 @@ struct Pruning {
     atomicAdd(args.totals + 1, kept);
   }
 
-  /// Goes from kept edge to kept edge, until `most` are kept; occludes(own, other, between) is told the lengths of two
+  /// Goes from kept edge to kept edge, until `most` are kept; occludes(own, other, between) gets the lengths of two
   /// edges and of the way between their ends.
   template <class Occludes>
   __device__ uint32_t keep_unoccluded(uint32_t count, uint32_t most, const Occludes& occludes) {
@@ -534,8 +534,8 @@ constexpr uint32_t prune_bytes(uint32_t size, uint32_t stride, uint32_t steps) {
 constexpr uint32_t kSeen = 4096;  // places of the table of candidates met
 
 /// A row's neighbours and theirs. Rows met are remembered in a table where one forgets another, so most of the k^2
-/// candidates, which are the same few thousand rows again and again, cost a look at it; what comes twice all the same
-/// is found when candidates are sorted. The nearer half of the keys are the pool, the other half waits to be sorted in.
+/// candidates, which are the same few thousand rows again and again, cost a lookup; repeated candidates that it misses
+/// are found when candidates are sorted. The nearer half of the keys are the pool, the other half waits to be sorted in.
 template <bool kWide>
 struct Pooling {
   Pruning<kWide, 0> pruning;
@@ -604,7 +604,7 @@ struct Pooling {
     return length;
   }
 
-  /// Of the row's own list, then of those of its neighbours.
+  /// A candidate of the row's own list, then of those of its neighbours.
   __device__ uint32_t candidate_at(const uint32_t* own, uint64_t place, uint64_t candidates) const {
     const PruneArgs& args = pruning.args;
     if (place >= candidates) return kNoRow;
@@ -788,7 +788,7 @@ struct Softening {
     __syncthreads();
   }
 
-  /// Of a hub's incoming edges the nearest.
+  /// Reads incoming edges, of a hub the nearest ones.
   __device__ void read_nearest(const uint32_t* incoming, uint64_t length) {
     for (uint32_t i = threadIdx.x; i < args.half; i += kThreads) keys[i] = kNoKey;
     for (uint64_t first = 0; first < length; first += args.half) {
@@ -853,7 +853,7 @@ constexpr uint32_t soften_bytes(uint32_t room, uint32_t stride, uint32_t steps) 
   return room * (8 + 3 * 4) + (steps == 0 ? 0 : panel_bytes(stride));
 }
 
-/// Keys of the buffer, for rows that have kept so many edges at most.
+/// Keys of the buffer, for rows that have kept `own` edges at most.
 uint32_t soften_room(const DiversifyParams& params, uint32_t own) {
   return std::max(2 * power_of_two(params.reverse_max), power_of_two(params.reverse_max + own));
 }
@@ -901,7 +901,7 @@ auto soften_kernel(bool wide, uint32_t steps) {
 
 uint32_t blocks_of_rows(uint32_t count) { return (count + kWarps - 1) / kWarps; }
 
-/// What a block of the current device may share beside what the kernels declare.
+/// Dynamic shared memory that a block of the current device may have beside that of the kernels.
 uint32_t shared_most() {
   int most = 0;
   check(runtime().attribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device()),

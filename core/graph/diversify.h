@@ -2,7 +2,7 @@
 //
 // TSDG ("Graph-based Approximate NN Search: A Revisit", section 3), in two stages, and the ways that its Table 2
 // compares it with. Edge x0 -> xj is occluded by x0 -> xi if xi is nearer to x0 than xj is, and nearer to xj than
-// x0 is: who stands at x0 then gets to xj by way of xi.
+// x0 is: a walk at x0 then reaches xj by way of xi.
 //
 //           xj        m(x0, xi) < m(x0, xj)
 //          /  \       m(xi, xj) < m(x0, xj)        (inequality 1; with alpha at both left sides inequality 2)
@@ -32,7 +32,7 @@
 
 namespace gannet {
 
-/// Most occlusion factors that an edge is told apart by: lambda_0 + 1.
+/// The most levels of occlusion factors: lambda_0 + 1.
 inline constexpr uint32_t kOcclusionLevelsMax = 64;
 
 /// Factors below this are read by searches that choose nothing else, and every row is reached along such edges:
@@ -49,7 +49,7 @@ struct DiversifyParams {
   float angle = 0;           // SSG: degrees
 };
 
-/// What stage two leaves: rows sorted by (lambda, distance), and how many of their edges each level reads.
+/// The result of stage two: rows sorted by (lambda, distance), and how many of their edges each level reads.
 struct SortedRows {
   Array<uint64_t> places;    // [rows + 1] into edges, where a row may have fewer edges than there are places
   Array<uint32_t> edges;     // [places[rows]]

@@ -8,19 +8,19 @@
 
 namespace gannet::cuda {
 
-/// Whether the current device does what the parameters ask for: its blocks need room for the edges of the longest row,
-/// and for SSG's pool.
+/// Whether the current device can diversify with these parameters: its blocks need room for the edges of the longest
+/// row, and for SSG's pool.
 bool diversifies(const DiversifyParams& params, uint32_t k);
 
 /// Lists of k rows to diversify, on the device, where they are overwritten, or on the host, from where they are sent,
-/// in pieces but for SSG; the other is null.
+/// in chunks except for SSG; the other is null.
 struct ListsView {
   uint32_t* there;       // [rows, k]
   const uint32_t* host;  // [rows, k]
   uint32_t k;
 };
 
-/// What diversify() does, into `graph`, whose `rows` and `entries` are set. `codes` has the rows on the device.
+/// diversify() on a device, into `graph`, whose `rows` and `entries` are set. `codes` has the rows on the device.
 void diversify(const CodesView& codes, const ListsView& lists, const DiversifyParams& params, bool repair,
                SearchGraph& graph, Transfers& transfers, const Stream& stream, const Execution& execution);
 

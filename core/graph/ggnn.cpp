@@ -32,7 +32,7 @@ double reservoir_key(const GgnnParams& params, uint32_t top, uint32_t row, float
   return -std::log(uniform) / std::max<double>(static_cast<double>(nearest), floor);
 }
 
-/// What the queries of one thread need.
+/// The workspace of one thread's queries.
 struct Space {
   Space(size_t stride, uint32_t rows, uint32_t step, const SlackShape& shape, const Allocator& memory)
       : code(memory, stride),
@@ -322,7 +322,7 @@ class Build {
     }
   }
 
-  /// The next proposal of each row that waits; how many there are. What is left of `proposals` sorts behind them.
+  /// The next proposal of each row that waits; how many there are. The remaining `proposals` sort behind them.
   uint32_t propose(const Layer& layer, const Array<uint64_t>& met, const Array<uint32_t>& waiting,
                    Array<uint8_t>& turn, Array<Proposal>& proposals) const {
     uint32_t count = 0;

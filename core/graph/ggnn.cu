@@ -1,7 +1,7 @@
-// GGNN's build on the GPU (section 5). graph/ggnn.h tells the build, ggnn.cpp is the twin; edges are equal.
+// GGNN's build on the GPU (section 5). graph/ggnn.h describes the build, ggnn.cpp is the twin; edges are equal.
 //
 //   paper                   here
-//   merge, Algorithm 4      Merge: a warp asks for one row, with the lists of traverse/slack_warp_cuda.cuh
+//   merge, Algorithm 4      Merge: a warp searches for one row, with the lists of traverse/slack_warp_cuda.cuh
 //   sym, Algorithm 5        Path: a warp looks for the way from one near neighbour back to its row, then Contend,
 //                           Settle and Clear hand out places, FillUp writes rows
 //   select, stats           the host (graph/ggnn_layers.h), which gets the distances to nearest neighbours
@@ -10,9 +10,9 @@
 //
 // Places of inverse links. All rows that want one propose to the nearest row met that has a free place; those
 // nearest to it get its places. An atomic minimum of (distance, row) at each such row finds the nearest, which takes a
-// place; the others stand again while places are left. That repeats at most k/2 times and needs no sort, and the
-// outcome is that of the twin's sort whatever the schedule. Who finds the row full goes on to the next row met, when
-// all others of the round have been settled.
+// place; the others compete again while places are left. That repeats at most k/2 times and needs no sort, and the
+// outcome is that of the twin's sort whatever the schedule. A row that finds its choice full proposes to the
+// next row met, when all others of the round have been settled.
 //
 // A sketch of one merge of the bottom, one row, k = 24, 128 columns, tau_b = .15. Bytes: 230 expansions in three layers,
 // of 96 bytes of edges and 17 new rows of 128 bytes each, are 520 KB, of which the upper layers' 34,000 rows stay in the
@@ -31,7 +31,7 @@
 //
 // C@10 is of the edges in the order of codes, which are lossy here; of rows of bytes it is .9968 at .15.
 //
-// Of the 2.33 s merges take 2.00 and links .25. Edges that are read ahead gain a build nothing: 2.25 s without.
+// Merges take 2.00 of the 2.33 s and links .25. Edges that are read ahead gain a build nothing: 2.25 s without.
 //
 // Bytes of device memory a row: 4 k edges, 4 k lists aside, 2 k inverse links, 4 of their number, 8 of the least
 // proposal, 90 of rows met, 4 of the nearest distance; codes beside.
@@ -404,7 +404,7 @@ struct PathQuery {
   }
 };
 
-/// What a row has met on its way from a near neighbour goes among the wanting ones.
+/// Adds the rows that a row has met on its way from a near neighbour to the wanting ones.
 template <class Lists>
 __device__ void want(const LinkArgs& args, const Lists& lists, uint32_t row) {
   uint32_t place = 0;
@@ -444,7 +444,7 @@ __global__ void __launch_bounds__(kWarp, kBlocksAtOnce)
       });
 }
 
-/// What a wanting row contends with, and for which row's place.
+/// The key with which a wanting row competes, and the row whose place it wants.
 struct Claim {
   uint64_t key;
   uint32_t target;
@@ -682,7 +682,7 @@ class Build {
     max_ = found.max;
   }
 
-  /// What was written aside becomes the lists of a layer.
+  /// The lists written aside become those of a layer.
   void take_next(uint32_t number) {
     Layer& layer = layers_[number];
     if (number == 0) return layer.edges.swap(next_);

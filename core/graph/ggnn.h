@@ -59,7 +59,7 @@ struct GgnnParams {
   uint32_t layers = kGgnnLayersDefault;
   uint32_t refinements = kGgnnRefinementsDefault;
   float tau = kGgnnTauBuildDefault;
-  bool squares = false;  // what tau is added to (traverse/slack_cache.h)
+  bool squares = false;  // whether tau is added to squares (traverse/slack_cache.h)
   bool midpoint = true;  // else any row may be visited while looking for a path
   bool lists = false;    // the bottom is left as the last merge leaves it, with nearest neighbours alone
   uint64_t seed = 0;
@@ -102,7 +102,7 @@ GgnnParams ggnn_list_params(uint32_t k, uint64_t seed);
 KnnGraph ggnn_lists(Array<uint32_t>&& edges, const Codes& codes, const GgnnParams& params, uint32_t k,
                     const Execution& execution);
 
-/// The k nearest of each row and, where codes are lossy, as many that come next, as that build finds them.
+/// The k nearest of each row and, where codes are lossy, the k next ones, as that build finds them.
 KnnGraph ggnn_knn(const Codes& codes, uint32_t k, uint64_t seed, const Execution& execution);
 
 /// Bytes of the layers above the bottom, with the rows below theirs.

@@ -1,4 +1,4 @@
-// GGNN's build on a CUDA device, equal bit for bit to ggnn.cpp. graph/ggnn.h tells what it does.
+// GGNN's build on a CUDA device, equal bit for bit to ggnn.cpp. graph/ggnn.h describes it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What GGNN's build has in common on the CPU and on a CUDA device: rows of layers and how they are drawn, the lists of
+// The common part of GGNN's build on the CPU and on a CUDA device: rows of layers and how they are drawn, the lists of
 // its queries, and how many steps those take.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace gannet {
 
-// Where the paper is silent the numbers of the authors' code stand.
+// Where the paper is silent, the numbers of the authors' code.
 inline constexpr uint32_t kGgnnMergeSteps = 200;
 inline constexpr uint32_t kGgnnLinkSteps = 20;
 inline constexpr uint32_t kGgnnLinkBest = 10;  // rows met that may get a link
@@ -48,7 +48,7 @@ GgnnLayerRows ggnn_bottom(uint32_t rows, const GgnnShape& shape, const Execution
 
 /// Draws the rows of layer `top` from the one below: weighted reservoir sampling, which keeps the rows with the
 /// smallest -log(u) / weight (Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006). `nearest`,
-/// [rows of the bottom], are the weights, and `mean` is theirs. Of each segment s / g rows come; the places that are
+/// [rows of the bottom], are the weights, and `mean` is theirs. Each segment gives s / g rows; the places that are
 /// left go to the best of the next ones, one a segment.
 ///
 /// By the host's threads for a device too: a logarithm of a device has other bits, and a million of them take 16

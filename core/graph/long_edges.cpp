@@ -204,8 +204,8 @@ bool is_head(const SearchGraph& graph, uint32_t row) {
   return std::binary_search(graph.heads.begin(), graph.heads.end(), row);
 }
 
-/// Whether another row's way back leads to this head. Of the heads in a row its own is the last edge, or, where it
-/// was a near row already, the first that covers it, as a rule the one of least number.
+/// Whether another row's way back leads to this head. The head of a row is at its last edge, or, where it
+/// was a near row already, it is the first head in the row that covers it, as a rule the one of least number.
 bool leads_on(const SearchGraph& graph, uint32_t head) {
   for (const uint32_t target : graph.row(head)) {
     if (target == kNoRow) break;

@@ -1,8 +1,8 @@
-// Long edges: how walks come from one island of rows to another.
+// Long edges: how walks get from one island of rows to another.
 //
-// Where rows lie in islands, or have many copies, the lists under a graph hold rows of the own island alone. Pruning
+// Where rows form islands, or have many copies, the lists under a graph hold rows of the own island alone. Pruning
 // and reverse edges add none, and the repair joins islands at any place: every row is reachable, but a walk that
-// goes nearer step by step does not find it. Then some rows, the heads, stand for all:
+// goes nearer step by step does not find it. Then some rows, the heads, represent all:
 //
 //   heads     one row of each code, if that is a fourth of the rows at most; else rows of unlike codes that cover the
 //             others: each is the end of an edge of a head, or has the code of such a row
@@ -13,13 +13,13 @@
 //
 // So a walk goes from head to head until it is on the right island, in the same lists and by the same steps as
 // within it: every procedure on every device is served, and none knows of it. It is the upper layer of HNSW (Malkov
-// and Yashunin, section 3) folded into the one below, but for which rows stand in it: drawn at random, one of 32, they
-// miss a third of islands of 33 rows.
+// and Yashunin, section 3) folded into the one below, except for the choice of its rows: one in 32, drawn at random,
+// would miss a third of islands of 33 rows.
 //
 // Rejected: a graph over the heads apart, walked first for starts. By 100,000 rows that copy 10,000 it needs a fifth of
 // the distances, but each procedure needs a walk before its own, on a device a kernel more.
 //
-// A file holds the heads in the place of the entry points, which are drawn from them again.
+// A file holds the heads in place of the entry points, which are drawn from them again.
 //
 // Cost, n rows: one hash and one comparison of codes a row, 12 bytes a row while they are chosen, 4 bytes a head kept;
 // then lists of the heads, at most a fourth of what the graph took.
@@ -33,7 +33,7 @@
 
 namespace gannet {
 
-/// One of so many rows is a head at most.
+/// One row in this many is a head at most.
 inline constexpr uint32_t kHeadShare = 4;
 
 /// Gives a graph of fixed rows heads and their edges, and repairs it again; nothing where there are no two heads, or

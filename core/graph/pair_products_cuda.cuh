@@ -1,7 +1,7 @@
-// Rows of bytes compared with each other, each pair once, on tensor cores: what a block needs to see which edges of a
+// Rows of bytes compared with each other, each pair once, on tensor cores, for a block that counts which edges of a
 // row occlude which others (graph/diversify.cu).
 //
-// Of count rows, sorted by whatever matters, row i is compared with the rows j behind it. A warp has a strip of 32 rows
+// `count` rows are in the caller's order; row i is compared with the rows j behind it. A warp has a strip of 32 rows
 // j, whose bytes it holds in registers as right operands, and goes through the rows i before them, 16 at a time, which
 // a panel of 128 rows in shared memory gives to all strips: 4 words of shared memory for 4 products of 16 x 8 pairs.
 // Rows of a panel are 16 bytes apart beyond their length, so that 8 of them lie in different banks.

@@ -15,9 +15,9 @@ namespace {
 
 constexpr uint64_t kRowsPerTask = 64;
 constexpr uint32_t kBeamMin = 96;
-constexpr uint32_t kLongest = 16;  // one of so many rows is long
+constexpr uint32_t kLongest = 16;  // one row in this many is long
 
-/// Whose lists a round of looking further reads.
+/// The lists that a round of neighbours' neighbours reads.
 struct Round {
   uint32_t near;  // rows by the edges of the graph
   uint32_t own;   // rows of the list itself

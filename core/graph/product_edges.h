@@ -25,8 +25,8 @@
 //
 // Walks start among long rows as well as everywhere: of queries like the rows .943 are found at 390 distances
 // instead of .874 at 446. Half of the starts are spread over all rows, since where all rows are of one
-// length the longest are those of any one place. The others are long rows of ranks that grow as powers: the few
-// longest may be far from all others and in nobody's list but their own, and answer every query of their
+// length the longest may all be in one region. The others are long rows of ranks that grow as powers: the few
+// longest may be far from all others and in no other row's list, and answer every query of their
 // direction (of 150,000 word vectors some 20, which made 1.2 % of the answers unreachable).
 #pragma once
 

@@ -1,7 +1,7 @@
 // CAGRA's rank-based pruning (section III-B1).
 //
-// Operations a row: `looked_at` lists of as many entries, each compared with 16 ranks of this row's list at a
-// time (distance/detours.h). Bytes: those lists, read from wherever they lie; all are requested before
+// Operations a row: `looked_at` lists of `looked_at` entries, each compared with 16 ranks of this row's list at a
+// time (distance/detours.h). Bytes: those lists, read from memory at random; all are requested before
 // the first is used.
 //
 // By distance the table of section III-B1 is made first: a distance for each entry of each list.

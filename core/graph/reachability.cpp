@@ -86,8 +86,8 @@ class Tree {
   uint32_t tail_ = 0;
 };
 
-/// The repair, row by row in ascending order, pass after pass. A row that could not be attached can be only
-/// once a row of its list has been reached, so after the first pass only such rows are tried again:
+/// The repair, row by row in ascending order, pass after pass. A row that could not be attached can be attached only
+/// once a row of its list has been reached, so later passes retry these rows alone:
 /// `pending` has them. Trying all of them in every pass would take as many passes as there are islands.
 class Repair {
  public:

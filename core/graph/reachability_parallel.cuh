@@ -21,7 +21,7 @@
 //
 // A root is attached to the first row of its list that is reached by then and has a place. Smaller roots
 // choose first. As all parents prefer smaller roots, proposals find the same: each root proposes to its first
-// choice, a parent accepts as many as it has places, the smallest ones, and refused roots propose to their next.
+// choice, a parent accepts the smallest ones, as far as it has places, and refused roots propose to their next.
 // A parent's places are taken in a fixed order, so that a root's number among those accepted gives its own.
 //
 // Once no unreachable row has a reached row in its list, islands remain, with no edges between them: the smallest

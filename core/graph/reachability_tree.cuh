@@ -128,7 +128,7 @@ struct Branch {
     }
   }
 
-  /// The number of such places.
+  /// The number of free places.
   __device__ uint32_t free_places() const {
     uint32_t places = 0;
     for (uint32_t base = 0; base < args.table.degree; base += 32) {

@@ -98,8 +98,8 @@ uint64_t reverse_edges_bytes(uint64_t rows, uint32_t degree) {
   return rows * (begins_and_counts + sources);
 }
 
-/// A slice of ranks is sorted from targets and sources to others; it has one rank at least. What the sort takes
-/// beside them hardly depends on how many there are.
+/// A slice of ranks is sorted from targets and sources to others; it has one rank at least. The scratch memory
+/// of the sort hardly depends on their number.
 uint64_t reverse_edges_device_bytes(uint64_t rows, uint32_t degree) {
   constexpr uint64_t kSorting = uint64_t{8} << 20;
   const uint64_t rank = rows * 4 * sizeof(uint32_t);

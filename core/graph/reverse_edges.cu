@@ -8,7 +8,7 @@
 //   reversed, CAGRA graph     graph, before and after MergeEdges
 //
 // The idea. List all edges rank by rank, within a rank by source, and sort the list by target,
-// stably. What then stands between two targets is a reverse list in the paper's order, because a
+// stably. The entries of one target are then its reverse list in the paper's order, because a
 // stable sort keeps the order of arrival: rank and source are never compared.
 //
 //   forward     listed, target<source      sorted             reverse     merged
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(Step::kThreads) kernel(const __grid_constant__
 
 uint32_t ceil_div(uint64_t a, uint64_t b) { return static_cast<uint32_t>((a + b - 1) / b); }
 
-/// Of a target; holes have the target `rows`.
+/// Bits of a target; holes have the target `rows`.
 int target_bits(uint32_t rows) { return std::bit_width(rows); }
 
 /// A slice of ranks and the device memory it takes.

@@ -84,7 +84,7 @@ uint64_t prune_bytes(uint64_t rows, uint32_t k, size_t stride, const Pruning& pr
 /// The reverse list of t holds the rows that have an edge to t, by the rank of that edge, equal ranks
 /// by row number; the first `degree` of them. The merged row interleaves both, the forward edge
 /// first (f0 r0 f1 r1 ...), takes each row where it occurs first and is cut after `degree`. So it
-/// keeps half its forward edges and as many reverse ones, and any prefix of it is a fair row too.
+/// is half forward and half reverse edges, and any prefix of it is a fair row too.
 void add_reverse_edges(Array<uint32_t>& edges, uint32_t rows, uint32_t degree, const Execution& execution);
 
 /// Bytes that this takes at most.

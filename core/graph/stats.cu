@@ -12,11 +12,11 @@
 //
 // The row with most edges to it has the largest number, so that the first round finds the component that
 // nearly all rows are in. Colours go along edges; the way back asks each row for a target that is in the
-// component, so that no reversed graph is needed. What a sweep finds does not depend on the schedule in
-// the end, only the number of sweeps does.
+// component, so that no reversed graph is needed. The result does not depend on the schedule,
+// only the number of sweeps does.
 //
 // Bytes a row at degree d: 4 d for each sweep over all rows. A graph of 1M x 64 takes some 20 sweeps for
-// its one large component; a chain of rows takes as many as it is long.
+// its one large component; a chain of rows takes one for each row.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -70,7 +70,7 @@ struct Args {
   uint32_t words;
 };
 
-/// What steps over rows share: a warp for each row, or a thread.
+/// The common part of steps over rows: a warp for each row, or a thread.
 struct Step {
   const Args& args;
   cg::thread_block_tile<32> warp = cg::tiled_partition<32>(cg::this_thread_block());
@@ -122,7 +122,7 @@ struct Join : Step {
       if (parent == row) return row;
       const uint32_t above = __ldcg(args.parents + parent);
       if (above == parent) return parent;
-      __stcg(args.parents + row, above);  // whoever is faster: an ancestor stays an ancestor
+      __stcg(args.parents + row, above);  // in any order: an ancestor stays an ancestor
       row = above;
     }
   }
