@@ -85,7 +85,7 @@ struct Header {
   uint64_t header_sum;
   uint32_t writer;
 
-  // From here on the content: what content_id covers.
+  // From here on the content, which content_id covers.
   uint32_t metric;
   uint32_t element;
   uint32_t graph;
@@ -195,7 +195,7 @@ constexpr uint64_t round_to_page(uint64_t bytes) { return (bytes + kPage - 1) / 
 constexpr uint64_t chunks_of(uint64_t bytes) { return (bytes + kChunkBytes - 1) / kChunkBytes; }
 
 uint64_t sum(const void* data, size_t bytes, uint64_t seed = 0);
-/// Of one chunk of a section.
+/// The sum of one chunk of a section.
 uint64_t chunk_sum(uint32_t type, uint64_t chunk, const void* data, size_t bytes);
 /// The header's sum, its own field taken as zero.
 uint64_t header_sum(const Header& header);

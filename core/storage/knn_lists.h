@@ -1,4 +1,4 @@
-// The file of k-NN lists: what ann_knn_save writes and ann_knn_load reads.
+// The file of k-NN lists, which ann_knn_save writes and ann_knn_load reads.
 //
 // This text is the specification. A reader can be written from it alone, and one has been
 // (tests/capi/knn_lists_test.c). Numbers are little-endian; "sum" is XXH3 with 64 bits, as in storage.h.
@@ -53,7 +53,7 @@ namespace gannet {
 void save_lists(const GivenLists& lists, int32_t metric, const char* path, bool sync, Files& files,
                 const Execution& execution);
 
-/// What the header says of the lists.
+/// The description of the lists in the header.
 struct ListsShape {
   uint64_t rows = 0;
   uint32_t k = 0;

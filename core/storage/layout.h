@@ -24,7 +24,7 @@ uint32_t code_columns(const Header& header);
 /// Bytes of a query that is kept to calibrate on.
 uint64_t query_bytes(const Header& header);
 
-/// What a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how
+/// The counts that a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how
 /// many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes); and
 /// curves of SLACK.
 struct Calibrated {

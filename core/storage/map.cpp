@@ -117,7 +117,7 @@ const char* fault_in_scaled(const Header& header, uint64_t cells, uint64_t begin
   return nullptr;
 }
 
-/// What is wrong with a chunk's values, or null.
+/// The fault in a chunk's values, or null.
 const char* fault_in(const Header& header, uint64_t cells, uint32_t type, uint64_t begin, const uint8_t* data,
                      uint64_t bytes) {
   const uint32_t rows = static_cast<uint32_t>(header.rows);

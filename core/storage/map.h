@@ -59,7 +59,7 @@ struct FileMap {
 void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const Execution& execution);
 void check_entries(const uint32_t* entries, uint64_t count);
 /// How many prefixes a row of varying length has; such rows and their edges, each prefix as long as the one before it
-/// or longer, and all as many as there are edges. Where each row begins goes to `offsets` [rows + 1] unless that is
+/// or longer, and together all edges. The begin of each row goes to `offsets` [rows + 1] unless that is
 /// null.
 uint32_t levels_of(const FileMap& map);
 void check_rows(const FileMap& map, const Array<uint16_t>& prefixes, uint64_t* offsets);

@@ -161,7 +161,7 @@ struct Parts {
     }
   }
 
-  /// What the specification demands beyond single chunks.
+  /// The checks of the specification beyond single chunks.
   void check(const FileMap& map, const Execution& execution) const {
     if (map.header.graph == kGraphTsdg) check_rows(map, prefixes, nullptr);
     check_ids(ids.data(), order.data(), ids.size(), execution);
@@ -352,7 +352,7 @@ class SectionTouch final : public FirstTouch {
   Files* files_;  // that have mapped it; null: the caller's memory
 };
 
-/// What an index over mapped memory stands on; lives as long as it does.
+/// The mapping under an index over mapped memory; lives as long as the index.
 struct MappedFile {
   MappedFile(std::unique_ptr<Mapping> memory, Source& source, const OpenPlan& plan,
              const Allocator& allocator)
@@ -393,9 +393,9 @@ std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mappin
       array = Array<T>::over(reinterpret_cast<const T*>(data), section.bytes / sizeof(T));
     });
     if (!lazy) continue;
-    // Walks read a row here and an edge there. What the system fetches around each of them drives out what others
-    // want: of 1M SIFT rows as f32 with a quarter of the file in memory 2 queries a second were answered, and without
-    // it 195. The first touch of a piece fetches it whole, so that memory fills no slower.
+    // Walks read a row here and an edge there. The system's read-ahead around each of them evicts pages that other
+    // walks need: 1M SIFT rows as f32 with a quarter of the file in memory answered 2 queries a second with read-ahead,
+    // 195 without. The first touch of a piece fetches it whole, so that memory fills no slower.
     Files* files = file->mapping->files;
     file->touches[section.type] = std::make_unique<SectionTouch>(execution.memory, map, section, data, files);
     FirstTouch* touch = file->touches[section.type].get();

@@ -120,7 +120,7 @@ Replacement::Replacement(const Target& target, bool sync, Files& files)
 }
 
 void Replacement::discard() {
-  // While it is locked, so that nobody takes it for left.
+  // While it is locked, so that no process takes it for a left file.
   if (named_) files_.unlink(target_.folder(), name_);
   const bool aside = ended_ && std::max(reserved_, written_) >= kLargeFile;
   for (const int file : {file_, held_}) {
@@ -149,8 +149,8 @@ void Replacement::remove_left() {
 bool Replacement::remove_if_left(const char* name) {
   const int file = files_.open_left(target_.folder(), name);
   if (file < 0) return false;
-  // The name stands for this file as long as it is locked: whoever makes one keeps it only if it still
-  // has its name once locked, and whoever removes one has locked it.
+  // The name belongs to this file as long as it is locked: a process that makes a file keeps it only if it still
+  // has its name once locked, and a process that removes one has locked it.
   FileFacts opened, found;
   if (files_.lock(file) == 0 && files_.facts(file, &opened) == 0 && opened.regular &&
       files_.facts_in(target_.folder(), name, &found) == 0 && found.device == opened.device &&
@@ -239,13 +239,13 @@ void Replacement::put(const void* data, uint64_t bytes) {
 }
 
 /// Sends what is written before `end` to the disk, and waits for the oldest piece that is on its way where
-/// more than `behind` bytes are. One piece at most, so that whoever calls can ask the monitor between two.
+/// more than `behind` bytes are. One piece at most, so that callers can check the monitor between two.
 void Replacement::write_back(uint64_t end, uint64_t behind) {
   if (!writes_back_) return;
   const auto send = [&](uint64_t offset, uint64_t bytes, bool wait) {
     const int result = uninterrupted([&] { return files_.write_back(file_, offset, bytes, wait); });
     if (has_no_write_back(result)) writes_back_ = false;
-    // The system tells an error of the disk once, here or at the sync.
+    // The system reports an error of the disk once, here or at the sync.
     else if (result < 0)
       fail_system(result, "writing to the disk", target_.path());
   };

@@ -7,7 +7,7 @@
 // so that a process that dies leaves nothing. Then, and elsewhere from the start, it is
 // ".gannet-HASH-N.tmp" beside the target: HASH of the target's name, which may itself be as long as names
 // can be; N the first that is free. It is locked as long as its process lives. A Replacement begins by
-// removing files of such names that nobody has locked: they are what processes left that died.
+// removing files with such names that are not locked: processes that died have left them.
 #pragma once
 
 #include <climits>
@@ -19,7 +19,7 @@
 
 namespace gannet {
 
-/// What stands at a path, and where: follows links.
+/// The file at a path, and its folder: follows links.
 class Target {
  public:
   Target(const char* path, Files& files);
@@ -72,8 +72,8 @@ class Replacement {
   void read(void* out, uint64_t bytes, uint64_t offset);
   /// Waits until all bytes are on the disk.
   void sync(const Execution& execution);
-  /// Puts it in the target's place. What the system has to say on closing is part of the write: network
-  /// file systems tell of errors there.
+  /// Puts it in the target's place. An error of closing is an error of the write: network
+  /// file systems report errors there.
   void replace();
 
  private:

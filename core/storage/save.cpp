@@ -39,7 +39,7 @@ class Content {
   Content(const PlacedSegment& placed, const Execution& execution)
       : placed_(placed), segment_(placed.segment) {
     execution.enter("check");
-    // What was never checked must not get a good sum. Ids come in their order, or an open in mode FULL
+    // Unchecked bytes must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse what a LAZY one has saved.
     segment_.touch_all(execution);
     if (segment_.file != nullptr)
@@ -70,8 +70,8 @@ class Content {
   uint64_t chunks() const { return chunks_; }
   uint64_t tail_offset() const { return tail_offset_; }
 
-  /// What `chunk` needs to put rows together: nothing where they lie as the file has them, and no more
-  /// than there is.
+  /// Bytes that `chunk` needs to put rows together: none where memory has them as the file does, and no more
+  /// than there are.
   uint64_t scratch_bytes() const {
     return segment_.dataset.borrowed() ? std::min(kChunkBytes, sections_[0].bytes) : 0;
   }
@@ -104,13 +104,13 @@ class Content {
  private:
   uint32_t slack_count() const { return segment_.has_graph() ? placed_.calibration.slack().count() : 0; }
 
-  /// Of scaled codes; 0: there are none.
+  /// Cells of scaled codes; 0: there are none.
   uint64_t cells() const {
     const ScaledCodes* scaled = segment_.codes.scaled();
     return scaled != nullptr ? scaled->cells() : 0;
   }
 
-  /// Of rows that are their own codes it is known.
+  /// Whether the order by codes is stored; where rows are their own codes it is known.
   bool has_order() const {
     const Dataset& dataset = segment_.dataset;
     return segment_.has_graph() && !Codes::rows_serve(dataset.metric(), dataset.element(), false) &&

@@ -84,7 +84,7 @@
 // sum of chunk i of a section of type t has the seed (t << 48) + i, modulo 2^64, so that no chunk can
 // stand in for another.
 //
-// 4  THE SECTIONS. Which of them are there follows from the header: no other may be, but for unknown
+// 4  THE SECTIONS. Which of them are there follows from the header: no other may be, except unknown
 // ones.
 //
 //      1  rows        [rows, stride] the vectors. The stride is dim times the bytes of an element,
@@ -124,7 +124,7 @@
 //                     up to a multiple of 16, then f32 scale, finite and not negative, f32 offset, finite, u32
 //                     cell, below the cells, and u32 0; zeros up to a multiple of 64. May be there with codes
 //                     2 or 3, with section 16; since 1.4 (core/dataset/scaled_codes.h). Item: stride bytes
-//     16  scaled centres  [cells + 1, dim] f32, finite: what queries are coded about, then the centre of each
+//     16  scaled centres  [cells + 1, dim] f32, finite: the centre that queries are coded about, then that of each
 //                     cell, of which there are 1 to 256. With section 15; since 1.4
 //     17  device curves  calibration curves of CUDA devices, of 800 bytes: u32 compute capability (10 major +
 //                     minor), u32 multiprocessors, u32 rows of the longest list of a block's walk; u32 warps
@@ -137,7 +137,7 @@
 //                     are 0 to 2,147,483,646. With a graph and at least one curve; since 1.2. Item: a curve
 //     18  slack curves   calibration curves of searches with a slack bound on the CPU, of 776 bytes: u32 k, u32
 //                    points (1 to 24), then 24 times { f64 slack, f64 recall, f64 expansions of a query, mean,
-//                    f64 beam whose walk compares as many rows }, zeros where a curve has fewer. k is at least 1
+//                    f64 beam whose walk compares the same number }, zeros where a curve has fewer. k is at least 1
 //                    and ascends from curve to curve, slacks ascend (0 to 3), recalls are in [0, 1] and do not
 //                    fall, expansions are 0 to 2,147,483,646, beams 1 to 65,536. With a graph and 1 to 4 curves;
 //                    since 1.5. Without it the CPU walks by the beams of section 9. Item: a curve
@@ -176,7 +176,7 @@
 // 8  SAVING. To a new file in the same folder, without a name where the system has such files, else locked
 // and named ".gannet-HASH-N.tmp"; space is reserved first; written, synced, closed; named so if it was not,
 // and renamed over NAME; the folder synced. Until the rename NAME is as it was; after it NAME is the new
-// file, whole. What processes left that died is removed by the next save to NAME (storage/replacement.h).
+// file, whole. Files left by processes that died are removed by the next save to NAME (storage/replacement.h).
 // Pages are sent to the disk while others are written, so that the sync is short and the save can be ended
 // until then. A failed sync is not tried again, since the system may have dropped the pages that it could
 // not write (Rebello et al., "Can Applications Recover from fsync Failures?", 2021).
@@ -210,7 +210,7 @@ void save_file(const PlacedSegment& built, const char* path, bool sync, Files& f
 /// Writes the same bytes to a stream, from first to last.
 void save_stream(const PlacedSegment& built, const StreamSink& sink, const Execution& execution);
 
-/// What a caller demands of a file; zeros demand nothing.
+/// The properties that a caller requires of a file; zeros require nothing.
 struct Expectation {
   uint32_t dim = 0;
   int32_t metric = 0;
@@ -232,10 +232,10 @@ std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t byte
 std::unique_ptr<const PlacedSegment> open_stream(const StreamSource& source, const OpenPlan& plan,
                                                  const Execution& execution);
 
-/// Checks a whole file as FULL does, without keeping it. Throws what is wrong with it.
+/// Checks a whole file as FULL does, without keeping it. Throws the fault.
 void verify_file(const char* path, const Expectation& expected, Files& files, const Execution& execution);
 
-/// What the header says; sums of header, table and tail are checked.
+/// The description in the header; sums of header, table and tail are checked.
 void describe_file(const char* path, Files& files, ann_file_description* out);
 
 }  // namespace gannet
