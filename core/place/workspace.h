@@ -34,7 +34,7 @@ class Workspace {
  private:
   /// Bytes of compared rows: some milliseconds.
   static constexpr int64_t kBytesBetweenQuestions = int64_t{8} << 20;
-  /// A list counts as its 8 bytes a place over this: moving the entries behind a new one is faster than fetching rows.
+  /// A list counts as one byte for this many places: moving the entries behind a new one is faster than fetching rows.
   static constexpr uint32_t kListShare = 2;
 
   void ask() {
