@@ -1,6 +1,6 @@
 /* ann.h: nearest neighbours of vectors, through one shared object.
  *
- * Gannet finds, among n stored vectors ("rows"), the k that lie nearest to a query. It builds a
+ * Gannet finds, among n stored vectors ("rows"), the k nearest to a query. It builds a
  * graph whose edges join near rows (CAGRA's: "CAGRA: Highly Parallel Graph Construction and
  * Approximate Nearest Neighbor Search for GPUs"), from a k-nearest-neighbour graph found by
  * comparing blocks of rows, or by NN-Descent as GNND does it ("Large-Scale Approximate k-NN Graph
@@ -31,7 +31,7 @@
  *              nothing is printed, nothing aborts, no C++ exception and no signal handler leaves
  *              the library. A thread that pthread_cancel ends, ends after its call, also where the
  *              call is in a callback. A limit on the size of files is ANN_IO and raises no signal.
- *   No change. A call that fails has changed nothing that the caller can see, but for its
+ *   No change. A call that fails has changed nothing that the caller can see, except its
  *              `ann_error` and, where the entry says so, rows of results already written.
  *   Zero.      In every parameter zero means "choose for me". A NULL parameter struct is one of
  *              zeros. Where zero would be a legal choice, ANN_NONE (-1) says "none".
@@ -43,8 +43,8 @@
  *              passed as non-const is used by one such call at a time: another answers ANN_BUSY
  *              where its entry says so. Searching while building is safe.
  *   Memory.    The caller owns what it passes in; the library copies what it keeps, unless
- *              ANN_ROWS_BORROW says otherwise. Results go to buffers of the caller. What a
- *              `_create` returns is given back to its `_free`, which accepts NULL.
+ *              ANN_ROWS_BORROW says otherwise. Results go to buffers of the caller. Handles of
+ *              a `_create` are released by its `_free`, which accepts NULL.
  *   Fork.      A child process may search CPU indexes made before the fork, provided that no call
  *              was running on them then.
  *
@@ -104,7 +104,7 @@ ANN_API const char *ann_version(void);
 /* ANN_ABI_VERSION of the library itself. Any thread. */
 ANN_API uint32_t ann_abi_version(void);
 
-/* What the library was built with, for bug reports: compiler, CUDA toolkit and architectures or
+/* A description of the build, for bug reports: compiler, CUDA toolkit and architectures or
  * "no CUDA", and the instruction set that this process uses ("avx512vnni", "avx512", "avx2", "neon"
  * or "portable"). The text lives as long as the library. Any thread; touches no device. */
 ANN_API const char *ann_build_info(void);
@@ -161,8 +161,8 @@ typedef struct ann_error {
   uint64_t column;    /* column of the value at fault, else UINT64_MAX */
   int32_t os_error;   /* errno, where the system refused something, else 0 */
   int32_t cuda_error; /* cudaError_t, where CUDA did, else 0 */
-  char message[256];  /* one line of UTF-8: parameter, value, allowed range. What of a path is none is
-                         replaced by question marks. */
+  char message[256];  /* one line of UTF-8: parameter, value, allowed range. Bytes of a path
+                         that are not UTF-8 are replaced by question marks. */
 } ann_error;
 #define ANN_ERROR_INIT {sizeof(ann_error), 0, 0, 0, 0, 0, {0}}
 
@@ -210,8 +210,8 @@ enum { ANN_SWITCH_AUTO = 0, ANN_ON = 1, ANN_OFF = 2 };
  * 4  Views
  * ------------------------------------------------------------------------------------------ */
 
-/* Where memory lies. `space` 0 is host memory, ANN_DEVICE_CUDA + i the memory of CUDA device i: what
- * cudaMalloc, cudaMallocAsync and the like give there, or managed memory. Host memory is taken
+/* Where memory is. `space` 0 is host memory, ANN_DEVICE_CUDA + i the memory of CUDA device i: memory of
+ * cudaMalloc, cudaMallocAsync and the like there, or managed memory. Host memory is accepted
  * everywhere; device memory for the rows of ann_build, its calibration queries and ann_knn_graph, and
  * for queries together with results of the two searches. Pointers are checked before anything is done:
  * host memory called device memory, or memory of another device, gives ANN_INVALID_ARGUMENT. (Device
@@ -231,7 +231,7 @@ typedef struct ann_matrix {
 } ann_matrix;
 #define ANN_MATRIX_INIT {sizeof(ann_matrix), 0, ANN_NULL, 0, 0, 0, 0}
 
-/* Buffers of the caller for the neighbours of `rows` queries, `k` a query: element [q, i] stands at
+/* Buffers of the caller for the neighbours of `rows` queries, `k` a query: element [q, i] is at
  * q * k + i. Nearest first, equal distances by ascending id. A query with fewer than k neighbours
  * is filled up with ANN_ID_NONE and +infinity. The buffers must not overlap each other or the
  * queries; they may lie behind the last query's values within its stride. */
@@ -247,7 +247,7 @@ typedef struct ann_results {
                             has no neighbours and disturbs no other; may be NULL */
   uint64_t distance_count;  /* out: distances that were computed for all queries together */
   uint64_t expansion_count; /* out: rows whose edges were read, for all queries together. Both are 0
-                               where a stream was given: nobody knows yet. */
+                               where a stream was given: they are not known yet. */
   int32_t space;         /* where the four buffers lie; must equal the matrix's space */
   int32_t reserved;      /* zero */
   int32_t procedure;     /* out: the procedure that answered, ANN_SEARCH_*; EXACT where every row was
@@ -334,8 +334,8 @@ ANN_API ann_status ann_monitor_progress(const ann_monitor *monitor, ann_progress
  * 7  Devices
  * ------------------------------------------------------------------------------------------ */
 
-/* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU, but for searches whose queries
- * lie in device memory, which run there. In the environment GANNET_BACKEND=cpu hides CUDA devices, =cuda
+/* Device numbers: ANN_DEVICE_CUDA + i is CUDA device i. AUTO is the CPU, except for searches whose queries
+ * are in device memory, which run there. In the environment GANNET_BACKEND=cpu hides CUDA devices, =cuda
  * makes AUTO mean the first of them where the call has a CUDA procedure (builds, k-NN graphs, searches).
  *
  * The first search by graph on a CUDA device copies the index there (codes, edges and, where answers
@@ -356,8 +356,8 @@ typedef struct ann_device_info {
 } ann_device_info;
 #define ANN_DEVICE_INFO_INIT {sizeof(ann_device_info), 0, 0, 0, 0, 0, {0}}
 
-/* Number of devices, the CPU counted, so at least 1. This asks the CUDA driver, which costs some
- * 100 ms at first and spoils CUDA in children forked later; nothing on the CPU path does that.
+/* Number of devices, the CPU counted, so at least 1. This calls the CUDA driver, which costs some
+ * 100 ms at first and makes CUDA unusable in children forked later; nothing on the CPU path does that.
  * `reason` may be NULL; else it gets a text, alive as long as the library, that says why there is
  * no CUDA device, or "" if there is one. Any thread. Errors: ANN_INVALID_ARGUMENT. */
 ANN_API ann_status ann_device_count(uint32_t *count, const char **reason, ann_error *error);
@@ -412,21 +412,21 @@ typedef struct ann_index_info {
   uint32_t knn_iterations;   /* rounds that NN-Descent ran, or rounds of neighbours' neighbours that
                                 cells needed; 0: another way or none */
   float knn_share;           /* share of the true neighbours of a sample of rows, by distances of the rows,
-                                that the lists under the graph hold, 0 to 1, if cells made them; 0: nobody
-                                looked, or it was opened from a file */
+                                that the lists under the graph hold, 0 to 1, if cells made them; 0: not
+                                measured, or opened from a file */
   int32_t codes;             /* ANN_CODES_*; 0 without a graph */
   uint32_t code_centres;     /* of ANN_CODES_SCALED, 1 to 256; else 0 */
   uint32_t code_bytes;       /* that a walk reads of a row */
   float code_first_ten;      /* share of the true 10 nearest of a sample of rows, or by inner product of the
                                 given calibration, that are among the first 10 by code, 0 to 1, as the build
-                                measured it; an index and its file keep it. Negative: nobody has looked, or
+                                measured it; an index and its file keep it. Negative: not measured, or
                                 the file is older than 1.5. 0 without a graph */
   float code_first_twenty;   /* among the first 20, of which searches compare the best as stored */
-  float code_worst_twenty;   /* the same of the tenth of the sample that fares worst */
+  float code_worst_twenty;   /* the same of the worst tenth of the sample */
 } ann_index_info;
 #define ANN_INDEX_INFO_INIT \
   {sizeof(ann_index_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-/* What walks compare. */
+/* The form of rows that walks compare. */
 enum {
   ANN_CODES_NONE = 0,
   ANN_CODES_ROWS = 1,   /* rows of u8 and i8 under squared L2, which are their own codes */
@@ -495,12 +495,12 @@ typedef struct ann_graph_stats {
   uint64_t joined_edges;          /* with reverse edges, the nearest of a hub's */
   uint64_t soft_edges;            /* with an occlusion factor below `occlusion_bound`, before rows are cut at
                                      `degree` */
-  uint32_t occlusion_levels;      /* occlusion factors that edges are told apart by, kept in files too: a row's
+  uint32_t occlusion_levels;      /* distinct occlusion factors of edges, kept in files too: a row's
                                      edges have factors from 0 to one less. 0: edges have no factors */
   uint32_t reserved;              /* zero */
 
-  uint32_t two_hop_rows;          /* set before the call: rows that two_hop_mean is of, 0: 1,000; as many as the
-                                     graph has where that is fewer (UINT32_MAX: all, as in the paper, which takes
+  uint32_t two_hop_rows;          /* set before the call: rows that two_hop_mean is of, 0: 1,000; at most the rows
+                                     of the graph (UINT32_MAX: all, as in the paper, which takes
                                      some seconds for a million). It stays as it is */
   uint32_t reserved_2;            /* zero */
 } ann_graph_stats;
@@ -515,16 +515,16 @@ ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats
  * now rather than at the first search; nothing where it has been copied already. It takes as much
  * device memory as codes and edges, and as the rows where codes are lossy. An index that a device of the
  * same compute capability and number of multiprocessors has calibrated is not calibrated again: it keeps the
- * curves of up to 16 such classes, and so does its file. Any thread; searches go on meanwhile. `monitor` may be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build,
- * ANN_UNSUPPORTED without a graph, ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY,
- * ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
+ * curves of up to 16 such classes, and so does its file. Any thread; searches go on meanwhile. `monitor` may
+ * be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_UNSUPPORTED without a graph,
+ * ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
  * device then. */
 ANN_API ann_status ann_index_place(const ann_index *index, int32_t device, ann_monitor *monitor,
                                    ann_error *error);
 
-/* Gives the memory of such a copy back once the searches that use it are done, those queued on streams
- * too, and with it what the library keeps of the device's memory for later calls; nothing where there is
- * none. A later search on the device copies the index again. Any thread. Errors: ANN_INVALID_ARGUMENT,
+/* Releases the memory of that copy once the searches that use it are done, those queued on streams
+ * too, and with it the device memory that the library keeps for later calls; nothing where there is
+ * no copy. A later search on the device copies the index anew. Any thread. Errors: ANN_INVALID_ARGUMENT,
  * ANN_STATE before the build. */
 ANN_API ann_status ann_index_evict(const ann_index *index, int32_t device, ann_error *error);
 
@@ -575,7 +575,7 @@ enum {
   ANN_DETOURS_WHOLE = 2 /* all: several times the work of a phase that is a small part of a build */
 };
 
-/* What tells which of two edges is shorter there. */
+/* The order by which one of two edges is the shorter one there. */
 enum {
   ANN_REORDER_AUTO = 0,    /* RANK */
   ANN_REORDER_RANK = 1,    /* their places in the lists of their rows */
@@ -591,7 +591,7 @@ enum {
   ANN_DIVERSIFY_GD = 2,   /* an edge goes that one kept before it occludes; no factors, and `degree` the
                              nearest stay, as with all that follow */
   ANN_DIVERSIFY_DPG = 3,  /* the half of each list stays that the fewest others occlude */
-  ANN_DIVERSIFY_SSG = 4,  /* of a row's neighbours and theirs, those stay that stand at least `angle` apart */
+  ANN_DIVERSIFY_SSG = 4,  /* of a row's neighbours and theirs, those stay that are at least `angle` apart */
   ANN_DIVERSIFY_VAMANA = 5 /* RobustPrune of DiskANN, of k-NN lists, with `alpha` */
 };
 
@@ -606,7 +606,7 @@ enum {
                              0.97 of its true neighbours are found. A sample of rows is compared with
                              all: where it falls short, neighbours of neighbours follow, and
                              NN-Descent where that does not help. Times of both are in
-                             tests/bench/results.csv. The CPU and CUDA devices go about it differently: their
+                             tests/bench/results.csv. The CPU and CUDA devices use different algorithms: their
                              lists are as good, but not the same. Sets that are too small for
                              NN-Descent are compared pair by pair here too. */
   ANN_KNN_GGNN = 5        /* for ann_knn_graph alone: GGNN's build for twice as many neighbours (its section
@@ -621,8 +621,8 @@ enum {
                          theirs */
 };
 
-/* What GGNN's slack xi = tau * min(d_1, d_nn1) adds to, of a build's queries and of searches: how far beyond d_k, the
- * distance of the last of a query's best rows, others are still expanded.
+/* The quantity that GGNN's slack xi = tau * min(d_1, d_nn1) is added to, in a build's queries and in searches: rows
+ * are still expanded so far beyond d_k, the distance of the last of a query's best rows.
  *   DISTANCES  up to d_k + xi, as the paper's text has it
  *   SQUARES    up to the root of d_k^2 + xi^2, as its authors' code has it: with the same tau a fifth as far */
 enum {
@@ -642,7 +642,7 @@ typedef struct ann_build_params {
                           of the CPU. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
-                          higher recall at a beam, slower steps, 4 bytes a row each. Of TSDG the edges of the
+                          higher recall at a beam, slower steps, 4 bytes a row each. For TSDG the edges of the
                           longest row, default 128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default
                           1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64, of
@@ -656,8 +656,8 @@ typedef struct ann_build_params {
   float convergence;   /* NN-Descent ends when fewer than this share of all list entries are new, in
                           (0, 1); default 0.02 */
   uint64_t seed;       /* of every random choice; default 1. Equal input and seed give an equal
-                          index, whatever the threads and the CPU; and the device, but for what is
-                          said there. */
+                          index, whatever the threads and the CPU; and the device, except as `device`
+                          says. */
   uint32_t threads;    /* default: as many as the hardware has */
   int32_t repair;      /* ANN_SWITCH: give unreachable rows an edge, and edges from island to island where
                           searches do not find rows; default on, of ANN_GRAPH_CAGRA and _GIVEN off */
@@ -671,7 +671,7 @@ typedef struct ann_build_params {
                                     ANN_KNN_GIVEN; UINT32_MAX in unused places at the end of a row.
                                     knn_degree has no default then and may be less than degree. */
   const ann_matrix *calibration; /* queries like those to come, to calibrate on, read during the call;
-                                    default: a sample of the rows, held out while they play queries.
+                                    default: a sample of the rows, held out while they serve as queries.
                                     Where queries are unlike the rows, as texts and images are, that
                                     promises too much: give some hundred queries, at best 2,048. The
                                     index and its file keep a sample of up to 2,048, as f32 where rows are
@@ -717,8 +717,8 @@ typedef struct ann_build_params {
  * ANN_ID_NONE, or NULL for 0, 1, 2, ... Rows with NaN or infinity are refused with their place.
  * Zero rows are legal: searches then find nothing.
  *
- * Rows in memory of the device that builds are used where they lie, if they are stored as they are and
- * a graph is built; the index gets its copy in host memory meanwhile. What writes them must be done
+ * Rows in memory of the device that builds are used in place, if they are stored as they are and
+ * a graph is built; the index gets its copy in host memory meanwhile. Work that writes them must be done
  * before the call, or queued on a default stream of CUDA, for which the call waits. Rows in memory of
  * another device are copied first. The index is the same.
  *
@@ -732,7 +732,7 @@ ANN_API ann_status ann_build(ann_index *index, const ann_matrix *rows, const uin
                              const ann_build_params *params, ann_monitor *monitor,
                              ann_error *error);
 
-/* What a build will need. */
+/* The memory and time that a build will need. */
 typedef struct ann_plan {
   uint32_t struct_size;
   uint32_t threads;           /* that the build would use */
@@ -740,8 +740,8 @@ typedef struct ann_plan {
   uint64_t peak_bytes;        /* held at most while building; an upper bound */
   double seconds;             /* a guess at the wall time; rows without structure may take 20 times as long */
   uint64_t device_bytes;      /* of a CUDA device, held at most while building on it; else 0. Codes are
-                                 taken for bytes from 4 columns on: rows that bytes cannot tell apart
-                                 take three more a column. */
+                                 assumed to be bytes from 4 columns on: rows that bytes cannot
+                                 distinguish take three more a column. */
 } ann_plan;
 #define ANN_PLAN_INIT {sizeof(ann_plan), 0, 0, 0, 0, 0}
 
@@ -756,21 +756,21 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
 
 /* How a search walks.
  *   AUTO        on an index with a graph BEST_FIRST or SLACK, EXACT without; also EXACT where no walk was found
- *               to reach `recall`. Of what reaches it the CPU takes what costs least (by a count of bytes, not
- *               by the clock), with a beam given BEST_FIRST. On a CUDA device walks keep two lists: rows met,
- *               and the nearest of those not yet expanded. They stop when the next row lies farther than (1 +
- *               slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
- *               Who walks depends on the batch: 16 warps of the device for each of few queries, 8 for each of
- *               some more, one warp for each of many; for more than 100 neighbours always 8, up to 1,000.
+ *               to reach `recall`. The CPU takes the procedure that reaches it at the least cost (a count of
+ *               bytes, not of time), with a beam given BEST_FIRST. On a CUDA device walks keep two lists: the
+ *               nearest rows, and the nearest of those not yet expanded. They stop when the next row is farther
+ *               than (1 + slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
+ *               The warps of a query depend on the batch: 16 for each of few queries, 8 for each of some more,
+ *               one for each of many; for more than 100 neighbours always 8, up to 1,000.
  *               Batches of a size at which the device walks for all queries at once, a warp each (some 500 to
  *               2,000 queries, up to 32 neighbours, rows of 65 to 128 columns, 33 to 64 edges), take as long as
- *               their longest walk: there walks have more slack, and end at the latest after about as many
- *               expansions as whole ones take on average. So answers may differ between batches of different
+ *               their longest walk: there walks have more slack, and end at the latest after about the mean
+ *               expansions of whole ones. So answers may differ between batches of different
  *               sizes; recall does not.
  *   BEST_FIRST  on every device: expand the nearest unexpanded row of the beam until none is left. On
- *               a CUDA device the rows met are remembered in a filter that takes some new rows for met
- *               ones, less than 1 in 1,000 for beams up to some 100; otherwise it finds what the CPU
- *               finds.
+ *               a CUDA device a filter holds the visited rows, which takes some new rows for visited ones,
+ *               less than 1 in 1,000 for beams up to some 100; otherwise the answers are those of the
+ *               CPU.
  *   EXACT       compare with every row.
  *   CAGRA       one of the next two, by the rule of the paper's figure 7: MULTI_CTA for fewer queries
  *               than `batch_threshold` or a beam above `beam_threshold`, else SINGLE_CTA. Answers may
@@ -780,16 +780,16 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               chooses. One block of a CUDA device answers one query.
  *   CAGRA_MULTI_CTA  CAGRA's search for few queries (section IV-C2): `ctas_per_query` blocks answer one
  *               query, each with a beam of its own of which it expands one row in each iteration, and a
- *               common table of the rows met. The beams are merged at the end.
+ *               common table of visited rows. The beams are merged at the end.
  *   TWO_LISTS   AUTO's walk with two lists on a CUDA device, by name: `warps_per_query` warps walk for each
  *               query of a batch of any size, so that answers depend on the query alone. For rows of i8 and
  *               u8 by L2 one warp finds up to 128 neighbours, 8 warps 1,280 (fewer where rows are long) and
- *               16 warps 32; else, as some more are compared again, 103, 1,024 and 16. ANN_LIMIT beyond,
+ *               16 warps 32; else, as some more are re-ranked, 103, 1,024 and 16. ANN_LIMIT beyond,
  *               ANN_UNSUPPORTED on the CPU, and of 8 and 16 warps for rows that are too long for any.
  *               `beam` must be 0. A recall or a k beyond the device's calibration gets the most effort that
  *               it has tried; without a calibration the slack is 0.1, and 0.05 more for each halving of
  *               1 - recall below 0.05. WARP, BLOCK and WIDE_BLOCK are deprecated: WARP is another name of
- *               TWO_LISTS, BLOCK and WIDE_BLOCK mean it with 8 and with 16 warps, and are reported as it.
+ *               TWO_LISTS, BLOCK and WIDE_BLOCK are TWO_LISTS with 8 and with 16 warps, and are reported so.
  *   GGNN        GGNN's search (section 4), on the CPU and on CUDA devices: a cache of the nearest rows, a
  *               queue and the rows expanded last, and a slack that is added to the distance of the k-th
  *               best row and says how far the walk goes. k to 1,984. On CUDA devices one block a query.
@@ -800,16 +800,16 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               queue in segments, which goes on up to `delta` times as far as the last of the answers. k to
  *               1,024. On CUDA devices a warp a query.
  *   TSDG        On the CPU TSDG's search of section 5.3: best-first with a beam, from the entry points and 32
- *               random rows. On a CUDA device TSDG_SMALL for batches of fewer queries than its multiprocessors and
- *               the columns of rows call for, else TSDG_LARGE; ann_results.procedure says which, and `beam` must
+ *               random rows. On a CUDA device TSDG_SMALL for batches below a bound, which follows from its
+ *               multiprocessors and the columns of rows, else TSDG_LARGE; ann_results.procedure says which, and `beam` must
  *               be 0.
- *   SLACK       on the CPU, one list of the nearest rows met: expand the nearest unexpanded row, two at a
- *               time, until it lies more than `delta` times as far as the k-th best, so that easy queries
+ *   SLACK       on the CPU, one list of the nearest rows: expand the nearest unexpanded row, two at a
+ *               time, until it is more than `delta` times as far as the k-th best, so that easy queries
  *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1
  *               and the slack of TWO_LISTS. `beam` must be 0.
- * SLACK is ANN_UNSUPPORTED on CUDA devices. What a build on the CPU has not calibrated of it (k above 100, by inner
- * product) and TSDG's three are calibrated when a search first asks for a `recall` by their name.
- * CAGRA's procedures, GGNN and TSDG's run on every graph, whoever built it. From random rows clusters that few edges lead
+ * SLACK is ANN_UNSUPPORTED on CUDA devices. SLACK where a build on the CPU has not calibrated it (k above 100, by
+ * inner product) and TSDG's three are calibrated by the first search that names them and gives a `recall`.
+ * CAGRA's procedures, GGNN and TSDG's run on every graph, of any build. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
 enum {
@@ -830,16 +830,16 @@ enum {
   ANN_SEARCH_SLACK = 13
 };
 
-/* What TSDG_LARGE keeps to be expanded. */
+/* The rows that TSDG_LARGE keeps to be expanded. */
 enum {
   ANN_QUEUE_AUTO = 0,     /* COMPARED */
   ANN_QUEUE_COMPARED = 1, /* every row compared that is within the bound, as the paper's text has it */
   ANN_QUEUE_NEARER = 2    /* rows that improve the answers, as its algorithm 2 has it */
 };
 
-/* What CAGRA's procedures compare queries with on their way. Reported distances are exact either way.
- *   CODES   one byte a column as a rule (four where bytes cannot tell rows apart), the k best and some
- *           more compared again as stored
+/* The form of rows with which CAGRA's procedures compare queries on their way. Reported distances are exact either way.
+ *   CODES   one byte a column as a rule (four where bytes cannot distinguish rows), the k best and some
+ *           more re-ranked as stored
  *   STORED  rows as stored: f32, f16 (the paper's FP16 option: an index whose `element` is F16) or bf16,
  *           four or two bytes a column. Rows of i8 and u8 are compared by their codes all the same. */
 enum {
@@ -860,8 +860,8 @@ typedef struct ann_search_params {
                         reached AUTO compares every row; BEST_FIRST uses the longest beam it tried.
                         Without calibration the beam is 4 * k + 64, doubled for each halving of
                         1 - recall below 0.05.
-                        On a CUDA device two lists have calibrations of their own; what they do not
-                        reach, and k beyond them, goes by the beam that the CPU would use. Where that is
+                        On a CUDA device two lists have calibrations of their own; recalls that they do
+                        not reach, and k beyond them, go by the beam that the CPU would use. Where that is
                         above 1,984, or the CPU's calibration has not reached the target either, every
                         row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam above
                         1,984). */
@@ -870,32 +870,32 @@ typedef struct ann_search_params {
                         There AUTO walks with two lists for the recall that the build's calibration has
                         measured with this beam, which takes a third of the time; recall does not fall
                         with the beam, and a beam below 16 does what 16 does. Where two lists do not
-                        reach that recall, without a calibration, and by BEST_FIRST, one list of so many
-                        rows walks. For CAGRA's procedures this is M ("internal top-M"), k to 1,984,
-                        default what `recall` stands for, a multiple of 32 and at most 1,984, by a
-                        calibration of their own, which the first search that asks for a recall makes,
-                        in some 50 ms on a CUDA device, for either procedure and the defaults below; for
-                        fewer than 512 rows, of a device 10,000, and fewer than 64 queries in the build's
-                        `calibration` the beam of BEST_FIRST, with which they may find less. MULTI_CTA shares M out: each beam has M / ctas_per_query places, 32 to
-                        512. */
+                        reach that recall, without a calibration, and by BEST_FIRST, the walk has one
+                        list of `beam` rows. For CAGRA's procedures this is M ("internal top-M"), k to 1,984,
+                        default by `recall`, a multiple of 32 and at most 1,984, with a calibration of their
+                        own, which the first search that gives a recall makes, in some 50 ms on a CUDA
+                        device, for either procedure and the defaults below; for fewer than 512 rows, of a
+                        device 10,000, and fewer than 64 queries in the build's `calibration` the beam of
+                        BEST_FIRST, with which they may find less. MULTI_CTA divides M: each beam has
+                        M / ctas_per_query places, 32 to 512. */
   void *stream;      /* a cudaStream_t of the caller, for queries and results in device memory; default:
                         a stream of the library, which is waited for. CUDA's own default streams have
                         names that are not NULL: cudaStreamLegacy, cudaStreamPerThread. */
 
   /* The rest is for CAGRA's procedures and not read by others. */
   uint32_t search_width;     /* p: rows expanded in each iteration, 1 to 64, p times the degree at most
-                                2,048; default 1, and where M goes by a recall on a CUDA device as many as
-                                calibration found random rows to need, up to 8. More: fewer iterations,
+                                2,048; default 1, and where M goes by a recall on a CUDA device the width
+                                that calibration has found for random starts, up to 8. More: fewer iterations,
                                 more distances. MULTI_CTA: default 4, in the paper 1; 512 / degree at most. */
-  uint32_t iterations_max;   /* at most so many iterations expand rows, 1 to 4,096; default 24 and 1.25
+  uint32_t iterations_max;   /* iterations that expand rows, at most, 1 to 4,096; default 24 and 1.25
                                 times the beam over p, which few queries need. Fewer: less time at worst,
                                 lower recall. Tables in device memory are sized by it. */
-  uint32_t hash_bits;        /* SINGLE_CTA: log2 of the places of the forgettable table of rows met, 8 to
+  uint32_t hash_bits;        /* SINGLE_CTA: log2 of the places of the forgettable table of visited rows, 8 to
                                 13; default as few as hold the beam and the candidates of 4 iterations
                                 half full. A smaller table leaves room for more queries at once. */
-  int32_t hash_reset;        /* SINGLE_CTA: iterations after which that table is emptied but for the rows
+  int32_t hash_reset;        /* SINGLE_CTA: iterations after which that table is emptied except for the rows
                                 of the beam, 1 to 4,096; default up to 4, as `hash_bits` allows. ANN_NONE:
-                                never, and the table lies in device memory with room for all iterations.
+                                never, and the table is in device memory with room for all iterations.
                                 Answers are the same; forgetting costs repeated distances. */
   uint32_t team_size;        /* threads that compare a row: 2, 4, 8, 16 or 32; default 4 to 32 by the bytes
                                 of a row, as measured. Answers are the same. */
@@ -912,16 +912,16 @@ typedef struct ann_search_params {
    * answers, else a little more than `visited`), `team_size` and `compare` (by inner product rows are
    * always compared by CODES). Not read by others. */
   float stretch;        /* 1 + tau, 1 to 3: rows are expanded up to d_k + tau * min(d_1, d_nn1), in true
-                           distances, d_nn1 that of rows to their nearest neighbours; overrides `recall`.
-                           More: higher recall, more distances. Default what a calibration of its own
-                           found for `recall`, which the first search that asks makes and which on a CUDA device
+                           distances, d_nn1 the distance of rows to their nearest neighbours; overrides `recall`.
+                           More: higher recall, more distances. Default by `recall`, with a calibration of
+                           its own, which the first search that needs it makes and which on a CUDA device
                            also bounds `iterations_max`; without one 1.10 for .95 and 0.022 more for each
                            halving of 1 - recall, of squares by the paper's Table 1 1.30 and 0.05 */
-  uint32_t queue;       /* rows that wait to be expanded, 1 to 2,048; default 54 up to 10 answers, else as
-                           many as make the lists a multiple of 32, at least 22 */
+  uint32_t queue;       /* rows that wait to be expanded, 1 to 2,048; default 54 up to 10 answers, else the
+                           number that makes the lists a multiple of 32, at least 22 */
   uint32_t visited;     /* rows expanded that are remembered, 1 to 8,192; default 384 up to 10 answers,
                            else 3 * k and at least 896. With fewer, rows are compared and expanded anew */
-  float nearest_share;  /* d_nn1 is the distance that so many rows do not exceed, above 0 and at most 1, on
+  float nearest_share;  /* d_nn1 is the distance that this share of rows do not exceed, above 0 and at most 1, on
                            a sample of 2,048 rows; default 1, the greatest. Less: rows far from all others
                            do not loosen the bound */
 
@@ -963,16 +963,16 @@ typedef struct ann_search_params {
 /* Queries and results in device memory, and streams.
  *
  * With queries and results on a CUDA device the search runs there (`device` is AUTO or names it) and
- * copies nothing through the host. Without a stream the call returns when the results are written; what
- * writes the queries must be done before the call, or queued on a default stream of CUDA.
+ * copies nothing through the host. Without a stream the call returns when the results are written; work
+ * that writes the queries must be done before the call, or queued on a default stream of CUDA.
  *
  * With a stream the call checks its arguments, queues its work and returns; the results are there when
  * the stream has reached that point. Errors that are known by then are returned; a query with NaN or
- * infinity is found on the device and told in `status`; a fault of the device is told by the next call
- * (ANN_DEVICE_LOST). Queries and result buffers must stay until then. The monitor is asked while work is
+ * infinity is found on the device and reported in `status`; a fault of the device is reported by the next call
+ * (ANN_DEVICE_LOST). Queries and result buffers must stay until then. The monitor is checked while work is
  * queued only. Memory comes from a pool that the library keeps for the device: after the first search of a shape
- * the driver gives none. A first search places the index and calibrates its procedure before it queues its work,
- * or ann_search_estimate of equal `params`, stream included, queries and k does so before it. ann_index_evict and
+ * the driver allocates none. A first search places the index and calibrates its procedure before it queues its work,
+ * or an earlier ann_search_estimate of equal `params`, stream included, queries and k has done so. ann_index_evict and
  * ann_index_free wait for what is queued. The stream must belong to the device and to the context that the CUDA
  * runtime uses there (ANN_INVALID_ARGUMENT), and must not be in capture (ANN_UNSUPPORTED). */
 
@@ -998,23 +998,23 @@ ANN_API ann_status ann_search_exact(const ann_index *index, const ann_matrix *qu
                                     const ann_search_params *params, ann_results *results,
                                     ann_monitor *monitor, ann_error *error);
 
-/* What a search would do. */
+/* The choices of a search, without searching. */
 typedef struct ann_search_forecast {
   uint32_t struct_size;
   int32_t procedure;  /* that would answer, ANN_SEARCH_* */
   float recall;       /* that calibration promises, as in ann_results */
   int32_t reserved;   /* zero */
-  double distances;   /* that would be computed for a query, about; 0 where nobody knows */
-  double expansions;  /* rows whose edges would be read for a query, about; 0 where nobody knows or every
+  double distances;   /* that would be computed for a query, about; 0 where not known */
+  double expansions;  /* rows whose edges would be read for a query, about; 0 where not known or every
                          row is compared */
   uint32_t warps_per_query; /* as in ann_results */
   uint32_t reserved_2;      /* zero */
 } ann_search_forecast;
 #define ANN_SEARCH_FORECAST_INIT {sizeof(ann_search_forecast), 0, 0, 0, 0, 0, 0, 0}
 
-/* What ann_search_batch would do for `queries` queries with k neighbours each, of host memory or, where `params`
- * has a stream, which is not touched, of the device's: which procedure answers, what recall it promises and what
- * a query costs. It places and calibrates what that search would, which then does neither. Errors: as
+/* The choices of ann_search_batch for `queries` queries with k neighbours each, of host memory or, where `params`
+ * has a stream, which is not touched, of the device's: which procedure answers, the recall that it promises and the
+ * cost of a query. The index is placed and calibrated as by that search, which then does neither. Errors: as
  * ann_search_batch's of `params` and k, and ANN_INVALID_ARGUMENT without `out`. Any thread. */
 ANN_API ann_status ann_search_estimate(const ann_index *index, uint64_t queries, uint32_t k,
                                        const ann_search_params *params, ann_search_forecast *out,
@@ -1053,13 +1053,13 @@ typedef struct ann_knn_params {
  * product, which is no metric, _AUTO takes _EXACT; _CELLS finds near rows first and walks from each to its
  * largest products, on the CPU alone (ANN_UNSUPPORTED on a device); _NN_DESCENT finds less where lengths differ
  * widely, and compares every pair where codes would be floats; _GGNN is ANN_UNSUPPORTED. Any thread.
- * Errors: as ann_build, but for ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */
+ * Errors: as ann_build, except ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */
 ANN_API ann_status ann_knn_graph(const ann_context *context, const ann_matrix *rows,
                                  const ann_knn_params *params, uint32_t *neighbors,
                                  float *distances, ann_monitor *monitor, ann_error *error);
 
-/* k-NN lists with distances, by ids of 64 bits: what ann_knn_merge joins and files of lists hold. The buffers are
- * the caller's, in host memory. The lists of ann_knn_graph become such by writing its row numbers as ids. */
+/* k-NN lists with distances, by ids of 64 bits, which ann_knn_merge joins and files of lists hold. The buffers are
+ * the caller's, in host memory. The lists of ann_knn_graph take this form when its row numbers are written as ids. */
 typedef struct ann_knn_lists {
   uint32_t struct_size;
   uint32_t k;          /* places of a row, 1 to ANN_DEGREE_MAX; no default */
@@ -1074,9 +1074,9 @@ typedef struct ann_knn_lists {
 #define ANN_KNN_LISTS_INIT {sizeof(ann_knn_lists), 0, 0, 0, 0, 0, ANN_NULL, ANN_NULL, ANN_NULL}
 
 /* Joins the k-NN lists of two sets of rows (GGM, section 5.1 of GNND's paper): those of both sets together, the
- * first set's rows before the second's. What is known of each set is taken as it is; only rows of different sets
- * are compared. Each list keeps its nearer half and gets as many random rows of the other set, NN-Descent goes on
- * from there, and what it has found is joined with the lists as they were given, none twice. Matrices of one
+ * first set's rows before the second's. The lists of each set are taken as they are; only rows of different sets
+ * are compared. Each list keeps its nearer half and gets an equal number of random rows of the other set, NN-Descent
+ * goes on from there, and its lists are joined with the given ones, no row twice. Matrices of one
  * element and dim; ids of both sets distinct. A list may name rows of neither set: they stay, with their
  * distances, if they are near enough, so that parts of a graph can be merged pair by pair, again and in any order.
  *
@@ -1085,8 +1085,8 @@ typedef struct ann_knn_lists {
  * as it is where one set is small and for the inner product. The others are as in ann_knn_graph; CPU and CUDA
  * devices give equal lists. `merged` has room for all rows; its `ids` may be NULL where the ids of the two sets are
  * numbers in a row, and `first_id`, `metric` and `has_ids` are written. Equal distances are in order of ids. A
- * distance that was given is taken as given: it should be as ann_knn_graph reports it. Neither may `merged` overlap
- * what is given. Any thread; `context` and `monitor` may be NULL.
+ * distance that was given is taken as given: it should be as ann_knn_graph reports it. `merged` must not overlap
+ * the given lists. Any thread; `context` and `monitor` may be NULL.
  * Errors: as ann_knn_graph; ANN_INVALID_ARGUMENT with row and column also where a list is none: distances that
  * fall or are NaN, a row's own id, an id twice. On cancel the buffers hold nothing of use. */
 ANN_API ann_status ann_knn_merge(const ann_context *context, const ann_matrix *first_rows,
@@ -1119,7 +1119,7 @@ typedef struct ann_save_params {
  * with a full disk, `path` is the old file or the new one, whole. Permissions of an old file are
  * kept, its owner and group as far as the process may set them; a symbolic link is followed. A
  * relative path is resolved once, when the call begins. Where the system has files without a name, the
- * new file gets one when it is whole; what a killed process leaves all the same is removed by the next
+ * new file gets one when it is whole; a file that a killed process leaves is removed by the next
  * save to `path`. Needs room for both. Searches may run meanwhile. Any thread;
  * several may save to one path, the last rename wins. `params` and `monitor` may be NULL.
  * Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_IO (nothing changed, unless the text
