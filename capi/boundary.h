@@ -99,7 +99,7 @@ void write_struct(const T& value, T* out) {
   out->struct_size = size;
 }
 
-/// Makes a text one line of whole UTF-8: it may tell of a path, which may be anything, cut anywhere.
+/// Makes a text one line of whole UTF-8: it may contain a path, which may be anything, cut anywhere.
 inline void make_one_line(char* text) noexcept {
   unsigned char* at = reinterpret_cast<unsigned char*>(text);
   while (*at != 0) {
@@ -152,7 +152,7 @@ inline ann_status report_plain(ann_status status, const char* text, ann_error* o
 }
 
 /// While this lives, pthread_cancel waits. It would unwind the thread from wherever it waits or reads,
-/// through code that is noexcept, which ends the process. What was asked for meanwhile happens at the
+/// through code that is noexcept, which ends the process. A cancellation meanwhile takes effect at the
 /// caller's next point of cancellation, or here for a thread that may be cancelled anywhere.
 class Uncancelled {
  public:
@@ -273,7 +273,7 @@ inline float check_search(uint32_t k, float recall) {
   return recall == 0 ? 0.95f : recall;
 }
 
-/// What a context, which may be null, says.
+/// The settings of a context, which may be null.
 struct ContextSettings {
   Allocator memory;
   uint32_t threads_max = 0;
@@ -286,7 +286,7 @@ inline ContextSettings read_context(const ann_context* context) {
   return {given.memory, given.threads_max, given.files};
 }
 
-/// What a call works on, which must have been built.
+/// The snapshot of an index, which must have been built.
 inline const Snapshot& snapshot_of(const Index::Call& call) {
   if (call.snapshot == nullptr) fail(ANN_STATE, "the index is not built");
   return *call.snapshot;

@@ -153,7 +153,7 @@ AcrossLists compare_all_across(const Dataset& both, uint32_t split, uint32_t k, 
   return across;
 }
 
-/// What rows find in the other set.
+/// The neighbours that rows find in the other set.
 AcrossLists find_across(const Dataset& both, const KnownLists& known, const MergePlan& plan,
                         const Execution& execution) {
   const uint32_t split = known.first.rows;

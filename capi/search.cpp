@@ -31,7 +31,7 @@ Range range_of(const T* begin, uint64_t count, const char* name) {
   return {reinterpret_cast<const uint8_t*>(begin), bytes, name};
 }
 
-/// Up to the last value of the last query: behind that its stride is nobody's.
+/// Up to the last value of the last query: the rest of its stride belongs to no query.
 uint64_t bytes_of(const MatrixView& queries) {
   if (queries.rows == 0) return 0;
   return (queries.rows - 1) * queries.stride + uint64_t{queries.dim} * element_bytes(queries.element);
