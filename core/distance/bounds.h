@@ -1,7 +1,7 @@
-// Bounds: how near a row can be, told by bytes.
+// Bounds: how near a row can be, from its bytes.
 //
 // Exact search compares every query with every row, and reports a few. To leave a row out it is enough to
-// know that it is too far, and a byte a column tells that for nearly all of them. A vector x is written as
+// know that it is too far, and a byte a column shows that for nearly all of them. A vector x is written as
 // s X + e, X of whole numbers from -127 to 127, with a step s of its own. With S = s_x s_q X.Q
 //
 //     x.q <= S + |e_x| |q| + |s_x X| |e_q|

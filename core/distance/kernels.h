@@ -1,7 +1,7 @@
 // The distance loops, chosen at run time, equal bit for bit on every level.
 //
 // Four families. ROWS computes the distances that are reported, on the rows as stored. CODES computes
-// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h). BOUNDS tells which rows
+// the distances that a search or a build walks by, on 8-bit codes (dataset/codes.h). BOUNDS says which rows
 // are too far to be among the nearest. LISTS selects: the nearest of many distances, keys in order, detours.
 //
 // Why the levels agree. Integers are exact anyhow. Floats are summed in 64 fixed lanes: column i
@@ -35,7 +35,7 @@ struct RowsView {
   const uint8_t* row(uint64_t number) const { return static_cast<const uint8_t*>(data) + number * stride; }
 };
 
-/// A list that keeps the k nearest, and some more, of the distances that it is shown
+/// A list that keeps the k nearest, and some more, of the distances inserted
 /// (nearest_list.h). Both arrays hold nearest_room(k) numbers.
 struct NearestList {
   uint32_t* distances = nullptr;
@@ -46,7 +46,7 @@ struct NearestList {
   const uint64_t* ids = nullptr;  // of places: of equal distances those with the lowest stay
 };
 
-/// Distances are shown in pieces of this many.
+/// Distances are inserted in groups of this many.
 inline constexpr uint32_t kNearestPiece = 64;
 
 /// Entries that stay when such a list is thinned out, and its room: another piece, and whole vectors.
@@ -62,15 +62,15 @@ struct NearList {
   uint32_t next = 0;  // rows before this place are expanded
 };
 
-/// Rows are shown to it in pieces of this many.
+/// Rows are inserted in groups of this many.
 inline constexpr uint32_t kNearPiece = 32;
 
 /// Its room: another piece, and whole vectors.
 constexpr size_t near_room(uint32_t capacity) { return size_t{capacity} + kNearPiece + 8; }
 
-/// What a vector's code of whole numbers X leaves open (bounds.h).
+/// The terms of a vector beside its code of whole numbers X (bounds.h).
 struct BoundCode {
-  bool usable = false;  // false: too large or too small to tell anything
+  bool usable = false;  // false: too large or too small for any bound
   float step = 0;       // s: the vector is about s X
   float square = 0;     // |x|^2
   float error = 0;      // |x - s X|
@@ -133,7 +133,7 @@ struct Kernels {
                       const uint32_t* ids, uint32_t count, uint32_t* out);
 
   /// Brings a block [count, stride] into the form that `code_tile` takes on its right side, count
-  /// rounded up to kPackRows: as many bytes as the padded block has, and 8 bytes a row.
+  /// rounded up to kPackRows: the bytes of the padded block, and 8 bytes a row.
   void (*code_pack)(const uint8_t* block, size_t stride, uint32_t count, uint8_t* packed);
 
   /// out[i * out_stride + j] = |left i - right j|^2 for a plain block and a packed one; out_stride is
@@ -141,7 +141,7 @@ struct Kernels {
   void (*code_tile)(const uint8_t* left, uint32_t left_count, const uint8_t* packed, uint32_t right_count,
                     size_t stride, uint32_t* out, size_t out_stride);
 
-  /// The first place of the smallest value in each row, and in each column, of such a tile.
+  /// The first place of the smallest value in each row, and in each column, of a tile.
   void (*nearest_in_rows)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
                           uint32_t* places);
   void (*nearest_in_columns)(const uint32_t* tile, size_t stride, uint32_t rows, uint32_t columns,
@@ -152,7 +152,7 @@ struct Kernels {
   /// Shows a list the distances line[0..count) of the places first, first + 1, ...
   void (*show_nearest)(NearestList& list, const uint32_t* line, uint32_t count, uint32_t first);
 
-  /// Drops entries that are not among the nearest k, but for some.
+  /// Drops entries that are not among the nearest k, except some.
   void (*thin_out)(NearestList& list);
 
   /// Shows the list of a walk rows that it does not hold, and their distances.

@@ -2,7 +2,7 @@
 // then is thinned out to about k, which lowers the limit.
 //
 // A sorted list pays a search and a shift for every entry; here an entry costs a compare, shared by
-// 16 lanes, and a store. Of 8,000 distances shown in no order some 300 enter a list of 48, and the
+// 16 lanes, and a store. Some 300 of 8,000 distances in no order enter a list of 48, and the
 // buffer is thinned five times. Thinning bisects for a limit that leaves k to k + k / 8 + 16 entries:
 // about eight counts of 128 numbers, where std::nth_element took ten times as long (its branches
 // cannot be foreseen).
@@ -105,7 +105,7 @@ uint32_t take_again(NearestList& list, uint32_t bound) {
   return kept;
 }
 
-/// Drops the farthest entries, at `distance`, but for `count` with the lowest ids.
+/// Drops the farthest entries, at `distance`, except the `count` with the lowest ids.
 void keep_lowest_ids(NearestList& list, uint32_t distance, uint32_t count) {
   uint32_t nearer = 0;
   for (uint32_t i = 0; i < list.size; ++i) {
@@ -118,7 +118,7 @@ void keep_lowest_ids(NearestList& list, uint32_t distance, uint32_t count) {
   list.size = nearer + count;
 }
 
-/// Drops entries that are not among the nearest k, but for some, and lowers the limit.
+/// Drops entries that are not among the nearest k, except some, and lowers the limit.
 void thin_out(NearestList& list) {
   if (list.size <= list.k) return;
   const uint32_t padded = (list.size + 15) / 16 * 16;

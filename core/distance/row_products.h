@@ -21,7 +21,7 @@ namespace gannet {
 /// Columns of queries are a multiple of this, zero beyond the dimension; rows are read to a multiple of 16.
 inline constexpr uint32_t kProductAlign = 64;
 
-/// What is read of a row at most.
+/// The bytes of a row that are read, at most.
 constexpr size_t round_up_to_16(size_t columns) { return (columns + 15) / 16 * 16; }
 
 /// The largest |V| that is allowed: both digits are signed bytes, and the sum fits.

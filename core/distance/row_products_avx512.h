@@ -1,4 +1,4 @@
-// What both AVX-512 levels of products share.
+// The common part of both AVX-512 levels of products.
 #pragma once
 
 // gcc 12 takes the deliberately undefined operands inside its own intrinsics for mistakes.

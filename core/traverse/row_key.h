@@ -1,7 +1,7 @@
 // RowKey: a distance, a row and one flag in 64 bits, ordered by distance, then row.
 //
 // Lists of near rows are sorted arrays of these. Comparing two keys is one integer comparison, and
-// the flag, in the lowest bit, tells nothing apart: a row stands once in a list.
+// the flag, in the lowest bit, never decides: a row is in a list once.
 #pragma once
 
 #include <cstdint>

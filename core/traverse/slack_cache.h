@@ -2,7 +2,7 @@
 // search and its build share. On a CUDA device search/ggnn_cuda.cu has the same lists in shared memory.
 //
 //   best     the nearest rows met, sorted
-//   queue    rows to be expanded, sorted ("prioq"); what does not fit any more is forgotten
+//   queue    rows to be expanded, sorted ("prioq"); rows that do not fit are forgotten
 //   visited  rows that have been expanded, a ring that forgets the oldest
 //
 // A row is known while it stands in one of the three, and is not compared again; afterwards it may be met anew,
@@ -30,7 +30,7 @@
 
 namespace gannet {
 
-/// What the 32-bit numbers of comparisons are, each a square of a distance up to a factor.
+/// The meaning of the 32-bit results of comparisons, each a square of a distance up to a factor.
 enum class SquareKind : uint32_t {
   kInteger,      // of codes of bytes
   kFloatBits,    // of wide codes
@@ -57,7 +57,7 @@ struct SlackShape {
   uint32_t visited = 384;
 };
 
-/// Rows that are shown to the cache at a time: the edges of a row, and so many entry points.
+/// Rows that are inserted into the cache at a time: the edges of a row, and this many entry points.
 constexpr uint32_t ggnn_step(uint32_t degree) {
   uint32_t step = 32;
   while (step < degree) step *= 2;
@@ -81,7 +81,7 @@ inline float squared_bound(float kth, float best, const Slack& slack) {
 
 class SlackCache {
  public:
-  /// Makes room for a shape over so many rows.
+  /// Makes room for a shape over `rows` rows.
   void fit(const SlackShape& shape, uint32_t rows, const Allocator& memory) {
     if (known_.size() < rows) known_ = Array<uint8_t>::zeroed(memory, rows);
     const auto grow = [&]<class T>(Array<T>& items, size_t size) {
