@@ -15,7 +15,7 @@ namespace {
 constexpr double kLeastGain = 0.1;
 constexpr uint32_t kRoundsMax = 3;
 constexpr size_t kShorter = 3;     // times as long as bytes that stand in are wide codes at least
-constexpr double kTrusted = 0.75;  // share of sampled rows whose neighbours bytes tell, at least
+constexpr double kTrusted = 0.75;  // share of sampled rows whose neighbours bytes find, at least
 
 void compare_with_cells(const CellCodes& codes, const CellMap& map, uint32_t budget, NearLists& lists,
                         const Execution& execution) {
@@ -67,7 +67,7 @@ bool may_stand_in(const Codes& codes) {
   return codes.wide() && codes.stride() >= kShorter * Codes::bytes_stride(codes);
 }
 
-/// The lists of wide codes by way of bytes; false where these do not tell the candidates.
+/// The lists of float codes by way of bytes; false where bytes do not find the candidates.
 bool fill_lists_by_bytes(const Codes& codes, const CellShares& shares, uint64_t seed, KnnGraph& graph,
                          const Execution& execution) {
   const Codes bytes = codes.as_bytes(execution);
@@ -104,7 +104,7 @@ uint64_t cells_knn_bytes(uint64_t rows, size_t stride, const NnDescentParams& pa
   const uint64_t lists = rows * params.k * 4;
   const uint64_t refining =
       threads * refine_space_bytes(rows, stride, params.k) + refinement_bytes(rows, params.k);
-  // By codes of so many bytes, and by bytes that stand in for such wide codes.
+  // Bytes of a comparison by codes of `tiles` bytes, also by bytes in place of float codes.
   const auto comparing = [&](size_t tiles, uint32_t listed) {
     const uint64_t units = threads * (unit_bytes(rows, tiles, listed) + unit_bytes(rows, tiles, 1));
     return cell_map_bytes(rows, tiles, threads) + 2 * lists + std::max(units, refining);

@@ -11,10 +11,10 @@
 //             as long as they help                                          (cells_refine.h)
 //   fall back where even then less than 0.90 is found: NN-Descent, and the better of both lists
 //
-// Wide codes. Tiles of floats take eight times as long as tiles of bytes, so where floats are three times as long (from
-// 33 columns on) map and products are of bytes that stand in (Codes::as_bytes), and each row's candidates, k / 2 + 24
-// more than wanted, are compared once more as floats; refinement compares floats. A sample looks for the true
-// neighbours among candidates by bytes too: where they come late for a quarter of the sample, as in far islands, or the
+// Float codes. Tiles of floats take eight times as long as tiles of bytes, so where floats are three times as long (from
+// 33 columns on) map and products are of bytes in their place (Codes::as_bytes), and each row's candidates, k / 2 + 24
+// more than wanted, are re-ranked as floats; refinement compares floats. A sample looks for the true
+// neighbours among candidates by bytes too: where these rank late for a quarter of the sample, as in far islands, or the
 // lists fall short, all of it is done by floats.
 //
 // Why it is fast. NN-Descent gathers 64 rows for 1,536 distances of which most are of no use; here a
@@ -31,7 +31,7 @@
 //   bytes read  its code three times; a cell of 25 KB is read from the third cache once for every
 //               unit of 400 rows, of which some 60 probe it: 20 KB
 //
-// What was measured against it (SIFT 100,000 x 128, words 150,000 x 100, gist 30,000 x 960):
+// Rejected, measured against it (SIFT 100,000 x 128, words 150,000 x 100, gist 30,000 x 960):
 //   - Fewer rows compared and then a round of refinement (0.90 and one round) costs the same time, and
 //     on the words 18 % more distances a search at recall 0.99: the mean is the same, but rows whose
 //     neighbours lie in many cells keep poor lists, since their neighbours' neighbours are no better.
@@ -42,7 +42,7 @@
 //     0.99; 0.98 takes a sixth longer for no difference that 1,000 queries show; 0.90 needs 2, 6 and 6 %
 //     more at 0.95.
 //   - Cells of 128 or 256 rows instead of 192: 5 to 10 % slower.
-//   - Choosing cells by distance less the cell's radius: half as many true neighbours.
+//   - Choosing cells by distance less the cell's radius: half of the true neighbours.
 //
 // Determinism. A row's list depends on the order in which it sees cells, only among equal distances,
 // and that order is fixed; integer sums and floats in fixed lanes do the rest. So the graph does not

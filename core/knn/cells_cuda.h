@@ -42,7 +42,7 @@ struct CellsReport {
 
 /// Fills `neighbors`, [rows, k] on the device as KnnGraph has them, and `distances`, [rows, k] code
 /// distances, UINT32_MAX where there is no neighbour; that one may be null. k and seed are those of
-/// `params`, the rest of it serves the fall back. The monitor is asked between launches, which take
+/// `params`, the rest of it serves the fall back. The monitor is checked between launches, which take
 /// some 20 ms at most on a large device.
 CellsReport cells_knn(const CodesView& codes, const NnDescentParams& params, const CellsEffort& effort,
                       uint32_t* neighbors, uint32_t* distances, const Stream& stream,

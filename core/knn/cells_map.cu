@@ -63,7 +63,7 @@ constexpr uint32_t kSamplePerCell = 64;
 constexpr uint32_t kSegmentsMax = 32;
 constexpr uint32_t kIndexBits = 7;        // of 8 centroids in a segment
 constexpr uint32_t kCellsPerLeader = 32;  // where there are many cells
-constexpr uint32_t kLeadersLeast = 128;   // a leader for each cell until there are so many
+constexpr uint32_t kLeadersLeast = 128;   // a leader for each cell up to this many
 constexpr uint32_t kLeadersMax = kMatchedMax / kCellsPerLeader;
 constexpr uint64_t kSampleStream = 0x63656c6c73;  // "cells"
 

@@ -10,7 +10,7 @@
 // Centroids are codes themselves: means of bytes, rounded, or of floats for wide codes, summed in
 // the order of rows.
 //
-// Bytes: 8 a row for who lives where and one packed code, stride + 8. Operations: n * cells pairs to
+// Bytes: 8 a row for its cell and place and one packed code, stride + 8. Operations: n * cells pairs to
 // settle; with kRowsPerCell = 192 and 100,000 rows that is 520 pairs a row, a twentieth of the
 // products.
 #pragma once

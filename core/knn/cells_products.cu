@@ -7,9 +7,9 @@
 //             class       16 of a chunk's rows: a row keeps the nearest of each of the eight
 //             candidate   a key of 32 bits, distance and place: slot << 7 | number in the chunk
 //
-// The idea. Each row has its own nearest cells, but work is grouped by chunk: a chunk stands in shared
-// memory, the rows that probe it are gathered 32 at a time by each warp. Of all 126 x 100 rows that a row
-// is compared with it keeps 1,000 without a branch: two instructions a pair for the best of each class.
+// The idea. Each row has its own nearest cells, but work is grouped by chunk: a chunk is held in shared
+// memory, the rows that probe it are gathered 32 at a time by each warp. A row keeps 1,000 of all 126 x 100
+// rows that it is compared with, without a branch: two instructions a pair for the best of each class.
 // Some 12 % of a list are lost to better rows of the same class; a round of neighbours' neighbours
 // brings them back (cells_lists.cu).
 //
@@ -18,7 +18,7 @@
 // Inverted lists. A block takes 128 neighbouring rows, which probe some 500 chunks among 16,128 probes,
 // and counts them in a hash in shared memory, so that one global atomic serves all rows of the block
 // that probe a chunk. Where the hash is full, a probe counts by itself. The order of pairs under a chunk
-// depends on the atomics; what becomes of a pair does not.
+// depends on the atomics; the result of a pair does not.
 //
 // A cell of more than 16 chunks (duplicates) gives 16 of them: those from a row's own on if it is its
 // home, from a hashed one on otherwise, so that it neither uses up all probes nor sends all to one chunk.
@@ -27,7 +27,7 @@
 // times its code from the second cache, 16 KB; 1,000 candidates written and read, 8 KB, and 1.5 KB of slots
 // and pairs written and read twice.
 //
-// Measured on one NVIDIA H200, SIFT 1M x 128: 15.3 ms. Of 8.3 ms for 63 probes CompareChunks took half,
+// Measured on one NVIDIA H200, SIFT 1M x 128: 15.3 ms. For 63 probes, 8.3 ms, CompareChunks took half,
 // FillSlots and KeepNearest some 1.4 each, PlacePairs 1.1 and ScanChunks 0.3. Slices of 65,536 rows: 0.9 ms
 // longer.
 //

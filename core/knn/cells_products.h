@@ -33,11 +33,11 @@ struct NearLists {
 constexpr uint32_t cell_candidates(uint32_t k) { return k + k / 2 + 24; }
 
 /// Cells that one row is compared with, at most; with kNearCells of 192 rows in sight that is enough
-/// for all that the budget asks for but on small cells.
+/// for all that the budget wants except on small cells.
 inline constexpr uint32_t kProbesMax = 256;
 
 /// The codes that make lists, and those that a map and its tiles are of: the same, or bytes that stand in for wide ones
-/// (knn/cells.h). Of the latter only candidates come, which are compared once more.
+/// (knn/cells.h). The latter give candidates alone, which are re-ranked.
 struct CellCodes {
   const Codes& exact;
   const Codes& tiles;

@@ -3,7 +3,7 @@
 // A round looks, for each row x, at the first 24 entries y of its list and the first 16 entries z of
 // each of theirs. A z that lives in a cell which x was compared with is known already, and so is one
 // that an earlier round met: a path x, y, z counts only if one of its two edges is new since then.
-// What remains, some 50 of 384, is gathered and compared; rows read the lists of the round before, so
+// The others, some 50 of 384, are gathered and compared; rows read the lists of the round before, so
 // that no two threads meet.
 //
 // Cost of a row: 24 lists of 64 bytes, 384 look-ups of a row's cell (4 bytes each, from the second

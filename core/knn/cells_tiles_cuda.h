@@ -312,7 +312,7 @@ __device__ Key sort_bitonic(Key key) {
   return key;
 }
 
-/// Takes 32 ascending keys into a list of 32 kRegisters: what falls out at its end is gone.
+/// Merges 32 ascending keys into a list of 32 kRegisters; keys beyond its end are dropped.
 template <class Key, uint32_t kRegisters>
 __device__ void merge_keys(Key (&list)[kRegisters], Key keys) {
 #pragma unroll

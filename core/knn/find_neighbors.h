@@ -1,4 +1,4 @@
-// find_neighbors: for each row its nearest others by codes, by the method that is asked for. The only place that knows
+// find_neighbors: for each row its nearest others by codes, by a named method. The only place that knows
 // which method does so on the CPU; index/build_cuda.h has its twin for a device.
 #pragma once
 
@@ -13,7 +13,7 @@ constexpr bool too_few_to_descend(uint64_t rows, uint32_t k) {
   return rows <= uint64_t{kDescentRowsPerNeighbor} * k;
 }
 
-/// The method of ANN_KNN_* that finds lists of k among so many rows where `method` is asked for.
+/// The method of ANN_KNN_* that finds lists of k among `rows` rows where the caller names `method`.
 constexpr int32_t knn_method_for(uint64_t rows, uint32_t k, int32_t method) {
   return too_few_to_descend(rows, k) ? int32_t{ANN_KNN_EXACT} : method;
 }

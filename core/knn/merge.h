@@ -11,7 +11,7 @@
 //   lines 10 and 11  GNND, where only rows of different sets are compared (nn_descent.cpp; nn_descent.cu)
 //   line 12          join_lists: what the descent has found across, and the lists as they were given
 //
-// What a row finds by the descent is all of the other set, so that a NEW row meets nothing but OLD ones: a round
+// A row finds only rows of the other set by the descent, so that a NEW row meets nothing but OLD ones: a round
 // has two thirds of the distances of GNND's. It ends as GNND does.
 //
 // The paper's Figure 7, SIFT 1M x 128 bytes, k = 64, p = 10, 16, 24, 32, on one NVIDIA H200 (sending, rounds and
@@ -65,7 +65,7 @@ struct KnownLists {
   KnownLists(const GivenLists& first, const GivenLists& second, const Dataset& both,
              const Execution& execution);
 
-  /// What a descent of lists of `k` starts with: the nearer half of each, of rows of either set.
+  /// The start of a descent of lists of `k`: the nearer half of each, of rows of either set.
   Array<uint32_t> halves(uint32_t k, const Execution& execution) const;
 
   const GivenLists& set_of(uint32_t row) const { return row < first.rows ? first : second; }

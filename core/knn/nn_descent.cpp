@@ -135,7 +135,7 @@ class NnDescent {
       sample_reverse(new_, 2 * round);
       sample_reverse(old_, 2 * round + 1);
       cross_match();
-      // Nobody knows the last round before it is over; most graphs take between 6 and 14.
+      // The last round is not known before it is over; most graphs take between 6 and 14.
       execution_.advance(static_cast<double>(round) / (round + 4));
     }
     return result(round);
@@ -179,7 +179,7 @@ class NnDescent {
     });
   }
 
-  /// Puts `count` rows into a list, as many at once as a workspace has room for.
+  /// Inserts `count` rows into a list, in groups that a workspace has room for.
   template <class RowOf>
   void enter(uint32_t self, uint32_t count, bool fresh, Workspace& space, const RowOf& row_of) {
     codes_.gather(&self, 1, space.new_block.data());
@@ -406,7 +406,7 @@ uint64_t nn_descent_device_bytes(uint64_t rows, const NnDescentParams& params) {
   const uint64_t keys = params.k * sizeof(uint64_t);
   const uint64_t worst_and_lock = sizeof(uint64_t) + sizeof(uint32_t);
   const uint64_t offers = kDescentOffers * sizeof(uint64_t) + sizeof(uint32_t);  // and how many
-  // Of NEW and of OLD each:
+  // Of NEW and of OLD samples each:
   const uint64_t samples = 2 * p * sizeof(uint32_t);
   const uint64_t sources = p * sizeof(uint32_t);
   const uint64_t count_and_begin = sizeof(uint32_t) + sizeof(uint64_t);

@@ -4,7 +4,7 @@
 //   G[s]          the list of row s: up to k (distance, row, NEW or OLD), ascending
 //   p             entries sampled from a list in a round, for NEW and OLD each
 //   G_new, G_old  the samples of each row: up to p of its own, then reverse ones, at most 2 p in all
-//   selective update   of all pairs that meet at s, each row is told only its nearest new acquaintance
+//   selective update   of all pairs that meet at s, each row is offered only its nearest new acquaintance
 //
 // One round:  sample (own, then reverse) -> at each s let NEW meet NEW and NEW meet OLD -> insert.
 // Sampled NEW entries turn OLD. It ends after `iterations` rounds, or when the lists hold

@@ -11,7 +11,7 @@ namespace gannet::cuda {
 
 /// Fills `neighbors`, [rows, k] on the device as KnnGraph has them, and `distances`, [rows, k] code
 /// distances, UINT32_MAX where there is no neighbour; that one may be null. `sets` as on the CPU, its lists on the
-/// device. Returns the rounds that it took. The monitor is asked between launches, which take some 20 ms on a large device.
+/// device. Returns the rounds that it took. The monitor is checked between launches of some 20 ms on a large device.
 uint32_t nn_descent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors,
                     uint32_t* distances, const Stream& stream, const Execution& execution,
                     const TwoSets& sets = {});

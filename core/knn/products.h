@@ -10,12 +10,12 @@
 // in squares of the codes' step. On a device, where a distance is x.x + y.y - 2 x.y, offsets are added to the squares
 // of the codes and nothing else changes (nn_descent_by_products in knn/nn_descent_cuda.h). x and y are the rows as their codes stand for them, so that a clipped row is as long
 // in its offset as in its distances and nothing falls below 0. This needs no column more, where a search's codes have
-// sixteen (dataset/codes.h), and those tell the order about a query, not about a row.
+// sixteen (dataset/codes.h), and those give the order about a query, not about a row.
 //
 // GNND calls itself generic; inner product is no metric, a neighbour of a neighbour need not be near, and long rows
 // are everybody's neighbours: of the rows that sampled such a row only 2 p come to meet there. Share of the true 10
 // nearest, lists of 10, 32 and 64: SIFT 10,000 x 128 bytes .964 .993 .999; words 20,000 x 100, whose lengths differ
-// widely, .61 .73 .85. So ann_knn_graph compares every pair unless it is asked for this.
+// widely, .61 .73 .85. So ann_knn_graph compares every pair unless a caller names this.
 #pragma once
 
 #include <cstdint>
