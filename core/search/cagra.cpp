@@ -168,7 +168,7 @@ uint32_t search_cagra(const Dataset& dataset, const Codes& codes, const SearchGr
   }
   counts->distances += search.counts.distances;
   counts->expansions += search.counts.expansions;
-  // Of equal distances the lower rows are taken, as on the device, and then put in the order of ids.
+  // Lower rows win equal distances, as on the device; the answers are then put in the order of ids.
   for (uint32_t i = 0; i < kept; ++i) space.neighbors[i] = {space.distances[i], space.rows[i]};
   const uint32_t found = std::min(k, kept);
   std::sort(space.neighbors.data(), space.neighbors.data() + kept);

@@ -55,7 +55,7 @@ struct CagraPlan {
   bool stored = false;  // rows are compared as stored, else by their codes
 };
 
-/// What a word of a query adds to the hash of its content, at its place.
+/// The term of a word of a query in the hash of its content, by its place.
 constexpr uint64_t content_of(uint32_t word, uint32_t place) { return mix(uint64_t{place} << 32 | word); }
 
 /// The first candidates of a query, of which there are `places`; kNoRow where there is none.
@@ -64,7 +64,7 @@ constexpr uint32_t start_row(uint64_t content, uint32_t rows, uint32_t places, u
   return static_cast<uint32_t>(random_below(rows, content, 0, place));
 }
 
-/// What the twin needs for itself.
+/// The workspace of the twin.
 struct CagraSpace final : Workspace {
   CagraSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory);
   uint64_t bytes() const override;

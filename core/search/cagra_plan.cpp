@@ -51,7 +51,7 @@ void share_out(const ann_search_params& params, uint32_t list, CagraPlan* plan) 
          plan->lists, plan->list, kCagraCtaListMax);
 }
 
-/// log2 of the places of a table that never holds more than so many rows, half of them at most.
+/// log2 of the places of a table that is at most half full with `rows`.
 uint32_t bits_for(uint64_t rows) {
   uint32_t bits = kHashBitsMin;
   while ((uint64_t{1} << bits) < 2 * rows) ++bits;
@@ -92,7 +92,7 @@ bool choose_stored(const Segment& segment, const ann_search_params& params) {
   if (params.compare < 0 || params.compare > ANN_COMPARE_STORED)
     fail(ANN_INVALID_ARGUMENT, "params.compare is %d, allowed are 0 to %d", params.compare,
          ANN_COMPARE_STORED);
-  // Of i8 and u8 the codes tell as much as the rows.
+  // The codes of i8 and u8 are as good as the rows.
   return params.compare == ANN_COMPARE_STORED && is_float_element(segment.dataset.element());
 }
 

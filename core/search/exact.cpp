@@ -17,7 +17,7 @@ constexpr uint32_t kSlice = 8;                   // queries of one call of a til
 constexpr uint32_t kGroupMax = 1024;             // queries that share a coded tile
 constexpr uint32_t kDirectGroup = 16;            // queries that share a tile where no row is coded
 constexpr uint32_t kDirectTile = 256;            // its rows
-constexpr size_t kListBytes = size_t{16} << 20;  // of a group's lists, but for one
+constexpr size_t kListBytes = size_t{16} << 20;  // of a group's lists, except one
 constexpr uint64_t kWork = uint64_t{1} << 23;    // bytes compared, or items moved, between questions
 constexpr uint64_t kTouched = 64;                // an entry of a list in memory that may have no page yet
 constexpr size_t kSortedAtOnce = 1 << 15;
@@ -38,7 +38,7 @@ class Meter {
   uint64_t done_ = 0;
 };
 
-/// Smaller first; tells a meter how often it was asked, so that long sorts can be ended.
+/// Smaller first; counts its calls on a meter, so that long sorts can be ended.
 struct Before {
   Meter* meter;
   bool operator()(const Neighbor& a, const Neighbor& b) const {
@@ -61,7 +61,7 @@ size_t list_room(uint32_t kept, uint32_t rows) {
   return std::min<size_t>(nearest_room(kept), size_t{rows} + kNearestPiece + 32);
 }
 
-/// What the threads of one search share.
+/// The common state of the threads of one search.
 struct Search {
   const Dataset& dataset;
   const QueryBlock& queries;
@@ -73,7 +73,7 @@ struct Search {
   const RowBounds* bounds;  // null: every row is compared as stored
 };
 
-/// What a thread needs for a group.
+/// The workspace of a thread for a group.
 struct Workspace {
   explicit Workspace(const Search& search)
       : room(list_room(search.kept, search.dataset.rows())),
@@ -294,7 +294,7 @@ class Group {
   Meter meter_;
 };
 
-/// Queries of a task: as many as share the rows well, fewer where there are more threads or their lists are
+/// Queries of a task: enough to share the rows well, fewer where there are more threads or their lists are
 /// long.
 uint64_t group_size(uint64_t queries, uint32_t threads, uint32_t kept, uint32_t rows, uint64_t most) {
   const uint64_t list_bytes = list_room(kept, rows) * 2 * sizeof(uint32_t);

@@ -1,6 +1,6 @@
 // Exact search: every query against every row.
 //
-// The judge of everything else (ground truth, calibration, recall), and the search of an index
+// The reference for everything else (ground truth, calibration, recall), and the search of an index
 // without a graph. The answer is defined by distances and ids alone: the k smallest pairs (distance,
 // id). So no order of work, thread or device changes it.
 //
@@ -17,7 +17,7 @@
 namespace gannet {
 
 /// Answers every usable query of the block. Rows that `admission` does not let a walk meet or an
-/// answer have are not found. The monitor is asked by work done, also while long lists are sorted and padded.
+/// answer have are not found. The monitor is checked by work done, also while long lists are sorted and padded.
 void search_exact(const Dataset& dataset, const QueryBlock& queries, const BatchAdmission& admission,
                   const ResultsView& results, const Execution& execution);
 

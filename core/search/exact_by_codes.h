@@ -7,7 +7,7 @@
 // Elsewhere a true neighbour is missed if rounding moves it by half its rank and 64 more places. Codes of some
 // rows may tell nothing at all: where densities differ, thousands of rows share one code. So each list is
 // looked at: if its k nearest lie scattered beyond the first half of those that are kept in reserve, all rows
-// are compared for this query, as stored. A judge may rely on that, an answer does not.
+// are compared for this query, as stored. Good enough to measure recall, not for an answer.
 #pragma once
 
 #include "dataset/codes.h"

@@ -46,7 +46,7 @@ struct GgnnSearch {
   }
 
  private:
-  /// Of the top layer all rows are compared; they are the entry points too.
+  /// All rows of the top layer are compared; they are the entry points too.
   void start() {
     const uint32_t step = ggnn_step(graph.degree);
     const uint32_t entries =
@@ -75,7 +75,7 @@ struct GgnnSearch {
     return row;
   }
 
-  /// Algorithm 2: rows that are not known are compared and shown to the cache.
+  /// Algorithm 2: rows that are not known are compared and inserted into the cache.
   void fetch(const uint32_t* rows, uint32_t length) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < length; ++i) {
@@ -157,7 +157,7 @@ uint32_t search_ggnn(const Dataset& dataset, const Codes& codes, const SearchGra
   }
   counts->distances += search.counts.distances;
   counts->expansions += search.counts.expansions;
-  // Of equal distances the lower rows are taken, as on the device, and then put in the order of ids.
+  // Lower rows win equal distances, as on the device; the answers are then put in the order of ids.
   for (uint32_t i = 0; i < kept; ++i) space.neighbors[i] = {space.distances[i], space.rows[i]};
   const uint32_t found = std::min(k, kept);
   std::sort(space.neighbors.data(), space.neighbors.data() + kept);

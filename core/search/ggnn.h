@@ -4,17 +4,17 @@
 //   start   the entry points of the graph are compared, which on GGNN's graph are its whole top layer
 //   step    the nearest row of the queue is expanded: the ends of its edges that the cache does not know are
 //           compared, and those within the bound enter the lists
-//   stop    when the nearest row of the queue lies beyond the bound, or after so many steps
+//   stop    when the nearest row of the queue is beyond the bound, or after a limit of steps
 //
 // By choice the walk comes down through the layers (section 5.4, which rejects that): in each it goes on from the rows
 // that it has met in the one above until it would stop, as the build's queries do.
 //
-// traverse/slack_cache.h tells the lists and the bound. This is the twin of search/ggnn_cuda.cu: answers and counts
+// traverse/slack_cache.h describes the lists and the bound. This is the twin of search/ggnn_cuda.cu: answers and counts
 // are equal, bit for bit. Rows are compared by codes or as stored, as by CAGRA's searches; by inner product, which
 // is no distance and has no slack, always by codes, whose distances are.
 //
-// Departures: the best list has as many rows more as lossy codes need to be compared again, beyond the place that
-// draws the bound. On graphs without GGNN's layers entry points stand for the top layer.
+// Departures: the best list has the rows that lossy codes need to re-rank, beyond the place that
+// gives the bound. On graphs without GGNN's layers entry points take the place of the top layer.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct GgnnPlan {
   bool stored = false;          // rows are compared as stored, else by their codes
 };
 
-/// What the twin needs for itself.
+/// The workspace of the twin.
 struct GgnnSpace final : Workspace {
   GgnnSpace(const Dataset& dataset, const Codes& codes, const Allocator& memory);
   uint64_t bytes() const override;

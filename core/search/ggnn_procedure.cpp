@@ -48,7 +48,7 @@ void check(const SearchTarget& target, const SearchRequest& request) {
 }
 
 /// Table 6: for 10 answers 54 places of the queue, 384 of the ring and 400 steps, for 100 answers 28, 896 and
-/// 1,000. More answers need as many steps more.
+/// 1,000. Each further answer adds a step.
 SlackShape shape_of(const ann_search_params& params, uint32_t k, uint32_t kept) {
   SlackShape shape;
   shape.bound = std::max({k, params.beam, kGgnnBestMin});
@@ -129,8 +129,8 @@ std::optional<Effort> given(const SearchRequest& request) {
   return Effort{static_cast<double>(request.params.stretch - 1), 0, 0};
 }
 
-/// Of squares Table 1 of the paper: 0.30 gives .95, 0.42 gives .99 and 0.65 gives .9997 of the first neighbours. Of
-/// distances what gives .95 and .99 of ten neighbours among the million rows of SIFT: .10 and .15.
+/// On squares Table 1 of the paper: 0.30 gives .95, 0.42 gives .99 and 0.65 gives .9997 of the first neighbours. On
+/// distances the values that give .95 and .99 of ten neighbours among the million rows of SIFT: .10 and .15.
 Effort unmeasured(const SearchRequest& request, uint32_t) {
   const double halvings = std::log2(0.05 / std::max(1.0 - static_cast<double>(request.recall), 1e-6));
   const double tau =

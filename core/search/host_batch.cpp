@@ -15,10 +15,10 @@ constexpr uint64_t kTaskPrepared = uint64_t{1} << 20;
 constexpr uint64_t kTaskScaled = uint64_t{1} << 18;
 constexpr uint64_t kTaskAnswers = uint64_t{1} << 17;
 
-// So many queries are made records by the CPU sooner than a kernel starts.
+// Up to this many queries the CPU makes records sooner than a kernel starts.
 constexpr uint64_t kFewQueries = 32;
 
-// Likewise so many columns of queries that blocks walk for by lossy codes: a column takes the CPU about a
+// The same limit in columns of queries where blocks walk by lossy codes: a column takes the CPU about a
 // nanosecond, of cosines several.
 constexpr uint64_t kFewColumns = 12'288;
 

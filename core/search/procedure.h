@@ -26,7 +26,7 @@ struct SearchTarget {
   bool on_device() const { return device != nullptr; }
 };
 
-/// What a caller wants.
+/// The search that a caller wants.
 struct SearchRequest {
   ann_search_params params;  // as given, each in its range; of TWO_LISTS warps_per_query with its default
   float recall = 0;          // wanted, with its default
@@ -35,7 +35,7 @@ struct SearchRequest {
   uint32_t k_asked = 0;
 };
 
-/// What calibration turns: nothing, a number of rows, a slack, or a number of walks.
+/// The quantity that calibration turns: none, a number of rows, a slack, or a number of walks.
 enum class Knob { kNone, kBeam, kSlack, kWalks };
 
 /// How far one search goes: a value of the knob, and what was measured with it.
@@ -59,10 +59,10 @@ struct Procedure {
   bool on_host = false;
   bool on_device = false;
 
-  /// The id of the row that does what is asked by this name; null: the row itself.
+  /// The id of the row that answers under this name; null: the row itself.
   int32_t (*stands_for)(const SearchTarget& target, const SearchRequest& request) = nullptr;
 
-  /// Throws where the procedure cannot do what is asked of it on this target. May be null.
+  /// Throws where the procedure cannot serve the request on this target. May be null.
   void (*check)(const SearchTarget& target, const SearchRequest& request) = nullptr;
 
   SearchPlan (*plan)(const SearchTarget& target, const SearchRequest& request,
@@ -87,7 +87,7 @@ struct Procedure {
   ann_search_params (*measured_as)(const SearchPlan& plan) = nullptr;
   uint32_t width_max = 0;      // p that calibration tries at most; 0: there is no p
   bool knob_in_steps = false;  // only values that were tried serve
-  /// On a device a query is cut after so many times the mean expansions of whole ones; 0: never. Most of a batch ends
+  /// On a device a query is cut after this multiple of the mean expansions of whole ones; 0: never. Most of a batch ends
   /// long before its longest query, for which the device then waits.
   double cut = 0;
 };

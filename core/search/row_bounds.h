@@ -19,7 +19,7 @@ class RowBounds {
  public:
   RowBounds(const Dataset& dataset, const Execution& execution);
 
-  /// So many queries must share the codes, or comparing rows as stored costs less.
+  /// The fewest queries that must share the codes, or comparing rows as stored costs less.
   static uint64_t fewest(int32_t element);
 
   /// Bytes of a code.
@@ -68,7 +68,7 @@ class RowBounds {
   const Dataset& dataset_;
   size_t stride_;
   uint32_t tile_rows_;
-  double rounding_;      // what sums of as many floats as there are columns lose at most, as a part
+  double rounding_;      // loss of a sum over all columns by rounding, at most, as a part
   Array<float> centre_;  // [stride], for L2 of floats
 };
 

@@ -10,7 +10,7 @@
 namespace gannet {
 namespace {
 
-/// What the three have in common: random rows, and rows compared by their codes.
+/// The common part of the three: random rows, and rows compared by their codes.
 struct Common {
   const Codes& codes;
   const SearchGraph& graph;

@@ -4,7 +4,7 @@
 // Small batches (4.1, Algorithm 1): t_0 walks, each of which keeps no queue of what it could expand.
 //
 //   start    the nearest of 32 random rows is u
-//   hop      all edges of u are compared; place i mod 32 of R_temp keeps the nearest of those it is shown
+//   hop      all edges of u are compared; place i mod 32 of R_temp keeps the nearest of those inserted
 //            the 16 nearest of R_temp take the places of the last 16 of R, 32 rows in order, as far as they are
 //            nearer; u is the nearest of R_temp
 //   stop     when nothing new has entered R, or after T hops
@@ -12,18 +12,18 @@
 //
 // Large batches (4.2, Algorithm 2): one walk with a queue.
 //
-//   R        the nearest rows met, as many as are answered
+//   R        the nearest rows, as long as the answer
 //   C        rows to be expanded: m sorted segments of 32 places, a row in segment (row mod m); a full one drops its
 //            farthest
 //   V        rows that have been expanded, m segments of 32 places; the oldest makes room
-//   step     the nearest row of C is expanded: of its edges those are compared that stand neither in V nor in C
-//   stop     when C is empty, when its nearest row lies farther than the last of R and Delta, or after T steps
+//   step     the nearest row of C is expanded: of its edges those are compared that are neither in V nor in C
+//   stop     when C is empty, when its nearest row is farther than the last of R and Delta, or after T steps
 //
 // Where the paper is silent or would not do:
 //   - A row that R holds does not enter it again: a walk that comes back would count as improved, and a row that C
 //     has dropped is compared again when it is met again.
 //   - Last places of R give way to nearer rows only; so taking 16 is exact, as the first 16 of R always stay.
-//   - The start of a small batch's walk is in R: a row that no edge leads to would be found by nobody.
+//   - The start of a small batch's walk is in R: no walk would find a row that no edge leads to.
 //   - A walk of large batches does not stop while R has room.
 //   - Delta is a share of the last distance of R, which has no unit that a caller would have to know: `delta` times
 //     that distance is the bound. Distances are true ones, of squares delta^2.
@@ -71,7 +71,7 @@ struct TsdgPlan {
   uint32_t team = 8;         // lanes that compare a row on a device
 };
 
-/// What one search needs for itself.
+/// The workspace of one search.
 struct TsdgSpace final : Workspace {
   TsdgSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const Allocator& memory);
   uint64_t bytes() const override;

@@ -10,7 +10,7 @@
 namespace gannet {
 namespace {
 
-// What the paper gives (5.4: factors below 10 and below 5), and where it gives nothing what was measured on the first
+// The paper's values (5.4: factors below 10 and below 5), and where it gives none those measured on the first
 // 100,000 rows of SIFT.
 constexpr uint32_t kSmallOcclusion = 10;
 constexpr uint32_t kLargeOcclusion = 5;
@@ -22,7 +22,7 @@ void check_range(const char* name, uint64_t value, uint64_t high) {
          static_cast<unsigned long long>(value), static_cast<unsigned long long>(high));
 }
 
-/// (a * SMs + b) / d of section 4: batches of so many queries and more are large. The paper's two points, 300 queries
+/// (a * SMs + b) / d of section 4: batches from this size on are large. The paper's two points, 300 queries
 /// at 128 columns and 150 at 960, lie on no such curve, so each class of device has its own a and b. One NVIDIA H200,
 /// 132 multiprocessors, SIFT 1M, recall 0.95, small and large, us: 107 and 361 for 100 queries, 205 and 400 for 300,
 /// 570 and 540 for 1,000. Other columns have not been measured, and other devices take its numbers.

@@ -6,7 +6,7 @@
 namespace gannet {
 namespace {
 
-/// Refuses a walk that was asked for by name and cannot find so many neighbours.
+/// Refuses a walk that is named and cannot find k neighbours.
 void check(const SearchTarget& target, const SearchRequest& request) {
   if (request.params.beam != 0)
     fail(ANN_INVALID_ARGUMENT, "params.beam is %u, it must be 0 where procedure is %d, which has two lists",
