@@ -41,13 +41,13 @@ struct KnobCurve {
   /// that does; the last one where none does.
   double knob(double recall, bool in_steps = false) const;
 
-  /// The highest recall for which knob() asks for no more than a value; 0 where the first point is beyond it.
+  /// The highest recall for which knob() gives no more than a value; 0 where the first point is beyond it.
   double recall(double knob, bool in_steps = false) const;
 
-  /// What a point has beside its recall, with a value of the knob: between points in proportion to it.
+  /// A quantity of points beside the recall, at a value of the knob: between points in proportion to it.
   double cost(double KnobPoint::* cost, double knob) const;
 
-  /// Whether it promises a recall. What reached 0.999 does so though its sample leaves a doubt.
+  /// Whether it promises a recall. A curve that reached 0.999 does so though its sample leaves a doubt.
   bool reaches(double recall) const { return recall <= points[count - 1].recall + kSampleDoubt; }
 };
 
@@ -82,7 +82,7 @@ class KnobCurves {
   /// must be a curve.
   double cost(double KnobPoint::* cost, uint32_t k, double knob) const;
 
-  /// The recall that a value of the knob stands for: the highest for which knob() asks for no more. It does not fall
+  /// The recall of a value of the knob: the highest for which knob() gives no more. It does not fall
   /// with the knob, and is at most that of the last points. There must be a curve.
   double recall(uint32_t k, double knob) const;
 

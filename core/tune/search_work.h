@@ -1,4 +1,4 @@
-// What a walk and a comparison of all rows cost on the CPU, counted, so that the same choice is made on every machine.
+// The cost of a walk and of a comparison of all rows on the CPU, counted, so that every machine makes the same choice.
 //
 // In bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average, each of which asks the table of visited
 // rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more than the code itself. Exact search
@@ -15,7 +15,7 @@
 
 namespace gannet {
 
-/// The edges of a row; where rows vary, as many as on average.
+/// The edges of a row; where rows vary, their mean.
 inline double mean_degree(const SearchGraph& graph) {
   if (graph.is_fixed() || graph.rows == 0) return graph.degree;
   return static_cast<double>(graph.edges.size()) / graph.rows;
@@ -28,7 +28,7 @@ inline double walk_distances(const SearchGraph& graph, double expansions) {
   return std::min<double>(graph.rows, compared);
 }
 
-/// The work of a walk for one query, over codes or rows of so many bytes. A beam's rows are nearly all expanded.
+/// The work of a walk for one query, over codes or rows of `row_bytes`. A beam's rows are nearly all expanded.
 inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam) {
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
@@ -37,7 +37,7 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
          walk_distances(graph, expansions) * (static_cast<double>(row_bytes) + kJumpBytes);
 }
 
-/// The work of a walk with a slack bound that compares as many rows as a beam's walk does. Its steps ask more often
+/// The work of a walk with a slack bound that compares as many rows as a beam's walk does. Its steps check more often
 /// whether they are the last, and two of them are on their way when it ends. Thread time and distances as parts of
 /// the shortest beam's with the recall, one thread, k = 10, on an AMD EPYC with AVX2 and other work beside it:
 ///

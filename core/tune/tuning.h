@@ -1,10 +1,10 @@
-// Tuning: what has been measured of a segment's procedures on one placement, the CPU or a device.
+// Tuning: the measured curves of a segment's procedures on one placement, the CPU or a device.
 //
 // A procedure whose row of the table lists values of its knob (Procedure::knob_at) is measured here, in the same
-// way on the CPU and on a device, when a search first asks for a recall by its name: for k of 1, 10 and 100 the
+// way on the CPU and on a device, at the first search that names it with a recall: for k of 1, 10 and 100 the
 // sample of trials.h is answered with one value after another until recall reaches 0.999, more work brings nothing,
-// or a walk compares as many rows as there are. Searches by other names go on meanwhile; those that want the same
-// curves wait, and ask their monitors. Two lists (device_calibration.h) and BEST_FIRST (calibration.h) are
+// or a walk compares as many rows as the set has. Searches by other names go on meanwhile; those that want the same
+// curves wait, and check their monitors. Two lists (device_calibration.h) and BEST_FIRST (calibration.h) are
 // measured when an index is built or placed, since AUTO chooses by them.
 #pragma once
 
@@ -27,14 +27,14 @@ struct MeasuredProcedure {
 
 class Tuning {
  public:
-  /// The effort of the procedure that `like` names for a recall, measured now if none has asked yet; none where
-  /// the segment cannot be calibrated. The defaults are measured: what else a caller has chosen is the caller's
-  /// to answer for.
+  /// The effort of the procedure that `like` names for a recall, measured by the first search; none where
+  /// the segment cannot be calibrated. The defaults are measured: other parameters of a caller are at the caller's
+  /// own risk.
   std::optional<Effort> find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
                              float recall, const Execution& execution) const;
 
  private:
-  /// What a search has asked for.
+  /// The curves that a search wants.
   struct Asked {
     ann_search_params like;
     bool at_work = false;                               // a search measures it
@@ -47,7 +47,7 @@ class Tuning {
   State look(Asked& asked) const;
   void end(Asked& asked, std::unique_ptr<const MeasuredProcedure> measured) const;
 
-  mutable std::mutex mutex_;                           // of the entries; nobody measures with it
+  mutable std::mutex mutex_;                           // of the entries; not held while measuring
   mutable std::vector<std::unique_ptr<Asked>> asked_;  // entries stay
 };
 
