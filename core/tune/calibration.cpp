@@ -27,14 +27,14 @@ constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
 constexpr uint32_t kTruthQueries =
     256;                            // whose true neighbours are found at once by comparing rows as stored
-constexpr size_t kWideBytes = 512;  // of codes, from which on half as many are used
+constexpr size_t kWideBytes = 512;  // of codes, from which on half of the sample is used
 constexpr uint32_t kBeamMin = 8;
-constexpr uint32_t kHiddenShare = 12;  // edges go past one of so many rows at most,
-constexpr uint32_t kHiddenMin = 512;   // if they are so many
+constexpr uint32_t kHiddenShare = 12;  // edges go past one row in this many at most,
+constexpr uint32_t kHiddenMin = 512;   // if that gives this many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
 constexpr double kLeeway = 0.01;        // that a promise leaves
-constexpr uint32_t kGivenFew = 300;     // three of so many are kLeeway
+constexpr uint32_t kGivenFew = 300;     // three in this many are kLeeway
 constexpr uint32_t kTogetherMost = 10;  // answers that are found all or none on many sets
 constexpr double kHiddenMargin = 0.15;  // of the miss of hidden rows, the excess of queries to come at most
 constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers are found together, or none
@@ -42,12 +42,12 @@ constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers
 constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges
 constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
 
-/// So many tenths, rounded up. Knobs of beams are whole numbers, as files hold them.
+/// `tenths` of it, rounded up. Knobs of beams are whole numbers, as files hold them.
 constexpr uint32_t tenths_of(uint32_t whole, uint32_t tenths) { return (whole * tenths + 9) / 10; }
 
 constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, ANN_BEAM_MAX); }
 
-/// Beams that are tried however little it takes to compare all rows, for those who name the walk.
+/// Beams that are tried however little a comparison of all rows takes, for callers that name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
 /// How beams grow from one that is tried to the next: up to a length, and beyond.
@@ -59,7 +59,7 @@ struct Growth {
 constexpr Growth kTracedGrowth = {kBeamMin, 1.17, 1.3};
 constexpr Growth kWalkedGrowth = {16, 1.35, 1.6};  // of a device, where each beam is a walk of its own
 constexpr uint32_t kWideBeam = 300;                // beyond, one for ten answers is rarely left
-constexpr uint32_t kStage = 4;                     // a walk is traced up to so many times its shortest beam
+constexpr uint32_t kStage = 4;                     // a walk is traced up to this many times its shortest beam
 
 std::vector<uint32_t> beams_tried(const Growth& growth) {
   std::vector<uint32_t> beams;
@@ -124,8 +124,8 @@ Recall mean_of(const double* shares, uint32_t count) {
   return {mean, error, count, most > 0 ? variance / most : 0};
 }
 
-/// A found row counts if it is no farther than the k-th true neighbour: of rows at equal distance
-/// any will do. Of the `compared` rows a search for k would see only its own share again.
+/// A found row counts if it is no farther than the k-th true neighbour: any of
+/// several rows at equal distance will do. A search for k would re-rank only its own part of the `compared` rows.
 double query_recall(const float* distances, uint32_t compared, uint32_t k, uint32_t beam, float farthest) {
   const uint32_t seen = std::min({compared, beam, rerank_count(k)});
   uint32_t hits = 0;
@@ -133,10 +133,10 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
   return static_cast<double>(std::min(hits, k)) / k;
 }
 
-/// What is taken off the mean recall of a sample, that of ten answers or more beside it. What queries to come may
-/// miss beyond a sample that is lucky by three standard errors is no more than kLeeway. Masked rows promise less
-/// than is got, but where rows lie in islands or have copies, or a query's answers are all found or none. Of few
-/// queries of the caller that all fare well, so do all to come but three in so many.
+/// The allowance subtracted from the mean recall of a sample, that of ten answers or more beside it. Future queries
+/// miss at most kLeeway more than a sample that is lucky by three standard errors. Masked rows promise too little,
+/// except where rows form islands or have copies, or a query's answers are all found or none. Where few queries of
+/// the caller all reach it, so do all future ones except three in their number.
 double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
   const bool few = sample.is_fair && sample.count < kGivenFew && k <= kTogetherMost;
   const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
@@ -161,7 +161,7 @@ bool ends_curve(const Segment& segment, uint32_t k, uint32_t beam) {
          walk_work(segment.graph, segment.codes.walk_stride(), beam) > exact_work(segment.dataset);
 }
 
-/// Walks of the CPU. One walk tells of all beams of a stage: a longer beam takes the same steps as a shorter one, and
+/// Walks of the CPU. One walk measures all beams of a stage: a longer beam takes the same steps as a shorter one, and
 /// further ones. So a query that has found all its neighbours keeps them, and walks no more: of 1,024 a few percent walk
 /// with the longest beams.
 class HostWalks {
@@ -183,7 +183,7 @@ class HostWalks {
     for (uint32_t c = low; c < high; ++c)
       std::copy_n(&share(at, c, 0), sample_.sizes[c], shares.data() + c * size_t{kSampleMax[0]});
   }
-  /// The same anew, with as many queries as the sample has by now.
+  /// The same anew, with the present queries of the sample.
   void walk_again(uint32_t c, size_t at, Array<double>& shares) {
     trace(c, at, at + 1);
     walk(c, c + 1, at, shares);
@@ -203,7 +203,7 @@ class HostWalks {
     return end;
   }
 
-  /// The last curve that a query plays a part in, of those for `answers` at most.
+  /// The last curve whose sample has the query, of those for `answers` at most.
   uint32_t last_curve(uint32_t low, uint32_t query, uint32_t answers) const {
     uint32_t c = low;
     while (c + 1 < KnobCurves::kCurves && kKs[c + 1] <= answers && query < sample_.sizes[c + 1]) ++c;
@@ -304,7 +304,7 @@ class DeviceWalks {
   uint32_t filled_[KnobCurves::kCurves] = {};  // queries in each
 };
 
-/// Walks with a slack bound. One walk tells of all k and all slacks of a stage.
+/// Walks with a slack bound. One walk measures all k and all slacks of a stage.
 class SlackWalks {
  public:
   static constexpr uint32_t kKsMost = 3;    // beyond 100 answers lists would be long ones
@@ -332,7 +332,7 @@ class SlackWalks {
   /// The recalls of a curve with the `stop`-th slack of the stage, [sizes[c]].
   const double* shares(size_t stop, uint32_t c) const { return &shares_[place(stop, c) * kSampleMax[0]]; }
 
-  /// Of a query, mean.
+  /// The mean count of a query.
   double mean(uint64_t SearchCounts::* count, size_t stop, uint32_t c) const {
     const uint32_t counted = std::min(sample_.sizes[c], kCounted);
     double sum = 0;
@@ -362,7 +362,7 @@ class SlackWalks {
     }
   }
 
-  /// The beam whose walk compares so many rows. Beyond the longest that was walked they grow on as before.
+  /// The beam whose walk compares that many rows. Beyond the longest that was walked they grow on as before.
   double beam_of(double distances) const {
     uint32_t above = 1;
     while (above + 1 < kBeams && of_beam_[above] < distances) ++above;
@@ -432,7 +432,8 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
                            {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
   } else if (codes.scaled() != nullptr || codes.wide() ||
              (!sample.held_out.empty() && sample.masked != nullptr)) {
-    // One step for all rows does not tell the nearest, and comparing all rows as stored for each query would be slower.
+    // Codes with one step for all rows do not order the nearest, and comparing all rows as stored for each query would
+    // be slower.
     // In pieces, since exact search has lists of all its queries at once.
     const uint32_t most = std::min(count, kTruthQueries);
     Array<uint64_t> ids(execution.memory, size_t{most} * k);
@@ -505,7 +506,7 @@ RowQueries draw_rows(const Segment& segment, SearchGraph* own, int32_t device, c
   return row_queries;
 }
 
-/// What was measured of one curve.
+/// One measured point of a curve.
 struct Measured {
   double knob;
   double mean;
@@ -514,7 +515,7 @@ struct Measured {
   double beam = 0;
 };
 
-/// Points of a curve in the caller's memory, as many as values of the knob are tried at most.
+/// Points of a curve in the caller's memory, with room for all values of the knob that are tried.
 class MeasuredPoints {
  public:
   MeasuredPoints() = default;
@@ -559,7 +560,7 @@ void make_curve(MeasuredPoints& points, KnobCurve& curve) {
   }
 }
 
-/// Walks with the shortest beams over the first parts of each row's edges. One walk tells of all k.
+/// Walks with the shortest beams over the first parts of each row's edges. One walk measures all k.
 class PartWalks {
  public:
   static constexpr uint32_t kKsMost = 3;  // a beam for 1,000 answers is long whatever is wanted
@@ -570,8 +571,8 @@ class PartWalks {
     shares_ = Array<double>(execution.memory, size_t{kKsMost} * kSampleMax[0]);
   }
 
-  /// Puts points with fewer edges before the first ones of curves, the shortest beams', where those find more than is
-  /// asked for at times.
+  /// Puts points with fewer edges before the first ones of curves, the shortest beams', where those find more than some
+  /// callers want.
   void measure(uint32_t curves, MeasuredPoints* points) {
     Measured found[kKsMost][std::size(kTenthsTried)];
     size_t counts[kKsMost] = {};
@@ -603,7 +604,7 @@ class PartWalks {
   }
 
  private:
-  static constexpr uint32_t kQueries = 512;  // what luck takes off is little where recall is not high
+  static constexpr uint32_t kQueries = 512;  // the allowance for luck is small where recall is not high
 
   static double promised(const Measured& point) { return point.mean - point.doubt; }
   uint32_t size_of(uint32_t c) const { return std::min(sample_.sizes[c], kQueries); }
@@ -656,7 +657,7 @@ bool may_have_slack(const Dataset& dataset, int32_t device) {
 void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, const Execution& execution,
                    KnobCurves& out) {
   constexpr uint32_t kMost = SlackWalks::kKsMost;
-  // Three standard errors of so many queries are less than kLeeway from a recall of .95 on; below that beams serve.
+  // Three standard errors of this many queries are less than kLeeway from a recall of .95 on; below that beams serve.
   constexpr uint32_t kSlackSample = 512;
   const uint32_t tried = std::min(curves, kMost);
   for (uint32_t c = 0; c < tried; ++c) {
@@ -855,7 +856,7 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
   const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
-  // Of wide codes exact search with bounds finds the true neighbours: ids, lists and codes of a group.
+  // Where codes are floats exact search with bounds finds the true neighbours: ids, lists and codes of a group.
   const auto bounded_bytes = [&](uint64_t queries, uint32_t k) {
     return std::min<uint64_t>(queries, kTruthQueries) * (nearest_room(k) * 8 + k * 8 + stride) +
            threads * (uint64_t{1} << 18);

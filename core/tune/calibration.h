@@ -5,22 +5,22 @@
 // 12 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
 // (graph/bypass_edges.h). Where those are too few for a sample, where rows lie in islands or have copies, by inner
 // product and on devices each row is masked for its own search instead, which leaves a hole in the paths of other
-// rows: .971 of unseen queries were found there on 99,000 rows of SIFT where .95 were asked for, by a beam of 33
+// rows: the recall of unseen queries on 99,000 rows of SIFT was .971 there where .95 was wanted, by a beam of 33
 // instead of 23. Hidden rows come near that. True neighbours are found by search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
 // the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does
 // instead. A point promises the mean over the sample less the part of three standard errors beyond 0.01, so that
 // the promise (mean recall on unseen queries of the same distribution at least the target - 0.01) survives the luck
-// of the sample, and no target is overshot where luck is small. Of hidden rows it also subtracts 0.15 of their
-// miss, since those of high dimensions miss less than queries do; of masked rows one standard error instead, and
+// of the sample, and no target is overshot where luck is small. With hidden rows it also subtracts 0.15 of their
+// miss, since those of high dimensions miss less than queries do; with masked rows one standard error instead, and
 // three less 0.01 where rows lie in islands or have copies, or where a query's answers, ten or more, are all found or
-// none. Of fewer than 300 queries of the caller three may miss unseen, for k of 1 and 10. It promises at most as much
+// none. With fewer than 300 queries of the caller three may miss unseen, for k of 1 and 10. It promises at most as much
 // as any longer beam, or of several points of a level curve the luckiest would be taken. Between points the logarithm
 // of the miss falls with the beam.
 //
 // Where the shortest beam promises more than kPartsAbove, it is also measured over the first parts of each row's
-// edges, which are a fair row too (graph/search_graph.h): a search that is asked for less compares less. The knob of
+// edges, which are a fair row too (graph/search_graph.h): a search for a lower recall compares less. The knob of
 // such a point is that part of the beam, rounded up, so that curves go on below it. One thread, k = 10, over 32, 20,
 // 16 and 12 edges: patches .964, .949, .935 and .914 in 10.9, 8.7, 8.2 and 7.2 us a query, words .919, .885, .853 in
 // 5.6, 5.1, 4.6, GIST .899, .842, .802 in 24.9, 19.4, 18.1. Longer beams over fewer edges are slower than the
@@ -38,12 +38,12 @@
 // longer beam: its walk ends, and is not repeated. (Up to twice, with walks that went on to the end, calibration took
 // a tenth more time on GIST, words and texts, a twentieth on patches.) A walk for each beam, in steps of a third, took as long for a quarter of the
 // queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are used: 64 queries may include none
-// that walks do not reach at all, however many neighbours each has (corners of a cube, k = 100: .983 was found
-// where .999 had been asked for).
+// that walks do not reach at all, however many neighbours each has (corners of a cube, k = 100: recall was .983
+// where .999 was wanted).
 //
 // Where a build has left the index on a device, beams that the device can walk with are walked there: by one
 // list, which takes the CPU's steps except for rows that its filter drops (search/walk_cuda.cu), so that a
-// beam is too long rather than too short. Of 150 ms on 16 processor cores, 1M SIFT rows, few are left.
+// beam is too long rather than too short. That takes a few ms, where 16 processor cores took 150 for 1M SIFT rows.
 #pragma once
 
 #include <algorithm>
@@ -60,13 +60,13 @@ namespace gannet {
 class Calibration {
  public:
   Calibration() = default;
-  /// Of curves that were measured before.
+  /// A calibration from curves that were measured before.
   Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max)
       : curves_(curves), slack_(slack), recall_max_(recall_max) {}
 
   /// Measures on rows, or on the queries of the caller if the segment keeps any. `device` finds the true
   /// neighbours, and unless `placed`, the placement there, is null, it walks, if it is to. `own` is the segment's graph
-  /// where its edges may go past rows that stand for queries meanwhile; null: these are masked.
+  /// where its edges may go past rows that serve as queries meanwhile; null: these are masked.
   void measure(const Segment& segment, int32_t device, DevicePlacement* placed, const Execution& execution,
                SearchGraph* own = nullptr, bool walks_there = true);
 
@@ -83,14 +83,14 @@ class Calibration {
 
   /// The part of a row's edges, of kAllEdges, that the walk with that beam reads on the CPU. `in_steps`: one that was
   /// tried, for graphs with heads: the second half of a head's row leads to other heads, and recall does not fall
-  /// evenly with what is left of it.
+  /// evenly with the part that is left of it.
   uint32_t edges_part(uint32_t k, float recall, bool in_steps) const;
 
   /// Whether beam(k, recall) was found to give the recall, by the curves for the next smaller and larger k.
   /// True without curves.
   bool reaches(uint32_t k, double recall) const { return curves_.reaches(k, recall); }
 
-  /// The recall that a beam stands for, 0 to 1: the highest for which beam() asks for no more. It does not
+  /// The recall of a beam, 0 to 1: the highest for which beam() gives no more. It does not
   /// fall with the beam. 1 where it is longer than any that was measured. Only where there are curves.
   float recall(uint32_t k, uint32_t beam) const;
 
