@@ -1,6 +1,6 @@
 // handles.h: the handles of ann.h as C++ owns them, and its errors as C++ throws them.
 //
-// What the programs here share; a program of your own can take it as it is.
+// The common part of the programs here; a program of your own can take it as it is.
 #pragma once
 
 #include <exception>

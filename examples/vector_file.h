@@ -27,7 +27,7 @@
 #include "ann.h"
 #include "standard_streams.h"
 
-// What is wrong with a file, and where: "rows.fbin: at byte 4: dim is 0; expected 1 to 32768".
+// The fault of a file, and its place: "rows.fbin: at byte 4: dim is 0; expected 1 to 32768".
 class VectorFileError : public std::runtime_error {
  public:
   // For a fault at one place of the file.

@@ -1,4 +1,4 @@
-/* bridge.h: what Go may not do itself when it calls ann.h.
+/* bridge.h: the parts of calls of ann.h that Go may not do itself.
  *
  * Go memory may be given to C for the time of a call, but a struct in Go memory may not hold
  * pointers to other Go memory. ann_matrix, ann_results and ann_build_params hold such pointers, so

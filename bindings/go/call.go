@@ -27,7 +27,7 @@ const progressEvery = 50 * time.Millisecond
 type call struct {
 	ctx     context.Context
 	places  chan struct{}
-	monitor *C.ann_monitor // nil if nothing can cancel the call and nobody asks for progress
+	monitor *C.ann_monitor // nil if nothing can cancel the call and no progress is wanted
 	calmed  func()         // stops the watchers and waits for them; nil without a monitor
 	error   C.ann_error
 }
@@ -71,7 +71,7 @@ func (c *call) beginOn(ctx context.Context, x *Index, places chan struct{},
 		return nil, ErrClosed
 	}
 	if told := progress; told != nil {
-		// Close may be called by what is told, and would wait for the call that waits for it.
+		// A progress function may call Close, which would wait for the call that waits for it.
 		progress = func(p Progress) { x.handle.duringCallback(func() { told(p) }) }
 	}
 	if err := c.begin(ctx, places, progress); err != nil {
@@ -97,7 +97,7 @@ func (c *call) end(status C.ann_status) error {
 	return failure(status, &c.error, causeOf(c.ctx, status))
 }
 
-// watch cancels the monitor when the context ends, and reads progress. What it returns undoes it;
+// watch cancels the monitor when the context ends, and reads progress. The returned function undoes it;
 // nothing touches the monitor afterwards.
 func watch(ctx context.Context, monitor *C.ann_monitor, progress func(Progress)) func() {
 	cancelled := make(chan struct{})

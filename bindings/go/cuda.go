@@ -35,7 +35,7 @@ func (x *Index) Place(ctx context.Context, device Device) error {
 	return c.end(C.gn_place(native, C.int32_t(device), c.monitor, &c.error))
 }
 
-// Evict gives the memory of such a copy back once the searches that use it are done, queued ones too;
+// Evict releases the memory of that copy once the searches that use it are done, queued ones too;
 // nothing where there is none. A later search on the device copies the index again.
 func (x *Index) Evict(device Device) error {
 	native, err := x.enter()
@@ -133,14 +133,14 @@ func (b *DeviceBuffer[T]) Device() Device { return b.memory.device }
 // Free, and as long as the buffer is in use.
 func (b *DeviceBuffer[T]) Address() uintptr { return uintptr(b.memory.address) }
 
-// Write copies as many numbers as the buffer holds to it.
+// Write fills the buffer from data, which has its length.
 func (b *DeviceBuffer[T]) Write(data []T) error {
 	return b.copy("writing to", data, func(m *deviceMemory, host *C.uint8_t, bytes C.uint64_t) C.int {
 		return C.gn_cuda_to_device(m.context, C.uint64_t(m.address), host, bytes)
 	})
 }
 
-// ReadInto copies the numbers to a slice of as many places.
+// ReadInto copies the numbers to a slice of the same length.
 func (b *DeviceBuffer[T]) ReadInto(data []T) error {
 	return b.copy("reading from", data, func(m *deviceMemory, host *C.uint8_t, bytes C.uint64_t) C.int {
 		return C.gn_cuda_to_host(m.context, host, C.uint64_t(m.address), bytes)
@@ -205,7 +205,7 @@ func (m *deviceMemory) queue(stream *streamHandle) {
 
 func (m *deviceMemory) close() {
 	m.end(func() {
-		if m.wait() == nil { // else the device is lost, and nobody knows who still writes there
+		if m.wait() == nil { // else the device is lost, and work on it may still write there
 			C.gn_cuda_free(m.context, C.uint64_t(m.address))
 		}
 	})
@@ -237,7 +237,7 @@ var freedMemory = &deviceMemory{life: life{closed: true}}
 
 // DeviceMatrixAt views memory of a CUDA device that another library owns: rows of dim coordinates that
 // begin stride coordinates apart (0: one behind the other) from address on. The memory must stay, and
-// what has written it must be done, as for a pointer of package unsafe.
+// work that writes it must be done, as for a pointer of package unsafe.
 func DeviceMatrixAt[T Element](device Device, address uintptr, rows, dim, stride int) Matrix {
 	return Matrix{
 		element: ElementOf[T](),
@@ -355,8 +355,8 @@ func (x *Index) SearchExactOnDevice(ctx context.Context, queries Matrix, params 
 }
 
 // SearchQueued queues a search on a stream and returns; [DeviceResults.Read] waits for it, and so do Free
-// and Write of the buffers. A query with NaN or infinity is told by the results' Statuses then. ctx is
-// asked while work is queued only.
+// and Write of the buffers. A query with NaN or infinity is reported by the results' Statuses then. ctx is
+// checked while work is queued only.
 func (x *Index) SearchQueued(ctx context.Context, queries Matrix, params *SearchParams, into *DeviceResults, stream *Stream) error {
 	return x.searchQueued(ctx, 0, queries, params, into, stream)
 }

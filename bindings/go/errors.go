@@ -23,7 +23,7 @@ type sentinel Status
 
 func (s sentinel) Error() string { return "gannet: " + Status(s).String() }
 
-// What a call can fail with, for [errors.Is]. [errors.As] with *[Error] gives the details.
+// The errors of calls, for [errors.Is]. [errors.As] with *[Error] gives the details.
 var (
 	ErrInvalidArgument error = sentinel(C.ANN_INVALID_ARGUMENT) // out of range or mismatched
 	ErrLimit           error = sentinel(C.ANN_LIMIT)            // legal, but above a limit

@@ -197,12 +197,12 @@ type Info struct {
 	RecallMax     float32  // highest mean recall@10 seen while calibrating; 0: none was made
 	RepairedEdges int      // edges spent to make every row reachable
 	KNNIterations int      // rounds that NN-Descent ran or cells needed; 0: another way or none
-	KNNShare      float32  // share of true neighbours that the lists of cells held; 0: nobody looked
-	Codes         CodeKind // what walks compare
+	KNNShare      float32  // share of true neighbours that the lists of cells held; 0: not measured
+	Codes         CodeKind // the form of rows that walks compare
 	CodeCentres   int      // of CodesScaled, the centres that rows are coded about
 	CodeBytes     int      // that a walk reads of a row
 	// Share of the true 10 nearest of a sample among the first 10 and 20 by code, and of the tenth of the
-	// sample that fares worst, as the build has measured it; negative: nobody has looked.
+	// sample that is worst, as the build has measured it; negative: not measured.
 	CodeFirstTen, CodeFirstTwenty, CodeWorstTwenty float32
 }
 
@@ -246,7 +246,7 @@ func (x *Index) Info() (Info, error) {
 }
 
 // Get copies the vector with an id; false if no row has it. T is the element as stored, which
-// [Index.Info] tells; another T fails with [ErrInvalidArgument].
+// [Index.Info] says; another T fails with [ErrInvalidArgument].
 func Get[T Element](x *Index, id uint64) ([]T, bool, error) {
 	info, err := x.Info()
 	if err != nil {
@@ -323,7 +323,7 @@ func (x *Index) IDs() ([]uint64, error) {
 	return ids, nil
 }
 
-// IDsInto fills ids with those of as many rows, from row first on: for large indexes in pieces.
+// IDsInto fills ids with those of the rows from row first on: for large indexes in pieces.
 func (x *Index) IDsInto(first int, ids []uint64) error {
 	if first < 0 {
 		return invalid("first is %d, less than 0", first)

@@ -103,18 +103,18 @@ type GraphStats struct {
 	InDegreeMax      int     // and at most
 	TwoHopMean       float64 // mean number of distinct rows within two edges, over a sample
 
-	// Of GraphTSDG: edges of the k-NN lists, kept by stage one, with reverse edges, and with an occlusion factor below
+	// For GraphTSDG: edges of the k-NN lists, kept by stage one, with reverse edges, and with an occlusion factor below
 	// the bound. 0 of an index from a file.
 	KNNEdges, RelaxedEdges, JoinedEdges, SoftEdges uint64
 
-	OcclusionLevels int // occlusion factors that edges are told apart by; 0: none
+	OcclusionLevels int // distinct occlusion factors of edges; 0: none
 }
 
 // GraphStats measures the graph; takes time and memory in proportion to its edges. TwoHopMean is over a sample of up
 // to 1,000 rows.
 func (x *Index) GraphStats() (GraphStats, error) { return x.GraphStatsOver(1000) }
 
-// GraphStatsOver is [Index.GraphStats] with TwoHopMean over as many rows, at most all.
+// GraphStatsOver is [Index.GraphStats] with TwoHopMean over that many rows, at most all.
 func (x *Index) GraphStatsOver(twoHopRows uint32) (GraphStats, error) {
 	var c call
 	native, err := c.beginOn(context.Background(), x, buildPlaces, nil)

@@ -2,7 +2,7 @@
 
 package gannet
 
-// As link_tree.go, with libgannet.a. What an archive with CUDA code needs besides stands in CGO_LDFLAGS.
+// As link_tree.go, with libgannet.a. CGO_LDFLAGS has the other libraries of an archive with CUDA code.
 
 // #cgo CFLAGS: -I${SRCDIR}/../../capi/include
 // #cgo LDFLAGS: -L${SRCDIR}/../../build -l:libgannet.a -lstdc++ -lm -lpthread -ldl -lrt

@@ -90,7 +90,7 @@ const (
 	CodesNone   CodeKind = C.ANN_CODES_NONE   // no graph
 	CodesRows   CodeKind = C.ANN_CODES_ROWS   // rows of u8 and i8 under squared L2, which are their own codes
 	CodesBytes  CodeKind = C.ANN_CODES_BYTES  // a byte a column, one step for all rows
-	CodesFloats CodeKind = C.ANN_CODES_FLOATS // floats, where bytes cannot tell near rows apart, or rows of f16 as stored
+	CodesFloats CodeKind = C.ANN_CODES_FLOATS // floats, where bytes cannot distinguish near rows, or rows of f16 as stored
 	CodesScaled CodeKind = C.ANN_CODES_SCALED // by inner product: a byte a column, a scale for each row
 )
 
@@ -130,10 +130,10 @@ const (
 // String is the name, as "whole".
 func (d Detours) String() string { return nameOf("detours", d, "auto", "near", "whole") }
 
-// Reorder is what tells which of two edges is shorter when detours are counted.
+// Reorder is the order by which one of two edges is the shorter one when detours are counted.
 type Reorder int32
 
-// What tells it.
+// The values of Reorder.
 const (
 	ReorderAuto     Reorder = C.ANN_REORDER_AUTO
 	ReorderRank     Reorder = C.ANN_REORDER_RANK     // their places in the lists of their rows
@@ -215,7 +215,7 @@ func (p Procedure) String() string {
 // QueueTakes is what TSDG's search for large batches keeps to be expanded.
 type QueueTakes int32
 
-// What enters the queue.
+// The values of QueueTakes.
 const (
 	QueueAuto     QueueTakes = C.ANN_QUEUE_AUTO
 	QueueCompared QueueTakes = C.ANN_QUEUE_COMPARED // every row compared that is within the bound
@@ -228,7 +228,7 @@ func (q QueueTakes) String() string { return nameOf("queue_takes", q, "auto", "c
 // SlackOf is what GGNN's slack adds to.
 type SlackOf int32
 
-// What the slack adds to.
+// The values of SlackOf.
 const (
 	SlackAuto      SlackOf = C.ANN_SLACK_AUTO
 	SlackDistances SlackOf = C.ANN_SLACK_DISTANCES // distances, as the paper's text has it
@@ -295,7 +295,7 @@ type BuildParams struct {
 	Calibrate   Switch // learn which beam gives which recall
 	MemoryLimit uint64 // in bytes; a build that would need more answers ErrLimit at once
 
-	// Of GraphTSDG; ann.h has the ranges and the defaults.
+	// For GraphTSDG; ann.h has the ranges and the defaults.
 	Diversify      Diversify
 	Alpha          float32 // how much longer than both edges that lead past it an edge has to be to go
 	OcclusionBound int     // edges with occlusion factors below this stay
@@ -306,7 +306,7 @@ type BuildParams struct {
 	KNNGraph    []uint32 // for KNNGiven: [rows, KNNDegree] row numbers, nearest first
 	Calibration Matrix   // queries like those to come, to calibrate on
 
-	// Of GraphGGNN.
+	// For GraphGGNN.
 	SegmentRows  int     // rows compared with each other at first, and rows of the top layer
 	Layers       int     // of the hierarchy
 	Refinements  int     // passes over the merged layers; -1: none
@@ -314,9 +314,9 @@ type BuildParams struct {
 	Midpoint     Switch  // inverse links by the sphere around the midpoint
 	BuildSlack   SlackOf // what the slack of its queries adds to
 
-	// Of GraphAuto and GraphCAGRA.
+	// For GraphAuto and GraphCAGRA.
 	Detours Detours // which entries of the k-NN lists detours go by
-	Reorder Reorder // what tells which of two edges is shorter there
+	Reorder Reorder // the order by which one of two edges is the shorter one there
 
 	// Progress is called now and then while the build runs, one call at a time, from a goroutine of
 	// its own; never after Build has returned. Build waits for a call that is running, so that
@@ -332,7 +332,7 @@ type SearchParams struct {
 	Recall    float32 // wanted share of true neighbours found, mean over queries, in (0, 1]
 	Beam      int     // rows kept while walking; overrides Recall
 
-	// Of CAGRA's procedures; ann.h has the ranges and the defaults.
+	// For CAGRA's procedures; ann.h has the ranges and the defaults.
 	SearchWidth    int     // rows expanded in each iteration
 	IterationsMax  int     // iterations at most
 	HashBits       int     // log2 of the places of the forgettable table
@@ -341,9 +341,9 @@ type SearchParams struct {
 	CTAsPerQuery   int     // blocks that answer a query together
 	BatchThreshold int     // batches of fewer queries are answered by several blocks a query
 	BeamThreshold  int     // longer beams likewise
-	Compare        Compare // what queries are compared with
+	Compare        Compare // the form of rows that queries are compared with
 
-	// Of GGNN's search, which also reads Beam, IterationsMax, TeamSize and Compare.
+	// For GGNN's search, which also reads Beam, IterationsMax, TeamSize and Compare.
 	Stretch      float32 // 1 + tau, 1 to 3: how far beyond the best rows are expanded; overrides Recall
 	Queue        int     // rows that wait to be expanded
 	Visited      int     // rows expanded that are remembered
@@ -351,10 +351,10 @@ type SearchParams struct {
 	Slack        SlackOf // what the slack adds to
 	Descent      Switch  // walks come down through the layers of its graph
 
-	// Of two lists.
+	// For two lists.
 	WarpsPerQuery int // warps of a CUDA device that walk for a query: 1, 8 or 16
 
-	// Of TSDG's searches.
+	// For TSDG's searches.
 	OcclusionMax int        // graphs with occlusion factors: edges with smaller ones are read; of BEST_FIRST too
 	Walks        int        // of small batches: walks of a query
 	HopsMax      int        // rows that a walk expands at most
@@ -415,7 +415,7 @@ type OpenParams struct {
 	Mode    OpenMode
 	Threads int // that read and check
 
-	// What a file must be, or it is refused with [ErrInvalidArgument].
+	// Required properties of the file, else it is refused with [ErrInvalidArgument].
 	ExpectDim     int
 	ExpectMetric  Metric
 	ExpectElement ElementType

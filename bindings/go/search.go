@@ -25,7 +25,7 @@ type Results struct {
 	DistanceCount  uint64 // distances that were computed for all queries together
 	ExpansionCount uint64 // rows whose edges were read, for all queries together
 
-	// Procedure is the one that answered: [ProcedureExact] where every row was compared, whatever was asked
+	// Procedure is the one that answered: [ProcedureExact] where every row was compared, whatever was named
 	// for.
 	Procedure Procedure
 	// WarpsPerQuery is 1, 8 or 16 where [ProcedureTwoLists] answered, else 0.
@@ -68,7 +68,7 @@ func (r *Results) All() iter.Seq2[int, iter.Seq2[uint64, float32]] {
 	}
 }
 
-// Err is an error that matches [ErrNotFinite] if query q holds NaN or infinity. Such a query has no
+// Err is an error that matches [ErrNotFinite] if query q holds NaN or infinity. That query has no
 // neighbours and disturbs no other.
 func (r *Results) Err(q int) error {
 	if r.Statuses[q] == 0 {
@@ -78,7 +78,7 @@ func (r *Results) Err(q int) error {
 }
 
 // Search finds k near rows for each query. params may be nil. The results take 12 bytes for each
-// neighbour asked for, found or not: bound a k that comes from strangers.
+// neighbour wanted, found or not: bound a k from untrusted callers.
 //
 // If ctx ends, the search stops within 100 ms and returns an error that wraps ctx.Err().
 func (x *Index) Search(ctx context.Context, queries Matrix, k int, params *SearchParams) (*Results, error) {

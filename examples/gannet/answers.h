@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 // One JSON object on standard output.
 void print_json(const Json& answer);
 
-// What a search has found.
+// The answers of a search.
 struct Answer {
   Json figures;  // queries, seconds, ...
   Neighbours found;

@@ -481,7 +481,7 @@ void add_codes(const std::string& path, Json& answer) {
   answer["codes"] = name_of(kCodes, info.codes);
   answer["code_bytes"] = info.code_bytes;
   if (info.codes == ANN_CODES_SCALED) answer["code_centres"] = info.code_centres;
-  if (info.code_first_ten < 0) return;  // nobody has looked
+  if (info.code_first_ten < 0) return;  // not measured
   answer["code_first_ten"] = info.code_first_ten;
   answer["code_first_twenty"] = info.code_first_twenty;
   answer["code_worst_twenty"] = info.code_worst_twenty;

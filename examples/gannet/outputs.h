@@ -1,4 +1,4 @@
-// outputs.h: whether a file may be written, asked before the work that leads to it.
+// outputs.h: whether a file may be written, checked before the work that leads to it.
 #pragma once
 
 #include <string>

@@ -92,7 +92,7 @@ static void watch(watched_call *watched, PyObject *progress) {
     Py_BEGIN_ALLOW_THREADS
     done = wait_a_little(watched);
     Py_END_ALLOW_THREADS
-    if (made->raised[0] != NULL) continue; /* it has been told to stop */
+    if (made->raised[0] != NULL) continue; /* it has been cancelled */
     int failed = PyErr_CheckSignals();
     if (!failed && progress != NULL && (done || looks % REPORT_EVERY_LOOKS == 0)) {
       failed = report(made, progress, &last);

@@ -25,7 +25,7 @@ void errors_refuse(const char *name, const char *format, ...);
 
 /* --- memory.c: arrays of others ------------------------------------------------------------------ */
 
-/* One or two dimensions of elements that somebody else owns. */
+/* One or two dimensions of elements that another object owns. */
 typedef struct memory {
   void *data;
   int dimensions;
@@ -60,7 +60,7 @@ PyObject *memory_from_address(PyObject *module, PyObject *arguments);
 /* A call of the library, which the struct of one call has as its first member. */
 typedef struct call {
   ann_status (*run)(struct call *); /* runs without the GIL */
-  ann_monitor *monitor;             /* NULL where nobody can stop it */
+  ann_monitor *monitor;             /* NULL where it cannot be stopped */
   ann_error error;
   ann_status status;
   PyObject *raised[3]; /* what a callback raised, which comes before any other error */

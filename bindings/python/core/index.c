@@ -272,7 +272,7 @@ static int find_buffers(search_call *made, const memory *queries, PyObject *cons
   return 0;
 }
 
-/* Runs it; with `strict` a query with NaN or infinity is an error. Queries on a device are not asked for, as
+/* Runs it; with `strict` a query with NaN or infinity is an error. Queries on a device are not checked, as
  * their answers may be written later. */
 static int run_strictly(const handle *self, search_call *made, int strict, double timeout) {
   ann_status few[FEW], *status = NULL;

@@ -1,4 +1,4 @@
-/* memory.c: where arrays of NumPy, and of whoever speaks DLPack, have their elements. Nothing is copied. */
+/* memory.c: where arrays of NumPy, and of every library with DLPack, have their elements. Nothing is copied. */
 #include "core.h"
 
 /* --- Views: memory that Python code has found for us ------------------------------------------------- */

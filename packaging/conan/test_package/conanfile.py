@@ -1,4 +1,4 @@
-"""Somebody's program against the package."""
+"""A program of a user against the package."""
 
 import os
 

@@ -82,7 +82,7 @@ def knn_graph(rows: Array, k: int, *, metric: str = "l2", method: str = "auto", 
     rows    [n, dim], as for build()
     k       neighbours of a row, 1 to 512, by "ggnn" to 128
     method  "auto", "exact", "nn_descent", "cells" or "ggnn"; by the last three the lists are approximate, their
-            distances exact. For "ip" only "exact" is offered, which "auto" takes.
+            distances exact. For "ip" only "exact" is allowed, which "auto" takes.
     The rest is as for build().
 
     Returns a KNNGraph: neighbours, int32, and distances, float32, both [n, k], in the host's memory.

@@ -337,7 +337,7 @@ class Index:
         self._core.place(_names.device(device))
 
     def evict(self, device: Any = "cuda:0") -> None:
-        """Gives the memory of such a copy back when the searches that use it are done."""
+        """Releases the memory of that copy when the searches that use it are done."""
         self._core.evict(_names.device(device))
 
     # --- Files and life -----------------------------------------------------------------------------------------
@@ -446,7 +446,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     recall        of searches that name none, above 0 to 1; default 0.95
     ids           [n] distinct ints, 0 or more; default 0, 1, 2, ...
     progress      True: a line in the terminal or notebook (stderr); or a function of a gannet.Progress, called
-                  up to 20 times a second on this thread. What it raises stops the build within 100 ms, as
+                  up to 20 times a second on this thread. An exception in it stops the build within 100 ms, as
                   Ctrl-C does.
     timeout       seconds; gannet.DeadlineExceeded when they have passed
     copy          False: the index uses the rows where they are, which must not change while it lives; host
@@ -474,7 +474,7 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
     alpha, occlusion_bound, reverse_max, pool, angle  of graph "tsdg", as in ann.h
     detours       of graphs "auto" and "cagra": "near" or "whole", the entries of the k-NN lists that detours go by;
                   default "near" for "auto", "whole" for "cagra"
-    reorder       of the same: "rank" (default) or "distance", what tells which of two edges is shorter there
+    reorder       of the same: "rank" (default) or "distance", by which one of two edges is the shorter one there
 
     Raises DtypeError, ShapeError, OrderError, DeviceError, InvalidArgument, LimitExceeded, Unsupported,
     NotFinite (with the place), OutOfMemory, NoDevice, DeviceOutOfMemory, DeviceLost, DeadlineExceeded.

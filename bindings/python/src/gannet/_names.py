@@ -41,7 +41,7 @@ def number(name: str, given: str, words: dict[str, int]) -> int:
 
 
 def procedure(given: str) -> int:
-    """The number of a procedure. Deprecated names are taken, and not offered."""
+    """The number of a procedure. Deprecated names are accepted, and not listed."""
     found = DEPRECATED_PROCEDURES.get(given.lower()) if isinstance(given, str) else None
     return number("procedure", given, PROCEDURES) if found is None else found
 

@@ -137,7 +137,7 @@ class FileVersionError(Error, ValueError):
 
 
 class Cancelled(Error):
-    """The call was asked to stop."""
+    """The call was cancelled."""
 
     default_status = 600
 

@@ -5,7 +5,7 @@ use crate::{sum, Place, Problem, PAGE};
 
 const MAGIC: [u8; 8] = *b"\x8aGNT\r\n\x1a\n";
 const BYTE_ORDER: u32 = 0x0102_0304;
-/// Of a file whose graph has layers.
+/// The flag of a file whose graph has layers.
 const FEATURE_LAYERS: u64 = 1;
 const MAJOR: u16 = 1;
 const SECTIONS_MAX: u32 = 64;
@@ -120,7 +120,7 @@ impl Codes {
     }
 }
 
-/// What a header says.
+/// The fields of a header.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Header {
@@ -297,7 +297,7 @@ impl Header {
     }
 }
 
-/// What comes before the numbers: that it is a file of this format, whole.
+/// The checks before the numbers: that it is a file of this format, whole.
 fn check_prologue(page: &[u8; PAGE as usize], size: u64) -> Result<(), Problem> {
     let wrong = |what: String| Err(Place::Header.problem(what));
     if bytes_at::<8>(page, 0) != MAGIC {

@@ -1,4 +1,4 @@
-//! What can be wrong with a file.
+//! The faults of a file.
 
 use std::fmt;
 use std::io;
@@ -46,7 +46,7 @@ pub enum Problem {
     Damaged {
         /// Where.
         place: Place,
-        /// What is wrong there.
+        /// The fault there.
         what: String,
     },
     /// The file is of a format that this reader does not know.

@@ -1,4 +1,4 @@
-//! What is said about a file.
+//! The summary of a file.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::Problem;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// What its header says.
+    /// The fields of its header.
     pub header: Header,
     /// Curves of the calibration.
     pub curves: u64,

@@ -186,7 +186,7 @@ fn read_summed(source: &mut impl Source, header: &Header) -> Result<(Vec<u8>, us
     Ok((bytes, entries))
 }
 
-/// One entry: that it is the section that the header asks for, right behind the one before.
+/// One entry: that it is the section that the header requires, right behind the one before.
 fn place_section(
     entry: &[u8],
     kind: u32,

@@ -38,7 +38,7 @@ impl ContextParams {
     }
 }
 
-/// What several indexes share: a bound on threads. Optional; indexes made with a context keep what
+/// The common settings of several indexes: a bound on threads. Optional; indexes made with a context keep what
 /// they need of it, so it may be dropped before them.
 ///
 /// ```

@@ -73,7 +73,7 @@ impl Index<'_> {
         check(|error| unsafe { sys::ann_index_place(index, device.raw(), monitor, error) })
     }
 
-    /// Gives the memory of such a copy back once the searches that use it are done, queued ones too;
+    /// Releases the memory of that copy once the searches that use it are done, queued ones too;
     /// nothing where there is none. A later search on the device copies the index again.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ pub struct DeviceCount {
     pub reason: &'static str,
 }
 
-/// What a device is.
+/// The description of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::sys;
 use crate::version::static_text;
 
-/// What the functions of this crate return.
+/// The result of the functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 macro_rules! statuses {
@@ -97,7 +97,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// Where and why a call failed. A call that fails has changed nothing, but for rows of results
+/// Where and why a call failed. A call that fails has changed nothing, except rows of results
 /// already written.
 ///
 /// ```
@@ -165,7 +165,7 @@ impl Error {
         }
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn status(&self) -> Status {
         self.status
     }
@@ -202,7 +202,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What a stream of the caller said. Equal if it is the same occurrence.
+/// The error of a stream of the caller. Equal if it is the same occurrence.
 #[derive(Debug, Clone)]
 struct StreamError(Arc<io::Error>);
 

@@ -388,7 +388,7 @@ pub fn verify(path: impl AsRef<Path>, params: &OpenParams<'_>) -> Result<()> {
     check(|error| unsafe { sys::ann_verify(path.as_ptr(), &params.raw, monitor, error) })
 }
 
-/// What the header of a file says.
+/// The description in the header of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -251,7 +251,7 @@ impl<'rows> Index<'rows> {
     /// [`DeviceNoMemory`](crate::Status::DeviceNoMemory),
     /// [`DeviceLost`](crate::Status::DeviceLost), [`Corrupt`](crate::Status::Corrupt) if an index
     /// that was opened lazily meets damage in its file, [`Cancelled`](crate::Status::Cancelled),
-    /// [`Deadline`](crate::Status::Deadline). A query with NaN or infinity is told by its
+    /// [`Deadline`](crate::Status::Deadline). A query with NaN or infinity is reported by its
     /// [`QueryStatus`](crate::QueryStatus).
     ///
     /// # Examples
@@ -577,7 +577,7 @@ impl<'rows> Index<'rows> {
         Ok(ids)
     }
 
-    /// The ids of as many rows as `ids` has places, from row `first` on: for large indexes in pieces.
+    /// Fills `ids` with the ids of the rows from `first` on: for large indexes in pieces.
     ///
     /// # Errors
     ///
@@ -666,7 +666,7 @@ impl<'rows> Index<'rows> {
         self.graph_stats_over(1000)
     }
 
-    /// The same with `two_hop_mean` over as many rows, at most all.
+    /// The same with `two_hop_mean` over that many rows, at most all.
     ///
     /// # Errors
     ///
@@ -723,16 +723,16 @@ pub struct IndexInfo {
     /// another way or none.
     pub knn_iterations: u32,
     /// Share of the true neighbours of a sample of rows that the lists under the graph hold, where
-    /// they were found by cells; 0: nobody has looked, or the index was opened from a file.
+    /// they were found by cells; 0: not measured, or the index was opened from a file.
     pub knn_share: f32,
-    /// What walks compare. `None` without a graph.
+    /// The form of rows that walks compare. `None` without a graph.
     pub codes: Option<CodeKind>,
     /// Of [`CodeKind::Scaled`], the centres that rows are coded about; else 0.
     pub code_centres: u32,
     /// Bytes that a walk reads of a row.
     pub code_bytes: u32,
     /// Share of the true 10 nearest of a sample that are among the first 10 by code, as the build has measured it;
-    /// negative: nobody has looked.
+    /// negative: not measured.
     pub code_first_ten: f32,
     /// The same among the first 20.
     pub code_first_twenty: f32,
@@ -818,7 +818,7 @@ pub struct GraphStats {
     pub in_degree_max: u32,
     /// Mean number of distinct rows within two edges, over a sample.
     pub two_hop_mean: f64,
-    /// Of TSDG, edges of the k-NN lists; this and the next three are 0 of an index from a file.
+    /// For TSDG, edges of the k-NN lists; this and the next three are 0 of an index from a file.
     pub knn_edges: u64,
     /// Edges that stage one has kept.
     pub relaxed_edges: u64,
@@ -826,7 +826,7 @@ pub struct GraphStats {
     pub joined_edges: u64,
     /// Edges with an occlusion factor below the bound.
     pub soft_edges: u64,
-    /// Occlusion factors that edges are told apart by; 0: none.
+    /// Distinct occlusion factors of edges; 0: none.
     pub occlusion_levels: u32,
 }
 
@@ -852,7 +852,7 @@ impl GraphStats {
     }
 }
 
-/// What a build will need.
+/// The memory and time that a build will need.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

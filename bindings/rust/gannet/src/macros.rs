@@ -1,4 +1,4 @@
-//! What the parameter builders and the enums have in common.
+//! The common part of the parameter builders and the enums.
 
 /// The number that stands for a value in a struct of `ann.h`.
 pub(crate) trait Raw {

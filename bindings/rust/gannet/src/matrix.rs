@@ -102,7 +102,7 @@ impl<'a, T: Element> Matrix<'a, T> {
     ///
     /// # Safety
     ///
-    /// Each row can be read for `'a`, and nobody writes to it meanwhile.
+    /// Each row can be read for `'a`, and is not written to meanwhile.
     unsafe fn from_raw(data: *const T, rows: usize, dim: usize, stride: usize) -> Result<Self> {
         match u32::try_from(dim) {
             Ok(dim) if dim > 0 => Ok(Matrix { data, rows, dim, stride, life: PhantomData }),

@@ -37,7 +37,7 @@ pub struct Monitor {
 unsafe impl Send for Monitor {}
 unsafe impl Sync for Monitor {}
 
-/// What a call is doing.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

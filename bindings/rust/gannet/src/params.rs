@@ -1,4 +1,4 @@
-//! The settings of indexes, builds and searches. What is not set is the library's choice.
+//! The settings of indexes, builds and searches. The library chooses those that are not set.
 
 use crate::cuda::DeviceMatrix;
 use crate::device::Device;
@@ -38,13 +38,13 @@ c_enum! {
 }
 
 c_enum! {
-    /// What walks compare.
+    /// The form of rows that walks compare.
     pub enum CodeKind {
         /// Rows of u8 and i8 under squared L2, which are their own codes.
         Rows = ANN_CODES_ROWS as "rows",
         /// A byte a column, one step for all rows.
         Bytes = ANN_CODES_BYTES as "bytes",
-        /// Floats, where bytes cannot tell near rows apart; on the CPU rows of f16 by squared L2, of 64 columns and
+        /// Floats, where bytes cannot distinguish near rows; on the CPU rows of f16 by squared L2, of 64 columns and
         /// more, as they are stored.
         Floats = ANN_CODES_FLOATS as "floats",
         /// By inner product: a byte a column, a scale for each row about the nearest of some centres.
@@ -63,7 +63,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// What tells which of two edges is shorter when detours are counted.
+    /// The order by which one of two edges is the shorter one when detours are counted.
     pub enum Reorder {
         /// Their places in the lists of their rows.
         Rank = ANN_REORDER_RANK as "rank",
@@ -104,7 +104,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// What GGNN's slack adds to.
+    /// The quantity that GGNN's slack is added to.
     pub enum SlackOf {
         /// Distances, as the paper's text has it.
         Distances = ANN_SLACK_DISTANCES as "distances",
@@ -114,7 +114,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// What TSDG's search for large batches keeps to be expanded.
+    /// The rows that TSDG's search for large batches keeps to be expanded.
     pub enum QueueTakes {
         /// Every row compared that is within the bound.
         Compared = ANN_QUEUE_COMPARED as "compared",
@@ -162,7 +162,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// What CAGRA's procedures compare queries with on their way.
+    /// The form of rows with which CAGRA's procedures compare queries on their way.
     pub enum Compare {
         /// One byte a column as a rule.
         Codes = ANN_COMPARE_CODES as "codes",
@@ -289,7 +289,7 @@ impl<'a> BuildParams<'a> {
         build_slack: SlackOf;
         /// CAGRA and the default graph: which entries of the k-NN lists detours go by.
         detours: Detours;
-        /// CAGRA and the default graph: what tells which of two edges is shorter there.
+        /// CAGRA and the default graph: the order by which one of two edges is the shorter one.
         reorder: Reorder;
     }
 
@@ -407,7 +407,7 @@ impl<'a> SearchParams<'a> {
         batch_threshold: u32;
         /// CAGRA: longer beams likewise.
         beam_threshold: u32;
-        /// CAGRA: what queries are compared with.
+        /// CAGRA: the form of rows that queries are compared with.
         compare: Compare;
         /// GGNN: 1 + tau, 1 to 3: how far beyond the best rows are expanded; overrides the recall.
         stretch: f32;

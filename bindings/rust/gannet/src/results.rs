@@ -1,4 +1,4 @@
-//! Section 4 of the header: what searches return.
+//! Section 4 of the header: results of searches.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl QueryStatus {
     }
 }
 
-/// What a search did and promises. The counts are for all its queries together.
+/// The work of a search and its promise. The counts are for all its queries together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -298,7 +298,7 @@ impl<'a> DoubleEndedIterator for ResultsIter<'a> {
 impl ExactSizeIterator for ResultsIter<'_> {}
 impl FusedIterator for ResultsIter<'_> {}
 
-/// What [`Results`] consist of; see [`Results::into_parts`].
+/// The parts of [`Results`]; see [`Results::into_parts`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ResultParts {
@@ -316,7 +316,7 @@ pub struct ResultParts {
     pub stats: SearchStats,
 }
 
-/// Buffers of the caller for the neighbours of a batch. What is not set is not written.
+/// Buffers of the caller for the neighbours of a batch. Those that are not set are not written.
 ///
 /// ```
 /// use gannet::{BuildParams, Index, IndexParams, Matrix, ResultsMut, SearchParams};

@@ -47,7 +47,7 @@ pub fn is_compatible() -> bool {
     abi_version() >> 16 == sys::ANN_ABI_VERSION >> 16
 }
 
-/// What the library was built with, for bug reports: compiler, CUDA, and the instruction set that
+/// A description of the build, for bug reports: compiler, CUDA, and the instruction set that
 /// this process uses.
 ///
 /// ```

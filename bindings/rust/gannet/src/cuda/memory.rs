@@ -64,7 +64,7 @@ impl<T: Number> DeviceBuffer<T> {
         Ok(DeviceBuffer { primary, address, len, kind: PhantomData })
     }
 
-    /// Copies as many numbers as the buffer has from host memory.
+    /// Fills the buffer from host memory; the lengths must be equal.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<T: Number> DeviceBuffer<T> {
         Ok(data)
     }
 
-    /// As [`read`](Self::read), into a slice of as many places.
+    /// As [`read`](Self::read), into a slice of the same length.
     ///
     /// # Errors
     ///
