@@ -143,9 +143,9 @@ void find_by_products(const Dataset& dataset, int32_t method, const NnDescentPar
   rescore_lists(dataset, found, k, neighbors, distances, execution);
 }
 
-/// The k nearest of each row of a dataset, by codes where those find or are the distances. `arrival` is null, or brings the
+/// The k nearest of each row of a dataset, by codes where those find or are the distances. `ingest` is null, or brings the
 /// dataset, which outlives it.
-void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_t method,
+void find_lists(Dataset& dataset, std::unique_ptr<cuda::DeviceIngest> ingest, int32_t method,
                 const NnDescentParams& params, uint32_t k, int32_t device, uint32_t* neighbors,
                 float* distances, const Execution& execution) {
   const Execution finding = execution.span(0.05, 0.95);
@@ -154,17 +154,17 @@ void find_lists(Dataset& dataset, std::unique_ptr<cuda::Arrival> arrival, int32_
     return exact_lists(dataset, k, device, neighbors, distances, finding);
   if (dataset.metric() == ANN_METRIC_INNER_PRODUCT)
     return find_by_products(dataset, method, params, k, device, neighbors, distances, finding);
-  const Codes codes = arrival != nullptr ? arrival->make_codes(dataset, params.seed, execution)
-                                         : Codes(dataset, params.seed, execution);
+  const Codes codes = ingest != nullptr ? ingest->make_codes(dataset, params.seed, execution)
+                                        : Codes(dataset, params.seed, execution);
   const bool on_cuda = device >= ANN_DEVICE_CUDA;
   KnnLists lists;
   const bool by_ggnn = method == ANN_KNN_GGNN;
   if (by_ggnn && on_cuda)
-    lists.graph = cuda::ggnn_knn(codes, std::move(arrival), k, params.seed, device, finding);
+    lists.graph = cuda::ggnn_knn(codes, std::move(ingest), k, params.seed, device, finding);
   else if (by_ggnn)
     lists.graph = ggnn_knn(codes, k, params.seed, finding);
   else if (on_cuda)
-    lists = cuda::find_neighbors(codes, std::move(arrival), method, params, device, finding);
+    lists = cuda::find_neighbors(codes, std::move(ingest), method, params, device, finding);
   else
     lists.graph = find_neighbors(codes, method, params, finding);
   execution.span(0.95, 1).enter("distances");
@@ -298,10 +298,9 @@ ann_status ann_knn_graph(const ann_context* context, const ann_matrix* rows, con
                       stay_on_device(given_rows, device, ANN_ELEMENT_AUTO);
     const HostMatrix matrix(stay ? MatrixView() : given_rows, execution);
     const MatrixView& found = stay ? given_rows : matrix.view();
-    auto arrival = stay ? cuda::receive_rows(found, shape.metric, execution) : nullptr;
+    auto ingest = stay ? cuda::ingest_rows(found, shape.metric, execution) : nullptr;
     Dataset dataset(found, nullptr, shape.metric, ANN_ELEMENT_AUTO, false, execution);
-    find_lists(dataset, std::move(arrival), method, descent, given.k, device, neighbors, distances,
-               execution);
+    find_lists(dataset, std::move(ingest), method, descent, given.k, device, neighbors, distances, execution);
     execution.advance(1);
   });
 }

@@ -88,7 +88,7 @@ class Codes {
   static Array<uint32_t> sample_of(uint32_t rows, uint64_t seed, const Allocator& memory);
 
   /// Where codes are to be put that a device makes, [rows, stride]; null where the rows serve.
-  uint8_t* incoming() { return stored_.data(); }
+  uint8_t* host_buffer() { return stored_.data(); }
 
   uint32_t rows() const { return count_; }
   size_t stride() const { return stride_; }

@@ -59,11 +59,11 @@ class Dataset {
   /// Refuses NaN, infinities, repeated ids and impossible conversions, before anything is kept.
   ///
   /// Rows on a device are neither checked nor copied here: they are stored as given, and the code that copies them
-  /// to `incoming`, [rows, stride of view()] with zeros behind each, calls `complete` before they are read.
+  /// to `host_buffer`, [rows, stride of view()] with zeros behind each, calls `complete` before they are read.
   Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, int32_t element, bool borrow,
           const Execution& execution);
 
-  uint8_t* incoming() { return stored_.data(); }
+  uint8_t* host_buffer() { return stored_.data(); }
   void complete(const Execution& execution) {
     if (metric_ == ANN_METRIC_COSINE) measure_norms(execution);
   }

@@ -2,7 +2,7 @@
 //
 // On a CUDA device everything between codes and search graph stays there (build_cuda.cu), and so does the
 // graph: as the placement that searches on the device use. Rows that lie there stay too: the host
-// gets its copy of them while the device finds neighbours (dataset/arrival.h).
+// gets its copy of them while the device finds neighbours (dataset/ingest.h).
 
 #include <atomic>
 #include <chrono>
@@ -139,7 +139,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
 }
 
 /// TSDG.
-void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, Segment& segment,
+void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> ingest, Segment& segment,
                       const Execution& execution) {
   const bool given = plan.knn == ANN_KNN_GIVEN;
   const bool there = plan.device >= ANN_DEVICE_CUDA && segment.rows() != 0;
@@ -148,7 +148,7 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arri
   if (there) {
     const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
     const cuda::FoundLists found =
-        cuda::build_diversified(segment.codes, std::move(arrival), method, given ? &knn : nullptr, plan,
+        cuda::build_diversified(segment.codes, std::move(ingest), method, given ? &knn : nullptr, plan,
                                 segment.graph, given ? execution.span(0.6, 1) : execution);
     segment.knn_iterations = found.iterations;
     measure(segment, found.sampled, found.share, nullptr, execution);
@@ -217,9 +217,9 @@ void make_pages(Array<uint32_t>& items, const Execution& execution) {
   });
 }
 
-/// Graph and calibration by a CUDA device, where the segment is then placed. `arrival` is null if rows came
+/// Graph and calibration by a CUDA device, where the segment is then placed. `ingest` is null if rows came
 /// from the host.
-void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arrival, PlacedSegment& built,
+void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> ingest, PlacedSegment& built,
                      const Execution& execution) {
   Segment& segment = built.segment;
   SearchGraph& graph = segment.graph;
@@ -236,9 +236,9 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::Arrival> arriv
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0 && is_ggnn)
-      made = cuda::build_ggnn_graph(segment.codes, std::move(arrival), plan, graph, execution.span(0, 0.85));
+      made = cuda::build_ggnn_graph(segment.codes, std::move(ingest), plan, graph, execution.span(0, 0.85));
     else if (task == 0)
-      made = cuda::build_graph(segment.codes, std::move(arrival), method, given ? &copied : nullptr, plan,
+      made = cuda::build_graph(segment.codes, std::move(ingest), method, given ? &copied : nullptr, plan,
                                graph.entries, execution.span(0, 0.85));
     else
       make_pages(graph.edges, execution);
@@ -368,8 +368,8 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
   if (plan.device >= ANN_DEVICE_CUDA) check_cuda_device(plan.device);
   execution.enter("copy");
   std::unique_ptr<PlacedSegment> built;  // outlives what fills it
-  std::unique_ptr<cuda::Arrival> arrival;
-  if (rows.on_device()) arrival = cuda::receive_rows(rows, shape.metric, execution);
+  std::unique_ptr<cuda::DeviceIngest> ingest;
+  if (rows.on_device()) ingest = cuda::ingest_rows(rows, shape.metric, execution);
   built = std::make_unique<PlacedSegment>(
       Dataset(rows, ids, shape.metric, shape.element, plan.borrow, execution));
   Segment& segment = built->segment;
@@ -377,10 +377,10 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
   segment.seed = seed;
   if (plan.graph != ANN_GRAPH_NONE) {
     execution.span(0.03, 0.06).enter("codes");
-    segment.codes = arrival != nullptr ? arrival->make_codes(segment.dataset, seed, execution)
-                                       : Codes(segment.dataset, seed, execution);
+    segment.codes = ingest != nullptr ? ingest->make_codes(segment.dataset, seed, execution)
+                                      : Codes(segment.dataset, seed, execution);
     const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
-    if (arrival != nullptr && reads_copy(plan, by_product)) arrival->wait();
+    if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     if (by_product) make_scaled_codes(calibration, segment, execution);
 
     execution.span(0.06, 0.7).enter("k-NN graph");
@@ -394,14 +394,14 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     if (plan.finished) {
       take_graph(plan, *built, execution.span(0.06, 1));
     } else if (plan.graph == ANN_GRAPH_TSDG) {
-      make_diversified(plan, std::move(arrival), segment, execution.span(0.06, 0.88));
+      make_diversified(plan, std::move(ingest), segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, false, *built, execution.span(0.88, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {
       plan.graph == ANN_GRAPH_GGNN
           ? build_ggnn_by_product_on_device(plan, *built, execution.span(0.06, 1))
           : build_products_on_device(plan, adds_products(plan, segment), *built, execution.span(0.06, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
-      build_on_device(plan, std::move(arrival), *built, execution.span(0.06, 1));
+      build_on_device(plan, std::move(ingest), *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, segment, execution.span(0.06, 0.88));
       if (plan.calibrate) calibrate(plan, nullptr, false, *built, execution.span(0.88, 1));

@@ -7,7 +7,7 @@
 // Milliseconds beside the phases' own, one NVIDIA H200 with 16 processor cores, 1M rows of 128 bytes and
 // degree 64: codes to the device 5, edges to the host 7. The edges are on their way to the host while the
 // device already calibrates, and are not sent back: the index's copy on the device is made of them. Rows
-// that lie on the device are not sent at all (dataset/arrival.h).
+// that lie on the device are not sent at all (dataset/ingest.h).
 
 #include <algorithm>
 
@@ -79,21 +79,21 @@ FoundLists find(const CodesView& codes, int32_t method, const NnDescentParams& p
 
 class Graph final : public GraphOnDevice {
  public:
-  Graph(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t device, const Execution& execution)
-      : device_(device), transfers_(execution), rows_(codes.rows()), arrival_(std::move(arrival)) {
-    if (arrival_ == nullptr) {
+  Graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, int32_t device, const Execution& execution)
+      : device_(device), transfers_(execution), rows_(codes.rows()), ingest_(std::move(ingest)) {
+    if (ingest_ == nullptr) {
       left_.stream = std::make_unique<Stream>();
       codes_ = std::make_unique<DeviceCodes>(codes, stream(), transfers_);
       return;
     }
-    left_.stream = arrival_->take_stream();
-    codes_ = arrival_->take_codes();
-    left_.rows = arrival_->rows().data;
-    left_.row_stride = arrival_->rows().stride;
+    left_.stream = ingest_->take_stream();
+    codes_ = ingest_->take_codes();
+    left_.rows = ingest_->rows().data;
+    left_.row_stride = ingest_->rows().stride;
   }
 
   ~Graph() override {
-    arrival_.reset();  // it reads the codes
+    ingest_.reset();  // it reads the codes
     const LastDeviceGuard guard(device_);
     codes_.reset();
     left_.codes.reset();
@@ -128,7 +128,7 @@ class Graph final : public GraphOnDevice {
     execution.check();
     const DeviceGuard guard(device_);
     const Stream stream;
-    Transfers& transfers = arrival_ != nullptr ? arrival_->transfers() : transfers_;
+    Transfers& transfers = ingest_ != nullptr ? ingest_->transfers() : transfers_;
     transfers.fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
   }
 
@@ -179,9 +179,9 @@ class Graph final : public GraphOnDevice {
   void finish(const BuildPlan& plan, const Array<uint32_t>& entries, const Execution& execution) {
     if (plan.repair) repair(entries, execution);
     stream().wait();
-    if (arrival_ == nullptr) return;
+    if (ingest_ == nullptr) return;
     execution.span(0.8, 1).enter("rows to the host");
-    arrival_->wait();
+    ingest_->wait();
   }
 
   void repair(const Array<uint32_t>& entries, const Execution& execution) {
@@ -200,14 +200,14 @@ class Graph final : public GraphOnDevice {
   mutable Transfers transfers_;
   uint32_t rows_;
   uint32_t degree_ = 0;
-  std::unique_ptr<DeviceCodes> codes_;  // its memory goes on the stream of left_
-  uint32_t* edges_ = nullptr;           // [rows, degree] here or in the index
-  std::unique_ptr<Arrival> arrival_;    // of rows that lie on the device, or null
+  std::unique_ptr<DeviceCodes> codes_;    // its memory goes on the stream of left_
+  uint32_t* edges_ = nullptr;             // [rows, degree] here or in the index
+  std::unique_ptr<DeviceIngest> ingest_;  // of rows that lie on the device, or null
 };
 
 }  // namespace
 
-KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+KnnLists find_neighbors(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, int32_t method,
                         const NnDescentParams& params, int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);
   const size_t places = checked_product(codes.rows(), params.k);
@@ -215,20 +215,21 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, in
                  Array<uint32_t>(execution.memory, places)};
   if (places == 0) return lists;
   Transfers transfers(execution);
-  const bool arrives = arrival != nullptr;
-  const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
+  const bool is_ingested = ingest != nullptr;
+  const auto own_stream = is_ingested ? ingest->take_stream() : std::make_unique<Stream>();
   const Stream& stream = *own_stream;
-  const auto there =
-      arrives ? arrival->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
-  const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
+  const auto device_codes =
+      is_ingested ? ingest->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
+  const std::unique_ptr<DeviceIngest> kept_ingest =
+      std::move(ingest);  // it reads the codes, so it goes first
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  const FoundLists found =
-      find(there->view(), method, params, kListEffort, neighbors.data(), distances.data(), stream, execution);
+  const FoundLists found = find(device_codes->view(), method, params, kListEffort, neighbors.data(),
+                                distances.data(), stream, execution);
   lists.graph.iterations = found.iterations;
   lists.graph.share = found.share;
   execution.check();
-  if (arrives) arriving->wait();
+  if (is_ingested) kept_ingest->wait();
   transfers.fetch(lists.graph.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   transfers.fetch(lists.distances.data(), distances.data(), places * sizeof(uint32_t), stream);
   return lists;
@@ -254,55 +255,58 @@ KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& o
   return found;
 }
 
-KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
+KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);
   Transfers transfers(execution);
-  const bool arrives = arrival != nullptr;
-  const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
+  const bool is_ingested = ingest != nullptr;
+  const auto own_stream = is_ingested ? ingest->take_stream() : std::make_unique<Stream>();
   const Stream& stream = *own_stream;
-  const auto there =
-      arrives ? arrival->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
-  const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
+  const auto device_codes =
+      is_ingested ? ingest->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
+  const std::unique_ptr<DeviceIngest> kept_ingest =
+      std::move(ingest);  // it reads the codes, so it goes first
   const GgnnParams params = ggnn_list_params(k, seed);
   SearchGraph graph;
   graph.rows = codes.rows();
   graph.degree = params.k;
-  const GgnnOnDevice built = build_ggnn(there->view(), params, graph, stream, execution.span(0, 0.95));
-  if (arrives) arriving->wait();
+  const GgnnOnDevice built = build_ggnn(device_codes->view(), params, graph, stream, execution.span(0, 0.95));
+  if (is_ingested) kept_ingest->wait();
   Array<uint32_t> edges(execution.memory, checked_product(graph.rows, params.k));
   transfers.fetch(edges.data(), reinterpret_cast<const uint32_t*>(built.edges->data()),
                   edges.size() * sizeof(uint32_t), stream);
   return ggnn_lists(std::move(edges), codes, params, k, execution.span(0.95, 1));
 }
 
-FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+FoundLists build_diversified(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, int32_t method,
                              const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
                              const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
   const uint32_t k = plan.nn_descent.k;
   FoundLists found;
   Transfers transfers(execution);
-  const bool arrives = arrival != nullptr;
-  const auto own_stream = arrives ? arrival->take_stream() : std::make_unique<Stream>();
+  const bool is_ingested = ingest != nullptr;
+  const auto own_stream = is_ingested ? ingest->take_stream() : std::make_unique<Stream>();
   const Stream& stream = *own_stream;
-  const auto there =
-      arrives ? arrival->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
-  const std::unique_ptr<Arrival> arriving = std::move(arrival);  // it reads the codes, so it goes first
+  const auto device_codes =
+      is_ingested ? ingest->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
+  const std::unique_ptr<DeviceIngest> kept_ingest =
+      std::move(ingest);  // it reads the codes, so it goes first
   const uint64_t places = checked_product(codes.rows(), k);
   const DeviceArray<uint32_t> neighbors(given == nullptr ? places : 0, stream);
   if (given == nullptr) {
-    found = find(there->view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr, stream,
-                 execution.span(0, 0.6));
+    found = find(device_codes->view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr,
+                 stream, execution.span(0, 0.6));
     if (found.share != 0)
       found.sampled =
           sample_lists(neighbors.data(), codes.rows(), plan.nn_descent, transfers, stream, execution);
   }
-  if (arrives) arriving->wait();
+  if (is_ingested) kept_ingest->wait();
   const Execution diversifying = execution.span(0.6, 1);
   if (diversifies(plan.diversify, k)) {
     const ListsView lists = {neighbors.data(), given == nullptr ? nullptr : given->neighbors.data(), k};
-    diversify(there->view(), lists, plan.diversify, plan.repair, graph, transfers, stream, diversifying);
+    diversify(device_codes->view(), lists, plan.diversify, plan.repair, graph, transfers, stream,
+              diversifying);
     return found;
   }
   KnnGraph copy{Array<uint32_t>(execution.memory, places), codes.rows(), k, 0};
@@ -314,20 +318,20 @@ FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arriva
   return found;
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest,
                                            int32_t method, const KnnLists* given, const BuildPlan& plan,
                                            const Array<uint32_t>& entries, const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
-  auto graph = std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
+  auto graph = std::make_unique<Graph>(codes, std::move(ingest), plan.device - ANN_DEVICE_CUDA, execution);
   graph->make(method, given, plan, entries, execution);
   return graph;
 }
 
-std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest,
                                                 const BuildPlan& plan, SearchGraph& layers,
                                                 const Execution& execution) {
   const DeviceGuard guard = guard_of(plan.device);
-  auto graph = std::make_unique<Graph>(codes, std::move(arrival), plan.device - ANN_DEVICE_CUDA, execution);
+  auto graph = std::make_unique<Graph>(codes, std::move(ingest), plan.device - ANN_DEVICE_CUDA, execution);
   graph->make_ggnn(plan, layers, execution);
   return graph;
 }

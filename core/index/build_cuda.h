@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "dataset/arrival.h"
+#include "dataset/ingest.h"
 #include "dataset/codes.h"
 #include "index/row_measures.h"
 #include "index/parameters.h"
@@ -18,11 +18,11 @@
 namespace gannet::cuda {
 
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
-/// `arrival`, which may be null, has the codes there; the host has everything when the call returns.
+/// `ingest`, which may be null, has the codes there; the host has everything when the call returns.
 ///
 /// Errors of all here: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
 /// ANN_DEADLINE. The device's memory is given back on every path.
-KnnLists find_neighbors(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+KnnLists find_neighbors(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, int32_t method,
                         const NnDescentParams& params, int32_t device, const Execution& execution);
 
 /// k-NN lists by inner product with NN-Descent (knn/products.h), which has made `offsets`; codes of bytes.
@@ -30,8 +30,8 @@ KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& o
                                     const NnDescentParams& params, int32_t device,
                                     const Execution& execution);
 
-/// k-NN lists by GGNN's build (graph/ggnn.h), those of ggnn_knn. `arrival` as above.
-KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<Arrival> arrival, uint32_t k, uint64_t seed,
+/// k-NN lists by GGNN's build (graph/ggnn.h), those of ggnn_knn. `ingest` as above.
+KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution);
 
 /// The outcome of finding lists.
@@ -43,7 +43,7 @@ struct FoundLists {
 
 /// TSDG's graph, from lists by a method or `given` ones, into `graph`, whose `rows` and `entries` are set. Of the
 /// ways to diversify the device does those that graph/diversify_cuda.h names, and the CPU the others.
-FoundLists build_diversified(const Codes& codes, std::unique_ptr<Arrival> arrival, int32_t method,
+FoundLists build_diversified(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, int32_t method,
                              const KnnGraph* given, const BuildPlan& plan, SearchGraph& graph,
                              const Execution& execution);
 
@@ -66,15 +66,15 @@ class GraphOnDevice {
 };
 
 /// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs
-/// the graph from `entries` on if the plan says so. `arrival` as above. Distances of given
+/// the graph from `entries` on if the plan says so. `ingest` as above. Distances of given
 /// lists are read where the plan prunes by them.
-std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest,
                                            int32_t method, const KnnLists* given, const BuildPlan& plan,
                                            const Array<uint32_t>& entries, const Execution& execution);
 
 /// The same of ANN_GRAPH_GGNN (graph/ggnn.h): its bottom stays on the device; of `graph` layers, entry points
 /// and distances to nearest neighbours are filled in. Equal to build_ggnn on the CPU, and so is the repair.
-std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<Arrival> arrival,
+std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest,
                                                 const BuildPlan& plan, SearchGraph& graph,
                                                 const Execution& execution);
 

@@ -7,12 +7,12 @@
 
 namespace gannet::cuda {
 
-std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t, const Execution&) {
+std::unique_ptr<DeviceIngest> ingest_rows(const MatrixView& rows, int32_t, const Execution&) {
   check_cuda_device(rows.space);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-KnnLists find_neighbors(const Codes&, std::unique_ptr<Arrival>, int32_t, const NnDescentParams&,
+KnnLists find_neighbors(const Codes&, std::unique_ptr<DeviceIngest>, int32_t, const NnDescentParams&,
                         int32_t device, const Execution&) {
   check_cuda_device(device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
@@ -24,26 +24,27 @@ KnnGraph find_neighbors_by_products(const Codes&, const Array<uint32_t>&, const 
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-KnnGraph ggnn_knn(const Codes&, std::unique_ptr<Arrival>, uint32_t, uint64_t, int32_t device,
+KnnGraph ggnn_knn(const Codes&, std::unique_ptr<DeviceIngest>, uint32_t, uint64_t, int32_t device,
                   const Execution&) {
   check_cuda_device(device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-FoundLists build_diversified(const Codes&, std::unique_ptr<Arrival>, int32_t, const KnnGraph*,
+FoundLists build_diversified(const Codes&, std::unique_ptr<DeviceIngest>, int32_t, const KnnGraph*,
                              const BuildPlan& plan, SearchGraph&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<Arrival>, int32_t, const KnnLists*,
-                                           const BuildPlan& plan, const Array<uint32_t>&, const Execution&) {
+std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<DeviceIngest>, int32_t,
+                                           const KnnLists*, const BuildPlan& plan, const Array<uint32_t>&,
+                                           const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes&, std::unique_ptr<Arrival>, const BuildPlan& plan,
-                                                SearchGraph&, const Execution&) {
+std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes&, std::unique_ptr<DeviceIngest>,
+                                                const BuildPlan& plan, SearchGraph&, const Execution&) {
   check_cuda_device(plan.device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }

@@ -1,4 +1,4 @@
-// Arrival: rows that lie on the device that works on them. Their codes are made there, of the caller's
+// DeviceIngest: rows in the memory of the device that works on them. Their codes are made there, from the caller's
 // memory, while the host gets its copy of rows and codes, which searches on the CPU, files and exact
 // distances need.
 //
@@ -18,19 +18,19 @@ class DeviceCodes;
 class Stream;
 class Transfers;
 
-class Arrival {
+class DeviceIngest {
  public:
-  virtual ~Arrival() = default;
+  virtual ~DeviceIngest() = default;
 
-  /// The caller's, on the device.
+  /// The caller's rows, on the device.
   virtual const MatrixView& rows() const = 0;
 
-  /// Makes codes on the device, and begins to fill `dataset`, which was made of the same rows, and what is
-  /// returned. Both must not be read, nor their memory go, before wait() or the end of the Arrival.
+  /// Makes codes on the device, and begins to fill `dataset`, which was made of the same rows, and the returned
+  /// codes. Neither may be read or released before wait() or the end of the DeviceIngest.
   virtual Codes make_codes(Dataset& dataset, uint64_t seed, const Execution& execution) = 0;
 
-  /// The codes on the device and the stream in whose order they are there and given back. They must
-  /// outlive the Arrival, which reads them.
+  /// The codes on the device and the stream in whose order they are made and released. They must
+  /// outlive the DeviceIngest, which reads them.
   virtual std::unique_ptr<DeviceCodes> take_codes() = 0;
   virtual std::unique_ptr<Stream> take_stream() = 0;
 
@@ -43,6 +43,6 @@ class Arrival {
 };
 
 /// Takes rows on a device, none of which may be NaN or infinite (ANN_NOT_FINITE).
-std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric, const Execution& execution);
+std::unique_ptr<DeviceIngest> ingest_rows(const MatrixView& rows, int32_t metric, const Execution& execution);
 
 }  // namespace gannet::cuda

@@ -30,7 +30,7 @@
 #include <thread>
 
 #include "backend/transfers.h"
-#include "dataset/arrival.h"
+#include "dataset/ingest.h"
 #include "dataset/codes_cuda.h"
 #include "dataset/coding_cuda.h"
 #include "distance/element_cuda.h"
@@ -163,9 +163,9 @@ __global__ void __launch_bounds__(kThreads) encode(const __grid_constant__ Args 
 
 // --- Host ----------------------------------------------------------------------------------------
 
-class RowsArrival final : public Arrival {
+class RowsIngest final : public DeviceIngest {
  public:
-  RowsArrival(const MatrixView& rows, int32_t metric, const Execution& execution)
+  RowsIngest(const MatrixView& rows, int32_t metric, const Execution& execution)
       : rows_(rows), device_(rows.space - ANN_DEVICE_CUDA), execution_(execution) {
     execution_.threads = std::clamp(execution.threads - 1, 1u, kCopiers);
     const DeviceGuard guard(device_);
@@ -184,7 +184,7 @@ class RowsArrival final : public Arrival {
     survey_rows();
   }
 
-  ~RowsArrival() override {
+  ~RowsIngest() override {
     if (thread_.joinable()) thread_.join();
     const LastDeviceGuard guard(device_);
     transfers_.reset();
@@ -205,8 +205,8 @@ class RowsArrival final : public Arrival {
       codes_made_.set_value({});
       throw;
     }
-    codes_made_.set_value({codes.incoming(), codes_->view().data, uint64_t{args_.count} * codes.stride()});
-    if (!thread_.joinable()) bring(dataset);
+    codes_made_.set_value({codes.host_buffer(), codes_->view().data, uint64_t{args_.count} * codes.stride()});
+    if (!thread_.joinable()) fill_host_copy(dataset);
     prepared_.wait();
     return codes;
   }
@@ -286,20 +286,20 @@ class RowsArrival final : public Arrival {
   /// Starts the thread that fills the host's copy. Where there is none to be had, make_codes does its work.
   void start(Dataset& dataset) {
     try {
-      thread_ = std::thread([this, &dataset] { bring(dataset); });
+      thread_ = std::thread([this, &dataset] { fill_host_copy(dataset); });
     } catch (const std::system_error&) {
     }
   }
 
   /// Brings rows and codes when those have been made.
-  void bring(Dataset& dataset) noexcept {
+  void fill_host_copy(Dataset& dataset) noexcept {
     try {
       const DeviceGuard guard(device_);
       const Stream stream;
       transfers_->prepare(uint64_t{args_.count} * args_.row_bytes);
       prepared_.count_down();
       const Made made = codes_made_.get_future().get();
-      transfers_->fetch_rows(dataset.incoming(), dataset.view().stride, rows_.data, rows_.stride,
+      transfers_->fetch_rows(dataset.host_buffer(), dataset.view().stride, rows_.data, rows_.stride,
                              args_.row_bytes, args_.count, stream);
       dataset.complete(execution_);
       if (made.to != nullptr) transfers_->fetch(made.to, made.from, made.bytes, stream);
@@ -331,8 +331,9 @@ class RowsArrival final : public Arrival {
 
 }  // namespace
 
-std::unique_ptr<Arrival> receive_rows(const MatrixView& rows, int32_t metric, const Execution& execution) {
-  return std::make_unique<RowsArrival>(rows, metric, execution);
+std::unique_ptr<DeviceIngest> ingest_rows(const MatrixView& rows, int32_t metric,
+                                          const Execution& execution) {
+  return std::make_unique<RowsIngest>(rows, metric, execution);
 }
 
 }  // namespace gannet::cuda
