@@ -12,12 +12,19 @@
 namespace gannet::cuda {
 namespace {
 
+/// A plan that says that no kernel walks for it: EXACT's, and those of procedures of the CPU alone.
+template <class Plan>
+concept WithoutWalk = !Plan::kHasWalk;
+
 /// Rows of a walk's list that are re-ranked, or k where codes are lossless. One answer a kind of plan.
 struct RerankDepth {
   const IndexView& view;
   uint32_t k;
 
-  uint32_t operator()(const ExactPlan&) const { return k; }
+  template <WithoutWalk Plan>
+  uint32_t operator()(const Plan&) const {
+    return k;
+  }
   uint32_t operator()(const CagraPlan& plan) const { return plan.kept; }
   uint32_t operator()(const TsdgPlan& plan) const { return plan.kept; }
   uint32_t operator()(const GgnnPlan& plan) const { return plan.kept; }
@@ -106,7 +113,10 @@ struct StartWalk {
   uint32_t depth;
   bool whole;
 
-  void operator()(const ExactPlan&) const { fail(ANN_INTERNAL, "an exact search was planned as a walk"); }
+  template <WithoutWalk Plan>
+  void operator()(const Plan&) const {
+    fail(ANN_INTERNAL, "a search without a walk on devices was planned as one");
+  }
 
   void operator()(const BeamPlan& plan) const {
     WalkArgs args = walk_args();

@@ -12,7 +12,9 @@
 namespace gannet {
 
 /// Every row is compared.
-struct ExactPlan {};
+struct ExactPlan {
+  static constexpr bool kHasWalk = false;  // on a device: no overload of StartWalk (search/pipeline_cuda.cu)
+};
 
 /// One sorted list: the nearest unexpanded row of `beam` rows is expanded until none is left.
 struct BeamPlan {
