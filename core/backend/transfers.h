@@ -44,7 +44,7 @@ class Transfers {
 
  private:
   class Lane;
-  bool by_lanes(uint64_t bytes);
+  bool uses_lanes(uint64_t bytes);
   Lane& lane(uint64_t number);
   template <class Body, class End>
   void each_piece(uint64_t count, uint64_t step, const Body& body, const End& end);

@@ -89,7 +89,7 @@ Transfers::Transfers(const Execution& execution) : execution_(execution), device
 Transfers::~Transfers() = default;
 
 /// Whether this many bytes go by lanes. The first time this makes them.
-bool Transfers::by_lanes(uint64_t bytes) {
+bool Transfers::uses_lanes(uint64_t bytes) {
   if (bytes < kWorthBytes || execution_.threads < kThreadsMin || refused_) return false;
   if (!lanes_.empty()) return true;
   memory_ = Array<uint8_t>(execution_.memory, transfer_bytes(execution_.threads));
@@ -114,7 +114,7 @@ Transfers::Lane& Transfers::lane(uint64_t number) {
 }
 
 void Transfers::prepare(uint64_t bytes) {
-  if (!by_lanes(bytes)) return;
+  if (!uses_lanes(bytes)) return;
   parallel_for(execution_, lanes_.size(), 1, [&](uint64_t number, uint64_t, uint32_t) {
     const DeviceGuard guard(device_);
     lane(number);
@@ -142,7 +142,7 @@ void Transfers::each_piece(uint64_t count, uint64_t step, const Body& body, cons
 void Transfers::send(void* to, const void* from, uint64_t bytes, const Stream& stream) {
   uint8_t* target = static_cast<uint8_t*>(to);
   const uint8_t* source = static_cast<const uint8_t*>(from);
-  if (!by_lanes(bytes)) {
+  if (!uses_lanes(bytes)) {
     for (uint64_t first = 0; first < bytes; first += kDriverBytes) {
       execution_.check();
       copy_to_device(target + first, source + first, std::min(kDriverBytes, bytes - first), stream,
@@ -164,7 +164,7 @@ void Transfers::send(void* to, const void* from, uint64_t bytes, const Stream& s
 void Transfers::fetch(void* to, const void* from, uint64_t bytes, const Stream& stream) {
   uint8_t* target = static_cast<uint8_t*>(to);
   const uint8_t* source = static_cast<const uint8_t*>(from);
-  if (!by_lanes(bytes)) {
+  if (!uses_lanes(bytes)) {
     for (uint64_t first = 0; first < bytes; first += kDriverBytes) {
       execution_.check();
       copy_to_host(target + first, source + first, std::min(kDriverBytes, bytes - first), stream,
@@ -190,7 +190,7 @@ void Transfers::fetch_rows(void* to, uint64_t to_stride, const void* from, uint6
   if (to_stride == bytes && from_stride == bytes) return fetch(to, from, rows * bytes, stream);
   uint8_t* target = static_cast<uint8_t*>(to);
   const uint8_t* source = static_cast<const uint8_t*>(from);
-  if (!by_lanes(rows * bytes)) {
+  if (!uses_lanes(rows * bytes)) {
     const uint64_t step = std::max<uint64_t>(1, kDriverBytes / bytes);
     for (uint64_t first = 0; first < rows; first += step) {
       execution_.check();

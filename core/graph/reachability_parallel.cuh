@@ -102,7 +102,7 @@ struct LowerLabels {
     const uint32_t before = label(row);
     uint32_t now = before;
     if (before != kNoRow && before != row) now = min(now, label(before));
-    now = min(now, by_list(row));
+    now = min(now, least_label_in_list(row));
     bool fell = lane == 0 && now < before && atomicMin(args.tree.places + row, now) > now;
     if (now != kNoRow) {
       for (uint32_t rank = lane; rank < args.tree.table.degree; rank += 32) {
@@ -114,7 +114,7 @@ struct LowerLabels {
     if (fell) *args.changed = 1;
   }
 
-  __device__ uint32_t by_list(uint32_t row) const {
+  __device__ uint32_t least_label_in_list(uint32_t row) const {
     uint32_t least = kNoRow;
     for (uint32_t rank = lane; rank < args.tree.table.degree; rank += 32) {
       const uint32_t other = target(row, rank);

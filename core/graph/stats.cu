@@ -323,11 +323,11 @@ class Measures {
   }
 
   void measure(uint64_t seed, ann_graph_stats* out) {
-    by_warps<CountEdges>("count_edges");
-    by_threads<ReduceDegrees>("reduce_degrees");
-    by_threads<OwnParents>("own_parents");
-    by_warps<Join>("join_rows");
-    by_threads<CountRoots>("count_roots");
+    run_warps<CountEdges>("count_edges");
+    run_threads<ReduceDegrees>("reduce_degrees");
+    run_threads<OwnParents>("own_parents");
+    run_warps<Join>("join_rows");
+    run_threads<CountRoots>("count_roots");
     fetch_counts();
     args_.pivot = ~static_cast<uint32_t>(now_.pivot);
     find_strong();
@@ -349,11 +349,11 @@ class Measures {
     launch(name, sweep, blocks, kThreads, stream_, StepArgs{args_, Steps::number_of<OneStep>()});
   }
   template <class OneStep>
-  void by_warps(const char* name) {
+  void run_warps(const char* name) {
     launch_step<OneStep>(name, (rows_ - 1) / (kThreads / 32) + 1);
   }
   template <class OneStep>
-  void by_threads(const char* name) {
+  void run_threads(const char* name) {
     launch_step<OneStep>(name, (rows_ - 1) / kThreads + 1);
   }
   void set(void* memory, int value, uint64_t bytes) {
@@ -380,18 +380,18 @@ class Measures {
       for (uint32_t trim = 0; trim < kTrims; ++trim) {
         const bool trimmed = changes([&] {
           set(ways_.data(), 0, uint64_t{rows_} * 2);
-          by_warps<FindWays>("find_ways");
-          by_threads<Trim>("trim");
+          run_warps<FindWays>("find_ways");
+          run_threads<Trim>("trim");
         });
         if (!trimmed) break;
       }
       if (now_.left == 0) return;
-      while (changes([&] { by_warps<SpreadColours>("spread_colours"); })) {
+      while (changes([&] { run_warps<SpreadColours>("spread_colours"); })) {
       }
-      by_threads<MarkRoots>("mark_roots");
-      while (changes([&] { by_warps<SpreadMarks>("spread_marks"); })) {
+      run_threads<MarkRoots>("mark_roots");
+      while (changes([&] { run_warps<SpreadMarks>("spread_marks"); })) {
       }
-      by_threads<Leave>("leave");
+      run_threads<Leave>("leave");
       fetch_counts();
     }
   }

@@ -69,8 +69,8 @@ struct Chooser {
   Choice choose_auto() const {
     kBestFirst.check(target, request);
     if (target.on_device()) return choose_on_device();
-    const Choice by_beam = planned(kBestFirst, effort_of(kBestFirst));
-    if (request.params.beam != 0) return by_beam;
+    const Choice beam_choice = planned(kBestFirst, effort_of(kBestFirst));
+    if (request.params.beam != 0) return beam_choice;
     const Segment& segment = placed.segment;
     const size_t row_bytes = segment.codes.walk_stride();
     Choice best = exactly();
@@ -81,8 +81,8 @@ struct Chooser {
       least = work;
     };
     if (placed.calibration.reaches(request.k, request.recall))
-      consider(by_beam, walk_work(segment.graph, row_bytes,
-                                  by_beam.effort.knob * by_beam.effort.edges_part / kAllEdges));
+      consider(beam_choice, walk_work(segment.graph, row_bytes,
+                                      beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges));
     if (const auto effort = slack_effort(); effort && request.params.occlusion_max == 0 &&
                                             placed.calibration.slack().reaches(request.k, request.recall))
       consider(planned(kSlack, *effort),
@@ -113,14 +113,14 @@ struct Chooser {
     const auto two_lists = choose_two_lists();
     if (two_lists && request.params.beam != 0) return *two_lists;
     // Finding the recall that a beam promises takes microseconds, much of one query's time: only where it may answer.
-    const auto by_beam = [this] { return planned(kBestFirst, effort_of(kBestFirst)); };
-    if (request.params.beam != 0) return by_beam();
+    const auto plan_beam = [this] { return planned(kBestFirst, effort_of(kBestFirst)); };
+    if (request.params.beam != 0) return plan_beam();
 
     Choice best = two_lists ? *two_lists : exactly();
     double least = two_lists ? kPreferred * two_lists_time(graph, code_bytes, two_lists->effort.warps,
                                                            two_lists->effort.expansions, batch)
                              : exact_time(segment.dataset, batch);
-    if (!two_lists && request.k > kDeviceExactMax) return by_beam();
+    if (!two_lists && request.k > kDeviceExactMax) return plan_beam();
     const auto consider = [&](const Choice& choice, double time) {
       if (time >= least) return;
       best = choice;
@@ -131,7 +131,7 @@ struct Chooser {
       const double beam = kBestFirst.unmeasured(request, beam_for(placed, request.k, request.recall)).knob;
       const double time = one_list_time(graph, code_bytes, beam, batch);
       if (time < least) {
-        const Choice choice = by_beam();
+        const Choice choice = plan_beam();
         if (choice.procedure == &kBestFirst) consider(choice, time);
       }
     }

@@ -37,7 +37,7 @@ struct Asked {
   bool has_graph() const { return plan.graph != ANN_GRAPH_NONE; }
   bool is_tsdg() const { return plan.graph == ANN_GRAPH_TSDG; }
   bool is_ggnn() const { return plan.graph == ANN_GRAPH_GGNN; }
-  bool by_product() const { return shape.metric == ANN_METRIC_INNER_PRODUCT && rows != 0; }
+  bool is_inner_product() const { return shape.metric == ANN_METRIC_INNER_PRODUCT && rows != 0; }
   uint64_t list_bytes() const { return rows * k() * sizeof(uint32_t); }
   uint64_t edge_bytes() const { return rows * plan.degree * sizeof(uint32_t); }
 };
@@ -82,7 +82,7 @@ uint64_t graph_and_codes(const Asked& asked) {
   const bool rows_serve = Codes::rows_serve(shape.metric, asked.element, asked.plan.borrow);
   const uint64_t codes = rows_serve ? 0 : asked.rows * widest_stride(asked);
   const uint64_t centre = Codes::code_columns(shape.dim, shape.metric) * sizeof(float);
-  const uint64_t scaled = asked.by_product() ? scaled_codes_bytes(asked.rows, shape.dim) : 0;
+  const uint64_t scaled = asked.is_inner_product() ? scaled_codes_bytes(asked.rows, shape.dim) : 0;
   const uint64_t edges = asked.is_tsdg() ? diversifying(asked).graph : asked.edge_bytes();
   const uint64_t upper = asked.is_ggnn() ? ggnn_upper_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t queries =
@@ -104,7 +104,7 @@ uint64_t edging(const Asked& asked) {
 /// Beside every phase by inner product: the codes that rows are compared with rows by, or those of one cell while those
 /// of many are tried.
 uint64_t scaling(const Asked& asked) {
-  if (!asked.by_product()) return 0;
+  if (!asked.is_inner_product()) return 0;
   const uint32_t dim = asked.shape.dim;
   const uint64_t by_distance = asked.rows * Codes::code_stride(dim, ANN_METRIC_L2, may_be_wide(asked));
   const uint64_t of_one_cell = asked.rows * ScaledCodes::code_stride(dim);
@@ -122,8 +122,9 @@ uint64_t phases(const Asked& asked) {
                       : find_neighbors_bytes(asked.rows, stride, plan.nn_descent, plan.knn, plan.threads);
   const uint64_t measuring = asked.list_bytes() + measure_rows_bytes(dim, stride, plan.threads);
   const uint64_t calibrating = plan.calibrate ? calibration_bytes(dim, stride, asked.rows, plan.threads) : 0;
-  const uint64_t products =
-      asked.by_product() ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads) : 0;
+  const uint64_t products = asked.is_inner_product()
+                                ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads)
+                                : 0;
   const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(plan.threads) : 0;
   return std::max({coding, finding, measuring, edging(asked), calibrating, products}) + scaling(asked) +
          sending;

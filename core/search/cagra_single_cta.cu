@@ -44,7 +44,7 @@ constexpr uint32_t kBlocksOfMax = 4;        // of a multiprocessor at 256 thread
 constexpr uint32_t kRegisterKeysMax = 512;  // that one warp sorts
 constexpr uint32_t kDigits = 256;
 
-bool by_radix(const CagraPlan& plan, uint32_t degree) {
+bool sorts_by_radix(const CagraPlan& plan, uint32_t degree) {
   return plan.list > kRegisterKeysMax || plan.width * degree > kRegisterKeysMax;
 }
 
@@ -106,7 +106,7 @@ struct SingleCta {
         table(given.tables == nullptr ? reinterpret_cast<uint32_t*>(memory + layout.table_at())
                                       : given.tables + (uint64_t{blockIdx.x} << given.hash_bits)) {}
 
-  __device__ bool by_radix() const { return blockDim.x == kRadixThreads; }
+  __device__ bool sorts_by_radix() const { return blockDim.x == kRadixThreads; }
 
   __device__ void run() {
     if (threadIdx.x == 0) shared.distances = shared.expansions = 0;
@@ -183,9 +183,9 @@ struct SingleCta {
 
   /// Step (1).
   __device__ void update() {
-    if (!by_radix() && threadIdx.x >= kWarp) return;
+    if (!sorts_by_radix() && threadIdx.x >= kWarp) return;
     const uint32_t survivors = shared.survivors;
-    if (by_radix()) {
+    if (sorts_by_radix()) {
       if (survivors != 0) select_list(survivors);
       __syncthreads();
     } else if (survivors != 0) {
@@ -200,7 +200,7 @@ struct SingleCta {
 
   /// The p nearest rows that have not been parents; false where there is none.
   __device__ bool choose_parents() {
-    if (by_radix()) {
+    if (sorts_by_radix()) {
       find_parents();
     } else if (threadIdx.x < kWarp) {
       __syncwarp();  // thread 0 has written the scalars
@@ -363,7 +363,7 @@ struct SingleCta {
     __syncthreads();
     if (!args.removed.empty())
       drop_removed(args.removed, list, args.list_size);
-    else if (by_radix())
+    else if (sorts_by_radix())
       sort_shared(list, args.list_size, BlockSorts{});
     write_found(args, number, list, args.list);
   }
@@ -386,7 +386,7 @@ void (*single_cta_kernel(RowKind kind))(CagraArgs) {
 }
 
 uint32_t single_cta_threads(const CagraPlan& plan, uint32_t degree) {
-  return by_radix(plan, degree) ? kRadixThreads : kThreads;
+  return sorts_by_radix(plan, degree) ? kRadixThreads : kThreads;
 }
 
 uint32_t single_cta_shared_bytes(const CagraPlan& plan, uint32_t degree) {

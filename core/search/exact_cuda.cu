@@ -194,7 +194,7 @@ class Search {
 
     for (uint64_t first_row = 0; first_row < request_.row_count; first_row += chunk_rows_) {
       const uint64_t row_count = std::min(chunk_rows_, request_.row_count - first_row);
-      bring(first_row, row_count);
+      send_rows(first_row, row_count);
       // The centre is that of the first rows.
       if (squared_ && first_row == 0)
         square(args.queries, query_count, query_stride_,
@@ -234,7 +234,7 @@ class Search {
   }
 
   /// Puts a chunk of rows on the device, unless it is there already.
-  void bring(uint64_t first_row, uint64_t row_count) {
+  void send_rows(uint64_t first_row, uint64_t row_count) {
     if (first_row == chunk_first_row_) return;
     chunk_first_row_ = kNoPlace;
     if (rows_there_) {

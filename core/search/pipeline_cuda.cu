@@ -128,7 +128,7 @@ struct StartWalk {
   void operator()(const TwoListsPlan& plan) const {
     const bool scaled = walks_by_scaled(view, plan);
     WalkArgs args = scaled ? scaled_args(walk_args()) : walk_args();
-    if (scaled && plan.by_blocks()) args.whole.scaled = encode_scaled_args(view, run);
+    if (scaled && plan.uses_blocks()) args.whole.scaled = encode_scaled_args(view, run);
     if (whole) {
       args.whole.encode = encode_args(view, run);
       args.whole.rerank = rerank_args(view, run, depth);
@@ -143,7 +143,7 @@ struct StartWalk {
     args.k = std::max(args.k, plan.answers);
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
-    if (scaled && !plan.by_blocks()) return start_scaled_two_lists(device, args, stream);
+    if (scaled && !plan.uses_blocks()) return start_scaled_two_lists(device, args, stream);
     args.rerank_margin = view.kind == CodeKind::kFloat ? 0 : kRerankMargin;
     start_two_lists(device, view.kind, args, plan.warps, stream);
   }

@@ -31,7 +31,7 @@ struct TwoListsPlan {
   uint32_t warps = 1;    // for one query: 1, or a block of 8 or 16
   uint32_t answers = 0;  // that it walks for, k of which are kept; 0: k
 
-  bool by_blocks() const { return warps > 1; }
+  bool uses_blocks() const { return warps > 1; }
 };
 
 using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan, GgnnPlan, TsdgPlan>;
@@ -39,7 +39,7 @@ using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan, Gg
 /// Whether a block of a device walks for each query of a batch of host memory.
 inline bool walks_by_blocks(const SearchPlan& plan) {
   const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
-  return two_lists != nullptr && two_lists->by_blocks();
+  return two_lists != nullptr && two_lists->uses_blocks();
 }
 
 // --- Limits of walks on a CUDA device ------------------------------------------------------------

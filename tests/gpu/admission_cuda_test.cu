@@ -146,8 +146,8 @@ bool serves(const Placed& placed, const Way& way, const SearchPlan& plan) {
   if (two_lists == nullptr) return true;
   const bool lossless = placed.placement->view().lossless;
   if (way.warps == 16 && list_length(placed.c.k, lossless) > kWideBlockListMax) return false;
-  return two_lists->by_blocks() ? blocks_serve(*placed.placement, placed.c.k)
-                                : two_lists_serve(placed.c.k, lossless);
+  return two_lists->uses_blocks() ? blocks_serve(*placed.placement, placed.c.k)
+                                  : two_lists_serve(placed.c.k, lossless);
 }
 
 void answer(const Placed& placed, const Procedure& procedure, const SearchPlan& plan,
