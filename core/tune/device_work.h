@@ -14,8 +14,7 @@
 // longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
 //
 //   two lists, a warp   SIFT 35 ns at .95, 72 at .99; 5 us an expansion in batches of 1,000
-//   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us;
-//                       7 us a row of the beam
+//   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us
 //   CAGRA, codes        M of 64, 256: SIFT 198, 910 ns; 7 us a row of M
 //   CAGRA, f32          patches .70, 2.3 us, texts 1.3, 4.7 us; 26 and 51 us a row of M
 //   all rows            SIFT 2.7 ps a row (batches of 1,000: 3.4); up to 128 queries of floats by the factors of batches
@@ -23,19 +22,22 @@
 //                       .85, .92 and .54 ms
 //   CAGRA, f32, one     patches 1.28 ms at .99, texts 4.75 ms at .999
 //
-// More queries of floats are filtered by tensor cores (search/exact_cuda.cu). Their factors are of one NVIDIA H100: 0.038
-// ps a row and column beside, for each query, 0.5 us and 0.4 more for each tenfold k, which its lists take. Times
-// measured, of 1,000 queries all and of 4,096 each, and what is counted:
+// More queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 129, 1,000 and
+// 10,000 random queries for k of 1, 10 and 100 over 15 sets of 10,000 to 1,000,000 rows of 16 to 960 columns (one NVIDIA
+// H100): of 135 times the middle four fifths lie within .81 and 1.14 of what is counted, all within .60 and 1.44. Of sets
+// that the fit has not seen are, measured and counted, in ms:
 //
-//                                                    k = 1     10           100
-//   words, 150,000 x 100 f16, 1,000                  1.53 1.52 2.07 1.92    2.74 2.32 ms
-//   patches, 60,000 x 192 f16, 1,000                           1.61 1.79    2.12 2.19 ms
-//   random f32, 4,096: 100,000 x 128                           1.37 1.50    1.64 1.90 us
-//                      1,000,000 x 128                                      6.0  6.3 us
-//                      30,000 x 960                            2.0  2.1 us
+//                                                    k = 1        10           100
+//   words, 150,000 x 100 f16, 1,000                  1.50 1.61    1.98 1.95    2.74 2.30
+//                              300                    .83  .94    1.21 1.16    1.63 1.39
+//   patches, 60,000 x 192 f16, 1,000                              1.60 1.65    2.15 2.06
+//   gist, 30,000 x 960 f16, 500                                   2.11 2.10
 //
-// 129 and 300 queries of patches, k = 10: .82 and .91 ms, .62 and .85 counted. Beyond 100 answers nothing was measured;
-// lists are taken to grow with k.
+// Beyond 100 answers nothing was measured; lists are taken to grow with k.
+//
+// Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words (codes
+// of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32, beams of 32
+// to 1,024). Lists beyond 1,024 rows take longer for each row: with 1,800 10,000 queries of SIFT took 12 us each.
 //
 // Other classes are taken to be alike: of two ways one is chosen only where it is some times the cheaper one.
 #pragma once
@@ -79,15 +81,15 @@ inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32
 }
 
 /// One list of a warp. Long beams leave room for fewer warps at once: 320 rows took SIFT 1.9 times as long as their
-/// edges say, 550 the ball of 30 dimensions 1.8 times (degree 32).
+/// edges say, 550 the ball of 30 dimensions 1.8 times, 1,800 SIFT 5.7 times (degree 32).
 inline double one_list_time(const SearchGraph& graph, size_t code_bytes, double beam,
                             const DeviceBatch& batch) {
   const double edges = beam * degree_share(graph);
   const double bytes = static_cast<double>(code_bytes);
   const bool large = is_large(batch);
-  const double crowding = beam > 768 ? 3 : large && beam > 256 ? 2 : 1;
+  const double crowding = beam > 768 ? 3 * std::max(1.0, beam / 1024) : large && beam > 256 ? 2 : 1;
   const double each = large ? 40 + edges * (2 + 0.003 * bytes) : edges * (1.7 + 0.0025 * bytes);
-  return batch_time(7000 * edges, crowding * each, batch);
+  return batch_time(100'000 + edges * (3600 + 10 * bytes), crowding * each, batch);
 }
 
 /// CAGRA's searches, by one CTA a query or several.
@@ -99,10 +101,15 @@ inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list
   return batch_time(step * edges, edges * (1.9 + 0.0098 * bytes), batch);
 }
 
-/// What a query's lists take where tensor cores filter its rows: few pairs pass that are not near.
-inline double filtered_lists_time(uint32_t k) {
-  const double answers = std::max(k, 1u);
-  return (500 + 400 * std::log10(answers)) * std::max(1.0, answers / 100);
+/// Every row compared where tensor cores filter the rows. A batch waits for the passes over all rows and for the bounds
+/// of its lists, which take a step for each tenfold k; a query takes its products, and the rows that pass.
+inline double filtered_time(double rows, double columns, const DeviceBatch& batch) {
+  const double answers = std::max(batch.k, 1u);
+  const double tenfold = std::log10(answers);
+  const double start = 184'000 + tenfold * (101'000 + 757 * columns) + 0.0055 * rows * columns +
+                       323'000 * std::max(0.0, std::log10(rows / 10'000));
+  const double each = 0.0000426 * rows * columns + 0.00298 * rows + 68 + 167 * tenfold;
+  return start + batch.queries * each * std::max(1.0, answers / 100);
 }
 
 /// Every row compared: at least read once.
@@ -112,8 +119,7 @@ inline double exact_time(const Dataset& dataset, const DeviceBatch& batch) {
   const double columns = dataset.dim();
   const double read = rows * static_cast<double>(dataset.view().stride) / 1500;
   const bool floats = is_float_element(dataset.element());
-  if (floats && batch.queries > cuda::kExactFewQueries)
-    return kStart + batch_time(read, 0.000038 * rows * columns + filtered_lists_time(batch.k), batch);
+  if (floats && batch.queries > cuda::kExactFewQueries) return filtered_time(rows, columns, batch);
   const double row = floats ? 0.02 + 0.0002 * columns : 0.001 + 0.000016 * columns;
   const double lists = batch.k > 32 ? 1 + batch.k / 128.0 : 1;
   return kStart + batch_time(read, rows * row * lists, batch);
