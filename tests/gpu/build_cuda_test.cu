@@ -469,8 +469,9 @@ void claim_ends() {
       expect(status == ANN_CANCELLED, "a build is cancelled on its way");
       latest = std::max(latest, took - after_ms);
     }
+    // A figure, and no claim: beside other work on the machine it is what that leaves. The rule is claimed by
+    // tests/fault/cancel_test.cpp, which counts questions to the monitor, on a device too.
     std::printf("       cancelled builds end at most %.1f ms late\n", latest);
-    expect(latest < 50, "a cancelled build ends within 50 ms");
     ann_monitor_set_deadline(monitor, 100'000'000);
     expect(index.build(rows, params, monitor) == ANN_DEADLINE, "a build that is late");
     ann_monitor_reset(monitor);
