@@ -17,15 +17,16 @@ constexpr uint32_t kProbeBeam = 64;
 constexpr uint32_t kMissedShare = 50;  // one in this many probes at most is missed
 
 /// Whether a walk comes to a row with the code of this one.
-bool finds(const Segment& segment, uint32_t row, SearchSpace& space) {
+bool finds(const Segment& segment, uint32_t row, SearchWorkspace& workspace) {
   const Dataset& dataset = segment.dataset;
   const Codes& codes = segment.codes;
   PreparedQuery query;
-  if (!dataset.prepare(dataset.view().row(row), dataset.element(), space.values.data(), &query)) return true;
+  if (!dataset.prepare(dataset.view().row(row), dataset.element(), workspace.values.data(), &query))
+    return true;
   SearchCounts counts;
   const uint32_t found =
-      compare_best_first(dataset, codes, segment.graph, query, {}, 1, kProbeBeam, space, &counts);
-  return std::any_of(space.rows.data(), space.rows.data() + found, [&](uint32_t other) {
+      compare_best_first(dataset, codes, segment.graph, query, {}, 1, kProbeBeam, workspace, &counts);
+  return std::any_of(workspace.rows.data(), workspace.rows.data() + found, [&](uint32_t other) {
     return std::memcmp(codes.row(row), codes.row(other), codes.stride()) == 0;
   });
 }
@@ -38,14 +39,14 @@ bool walks_find_rows(const Segment& segment, const Execution& execution) {
   const uint32_t count = std::min(kProbes, segment.rows());
   Array<uint32_t> rows(execution.memory, count);
   random_strata(segment.rows(), count, segment.seed, kProbeStream, rows.data());
-  std::vector<SearchSpace> spaces;
-  spaces.reserve(execution.threads);
+  std::vector<SearchWorkspace> workspaces;
+  workspaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    spaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
+    workspaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
   std::atomic<uint32_t> missed = 0;
   parallel_for(execution, count, 8, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     for (uint64_t probe = begin; probe < end; ++probe) {
-      if (!finds(segment, rows[probe], spaces[worker])) missed.fetch_add(1, std::memory_order_relaxed);
+      if (!finds(segment, rows[probe], workspaces[worker])) missed.fetch_add(1, std::memory_order_relaxed);
     }
   });
   return missed * kMissedShare <= count;

@@ -8,16 +8,16 @@
 namespace gannet {
 namespace {
 
-/// Leaves those rows and the distances of their codes in `space`; how many.
+/// Leaves those rows and the distances of their codes in `workspace`; how many.
 uint32_t choose_rows(const Beam& beam, uint32_t near, const Admission& admission, uint32_t k,
-                     SearchSpace& space) {
+                     SearchWorkspace& workspace) {
   const uint32_t most = std::min(near, rerank_count(k));
   uint32_t count = 0;
   for (uint32_t i = 0; i < near && count < most; ++i) {
     const uint32_t row = RowKey::row(beam.key(i));
     if (!admission.answers(row)) continue;
-    space.distances[count] = static_cast<float>(RowKey::distance(beam.key(i)));
-    space.rows[count++] = row;
+    workspace.distances[count] = static_cast<float>(RowKey::distance(beam.key(i)));
+    workspace.rows[count++] = row;
   }
   return count;
 }
@@ -25,18 +25,18 @@ uint32_t choose_rows(const Beam& beam, uint32_t near, const Admission& admission
 }  // namespace
 
 uint32_t CompareOnce::compare(const Beam& beam, uint32_t near, uint32_t k) {
-  const uint32_t count = choose_rows(beam, near, admission_, k, space_);
+  const uint32_t count = choose_rows(beam, near, admission_, k, workspace_);
   if (codes_.lossless()) return count;
   uint32_t fresh[kPiece];
   uint32_t at[kPiece];
   uint32_t waiting = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    const uint32_t place = place_of(space_.rows[i]);
+    const uint32_t place = place_of(workspace_.rows[i]);
     if (rows_[place] != kNoRow) {
-      space_.distances[i] = distances_[place];
+      workspace_.distances[i] = distances_[place];
       continue;
     }
-    fresh[waiting] = space_.rows[i];
+    fresh[waiting] = workspace_.rows[i];
     at[waiting++] = i;
     if (waiting == kPiece) compare_piece(fresh, at, std::exchange(waiting, 0));
   }
@@ -49,7 +49,7 @@ void CompareOnce::compare_piece(const uint32_t* rows, const uint32_t* at, uint32
   float distances[kPiece];
   dataset_.distances(query_, rows, 0, count, distances);
   for (uint32_t i = 0; i < count; ++i) {
-    space_.distances[at[i]] = distances[i];
+    workspace_.distances[at[i]] = distances[i];
     if (used_ == kFull) continue;
     const uint32_t place = place_of(rows[i]);
     rows_[place] = rows[i];
@@ -58,42 +58,42 @@ void CompareOnce::compare_piece(const uint32_t* rows, const uint32_t* at, uint32
   }
 }
 
-SearchSpace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
-                        uint32_t length, SearchSpace& space) {
-  space.fit_beam(length);
-  codes.encode_walk_query(query, space.code.data());
-  if (admission.masked != kNoRow) space.visited.enter(admission.masked);
-  return space;
+SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
+                            uint32_t length, SearchWorkspace& workspace) {
+  workspace.fit_beam(length);
+  codes.encode_walk_query(query, workspace.code.data());
+  if (admission.masked != kNoRow) workspace.visited.enter(admission.masked);
+  return workspace;
 }
 
 uint32_t choose_again(const Dataset& dataset, const Codes& codes, const Beam& beam, uint32_t near,
-                      const Admission& admission, uint32_t k, SearchSpace& space) {
-  const uint32_t count = choose_rows(beam, near, admission, k, space);
+                      const Admission& admission, uint32_t k, SearchWorkspace& workspace) {
+  const uint32_t count = choose_rows(beam, near, admission, k, workspace);
   if (codes.lossless()) return count;
-  for (uint32_t i = 0; i < count; ++i) prefetch_row(dataset, space.rows[i]);
+  for (uint32_t i = 0; i < count; ++i) prefetch_row(dataset, workspace.rows[i]);
   return count;
 }
 
 void compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query, uint32_t count,
-                   SearchSpace& space, SearchCounts& counts) {
+                   SearchWorkspace& workspace, SearchCounts& counts) {
   if (codes.lossless()) return;
   counts.distances += count;
-  dataset.distances(query, space.rows.data(), 0, count, space.distances.data());
+  dataset.distances(query, workspace.rows.data(), 0, count, workspace.distances.data());
 }
 
-uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchSpace& space) {
+uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchWorkspace& workspace) {
   for (uint32_t i = 0; i < compared; ++i)
-    space.neighbors[i] = {space.distances[i], dataset.id(space.rows[i])};
+    workspace.neighbors[i] = {workspace.distances[i], dataset.id(workspace.rows[i])};
   const uint32_t found = std::min(k, compared);
-  std::partial_sort(space.neighbors.data(), space.neighbors.data() + found,
-                    space.neighbors.data() + compared);
+  std::partial_sort(workspace.neighbors.data(), workspace.neighbors.data() + found,
+                    workspace.neighbors.data() + compared);
   return found;
 }
 
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                             const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
-                            SearchSpace& space, SearchCounts* counts) {
-  BestFirstSearch search(dataset, codes, graph, query, admission, k, beam, space);
+                            SearchWorkspace& workspace, SearchCounts* counts) {
+  BestFirstSearch search(dataset, codes, graph, query, admission, k, beam, workspace);
   search.compare();
   *counts += search.counts();
   return search.compared();
@@ -101,12 +101,12 @@ uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const Se
 
 void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
-    const Admission& admission, std::span<const BeamStop> stops, SearchSpace& space,
+    const Admission& admission, std::span<const BeamStop> stops, SearchWorkspace& workspace,
     const std::function<bool(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
   const uint32_t longest = stops.back().beam;
-  const VisitedCleared cleared(begin_walk(codes, query, admission, longest, space).visited);
-  BestFirstWalk walk(codes, graph, admission, longest, space);
-  CompareOnce once(dataset, codes, query, admission, space);
+  const VisitedCleared cleared(begin_walk(codes, query, admission, longest, workspace).visited);
+  BestFirstWalk walk(codes, graph, admission, longest, workspace);
+  CompareOnce once(dataset, codes, query, admission, workspace);
   walk.start();
   for (size_t stop = 0; stop < stops.size(); ++stop) {
     while (walk.beam.first_waiting() < std::min(stops[stop].beam, walk.beam.size())) {
@@ -119,10 +119,10 @@ void trace_best_first(
 
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                            const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
-                           SearchSpace& space, SearchCounts* counts) {
+                           SearchWorkspace& workspace, SearchCounts* counts) {
   const uint32_t compared =
-      compare_best_first(dataset, codes, graph, query, admission, k, beam, space, counts);
-  return report_nearest(dataset, compared, k, space);
+      compare_best_first(dataset, codes, graph, query, admission, k, beam, workspace, counts);
+  return report_nearest(dataset, compared, k, workspace);
 }
 
 }  // namespace gannet

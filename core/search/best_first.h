@@ -45,8 +45,9 @@
 namespace gannet {
 
 /// What one search needs for itself, kept between searches so that they allocate nothing.
-struct SearchSpace final : Workspace {
-  SearchSpace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const Allocator& memory)
+struct SearchWorkspace final : Workspace {
+  SearchWorkspace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
+                  const Allocator& memory)
       : visited(memory, codes.rows()),
         values(memory, dataset.query_bytes()),
         code(memory, codes.walk_query_bytes()),
@@ -58,9 +59,11 @@ struct SearchSpace final : Workspace {
   static void* operator new(size_t bytes, const Allocator& memory) {
     return ::new (memory.take(bytes + sizeof(Origin))) Origin{memory} + 1;
   }
-  static void operator delete(void* space, const Allocator&) noexcept { SearchSpace::operator delete(space); }
-  static void operator delete(void* space) noexcept {
-    Origin* const origin = static_cast<Origin*>(space) - 1;
+  static void operator delete(void* workspace, const Allocator&) noexcept {
+    SearchWorkspace::operator delete(workspace);
+  }
+  static void operator delete(void* workspace) noexcept {
+    Origin* const origin = static_cast<Origin*>(workspace) - 1;
     const Allocator memory = origin->memory;
     memory.give_back(origin, kOwnBytes);
   }
@@ -94,19 +97,19 @@ struct SearchSpace final : Workspace {
   uint32_t edges_part = kAllEdges;  // and which part of those
 
  private:
-  /// In front of a space that comes from the hook.
+  /// In front of a workspace that comes from the hook.
   struct alignas(kAlignment) Origin {
     Allocator memory;
   };
   static const size_t kOwnBytes;
 };
 
-inline constexpr size_t SearchSpace::kOwnBytes = sizeof(SearchSpace) + sizeof(Origin);
+inline constexpr size_t SearchWorkspace::kOwnBytes = sizeof(SearchWorkspace) + sizeof(Origin);
 
-/// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
+/// Finds up to k near rows of one query and leaves them in workspace.neighbors, sorted; returns how many.
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                            const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
-                           SearchSpace& space, SearchCounts* counts);
+                           SearchWorkspace& workspace, SearchCounts* counts);
 
 /// Rows of a walk's list that are compared once more for k answers where codes are lossy, as far as it has so
 /// many. With 8 more instead of 16, recall of 10 answers by inner product ends at 0.991, and with a quarter more
@@ -114,10 +117,10 @@ uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const Sea
 constexpr uint32_t rerank_count(uint32_t k) { return k + std::max(16u, k / 2); }
 
 /// As search_best_first, but leaves the reported distances of the first rerank_count() rows of the
-/// beam in space.distances, in the beam's order; returns how many.
+/// beam in workspace.distances, in the beam's order; returns how many.
 uint32_t compare_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                             const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
-                            SearchSpace& space, SearchCounts* counts);
+                            SearchWorkspace& workspace, SearchCounts* counts);
 
 /// A beam whose answers are wanted, and for how many neighbours.
 struct BeamStop {
@@ -127,12 +130,12 @@ struct BeamStop {
 
 /// One walk with the last of `stops`, whose beams rise, that leaves at each of them what a search with that
 /// beam compares: calls found(stop, compared, counts), with the distances as of compare_best_first in
-/// space.distances, and goes on if that returns true. A longer beam takes the same steps as a shorter one as long as that has rows to expand,
+/// workspace.distances, and goes on if that returns true. A longer beam takes the same steps as a shorter one as long as that has rows to expand,
 /// since both expand the nearest row that waits; the shorter one ends when its first rows have all been
 /// expanded.
 void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
-    const Admission& admission, std::span<const BeamStop> stops, SearchSpace& space,
+    const Admission& admission, std::span<const BeamStop> stops, SearchWorkspace& workspace,
     const std::function<bool(size_t stop, uint32_t compared, const SearchCounts& counts)>& found);
 
 }  // namespace gannet

@@ -33,14 +33,14 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
   const Segment& segment = host.segment;
   const BeamPlan walk = std::get<BeamPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
-  answer_by_turns<BestFirstSearch, SearchSpace>(
+  answer_by_turns<BestFirstSearch, SearchWorkspace>(
       host, batch, execution, counts,
       [&] {
-        return std::unique_ptr<SearchSpace>(new (execution.memory) SearchSpace(
+        return std::unique_ptr<SearchWorkspace>(new (execution.memory) SearchWorkspace(
             segment.dataset, segment.codes, segment.graph, execution.memory));
       },
       [&](std::optional<BestFirstSearch>& search, const PreparedQuery& query, const Admission& admission,
-          SearchSpace& workspace) {
+          SearchWorkspace& workspace) {
         workspace.level = walk.level;
         workspace.edges_part = walk.edges_part;
         search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.beam,

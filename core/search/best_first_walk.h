@@ -22,8 +22,12 @@ namespace gannet {
 class BestFirstWalk {
  public:
   BestFirstWalk(const Codes& codes, const SearchGraph& graph, const Admission& admission, uint32_t length,
-                SearchSpace& space)
-      : beam(space.keys.data(), length), codes_(codes), graph_(graph), admission_(admission), space_(space) {}
+                SearchWorkspace& workspace)
+      : beam(workspace.keys.data(), length),
+        codes_(codes),
+        graph_(graph),
+        admission_(admission),
+        workspace_(workspace) {}
 
   Beam beam;
   SearchCounts counts = {};
@@ -36,23 +40,24 @@ class BestFirstWalk {
   /// Chooses the nearest row that waits and requests its edges; false where none does.
   bool choose() {
     row_ = beam.pop();
-    if (row_ != kNoRow) prefetch_edges(graph_, row_, space_.level);
+    if (row_ != kNoRow) prefetch_edges(graph_, row_, workspace_.level);
     return row_ != kNoRow;
   }
 
   /// Expands the row chosen: requests the codes of those rows that it leads to.
   void request() {
     ++counts.expansions;
-    const AdjacencyRow edges = graph_.touched_row(row_, space_.level);
-    fresh_ = enter(edges.targets, edges_read(edges.length, space_.edges_part));
-    for (uint32_t i = 0; i < fresh_; ++i) prefetch_code(codes_, space_.candidates[i]);
+    const AdjacencyRow edges = graph_.touched_row(row_, workspace_.level);
+    fresh_ = enter(edges.targets, edges_read(edges.length, workspace_.edges_part));
+    for (uint32_t i = 0; i < fresh_; ++i) prefetch_code(codes_, workspace_.candidates[i]);
   }
 
   void compare() {
     counts.distances += fresh_;
-    space_.compared(fresh_, beam.size());
-    codes_.walk_distances(space_.code.data(), space_.candidates.data(), fresh_, space_.code_distances.data());
-    beam.insert(space_.code_distances.data(), space_.candidates.data(), fresh_);
+    workspace_.compared(fresh_, beam.size());
+    codes_.walk_distances(workspace_.code.data(), workspace_.candidates.data(), fresh_,
+                          workspace_.code_distances.data());
+    beam.insert(workspace_.code_distances.data(), workspace_.candidates.data(), fresh_);
   }
 
   /// A whole step of a walk that has the thread for itself; false where no row waits. While it compares, the edges
@@ -62,40 +67,40 @@ class BestFirstWalk {
     if (row_ == kNoRow) return false;
     request();
     const uint32_t next = beam.peek();
-    if (next != kNoRow) prefetch_edges(graph_, next, space_.level);
+    if (next != kNoRow) prefetch_edges(graph_, next, workspace_.level);
     compare();
     return true;
   }
 
  private:
-  /// Leaves those rows in space.candidates that are met for the first time and may be walked; how many.
+  /// Leaves those rows in workspace.candidates that are met for the first time and may be walked; how many.
   uint32_t enter(const uint32_t* rows, uint32_t count) {
-    const uint32_t met = space_.visited.enter(rows, count, space_.candidates.data());
-    return admission_.walks_all() ? met : admission_.keep_walked(space_.candidates.data(), met);
+    const uint32_t met = workspace_.visited.enter(rows, count, workspace_.candidates.data());
+    return admission_.walks_all() ? met : admission_.keep_walked(workspace_.candidates.data(), met);
   }
 
   const Codes& codes_;
   const SearchGraph& graph_;
   const Admission& admission_;
-  SearchSpace& space_;
+  SearchWorkspace& workspace_;
   uint32_t row_ = kNoRow;  // chosen
-  uint32_t fresh_ = 0;     // rows in space.candidates
+  uint32_t fresh_ = 0;     // rows in workspace.candidates
 };
 
-/// One search, which leaves its answers in space.neighbors.
+/// One search, which leaves its answers in workspace.neighbors.
 class BestFirstSearch {
  public:
   BestFirstSearch(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                   const PreparedQuery& query, const Admission& admission, uint32_t k, uint32_t beam,
-                  SearchSpace& space)
+                  SearchWorkspace& workspace)
       : dataset_(dataset),
         codes_(codes),
         query_(query),
         admission_(admission),
         k_(k),
-        space_(begin_walk(codes, query, admission, beam, space)),
-        cleared_(space.visited),
-        walk_(codes, graph, admission_, beam, space) {}
+        workspace_(begin_walk(codes, query, admission, beam, workspace)),
+        cleared_(workspace.visited),
+        walk_(codes, graph, admission_, beam, workspace) {}
   BestFirstSearch(const BestFirstSearch&) = delete;
 
   /// Does the next piece; false where that was the last.
@@ -114,8 +119,8 @@ class BestFirstSearch {
         choose();
         return true;
       case Piece::kReport:
-        compare_again(dataset_, codes_, query_, compared_, space_, walk_.counts);
-        found_ = report_nearest(dataset_, compared_, k_, space_);
+        compare_again(dataset_, codes_, query_, compared_, workspace_, walk_.counts);
+        found_ = report_nearest(dataset_, compared_, k_, workspace_);
         return false;
     }
     return false;
@@ -124,15 +129,15 @@ class BestFirstSearch {
   /// Does all of them, with the thread for itself.
   void run() {
     compare();
-    found_ = report_nearest(dataset_, compared_, k_, space_);
+    found_ = report_nearest(dataset_, compared_, k_, workspace_);
   }
 
-  /// The same, but leaves what was compared in space.distances, in the list's order.
+  /// The same, but leaves what was compared in workspace.distances, in the list's order.
   void compare() {
     walk_.start();
     while (walk_.step()) continue;
-    compared_ = choose_again(dataset_, codes_, walk_.beam, walk_.beam.size(), admission_, k_, space_);
-    compare_again(dataset_, codes_, query_, compared_, space_, walk_.counts);
+    compared_ = choose_again(dataset_, codes_, walk_.beam, walk_.beam.size(), admission_, k_, workspace_);
+    compare_again(dataset_, codes_, query_, compared_, workspace_, walk_.counts);
   }
 
   uint32_t compared() const { return compared_; }
@@ -145,7 +150,7 @@ class BestFirstSearch {
   void choose() {
     next_ = Piece::kRequest;
     if (walk_.choose()) return;
-    compared_ = choose_again(dataset_, codes_, walk_.beam, walk_.beam.size(), admission_, k_, space_);
+    compared_ = choose_again(dataset_, codes_, walk_.beam, walk_.beam.size(), admission_, k_, workspace_);
     next_ = Piece::kReport;
   }
 
@@ -154,7 +159,7 @@ class BestFirstSearch {
   PreparedQuery query_;
   Admission admission_;
   uint32_t k_;
-  SearchSpace& space_;
+  SearchWorkspace& workspace_;
   VisitedCleared cleared_;
   BestFirstWalk walk_;
   Piece next_ = Piece::kStart;

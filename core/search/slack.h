@@ -69,10 +69,10 @@ constexpr uint32_t slack_list(uint32_t k) { return std::max(512u, 4 * k); }
 inline constexpr float kSlacksTried[] = {0,     0.01f, 0.02f, 0.03f, 0.04f, 0.05f, 0.065f, 0.08f,
                                          0.10f, 0.12f, 0.15f, 0.19f, 0.24f, 0.3f,  0.4f};
 
-/// Finds up to k near rows of one query and leaves them in space.neighbors, sorted; returns how many.
+/// Finds up to k near rows of one query and leaves them in workspace.neighbors, sorted; returns how many.
 uint32_t search_with_slack(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                            const PreparedQuery& query, const Admission& admission, uint32_t k, float slack,
-                           SearchSpace& space, SearchCounts* counts);
+                           SearchWorkspace& workspace, SearchCounts* counts);
 
 /// Slacks that a trace stops at for k answers, ascending; those that are left.
 struct SlackFront {
@@ -81,14 +81,14 @@ struct SlackFront {
 };
 
 /// One walk that stops for each front at each of its slacks, and leaves there what search_with_slack would
-/// compare: calls found(front, compared, counts) with the distances in space.distances and the first of
+/// compare: calls found(front, compared, counts) with the distances in workspace.distances and the first of
 /// front.slacks as the slack, and goes on for that front if it returns true. Walks for all k and slacks take
 /// the same steps, nearest row first, and end one after another; one that is about to end waits for what is on
 /// its way, as it would alone, which is all that can make those that go on differ from walks of their own. No
 /// row of the set may be removed.
 void trace_with_slack(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
-    const Admission& admission, std::span<SlackFront> fronts, SearchSpace& space,
+    const Admission& admission, std::span<SlackFront> fronts, SearchWorkspace& workspace,
     const std::function<bool(const SlackFront& front, uint32_t compared, const SearchCounts& counts)>& found);
 
 }  // namespace gannet

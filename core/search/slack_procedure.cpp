@@ -25,14 +25,14 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
   const Segment& segment = host.segment;
   const float slack = std::get<TwoListsPlan>(plan).slack;
   const uint32_t k = std::min(batch.results.k, segment.rows());
-  answer_by_turns<SlackSearch, SearchSpace>(
+  answer_by_turns<SlackSearch, SearchWorkspace>(
       host, batch, execution, counts,
       [&] {
-        return std::unique_ptr<SearchSpace>(new (execution.memory) SearchSpace(
+        return std::unique_ptr<SearchWorkspace>(new (execution.memory) SearchWorkspace(
             segment.dataset, segment.codes, segment.graph, execution.memory));
       },
       [&](std::optional<SlackSearch>& search, const PreparedQuery& query, const Admission& admission,
-          SearchSpace& workspace) {
+          SearchWorkspace& workspace) {
         workspace.level = kWholeRows;  // a search by a beam may have had it before
         search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, slack, workspace);
       });

@@ -15,17 +15,17 @@
 
 namespace gannet {
 
-/// What lies `share` of itself beyond a distance, at most at the end of the range.
-inline float beyond(float distance, double share) {
+/// The bound that lies `share` of a distance beyond it, at most at the end of the range.
+inline float slack_bound(float distance, double share) {
   const double value = static_cast<double>(distance);
   return static_cast<float>(
       std::min(value + share * std::fabs(value), double{std::numeric_limits<float>::max()}));
 }
 
 /// The same of the distances that a walk compares.
-inline uint32_t beyond(const Codes& codes, uint32_t distance, double share) {
-  if (codes.scaled() != nullptr) return in_order(beyond(out_of_order(distance), share));
-  if (codes.wide()) return std::bit_cast<uint32_t>(beyond(std::bit_cast<float>(distance), share));
+inline uint32_t slack_bound(const Codes& codes, uint32_t distance, double share) {
+  if (codes.scaled() != nullptr) return in_order(slack_bound(out_of_order(distance), share));
+  if (codes.wide()) return std::bit_cast<uint32_t>(slack_bound(std::bit_cast<float>(distance), share));
   return static_cast<uint32_t>(std::min<double>(distance * (1 + share), UINT32_MAX));
 }
 
@@ -35,13 +35,13 @@ inline double share_of(float slack) { return double{slack} * (2 + double{slack})
 /// One walk, as the essay of search/slack.h tells it.
 class SlackWalk {
  public:
-  SlackWalk(const Codes& codes, const SearchGraph& graph, const Admission& admission, SearchSpace& space,
-            uint32_t k, double share, uint32_t length)
-      : list(space.keys.data(), length),
+  SlackWalk(const Codes& codes, const SearchGraph& graph, const Admission& admission,
+            SearchWorkspace& workspace, uint32_t k, double share, uint32_t length)
+      : list(workspace.keys.data(), length),
         codes_(codes),
         graph_(graph),
         admission_(admission),
-        space_(space),
+        workspace_(workspace),
         k_(k),
         share_(share) {}
 
@@ -49,9 +49,9 @@ class SlackWalk {
   SearchCounts counts = {};
 
   void start() {
-    const uint32_t count =
-        enter(graph_.entries.data(), static_cast<uint32_t>(graph_.entries.size()), space_.candidates.data());
-    compare(space_.candidates.data(), count);
+    const uint32_t count = enter(graph_.entries.data(), static_cast<uint32_t>(graph_.entries.size()),
+                                 workspace_.candidates.data());
+    compare(workspace_.candidates.data(), count);
   }
 
   /// How many rows of the list lie within the bound.
@@ -65,7 +65,7 @@ class SlackWalk {
   bool choose() {
     narrow();
     row_ = list.pop_within(bound_, sure_);
-    if (row_ != kNoRow) prefetch_edges(graph_, row_, space_.level);
+    if (row_ != kNoRow) prefetch_edges(graph_, row_, workspace_.level);
     return row_ != kNoRow || steps_[turn_ ^ 1].count != 0;
   }
 
@@ -129,7 +129,7 @@ class SlackWalk {
   /// Where every row of the list may be returned.
   uint32_t bound_of(uint32_t k, float slack) const {
     if (list.size() < k) return UINT32_MAX;
-    return beyond(codes_, RowKey::distance(list.key(k - 1)), share_of(slack));
+    return slack_bound(codes_, RowKey::distance(list.key(k - 1)), share_of(slack));
   }
 
   /// Whether a walk with the next slack of a front would go on to the nearest row that waits.
@@ -142,24 +142,24 @@ class SlackWalk {
   /// Expands a row: notes those that it leads to and requests their codes.
   void request(uint32_t row, Step& step) {
     ++counts.expansions;
-    const AdjacencyRow edges = graph_.touched_row(row, space_.level);
+    const AdjacencyRow edges = graph_.touched_row(row, workspace_.level);
     step.count = enter(edges.targets, edges.length, step.rows);
     for (uint32_t i = 0; i < step.count; ++i) prefetch_code(codes_, step.rows[i]);
     const uint32_t next = list.peek();
-    if (next != kNoRow) prefetch_edges(graph_, next, space_.level);
+    if (next != kNoRow) prefetch_edges(graph_, next, workspace_.level);
   }
 
   /// Leaves those rows that are met for the first time and may be walked in `fresh`; how many.
   uint32_t enter(const uint32_t* rows, uint32_t count, uint32_t* fresh) {
-    const uint32_t met = space_.visited.enter(rows, count, fresh);
+    const uint32_t met = workspace_.visited.enter(rows, count, fresh);
     return admission_.walks_all() ? met : admission_.keep_walked(fresh, met);
   }
 
   void compare(uint32_t* rows, uint32_t count) {
     counts.distances += count;
-    space_.compared(count, list.size());
-    uint32_t* distances = space_.code_distances.data();
-    codes_.walk_distances(space_.code.data(), rows, count, distances);
+    workspace_.compared(count, list.size());
+    uint32_t* distances = workspace_.code_distances.data();
+    codes_.walk_distances(workspace_.code.data(), rows, count, distances);
     // The others never serve: the bound does not grow.
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; ++i) {
@@ -175,7 +175,7 @@ class SlackWalk {
     const uint32_t place = place_of_last_answer();
     if (place == list.size()) return;
     sure_ = place + 1;
-    bound_ = beyond(codes_, RowKey::distance(list.key(place)), share_);
+    bound_ = slack_bound(codes_, RowKey::distance(list.key(place)), share_);
   }
 
   /// The place of the k-th row that may be returned; list.size() where there are fewer.
@@ -192,7 +192,7 @@ class SlackWalk {
   const Codes& codes_;
   const SearchGraph& graph_;
   const Admission& admission_;
-  SearchSpace& space_;
+  SearchWorkspace& workspace_;
   uint32_t k_;
   double share_;                 // of a squared distance, which the bound lies beyond it
   uint32_t bound_ = UINT32_MAX;  // only nearer rows are expanded,
@@ -202,14 +202,14 @@ class SlackWalk {
   Step steps_[2];
 };
 
-/// One search, which leaves its answers in space.neighbors.
+/// One search, which leaves its answers in workspace.neighbors.
 class SlackSearch {
  public:
   SlackSearch(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
               const PreparedQuery& query, const Admission& admission, uint32_t k, float slack,
-              SearchSpace& space)
+              SearchWorkspace& workspace)
       : SlackSearch(dataset, codes, graph, query, admission, k, slack, std::min(slack_list(k), codes.rows()),
-                    space) {}
+                    workspace) {}
   SlackSearch(const SlackSearch&) = delete;
 
   /// Does the next piece; false where that was the last.
@@ -243,25 +243,25 @@ class SlackSearch {
 
   SlackSearch(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
               const PreparedQuery& query, const Admission& admission, uint32_t k, float slack,
-              uint32_t length, SearchSpace& space)
+              uint32_t length, SearchWorkspace& workspace)
       : dataset_(dataset),
         codes_(codes),
         query_(query),
         admission_(admission),
         k_(k),
-        space_(begin_walk(codes, query, admission, length, space)),
-        cleared_(space.visited),
-        walk_(codes, graph, admission_, space, k, share_of(slack), length) {}
+        workspace_(begin_walk(codes, query, admission, length, workspace)),
+        cleared_(workspace.visited),
+        walk_(codes, graph, admission_, workspace, k, share_of(slack), length) {}
 
   void choose() {
     next_ = Piece::kStep;
     if (walk_.choose()) return;
-    compared_ = choose_again(dataset_, codes_, walk_.list, walk_.near(), admission_, k_, space_);
+    compared_ = choose_again(dataset_, codes_, walk_.list, walk_.near(), admission_, k_, workspace_);
     next_ = Piece::kReport;
   }
   void report() {
-    compare_again(dataset_, codes_, query_, compared_, space_, walk_.counts);
-    found_ = report_nearest(dataset_, compared_, k_, space_);
+    compare_again(dataset_, codes_, query_, compared_, workspace_, walk_.counts);
+    found_ = report_nearest(dataset_, compared_, k_, workspace_);
   }
 
   const Dataset& dataset_;
@@ -269,7 +269,7 @@ class SlackSearch {
   PreparedQuery query_;
   Admission admission_;
   uint32_t k_;
-  SearchSpace& space_;
+  SearchWorkspace& workspace_;
   VisitedCleared cleared_;
   SlackWalk walk_;
   Piece next_ = Piece::kStart;

@@ -54,18 +54,18 @@ class VisitedCleared {
 
 /// Makes a workspace ready for a walk of one query: room for a list of `length`, the query's code, and the masked row
 /// among those that have been met. Returns it.
-SearchSpace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
-                        uint32_t length, SearchSpace& space);
+SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
+                            uint32_t length, SearchWorkspace& workspace);
 
-/// Leaves the first rerank_count() rows that may be returned, among the first `near` of a list, in space.rows and the
-/// distances of their codes in space.distances, in the list's order, and requests them as they are stored where they
+/// Leaves the first rerank_count() rows that may be returned, among the first `near` of a list, in workspace.rows and the
+/// distances of their codes in workspace.distances, in the list's order, and requests them as they are stored where they
 /// are to be compared once more; returns how many.
 uint32_t choose_again(const Dataset& dataset, const Codes& codes, const Beam& beam, uint32_t near,
-                      const Admission& admission, uint32_t k, SearchSpace& space);
+                      const Admission& admission, uint32_t k, SearchWorkspace& workspace);
 
-/// Leaves the reported distances of the `count` rows that were so chosen in space.distances.
+/// Leaves the reported distances of the `count` rows that were so chosen in workspace.distances.
 void compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query, uint32_t count,
-                   SearchSpace& space, SearchCounts& counts);
+                   SearchWorkspace& workspace, SearchCounts& counts);
 
 /// compare_again for a walk that stops more than once: a row that was compared at an earlier stop is not
 /// compared anew. Eight stops of a query of 960 columns compared as many rows as stored as the walk between
@@ -73,8 +73,8 @@ void compare_again(const Dataset& dataset, const Codes& codes, const PreparedQue
 class CompareOnce {
  public:
   CompareOnce(const Dataset& dataset, const Codes& codes, const PreparedQuery& query,
-              const Admission& admission, SearchSpace& space)
-      : dataset_(dataset), codes_(codes), query_(query), admission_(admission), space_(space) {
+              const Admission& admission, SearchWorkspace& workspace)
+      : dataset_(dataset), codes_(codes), query_(query), admission_(admission), workspace_(workspace) {
     std::fill(std::begin(rows_), std::end(rows_), kNoRow);
   }
 
@@ -98,13 +98,13 @@ class CompareOnce {
   const Codes& codes_;
   const PreparedQuery& query_;
   const Admission& admission_;
-  SearchSpace& space_;
+  SearchWorkspace& workspace_;
   uint32_t used_ = 0;
   uint32_t rows_[kPlaces];
   float distances_[kPlaces];
 };
 
-/// Leaves the k nearest of so many compared rows in space.neighbors, sorted; returns how many.
-uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchSpace& space);
+/// Leaves the k nearest of so many compared rows in workspace.neighbors, sorted; returns how many.
+uint32_t report_nearest(const Dataset& dataset, uint32_t compared, uint32_t k, SearchWorkspace& workspace);
 
 }  // namespace gannet

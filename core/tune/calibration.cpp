@@ -147,10 +147,11 @@ double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Re
 }
 
 /// One for each thread.
-void make_spaces(const Segment& segment, const Execution& execution, std::vector<SearchSpace>& spaces) {
-  spaces.reserve(execution.threads);
+void make_workspaces(const Segment& segment, const Execution& execution,
+                     std::vector<SearchWorkspace>& workspaces) {
+  workspaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    spaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory)
+    workspaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory)
         .begin(execution.monitor, segment.codes.walk_stride() + 64);
 }
 
@@ -172,7 +173,7 @@ class HostWalks {
   HostWalks(const Segment& segment, const Sample& sample, const std::vector<uint32_t>& beams,
             const Execution& execution)
       : segment_(segment), sample_(sample), beams_(beams), execution_(execution) {
-    make_spaces(segment, execution, spaces_);
+    make_workspaces(segment, execution, workspaces_);
     shares_ = Array<double>(execution.memory, kStops * size_t{KnobCurves::kCurves} * kSampleMax[0]);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
   }
@@ -220,11 +221,11 @@ class HostWalks {
     // One query at a time: the longest beams are for few, which are to keep all threads busy.
     parallel_for(execution_, sample_.sizes[low], 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
-        trace_query(low, static_cast<uint32_t>(query), spaces_[worker]);
+        trace_query(low, static_cast<uint32_t>(query), workspaces_[worker]);
     });
   }
 
-  void trace_query(uint32_t low, uint32_t query, SearchSpace& space) {
+  void trace_query(uint32_t low, uint32_t query, SearchWorkspace& workspace) {
     bool waits = false;
     for (uint32_t c = low; c <= last_curve(low, query, sample_.deep); ++c) waits |= has_all(c, query) == 0;
     // At each beam the answers for the largest k.
@@ -239,11 +240,11 @@ class HostWalks {
     if (!waits) return;
     const uint32_t last = highest[end_ - 1 - begin_];
     trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                     sample_.admission(query), {stops, end_ - begin_}, space,
+                     sample_.admission(query), {stops, end_ - begin_}, workspace,
                      [&](size_t stop, uint32_t compared, const SearchCounts&) {
                        bool goes_on = highest[stop] < last;
                        for (uint32_t c = low; c <= highest[stop]; ++c) {
-                         const double found = query_recall(space.distances.data(), compared, kKs[c],
+                         const double found = query_recall(workspace.distances.data(), compared, kKs[c],
                                                            stops[stop].beam, sample_.farthest(query, kKs[c]));
                          share(begin_ + stop, c, query) = found;
                          goes_on |= found < 1 && !is_last(c, stops[stop].beam);
@@ -257,7 +258,7 @@ class HostWalks {
   const Sample& sample_;
   const std::vector<uint32_t>& beams_;
   const Execution& execution_;
-  std::vector<SearchSpace> spaces_;
+  std::vector<SearchWorkspace> workspaces_;
   Array<double> shares_;    // [kStops, curves, kSampleMax[0]]
   Array<uint8_t> has_all_;  // [curves, kSampleMax[0]] 1: found all its neighbours by the longest beam so far
   size_t begin_ = 0;        // of the beams that were traced last
@@ -275,12 +276,12 @@ class DeviceWalks {
   void walk(uint32_t low, uint32_t high, uint32_t beam, Array<double>& shares) {
     for (uint32_t c = low; c < high; ++c) {
       const uint32_t count = sample_.sizes[c];
-      DeviceWorkspace& space = workspace_of(c, count);
+      DeviceWorkspace& workspace = workspace_of(c, count);
       execution_.check();
-      space.run(count, BeamPlan{std::min(beam, segment_.rows())}, {sample_.masked, false}, false);
+      workspace.run(count, BeamPlan{std::min(beam, segment_.rows())}, {sample_.masked, false}, false);
       for (uint32_t query = 0; query < count; ++query)
         shares[c * size_t{kSampleMax[0]} + query] =
-            query_recall(space.distances() + size_t{query} * kKs[c], kKs[c], kKs[c], beam,
+            query_recall(workspace.distances() + size_t{query} * kKs[c], kKs[c], kKs[c], beam,
                          sample_.farthest(query, kKs[c]));
     }
   }
@@ -315,7 +316,7 @@ class SlackWalks {
 
   SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, const Execution& execution)
       : segment_(segment), sample_(sample), curves_(curves), execution_(execution) {
-    make_spaces(segment, execution, spaces_);
+    make_workspaces(segment, execution, workspaces_);
     shares_ = Array<double>(execution.memory, kStops * size_t{kKsMost} * kSampleMax[0]);
     counts_ = Array<SearchCounts>(execution.memory, kStops * size_t{kKsMost} * kCounted);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{kKsMost} * kSampleMax[0]);
@@ -325,7 +326,7 @@ class SlackWalks {
   void trace(const bool (&open)[kKsMost], size_t begin, size_t end) {
     parallel_for(execution_, sample_.count, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
-        trace_query(open, begin, end, static_cast<uint32_t>(query), spaces_[worker]);
+        trace_query(open, begin, end, static_cast<uint32_t>(query), workspaces_[worker]);
     });
   }
 
@@ -350,7 +351,7 @@ class SlackWalks {
     parallel_for(execution_, counted, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
         trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                         sample_.admission(static_cast<uint32_t>(query)), stops, spaces_[worker],
+                         sample_.admission(static_cast<uint32_t>(query)), stops, workspaces_[worker],
                          [&](size_t stop, uint32_t, const SearchCounts& counts) {
                            compared[query * kBeams + stop] = static_cast<double>(counts.distances);
                            return true;
@@ -376,7 +377,7 @@ class SlackWalks {
   static size_t place(size_t stop, uint32_t c) { return stop * kKsMost + c; }
 
   void trace_query(const bool (&open)[kKsMost], size_t begin, size_t end, uint32_t query,
-                   SearchSpace& space) {
+                   SearchWorkspace& workspace) {
     SlackFront fronts[kKsMost];
     uint32_t count = 0;
     for (uint32_t c = 0; c < curves_; ++c) {
@@ -387,11 +388,11 @@ class SlackWalks {
     }
     if (count == 0) return;
     trace_with_slack(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
-                     sample_.admission(query), {fronts, count}, space,
+                     sample_.admission(query), {fronts, count}, workspace,
                      [&](const SlackFront& front, uint32_t compared, const SearchCounts& counts) {
                        const uint32_t c = static_cast<uint32_t>(std::find(kKs, kKs + kKsMost, front.k) - kKs);
                        const size_t stop = end - begin - front.slacks.size();
-                       const double share = query_recall(space.distances.data(), compared, front.k,
+                       const double share = query_recall(workspace.distances.data(), compared, front.k,
                                                          ANN_BEAM_MAX, sample_.farthest(query, front.k));
                        shares_[place(stop, c) * kSampleMax[0] + query] = share;
                        if (share == 1) has_all_[size_t{c} * kSampleMax[0] + query] = 1;
@@ -404,7 +405,7 @@ class SlackWalks {
   const Sample& sample_;
   uint32_t curves_;
   const Execution& execution_;
-  std::vector<SearchSpace> spaces_;
+  std::vector<SearchWorkspace> workspaces_;
   Array<double> shares_;         // [kStops, kKsMost, kSampleMax[0]]
   Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
   double of_beam_[kBeams] = {};  // rows that a walk with a beam of kBeamMin << i compares, mean
@@ -567,7 +568,7 @@ class PartWalks {
 
   PartWalks(const Segment& segment, const Sample& sample, const Execution& execution)
       : segment_(segment), sample_(sample), execution_(execution) {
-    make_spaces(segment, execution, spaces_);
+    make_workspaces(segment, execution, workspaces_);
     shares_ = Array<double>(execution.memory, size_t{kKsMost} * kSampleMax[0]);
   }
 
@@ -613,13 +614,13 @@ class PartWalks {
     uint32_t most = 0;
     for (uint32_t c = 0; c < kKsMost; ++c) most = std::max(most, open_[c] ? size_of(c) : 0);
     parallel_for(execution_, most, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
-      SearchSpace& space = spaces_[worker];
-      space.edges_part = part;
-      for (uint64_t query = first; query < last; ++query) walk_query(static_cast<uint32_t>(query), space);
+      SearchWorkspace& workspace = workspaces_[worker];
+      workspace.edges_part = part;
+      for (uint64_t query = first; query < last; ++query) walk_query(static_cast<uint32_t>(query), workspace);
     });
   }
 
-  void walk_query(uint32_t query, SearchSpace& space) {
+  void walk_query(uint32_t query, SearchWorkspace& workspace) {
     BeamStop stops[kKsMost];
     uint32_t curves[kKsMost];
     size_t count = 0;
@@ -631,10 +632,10 @@ class PartWalks {
     if (count == 0) return;
     trace_best_first(
         segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query], sample_.admission(query),
-        {stops, count}, space, [&](size_t stop, uint32_t compared, const SearchCounts&) {
+        {stops, count}, workspace, [&](size_t stop, uint32_t compared, const SearchCounts&) {
           const auto [beam, k] = stops[stop];
           shares_[size_t{curves[stop]} * kSampleMax[0] + query] =
-              query_recall(space.distances.data(), compared, k, beam, sample_.farthest(query, k));
+              query_recall(workspace.distances.data(), compared, k, beam, sample_.farthest(query, k));
           return true;
         });
   }
@@ -642,7 +643,7 @@ class PartWalks {
   const Segment& segment_;
   const Sample& sample_;
   const Execution& execution_;
-  std::vector<SearchSpace> spaces_;
+  std::vector<SearchWorkspace> workspaces_;
   Array<double> shares_;  // [kKsMost, kSampleMax[0]]
   bool open_[kKsMost] = {};
 };
@@ -854,7 +855,7 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   const uint32_t depth = std::min(deep, kKs[2]);
   const uint64_t count = std::min<uint64_t>(kSampleMax[0], rows / 4 + 1);
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
-  const uint64_t space = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
+  const uint64_t workspace = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];
   // Where codes are floats exact search with bounds finds the true neighbours: ids, lists and codes of a group.
   const auto bounded_bytes = [&](uint64_t queries, uint32_t k) {
@@ -867,7 +868,7 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
                 nearest_by_codes_bytes(stride, few, deep, threads)});
   const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
   return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
-         KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * space, ground_truth) +
+         KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * workspace, ground_truth) +
          64 * kAlignment;
 }
 

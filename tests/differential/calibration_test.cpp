@@ -145,13 +145,13 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
     const auto built = built_of(view_of_floats(rows, one.dim), one.metric, ANN_OFF, one.graph);
     const Segment& segment = built->segment;
     const QueryBlock block(segment.dataset, view_of_floats(queries, one.dim), {});
-    SearchSpace space(segment.dataset, segment.codes, segment.graph, {});
-    SearchSpace other(segment.dataset, segment.codes, segment.graph, {});
+    SearchWorkspace workspace(segment.dataset, segment.codes, segment.graph, {});
+    SearchWorkspace other(segment.dataset, segment.codes, segment.graph, {});
     for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
       for (uint32_t query = 0; query < 20; ++query) {
         size_t stops = 0;
         trace_best_first(
-            segment.dataset, segment.codes, segment.graph, block[query], admission, kStops, space,
+            segment.dataset, segment.codes, segment.graph, block[query], admission, kStops, workspace,
             [&](size_t stop, uint32_t compared, const SearchCounts&) {
               INFO("dim " << one.dim << " metric " << one.metric << " beam " << kStops[stop].beam);
               REQUIRE(stop == stops++);
@@ -159,14 +159,14 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
               REQUIRE(compared == compare_best_first(segment.dataset, segment.codes, segment.graph,
                                                      block[query], admission, kStops[stop].k,
                                                      kStops[stop].beam, other, &counts));
-              REQUIRE(std::equal(space.distances.data(), space.distances.data() + compared,
+              REQUIRE(std::equal(workspace.distances.data(), workspace.distances.data() + compared,
                                  other.distances.data()));
-              REQUIRE(std::equal(space.rows.data(), space.rows.data() + compared, other.rows.data()));
+              REQUIRE(std::equal(workspace.rows.data(), workspace.rows.data() + compared, other.rows.data()));
               return true;
             });
         REQUIRE(stops == std::size(kStops));
         trace_best_first(segment.dataset, segment.codes, segment.graph, block[query], admission, kStops,
-                         space, [&](size_t stop, uint32_t, const SearchCounts&) {
+                         workspace, [&](size_t stop, uint32_t, const SearchCounts&) {
                            stops -= 1;
                            return stop == 0;
                          });
@@ -193,8 +193,8 @@ TEST_CASE("a walk by slack that stops once is the search, and one that stops oft
     const auto built = built_of(view_of_floats(rows, one.dim), one.metric, ANN_OFF, one.graph);
     const Segment& segment = built->segment;
     const QueryBlock block(segment.dataset, view_of_floats(queries, one.dim), {});
-    SearchSpace space(segment.dataset, segment.codes, segment.graph, {});
-    SearchSpace other(segment.dataset, segment.codes, segment.graph, {});
+    SearchWorkspace workspace(segment.dataset, segment.codes, segment.graph, {});
+    SearchWorkspace other(segment.dataset, segment.codes, segment.graph, {});
     uint64_t traced = 0;
     uint64_t alone = 0;
     for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
@@ -211,14 +211,14 @@ TEST_CASE("a walk by slack that stops once is the search, and one that stops oft
             SlackFront front{k, {&slack, 1}};
             uint32_t stops = 0;
             trace_with_slack(
-                segment.dataset, segment.codes, segment.graph, block[query], admission, {&front, 1}, space,
-                [&](const SlackFront& at, uint32_t compared, const SearchCounts& counts) {
+                segment.dataset, segment.codes, segment.graph, block[query], admission, {&front, 1},
+                workspace, [&](const SlackFront& at, uint32_t compared, const SearchCounts& counts) {
                   INFO("dim " << one.dim << " k " << k << " slack " << slack);
                   REQUIRE(at.slacks.front() == slack);
                   REQUIRE(compared >= k);
                   REQUIRE(counts.expansions == search(k, slack));
                   // The search has sorted what the trace leaves in the order of the list.
-                  std::vector<float> mine(space.distances.data(), space.distances.data() + compared);
+                  std::vector<float> mine(workspace.distances.data(), workspace.distances.data() + compared);
                   std::sort(mine.begin(), mine.end());
                   for (uint32_t i = 0; i < k; ++i) REQUIRE(mine[i] == other.neighbors[i].distance);
                   ++stops;
@@ -230,7 +230,7 @@ TEST_CASE("a walk by slack that stops once is the search, and one that stops oft
         SlackFront fronts[] = {{1, kSlacksTried}, {10, kSlacksTried}, {100, kSlacksTried}};
         size_t stops[3] = {};
         trace_with_slack(segment.dataset, segment.codes, segment.graph, block[query], admission, fronts,
-                         space, [&](const SlackFront& at, uint32_t, const SearchCounts& counts) {
+                         workspace, [&](const SlackFront& at, uint32_t, const SearchCounts& counts) {
                            const size_t place = at.k == 1 ? 0 : at.k == 10 ? 1 : 2;
                            REQUIRE(at.slacks.front() == kSlacksTried[stops[place]++]);
                            traced += counts.expansions;

@@ -200,7 +200,7 @@ TEST_CASE("a masked row is neither returned nor walked through") {
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = ANN_OFF;
   const auto built = build(shape, view_of(data.bytes, 8), nullptr, plan_build(params, 300, 1), nullptr, {});
-  SearchSpace space(built->segment.dataset, built->segment.codes, built->segment.graph, {});
+  SearchWorkspace workspace(built->segment.dataset, built->segment.codes, built->segment.graph, {});
   for (uint32_t row = 0; row < 300; ++row) {
     PreparedQuery query;
     std::vector<uint8_t> values(8);
@@ -208,9 +208,9 @@ TEST_CASE("a masked row is neither returned nor walked through") {
     SearchCounts counts;
     const uint32_t found =
         search_best_first(built->segment.dataset, built->segment.codes, built->segment.graph, query,
-                          {{}, {}, row}, 10, 300, space, &counts);
+                          {{}, {}, row}, 10, 300, workspace, &counts);
     REQUIRE(found == 10);
-    for (uint32_t i = 0; i < found; ++i) REQUIRE(space.neighbors[i].id != row);
+    for (uint32_t i = 0; i < found; ++i) REQUIRE(workspace.neighbors[i].id != row);
   }
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("searches that take turns find and count what each does alone") {
     for (uint32_t row = 0; row < 3000; row += 3) removed.insert(row);
     std::vector<uint32_t> masked(70);
     for (uint32_t query = 0; query < 70; ++query) masked[query] = 40 * query;
-    SearchSpace space(segment.dataset, segment.codes, segment.graph, {});
+    SearchWorkspace workspace(segment.dataset, segment.codes, segment.graph, {});
     for (const bool by_slack : {false, true}) {
       for (const BatchAdmission& admission : {BatchAdmission{}, BatchAdmission{removed.view(), {}, nullptr},
                                               BatchAdmission{{}, {}, masked.data()}}) {
@@ -251,7 +251,7 @@ TEST_CASE("searches that take turns find and count what each does alone") {
           for (uint32_t query = 0; query < count; ++query) {
             PreparedQuery prepared;
             const bool usable =
-                segment.dataset.prepare(part.row(query), part.element, space.values.data(), &prepared);
+                segment.dataset.prepare(part.row(query), part.element, workspace.values.data(), &prepared);
             REQUIRE(usable == (query != 4));
             REQUIRE(status[query] == (usable ? ANN_OK : ANN_NOT_FINITE));
             if (!usable) {
@@ -260,13 +260,13 @@ TEST_CASE("searches that take turns find and count what each does alone") {
             }
             const uint32_t number =
                 by_slack ? search_with_slack(segment.dataset, segment.codes, segment.graph, prepared,
-                                             admission.of(query), kWanted, 0.05f, space, &alone)
+                                             admission.of(query), kWanted, 0.05f, workspace, &alone)
                          : search_best_first(segment.dataset, segment.codes, segment.graph, prepared,
-                                             admission.of(query), kWanted, 20, space, &alone);
+                                             admission.of(query), kWanted, 20, workspace, &alone);
             REQUIRE(counts[query] == number);
             for (uint32_t i = 0; i < number; ++i) {
-              REQUIRE(found.ids[query * kWanted + i] == space.neighbors[i].id);
-              REQUIRE(found.distances[query * kWanted + i] == space.neighbors[i].distance);
+              REQUIRE(found.ids[query * kWanted + i] == workspace.neighbors[i].id);
+              REQUIRE(found.distances[query * kWanted + i] == workspace.neighbors[i].distance);
             }
           }
           REQUIRE(together.distances == alone.distances);
