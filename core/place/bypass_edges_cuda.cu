@@ -81,7 +81,7 @@ struct Bypass {
   /// kNoRow where there is none that is not farther than `farthest`.
   __device__ uint32_t find_next(uint32_t hidden, uint32_t farthest) const {
     const uint32_t* edges = args.graph.fixed_row(hidden);
-    Near best;
+    ListEntry best;
     for (uint32_t first = 0; first < args.graph.stride; first += kWarp) {
       const uint32_t place = first + lane_number();
       const uint32_t target = place < args.graph.stride ? edges[place] : kNoRow;

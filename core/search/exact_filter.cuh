@@ -142,9 +142,9 @@ struct FilteredSearch : TensorTile<float, kTileOfStep> {
         const QueryTerms terms = query_terms(query, candidates.bound(Tile::query_in_tile(q)));
 #pragma unroll
         for (uint32_t i = 0; i < kLaneRows; ++i) {
-          const float beyond = fmaf(scale, Tile::sum(q, i), rows[i].term) - terms.share * rows[i].length;
+          const float excess = fmaf(scale, Tile::sum(q, i), rows[i].term) - terms.share * rows[i].length;
           // Where something is no number, the pair may be near.
-          if (tile_row + Tile::row_in_tile(i) < end && !(beyond > terms.room))
+          if (tile_row + Tile::row_in_tile(i) < end && !(excess > terms.room))
             near |= 1u << (q * kLaneRows + i);
         }
       }

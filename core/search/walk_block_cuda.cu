@@ -86,8 +86,9 @@ struct Policy {
   bool leaves_out = false;  // rows may be removed, which walks pass through and do not return
 };
 
-constexpr uint32_t kFewKept = 32;
-constexpr uint32_t kSomeKept = 128;
+// Rows kept of a query: lists are compiled for up to these and for kBlockListMax.
+constexpr uint32_t kShortListMax = 32;
+constexpr uint32_t kMediumListMax = 128;
 
 // Blocks of 8 warps: 4 of them on a multiprocessor, 64 registers, took 125 us for 1,000 queries at recall
 // 0.944 where 3 took 137 (one NVIDIA H200, 1M SIFT rows, k = 10, 64 edges); half the filter changed nothing.
@@ -97,7 +98,7 @@ constexpr uint32_t kSomeKept = 128;
 constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept) {
   CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
   BlockShape shape = block_shape(kept);
-  const uint32_t blocks = warps == 16 || kept > kSomeKept ? 1 : row_bytes != 0 ? 4 : 2;
+  const uint32_t blocks = warps == 16 || kept > kMediumListMax ? 1 : row_bytes != 0 ? 4 : 2;
   return {code, warps, blocks, shape};
 }
 
@@ -289,7 +290,7 @@ struct BlockWalk {
     const uint32_t given = (lane_number() * kWarps + warp) * (kPivots / kThreads);
     candidates[lane_number()] = given;
     __syncwarp();
-    Near item = {codes.compare(args.pivot_codes, candidates, kWarp, [] {}), __ldg(args.pivots + place)};
+    ListEntry item = {codes.compare(args.pivot_codes, candidates, kWarp, [] {}), __ldg(args.pivots + place)};
     const uint32_t masked = args.masked != nullptr ? args.masked[query] : kNoRow;
     if (item.row == kNoRow || item.row == masked) item = {};
     sort_lanes<true>(item);
@@ -356,7 +357,7 @@ struct BlockWalk {
   }
 
   /// Puts the rows of the lanes where `is_offered` among those to be merged.
-  __device__ void offer(const Near& item, bool is_offered) {
+  __device__ void offer(const ListEntry& item, bool is_offered) {
     const uint32_t lanes = __ballot_sync(kAllLanes, is_offered);
     if (lanes == 0) return;
     uint32_t first = 0;
@@ -543,26 +544,27 @@ WalkChoice choose_leaving_out(const WalkArgs& args) {
     const Policy policy = leaving_out(block_policy(kKind, 0, 8, kept));
     return kScaled ? scaled(policy) : policy;
   };
-  if (args.kept > kSomeKept) return choice_of<policy_of(kBlockListMax)>(args);
-  return args.kept > kFewKept ? choice_of<policy_of(kSomeKept)>(args) : choice_of<policy_of(kFewKept)>(args);
+  if (args.kept > kMediumListMax) return choice_of<policy_of(kBlockListMax)>(args);
+  return args.kept > kShortListMax ? choice_of<policy_of(kMediumListMax)>(args)
+                                   : choice_of<policy_of(kShortListMax)>(args);
 }
 
 template <CodeKind kKind, uint32_t kRowBytes>
 WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
   if (!args.removed.empty()) return choose_leaving_out<kKind>(args);
-  if (args.kept > kSomeKept) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockListMax)>(args);
-  if (args.kept > kFewKept) return choice_of<block_policy(kKind, kRowBytes, 8, kSomeKept)>(args);
-  if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kFewKept)>(args);
-  return choice_of<block_policy(kKind, kRowBytes, 8, kFewKept)>(args);
+  if (args.kept > kMediumListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockListMax)>(args);
+  if (args.kept > kShortListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax)>(args);
+  if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kShortListMax)>(args);
+  return choice_of<block_policy(kKind, kRowBytes, 8, kShortListMax)>(args);
 }
 
 WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
   constexpr CodeKind kKind = CodeKind::kUnsigned;
   if (!args.removed.empty()) return choose_leaving_out<kKind, true>(args);
-  if (args.kept > kSomeKept) return choice_of<scaled(block_policy(kKind, 0, 8, kBlockListMax))>(args);
-  if (args.kept > kFewKept) return choice_of<scaled(block_policy(kKind, 0, 8, kSomeKept))>(args);
-  if (warps == 16) return choice_of<scaled(block_policy(kKind, 0, 16, kFewKept))>(args);
-  return choice_of<scaled(block_policy(kKind, 0, 8, kFewKept))>(args);
+  if (args.kept > kMediumListMax) return choice_of<scaled(block_policy(kKind, 0, 8, kBlockListMax))>(args);
+  if (args.kept > kShortListMax) return choice_of<scaled(block_policy(kKind, 0, 8, kMediumListMax))>(args);
+  if (warps == 16) return choice_of<scaled(block_policy(kKind, 0, 16, kShortListMax))>(args);
+  return choice_of<scaled(block_policy(kKind, 0, 8, kShortListMax))>(args);
 }
 
 }  // namespace
@@ -581,7 +583,7 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape)
   uint32_t allowed = 0;
   WalkArgs args = shape;
   const uint32_t no_row = 0;
-  for (const uint32_t kept : {kFewKept, kSomeKept, kBlockListMax}) {
+  for (const uint32_t kept : {kShortListMax, kMediumListMax, kBlockListMax}) {
     args.kept = kept;
     for (const uint32_t warps : {8u, 16u, 0u}) {  // 0: with removed rows
       args.removed.words = warps == 0 ? &no_row : nullptr;

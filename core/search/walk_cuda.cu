@@ -120,13 +120,13 @@ constexpr Policy two_lists(CodeKind kind, uint32_t row_bytes, uint32_t edge_word
     return {{kind, row_bytes, long_lists}, 4, long_lists ? 7u : 8u, 1024, edge_words, any_degree, 1};
   return {{kind, row_bytes, row_bytes != 0}, 4, blocks_of_rows, 1024, edge_words, any_degree, 1};
 }
-constexpr uint32_t kFewKept = kWarp;
+constexpr uint32_t kRegisterListMax = kWarp;  // rows kept: one in each lane
 
 // Batches of which every query has a warp at once, 16 of them on a multiprocessor: registers are plenty then,
 // and the query is held. us for 1,000 queries on one NVIDIA H200, 1M SIFT rows, 64 edges a row, with 128
 // registers a thread and with 72: 105 and 114 at recall 0.949, 121 and 134 at 0.957, 254 and 277 at 0.992.
-constexpr Policy roomy(Policy policy) {
-  policy.code.held = true;
+constexpr Policy resident_batch(Policy policy) {
+  policy.code.query_in_registers = true;
   policy.blocks = 4;
   return policy;
 }
@@ -315,7 +315,7 @@ struct Walker {
 struct SortedBest {
   struct Shared {};
 
-  Near items;
+  ListEntry items;
   uint32_t farthest;  // distance of the last row that is kept
 
   __device__ explicit SortedBest(Shared&) {}
@@ -334,8 +334,8 @@ struct SortedBest {
 template <uint32_t kWords>
 struct WaitingBest {
   struct Shared {
-    Near items[kWords * kWarp];
-    Near waiting[2 * kWarp];
+    ListEntry items[kWords * kWarp];
+    ListEntry waiting[2 * kWarp];
   };
 
   Shared& shared;
@@ -352,7 +352,7 @@ struct WaitingBest {
   }
 
   /// Takes the items of some lanes; whether the list has changed.
-  __device__ bool take(const Near& item, uint32_t lanes, uint32_t kept) {
+  __device__ bool take(const ListEntry& item, uint32_t lanes, uint32_t kept) {
     if ((lanes >> lane_number() & 1) != 0) shared.waiting[waiting + __popc(lanes & lanes_before())] = item;
     waiting += __popc(lanes);
     __syncwarp();
@@ -362,18 +362,18 @@ struct WaitingBest {
   }
 
   __device__ void merge_waiting(uint32_t kept) {
-    Near fresh;
+    ListEntry fresh;
     if (lane_number() < waiting) fresh = shared.waiting[lane_number()];
-    const Near later = shared.waiting[kWarp + lane_number()];
+    const ListEntry later = shared.waiting[kWarp + lane_number()];
     __syncwarp();
     shared.waiting[lane_number()] = later;
     waiting -= min(waiting, kWarp);
     sort_lanes(fresh);
-    const Near descending = shuffle(fresh, kWarp - 1 - lane_number());
-    Near items[kWords];
+    const ListEntry descending = shuffle(fresh, kWarp - 1 - lane_number());
+    ListEntry items[kWords];
 #pragma unroll
     for (uint32_t word = 0; word < kWords; ++word) items[word] = shared.items[word * kWarp + lane_number()];
-    Near& last = items[kWords - 1];
+    ListEntry& last = items[kWords - 1];
     if (descending.distance < last.distance) last = descending;
     order_words(items);
 #pragma unroll
@@ -386,14 +386,14 @@ struct WaitingBest {
   }
 
   /// Of a list that rises and then falls, what is as a whole before another word.
-  static __device__ void order_words(Near (&items)[kWords]) {
+  static __device__ void order_words(ListEntry (&items)[kWords]) {
 #pragma unroll
     for (uint32_t stride = kWords / 2; stride != 0; stride /= 2) {
 #pragma unroll
       for (uint32_t word = 0; word < kWords; ++word) {
         if ((word & stride) != 0) continue;
-        const Near low = items[word];
-        const Near high = items[word + stride];
+        const ListEntry low = items[word];
+        const ListEntry high = items[word + stride];
         const bool turns = high.distance < low.distance;
         items[word] = turns ? high : low;
         items[word + stride] = turns ? low : high;
@@ -404,28 +404,28 @@ struct WaitingBest {
   __device__ uint32_t kth(uint32_t k) const { return shared.items[k - 1].distance; }
 };
 
-/// The distance up to which rows may be among the k nearest, by codes whose k-th is so far.
-__device__ inline uint32_t farthest_again(const WalkArgs& args, uint32_t kth) {
+/// The distance by codes up to which rows may be among the k nearest once they are re-ranked, where the k-th is `kth` far.
+__device__ inline uint32_t rerank_bound(const WalkArgs& args, uint32_t kth) {
   if (args.out_distances != nullptr || args.rerank_margin == 0) return kFarthest;
   const float length = __fsqrt_ru(__uint2float_ru(kth)) + args.rerank_margin;
   return __float2uint_ru(length * length);  // at most UINT32_MAX, which is kFarthest
 }
 
-/// Writes the first `kept` of sorted keys, as far as `farthest`, as the answer of a query; how many lie beyond.
+/// Writes the first `kept` of sorted keys, as far as `farthest`, as the answer of a query; how many it drops.
 __device__ inline uint32_t write_answer(const WalkArgs& args, uint32_t query, const uint64_t* sorted,
                                         uint32_t farthest = kFarthest) {
-  uint32_t beyond = 0;
+  uint32_t dropped = 0;
   for (uint32_t i = lane_number(); i < args.kept; i += kWarp) {
     const uint64_t key = sorted[i];
     const uint64_t place = uint64_t{query} * args.kept + i;
     const bool is_near = key != RowKey::kNone && RowKey::distance(key) <= farthest;
-    beyond += key != RowKey::kNone && !is_near ? 1 : 0;
+    dropped += key != RowKey::kNone && !is_near ? 1 : 0;
     args.out_rows[place] = is_near ? RowKey::row(key) : kNoRow;
     if (args.out_distances != nullptr)
       args.out_distances[place] = key == RowKey::kNone ? INFINITY : __uint2float_rn(RowKey::distance(key));
   }
   __syncwarp();
-  return __reduce_add_sync(kAllLanes, beyond);
+  return __reduce_add_sync(kAllLanes, dropped);
 }
 
 template <Policy kPolicy>
@@ -443,7 +443,7 @@ struct TwoLists {
   const WalkArgs& args;
   Walker<kPolicy> walker;
   Best best;
-  Near queue;
+  ListEntry queue;
   uint32_t bound;  // T; kFarthest while there are fewer than k rows
 
   __device__ TwoLists(const WalkArgs& walk_args, Shared& shared)
@@ -470,25 +470,25 @@ struct TwoLists {
   __device__ uint32_t pop() {
     const uint32_t head = likely_next();
     if (head == kNoRow) return kNoRow;
-    const Near next = {__shfl_down_sync(kAllLanes, queue.distance, 1),
-                       __shfl_down_sync(kAllLanes, queue.row, 1)};
-    queue = lane_number() == kWarp - 1 ? Near() : next;
+    const ListEntry next = {__shfl_down_sync(kAllLanes, queue.distance, 1),
+                            __shfl_down_sync(kAllLanes, queue.row, 1)};
+    queue = lane_number() == kWarp - 1 ? ListEntry() : next;
     return head;
   }
 
   /// The head of the queue if it is worth expanding.
   __device__ uint32_t likely_next() const {
-    const Near head = shuffle(queue, 0);
+    const ListEntry head = shuffle(queue, 0);
     return head.distance > bound ? kNoRow : head.row;  // of an empty queue the row is none
   }
 
   /// Whether the row of a lane may be answered.
-  __device__ bool is_answer(const Near& item) const {
+  __device__ bool is_answer(const ListEntry& item) const {
     if constexpr (kPolicy.leaves_out) return item.row == kNoRow || !args.removed.holds(item.row);
     return true;
   }
 
-  __device__ void absorb(const Near& item) {
+  __device__ void absorb(const ListEntry& item) {
     if constexpr (!kSorted) {
       const uint32_t nearer = __ballot_sync(kAllLanes, item.distance < best.farthest && is_answer(item));
       if (nearer != 0 && best.take(item, nearer, args.kept)) tighten();
@@ -513,10 +513,10 @@ struct TwoLists {
 
   /// The next one is on its way while one is inserted.
   template <bool kNearer>
-  __device__ void insert_each(const Near& item, uint32_t survivors) {
-    Near next = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
+  __device__ void insert_each(const ListEntry& item, uint32_t survivors) {
+    ListEntry next = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
     while (survivors != 0) {
-      const Near one = next;
+      const ListEntry one = next;
       survivors &= survivors - 1;
       next = shuffle(item, __ffs(static_cast<int32_t>(survivors)) - 1);
       insert(queue, one);
@@ -524,10 +524,10 @@ struct TwoLists {
     }
   }
 
-  __device__ void merge_all(const Near& item, uint32_t limit, bool nearer) {
-    Near sorted = item.distance < limit ? item : Near();
+  __device__ void merge_all(const ListEntry& item, uint32_t limit, bool nearer) {
+    ListEntry sorted = item.distance < limit ? item : ListEntry();
     sort_lanes(sorted);
-    const Near descending = shuffle(sorted, kWarp - 1 - lane_number());
+    const ListEntry descending = shuffle(sorted, kWarp - 1 - lane_number());
     merge(queue, descending);
     if constexpr (kSorted) {
       if (nearer) merge(best.items, descending);
@@ -545,17 +545,17 @@ struct TwoLists {
 
   /// Rows that will not be compared once more count as if they were: the host adds all that are kept.
   __device__ void report() {
-    uint32_t beyond;
+    uint32_t dropped;
     if constexpr (kSorted)
-      beyond = report_sorted();
+      dropped = report_sorted();
     else
-      beyond = report_from_shared();
-    if (lane_number() == 0) walker.shared.distances -= beyond;
+      dropped = report_from_shared();
+    if (lane_number() == 0) walker.shared.distances -= dropped;
   }
 
   __device__ uint32_t report_sorted() {
     sort_lanes<true>(best.items);
-    const uint32_t farthest = farthest_again(args, best.kth(args.k));
+    const uint32_t farthest = rerank_bound(args, best.kth(args.k));
     const bool has_row = lane_number() < args.kept && best.items.row != kNoRow;
     const bool is_near = has_row && best.items.distance <= farthest;
     if (lane_number() < args.kept) {
@@ -574,13 +574,13 @@ struct TwoLists {
     best.merge_waiting(args.kept);
 #pragma unroll
     for (uint32_t place = lane_number(); place < kPolicy.best_words * kWarp; place += kWarp) {
-      const Near item = best.shared.items[place];
+      const ListEntry item = best.shared.items[place];
       keys[place] = item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
     }
     __syncwarp();
     sort_shared(keys, kPolicy.best_words * kWarp, WarpSorts{});
     return write_answer(args, walker.shared.query, keys,
-                        farthest_again(args, RowKey::distance(keys[args.k - 1])));
+                        rerank_bound(args, RowKey::distance(keys[args.k - 1])));
   }
 };
 
@@ -715,7 +715,7 @@ struct OneList {
     return key == RowKey::kNone ? kNoRow : RowKey::row(key);
   }
 
-  __device__ void absorb(const Near& item) {
+  __device__ void absorb(const ListEntry& item) {
     const uint64_t key = item.row == kNoRow ? RowKey::kNone : RowKey::of(item.distance, item.row, false);
     uint32_t survivors = __ballot_sync(kAllLanes, key < beam.farthest);
     for (; survivors != 0; survivors &= survivors - 1)
@@ -774,8 +774,8 @@ Kernel choose_edges(uint32_t degree) {
 
 template <CodeKind kKind, uint32_t kRowBytes>
 Kernel choose_best(uint32_t degree, uint32_t kept) {
-  return kept <= kFewKept ? choose_edges<kKind, kRowBytes, 1>(degree)
-                          : choose_edges<kKind, kRowBytes, kTwoListsMax / kWarp>(degree);
+  return kept <= kRegisterListMax ? choose_edges<kKind, kRowBytes, 1>(degree)
+                                  : choose_edges<kKind, kRowBytes, kTwoListsMax / kWarp>(degree);
 }
 
 template <CodeKind kKind>
@@ -809,21 +809,21 @@ Kernel choose_leaving_out(CodeKind kind) {
 Kernel choose_scaled_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) {
   constexpr CodeKind kKind = CodeKind::kUnsigned;
   if (leaves_out) return kernel_of<TwoLists<scaled(leaving_out(kKind))>>();
-  if (kept > kFewKept)
+  if (kept > kRegisterListMax)
     return kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, kTwoListsMax / kWarp))>>();
   return degree <= kWarp ? kernel_of<TwoLists<scaled(two_lists(kKind, 0, 1, true, 1))>>()
                          : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, 1))>>();
 }
 
-Kernel choose_roomy() {
-  return kernel_of<TwoLists<roomy(two_lists(CodeKind::kUnsigned, 128, 2, false, 1))>>();
+Kernel choose_resident() {
+  return kernel_of<TwoLists<resident_batch(two_lists(CodeKind::kUnsigned, 128, 2, false, 1))>>();
 }
 
 /// A kernel in which a warp walks with two lists.
 Kernel choose_warp_walk(int32_t device, CodeKind kind, const WalkArgs& args) {
   if (!args.removed.empty()) return choose_leaving_out(kind);
   const uint32_t resident = resident_queries(device, kind, args.stride, args.degree, args.kept);
-  return args.count <= resident ? choose_roomy()
+  return args.count <= resident ? choose_resident()
                                 : choose_two_lists(kind, args.stride, args.degree, args.kept);
 }
 
@@ -853,9 +853,10 @@ void start_at_entries(int32_t device, const Kernel& kernel, const WalkArgs& args
 }  // namespace
 
 uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
-  if (kind == CodeKind::kFloat || stride != 128 || degree <= kWarp || degree > 2 * kWarp || kept > kFewKept)
+  if (kind == CodeKind::kFloat || stride != 128 || degree <= kWarp || degree > 2 * kWarp ||
+      kept > kRegisterListMax)
     return 0;
-  const Kernel kernel = choose_roomy();
+  const Kernel kernel = choose_resident();
   return blocks_at_once(device, kernel.function, kernel.threads) * (kernel.threads / kWarp);
 }
 

@@ -70,12 +70,12 @@ struct VisitedBloom {
 };
 
 /// How codes are read. `row_bytes` is 64 or 128 where a row is that long, 0 for rows of any length, which
-/// are read in pieces of 128 bytes. A query that is `held` stays in registers; else every comparison reads
-/// it again, from shared memory or as a rule from the first cache. Queries of several pieces are not held.
+/// are read in pieces of 128 bytes. With `query_in_registers` the query stays there; else every comparison reads
+/// it again, from shared memory or as a rule from the first cache. Queries of several pieces do not.
 struct CodePolicy {
   CodeKind kind;
   uint32_t row_bytes;
-  bool held;
+  bool query_in_registers;
   bool in_shared = false;  // where the query lies
 };
 
@@ -91,7 +91,7 @@ struct RowComparison {
 
   const uint32_t& stride_given;    // bytes, in the constant bank
   const uint8_t* query = nullptr;  // [stride]
-  uint4 held[kLoads];              // this lane's part of the query, if it is held
+  uint4 registers[kLoads];         // this lane's part of the query, if it stays there
   uint32_t query_square = 0;       // q.q of bytes
 
   __device__ uint32_t stride() const { return kCode.row_bytes != 0 ? kCode.row_bytes : stride_given; }
@@ -103,7 +103,7 @@ struct RowComparison {
 
   __device__ void begin(const uint8_t* code) {
     query = code;
-    if constexpr (kCode.held) read_query(0, held);
+    if constexpr (kCode.query_in_registers) read_query(0, registers);
     if constexpr (kCode.kind == CodeKind::kFloat) return;
     query_square = 0;
     for (uint32_t byte = lane_number() * 16; byte < stride(); byte += kWarp * 16) {
@@ -169,8 +169,8 @@ struct RowComparison {
     }
     meanwhile();
     uint4 piece[kLoads];
-    if constexpr (!kCode.held) read_query(byte, piece);
-    const uint4* part = kCode.held ? held : piece;
+    if constexpr (!kCode.query_in_registers) read_query(byte, piece);
+    const uint4* part = kCode.query_in_registers ? registers : piece;
 #pragma unroll
     for (uint32_t round = 0; round < kRounds; ++round) {
 #pragma unroll
@@ -212,21 +212,21 @@ struct RowComparison {
   }
 };
 
-/// A pair of a sorted list that has one place in each lane.
-struct Near {
+/// A row and its distance, in a sorted list that has one place in each lane.
+struct ListEntry {
   uint32_t distance = kFarthest;
   uint32_t row = kNoRow;
 };
 
-__device__ inline Near shuffle(const Near& item, uint32_t lane) {
+__device__ inline ListEntry shuffle(const ListEntry& item, uint32_t lane) {
   return {__shfl_sync(kAllLanes, item.distance, lane), __shfl_sync(kAllLanes, item.row, lane)};
 }
 
 /// Compares with the lane `stride` away and keeps the lesser or the greater of the two.
 template <bool kByRow>
-__device__ void order(Near& item, uint32_t stride, bool keep_lesser) {
-  const Near other = {__shfl_xor_sync(kAllLanes, item.distance, stride),
-                      __shfl_xor_sync(kAllLanes, item.row, stride)};
+__device__ void order(ListEntry& item, uint32_t stride, bool keep_lesser) {
+  const ListEntry other = {__shfl_xor_sync(kAllLanes, item.distance, stride),
+                           __shfl_xor_sync(kAllLanes, item.row, stride)};
   bool less = other.distance < item.distance;
   bool greater = other.distance > item.distance;
   if constexpr (kByRow) {
@@ -239,7 +239,7 @@ __device__ void order(Near& item, uint32_t stride, bool keep_lesser) {
 
 /// Sorts a list that rises and then falls, ascending.
 template <bool kByRow = false>
-__device__ void sort_bitonic(Near& item) {
+__device__ void sort_bitonic(ListEntry& item) {
 #pragma unroll
   for (uint32_t stride = kWarp / 2; stride != 0; stride /= 2)
     order<kByRow>(item, stride, (lane_number() & stride) == 0);
@@ -257,7 +257,7 @@ __device__ uint32_t stretched(uint32_t distance, float stretch) {
 
 /// Sorts one item in each lane, ascending.
 template <bool kByRow = false>
-__device__ void sort_lanes(Near& item) {
+__device__ void sort_lanes(ListEntry& item) {
 #pragma unroll
   for (uint32_t run = 2; run < kWarp; run *= 2) {
 #pragma unroll
@@ -268,15 +268,16 @@ __device__ void sort_lanes(Near& item) {
 }
 
 /// Puts one item into a sorted list; the last one falls off.
-__device__ inline void insert(Near& list, const Near& item) {
+__device__ inline void insert(ListEntry& list, const ListEntry& item) {
   const uint32_t place = __popc(__ballot_sync(kAllLanes, list.distance <= item.distance));
-  const Near previous = {__shfl_up_sync(kAllLanes, list.distance, 1), __shfl_up_sync(kAllLanes, list.row, 1)};
+  const ListEntry previous = {__shfl_up_sync(kAllLanes, list.distance, 1),
+                              __shfl_up_sync(kAllLanes, list.row, 1)};
   if (lane_number() > place) list = previous;
   if (lane_number() == place) list = item;
 }
 
 /// Merges a list in descending order into an ascending one and keeps the nearest.
-__device__ inline void merge(Near& list, const Near& descending) {
+__device__ inline void merge(ListEntry& list, const ListEntry& descending) {
   if (descending.distance < list.distance) list = descending;
   sort_bitonic(list);
 }
