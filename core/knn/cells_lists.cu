@@ -6,7 +6,7 @@
 //             found       candidates that are nearer than the list's last entry; 32 are merged at once
 //             new         found by the last round
 //             reverse     of a row: rows that found it in the last round, up to 64
-//             seen        a Bloom filter of 1,024 words, two bits of one for each row that was in the list or
+//             offered     a Bloom filter of 1,024 words, two bits of one for each row that was in the list or
 //                         offered
 //
 // A warp owns a row. Its list stays sorted in registers, 32 keys each: of 32 bits, distance and a slot
@@ -69,8 +69,8 @@ namespace cg = cooperative_groups;
 constexpr uint32_t kWarps = 4;  // of a block, each with a row
 constexpr uint32_t kThreads = kWarps * 32;
 constexpr uint32_t kExpandedMax = 64;
-constexpr uint32_t kSeenBits = 10;
-constexpr uint32_t kSeenWords = 1u << kSeenBits;
+constexpr uint32_t kFilterBits = 10;
+constexpr uint32_t kFilterWords = 1u << kFilterBits;
 constexpr uint64_t kLaunchBytes = 1 << 28;  // of rows that a round refines at once, some 15 ms
 
 struct Args {
@@ -454,9 +454,9 @@ struct ListReverse {
   }
 };
 
-/// What was offered to a row already, but for few errors: two bits of one word for each.
-struct Seen {
-  uint32_t* words;  // [kSeenWords]
+/// A Bloom filter of rows, with two bits of one word for each.
+struct BloomFilter {
+  uint32_t* words;  // [kFilterWords]
 
   struct Bits {
     uint32_t word, bits;
@@ -464,8 +464,8 @@ struct Seen {
   static __device__ Bits bits(uint32_t place) {
     uint32_t hash = place * 0x9e3779b1u;
     hash = (hash ^ hash >> 15) * 0x85ebca6bu;
-    return {hash >> (32 - kSeenBits),
-            1u << (hash >> (27 - kSeenBits) & 31) | 1u << (hash >> (22 - kSeenBits) & 31)};
+    return {hash >> (32 - kFilterBits),
+            1u << (hash >> (27 - kFilterBits) & 31) | 1u << (hash >> (22 - kFilterBits) & 31)};
   }
   __device__ bool has(const Bits& bits) const { return (words[bits.word] & bits.bits) == bits.bits; }
   __device__ void add(const Bits& bits) const { atomicOr(&words[bits.word], bits.bits); }
@@ -483,7 +483,7 @@ struct RefineRow {
                                                                                : 6;
   struct RowShared {
     alignas(16) uint32_t entries[2][kStep][kRead];
-    alignas(16) uint32_t seen[kSeenWords];
+    alignas(16) uint32_t offered[kFilterWords];
     typename List::Shared list;
   };
   struct Shared {
@@ -500,9 +500,9 @@ struct RefineRow {
 
   __device__ void run() {
     if (place >= args.end) return;
-    Seen seen{shared.seen};
-    for (uint32_t i = lane; i < kSeenWords / 4; i += 32)
-      reinterpret_cast<uint4*>(shared.seen)[i] = make_uint4(0, 0, 0, 0);
+    BloomFilter offered{shared.offered};
+    for (uint32_t i = lane; i < kFilterWords / 4; i += 32)
+      reinterpret_cast<uint4*>(shared.offered)[i] = make_uint4(0, 0, 0, 0);
     List list(args.map.exact, shared.list, place);
 #pragma unroll
     for (uint32_t r = 0; r < 2; ++r) {
@@ -511,9 +511,9 @@ struct RefineRow {
     }
     fetch(0);
     __syncwarp();  // the filter is empty
-    if (lane == 0) seen.add(Seen::bits(place));
+    if (lane == 0) offered.add(BloomFilter::bits(place));
     __syncwarp();
-    if (args.measured) load(list, seen);
+    if (args.measured) load(list, offered);
 
     // Its own list if that was not measured yet, then the reverse one, then those of neighbours.
     constexpr int32_t kOwnTurns = (32 * kRegisters + kOffered - 1) / kOffered;
@@ -521,11 +521,11 @@ struct RefineRow {
 #pragma unroll 1
     for (int32_t turn = args.measured ? -1 : -1 - kOwnTurns; turn < turns; ++turn) {
       if (turn >= 0)
-        offer_lists(list, seen, static_cast<uint32_t>(turn) * kTurn);
+        offer_lists(list, offered, static_cast<uint32_t>(turn) * kTurn);
       else if (turn == -1)
-        offer_reverse(list, seen);
+        offer_reverse(list, offered);
       else
-        offer_own(list, seen, static_cast<uint32_t>(turn + 1 + kOwnTurns) * kOffered);
+        offer_own(list, offered, static_cast<uint32_t>(turn + 1 + kOwnTurns) * kOffered);
       list.compare_pending(turn + 1 == turns);
     }
     list.write(args.next);
@@ -547,35 +547,35 @@ struct RefineRow {
     commit_copies();
   }
 
-  /// Offers what was not seen before.
-  __device__ void offer(List& list, const Seen& seen, uint32_t entry, bool there) const {
-    const Seen::Bits bits = Seen::bits(entry >> 1);
-    const bool fresh = there && !seen.has(bits);
+  /// Offers what was not offered before.
+  __device__ void offer(List& list, const BloomFilter& offered, uint32_t entry, bool there) const {
+    const BloomFilter::Bits bits = BloomFilter::bits(entry >> 1);
+    const bool fresh = there && !offered.has(bits);
     __syncwarp();  // all have looked before any adds, so that lanes do not race
-    if (fresh) seen.add(bits);
+    if (fresh) offered.add(bits);
     list.offer(entry, fresh);
     __syncwarp();
   }
 
-  __device__ void offer_own(List& list, const Seen& seen, uint32_t begin) const {
+  __device__ void offer_own(List& list, const BloomFilter& offered, uint32_t begin) const {
 #pragma unroll 1
     for (uint32_t first = begin; first < min(begin + kOffered, 32 * kRegisters); first += 32) {
       const uint32_t entry = near[first + lane];
-      offer(list, seen, entry & ~1u, entry != kNone);
+      offer(list, offered, entry & ~1u, entry != kNone);
     }
   }
 
-  __device__ void offer_reverse(List& list, const Seen& seen) const {
+  __device__ void offer_reverse(List& list, const BloomFilter& offered) const {
     const uint32_t* sources = args.reverse + uint64_t{place} * args.reverse_places;
 #pragma unroll 1
     for (uint32_t first = 0; first < args.reverse_places; first += 32) {
       const uint32_t source = sources[first + lane];
-      offer(list, seen, source << 1 | 1, source != kNone);
+      offer(list, offered, source << 1 | 1, source != kNone);
     }
   }
 
   /// What the lists from `begin` on hold, of pairs with a new edge.
-  __device__ void offer_lists(List& list, const Seen& seen, uint32_t begin) const {
+  __device__ void offer_lists(List& list, const BloomFilter& offered, uint32_t begin) const {
     const uint32_t step = begin / kStep;
     if (begin % kStep == 0) {
       if (begin + kStep < args.expanded) {
@@ -592,20 +592,20 @@ struct RefineRow {
 #pragma unroll
       for (uint32_t first = 0; first < kRead; first += 32) {
         const uint32_t entry = shared.entries[step % 2][begin % kStep + i][first + lane];
-        offer(list, seen, entry | 1, entry != kNone && ((new_here >> i | entry) & 1) != 0);
+        offer(list, offered, entry | 1, entry != kNone && ((new_here >> i | entry) & 1) != 0);
       }
     }
   }
 
   /// The list as the last round left it.
-  __device__ void load(List& list, const Seen& seen) const {
+  __device__ void load(List& list, const BloomFilter& offered) const {
     const uint32_t* distances = args.lists.distances + uint64_t{place} * args.lists.length;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
       const uint32_t entry = near[32 * r + lane];
       if (entry == kNone) continue;
       list.take(r, distances[32 * r + lane], entry & ~1u);
-      seen.add(Seen::bits(entry >> 1));
+      offered.add(BloomFilter::bits(entry >> 1));
     }
     list.worst = __shfl_sync(~0u, list.keys[kRegisters - 1], 31);
     __syncwarp();

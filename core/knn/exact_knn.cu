@@ -3,7 +3,7 @@
 //
 //   here      left       the rows whose lists a block makes
 //             tile       left x right rows that a block compares at once
-//             chunk      128 bytes of each row of a tile, in shared memory
+//             panel      128 bytes of each row of a tile, in shared memory
 //             list       of a left row: the nearest found so far, as keys, in no order
 //             bound      a distance that at least k keys of a list do not exceed: farther is no news
 //
@@ -246,14 +246,14 @@ struct CompareBytes {
   static constexpr uint32_t kAcross = kPolicy.warp_right / 8;
   static_assert(kPolicy.warp_left == 32 && kPolicy.left == ExactKnnLaunch::kTile);
 
-  /// A chunk of the right rows. Odd rows have their halves swapped: then the 8 lanes that are served
+  /// A panel of the right rows. Odd rows have their halves swapped: then the 8 lanes that are served
   /// together, of two rows, find their 16 bytes in 32 different banks.
-  struct Chunk {
+  struct Panel {
     alignas(16) uint8_t bytes[kPolicy.right][kTileColumns];
     uint32_t squares[kPolicy.right];
   };
   struct Shared {
-    Chunk chunks[2];
+    Panel panels[2];
     typename Lists<kPolicy, kCapacity>::Shared lists;
   };
 
@@ -267,7 +267,7 @@ struct CompareBytes {
   uint32_t left_squares[4];
   int32_t sums[2][kAcross][4];
 
-  /// While a chunk is multiplied, the next one is on its way.
+  /// While a panel is multiplied, the next one is on its way.
   __device__ void run() {
     lists.begin();
 #pragma unroll
@@ -277,21 +277,21 @@ struct CompareBytes {
     }
     bool full = lists.is_full(warp_left);  // from the launch before
     uint32_t stage = 0;
-    send_for(shared.chunks[0], args.right_begin, 0);
+    send_for(shared.panels[0], args.right_begin, 0);
     for (uint64_t right = args.right_begin; right < args.right_end; right += kPolicy.right) {
       for (uint32_t column = 0; column < args.codes.stride; column += kTileColumns, stage ^= 1) {
         __pipeline_wait_prior(0);
         const bool has_thinned = lists.make_room(full);
         full = false;
         const bool is_last = column + kTileColumns >= args.codes.stride;
-        send_for(shared.chunks[stage ^ 1], is_last ? right + kPolicy.right : right,
+        send_for(shared.panels[stage ^ 1], is_last ? right + kPolicy.right : right,
                  is_last ? 0 : column + kTileColumns);
         // Registers that sorting took are filled again.
         if (right == args.right_begin || has_thinned || args.codes.stride > kTileColumns) fetch_left(column);
         if (column == 0) clear_sums();
-        multiply(shared.chunks[stage]);
+        multiply(shared.panels[stage]);
       }
-      select(right, shared.chunks[stage ^ 1].squares);
+      select(right, shared.panels[stage ^ 1].squares);
       full = lists.is_full(warp_left);
     }
     lists.end();
@@ -306,23 +306,23 @@ struct CompareBytes {
   }
 
   /// Zeros stand in for what does not exist.
-  __device__ void send_for(Chunk& chunk, uint64_t first, uint32_t column) {
-    constexpr uint32_t kPieces = kTileColumns / 16;
+  __device__ void send_for(Panel& panel, uint64_t first, uint32_t column) {
+    constexpr uint32_t kCopies = kTileColumns / 16;
 #pragma unroll
-    for (uint32_t i = 0; i < kPolicy.right * kPieces / kThreads; ++i) {
+    for (uint32_t i = 0; i < kPolicy.right * kCopies / kThreads; ++i) {
       const uint32_t item = threadIdx.x + i * kThreads;
-      const uint32_t row = item / kPieces;
-      const uint32_t piece = item % kPieces;
-      const uint32_t byte = column + 16 * piece;
+      const uint32_t row = item / kCopies;
+      const uint32_t copy = item % kCopies;
+      const uint32_t byte = column + 16 * copy;
       const bool there = first + row < args.codes.rows && byte < args.codes.stride;
-      __pipeline_memcpy_async(&chunk.bytes[row][(piece ^ row % 2 * 4) * 16],
+      __pipeline_memcpy_async(&panel.bytes[row][(copy ^ row % 2 * 4) * 16],
                               there ? args.codes.row(first + row) + byte : args.codes.data, 16,
                               there ? 0 : 16);
     }
     if (threadIdx.x < kPolicy.right) {
       const uint64_t row = first + threadIdx.x;
       const bool there = row < args.codes.rows;
-      __pipeline_memcpy_async(&chunk.squares[threadIdx.x], args.codes.squares + (there ? row : 0), 4,
+      __pipeline_memcpy_async(&panel.squares[threadIdx.x], args.codes.squares + (there ? row : 0), 4,
                               there ? 0 : 4);
     }
     __pipeline_commit();
@@ -339,13 +339,13 @@ struct CompareBytes {
     }
   }
 
-  __device__ void multiply(const Chunk& chunk) {
+  __device__ void multiply(const Panel& panel) {
 #pragma unroll
     for (uint32_t across = 0; across < kAcross; ++across) {
       const uint32_t row = warp_right + 8 * across + lane / 4;
       const uint32_t first = (lane % 4 ^ lane / 4 % 2 * 4) * 16;
-      const uint4 others[2] = {*reinterpret_cast<const uint4*>(&chunk.bytes[row][first]),
-                               *reinterpret_cast<const uint4*>(&chunk.bytes[row][first ^ 64])};
+      const uint4 others[2] = {*reinterpret_cast<const uint4*>(&panel.bytes[row][first]),
+                               *reinterpret_cast<const uint4*>(&panel.bytes[row][first ^ 64])};
 #pragma unroll
       for (uint32_t strip = 0; strip < 2; ++strip) left.multiply(sums[strip][across], strip, others);
     }

@@ -21,7 +21,7 @@
 //
 // Point by point. As in the paper: the first p NEW and p OLD entries of a list are sampled; a list
 // starts with p random entries; only what was sampled turns OLD; reverse samples fill up to 2 p places;
-// NEW meets NEW, and NEW meets OLD; a NEW sample is told its nearest NEW and its nearest OLD one, an OLD
+// NEW meets NEW, and NEW meets OLD; a NEW sample is offered its nearest NEW and its nearest OLD one, an OLD
 // sample its nearest NEW one. Departures, with what they bring (SIFT 1M x 128 bytes, k 64, p 16, one
 // NVIDIA H200, all 11 rounds; tests/gpu/gnnd_figures.cu builds the paper's ways from the same steps):
 //   - No locks in the usual case. Offers that beat a list's last entry go to a row's kOffers places,

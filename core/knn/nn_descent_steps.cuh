@@ -371,7 +371,7 @@ struct GatherSamples {
     }
   }
 
-  /// The candidates with the `most` smallest hashes; equal ones are told apart by the row. Their
+  /// The candidates with the `most` smallest hashes; ties go by the row. Their
   /// complements are sorted, so that those that are kept come to stand behind the row's own.
   __device__ void add_chosen(uint64_t list, const uint32_t* sources, uint64_t count, uint32_t most) {
     uint64_t kept[kRegisters];
@@ -818,17 +818,17 @@ struct CrossMatch {
 
   __device__ void give(uint32_t item, Key key, Kind from) {
     uint32_t row = kNoRow;
-    uint64_t told = RowKey::kNone;
+    uint64_t offered = RowKey::kNone;
     if (key != kNothing) {
       const uint32_t place = static_cast<uint32_t>(key) & (kSide - 1);
       const uint32_t distance = static_cast<uint32_t>(key >> kPlaceBits) + shared.squares[item];
-      told = RowKey::of(distance, shared.rows[from * kSide + place], true);
-      if (told < shared.worst[item]) row = shared.rows[item];
+      offered = RowKey::of(distance, shared.rows[from * kSide + place], true);
+      if (offered < shared.worst[item]) row = shared.rows[item];
     }
-    Update::give(args, warp, row, told);
+    Update::give(args, warp, row, offered);
   }
 
-  /// No selection: every sample is told of all that it met.
+  /// No selection: every sample is offered all that it was compared with.
   __device__ void give_pairs(const Sums& sums, uint32_t left, uint32_t right) {
     warp.sync();
 #pragma unroll
