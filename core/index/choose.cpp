@@ -9,7 +9,7 @@
 namespace gannet {
 namespace {
 
-using Walkers = DeviceCalibration::Walkers;
+using QueryWarps = DeviceCalibration::QueryWarps;
 
 /// A choice in the making: the placed segment, where it is searched, and what is wanted.
 struct Chooser {
@@ -166,7 +166,7 @@ struct Chooser {
     return stored.planned(kCagra, effort);
   }
 
-  /// The first walkers by order of the batch, if their calibration reaches the recall. Else the next ones
+  /// The first warps by order of the batch, if their calibration reaches the recall. Else the next ones
   /// that do, or lists for more answers, whichever take less counted work. A beam of the caller stands for
   /// the recall that it has on the CPU.
   ///
@@ -182,18 +182,18 @@ struct Chooser {
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     std::optional<Choice> best;
     double least = 0;
-    const auto consider = [&](Walkers walkers, uint32_t answers, double ahead = 1) {
-      const auto effort = device->two_lists.find(walkers, answers, recall);
+    const auto consider = [&](QueryWarps query_warps, uint32_t answers, double ahead = 1) {
+      const auto effort = device->two_lists.find(query_warps, answers, recall);
       if (!effort) return false;
-      const double time = two_lists_time(placed.segment.graph, placed.segment.codes.stride(), walkers.warps,
-                                         effort->expansions, batch);
+      const double time = two_lists_time(placed.segment.graph, placed.segment.codes.stride(),
+                                         query_warps.warps, effort->expansions, batch);
       if (best && least <= ahead * time) return true;
       least = time;
       best = planned(kTwoLists, *effort);
       if (answers != request.k) std::get<TwoListsPlan>(best->plan).answers = answers;
       return true;
     };
-    const std::array<Walkers, 4> order = order_walkers(recall);
+    const std::array<QueryWarps, 4> order = order_query_warps(recall);
     bool found = false;
     for (size_t i = 0; i < order.size(); ++i) {
       if (!found) found = consider(order[i], request.k);
@@ -206,7 +206,7 @@ struct Chooser {
     return best;
   }
 
-  /// The walkers for this batch, the best choice first. Blocks of 16 warps run one query at a time on each
+  /// The warps for this batch, the best choice first. Blocks of 16 warps run one query at a time on each
   /// multiprocessor, blocks of 8 some three; a batch of more than
   /// eleven queries for each multiprocessor keeps a warp for each query busy (one NVIDIA H200, 132 of them:
   /// 32 us for 100 queries with 16 warps, 37 with 8; 98 us for 1,000 with 8; 187 us for 3,000 with 1 and 240
@@ -220,7 +220,7 @@ struct Chooser {
   /// 242 and 135, 274 and 166, 328 and 251, words at .99 205 and 125, 252 and 137, 293 and 185). Not where rows have
   /// many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp got .74 of .8, since rows that serve
   /// as queries are masked there, and their copies are not.
-  std::array<Walkers, 4> order_walkers(float recall) const {
+  std::array<QueryWarps, 4> order_query_warps(float recall) const {
     // Expansions at degree 64. The longest short walk that was measured took 9, the shortest long one 19.
     constexpr double kShortWalk = 15;
     const uint64_t queries = request.queries;

@@ -168,7 +168,7 @@ struct DeviceCurve {
   uint32_t multiprocessors;
   uint32_t block_list_max;
   uint32_t warps;
-  uint32_t at_once;
+  uint32_t resident;
   uint32_t k;
   uint32_t count;
   uint32_t zero;

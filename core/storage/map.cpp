@@ -554,8 +554,8 @@ namespace {
 
 /// Whether a curve's points are as the specification demands.
 bool is_sound(const DeviceCurve& curve) {
-  const bool walkers = curve.warps == 1 || curve.warps == 8 || curve.warps == 16;
-  if (!walkers || curve.at_once > (curve.warps == 1 ? 1 : 0) || curve.zero != 0 || curve.k == 0 ||
+  const bool is_known = curve.warps == 1 || curve.warps == 8 || curve.warps == 16;
+  if (!is_known || curve.resident > (curve.warps == 1 ? 1 : 0) || curve.zero != 0 || curve.k == 0 ||
       curve.count > kPointsMax)
     return false;
   for (uint32_t at = 0; at < kPointsMax; ++at) {
@@ -581,7 +581,7 @@ DeviceClass class_of(const DeviceCurve& curve) {
 
 /// The table of a calibration that a curve belongs to.
 uint32_t table_of(const DeviceCurve& curve) {
-  return curve.at_once != 0 ? DeviceCalibration::kTables : curve.warps == 1 ? 0 : curve.warps == 8 ? 1 : 2;
+  return curve.resident != 0 ? DeviceCalibration::kTables : curve.warps == 1 ? 0 : curve.warps == 8 ? 1 : 2;
 }
 
 }  // namespace
@@ -599,7 +599,7 @@ std::vector<MeasuredDevice> read_device_curves(const DeviceCurve* curves, uint64
     DeviceCalibration::Table& table = devices.back().two_lists.table(table_of(curve));
     if (table.count == DeviceCalibration::kCurves || devices.size() > kDeviceClassesKept)
       fail_corrupt("there are more calibration curves of a device than are kept");
-    table.walkers = {curve.warps, curve.at_once != 0};
+    table.query_warps = {curve.warps, curve.resident != 0};
     DeviceCalibration::Curve& made = table.curves[table.count++];
     made.k = curve.k;
     made.count = curve.count;

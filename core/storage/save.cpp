@@ -210,8 +210,8 @@ class Content {
     curve.capability = device.capability;
     curve.multiprocessors = device.multiprocessors;
     curve.block_list_max = device.block_list_max;
-    curve.warps = table.walkers.warps;
-    curve.at_once = table.walkers.at_once ? 1 : 0;
+    curve.warps = table.query_warps.warps;
+    curve.resident = table.query_warps.resident ? 1 : 0;
     curve.k = from.k;
     curve.count = from.count;
     for (uint32_t at = 0; at < from.count; ++at) {

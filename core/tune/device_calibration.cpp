@@ -22,8 +22,8 @@ static_assert(kSomeAnswers == kDeepAnswers);
 static_assert(4 * kRowsMin > 4 * kSomeAnswers);  // a sample knows this many answers
 constexpr uint32_t kMoreAnswers = 300;
 constexpr uint32_t kManyAnswers = 1000;
-constexpr uint32_t kSomeSample = 1024;  // queries for more than one answer, each of which averages them
-constexpr uint32_t kManySample = 64;
+constexpr uint32_t kQueriesForSome = 1024;  // queries for more than one answer, each of which averages them
+constexpr uint32_t kQueriesForMany = 64;
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
 constexpr double kSlackMin = -0.10;
@@ -67,10 +67,10 @@ void reserve_workspaces(DevicePlacement& placement, uint32_t count, uint32_t som
 
 /// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
 /// miss and expansions are expected to go on as between the last two points.
-class DeviceCalibration::Tracer {
+class DeviceCalibration::CurveTracer {
  public:
   /// `answers_fewer`: searches for fewer answers may take the first of these walks' (search/plan.h, kDeepAnswers).
-  Tracer(Trials& walks, uint32_t warps, Curve* curve, bool answers_fewer = false)
+  CurveTracer(Trials& walks, uint32_t warps, Curve* curve, bool answers_fewer = false)
       : walks_(walks), warps_(warps), curve_(*curve), answers_fewer_(answers_fewer) {}
 
   void run() {
@@ -219,7 +219,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   const uint32_t few = lossless ? kFewMost : kFewMostLossy;
 
   const CalibrationQueries queries(target, count, execution);
-  const uint32_t some_count = std::min(count, kSomeSample);
+  const uint32_t some_count = std::min(count, kQueriesForSome);
   // Ten answers average enough, but where a query finds all of them or none.
   const uint32_t wide_most = segment.graph.heads.empty() ? 1 : kFewAnswers;
 
@@ -239,8 +239,8 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   alone.threads = 1;
   const bool has_many = segment.rows() > 4 * kManyAnswers && blocks_serve(placement, kManyAnswers);
   Curve many[2];
-  Table& at_once = tables_[kTables];
-  at_once.walkers = {1, true};
+  Table& resident = tables_[kTables];
+  resident.query_warps = {1, true};
   Execution each = execution;
   each.threads = std::min(execution.threads, kTables + 1);
   parallel_for(each, kTables + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
@@ -248,36 +248,36 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
     uint32_t runs = 0;
     if (task == kTables) {
       if (!has_many) return;
-      const Sample sample(target, queries, kManySample, kManyAnswers, execution);
+      const Sample sample(target, queries, kQueriesForMany, kManyAnswers, execution);
       for (const uint32_t k : {kManyAnswers, kMoreAnswers}) {
         Curve& curve = many[k == kManyAnswers ? 1 : 0];
         Trials walks(target, sample, k, alone);
         curve.k = k;
-        Tracer tracer(walks, 8, &curve);
+        CurveTracer tracer(walks, 8, &curve);
         tracer.run();
         tracer.make_steps();
         runs += walks.runs;
       }
     } else {
       Table& table = tables_[task];
-      table.walkers = {kWarps[task], false};
+      table.query_warps = {kWarps[task], false};
       for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers}) {
-        const bool serves = table.walkers.warps == 1    ? two_lists_serve(k, lossless)
-                            : table.walkers.warps == 16 ? k <= few && blocks_serve(placement, k)
-                                                        : k != few && blocks_serve(placement, k);
+        const bool serves = table.query_warps.warps == 1    ? two_lists_serve(k, lossless)
+                            : table.query_warps.warps == 16 ? k <= few && blocks_serve(placement, k)
+                                                            : k != few && blocks_serve(placement, k);
         if (serves) table.curves[table.count++].k = k;
         if (task == 0 && serves && cuda::resident_queries(placement, k) > 0)
-          at_once.curves[at_once.count++].k = k;
+          resident.curves[resident.count++].k = k;
       }
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
         Curve& curve = table.curves[place];
         Trials walks(target, curve.k > wide_most ? *some : *wide, curve.k, alone);
         const bool answers_fewer = curve.k == kDeepAnswers && !lossless;
-        Tracer whole(walks, table.walkers.warps, &curve, answers_fewer);
+        CurveTracer whole(walks, table.query_warps.warps, &curve, answers_fewer);
         whole.run();
-        if (task == 0 && place < at_once.count) {
-          Tracer capped(walks, 1, &at_once.curves[place], answers_fewer);
+        if (task == 0 && place < resident.count) {
+          CurveTracer capped(walks, 1, &resident.curves[place], answers_fewer);
           capped.trace_capped(curve);
           capped.make_steps();
         }
@@ -349,11 +349,11 @@ bool DeviceCalibration::empty() const {
                      [](const Table& table) { return table.count == 0; });
 }
 
-std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float recall) const {
+std::optional<Effort> DeviceCalibration::find(QueryWarps query_warps, uint32_t k, float recall) const {
   for (const Table& table : tables_) {
     Point point;
-    if (table.walkers != walkers || !table.find(k, recall, &point)) continue;
-    Effort effort = point.effort(walkers.warps);
+    if (table.query_warps != query_warps || !table.find(k, recall, &point)) continue;
+    Effort effort = point.effort(query_warps.warps);
     effort.recall = std::max(effort.recall, static_cast<double>(recall));
     return effort;
   }
@@ -361,15 +361,15 @@ std::optional<Effort> DeviceCalibration::find(Walkers walkers, uint32_t k, float
 }
 
 Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) const {
-  const Walkers walkers = {warps, false};
-  if (const auto effort = find(walkers, k, recall)) return *effort;
+  const QueryWarps query_warps = {warps, false};
+  if (const auto effort = find(query_warps, k, recall)) return *effort;
   const auto unpromised = [&](const Point& point) {
     Effort effort = point.effort(warps);
     effort.recall = 0;  // of another k, or less than was asked for
     return effort;
   };
   for (const Table& table : tables_) {
-    if (table.walkers != walkers || table.count == 0) continue;
+    if (table.query_warps != query_warps || table.count == 0) continue;
     uint32_t place = 0;
     while (place + 1 < table.count && table.curves[place].k < k) ++place;
     const Curve& curve = table.curves[place];
@@ -399,8 +399,8 @@ uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
   const bool has_many = shape.rows > 4 * kManyAnswers;
   const uint64_t ground_truth = std::max({
       ground_truth_device_bytes(shape, count, kFewAnswers),
-      ground_truth_device_bytes(shape, std::min(count, kSomeSample), kSomeAnswers),
-      has_many ? ground_truth_device_bytes(shape, kManySample, kManyAnswers) : 0,
+      ground_truth_device_bytes(shape, std::min(count, kQueriesForSome), kSomeAnswers),
+      has_many ? ground_truth_device_bytes(shape, kQueriesForMany, kManyAnswers) : 0,
   });
   return hiding + workspaces + ground_truth;
 }

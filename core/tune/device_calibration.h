@@ -4,7 +4,7 @@
 // queries are the caller's (segment/query_sample.h), or held-out rows, and exact search on the device finds the true
 // neighbours. Held-out rows are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
-// for itself, which by L2 and cosine promises less than is kept. There is a table for each kind of walkers (a warp a
+// for itself, which by L2 and cosine promises less than is kept. There is a table for each number of warps (a warp a
 // query, a block of 8 or 16 warps a query, a warp a query with all queries resident), with a curve for each of some
 // k, between which slacks are interpolated by log k. All have the same queries and one rule, so that the luck of a
 // sample does to all what it does to one.
@@ -27,7 +27,7 @@
 // The promise of a point is the recall of the sample less one standard error, or less what three of them exceed the
 // 0.01 that the promise leaves; and where rows serve as queries, less 15 % of the miss: queries to come are a little
 // farther from the rows than the rows from each other. At equal slack they missed 1.08 to 1.4 times as many, 1.15 as
-// a rule, by all walkers and for k of 1, 10 and 100 (SIFT 1M). Where the slacks tried do not reach a target, or there
+// a rule, by all numbers of warps and for k of 1, 10 and 100 (SIFT 1M). Where the slacks tried do not reach a target, or there
 // are too few rows for a sample, another table answers, or the walk with one list and the CPU's calibrated beam. An
 // index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
 // storage/storage.h).
@@ -38,7 +38,7 @@
 //
 // Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds all
 // or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10 the
-// recall of the walkers differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
+// recall by so many warps differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
 // points of a block's curve are far from each other. Cost: exact searches for 2,048 and for 64 queries, and some 180
 // runs, side by side on four streams.
 #pragma once
@@ -60,15 +60,15 @@ class DeviceCalibration {
   /// Whether nothing is measured.
   bool empty() const;
 
-  /// The warps that walk for a query; or one, in a batch in which every query has one at the same time.
-  struct Walkers {
+  /// The warps that walk for a query. `resident`: one, in a batch in which every query has one at the same time.
+  struct QueryWarps {
     uint32_t warps = 1;
-    bool at_once = false;
-    bool operator==(const Walkers&) const = default;
+    bool resident = false;
+    bool operator==(const QueryWarps&) const = default;
   };
 
-  /// The effort for k neighbours at a recall by these walkers; none where their table does not reach it.
-  std::optional<Effort> find(Walkers walkers, uint32_t k, float recall) const;
+  /// The effort for k neighbours at a recall by so many warps; none where their table does not reach it.
+  std::optional<Effort> find(QueryWarps query_warps, uint32_t k, float recall) const;
 
   static constexpr uint32_t kCurves = 5;
   static constexpr uint32_t kPoints = 24;
@@ -87,7 +87,7 @@ class DeviceCalibration {
     bool find(double recall, Point* point) const;
   };
   struct Table {
-    Walkers walkers = {};
+    QueryWarps query_warps = {};
     uint32_t count = 0;
     Curve curves[kCurves];
     bool find(uint32_t k, double recall, Point* point) const;
@@ -117,7 +117,7 @@ class DeviceCalibration {
   Effort nearest(uint32_t warps, uint32_t k, float recall) const;
 
  private:
-  class Tracer;
+  class CurveTracer;
 
   Table tables_[kTables + 1];
   Cost cost_;

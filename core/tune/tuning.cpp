@@ -13,8 +13,8 @@ constexpr uint32_t kRowsOnDeviceMin = 10'000;  // for held-out rows on a device
 constexpr uint32_t kHostShare = 16;            // one row in this many at most is held out on the CPU
 constexpr uint32_t kHostMin = 32;
 constexpr uint32_t kSomeAnswers = 100;
-constexpr uint32_t kSomeSample = 1024;  // queries for kSomeAnswers, each of which averages more answers
-constexpr uint32_t kHostSomeSample = 64;
+constexpr uint32_t kQueriesForSome = 1024;  // queries for kSomeAnswers, each of which averages more answers
+constexpr uint32_t kHostQueriesForSome = 64;
 constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, with which p is looked for
 constexpr double kReached = 0.998;   // from this recall on no more random rows are needed
 constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
@@ -108,7 +108,7 @@ MeasuredProcedure measure(const SearchTarget& target, const ann_search_params& l
   if (procedure.width_max > 0) measured.width = 1;
   for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
     if (4 * uint64_t{k} + queries.count() > target.segment().rows()) break;
-    const uint32_t some = target.on_device() ? kSomeSample : kHostSomeSample;
+    const uint32_t some = target.on_device() ? kQueriesForSome : kHostQueriesForSome;
     const uint32_t used = k == kSomeAnswers ? std::min(count, some) : count;
     const Sample sample(target, queries, used, k, execution);
     Trials trials(target, sample, k, execution);

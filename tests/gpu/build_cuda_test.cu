@@ -804,9 +804,9 @@ void compare_tables(const DeviceCalibration& wanted, const DeviceCalibration& fo
   expect(!wanted.empty(), "the build has calibrated");
   for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
     for (const float recall : {0.5f, 0.9f, 0.95f, 0.99f}) {
-      const DeviceCalibration::Walkers walkers = wanted.table(place).walkers;
-      const auto a = wanted.find(walkers, 10, recall);
-      const auto b = found.find(walkers, 10, recall);
+      const DeviceCalibration::QueryWarps query_warps = wanted.table(place).query_warps;
+      const auto a = wanted.find(query_warps, 10, recall);
+      const auto b = found.find(query_warps, 10, recall);
       expect(a.has_value() == b.has_value(), "a table says as much");
       if (a) expect(a->knob == b->knob && a->expansions_max == b->expansions_max, "an effort is the same");
     }

@@ -171,8 +171,8 @@ std::unique_ptr<const PlacedSegment> make_measured() {
     MeasuredDevice measured{{capability, 132, 1280}, {}};
     for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
       DeviceCalibration::Table& table = measured.two_lists.table(place);
-      const bool at_once = place == DeviceCalibration::kTables;
-      table.walkers = {at_once ? 1 : DeviceCalibration::kWarps[place], at_once};
+      const bool resident = place == DeviceCalibration::kTables;
+      table.query_warps = {resident ? 1 : DeviceCalibration::kWarps[place], resident};
       for (const uint32_t k : {1u, 10u}) {
         DeviceCalibration::Curve& curve = table.curves[table.count++];
         curve.k = k;
@@ -213,11 +213,11 @@ TEST_CASE("what devices have measured is in the file, class by class, and comes 
       for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place)
         for (const uint32_t k : {1u, 10u})
           for (const float recall : {0.5f, 0.8f, 0.9f}) {
-            const DeviceCalibration::Walkers walkers = device.two_lists.table(place).walkers;
+            const DeviceCalibration::QueryWarps query_warps = device.two_lists.table(place).query_warps;
             const auto wanted =
-                built->devices.measured()[device.device.capability == 90 ? 1 : 0].two_lists.find(walkers, k,
-                                                                                                 recall);
-            const auto found = device.two_lists.find(walkers, k, recall);
+                built->devices.measured()[device.device.capability == 90 ? 1 : 0].two_lists.find(query_warps,
+                                                                                                 k, recall);
+            const auto found = device.two_lists.find(query_warps, k, recall);
             REQUIRE(found);
             CHECK(found->knob == wanted->knob);
             CHECK(found->expansions_max == wanted->expansions_max);
@@ -245,7 +245,7 @@ TEST_CASE("curves of devices that section 4 of the specification forbids") {
     CHECK_THROWS_AS(read_device_curves(&changed, 1), Error);
   };
   refused([](DeviceCurve& c) { c.warps = 2; });
-  refused([](DeviceCurve& c) { c.at_once = 1; });
+  refused([](DeviceCurve& c) { c.resident = 1; });
   refused([](DeviceCurve& c) { c.k = 0; });
   refused([](DeviceCurve& c) { c.count = 25; });
   refused([](DeviceCurve& c) { c.zero = 1; });
