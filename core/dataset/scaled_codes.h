@@ -18,22 +18,9 @@
 // they would not. Inner product needs no augmentation, and its answers do not depend on a query's length, nor
 // do those of cosine, which is L2 of rows and queries at length one.
 //
-// Share of the true 10 nearest among the first 10 and 20 by code, 200 queries each, of 20,000 rows where no
-// number stands:
-//
-//                                        one step       one cell       256 cells
-//   two densities, .001                  .748 .769      .757 .768      .975 1.00
-//   two densities, .01                   .872 .906      .923 .960      .990 1.00
-//   near copies, .02                     .431 .650      .670 .887      .971 1.00
-//   near copies, .001                    .125 .244      .134 .272      .740 .850
-//   one column 1,000 times as wide       .098 .179      .577 .780      .996 1.00
-//   one row 10,000 times as far          .000 .000      .990 1.00      .995 1.00
-//   heavy-tailed contrast                .568 .720      .990 1.00      .996 1.00
-//   islands, 200                         .954 1.00      .983 1.00      .995 1.00
-//   inner product, lengths .1 to 10      .984 1.00      .992 1.00      .997 1.00
-//   patches of pictures, 60,000          .907 .995      .986 1.00      .997 1.00
-//   words, 150,000, inner product        .428 .551      .988 1.00      .993 1.00
-//   the same, queries of another law     .287 .358      .992 1.00      .995 1.00
+// Of the true 10 nearest the first 10 by code hold, of patches of pictures, .907 by one step, .986 by one cell and
+// .997 by 256, of rows in two densities .748, .757 and .975 (tests/bench/results.csv, "codes: bytes by", has twelve
+// sets).
 //
 // So `choose` tries one cell, then 256, and says where neither orders the rows well enough. The worst tenth of rows
 // decides with the mean: of the patches it has .967 by one cell and 1.00 by 256.

@@ -6,17 +6,9 @@
 // edges from the first kind, with reverse ones and pruned as for L2, and the rest, forward alone, from the
 // second: its nearest rows by product, pruned by rank among themselves.
 //
-// 40,000 rows of word vectors, 32 edges, foreign queries (mean vectors of paragraphs), beams of 16, 32, 64 and 128: share
-// of the ten best products found / distances
-//
-//   L2 with an extra column, as before                     .696 / 892 (beam 32)
-//   near rows alone (25,000 rows)          .788 / 414     .862 / 614     .906 / 921     .953 / 1422
-//   half by angle, half by product         .859 / 425     .959 / 691     .993 / 1110   1.000 / 1825
-//   half near, half by product             .875 / 397     .965 / 618     .994 / 969    1.000 / 1545
-//   3/8 near, 5/8 by product               .876 / 343     .958 / 528     .992 / 828    1.000 / 1317
-//   1/4 near, 3/4 by product               .895 / 333     .969 / 506     .993 / 782    1.000 / 1230
-//   reverse edges of both kinds (25,000)   .928 / 438     .984 / 683     .998 / 1095   1.000 / 1750
-//   by product alone, reversed (25,000)    .945 / 451     .992 / 714    1.000 / 1143   1.000 / 1816
+// Of 40,000 word vectors, 32 edges, queries of another law, a beam of 32 finds .958 of the ten best products at 528
+// distances; near rows alone .862 at 614, and lists by product alone, with reverse edges, .992 at 714
+// (tests/bench/results.csv, "edges:", has other shares and beams).
 //
 // The lists by product are not found by comparing all rows: each row walks the graph of near rows as a query
 // (beam 32: .86 of its 16 best, 444 distances), and then looks twice at the lists of near rows and of those in its own

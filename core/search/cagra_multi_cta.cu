@@ -33,27 +33,10 @@
 // come from beyond the cache. Where few CTAs run, each row that is met is fetched into the cache while it is
 // claimed, and its edges beside it: of 64 lines that an iteration fetches then, one of edges is used.
 
-// Measured on one NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, k = 10. One query host to host, us:
-//   M, of all lists        32    64   128   256   512  1,024
-//   multi-CTA             142   166   168   175   182    193
-//   single-CTA            142   247   525 1,055 2,600  5,780
-// 10,000 queries, M queries/s: 6.56, 2.60, 1.35, 0.68, 0.35, 0.17 against 11.4, 6.32, 2.90, 1.32, 0.49, 0.077:
-// figure 10's picture, and figure 7's rule. One query took 173 to 222 before rows were fetched ahead and lone CTAs
-// stopped publishing, 149 to 205 before keys were merged by counting. That is with p 1.
-//
-// One query by p, host to host, us; and M queries/s of a batch, 1,000 of words (150k x 100 f16, cosine), 500
-// of gist (30k x 960 f16). Codes of both are lossy:
-//   M, of all lists          32    64   128   256   512  1,024         batch: 64   256  1,024
-//   words, p 1              145   180   185   191   202    218               2.11  0.69   0.18
-//          p 2              101   125   125   130   135    144               2.48  0.75   0.20
-//          p 4               84    95    96   103   103    103               2.08  0.62   0.17
-//          p 8               78    87    89    90    92     93               2.35  0.72   0.20
-//   gist,  p 1              236   260   250   245   253    261               1.17  0.62   0.18
-//          p 2              157   171   169   163   176    174               1.60  0.63   0.19
-//          p 4              128   136   128   130   144    140               1.40  0.52   0.14
-//          p 8              128   136   128   128   134    131               1.44  0.53   0.15
-// Recall of equal M differs by .006 at most. Single-CTA has 0.98, 0.26 and 0.05 M queries/s of gist: figure
-// 10's other half, several CTAs ahead in large batches where high recall needs long lists.
+// One query of 1M SIFT rows, host to host on one NVIDIA H200, M = 128: 168 us, where a single CTA takes 525; of 10,000
+// queries a second it answers half as many. So several CTAs serve few queries, which is figure 10's picture and figure
+// 7's rule, and large batches where high recall needs long lists. Four parents an iteration instead of one take a
+// query of words from 191 to 103 us, M = 256. The figures are in tests/bench/results.csv (figure 10).
 //
 // Rejected: tables of two, four and eight times the places, so that fewer claims find another row in theirs: 164, 167
 // and 172 us at M 64.

@@ -16,14 +16,10 @@
 // M = 64 takes some 75 iterations: 200 KB a query, and a fifth more where the table forgets. Operations of
 // an iteration: 20 rows of 8 lanes, 60 each; a sort of 32 keys in 15 exchanges, a merge in 6 x 2.
 //
-// Measured on one NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, batch 10,000, k = 10, M queries/s:
-//   M                              32     64    128    256    512    1,024
-//   recall                       0.920  0.967  0.990  0.997  0.999  0.9999
-//   forgettable, as by default   11.35   6.28   2.90   1.33   0.49   0.075 (by radix)
-//   forgettable, reset 1         10.55   5.48   2.62   1.08   0.37
-//   standard                      8.56   4.83   2.47   1.19   0.51
-// Teams of 2, 4, 8, 16, 32 at M = 64: 4.8, 5.6, 6.3, 4.8, 3.2. One warp sorts and merges: at M = 512 that is
-// most of the time, and a table that forgets costs 60 % more distances, so the standard one is as fast.
+// One NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, batch 10,000, M = 64, k = 10: 6.3 M queries/s at recall 0.967 by
+// teams of 8 lanes, and 4.8 with the standard table; figures 8 and 9 are in tests/bench/results.csv. One warp sorts and
+// merges: at M = 512 that is most of the time, and a table that forgets costs 60 % more distances, so the standard one
+// is as fast.
 // Selecting the parent of a list without order by radix too took 214 ms instead of 133 at M = 1,024.
 //
 // Departures from the paper. New candidates are packed before they are compared, so that no team stands

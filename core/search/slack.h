@@ -29,22 +29,10 @@
 // Bytes of a query of 384 columns at recall .95: 23 expansions of 128 bytes and 460 codes of 384, 180 KB; at .99 57 and
 // 830, 330 KB, where a beam with that recall expands 560 rows and reads 1.8 MB.
 //
-// Time of a query as part of best-first search's with the shortest beam that has the recall, each with the least
-// effort of a fine grid that does; one thread, k = 10, time of the thread, medians of 7 and 9 interleaved rounds, on an
-// AMD EPYC with AVX-512 and on one with AVX2 alone:
-//
-//                                      AVX-512                  AVX2
-//                                .90  .95  .99  .999     .90  .95  .99  .999
-//   SIFT, 100,000 x 128          .85  .80  .71  .63     1.36 1.16  .94  .76
-//   words, 150,000 x 100         .93  .89  .73   -      1.32 1.28  .95   -
-//   patches, 60,000 x 192       1.20 1.14  .61   -      1.37 1.34  .78   -
-//   texts, 100,000 x 384         .89  .54  .11   -      1.47 1.26  .88  .48
-//   GIST, 30,000 x 960          1.05  .96  .83  .67     1.17 1.08  .91  .73
-//   words by inner product      1.12 1.21 1.44   -
-//
-// Texts are another set on each. A dash: however large the slack, walks reach .9985, .9964, .9956 and .9980. Patches
-// have .96 with k rows or no slack, which is the least there is. By inner product lengths and not places make a row an
-// answer, and the bound finds no good end.
+// Time of a query as part of best-first search's with the shortest beam that has the recall, k = 10, SIFT 100,000 at .95
+// and .99: .80 and .71 on an AMD EPYC with AVX-512, 1.16 and .94 on one with AVX2 alone; texts of 384 columns at .99 .11
+// and .88 (tests/bench/results.csv, "SLACK"). However large the slack, some sets end at .996 to .999. By inner product
+// lengths and not places make a row an answer, and the bound finds no good end: 1.12 to 1.44.
 //
 // AUTO goes by what calibration has counted (tune/search_work.h), so that it leaves recalls up to .95 to the beam.
 //

@@ -46,32 +46,20 @@
 //       kept without order, 897 us at recall .947, where merges of 32 take 731 us at .953)
 //   stopping after steps without improvement instead of a cap            10 % more than with a cap
 //
-// Measured here on one NVIDIA H200 (1M SIFT rows, 64 edges, k = 10, batch 10,000, kernels, us):
-//                                          slack 0.03         cap 40   slack 0.08         cap 96   100,000
-//   order as given                               382            322           757            648     2,403
-//     by the true number of expansions           270
-//     by the mean distance from the pivots       327
-//     by the nearest pivot's share of that       326
-//   order as below, and less between rows
-//   that enter the lists one after the other     313            300           636            601     2,112
-// So the order alone gives what half of an oracle would. Insertion: d_k and T are brought up to date once for
-// all rows of a chunk, and the next row is on its way while one is inserted. Up to 12 or 20 one by one before
-// they are sorted instead of 8: 0 to 2 % more time.
+// One NVIDIA H200, 1M SIFT rows, 64 edges, k = 10, batch 10,000, slack 0.03, kernels: 382 us in the order as given,
+// 326 by the nearest pivot's share of the mean distance, 270 by the true number of expansions
+// (tests/bench/results.csv). So the order alone gives what half of an oracle would. Insertion: d_k and T are brought
+// up to date once for all rows of a chunk, and the next row is on its way while one is inserted. Up to 12 or 20 one by
+// one before they are sorted instead of 8: 0 to 2 % more time.
 //
 // Warps without a query that read edges and rows ahead for those of their block that still walk: no gain (385
 // for 382 us, 676 for 648). A walk that runs alone takes its time in instructions that wait for each other.
 //
-// A finish for the walks that the cap cuts was built before there was an order, measured (as above, kernels,
-// us) and left out: a warp leaves its lists and the numbers of the rows that it has expanded, and a block of
-// 8 warps, launched in the same stream so that it starts while other walks still run, meets their edges again
-// and goes on with 4 parents a round.
-//                      slack  recall   us                slack  recall   us
-//   no cap              0.03   .9467  388                 0.08   .9929  778
-//   cap 40, finished    0.03   .9467  360   cap 80        0.08   .9930  741
-//   cap 40              0.03   .9460  326   cap 96        0.08   .9920  665
-//   cap 28              0.04   .9493  317   cap 96        0.10   .9937  740
-// With the order whole walks take 4 % longer than cut ones, which is less than handing over costs, so that batches
-// are walked whole; what is cut, and why, is in tune/device_calibration.h.
+// A finish for the walks that the cap cuts was built before there was an order, and left out: a warp leaves its lists
+// and the numbers of the rows that it has expanded, and a block of 8 warps, launched in the same stream so that it
+// starts while other walks still run, reads their edges again and goes on with 4 parents a round. Of 388 us at slack
+// 0.03 28 were saved. With the order whole walks take 4 % longer than cut ones, which is less than handing over costs,
+// so that batches are walked whole; what is cut, and why, is in tune/device_calibration.h.
 //
 // Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
 // CAGRA starts from random rows, hashed from the query's place in the batch; here from the nearest
