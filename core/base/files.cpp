@@ -35,17 +35,17 @@ FileFacts facts_from(const struct stat& status) {
 }
 
 /// Makes a call that may exceed the limit of the process on the size of a file. The system answers EFBIG
-/// and, unless it is told not to, ends the process by SIGXFSZ: the signal is held back from this thread
-/// meanwhile, and taken away where the call raised it.
+/// and ends the process by SIGXFSZ, unless the signal is blocked: it is blocked for this thread meanwhile, and taken
+/// away where the call raised it.
 template <class Call>
 auto without_size_signal(const Call& call) {
   sigset_t size, old, pending;
   sigemptyset(&size);
   sigaddset(&size, SIGXFSZ);
-  const bool held = ::pthread_sigmask(SIG_BLOCK, &size, &old) == 0;
+  const bool is_blocked = ::pthread_sigmask(SIG_BLOCK, &size, &old) == 0;
   const bool known = ::sigpending(&pending) != 0 || sigismember(&pending, SIGXFSZ) == 1;
   const auto result = call();
-  if (held) {
+  if (is_blocked) {
     constexpr timespec kNow = {0, 0};
     if (result == -EFBIG && !known) {
       while (::sigtimedwait(&size, nullptr, &kNow) < 0 && errno == EINTR) {

@@ -58,12 +58,12 @@ inline void sort_smallest(uint64_t* keys, uint64_t count, uint64_t kept, const E
       std::sort(keys, keys + count);
     return;
   }
-  uint64_t held = 0;
+  uint64_t sorted = 0;
   serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
-    std::copy(keys + begin, keys + end, keys + held);
-    const uint64_t size = held + (end - begin);
-    held = std::min(kept, size);
-    std::partial_sort(keys, keys + held, keys + size);
+    std::copy(keys + begin, keys + end, keys + sorted);
+    const uint64_t size = sorted + (end - begin);
+    sorted = std::min(kept, size);
+    std::partial_sort(keys, keys + sorted, keys + size);
   });
 }
 

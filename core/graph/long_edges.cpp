@@ -268,13 +268,14 @@ DrawnRows draw_heads(const Codes& codes, const SearchGraph& graph, uint32_t coun
   const Array<uint32_t> copies = count_copies(codes, heads, execution);
   // Every `step`-th of those of few copies, so that all that are wanted have room.
   uint64_t few = 0;
-  uint64_t held = 0;
+  uint64_t few_with_copies = 0;
   for (size_t i = 0; i < heads.size(); ++i) {
     if (copies[i] > kCopiesMost) continue;
     ++few;
-    held += 1 + copies[i];
+    few_with_copies += 1 + copies[i];
   }
-  const uint64_t wanted = std::min<uint64_t>({few, count, held == 0 ? 0 : few * most / held});
+  const uint64_t wanted =
+      std::min<uint64_t>({few, count, few_with_copies == 0 ? 0 : few * most / few_with_copies});
   DrawnRows drawn;
   drawn.rows = Array<uint32_t>(memory, wanted);
   size_t room = 0;

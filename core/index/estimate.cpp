@@ -181,8 +181,8 @@ uint64_t made_on_device(const Asked& asked, size_t stride) {
   const uint64_t lists = asked.list_bytes() * (plan.pruning.by_distance ? 2 : 1);
   const uint64_t finding = finding_on_device(asked, stride);
   if (asked.is_tsdg()) {
-    const uint64_t held = plan.knn == ANN_KNN_GIVEN ? 0 : lists;
-    return held + std::max(finding, diversify_device_bytes(asked.rows, asked.k(), plan.diversify));
+    const uint64_t lists_found = plan.knn == ANN_KNN_GIVEN ? 0 : lists;
+    return lists_found + std::max(finding, diversify_device_bytes(asked.rows, asked.k(), plan.diversify));
   }
   const uint64_t pruned = edges;
   const uint64_t reversing = pruned + edges + reverse_edges_device_bytes(asked.rows, plan.degree);

@@ -265,12 +265,12 @@ uint64_t cell_map_bytes(uint64_t rows, size_t stride, uint32_t threads) {
   const uint64_t cells = cells_at_most(rows);
   const uint64_t most = cell_rows_max(rows);
   const uint64_t padding = kPackRows * (stride + 8) + kAlignment;
-  const uint64_t held = rows * (8 + stride + 8) + cells * (2 * stride + 28 + kNearCells * 2 + padding);
+  const uint64_t map = rows * (8 + stride + 8) + cells * (2 * stride + 28 + kNearCells * 2 + padding);
   const uint64_t sample = std::min(rows, uint64_t{cell_count(rows)} * kSamplePerCell) * 12;
   const uint64_t made = cells * (stride + 16) + sample;
   const uint64_t space = kSliceRows * (stride + (cells + 16) * 4) + most * stride + stride * 9 +
                          (cells + 16) * 4 + nearest_room(kNearCells) * 8;
-  return held + made + threads * (space + 8 * kAlignment) + 32 * kAlignment;
+  return map + made + threads * (space + 8 * kAlignment) + 32 * kAlignment;
 }
 
 }  // namespace gannet

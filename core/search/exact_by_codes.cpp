@@ -43,11 +43,11 @@ struct Workspace {
 void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries, const uint32_t* excluded,
                RowSetView held_out, Workspace& space) {
   uint32_t numbers[kTileRows];
-  uint32_t held[kTileRows];  // places of rows that are held out
-  uint32_t held_count = 0;
+  uint32_t held_out_places[kTileRows];  // places of rows that are held out
+  uint32_t held_out_count = 0;
   for (uint32_t i = 0; i < rows; ++i) {
     numbers[i] = row + i;
-    if (held_out.holds(row + i)) held[held_count++] = i;
+    if (held_out.holds(row + i)) held_out_places[held_out_count++] = i;
   }
   codes.gather(numbers, rows, space.rows.data());
   codes.pack(space.rows.data(), rows, space.packed.data());
@@ -60,7 +60,7 @@ void show_rows(const Codes& codes, uint32_t row, uint32_t rows, uint32_t queries
       // Unsigned: rows before this tile wrap round.
       if (excluded != nullptr && excluded[first + i] - row < rows)
         line[excluded[first + i] - row] = UINT32_MAX;
-      for (uint32_t place = 0; place < held_count; ++place) line[held[place]] = UINT32_MAX;
+      for (uint32_t place = 0; place < held_out_count; ++place) line[held_out_places[place]] = UINT32_MAX;
       kernels().show_nearest(space.lists[first + i], line, rows, row);
     }
   }

@@ -359,9 +359,9 @@ struct MappedFile {
       : mapping(std::move(memory)), map(source, plan.expected, allocator) {}
 
   uint64_t bytes() const {
-    uint64_t held = map.bytes();
-    for (const auto& touch : touches) held += touch != nullptr ? touch->held_bytes() : 0;
-    return held;
+    uint64_t bytes = map.bytes();
+    for (const auto& touch : touches) bytes += touch != nullptr ? touch->held_bytes() : 0;
+    return bytes;
   }
 
   std::unique_ptr<Mapping> mapping;

@@ -53,14 +53,14 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// Takes the memory of all walks before the first runs: an allocation waits for running kernels.
-void reserve_workspaces(DevicePlacement& placement, uint32_t count, uint32_t some) {
+void reserve_workspaces(DevicePlacement& placement, uint32_t count, uint32_t deep_count) {
   const auto take = [&](uint32_t queries, uint32_t k) {
     std::vector<std::unique_ptr<DeviceWorkspaceLease>> workspaces;
     for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
       workspaces.push_back(std::make_unique<DeviceWorkspaceLease>(placement, queries, k));
   };
   take(count, 1);
-  take(some, kSomeAnswers);
+  take(deep_count, kSomeAnswers);
 }
 
 }  // namespace
@@ -219,20 +219,20 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   const uint32_t few = lossless ? kFewMost : kFewMostLossy;
 
   const CalibrationQueries queries(target, count, execution);
-  const uint32_t some_count = std::min(count, kQueriesForSome);
+  const uint32_t deep_count = std::min(count, kQueriesForSome);
   // Ten answers average enough, but where a query finds all of them or none.
-  const uint32_t wide_most = segment.graph.heads.empty() ? 1 : kFewAnswers;
+  const uint32_t full_answers = segment.graph.heads.empty() ? 1 : kFewAnswers;
 
   // Each table has a stream and a thread of its own: none keeps the device busy alone. Their memory is taken while the
   // device finds true neighbours.
-  std::optional<Sample> some;
-  std::optional<Sample> wide;
+  std::optional<Sample> deep_sample;
+  std::optional<Sample> full_sample;
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 1) return reserve_workspaces(placement, count, some_count);
-    some.emplace(target, queries, some_count, kSomeAnswers, execution);
-    wide.emplace(target, queries, count, wide_most, execution, &*some);
+    if (task == 1) return reserve_workspaces(placement, count, deep_count);
+    deep_sample.emplace(target, queries, deep_count, kSomeAnswers, execution);
+    full_sample.emplace(target, queries, count, full_answers, execution, &*deep_sample);
   });
   cost_.ground_truth_seconds = seconds_since(start);
   Execution alone = execution;
@@ -272,7 +272,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
       // The most answers first: the space need not grow then.
       for (uint32_t place = table.count; place-- > 0;) {
         Curve& curve = table.curves[place];
-        Trials walks(target, curve.k > wide_most ? *some : *wide, curve.k, alone);
+        Trials walks(target, curve.k > full_answers ? *deep_sample : *full_sample, curve.k, alone);
         const bool answers_fewer = curve.k == kDeepAnswers && !lossless;
         CurveTracer whole(walks, table.query_warps.warps, &curve, answers_fewer);
         whole.run();

@@ -148,30 +148,22 @@ void Sample::find_truth_on_device(uint32_t first, const DevicePlacement& placeme
   const size_t bytes = dataset_.query_bytes();
   Array<uint8_t> packed(memory, checked_product(count, bytes));
   for (uint32_t i = 0; i < count; ++i) std::memcpy(packed.data() + i * bytes, block[i].values, bytes);
-  const uint32_t wide = queries_.are_hidden() ? exact_depth(depth_, queries_.copies_most())
-                                              : std::min(depth_ + 1, cuda::kExactMax);
-  Array<uint32_t> rows(memory, size_t{count} * wide);
+  const uint32_t searched = queries_.are_hidden() ? exact_depth(depth_, queries_.copies_most())
+                                                  : std::min(depth_ + 1, cuda::kExactMax);
+  Array<uint32_t> rows(memory, size_t{count} * searched);
   Array<float> distances(memory, rows.size());
-  cuda::ExactRequest request{placement.device(),
-                             dataset_.view(),
-                             dataset_.rows(),
-                             dataset_.metric(),
-                             dataset_.norms(),
-                             nullptr,
-                             packed.data(),
-                             block.norms(),
-                             count,
-                             wide,
-                             rows.data(),
-                             distances.data()};
+  cuda::ExactRequest request{placement.device(), dataset_.view(),  dataset_.rows(),
+                             dataset_.metric(),  dataset_.norms(), nullptr,
+                             packed.data(),      block.norms(),    count,
+                             searched,           rows.data(),      distances.data()};
   cuda::lend_rows(placement.view(), &request);
   cuda::search_exact(request, execution);
   for (uint32_t query = 0; query < count; ++query) {
     float* truth = truth_.data() + size_t{first + query} * depth_;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < wide && kept < depth_; ++i) {
-      if (!queries_.hides(first + query, rows[size_t{query} * wide + i]))
-        truth[kept++] = distances[size_t{query} * wide + i];
+    for (uint32_t i = 0; i < searched && kept < depth_; ++i) {
+      if (!queries_.hides(first + query, rows[size_t{query} * searched + i]))
+        truth[kept++] = distances[size_t{query} * searched + i];
     }
     std::fill(truth + kept, truth + depth_, kept > 0 ? truth[kept - 1] : 0);
   }
