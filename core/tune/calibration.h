@@ -36,10 +36,10 @@
 // for 1,000; of masked rows 256, 64 and 16). One walk serves all curves and all beams up to four times its shortest
 // one (search/best_first.h), in steps of a sixth; and a query that has found all true neighbours keeps them with a
 // longer beam: its walk ends, and is not repeated. (Up to twice, with walks that went on to the end, calibration took
-// a tenth more time on GIST, words and texts, a twentieth on patches.) A walk for each beam, in steps of a third, took as long for a quarter of the
-// queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are used: 64 queries may include none
-// that walks do not reach at all, however many neighbours each has (corners of a cube, k = 100: recall was .983
-// where .999 was wanted).
+// a tenth more time on GIST, words and texts, a twentieth on patches.) A walk for each beam, in steps of a third, took
+// as long for a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are used:
+// 64 queries may include none that walks do not reach at all, however many neighbours each has (corners of a cube,
+// k = 100: recall was .983 where .999 was wanted).
 //
 // Where a build has left the index on a device, beams that the device can walk with are walked there: by one
 // list, which takes the CPU's steps except for rows that its filter drops (search/walk_cuda.cu), so that a
