@@ -1,4 +1,4 @@
-// Edges past hidden rows: bypass_edges_cuda.h says what for.
+// Edges past hidden rows: bypass_edges_cuda.h gives the reason.
 //
 //   row       whose edges a warp copies
 //   hidden    a row that is to be left out, and one of them to which the row has an edge

@@ -21,7 +21,7 @@ struct ScaledView {
   uint32_t cells = 0;
   uint32_t stride = 0;  // bytes
 
-  /// Bytes of a coded query, without what the CPU alone has: a head, two digits of each column, and the table.
+  /// Bytes of a coded query, without the CPU's own parts: a head, two digits of each column, and the table.
   static uint32_t query_bytes(uint32_t stride, uint32_t cells) {
     return 64 + 2 * stride + static_cast<uint32_t>(round_up(size_t{cells} * 4, 64));
   }

@@ -2,8 +2,8 @@
 //
 // GGNN's search bounds its slack by d+_nn1, the greatest such distance "across all points within the currently
 // processed subset of the graph" (equation 3). The first edge of a row leads to its nearest neighbour in every graph
-// of the library, so a comparison a row is enough; 2,048 of them take some 0.3 ms, once. A sample is also what lets
-// one row far from all others not decide alone.
+// of the library, so a comparison a row is enough; 2,048 of them take some 0.3 ms, once. A sample also keeps
+// one row far from all others from deciding alone.
 #pragma once
 
 #include <algorithm>

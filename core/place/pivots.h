@@ -15,7 +15,7 @@ inline constexpr uint32_t kPivots = 512;
 /// Pivots at which a query of a batch starts.
 inline constexpr uint32_t kStarts = 8;
 
-/// Room that a query of a batch takes for what is found out beforehand: its starts, and a place in the order.
+/// Room that a query of a batch takes for results found beforehand: its starts, and a place in the order.
 inline constexpr uint32_t kStartWords = kStarts + 1;
 
 /// Writes [kPivots] rows, kNoRow in unused places at the end.

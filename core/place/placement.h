@@ -29,7 +29,7 @@ struct HostPlacement {
 };
 
 /// The properties of a device that decide which recall an effort gives, and which walks it can do. Devices of one class
-/// share what has been measured, in files too.
+/// share their measurements, in files too.
 struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor
   uint32_t multiprocessors = 0;
@@ -54,11 +54,11 @@ class DevicePlacement {
   WorkspacePool& workspaces() { return workspaces_; }
   const WorkspacePool& workspaces() const { return workspaces_; }
 
-  /// Holds back the end of the placement until what callers' streams have queued on it is done.
+  /// Holds back the end of the placement until the work that callers' streams have queued on it is done.
   virtual cuda::StreamFence& fence() = 0;
 
-  /// Until show_rows() walks over view().bypass find what they would had these rows never been in the graph
-  /// (place/bypass_edges_cuda.h). False, and nothing done, where device memory does not hold the edges a
+  /// Until show_rows() walks over view().bypass find the rows that they would had these rows never been in the
+  /// graph (place/bypass_edges_cuda.h). False, and nothing done, where device memory does not hold the edges a
   /// second time.
   virtual bool hide_rows(const uint32_t* rows, uint32_t count) = 0;
   virtual void show_rows() noexcept = 0;
@@ -84,7 +84,7 @@ namespace cuda {
 struct DeviceBuildResult;
 
 /// Copies a segment to a device (a CUDA ordinal). Everything of a mapped file has been touched before. `built`,
-/// unless null, is what a build has left there, which becomes part of the copy; on an error it is where it was.
+/// unless null, is the result that a build left there, and becomes part of the copy; on an error it is where it was.
 /// Errors: ANN_NO_DEVICE, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE; nothing is held
 /// then.
 std::unique_ptr<DevicePlacement> place_segment(int32_t device, const Segment& segment,

@@ -1,4 +1,4 @@
-// The placement of a segment on a CUDA device: what is copied, and when it is given back.
+// The placement of a segment on a CUDA device: the arrays copied, and the time of their release.
 
 #include <algorithm>
 #include <atomic>
@@ -45,7 +45,7 @@ class CudaPlacement final : public DevicePlacement {
     }
     if (segment.has_graph()) place_pivots(segment.graph, upload);
     stream_->wait();
-    // Last, because a build whose copy is refused goes on with what it has.
+    // Last, because a build whose copy is refused goes on with its own arrays.
     if (built != nullptr) adopt(*built, segment);
   }
 
@@ -188,7 +188,7 @@ class CudaPlacement final : public DevicePlacement {
     view_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
   }
 
-  /// Refuses before anything is sent what cannot fit.
+  /// Refuses a segment that cannot fit, before anything is sent.
   void check_memory(const Segment& segment, bool graph_is_there) const {
     const Dataset& dataset = segment.dataset;
     const bool lossless = segment.codes.lossless();
@@ -208,7 +208,7 @@ class CudaPlacement final : public DevicePlacement {
            static_cast<unsigned long long>(needed), device_, static_cast<unsigned long long>(free_bytes));
   }
 
-  /// Codes and edges where no build has left them, and what searches by the graph need beside them.
+  /// Codes and edges where no build has left them, and the arrays that searches by the graph need beside them.
   void place_graph(const Segment& segment, bool with_edges, Upload& upload) {
     const Codes& codes = segment.codes;
     const uint64_t n = segment.rows();
@@ -284,7 +284,7 @@ class CudaPlacement final : public DevicePlacement {
     view_.squares = squares;
   }
 
-  /// Takes over what a build has left, when nothing can go wrong any more.
+  /// Takes over the arrays that a build has left, when nothing can go wrong any more.
   void adopt(DeviceBuildResult& built, const Segment& segment) {
     arrays_.reserve(arrays_.size() + 2);
     view_.graph.targets = reinterpret_cast<const uint32_t*>(built.edges->data());

@@ -15,8 +15,8 @@ struct AnswerArgs {
   const uint64_t* ids;     // [rows of the index], or null: ids are row numbers
   const uint8_t* usable;   // [count] 0 where a query is not finite; null: all are usable
   ResultsView results;     // all on the device; of the first of these queries
-  // What walks have counted, and pinned memory of the host that gets it; null where nobody asks. That takes some
-  // microseconds less than a copy.
+  // The counters of the walks, and pinned memory of the host that gets them; null where they are not needed. That
+  // takes some microseconds less than a copy.
   const WalkCounters* counters;
   WalkCounters* counters_on_host;
   uint32_t k;  // of `rows`, at most that of `results`

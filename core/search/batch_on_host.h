@@ -17,9 +17,9 @@ inline uint64_t queries_per_task(uint64_t queries, uint32_t threads) {
 }
 
 /// Searches of one thread that take turns: while the memory that one has requested is on its way, others go on. Time
-/// of a query with a beam of 16 as part of what one search after the other takes, by 2, 3, 4, 6 and 8 of them (AMD EPYC
+/// of a query with a beam of 16 as part of the time of one after the other, by 2, 3, 4, 6 and 8 of them (AMD EPYC
 /// with AVX-512, 32 MB of third-level cache): SIFT .77 .71 .65 .77 .75, words .70 .60 .60 .57 .62, patches .92 .79 .83 .86
-/// .85, texts .94 .88 .87 .92 .92, GIST, which takes what its memory gives at once anyhow, .93 .93 .92 .94 .96.
+/// .85, texts .94 .88 .87 .92 .92, GIST, which uses the full memory bandwidth anyhow, .93 .93 .92 .94 .96.
 inline constexpr uint32_t kTurns = 4;
 
 /// Answers a batch. `make()` makes a workspace; `search(query, admission, workspace, counts)` leaves the neighbours of a
@@ -32,7 +32,7 @@ void answer_on_host(const HostPlacement& host, const SearchBatch& batch, const E
   std::atomic<uint64_t> distances = 0;
   std::atomic<uint64_t> expansions = 0;
   const uint64_t task = queries_per_task(queries.rows, execution.threads);
-  const uint64_t row_bytes = host.segment.codes.stride() + 64;  // and what finding it takes
+  const uint64_t row_bytes = host.segment.codes.stride() + 64;  // and the memory read to find it
   parallel_for(execution, queries.rows, task, [&](uint64_t begin, uint64_t end, uint32_t) {
     const WorkspaceLease<T> lease(host.workspaces, make);
     T& workspace = *lease;
@@ -73,7 +73,7 @@ void answer_by_turns(const HostPlacement& host, const SearchBatch& batch, const 
   std::atomic<uint64_t> distances = 0;
   std::atomic<uint64_t> expansions = 0;
   const uint64_t task = queries_per_task(queries.rows, execution.threads);
-  const uint64_t row_bytes = host.segment.codes.stride() + 64;  // and what finding it takes
+  const uint64_t row_bytes = host.segment.codes.stride() + 64;  // and the memory read to find it
   parallel_for(execution, queries.rows, task, [&](uint64_t first, uint64_t end, uint32_t) {
     SearchTurns<Search, Space> turns[kTurns];
     const auto places = static_cast<uint32_t>(std::min<uint64_t>(kTurns, end - first));

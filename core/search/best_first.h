@@ -23,7 +23,7 @@
 // more, and a row is estimated for each edge that leads to it, where the table of visited rows spares two of three.
 // Once for each row, to leave out rows whose lower bound lies beyond the beam, they spare more than half of the
 // comparisons, and took 1.1 to 1.3 times the time on texts and .95 to 1.17 on GIST, where turning a query took 8 us
-// that could be fewer: what a row costs is mostly the jump to it, which its short code needs as well. (k = 10,
+// that could be fewer: the cost of a row is mostly the jump to it, which its short code needs as well. (k = 10,
 // recall .92 to .999; one thread of an AMD EPYC with AVX-512 VNNI and 32 MB of cache, medians of interleaved rounds.)
 //
 // Rejected: fewer starts. The first 16 entry points instead of all take, with the shortest beam that has the recall,
@@ -44,7 +44,7 @@
 
 namespace gannet {
 
-/// What one search needs for itself, kept between searches so that they allocate nothing.
+/// The memory that one search needs for itself, kept between searches so that they allocate nothing.
 struct SearchWorkspace final : Workspace {
   SearchWorkspace(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,
                   const Allocator& memory)
@@ -128,11 +128,11 @@ struct BeamStop {
   uint32_t k;  // at most the beam
 };
 
-/// One walk with the last of `stops`, whose beams rise, that leaves at each of them what a search with that
-/// beam compares: calls found(stop, compared, counts), with the distances as of compare_best_first in
-/// workspace.distances, and goes on if that returns true. A longer beam takes the same steps as a shorter one as long as that has rows to expand,
-/// since both expand the nearest row that waits; the shorter one ends when its first rows have all been
-/// expanded.
+/// One walk with the last of `stops`, whose beams rise, that leaves at each of them the rows that a search with
+/// that beam compares: calls found(stop, compared, counts), with the distances as of compare_best_first in
+/// workspace.distances, and goes on if that returns true. A longer beam takes the same steps as a shorter one as long
+/// as that has rows to expand, since both expand the nearest row that waits; the shorter one ends when its first rows
+/// have all been expanded.
 void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
     const Admission& admission, std::span<const BeamStop> stops, SearchWorkspace& workspace,

@@ -8,7 +8,7 @@
 //   request   read those edges, and request the codes of the rows that have not been met
 //
 // and behind the last one come the rows as stored, requested in one piece and compared in the next. Nothing that a
-// search finds or counts depends on who else takes turns.
+// search finds or counts depends on the other searches that take turns.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace gannet {
 
-/// One walk, as the essay of search/best_first.h tells it.
+/// One walk, as search/best_first.h describes it.
 class BestFirstWalk {
  public:
   BestFirstWalk(const Codes& codes, const SearchGraph& graph, const Admission& admission, uint32_t length,
@@ -132,7 +132,7 @@ class BestFirstSearch {
     found_ = report_nearest(dataset_, compared_, k_, workspace_);
   }
 
-  /// The same, but leaves what was compared in workspace.distances, in the list's order.
+  /// The same, but leaves the distances of the compared rows in workspace.distances, in the list's order.
   void compare() {
     walk_.start();
     while (walk_.step()) continue;

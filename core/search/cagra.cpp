@@ -29,7 +29,7 @@ uint64_t content_of_query(const Dataset& dataset, const Codes& codes, const Prep
   return content;
 }
 
-/// One search, as the essay tells it.
+/// One search, as search/cagra.h describes it.
 struct CagraSearch {
   const Dataset& dataset;
   const Codes& codes;

@@ -1,5 +1,5 @@
 // CAGRA's searches ("CAGRA: Highly Parallel Graph Construction and Approximate Nearest Neighbor Search
-// for GPUs", section IV): what a search of either kind is made of, and its twin on the CPU.
+// for GPUs", section IV): the parts of a search of either kind, and its twin on the CPU.
 //
 //   M      length of the list of the nearest rows met ("internal top-M list"), sorted
 //   p      rows expanded in one iteration ("search width"); d edges each, so the candidate list has p d

@@ -1,5 +1,5 @@
-// CAGRA's searches on a CUDA device: what the kernels take, and the calls that start them.
-// search/cagra.h says what they do.
+// CAGRA's searches on a CUDA device: the arguments of the kernels, and the calls that start them.
+// search/cagra.h describes the searches.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gannet::cuda {
 
-/// What rows are compared as: codes of bytes, wide codes or rows as stored.
+/// The form in which rows are compared: codes of bytes, wide codes or rows as stored.
 enum class RowKind { kBytes, kF32, kF16, kBf16 };
 
 /// The kernel for a kind: kernel.operator()<kind>(). A lambda is to capture, or it would be a function of no
@@ -31,7 +31,7 @@ auto for_row_kind(RowKind kind, const Kernel& kernel) {
 }
 
 struct CagraArgs {
-  const uint8_t* rows;     // [row_count, stride] what is compared
+  const uint8_t* rows;     // [row_count, stride] that are compared
   const float* norms;      // [row_count] lengths, for cosine of stored rows
   Adjacency graph;         // fixed rows
   const uint8_t* queries;  // [count, query_stride] codes, or f32; for cosine of stored rows the length, a
@@ -88,7 +88,7 @@ CagraLaunch choose_cagra(int32_t device, RowKind kind, const CagraPlan& plan, ui
 /// at a time, down to one; answers are the same. Throws ANN_DEVICE_NO_MEMORY where even that takes too much.
 DeviceArray<uint8_t> take_scratch(const CagraPlan& plan, CagraLaunch* choice, const Stream& stream);
 
-/// `scratch` is device memory, [scratch_bytes()], a multiple of 16. Fills in what the plan decides.
+/// `scratch` is device memory, [scratch_bytes()], a multiple of 16. Fills in the fields that the plan decides.
 void start_cagra(const CagraLaunch& choice, const CagraPlan& plan, CagraArgs args, uint8_t* scratch,
                  const Stream& stream);
 

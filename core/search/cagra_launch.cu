@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kAlign = 256;
 constexpr uint32_t kParentsAtOnce = 4;  // of a CTA of several, which has threads for each
-// Beside what the kernels declare. The first is always allowed, the second what any plan may need.
+// Beside the memory that the kernels declare. The first is always allowed, the second is the most that a plan needs.
 constexpr size_t kSharedUsual = 40 << 10;
 constexpr size_t kSharedMax = 80 << 10;
 

@@ -13,7 +13,7 @@
 //
 // An iteration of a CTA:
 //   (2)        claims the rows that its parent's edges lead to, at their places, and says that it has
-//   (3)        compares the rows that nobody claimed before; meanwhile the others claim
+//   (3)        compares the rows that had no claim before; meanwhile the others claim
 //              waits until all of the group have claimed, and drops the rows of which another has the lower
 //              place
 //   (1)        merges the others into its list; takes the next parents
@@ -53,7 +53,7 @@ constexpr uint64_t kUnclaimed = ~uint64_t{0};
 constexpr uint32_t kFewCtas = 256;    // of all queries: the device's bandwidth is idle
 constexpr uint32_t kLineBytes = 128;  // that a cache fetches
 
-/// What a block shares, in this order.
+/// The parts of a block's shared memory, in this order.
 struct Layout {
   uint32_t list_size;   // keys
   uint32_t candidates;  // keys, rows and claims, a power of two
@@ -145,7 +145,7 @@ struct MultiCta {
   uint64_t* found = args.found + uint64_t{group} * args.lists * args.list_size;  // [lists, list_size]
   uint32_t steps_before = 0;                                                     // of the queries before
   uint32_t edges = args.width * args.graph.stride;                               // of an iteration
-  bool alone = args.lists == 1;                                                  // nobody to wait for
+  bool alone = args.lists == 1;                                                  // no CTA to wait for
   bool ahead = args.count * args.lists <= kFewCtas;
 
   __device__ MultiCta(const CagraArgs& given, Shared& block_shared, uint8_t* memory)
@@ -275,7 +275,7 @@ struct MultiCta {
                         [&](uint32_t place, uint32_t distance) { numbers[place] = distance; });
   }
 
-  /// Rows that nobody has a lower place of may enter the list. Of one CTA any place will do.
+  /// Rows without a claim at a lower place may enter the list. Of one CTA any place will do.
   __device__ void confirm() {
     for (uint32_t i = threadIdx.x; i < shared.count; i += blockDim.x) {
       if (!alone && static_cast<uint32_t>(__ldcg(table + slots[i])) != places[i]) {

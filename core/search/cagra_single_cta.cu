@@ -44,7 +44,7 @@ bool sorts_by_radix(const CagraPlan& plan, uint32_t degree) {
   return plan.list > kRegisterKeysMax || plan.width * degree > kRegisterKeysMax;
 }
 
-/// What a block shares, in this order; sizes are those of the plan.
+/// The parts of a block's shared memory, in this order; sizes are those of the plan.
 struct Layout {
   uint32_t list_size;   // keys
   uint32_t candidates;  // keys and rows, a power of two

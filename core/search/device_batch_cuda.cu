@@ -132,7 +132,7 @@ class BatchOnDevice {
            reinterpret_cast<uintptr_t>(queries.data) % 16 == 0;
   }
 
-  /// Queries of a piece: what fits into kBatchBytes.
+  /// Queries of a piece: as many as fit into kBatchBytes.
   uint64_t piece_of(uint64_t count, uint32_t k, bool exact_search, bool in_place) const {
     Piece piece;
     piece.count = 1024;

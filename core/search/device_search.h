@@ -67,7 +67,7 @@ class DeviceWorkspace : public Workspace {
   virtual void start(uint32_t count, int32_t element, const SearchPlan& plan,
                      const DeviceAdmission& admission) = 0;
   virtual void finish() = 0;
-  /// Waits for what start() has queued, if finish() has not: a call that met an error.
+  /// Waits for the work that start() has queued, if finish() has not: after an error of the call.
   virtual void settle() noexcept = 0;
 
   // The answers, [count, k]: nearest first, equal distances by row; kNoRow and +infinity where there
@@ -95,7 +95,7 @@ class DeviceWorkspace : public Workspace {
 
 namespace cuda {
 
-/// Places a segment (place/placement.h) and finds out what searches need to know of the device.
+/// Places a segment (place/placement.h) and sets block_list_max, which depends on the device.
 std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment& segment,
                                                   DeviceBuildResult* built, const Execution& execution);
 

@@ -1,5 +1,5 @@
 // The code of a query for codes with a scale for each row, by inner product, made by a block of any number of
-// warps: what ScaledCodes::encode_query makes on the CPU, bit for bit (dataset/scaled_codes.h has the
+// warps: the code that ScaledCodes::encode_query makes on the CPU, bit for bit (dataset/scaled_codes.h has the
 // layout).
 //
 // The warps share the cells, a product each for the table, summed in the CPU's lanes; then all threads find the
@@ -13,7 +13,7 @@
 
 namespace gannet::cuda {
 
-/// What the warps of a block tell each other.
+/// The values that the warps of a block exchange.
 struct EncodeScaledShared {
   float most[kWarp];
   uint32_t sums[kWarp];

@@ -1,4 +1,4 @@
-// The code of a query, made by any number of threads: dataset/codes.h says what a code is, and
+// The code of a query, made by any number of threads: dataset/codes.h defines the code, and
 // Codes::encode_query makes the same on the CPU, byte for byte.
 //
 //   value      of a column: the query's, at length one for cosine, at the greatest that clips no column for inner

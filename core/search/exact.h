@@ -7,7 +7,7 @@
 // Few queries are compared with the rows as stored. For more, a tile of rows is coded as bytes once, and the
 // tile's products with all queries of a group tell which rows may be nearer than the farthest that a query
 // keeps (row_bounds.h); only those are compared as stored. That is one instruction for 64 columns instead
-// of twelve, and changes no bit. Lists take what is below a limit and are thinned out now and then
+// of twelve, and changes no bit. Lists take rows below a limit and are thinned out now and then
 // (distance/nearest_list.h).
 #pragma once
 

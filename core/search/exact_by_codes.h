@@ -5,7 +5,7 @@
 // 64: 256 queries against 30,000 x 960 floats take 0.04 s instead of 0.8. The nearest k + k / 2 + 64
 // by code are then compared as stored. Where codes are the rows (u8 and i8 under L2) that is exact.
 // Elsewhere a true neighbour is missed if rounding moves it by half its rank and 64 more places. Codes of some
-// rows may tell nothing at all: where densities differ, thousands of rows share one code. So each list is
+// rows may be of no use at all: where densities differ, thousands of rows share one code. So each list is
 // looked at: if its k nearest lie scattered beyond the first half of those that are kept in reserve, all rows
 // are compared for this query, as stored. Good enough to measure recall, not for an answer.
 #pragma once

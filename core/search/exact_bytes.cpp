@@ -1,4 +1,4 @@
-// The device memory of exact search, for estimates: what search/exact_cuda.cu takes, in a build without CUDA too.
+// The device memory of exact search, for estimates: the bytes of search/exact_cuda.cu, in a build without CUDA too.
 
 #include <algorithm>
 #include <bit>

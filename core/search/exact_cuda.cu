@@ -18,7 +18,7 @@
 // that may be near are summed (exact_filter.cuh). The first rows of all are summed without asking, as few queries are, and
 // leave a bound.
 //
-// This file is the run on the host: what is sent, which kernel (exact_launch.h), in which launches.
+// This file is the run on the host: the vectors sent, the kernel (exact_launch.h) and its launches.
 //
 // Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold of 3 to 4 instructions a
 // thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G pairs/s at d = 960. 16 x 8 integer pairs cost d / 32
@@ -153,7 +153,7 @@ class Search {
   /// As many rows as fit beside everything else, some memory left to others.
   uint64_t pick_chunk_rows() const {
     const uint64_t bytes = row_stride_ + (cosine_ ? sizeof(float) : 0) + (squared_ ? sizeof(uint32_t) : 0);
-    stream_.wait();  // what is taken so far counts
+    stream_.wait();  // memory taken so far counts
     const uint64_t free_bytes = stream_.pool().free_bytes();
     uint64_t budget = free_bytes - free_bytes / 8;
     if (request_.chunk_bytes_max != 0) budget = std::min(budget, request_.chunk_bytes_max);
@@ -249,7 +249,7 @@ class Search {
     chunk_first_row_ = first_row;
   }
 
-  /// What is to be known of a chunk of rows. The centre of the first serves all.
+  /// Finds the centre and the squares of a chunk of rows, if needed. The centre of the first serves all.
   void measure(uint64_t row_count) {
     if (centred_ && !has_centre_) {
       MeasureArgs args = measured(row_data(), row_count, row_stride_, request_.rows.element);

@@ -21,7 +21,7 @@ inline constexpr uint32_t kExactMax = kDeviceExactMax;
 inline constexpr uint32_t kExactHalfMin = 128;
 inline constexpr uint32_t kExactFilteredHalfMin = 256;  // of floats of many queries
 
-/// What a block compares at once, of many queries.
+/// The tile that a block compares at once, of many queries.
 struct ExactTile {
   uint32_t threads;
   uint32_t queries;
@@ -53,13 +53,13 @@ struct ExactRequest {
                                    // UINT32_MAX where there are no more rows
   float* out_distances = nullptr;  // [query_count, k]; +infinity where there are no more rows
 
-  /// Most bytes of rows that stand on the device at a time; 0: what its free memory allows.
+  /// Most bytes of rows that stand on the device at a time; 0: as many as its free memory allows.
   uint64_t chunk_bytes_max = 0;
   /// Rows, lengths and ids lie on the device, as search_exact_resident takes them, and are not sent.
   bool rows_are_there = false;
   /// Bytes from one query to the next, on the device, where they need not be packed.
   uint32_t query_stride = 0;
-  /// What every byte of rows that lie on the device is xored with, and of queries there; those of host memory are as the
+  /// The byte that every byte of rows and queries on the device is xored with; those of host memory are as the
   /// caller gives them.
   uint8_t flip = 0;
   /// Of [row_count] those that no query finds, in memory of the host or, of search_exact_resident, of the device.

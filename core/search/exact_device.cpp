@@ -32,7 +32,7 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
         std::memset(to, 0, bytes);
     }
   });
-  // One more than asked for, so that an excluded row leaves enough of them.
+  // One more than k, so that an excluded row leaves enough of them.
   const uint64_t wanted = results.k + (excluded != nullptr ? uint64_t{1} : 0);
   const uint32_t kept = static_cast<uint32_t>(std::min<uint64_t>(wanted, dataset.rows()));
   Array<uint32_t> rows(execution.memory, checked_product(count, kept));

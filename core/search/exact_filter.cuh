@@ -3,10 +3,10 @@
 // Pairs are multiplied with 10 bits behind the point (TF32). Those products are no answers: they say how far apart a pair
 // is at least, and pairs that this does not put behind the k-th best are summed in the CPU's lanes. With u = 2^-11 a
 // rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x| of the
-// true one, what adding up loses included (tf32_error). L2 is the same about any point, and a difference from the centre of
-// some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin are told apart
-// as well as others. Where something overflows or is no number the pair is summed. Of random rows a thousandth is summed,
-// of tight clusters all of a cluster; were all pairs summed, it would take some twice as long as without products.
+// true one, the sum's rounding included (tf32_error). L2 is the same about any point, and a difference from the centre
+// of some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin are as
+// distinct as others. Where something overflows or is no number the pair is summed. Of random rows a thousandth is
+// summed, of tight clusters all of a cluster; to sum all pairs would take some twice as long as without products.
 #pragma once
 
 #include <cmath>
@@ -18,14 +18,14 @@
 namespace gannet::cuda {
 namespace exact_search {
 
-// What the sums of tensor cores leave open, as shares. Of a sum of `dim` products the lengths' product: two roundings of
-// 2^-11 each, and what adding them up may lose.
+// The error bounds of tensor cores' sums, as shares. For a sum of `dim` products, of the lengths' product: two
+// roundings of 2^-11 each, and the errors of adding up.
 __device__ constexpr float tf32_error(uint32_t dim) {
   return 0x1p-10f + 0x1p-19f + static_cast<float>(dim) * 0x1p-21f;
 }
-// And of squares, lengths and the CPU's own sums their roundings.
+// The roundings of squares, of lengths and of the CPU's own sums.
 __device__ constexpr float float_error(uint32_t dim) { return 0x1p-17f + static_cast<float>(dim) * 0x1p-28f; }
-constexpr float kTiny = 1e-34f;       // what products too small for a float come to
+constexpr float kTiny = 1e-34f;       // room for products too small for a float
 constexpr uint32_t kCentreRows = 64;  // whose mean is the centre
 
 /// Sums of four pairs in the CPU's lanes and order, by one warp, apart from the caller, whose registers they are not to
@@ -54,8 +54,8 @@ __device__ __noinline__ float4 sum_pairs(const ExactArgs& args, uint4 rows, uint
   return {sums[0], sums[1], sums[2], sums[3]};
 }
 
-/// Floats of many queries: tensor cores tell which pairs may be near enough, and only those are summed in the CPU's
-/// lanes and order. What they tell is a bound that no distance lies below; the head of this file derives it.
+/// Floats of many queries: tensor cores find the pairs that may be near enough, and only those are summed in the CPU's
+/// lanes and order. Their result is a bound that no distance lies below; the head of this file derives it.
 template <ExactTile kTileOfStep>
 struct FilteredSearch : TensorTile<float, kTileOfStep> {
   using Tile = TensorTile<float, kTileOfStep>;

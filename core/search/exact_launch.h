@@ -10,7 +10,7 @@
 
 namespace gannet::cuda {
 
-/// What a search kernel takes: a batch of queries and the rows of one launch.
+/// The arguments of a search kernel: a batch of queries and the rows of one launch.
 struct ExactArgs {
   const uint8_t* rows;            // [row_count, row_stride] bytes
   const uint8_t* queries;         // [query_count, query_stride] bytes
@@ -64,7 +64,7 @@ constexpr uint32_t few_queries(bool is_float) { return is_float ? kExactFewQueri
 /// Merges the lists of each query, one a slice, into the answers.
 void merge_exact_lists(const ExactArgs& args, const Stream& stream);
 
-/// What filtered floats, and L2 of integers, need of vectors beforehand.
+/// The measures of vectors that filtered floats, and L2 of integers, need beforehand.
 struct MeasureArgs {
   const uint8_t* items;  // [count, stride] bytes
   float* centre;         // [centre_columns] subtracted of each column of floats, or null

@@ -6,7 +6,7 @@
 //   share    of a slice: a distance that its share of the k rows is not beyond
 //
 // A candidate nearer than the k-th best is appended; a list that the next tile might overflow is sorted in shared memory
-// and cut to k. Slices of filtered floats tell each other their bounds, so that far fewer pairs are summed.
+// and cut to k. Slices of filtered floats share their bounds, so that far fewer pairs are summed.
 #pragma once
 
 #include <cooperative_groups.h>

@@ -29,7 +29,7 @@ struct Slice {
 
 /// Steps through the tiles of a slice and the panels of a tile. A Step offers
 ///   fetch(row, panel)    starts to read a panel of the tile that begins at `row`
-///   deposit(buffer)      puts what was fetched into shared memory
+///   deposit(buffer)      puts the fetched panel into shared memory
 ///   accumulate(buffer)   adds the products of a panel to the sums
 ///   finish(row, end)     turns sums into candidates, and clears them
 template <ExactTile kTile, class Step, class Lists>
@@ -73,7 +73,7 @@ __device__ float4 unpacked(uint32_t first, uint32_t second) {
           float_of_bits<kElement>(second & 0xffff), float_of_bits<kElement>(second >> 16)};
 }
 
-/// What read_four has read, as floats: later, so that nothing waits for memory.
+/// The result of read_four, as floats: later, so that nothing waits for memory.
 __device__ inline float4 unpacked(int32_t element, const float4& read) {
   if (element == ANN_F32) return read;
   const uint32_t first = __float_as_uint(read.x);
@@ -92,8 +92,8 @@ __device__ inline float float_distance(const ExactArgs& args, float sum, uint32_
       query_norm, args.rows + uint64_t{row} * args.row_stride, args.dim));
 }
 
-/// Sums of floats, in the CPU's lanes and order. Rows of every float element: only what reads and unpacks them
-/// asks which it is, a branch for 64 multiplications and more.
+/// Sums of floats, in the CPU's lanes and order. Rows of every float element: only their reads and
+/// unpacking test the type, a branch for 64 multiplications and more.
 template <bool kDot, ExactTile kTileOfStep>
 struct FloatSearch {
   using Args = ExactArgs;
@@ -322,7 +322,7 @@ struct IntegerSearch : TensorTile<int32_t, kTileOfStep> {
                          });
   }
 
-  /// What belongs to rows and queries is read before the first candidate is written, so that the
+  /// The values of rows and queries are read before the first candidate is written, so that the
   /// loads need not wait for each other.
   __device__ void finish(uint32_t tile_row, uint32_t end) {
     uint32_t row_squares[kLaneRows] = {};
@@ -349,8 +349,8 @@ struct IntegerSearch : TensorTile<int32_t, kTileOfStep> {
     }
   }
 
-  /// Of most tiles no row is as near as the k-th best, which two instructions a pair tell: y.y - 2 x.y against
-  /// what the distance of that one leaves. It is rounded up by more than floats round down.
+  /// Of most tiles no row is as near as the k-th best, by a test of two instructions a pair: y.y - 2 x.y
+  /// against the distance of that one less x.x, rounded up by more than floats round down.
   __device__ void consider_near(uint32_t q, uint32_t place, uint32_t square,
                                 const uint32_t (&row_squares)[kLaneRows], uint32_t tile_row, uint32_t end,
                                 Key worst) {

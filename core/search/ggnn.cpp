@@ -17,7 +17,7 @@ SquareKind kind_of(const Codes& codes, const GgnnPlan& plan) {
   return codes.wide() ? SquareKind::kFloatBits : SquareKind::kInteger;
 }
 
-/// One search, as the essay tells it.
+/// One search, as search/ggnn.h describes it.
 struct GgnnSearch {
   const Dataset& dataset;
   const Codes& codes;

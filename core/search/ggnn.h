@@ -28,7 +28,7 @@ namespace gannet {
 
 inline constexpr uint32_t kGgnnBestMin = 10;  // section 4.1.2: "or at least 10"
 inline constexpr uint32_t kGgnnListMax = 1984;
-inline constexpr uint32_t kGgnnDescentListMax = 512;  // what a block brings to the next layer at once
+inline constexpr uint32_t kGgnnDescentListMax = 512;  // rows that a block brings to the next layer at once
 inline constexpr uint32_t kGgnnQueueMax = 2048;
 inline constexpr uint32_t kGgnnVisitedMax = 8192;
 inline constexpr uint32_t kGgnnIterationsMax = 8192;

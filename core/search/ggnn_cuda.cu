@@ -22,7 +22,7 @@ constexpr uint32_t kBlocksAtOnce = 32;  // of a multiprocessor, which has no mor
 constexpr uint32_t kLongThreads = 128;
 constexpr uint32_t kLongRowBytes = 2048;  // from which four warps compare
 constexpr uint32_t kLineBytes = 128;      // of the second cache
-// The first is always allowed, the second what any plan may need.
+// The first is always allowed, the second is the most that a plan needs.
 constexpr size_t kSharedUsual = 40 << 10;
 constexpr size_t kSharedMax = 80 << 10;
 

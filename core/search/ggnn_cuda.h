@@ -1,5 +1,5 @@
-// GGNN's search on a CUDA device: what the kernel takes, and the call that starts it. search/ggnn.h says what it
-// does.
+// GGNN's search on a CUDA device: the arguments of the kernel, and the call that starts it. search/ggnn.h
+// describes it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct GgnnArgs {
   uint32_t descends;        // 1: from the top layer
 };
 
-/// Starts the walks of a batch. Of `args.walk` what a plan of CAGRA's would decide is filled in.
+/// Starts the walks of a batch. The fields of `args.walk` that a plan of CAGRA's would decide are filled in.
 void start_ggnn(int32_t device, RowKind kind, const GgnnPlan& plan, GgnnArgs args, const Stream& stream);
 
 }  // namespace gannet::cuda

@@ -61,7 +61,7 @@ SlackShape shape_of(const ann_search_params& params, uint32_t k, uint32_t kept) 
   return shape;
 }
 
-/// d+_nn1 in the root of what comparisons give. Stored rows lie 1 / inverse_step as far as their codes, and the
+/// d+_nn1, as a root of compared distances. Stored rows lie 1 / inverse_step as far as their codes, and the
 /// distance of two cosines is half the square of the chord.
 float nearest_of(const SearchTarget& target, const ann_search_params& params, bool stored) {
   const Segment& segment = target.segment();
@@ -146,7 +146,7 @@ std::optional<double> knob_at(const SearchTarget&, uint32_t, uint32_t step) {
   return kTaus[step];
 }
 
-/// By which rows it compares, and by what the slack adds to.
+/// By the rows that are compared, and by the distances that the slack adds to.
 ann_search_params measured_as(const SearchPlan& plan) {
   const GgnnPlan& ggnn = std::get<GgnnPlan>(plan);
   ann_search_params like = ANN_SEARCH_PARAMS_INIT;

@@ -125,7 +125,7 @@ class CudaWorkspace final : public DeviceWorkspace {
     found_usable_ = vectors_are_records() ? nullptr : flags(answers_.host());
   }
 
-  /// Waits for what start() has queued, if finish() has not: a call that met an error.
+  /// Waits for the work that start() has queued, if finish() has not: after an error of the call.
   void settle() noexcept override {
     if (started_ && !is_abandoned()) runtime().wait_for_stream(stream_);
     started_ = false;

@@ -181,7 +181,7 @@ struct StartWalk {
   const Adjacency& graph() const { return run.bypass ? view.bypass.graph : view.graph; }
   const EntriesView& entries() const { return run.bypass ? view.bypass.entries : view.entries; }
 
-  /// What the kernels of CAGRA, GGNN and TSDG compare, read and write.
+  /// The arrays that the kernels of CAGRA, GGNN and TSDG compare, read and write.
   CagraArgs cagra_args(bool stored, uint32_t kept) const {
     const bool by_records = stored || view.lossless;
     CagraArgs args = {};

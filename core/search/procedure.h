@@ -38,7 +38,7 @@ struct SearchRequest {
 /// The quantity that calibration turns: none, a number of rows, a slack, or a number of walks.
 enum class Knob { kNone, kBeam, kSlack, kWalks };
 
-/// How far one search goes: a value of the knob, and what was measured with it.
+/// How far one search goes: a value of the knob, and the measurements with it.
 struct Effort {
   constexpr Effort(double knob = 0, uint32_t expansions_max = 0, uint32_t width = 0)
       : knob(knob), expansions_max(expansions_max), width(width) {}
@@ -77,7 +77,7 @@ struct Procedure {
 
   /// The effort that the caller names; none: it goes by recall. Null: no parameter names one.
   std::optional<Effort> (*given)(const SearchRequest& request) = nullptr;
-  /// The effort where nothing has been measured; `beam` is what BEST_FIRST keeps for the wanted recall.
+  /// The effort where nothing has been measured; `beam` is the beam of BEST_FIRST for the wanted recall.
   Effort (*unmeasured)(const SearchRequest& request, uint32_t beam) = nullptr;
   /// The values of the knob that calibration tries for k answers, rising with `step` from 0; none behind the last.
   /// Null: the procedure has a calibration of its own (tune/tuning.h).

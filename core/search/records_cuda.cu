@@ -91,7 +91,7 @@ struct MakeRecord {
       return query[column] ^ args.flip;
   }
 
-  /// What stands behind the columns.
+  /// The value behind the columns.
   __device__ Value nothing() const { return kAsFloats ? Value{0} : static_cast<Value>(args.flip); }
 
   /// Squares of floats are exact as doubles; their sum is rounded at every column.

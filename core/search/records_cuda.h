@@ -1,5 +1,5 @@
-// Queries that lie on a CUDA device, made records as a search there takes them: byte for byte what
-// Dataset::prepare makes on the CPU.
+// Queries that lie on a CUDA device, made records as a search there takes them: byte for byte those
+// that Dataset::prepare makes on the CPU.
 #pragma once
 
 #include <cstdint>

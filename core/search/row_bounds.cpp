@@ -8,16 +8,16 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kTileBytes = 1 << 16;  // packed, to stay in the cache beside what is compared with it
+constexpr uint32_t kTileBytes = 1 << 16;  // packed, to stay in the cache beside the codes compared with it
 constexpr uint32_t kTileRowsMin = 32;
 constexpr uint32_t kTileRowsMax = 256;
 constexpr uint32_t kMeanRows = 256;
 
-// Room for what single roundings lose: of lengths, and of |X - Q|^2, |X|^2 and |Q|^2 together.
+// Room for the errors of single roundings: of lengths, and of |X - Q|^2, |X|^2 and |Q|^2 together.
 constexpr double kOfLength = 0x1p-19;
 constexpr double kOfWhole = 0x1p-20;
 
-// Coding a row of floats costs what 18 to 24 queries spend on it (128 and 960 columns), one of bytes what 10 do.
+// Coding a row of floats takes as long as 18 to 24 queries do with it (128 and 960 columns), one of bytes as 10 do.
 constexpr uint64_t kFewestOfFloats = 24;
 constexpr uint64_t kFewestOfBytes = 12;
 
@@ -132,7 +132,7 @@ void RowBounds::code_query(const PreparedQuery& query, bool usable, Tile& tile, 
 
 void RowBounds::set_limit(float distance, Query* query) const {
   if (!query->usable) return;
-  // A sum of squares has lost at most a part of itself, or what is too small for any number.
+  // The rounding error of a sum of squares is at most a share of it, or an amount too small for any number.
   const double farthest = dataset_.metric() == ANN_METRIC_L2 ? distance * (1 + rounding_) : distance;
   query->bound = above(farthest + query->own + 1e-30);
 }

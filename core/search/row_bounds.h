@@ -46,7 +46,7 @@ class RowBounds {
     BoundRows rows_;
   };
 
-  /// A query's part of the bound, and of what is too far.
+  /// A query's part of the bound, and of the limit beyond which rows are too far.
   struct Query : BoundQuery {
     double own = 0;
     bool usable = false;  // false: nothing is

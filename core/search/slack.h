@@ -2,8 +2,8 @@
 //
 //   list    the nearest rows met so far, sorted, of which some have been expanded
 //   bound   (1 + slack) times the distance of the k-th row of the list that may be returned; by inner product, whose
-//           distances have no zero to be measured from, that distance and a share of it: a product is asked for
-//           that is at least 2 - (1 + slack)^2 of the k-th
+//           distances have no zero to be measured from, that distance and a share of it: a product within the
+//           bound is at least 2 - (1 + slack)^2 of the k-th
 //   start   all entry points are compared and enter the list
 //   step    take the nearest row of the list that has not been expanded, if it is one of the first k or nearer than
 //           the bound; read its edges and request the codes of those rows that have not been met. Then compare the
@@ -13,8 +13,8 @@
 //           takes
 //
 // A beam gives every query as many expansions; a bound gives an easy one few and a hard one many. One list holds
-// what on a CUDA device are two (search/walk_cuda.cu): rows beyond the bound never enter it, so that it is seldom
-// long, and it may be as long as it needs to be.
+// the rows of the two on a CUDA device (search/walk_cuda.cu): rows beyond the bound never enter it, so that it is
+// seldom long, and it may be as long as it needs to be.
 //
 // A step chooses its row before the rows of the step before are compared: codes have the time of a step to arrive,
 // and a walk that is about to follow its best row looks at its second one too. On the first steps that leads it into
@@ -34,7 +34,7 @@
 // and .88 (tests/bench/results.csv, "SLACK"). However large the slack, some sets end at .996 to .999. By inner product
 // lengths and not places make a row an answer, and the bound finds no good end: 1.12 to 1.44.
 //
-// AUTO goes by what calibration has counted (tune/search_work.h), so that it leaves recalls up to .95 to the beam.
+// AUTO goes by the counts of calibration (tune/search_work.h), so that it leaves recalls up to .95 to the beam.
 //
 // Codes of one bit a column do not pay here either (search/best_first.h).
 #pragma once
@@ -68,11 +68,11 @@ struct SlackFront {
   std::span<const float> slacks;
 };
 
-/// One walk that stops for each front at each of its slacks, and leaves there what search_with_slack would
+/// One walk that stops for each front at each of its slacks, and leaves there the rows that search_with_slack would
 /// compare: calls found(front, compared, counts) with the distances in workspace.distances and the first of
 /// front.slacks as the slack, and goes on for that front if it returns true. Walks for all k and slacks take
-/// the same steps, nearest row first, and end one after another; one that is about to end waits for what is on
-/// its way, as it would alone, which is all that can make those that go on differ from walks of their own. No
+/// the same steps, nearest row first, and end one after another; one that is about to end waits for the rows on
+/// their way, as it would alone, which is all that can make those that go on differ from walks of their own. No
 /// row of the set may be removed.
 void trace_with_slack(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,

@@ -43,7 +43,7 @@ std::optional<Effort> given(const SearchRequest& request) {
   return Effort{double{request.params.delta} - 1};
 }
 
-/// A tenth up to a recall of 0.95, and half as much more for each halving of what is missed beyond.
+/// A tenth up to a recall of 0.95, and half as much more for each halving of the missed share beyond.
 Effort unmeasured(const SearchRequest& request, uint32_t) {
   double slack = 0.1;
   for (double miss = 0.05; miss > 1 - double{request.recall} && slack < 1; miss /= 2) slack += 0.05;

@@ -32,7 +32,7 @@ inline uint32_t slack_bound(const Codes& codes, uint32_t distance, double share)
 /// Of a squared distance, by how much of it a bound lies beyond it.
 inline double share_of(float slack) { return double{slack} * (2 + double{slack}); }
 
-/// One walk, as the essay of search/slack.h tells it.
+/// One walk, as search/slack.h describes it.
 class SlackWalk {
  public:
   SlackWalk(const Codes& codes, const SearchGraph& graph, const Admission& admission,

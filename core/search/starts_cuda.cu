@@ -9,10 +9,10 @@
 // 8, by products of bytes in tensor cores (16 x 8 results a step of 32 columns). |x - q|^2 = x.x - 2 x.q
 // + q.q, of which q.q plays no part. In the layout of the results, thread t of four holds columns 2 t and
 // 2 t + 1 of a tile, which is the class: the nearest of a class over the tiles is a running minimum in
-// each thread, without a single exchange. What the hardware calls columns k of both operands may be any
+// each thread, without a single exchange. The hardware's columns k of both operands may be any
 // columns, as long as they are the same of both; so lanes load 32 bytes as two pieces of 16.
 //
-// And which query is walked for when. A walk is long where rows crowd, and where the query does not: with d0
+// The order of the queries. A walk is long where rows crowd, and where the query does not: with d0
 // the distance of the nearest pivot and m^2 the mean of the squared distances of all pivots, expansions
 // correlate with d0 / m^2 (0.43; with d0 alone 0.31, m alone -0.35, with the true d_k 0.42; measured with
 // 3,000 queries of 100,000 SIFT rows, slack 0.03). Each block ranks its 16 queries by that, and the order takes the

@@ -1,7 +1,7 @@
 // TSDG's searches ("Graph-based Approximate NN Search: A Revisit", sections 4 and 5.3) on the CPU. Those of batches are
 // the twins of search/tsdg_small_cuda.cu and search/tsdg_large_cuda.cu: answers and counts are equal, bit for bit.
 //
-// Small batches (4.1, Algorithm 1): t_0 walks, each of which keeps no queue of what it could expand.
+// Small batches (4.1, Algorithm 1): t_0 walks, each of which keeps no queue of rows that it could expand.
 //
 //   start    the nearest of 32 random rows is u
 //   hop      all edges of u are compared; place i mod 32 of R_temp keeps the nearest of those inserted
@@ -27,7 +27,7 @@
 //   - A walk of large batches does not stop while R has room.
 //   - Delta is a share of the last distance of R, which has no unit that a caller would have to know: `delta` times
 //     that distance is the bound. Distances are true ones, of squares delta^2.
-//   - What enters C. The algorithm says rows that improve R, its text every row compared. With the first, C's rows
+//   - The rows of C. The algorithm says rows that improve R, its text every row compared. With the first, C's rows
 //     are all as near as the last of R was, and Delta does no more than put off the end; the second is the default,
 //     up to the bound that ends the walk (the first 50,000 rows of SIFT, Delta 1.1: recall .986 for 1,191 distances with
 //     the first; with the second .995 for 1,303 already at 1.05).
@@ -66,7 +66,7 @@ struct TsdgPlan {
   uint32_t walks = 0;        // small: t_0
   uint32_t segments = 0;     // large: m
   float delta = 1;           // large
-  bool only_nearer = false;  // large: C takes what improves R
+  bool only_nearer = false;  // large: C takes the rows that improve R
   uint32_t beam = 0;         // on the CPU
   uint32_t team = 8;         // lanes that compare a row on a device
 };

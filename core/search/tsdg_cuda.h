@@ -1,5 +1,5 @@
-// TSDG's searches on a CUDA device: what the kernels take, and the call that starts them. search/tsdg.h says what they
-// do, and is their twin.
+// TSDG's searches on a CUDA device: the kernels' arguments, and the call that starts them. search/tsdg.h describes
+// them, and is their twin.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct TsdgArgs {
   uint32_t walks;
   uint32_t segments;
   double factor;         // Delta on squared distances
-  uint32_t only_nearer;  // 1: C takes what improves R
+  uint32_t only_nearer;  // 1: C takes the rows that improve R
 };
 
-/// Starts the walks of a batch. Of `args.walk` what a plan of CAGRA's would decide is filled in. `kind` is kBytes or
-/// kF32.
+/// Starts the walks of a batch. The fields of `args.walk` that a plan of CAGRA's would decide are filled in. `kind` is
+/// kBytes or kF32.
 void start_tsdg(int32_t device, RowKind kind, const TsdgPlan& plan, TsdgArgs args, const Stream& stream);
 
 // One file each.

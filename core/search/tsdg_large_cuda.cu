@@ -2,7 +2,7 @@
 // one query.
 //
 //   R          the nearest rows, in order, in shared memory; kNone behind them
-//   C          m segments of 32 places, each in order from its head on, round about: what is taken moves the head
+//   C          m segments of 32 places, each in order from its head on, round about: a row taken moves the head
 //   V          m segments of 32 rows in no order, the oldest overwritten next
 //   proposals  the ends of an edge list that stand neither in V nor in C, in their order
 //
@@ -28,7 +28,7 @@ namespace {
 
 static_assert(kTsdgSegment == kWarp && kTsdgSeeds <= kWarp);
 
-/// What a block shares, in this order.
+/// The parts of a block's shared memory, in this order.
 struct Layout {
   uint32_t list;      // keys of R, a multiple of 32
   uint32_t segments;  // m

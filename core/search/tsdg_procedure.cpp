@@ -155,7 +155,7 @@ std::optional<Effort> given_beam(const SearchRequest& request) {
   return Effort{static_cast<double>(request.params.beam), 0, 0};
 }
 
-/// A walk finds about what two places of a beam find.
+/// A walk finds about as many near rows as two places of a beam.
 Effort unmeasured_walks(const SearchRequest&, uint32_t beam) {
   return {static_cast<double>(std::clamp(beam / 2, 1u, kTsdgWalksMax)), 0, 0};
 }

@@ -1,5 +1,5 @@
 // TSDG's search for small batches on the GPU (section 4.1, Algorithm 1): a block walks alone, t_0 blocks a query, and
-// the last of them to end merges what they have found.
+// the last of them to end merges the rows that they have found.
 //
 //   edges    thread i has edge i of the row that is expanded
 //   keys     their distances, by teams of lanes (search/cagra_steps.cuh), which are the paper's warps where
@@ -9,8 +9,8 @@
 //            last 16 where they are nearer, which makes them a rise and a fall; 9 exchanges sort it again
 //
 // A hop waits for memory twice, for the edges and for the rows. The next row to be expanded is known before R_temp is
-// sorted. So its edges are on their way, and their rows on their way to the second cache, while the keeper sorts; what
-// a last hop has asked for in vain is the price.
+// sorted. So its edges are on their way, and their rows on their way to the second cache, while the keeper sorts;
+// the reads that a last hop has requested in vain are the price.
 //
 // Bytes of a hop at 70 edges (factors below 10, SIFT) and 128 columns of u8: 512 of edges, 9 KB of rows. A walk of 6
 // hops and 32 seeds reads 60 KB, 16 of them 1 MB a query. Operations of a hop: 70 rows of 8 loads of 16 bytes and some
@@ -30,7 +30,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint64_t kFoundBytes = uint64_t{64} << 20;  // of device memory, at a time
-constexpr uint32_t kAheadBytes = 512;                 // of a row that are asked for ahead
+constexpr uint32_t kAheadBytes = 512;                 // of a row that are requested ahead
 constexpr uint32_t kLine = 128;
 static_assert(kThreads >= ANN_DEGREE_MAX, "a thread for each edge");
 static_assert(kTsdgList == kWarp && kTsdgSeeds == kWarp && kTsdgTaken == kWarp / 2);
@@ -119,7 +119,7 @@ struct SmallWalk {
     return temp;
   }
 
-  /// This thread's edge of the row that is expanded next. What is beyond the level's edges is not read.
+  /// This thread's edge of the row that is expanded next. Places beyond the level's edges are not read.
   __device__ uint32_t edge() const {
     if (shared.parent == RowKey::kNone) return kNoRow;
     const uint32_t row = RowKey::row(shared.parent);

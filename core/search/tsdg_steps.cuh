@@ -1,4 +1,4 @@
-// What both of TSDG's kernels need beside the steps of CAGRA's.
+// The steps that both of TSDG's kernels need beside those of CAGRA's.
 #pragma once
 
 #include "search/cagra_steps.cuh"

@@ -32,7 +32,7 @@
 // of both lists and each of the 30 to 60 that were offered a count over the offered ones. Latency binds:
 // two trips to memory, 0.7 us each under load, and two barriers.
 //
-// Equal answers. Blocks run 8 to 16 warps that meet the same rows, so who is first must not show. Rows
+// Equal answers. Blocks run 8 to 16 warps that reach the same rows, so their order must not show. Rows
 // are looked up in the filter as it was at the start of the round, and enter it while the lists are
 // merged; a row that several parents of a round lead to is compared by whichever warp claims it first in
 // an exact table of the round. So the set of rows that are compared, and of those offered, is a function
@@ -40,7 +40,7 @@
 //
 // Cycles of a round with 16 warps on one NVIDIA H200 (1M SIFT rows, one query, 79 rows offered): some 4,000
 // to expand; 3,400 to merge when some threads had a key of each list, which is now one pass (one query 40.2
-// us before, 37.6 after, at recall 0.949). Thinning out what is offered by a histogram of distances gained
+// us before, 37.6 after, at recall 0.949). Thinning out the offered rows by a histogram of distances gained
 // nothing. A search without branches in a few sorted rows cost the walks for 1,000 answers 23 %.
 //
 // Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, 64 edges, recall 0.95, one query after
@@ -76,7 +76,7 @@
 namespace gannet::cuda {
 namespace {
 
-/// What is decided before compilation.
+/// The parameters that a kernel is compiled for.
 struct Policy {
   CodePolicy code;
   uint32_t warps;
@@ -107,7 +107,7 @@ constexpr Policy scaled(Policy policy) {
   return policy;
 }
 
-// Likewise: asked by the kernels of all walks whether a row is removed took 4 to 7 % of their time (one NVIDIA H200, 1M
+// Likewise: the test for removed rows in the kernels of all walks took 4 to 7 % of their time (one NVIDIA H200, 1M
 // SIFT rows, k = 100, batches of 1 and 1,000).
 constexpr Policy leaving_out(Policy policy) {
   policy.leaves_out = true;
@@ -234,7 +234,7 @@ struct BlockWalk {
         args.queries != nullptr ? args.queries + uint64_t{query} * args.query_stride : args.one_query;
     uint8_t* place = shared.query + (makes_code() ? code_bytes(args) : 0);
     const uint32_t bytes = makes_code() ? args.whole.record_bytes : code_bytes(args);
-    // The query may lie in host memory, a microsecond away: its first part is asked for first.
+    // The query may lie in host memory, a microsecond away: its first part is requested first.
     const uint32_t own = threadIdx.x * 16;
     uint4 part = {};
     if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
@@ -303,7 +303,7 @@ struct BlockWalk {
       met.add(item.row);  // the thread that keeps the masked row
   }
 
-  /// Decides what this round expands; false at the end of the walk.
+  /// Chooses the rows that this round expands; false at the end of the walk.
   __device__ bool look() {
     const uint64_t* best = shared.best[turn];
     const uint64_t* queue = shared.queue[turn];

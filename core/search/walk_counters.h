@@ -1,4 +1,4 @@
-// What the warps of a search on a CUDA device count together.
+// The counters that the warps of a search on a CUDA device share.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct alignas(64) WalkCounters {
   uint32_t queue;  // queries that were taken beyond the first of each warp
 };
 
-/// What was done for one query. In host memory it is also the sign that its answer stands there: one
+/// The work done for one query. In host memory it is also the sign that its answer stands there: one
 /// store of 8 bytes, and never zero distances.
 struct alignas(8) WalkCounts {
   uint32_t distances;

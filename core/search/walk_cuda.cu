@@ -12,7 +12,7 @@
 //             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
 //   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
 //   order     which query is next: those that are likely to need long walks first (starts_cuda.cu), since
-//             what starts last runs alone in the end
+//             the walk that starts last runs alone in the end
 //
 // The stop rule is GGNN's (section IV: a slack on the bound of the k-th best, a bounded queue); the
 // graph is CAGRA's. Two short lists instead of one long beam need 22 % fewer distances at recall 0.95
@@ -20,7 +20,7 @@
 // table that forgets makes the walk run in circles (6 to 25 times the work at 0.99), therefore a Bloom
 // filter.
 //
-// ONE LIST, by the name BEST_FIRST, and for what two lists do not reach: search/best_first.h step for step.
+// ONE LIST, by the name BEST_FIRST, and for searches that two lists do not reach: search/best_first.h step for step.
 // The list lies in shared memory in 32 segments, one a lane; each lane knows the farthest and the
 // nearest unexpanded row of its own. A row replaces the farthest of all, and only that segment is
 // looked through again. Answers are those of the CPU but for rows that the Bloom filter drops.
@@ -48,7 +48,7 @@
 //
 // One NVIDIA H200, 1M SIFT rows, 64 edges, k = 10, batch 10,000, slack 0.03, kernels: 382 us in the order as given,
 // 326 by the nearest pivot's share of the mean distance, 270 by the true number of expansions
-// (tests/bench/results.csv). So the order alone gives what half of an oracle would. Insertion: d_k and T are brought
+// (tests/bench/results.csv). So the order alone gives half the gain of an oracle. Insertion: d_k and T are brought
 // up to date once for all rows of a chunk, and the next row is on its way while one is inserted. Up to 12 or 20 one by
 // one before they are sorted instead of 8: 0 to 2 % more time.
 //
@@ -59,7 +59,7 @@
 // and the numbers of the rows that it has expanded, and a block of 8 warps, launched in the same stream so that it
 // starts while other walks still run, reads their edges again and goes on with 4 parents a round. Of 388 us at slack
 // 0.03 28 were saved. With the order whole walks take 4 % longer than cut ones, which is less than handing over costs,
-// so that batches are walked whole; what is cut, and why, is in tune/device_calibration.h.
+// so that batches are walked whole; tune/device_calibration.h names the walks that are cut, and the reason.
 //
 // Departures from the papers. GGNN's bounded cache forgets; here nothing is forgotten within a query.
 // CAGRA starts from random rows, hashed from the query's place in the batch; here from the nearest
@@ -74,7 +74,7 @@
 namespace gannet::cuda {
 namespace {
 
-/// What is decided before compilation.
+/// The parameters that a kernel is compiled for.
 struct Policy {
   CodePolicy code;
   uint32_t warps;   // of a block
@@ -160,7 +160,7 @@ struct BloomMemory {
 template <>
 struct BloomMemory<0> {};
 
-/// What both ways have in common: queries one after the other, and the comparison of the rows that a
+/// The common part of both ways: queries one after the other, and the comparison of the rows that a
 /// list of edges names.
 template <Policy kPolicy>
 struct Walker {
@@ -236,7 +236,7 @@ struct Walker {
   }
 
   /// Compares the new ones of the rows that the edges of `row` lead to, or where there is no row of those
-  /// where the query starts; `lists` takes them in and says what to read ahead.
+  /// where the query starts; `lists` takes them in and names the row to read ahead.
   template <class Lists>
   __device__ void visit(uint32_t row, Lists& lists) {
     const bool at_pivots = args.starts != nullptr;
@@ -373,7 +373,7 @@ struct WaitingBest {
     farthest = shared.items[kept - 1].distance;
   }
 
-  /// Of a list that rises and then falls, what is as a whole before another word.
+  /// Exchanges items of a list that rises and then falls, until each word as a whole is before the next.
   static __device__ void order_words(ListEntry (&items)[kWords]) {
 #pragma unroll
     for (uint32_t stride = kWords / 2; stride != 0; stride /= 2) {
@@ -627,7 +627,7 @@ struct SegmentedBeam {
     owner = first_lane(own_farthest == farthest);
   }
 
-  /// Replaces one key of a segment, and looks through it for what its lane has to know.
+  /// Replaces one key of a segment, and finds its farthest and its nearest unexpanded key for its lane.
   __device__ void replace(uint32_t lane, uint64_t old_key, uint64_t new_key) {
     uint64_t* own = keys + lane * segment;
     bool done = false;
@@ -738,7 +738,7 @@ __global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks) walk(const __gr
 struct Kernel {
   void (*function)(WalkArgs);
   uint32_t threads;
-  uint32_t shared_bytes = 0;  // beyond what it declares
+  uint32_t shared_bytes = 0;  // beyond the bytes that it declares
 };
 
 template <class Walk>

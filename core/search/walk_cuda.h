@@ -1,4 +1,4 @@
-// Walks over a SearchGraph on a CUDA device: what the kernels take, and the calls that start them.
+// Walks over a SearchGraph on a CUDA device: the arguments of the kernels, and the calls that start them.
 //
 // Three procedures: a warp for each query (walk_cuda.cu), whose starts are found beforehand
 // (starts_cuda.cu), for batches; a block for each query (walk_block_cuda.cu) for few queries and for many
@@ -23,13 +23,13 @@ namespace gannet::cuda {
 /// The longest record that travels with a launch.
 inline constexpr uint32_t kOneQueryBytes = 512;
 
-/// What a block needs that makes the code of its query and re-ranks the best rows. Of the
-/// arguments of both steps what does not depend on the query.
+/// The arguments of a block that makes the code of its query and re-ranks the best rows: those
+/// of both steps that do not depend on the query.
 struct WholeArgs {
   EncodeArgs encode;
   EncodeScaledArgs scaled;  // instead where rows have a scale each; else its code_bytes are 0
   RerankArgs rerank;
-  uint32_t record_bytes;  // of a query, a multiple of 16; 0: queries are codes, and rows what is answered
+  uint32_t record_bytes;  // of a query, a multiple of 16; 0: queries are codes, and rows the answers
   int32_t element;        // of the rows
 };
 
@@ -73,7 +73,7 @@ struct WalkArgs {
 /// that.
 uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept);
 
-/// Starts the walks of a batch with two lists and what they need before, `warps` for each query.
+/// Starts the walks of a batch with two lists and the steps that they need before, `warps` for each query.
 void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32_t warps,
                      const Stream& stream);
 
@@ -85,14 +85,14 @@ struct WalkChoice {
   void (*function)(WalkArgs);
   uint32_t threads;
   uint32_t blocks_max;    // that are started at once
-  uint32_t shared_bytes;  // beyond what the kernel declares
+  uint32_t shared_bytes;  // beyond the bytes that the kernel declares
 };
 
 /// A kernel in which a block of 8 or 16 warps walks.
 WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps);
 
-/// Lets these kernels have the shared memory that they need, on the current device, by the stride and what
-/// `whole` says of bytes. Before the first of them there. Returns the most rows that their answers can keep,
+/// Lets these kernels have the shared memory that they need, on the current device, by the stride and the
+/// sizes in `whole`. Before the first of them there. Returns the most rows that their answers can keep,
 /// which may be 0.
 uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape);
 

@@ -1,4 +1,4 @@
-// What walks of the CPU have in common: memory requested ahead, a table of visited rows that is left empty, and
+// The common parts of the CPU's walks: memory requested ahead, a table of visited rows that is left empty, and
 // the answer that a list becomes.
 #pragma once
 
@@ -83,7 +83,7 @@ class CompareOnce {
 
  private:
   static constexpr uint32_t kPlaces = 2048;
-  static constexpr uint32_t kFull = 1536;  // beyond, rows are compared as often as they are asked for
+  static constexpr uint32_t kFull = 1536;  // beyond, rows are compared anew at each stop
   static constexpr uint32_t kPiece = 64;
 
   /// Where a row is remembered, or will be.

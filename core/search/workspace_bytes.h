@@ -19,7 +19,7 @@ constexpr uint64_t staged_queries(uint64_t queries, uint64_t record_bytes, uint3
   return std::max<uint64_t>(1, std::min({queries, kStagingBytes / record_bytes, kStagingBytes / answer}));
 }
 
-/// What it holds at most for so many queries of k answers each.
+/// The most bytes that it holds for so many queries of k answers each.
 inline uint64_t workspace_device_bytes(const PlacedShape& shape, uint64_t queries, uint32_t k) {
   const uint64_t sent_and_made = 2 * shape.record_bytes();
   const uint64_t starts_and_masked = (kStartWords + 1) * sizeof(uint32_t);

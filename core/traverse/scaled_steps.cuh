@@ -3,7 +3,7 @@
 //
 // Teams of four lanes take a row each as in RowComparison (traverse/walk_steps.cuh). A row's bytes are unsigned and
 // both digits of the query signed, so a word costs two products of four bytes each, as many as |x - q|^2 of plain
-// bytes does with x.x. Terms stand behind a row's bytes in what its team has just read, weighed with digits that are
+// bytes does with x.x. Terms stand behind a row's bytes as its team has just read them, weighed with digits that are
 // zero; the lane that gets the row's sum reads them once more, from the first cache.
 //
 // Registers: four rounds of two loads as there, 32, and the query's part is read anew, 16. Bytes a row: its stride.

@@ -67,7 +67,7 @@ constexpr uint32_t ggnn_step(uint32_t degree) {
 /// How far beyond the last of its best rows a query goes.
 struct Slack {
   float tau = 0;
-  float nearest = 0;     // d+_nn1, in the root of what comparisons give
+  float nearest = 0;     // d+_nn1, as a root of the distances that comparisons give
   bool squares = false;  // xi^2 is added to d_k^2, else xi to d_k
 };
 

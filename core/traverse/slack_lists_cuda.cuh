@@ -7,8 +7,8 @@
 //   fresh                 keys of those within the bound, sorted, then merged into best and queue (Algorithm 2)
 //
 // Each thread has a proposal and compares it with all rows of the cache, which it reads four at a time, the same
-// four as its neighbours, so that a warp's 32 proposals pass the cache once. Of the ring only what a query has
-// expanded so far is read. The paper has a thread for each row of the cache and takes proposal after proposal,
+// four as its neighbours, so that a warp's 32 proposals pass the cache once. Of the ring only the rows that a query
+// has expanded so far are read. The paper has a thread for each row of the cache and takes proposal after proposal,
 // which reads a cache of 448 rows in full for each of 24.
 //
 // A merge finds where each fresh key goes by binary search and moves rows of a list behind it, from the end on in
@@ -27,7 +27,7 @@
 
 namespace gannet::cuda {
 
-/// What lies in a block's shared memory, in this order.
+/// The parts of a block's shared memory, in this order.
 struct SlackLayout {
   uint32_t best;     // keys, a multiple of 2
   uint32_t queue;    // keys, likewise
@@ -353,7 +353,7 @@ struct SlackLists {
     __syncthreads();
   }
 
-  /// Merges the fresh keys into a list of `size` rows; what does not fit any more falls out at its end.
+  /// Merges the fresh keys into a list of `size` rows; keys that do not fit any more fall out at its end.
   __device__ void insert(const Ring& list, uint32_t size, uint32_t count) {
     const Ring sorted{fresh, layout.step, 0};
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x)

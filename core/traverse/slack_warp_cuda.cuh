@@ -18,8 +18,8 @@
 // search in shared memory at each.
 //
 // Measured on one NVIDIA H200, SIFT 1M as f32, k 24, C@10 .958 of 10,000 queries, in M queries/s: .94 with SlackLists, 1.39
-// and 1.51 with these lists, 1.58 with edges read ahead and all rows of a step asked for at once. A few queries are left at
-// the end: with 200 steps at most instead of 400 it is 2.09 at .957.
+// and 1.51 with these lists, 1.58 with edges read ahead and all rows of a step requested at once. A few queries are
+// left at the end: with 200 steps at most instead of 400 it is 2.09 at .957.
 #pragma once
 
 #include "traverse/slack_cache.h"
@@ -34,7 +34,7 @@ inline constexpr uint32_t kSlackWarpRows = 64;  // of a list
 template <uint32_t kBestWords>
 class SlackWarp {
  public:
-  /// What lies in shared memory; `step` as for SlackLayout.
+  /// The bytes in shared memory; `step` as for SlackLayout.
   static __host__ __device__ uint32_t bytes(const SlackShape& shape, uint32_t step) {
     return (kRingAt + (shape.visited + 3) / 4 * 4 + 2 * step) * sizeof(uint32_t);
   }
