@@ -1,7 +1,7 @@
 // A search graph of the CPU without some of its rows, so that these are queries which the graph has never held.
 //
 // An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows
-// that the hidden one has edges to, if a list of near rows would have held it. So a walk finds what it would
+// that the hidden one has edges to, if a list of near rows would have held it. So a walk finds the rows that it would
 // find had the hidden row never been there. Masking the row alone leaves a hole: in a pruned graph its
 // neighbours are linked through it, and a walk then needs a beam 1.2 times as long on SIFT, words and patches as
 // queries of the same law do. Without that bound neighbours of a hidden row are linked at any distance: with 1M

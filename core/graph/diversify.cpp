@@ -112,7 +112,7 @@ class Diversifier {
   // --- Stage one --------------------------------------------------------------------------------
 
   void prune_lists() {
-    // SSG reads the lists of a row's neighbours, so what it keeps must not lie in their place.
+    // SSG reads the lists of a row's neighbours, so the edges it keeps must not lie in their place.
     const bool expands = params_.method == ANN_DIVERSIFY_SSG;
     const uint32_t stride = expands ? params_.degree : knn_.k;
     if (expands) kept_ = Array<uint32_t>(execution_.memory, checked_product(rows_, stride));
@@ -459,7 +459,7 @@ class Closing {
     sorted_.places = std::move(places);
   }
 
-  /// One of these rows, with its lengths as they are then; `after`: what the repair has made of the default's edges.
+  /// One of these rows, with its lengths as they are then; `after`: the default's edges after the repair.
   void take_over_row(uint32_t row, const AdjacencyRow& after, uint32_t* to) {
     const uint32_t* before = sorted_.edges.data() + sorted_.places[row];
     uint16_t* lengths = prefixes(row);
@@ -485,7 +485,7 @@ class Closing {
     }
   }
 
-  /// Closes what is free between rows, and hands the graph over.
+  /// Closes the gaps between rows, and hands the graph over.
   void publish() {
     Array<uint64_t> offsets(execution_.memory, size_t{rows_} + 1);
     offsets[0] = 0;
@@ -580,7 +580,7 @@ uint64_t diversify_device_bytes(uint64_t rows, uint64_t k, const DiversifyParams
   const uint64_t piece = some * (k * 4 + 4 + params.degree * 4ull + params.levels * 2ull);
   // SSG reads lists that the host gives of all rows.
   const uint64_t lists = params.method == ANN_DIVERSIFY_SSG ? rows * k * 4 : 0;
-  // Kept edges forth and back, then sorted ones in their place and what the repair reads.
+  // Kept edges forth and back, then sorted ones in their place and the table that the repair reads.
   return lists + piece + rows * (2 * k * 4 + 24) + rows * (params.degree * 8ull + 90);
 }
 

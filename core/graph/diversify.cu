@@ -22,8 +22,8 @@
 // rows three times, for their distances to the row, as columns and as panels: 77 KB a row, mostly from the second cache,
 // 77 GB in all; all 19,900 pairs are 230 products of 16 x 8 x 32 and 1,400 shared words of 4 bytes a lane; going from
 // edge to edge waits 200 times some 50 clocks, with six blocks a multiprocessor. Stage two gathers 50 KB a row for 8,500
-// pairs. One NVIDIA H200 takes 91 ms for stage one and 95 for stage two, of which 53 are what leaving rows for the host
-// takes without factors. Pair by pair, 8 lanes each, stage one compared 6,000 pairs and both moved 1.8 MB a row through
+// pairs. One NVIDIA H200 takes 91 ms for stage one and 95 for stage two, of which leaving rows for the host takes 53
+// without factors. Pair by pair, 8 lanes each, stage one compared 6,000 pairs and both moved 1.8 MB a row through
 // the caches, in 197 and 354 ms.
 //
 // SSG's candidates, a row's neighbours and theirs, are some 40,000 of lists of 200, 5,000 to 10,000 of them different.
@@ -144,7 +144,7 @@ struct Comparison {
   }
 };
 
-/// Moves what stays of values that the threads of a block hold, in their order, behind what has been moved before.
+/// Moves the values that stay, of those that a block's threads hold, in their order, behind the values moved before.
 struct Squeeze {
   uint32_t* counts;  // [kWarps]
 
@@ -256,7 +256,7 @@ __device__ void count_by_products(const CodesView& codes, uint8_t* panel, const 
 struct PruneArgs {
   CodesView codes;
   const uint32_t* all;  // SSG: [rows, k] the lists of all rows
-  uint32_t* lists;    // [count, stride] lists of rows from `first` on, of SSG empty; then what stays of each
+  uint32_t* lists;    // [count, stride] lists of rows from `first` on, of SSG empty; then kept edges of each
   uint32_t* lengths;  // [count] edges that stay
   unsigned long long* totals;  // [4] edges given, kept, joined, soft
   uint32_t first;
@@ -858,7 +858,7 @@ uint32_t soften_room(const DiversifyParams& params, uint32_t own) {
   return std::max(2 * power_of_two(params.reverse_max), power_of_two(params.reverse_max + own));
 }
 
-// --- What a repair reads ---------------------------------------------------------------------------
+// --- The table of a repair -------------------------------------------------------------------------
 
 struct TableArgs {
   const uint64_t* offsets;  // [count + 1] into edges
@@ -977,7 +977,7 @@ class DeviceDiversifier {
   void prune(const Execution& part) {
     incoming_ = std::make_unique<DeviceArray<uint32_t>>(rows_, stream_);
     fill(incoming_->data(), 0, rows_ * sizeof(uint32_t), stream_, "clearing device memory");
-    // SSG reads the lists of all rows for each, and writes elsewhere; the others leave what stays in place.
+    // SSG reads the lists of all rows for each, and writes elsewhere; the others leave the kept edges in place.
     const bool expands = params_.method == ANN_DIVERSIFY_SSG;
     const uint32_t most = static_cast<uint32_t>(lengths_.size());
     const uint32_t sent_rows = lists_.there != nullptr ? 0 : expands ? rows_ : most;

@@ -69,7 +69,7 @@ SearchGraph read_by_default(const SortedRows& rows, const DiversifyParams& param
                             const Execution& execution);
 
 /// The end of a diversification: sees to it that every row is reached, if `repair`, and hands the rows over to `graph`.
-/// `repaired`, unless null, is what read_by_default() gives, repaired already.
+/// `repaired`, unless null, is the graph of read_by_default(), repaired already.
 void finish_diversified(SortedRows&& rows, const DiversifyParams& params, bool repair,
                         const SearchGraph* repaired, SearchGraph& graph, const Execution& execution);
 

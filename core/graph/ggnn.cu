@@ -288,12 +288,12 @@ struct LinkArgs {
 
   CodesView codes;
   LayerView layer;
-  uint32_t* next;      // [rows, k] what FillUp writes
+  uint32_t* next;      // [rows, k] the lists that FillUp writes
   uint32_t* inverse;   // [rows, inverse_count]
   uint32_t* inverses;  // [rows] how many
   uint64_t* claims;    // [rows] the least proposal, UINT64_MAX between rounds
   uint32_t* wanting;   // [rows] rows without a path
-  uint64_t* met;       // [rows, kGgnnLinkBest] what those have met, nearest first
+  uint64_t* met;       // [rows, kGgnnLinkBest] the best rows of their walks, nearest first
   uint8_t* places;     // [rows] the row met that it is the turn of
   Turn* turns;         // [rows]
   LinkCounts* counts;

@@ -109,7 +109,7 @@ SearchGraph graph_of_heads(const Codes& all, const Array<uint32_t>& rows, uint32
                         choose_entries(codes.rows(), kEntriesMax, seed, execution.memory), execution);
 }
 
-/// The second half of a head's row gets its edges to heads; edges of the row that are left over fill what is free.
+/// The second half of a head's row gets its edges to heads; edges of the row that are left over fill the free places.
 void share_row(uint32_t* edges, uint32_t degree, AdjacencyRow to_heads, const uint32_t* heads,
                uint32_t* merged) {
   uint32_t count = 0;

@@ -22,7 +22,7 @@
 // A file holds the heads in place of the entry points, which are drawn from them again.
 //
 // Cost, n rows: one hash and one comparison of codes a row, 12 bytes a row while they are chosen, 4 bytes a head kept;
-// then lists of the heads, at most a fourth of what the graph took.
+// then lists of the heads, at most a fourth of the graph's.
 #pragma once
 
 #include <cstdint>

@@ -47,9 +47,9 @@ struct PairProducts {
   const CodesView& codes;
   uint8_t* panel;  // [kPanelRows, stride + kPanelPad], aligned to 16 bytes
 
-  /// Calls make(strip) for each strip and panel, on all lanes of a warp; what it returns gets take(tile) for each tile
+  /// Calls make(strip) for each strip and panel, on all lanes of a warp; the result gets take(tile) for each tile
   /// of rows of the panel that has rows before some of the strip, and then done(). All threads of the block call this,
-  /// and what they have written before is seen. A strip's calls all come to the same warp.
+  /// and their earlier writes are visible. A strip's calls all come to the same warp.
   template <class Make>
   __device__ void each_strip(const uint32_t* ids, uint32_t count, const Make& make) const {
     const uint32_t warp = threadIdx.x / kWarp;

@@ -75,7 +75,7 @@ class ProductLists {
   }
 
  private:
-  /// Makes the list of each row of what `fill` leaves in its beam.
+  /// Makes the list of each row of the rows that `fill` leaves in its beam.
   template <class Fill>
   KnnGraph each_row(const Execution& execution, const Fill& fill) {
     KnnGraph lists{Array<uint32_t>(execution.memory, checked_product(graph_.rows, k_)), graph_.rows, k_, 0};

@@ -33,8 +33,8 @@ namespace gannet {
 Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count, uint64_t seed,
                                           const Execution& execution);
 
-/// Replaces five eighths of the edges of a graph of near rows by those by product, from lists of `k`. `codes` are what
-/// walks take. Results do not depend on threads.
+/// Replaces five eighths of the edges of a graph of near rows by those by product, from lists of `k`. `codes` are those
+/// that walks take. Results do not depend on threads.
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                        const Execution& execution);
 

@@ -22,7 +22,7 @@ SearchGraph graph_of_near_rows(const Dataset& dataset, const Codes& codes, uint6
                         execution.span(0.95, 1));
 }
 
-/// Codes order rows nearly as products do, so that spare ones catch what they misplace.
+/// Codes order rows nearly as products do, so that spare ones catch the rows they misplace.
 uint32_t list_length(uint32_t k) { return std::min(k + std::max(k, kSpareMin), std::max(k, ANN_DEGREE_MAX)); }
 
 }  // namespace

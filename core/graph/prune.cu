@@ -14,7 +14,7 @@
 //
 // Look-ups are nearly all of the work, 4,096 a row at degree 64, so each is one load. A row's number times
 // an odd number is a permutation of all numbers: its upper bits say where in the table the row stands, its
-// lower ones, with the rank beside them, are what stands there. Two rows in one place would need a loop;
+// lower ones, with the rank beside them, are the entry there. Two rows in one place would need a loop;
 // other odd numbers are tried until there are none. A list for which none is found, and long lists nearly
 // always, compare every y with those left out.
 //
@@ -25,14 +25,14 @@
 // Lists of 257 to 512 entries take 40 KB a block of one warp, 32 of them its table, and five warps are resident.
 //
 // Detours go by the first `looked_at` entries of each list as z and in z; the paper's are all of them
-// (search_graph.h says what that costs). A rank table of all rows, directly addressed, does not fit on chip.
+// (search_graph.h gives the cost of that). A rank table of all rows, directly addressed, does not fit on chip.
 //
 // With distances, as equation 3 has them, everything stays but the comparison, which needs the distances of
 // z's list too: twice the bytes.
 //
 // Rejected, one NVIDIA H200, 1M x 64 to 64: a table of rows and one of ranks with linear probing, 256 places
 // (10.1 ms); one load and one comparison with a row left out (8.8); rows in the order of the smallest
-// hash of their neighbours, for the sake of the cache (8.5 where 8.8: the loads are not what it waits for).
+// hash of their neighbours, for the sake of the cache (8.5 where 8.8: it does not wait for the loads).
 
 #include <cooperative_groups.h>
 
@@ -49,7 +49,7 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-/// What is decided before compilation.
+/// Choices made before compilation.
 struct Policy {
   uint32_t warps;      // per block, each with a row
   uint32_t k_max;      // entries of a list

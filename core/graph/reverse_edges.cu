@@ -25,7 +25,7 @@
 // each reverse entry in a table of the forward ones finds that, 230 warp instructions a row at degree 32.
 //
 // Bounded memory. Ranks are listed, sorted and collected slice by slice; later slices hold worse ranks
-// and append to what is there. A slice of n ranks has n * rows edges whatever the graph looks like, so
+// and append to the entries there. A slice of n ranks has n * rows edges whatever the graph looks like, so
 // its size is known before the first launch.
 //
 // Bytes of device memory an edge, P = passes of the sort = ceil(bit_width(rows) / 8):
@@ -143,7 +143,7 @@ struct CollectReverse {
     return cub::LowerBound(args.targets, args.listed_count(), row);
   }
 
-  /// Appends to what earlier slices, of better ranks, have left, and marks the end.
+  /// Appends to the entries of earlier slices, of better ranks, and marks the end.
   __device__ void collect(uint64_t row, uint64_t run_begin, uint64_t run_end) {
     uint32_t* reverse = args.graph + row * args.degree;
     uint32_t filled = 0;
@@ -228,8 +228,8 @@ struct MergeEdges {
     warp.sync();
   }
 
-  /// Takes from the reverse list what the forward one has at no later rank, and marks there what it has at
-  /// a later one.
+  /// Takes from the reverse list the entries that the forward one has at no later rank, and marks there those
+  /// that it has at a later one.
   __device__ void look_up(uint32_t* reverse) {
 #pragma unroll
     for (uint32_t i = 0; i < kOfLane; ++i) {

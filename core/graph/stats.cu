@@ -1,5 +1,5 @@
 // Measures of a graph on the GPU: components, degrees, two-hop counts (CAGRA, section III-A), equal to
-// those of stats.cpp. They are what the paper's Figure 3 shows of graphs of a million rows.
+// those of stats.cpp. They are the quantities that the paper's Figure 3 shows of graphs of a million rows.
 //
 //   measure              how
 //   weak components      union-find: every edge hooks the larger root below the smaller, by compare and

@@ -11,7 +11,7 @@
 namespace gannet {
 namespace {
 
-// A round of refinement must find this much of what is missing, or it is the last.
+// A round of refinement must find this share of the missing neighbours, or it is the last.
 constexpr double kLeastGain = 0.1;
 constexpr uint32_t kRoundsMax = 3;
 constexpr size_t kShorter = 3;     // times as long as bytes that stand in are wide codes at least

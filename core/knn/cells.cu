@@ -16,7 +16,7 @@ namespace gannet::cuda {
 namespace {
 
 constexpr uint32_t kRoundsMax = 6;
-constexpr double kLeastGain = 0.1;  // of what is missing, by a round, or it is the last
+constexpr double kLeastGain = 0.1;  // share of the missing neighbours that a round finds, or it is the last
 
 /// Lists twice: rounds read one and write the other.
 struct PingPong {

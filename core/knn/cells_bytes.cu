@@ -1,6 +1,6 @@
 // Cells of wide codes: the bytes that stand in for floats where the map and the products read rows.
 //
-//   here      clip     what 0.2 % of sampled values exceed in size; it becomes 127 steps from the middle
+//   here      clip     the size that 0.2 % of sampled values exceed; it becomes 127 steps from the middle
 //
 // Wide codes are those that bytes cannot tell apart as neighbours (dataset/codes.h). They tell enough for
 // cells and candidates: the rounds that follow compare rows as floats. Where too many rows have the same

@@ -13,7 +13,7 @@
 // where place and flag stand, for rows of 128 bytes, which halves the work of sorting; of 64 bits for others.
 // Distances are exact: a team of eight lanes reads a row of 128 bytes at once, of four lanes 64 bytes of a
 // longer or shorter one; tensor cores multiply them with the own row, dp4a sums their squares. A list is the
-// smallest keys of what was offered, so that the order of offers does not matter; that a filter takes
+// smallest keys of the rows offered, so that the order of offers does not matter; that a filter takes
 // one candidate for another (some 0.2 %) follows from their order in the lists, which is fixed.
 //
 //   KeepNearest    of a row's 1,000 candidates finds by bisection a key that 64 to 96 are below, sorts
@@ -33,7 +33,7 @@
 // Lists of more than 256 entries have keys of 64 bits whatever the rows are, since 512 entries and 64 found ones need ten
 // bits of a slot. RefineRow takes 26.7 KB of shared memory a block then, as with long keys of any length.
 //
-// What a graph needs of a list is not told by the mean: two rounds of 48 lists behind 63 probes find .9741
+// The mean does not show the list quality that a graph needs: two rounds of 48 lists behind 63 probes find .9741
 // of the 32 nearest in 40.4 ms, and a search needs 4.5 % more distances at recall .95 than with exact lists
 // of 96; one round of 40 lists behind 126 probes finds .9683 in 34.8 ms and needs 3.6 % more (one of 48
 // behind 96 probes .9638, 33.7 ms, 4.1 %). Rounds help rows whose neighbours' lists are good.
@@ -110,7 +110,7 @@ struct RowList {
   static_assert(kNarrowBytes == 8 * sizeof(uint4) && kPanelBytes == 4 * sizeof(uint4));
   static constexpr uint32_t kLength = 32 * kRegisters;
   // A narrow row's distance is below 2^23. Its key has a slot below, of kLength for the list and 64 for
-  // what was found; that of a wide row has distance and entry.
+  // the rows found; that of a wide row has distance and entry.
   using Key = std::conditional_t<kNarrow, uint32_t, uint64_t>;
   static constexpr Key kNoKey = static_cast<Key>(RowKey::kNone);
   static constexpr uint32_t kSlotBits = 9;
@@ -132,7 +132,7 @@ struct RowList {
   uint32_t pending_first = 0;  // a multiple of 32
   uint32_t pending_end = 0;
   uint32_t square;
-  uint32_t own[2][2];   // of a narrow row, what narrow_distance multiplies in even and odd rounds
+  uint32_t own[2][2];   // of a narrow row, operands of narrow_distance in even and odd rounds
   uint32_t weights[2];  // of a lane's products in those: -2, or 0 where others count
 
   __device__ RowList(const CodesView& codes, Shared& shared, uint32_t place)
@@ -170,7 +170,7 @@ struct RowList {
     pending_end += __popc(lanes);
   }
 
-  /// Compares candidates while 32 of them wait, and what is left in the end if these are the last.
+  /// Compares candidates while 32 of them wait, and the rest in the end if these are the last.
   __device__ void compare_pending(bool last) {
     if (last) shared.pending[(pending_end + lane) % kQueue] = place << 1;  // rows too, which do not count
     __syncwarp();
@@ -224,7 +224,7 @@ struct RowList {
   }
 
   /// That of the row pending in place `lane`. Eight lanes read a row at once, 16 bytes each, so that a line
-  /// of the cache is asked for once.
+  /// of the cache is read once.
   ///
   /// To an instruction of tensor cores the four words of a lane are two of one left row and two of
   /// another, and the two halves of a row are neighbouring left rows. It multiplies both with all of this
@@ -337,7 +337,7 @@ struct RowList {
     }
   }
 
-  /// Takes the last 32 of what was found, or all of fewer, into the list.
+  /// Takes the last 32 of the keys found, or all of fewer, into the list.
   __device__ void merge() {
     const uint32_t left = found_count > 32 ? found_count - 32 : 0;
     const uint32_t i = left + lane;
@@ -547,7 +547,7 @@ struct RefineRow {
     commit_copies();
   }
 
-  /// Offers what was not offered before.
+  /// Offers a row that was not offered before.
   __device__ void offer(List& list, const BloomFilter& offered, uint32_t entry, bool there) const {
     const BloomFilter::Bits bits = BloomFilter::bits(entry >> 1);
     const bool fresh = there && !offered.has(bits);
@@ -574,7 +574,7 @@ struct RefineRow {
     }
   }
 
-  /// What the lists from `begin` on hold, of pairs with a new edge.
+  /// Offers the entries of the lists from `begin` on, of pairs with a new edge.
   __device__ void offer_lists(List& list, const BloomFilter& offered, uint32_t begin) const {
     const uint32_t step = begin / kStep;
     if (begin % kStep == 0) {

@@ -32,7 +32,7 @@
 // in 28 more. 1M rows by way of groups: 2 ms longer. Slices of 131,072 of the 10M rows instead of 524,288:
 // 33 ms longer for all of cells.
 //
-// The order of cells decides what the second cache holds: rows that are worked on together have their
+// The order of cells decides the contents of the second cache: rows that are worked on together have their
 // neighbours in the same cells if those are near each other. Leaders are chained, each followed by the
 // nearest that is left, and cells follow their leader.
 //

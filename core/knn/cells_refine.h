@@ -65,7 +65,7 @@ class Refinement {
   std::vector<RefineSpace> spaces_;
 };
 
-/// Bytes of a thread's room, and of what a Refinement holds beside lists.
+/// Bytes of a thread's room, and of a Refinement's arrays beside lists.
 uint64_t refine_space_bytes(uint64_t rows, size_t stride, uint32_t k);
 uint64_t refinement_bytes(uint64_t rows, uint32_t k);
 

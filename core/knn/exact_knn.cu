@@ -9,7 +9,7 @@
 //
 // The idea. A block goes through all rows, tile by tile; while a tile is multiplied, the next one comes
 // by asynchronous copies. Left rows stay in registers as operands of tensor cores, and so do the sums of
-// a tile. What is nearer than `bound` is appended to its list. A list that might overflow is thinned by
+// a tile. A row nearer than `bound` is appended to its list. A list that might overflow is thinned by
 // a warp: distances are halved until few more than k keys are below, which are kept. For rows in random
 // order about k * ln(n / k) keys pass, so this costs little. No matrix of n x n distances exists.
 //
@@ -51,7 +51,7 @@ namespace {
 
 namespace cg = cooperative_groups;
 
-/// What is decided before compilation: the tile, and the part of it that a warp compares.
+/// Choices made before compilation: the tile, and the part of it that a warp compares.
 struct Policy {
   uint32_t threads;
   uint32_t left;  // rows of a tile
@@ -85,7 +85,7 @@ struct Lists {
   static constexpr uint32_t kRoom = kCapacity - kPolicy.right;  // keys before there is no room
 
   struct Shared {
-    uint32_t bounds[kPolicy.left];  // only what is nearer is news; 0 for rows that do not exist
+    uint32_t bounds[kPolicy.left];  // only nearer rows are appended; 0 for rows that do not exist
     uint32_t counts[kPolicy.left];
   };
 
@@ -305,7 +305,7 @@ struct CompareBytes {
     });
   }
 
-  /// Zeros stand in for what does not exist.
+  /// Zeros stand in for rows and columns that do not exist.
   __device__ void send_for(Panel& panel, uint64_t first, uint32_t column) {
     constexpr uint32_t kCopies = kTileColumns / 16;
 #pragma unroll

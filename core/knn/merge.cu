@@ -2,7 +2,7 @@
 //
 // Bytes at 1M rows of 128 bytes and k = 64: codes 128 MB and halves 128 MB there, lists 256 MB back: some 10 ms
 // of a link of 50 GB/s beside the rounds. A round has two thirds of the distances of GNND's and gathers the
-// same codes, which is what it waits for.
+// same codes, and waits for these reads.
 
 #include "backend/devices.h"
 #include "backend/transfers.h"

@@ -1,7 +1,7 @@
 // GGM: two k-NN graphs become one. "Large-Scale Approximate k-NN Graph Construction on GPU", section 5.1.
 //
 // Two sets of rows have k-NN lists each. The lists of both sets together need, for each row, those of the other
-// set that are nearer than some of its own; what is known of each set by itself need not be found again. Algorithm
+// set that are nearer than some of its own; neighbours within a set are known and need not be found again. Algorithm
 // 3, line by line:
 //
 //   lines 1 and 2    G^u, G^v: the nearer and the farther half of each list. HalfLists holds the nearer ones;
@@ -9,7 +9,7 @@
 //   lines 3 to 9     each nearer half and as many random rows of the other set as it lacks of k: the start of
 //                    the descent (TwoSets, nn_descent.h). The half is OLD, the random rows are NEW
 //   lines 10 and 11  GNND, where only rows of different sets are compared (nn_descent.cpp; nn_descent.cu)
-//   line 12          join_lists: what the descent has found across, and the lists as they were given
+//   line 12          join_lists: the neighbours that the descent has found across, and the lists as they were given
 //
 // A row finds only rows of the other set by the descent, so that a NEW row meets nothing but OLD ones: a round
 // has two thirds of the distances of GNND's. It ends as GNND does.
@@ -26,7 +26,7 @@
 //
 // Departures from the paper. Ids are numbers of 64 bits that the caller chooses, and a list may name rows of
 // neither set: they are kept with their distances, so that shards of one graph can be merged pair by pair. Lists
-// that were merged before may be merged again: of what they know across only the nearer half is known to the
+// that were merged before may be merged again: of their neighbours across only the nearer half is known to the
 // descent, all of it to the join. Where a set has too few rows for a descent (kDescentRowsPerNeighbor), every
 // pair across is compared. Lists are at least 16 long on the way (kListLeast) and cut at the end.
 #pragma once
@@ -52,7 +52,7 @@ struct GivenLists {
   uint64_t id(uint64_t row) const { return ids != nullptr ? ids[row] : first_id + row; }
 };
 
-/// Refuses what is no list of neighbours: places after an unused one, distances that fall or are NaN, a row's own
+/// Refuses invalid lists of neighbours: places after an unused one, distances that fall or are NaN, a row's own
 /// id, or one id twice. Throws ANN_INVALID_ARGUMENT with the place.
 void check_lists(const GivenLists& lists, const Execution& execution);
 
@@ -89,11 +89,11 @@ struct AcrossLists {
   Array<float> distances;  // [rows, k] as reported
 };
 
-/// Keeps what lies across, and measures it.
+/// Keeps the neighbours across, and measures their distances.
 AcrossLists measure_across(const Dataset& both, uint32_t first_rows, const KnnGraph& found,
                            const Execution& execution);
 
-/// The k nearest of what was given and what was found, by distance, then id: [rows, k] each.
+/// The k nearest of the neighbours given and the neighbours found, by distance, then id: [rows, k] each.
 void join_lists(const KnownLists& known, const AcrossLists& across, uint32_t k, uint64_t* neighbors,
                 float* distances, const Execution& execution);
 

@@ -1,6 +1,6 @@
 // GNND on the GPU: "Large-Scale Approximate k-NN Graph Construction on GPU", Algorithm 1, section 4.
-// What it computes is said in nn_descent.h; the CPU's version is nn_descent.cpp, and both give equal
-// lists, since nothing in either depends on who comes first. The kernels are in nn_descent_steps.cuh,
+// Its result is defined in nn_descent.h; the CPU's version is nn_descent.cpp, and both give equal
+// lists, since nothing in either depends on the order of threads. The kernels are in nn_descent_steps.cuh,
 // the order in which they are started in nn_descent_rounds.cuh.
 //
 //   paper                       here
@@ -8,24 +8,24 @@
 //   G[s]                        keys: distance, row and NEW or OLD in 64 bits, ascending (RowKey)
 //   G_new, G_old                samples of a kind (kNew, kOld), 2 p places a row
 //   p, k, MaxIter               p, k, iterations
-//   D                           sums of a warp in registers; only what is nearest leaves them
+//   D                           sums of a warp in registers; only the nearest leave them
 //   GetNearestObject            nearest_in_rows, nearest_in_columns
-//   Algorithm 3 (GGM)           StartWithTwoSets, and what SampleOwn and CrossMatch leave out (TwoSets)
+//   Algorithm 3 (GGM)           StartWithTwoSets, and the pairs that SampleOwn and CrossMatch leave out (TwoSets)
 //   InsertIntoNNList            OfferAndMerge::give, MergeOffers, InsertIntoList
 //   phi(G)                      the sum of the distances returned
 //
-// Kernels of a round: SampleOwn (line 8, counts who is sampled by how many) - a scan - ScatterReverse -
+// Kernels of a round: SampleOwn (line 8, counts how often each row is sampled) - a scan - ScatterReverse -
 // GatherSamples (section 4.1: reverse samples appended up to 2 p, sorted by a warp, repetitions
 // removed) - CrossMatch (lines 9 to 33, a warp for each row) and MergeOffers (a warp for each row), in
 // turn for some slices of the rows.
 //
 // Point by point. As in the paper: the first p NEW and p OLD entries of a list are sampled; a list
-// starts with p random entries; only what was sampled turns OLD; reverse samples fill up to 2 p places;
+// starts with p random entries; only sampled entries turn OLD; reverse samples fill up to 2 p places;
 // NEW meets NEW, and NEW meets OLD; a NEW sample is offered its nearest NEW and its nearest OLD one, an OLD
-// sample its nearest NEW one. Departures, with what they bring (SIFT 1M x 128 bytes, k 64, p 16, one
+// sample its nearest NEW one. Departures, with their gains (SIFT 1M x 128 bytes, k 64, p 16, one
 // NVIDIA H200, all 11 rounds; tests/gpu/gnnd_figures.cu builds the paper's ways from the same steps):
 //   - No locks in the usual case. Offers that beat a list's last entry go to a row's kOffers places,
-//     taken by an atomic, and a warp merges them when the slice is done; only what finds no place (hubs)
+//     taken by an atomic, and a warp merges them when the slice is done; only an offer that finds no place (hubs)
 //     is inserted at once under the row's lock, as in the paper. 139 ms; with one lock a list (GNND-r2)
 //     603, with a lock for each 32 entries (GNND) 679, with all pairs entered (GNND-r1) 871: an insertion
 //     is five dependent trips to memory, and a warp makes one at a time.
@@ -70,7 +70,7 @@
 namespace gannet::cuda {
 namespace {
 
-/// Squares with offsets. A distance is x.x + y.y - 2 x.y, so what is added to x.x and y.y is added to it.
+/// Squares with offsets. A distance is x.x + y.y - 2 x.y, so an offset added to x.x and y.y is added to it.
 struct AddOffsets {
   static constexpr uint32_t kLanes = 1;
   struct Args {

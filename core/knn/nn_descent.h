@@ -19,13 +19,13 @@
 //     in the order in which threads come and calls that random. Here the candidates of a row are ordered
 //     by a hash of both ends and the round, and the first are taken.
 //   - A list is one piece: the k smallest of a set of keys do not depend on the order in which they
-//     come, while what a segment of 32 keeps depends on which rows fall into it. On the CPU a spin lock
-//     guards a list; nn_descent.cu says what does on a device.
+//     come, while the keys that a segment of 32 keeps depend on which rows fall into it. On the CPU a spin lock
+//     guards a list; nn_descent.cu describes the guard on a device.
 //   - The end: the paper stops after MaxIter rounds. `convergence` is classic NN-Descent's rule, with
 //     NEW entries in place of insertions.
 //   - Distances are those of codes (dataset/codes.h).
 //
-// Two graphs become one by the same rounds (GGM, knn/merge.h) where TwoSets says what they start from.
+// Two graphs become one by the same rounds (GGM, knn/merge.h) where TwoSets gives their start.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // GNND on the GPU: Algorithm 1 on the host, launch by launch. `Update` is the way in which samples
-// tell lists of what is near (nn_descent_steps.cuh); the library builds one, a test also others.
+// offer near rows to lists (nn_descent_steps.cuh); the library builds one, a test also others.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct NoObserver {
 template <class Update>
 class NnDescent {
  public:
-  /// `offset_most`: what has been added to any of the squares of `codes` at most (knn/products.h).
+  /// `offset_most`: the largest offset added to any of the squares of `codes` (knn/products.h).
   NnDescent(const CodesView& codes, const NnDescentParams& params, uint32_t* neighbors, uint32_t* distances,
             const Stream& stream, const Execution& execution, const TwoSets& sets = {},
             uint32_t offset_most = 0)
@@ -162,7 +162,7 @@ class NnDescent {
 
   /// In launches short enough for the monitor, and in slices that do not overrun the places of offers:
   /// each slice makes lists better and so has fewer offers accepted, and is as large as all before it.
-  /// What meets was fixed before, so slices do not matter to the result.
+  /// The pairs to compare were fixed before, so slices do not matter to the result.
   template <uint64_t kSide, class Step>
   void match() {
     const uint64_t gathered = 2 * kSide * args_.codes.stride;

@@ -1,5 +1,5 @@
-// GNND on the GPU, step by step: what each kernel of a round does. nn_descent.cu tells the whole, its
-// symbols and what was measured; nn_descent_rounds.cuh is Algorithm 1.
+// GNND on the GPU, step by step: the kernels of a round. nn_descent.cu describes the whole, its
+// symbols and the measurements; nn_descent_rounds.cuh is Algorithm 1.
 //
 // `Update` is how a sample's nearest acquaintance gets into its list. The library has one way,
 // OfferAndMerge; the ways of the paper, which the test of its figures measures, are other types with
@@ -507,8 +507,8 @@ struct MergeOffers {
   }
 };
 
-/// How the library enters what was found: keys that beat a list's last one go to the row's places, and
-/// a warp merges them when the slice is over; what finds no place is inserted at once.
+/// How the library inserts the keys found: keys that beat a list's last one go to the row's places, and
+/// a warp merges them when the slice is over; a key that finds no place is inserted at once.
 struct OfferAndMerge {
   static constexpr bool kAllPairs = false;
   static constexpr uint32_t kSamplesMost = 64;
@@ -534,7 +534,7 @@ struct OfferAndMerge {
   }
 };
 
-/// The sums of 32 x 32 pairs: strip, tile, and what a lane has of each (multiply_bytes).
+/// The sums of 32 x 32 pairs: strip, tile, and a lane's share of each (multiply_bytes).
 using Sums = int32_t[2][4][4];
 
 /// sums += left x right; strips and tiles without rows are left out.
@@ -558,7 +558,7 @@ struct Held {
   uint32_t column = 0;
 };
 
-/// Lines 9 to 33 for one row, by one warp: its samples meet, up to kSide of each kind. Of what is near a
+/// Lines 9 to 33 for one row, by one warp: its samples meet, up to kSide of each kind. Of a row x near a
 /// sample u, a key is kept: (x.x - 2 x.u), and behind it the place of x. Samples ascend, so among
 /// equally near ones the smallest row wins, as among the keys of lists.
 template <class Update, uint32_t kSide, class Key, bool kWide>
@@ -660,7 +660,7 @@ struct CrossMatch {
 
   // --- Lines 11 and 19, and GetNearestObject: bytes on tensor cores ---
 
-  /// The first rows of both kinds are asked for before anything that is known of them.
+  /// The codes of the first rows of both kinds are fetched before their squares and worst keys.
   __device__ void meet() {
     Held fresh, others;
     hold(fresh, 0, 0);

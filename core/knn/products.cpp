@@ -8,7 +8,7 @@
 namespace gannet {
 namespace {
 
-/// The squared length of what a code of bytes stands for, in squares of its step.
+/// The squared length of the vector that a code of bytes stands for, in squares of its step.
 double squared_length(const Codes& codes, uint32_t row, uint32_t dim) {
   const uint8_t* code = codes.row(row);
   const bool plain = codes.centre().empty();  // the rows themselves
