@@ -314,7 +314,7 @@ void build_ggnn_by_product_on_device(const BuildPlan& plan, PlacedSegment& built
   finish_on_host(plan, built, execution);
 }
 
-/// The same by inner product: the device finds near rows, the CPU what a product leads to, and the index is placed
+/// The same by inner product: the device finds near rows, the CPU edges by product, and the index is placed
 /// when it is whole. `adds` is false where the caller's lists are the graph.
 void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& built,
                               const Execution& execution) {
@@ -367,7 +367,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
   const uint64_t seed = plan.nn_descent.seed;
   if (plan.device >= ANN_DEVICE_CUDA) check_cuda_device(plan.device);
   execution.enter("copy");
-  std::unique_ptr<PlacedSegment> built;  // outlives what fills it
+  std::unique_ptr<PlacedSegment> built;  // outlives `ingest`, which fills it
   std::unique_ptr<cuda::DeviceIngest> ingest;
   if (rows.on_device()) ingest = cuda::ingest_rows(rows, shape.metric, execution);
   built = std::make_unique<PlacedSegment>(

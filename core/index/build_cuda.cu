@@ -1,6 +1,6 @@
 // The build's phases on a CUDA device, one after the other, on one stream.
 //
-// Device memory, at most: codes, k-NN lists and what finding them takes; then codes, lists and pruned
+// Device memory, at most: codes, k-NN lists and the workspace of finding them; then codes, lists and pruned
 // edges; then codes, pruned and merged edges and the workspace of the sort. index/estimate.cpp adds it up for
 // ann_estimate.
 //

@@ -11,7 +11,7 @@ namespace {
 
 using QueryWarps = DeviceCalibration::QueryWarps;
 
-/// A choice in the making: the placed segment, where it is searched, and what is wanted.
+/// A choice in the making: the placed segment, where it is searched, and the request.
 struct Chooser {
   const PlacedSegment& placed;
   const PlacedDevice* device;
@@ -97,7 +97,7 @@ struct Chooser {
     if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
     Effort effort(curves.knob(request.k, request.recall));
     effort.recall = curves.recall(request.k, effort.knob);
-    // The recall of a knob is rounded, and may end a little below what it was chosen for.
+    // The recall of a knob is rounded, and may end a little below its target.
     if (curves.reaches(request.k, request.recall))
       effort.recall = std::max(effort.recall, double{request.recall});
     effort.expansions = curves.cost(&KnobPoint::expansions, request.k, effort.knob);
@@ -105,7 +105,7 @@ struct Chooser {
   }
 
   Choice choose_on_device() const {
-    constexpr double kPreferred = 0.8;  // two lists give way to what takes less of their time
+    constexpr double kPreferred = 0.8;  // two lists give way to a procedure that takes less of their time
     const Segment& segment = placed.segment;
     const SearchGraph& graph = segment.graph;
     const size_t code_bytes = segment.codes.walk_stride();
@@ -135,7 +135,7 @@ struct Chooser {
         if (choice.procedure == &kBestFirst) consider(choice, time);
       }
     }
-    // CAGRA's calibration costs the first search that asks: only where what there is would cost much more.
+    // CAGRA's calibration costs the first search that needs it: only where the best so far would cost much more.
     constexpr uint32_t kShortest = 32;
     const double shortest = std::max(request.k, kShortest);
     if (least < cagra_time(graph, stored_bytes(), shortest, false, batch)) return best;
@@ -152,7 +152,7 @@ struct Chooser {
   }
 
   /// CAGRA's walks of a device over rows as stored, or over codes that are the rows, where their calibration
-  /// reaches the recall: what bounds the recall of two lists is how codes order the rows, and how many they
+  /// reaches the recall: the recall of two lists is bounded by the order of rows by codes, and by how many they
   /// re-rank. On the CPU its calibration would take longer than the comparisons that it saves.
   std::optional<Choice> choose_stored() const {
     constexpr uint32_t kMeasuredAnswers = 100;
@@ -173,7 +173,7 @@ struct Chooser {
   /// The lists of a warp are short for 100 answers, so that its walks may take several times the expansions of a
   /// block's: of SIFT 1M at .99 774 and 256, and 10,000 queries 8.9 and 4.1 ms.
   std::optional<Choice> choose_two_lists() const {
-    constexpr double kFarAhead = 1.4;  // what is counted lies within a third of what a walk takes
+    constexpr double kFarAhead = 1.4;  // counted work lies within a third of a walk's time
     const uint32_t beam = request.params.beam;
     if (beam != 0 && placed.calibration.empty()) return std::nullopt;
     if (request.k == 0) return std::nullopt;

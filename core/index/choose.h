@@ -8,7 +8,7 @@ namespace gannet {
 struct Choice {
   const Procedure* procedure = nullptr;
   SearchPlan plan;
-  Effort effort;  // its recall is what calibration promises of the search; 0: nothing was measured
+  Effort effort;  // its recall is the calibration's promise for the search; 0: nothing was measured
 };
 
 /// Whether a search compares every row whatever is calibrated: by name, or as there is no graph. Error:

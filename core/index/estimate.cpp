@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint32_t kNarrowColumns = 4;                // of which codes are likely to be bytes
 constexpr uint64_t kArrayEnds = 64 * kAlignment;      // of arrays that are rounded up
-constexpr uint64_t kDeviceSmall = uint64_t{8} << 20;  // counts, entry points, what sums and selections take
+constexpr uint64_t kDeviceSmall = uint64_t{8} << 20;  // counts, entry points, scratch of sums and selections
 
 /// The build to be estimated.
 struct Asked {
@@ -172,7 +172,7 @@ uint64_t placed(const Asked& asked) {
   return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + measuring;
 }
 
-/// The most that build_cuda.cu holds beside codes, before the index is placed: each phase with what the next ones need.
+/// The most that build_cuda.cu holds beside codes, before the index is placed: each phase with the next ones' input.
 uint64_t made_on_device(const Asked& asked, size_t stride) {
   const BuildPlan& plan = asked.plan;
   const uint64_t edges = asked.edge_bytes();

@@ -127,7 +127,7 @@ NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t itera
 
 NnDescentParams complete_list_search(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
                                      uint64_t seed) {
-  complete_nn_descent(k, samples, iterations, convergence, seed);  // refuses what is out of range
+  complete_nn_descent(k, samples, iterations, convergence, seed);  // refuses values out of range
   const uint32_t searched = std::max(k, kListLeast);
   return complete_nn_descent(searched, samples, iterations, convergence, seed);
 }

@@ -42,7 +42,7 @@ BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t thr
 /// Checks dim, metric and element of an index; fills in a metric of zero.
 void check_shape(ann_index_params* shape);
 
-/// Checks what parameters of NN-Descent have in common, and fills in zeros.
+/// Checks the fields that parameters of NN-Descent have in common, and fills in zeros.
 NnDescentParams complete_nn_descent(uint32_t k, uint32_t samples, uint32_t iterations, float convergence,
                                     uint64_t seed);
 

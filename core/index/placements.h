@@ -1,4 +1,4 @@
-// Placements: the devices that one segment has been placed on, each with what has been measured there.
+// Placements: the devices that one segment has been placed on, each with the measurements made there.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ bool finds(const Segment& segment, uint32_t row, SearchWorkspace& workspace) {
 }  // namespace
 
 bool walks_find_rows(const Segment& segment, const Execution& execution) {
-  // By inner product a row is not what is nearest to it.
+  // By inner product a row is not the nearest to itself.
   if (segment.rows() == 0 || segment.dataset.metric() == ANN_METRIC_INNER_PRODUCT) return true;
   const uint32_t count = std::min(kProbes, segment.rows());
   Array<uint32_t> rows(execution.memory, count);

@@ -16,7 +16,7 @@
 
 namespace gannet {
 
-/// A segment with its placements, on the CPU and on devices, and what has been measured there.
+/// A segment with its placements, on the CPU and on devices, and the measurements made there.
 struct PlacedSegment {
   explicit PlacedSegment(Dataset&& rows) : segment(std::move(rows)), host{segment} {}
   PlacedSegment(const PlacedSegment&) = delete;
@@ -45,7 +45,7 @@ struct Snapshot {
   const PlacedSegment& single() const { return *segments.front(); }
 };
 
-/// Which procedure answers a search, and what is known of it.
+/// The procedure that answers a search, with its recall and work.
 struct SearchReport {
   int32_t procedure = ANN_SEARCH_AUTO;  // ANN_SEARCH_*; of several segments that of the first
   uint32_t warps = 0;                   // of TWO_LISTS: that walk for a query; likewise

@@ -6,7 +6,7 @@
 // by another process and from a file; so the index keeps a sample of them, as searches prepare them
 // (dataset/dataset.h): floats for rows of floats, else the elements.
 //
-// The sample is drawn from equal strata of what was given and shuffled, so that the first of it are a fair
+// The sample is drawn from equal strata of the queries given and shuffled, so that the first of it are a fair
 // sample too, and calibrations that need fewer take the first ones.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Segment: what is stored. Rows, ids, codes, k-NN lists and search graph, which never change once they are
+// Segment: the stored data. Rows, ids, codes, k-NN lists and search graph, which never change once they are
 // built or opened.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Segment {
   bool has_graph() const { return graph.kind != ANN_GRAPH_NONE; }
   uint32_t rows() const { return dataset.rows(); }
 
-  /// Checks what of a mapped file has not been checked yet.
+  /// Checks the parts of a mapped file that have not been checked yet.
   void touch_all(const Execution& execution = {}) const {
     dataset.touch_all(execution);
     codes.touch_all(execution);

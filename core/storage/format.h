@@ -59,8 +59,8 @@ constexpr bool is_known(uint32_t type) {
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section
 
-/// The flags of a section: a reader of 1.0 skips what has come since, unless a file has a feature for it, or without it
-/// calibration promises what is not kept.
+/// The flags of a section: a reader of 1.0 skips later sections, unless a file has a feature for one, or without it
+/// calibration makes promises that are not kept.
 constexpr uint32_t flags_of(uint32_t type) {
   return type <= kCalibration || (type >= kLayers && type <= kPrefixes) || type == kScaledCodes ||
                  type == kScaledCentres

@@ -138,7 +138,7 @@ void check_header(const Header& header, uint64_t bytes) {
   if (Places(header).tail + sizeof(Tail) != bytes) fail_corrupt("the sections are not as long as the file");
 }
 
-/// Makes a refusal of what a file holds one of the file.
+/// Makes a refusal of lists that a file holds one of the file.
 template <class Check>
 void as_corrupt(const Check& check) {
   try {

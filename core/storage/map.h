@@ -34,7 +34,7 @@ struct FileMap {
   const uint64_t* sums(const format::Section& section) const;
   /// Checks sum and values of a chunk.
   void check_chunk(const format::Section& section, uint64_t chunk, const uint8_t* data) const;
-  /// Checks what neither of two chunks shows alone, from the eight bytes around the start of the
+  /// Checks the values that neither of two chunks shows alone, from the eight bytes around the start of the
   /// second: a row of edges may lie in both.
   void check_cut(const format::Section& section, uint64_t chunk, const uint8_t* around) const;
   void check_tail(const format::Tail& tail) const;

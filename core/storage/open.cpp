@@ -167,7 +167,7 @@ struct Parts {
     check_ids(ids.data(), order.data(), ids.size(), execution);
     check_small(map.header);
   }
-  /// The same of what every open looks at.
+  /// The same of the sections that every open checks.
   void check_small(const Header& header) const {
     check_entries(entries.data(), entries.size());
     if (header.graph == kGraphGgnn)
@@ -268,7 +268,7 @@ bool compared_as_a_whole(uint32_t type) {
          type == kPrefixes || type == kDeviceCurves || type == kSlackCurves;
 }
 
-/// Reads everything; keeps all of it, or what has to be compared as a whole.
+/// Reads everything; keeps all of it, or the sections that must be compared as a whole.
 Parts read_all(const FileMap& map, Source& source, bool keep, const Execution& execution) {
   Parts parts;
   for (uint32_t i = 0; i < map.header.sections; ++i) {

@@ -137,7 +137,7 @@ void Replacement::set_name(uint32_t number) {
   std::snprintf(name_, sizeof name_, ".gannet-%016llx-%u.tmp", static_cast<unsigned long long>(hash), number);
 }
 
-/// Removes what saves to this target left whose processes died. A failure to do so is none of the save.
+/// Removes files of saves to this target whose processes died. A failure to do so is none of the save.
 void Replacement::remove_left() {
   for (uint32_t number = 0; number < kNamesMax; ++number) {
     set_name(number);
@@ -238,7 +238,7 @@ void Replacement::put(const void* data, uint64_t bytes) {
   write_back(written_ - written_ % kWriteBackPiece, kWriteBackBehind);
 }
 
-/// Sends what is written before `end` to the disk, and waits for the oldest piece that is on its way where
+/// Sends the bytes written before `end` to the disk, and waits for the oldest piece that is on its way where
 /// more than `behind` bytes are. One piece at most, so that callers can check the monitor between two.
 void Replacement::write_back(uint64_t end, uint64_t behind) {
   if (!writes_back_) return;

@@ -1,6 +1,6 @@
 // Replacement: a new file that takes the place of another, whole or not at all.
 //
-// Target finds what stands at a path, once: from then on folder and file are named by a descriptor, so that
+// Target resolves a path, once: from then on folder and file are named by a descriptor, so that
 // a process that changes its working folder meanwhile, or one that renames the folder, does no harm.
 //
 // Replacement is the file that is written. Where the system has such files it has no name until it is whole,
@@ -49,7 +49,7 @@ class Target {
 
 class Replacement {
  public:
-  /// `sync`: what is written goes to the disk at once, so that sync() is short.
+  /// `sync`: written bytes go to the disk at once, so that sync() is short.
   Replacement(const Target& target, bool sync, Files& files);
   ~Replacement() { discard(); }
   Replacement(const Replacement&) = delete;

@@ -40,7 +40,7 @@ class Content {
       : placed_(placed), segment_(placed.segment) {
     execution.enter("check");
     // Unchecked bytes must not get a good sum. Ids come in their order, or an open in mode FULL
-    // would refuse what a LAZY one has saved.
+    // would refuse a file that a LAZY one has saved.
     segment_.touch_all(execution);
     if (segment_.file != nullptr)
       check_ids(segment_.dataset.ids(), segment_.dataset.by_id(),
@@ -333,7 +333,7 @@ void write_all(Content& content, const Put& put, const Execution& execution) {
   put(&tail, sizeof tail);
 }
 
-/// Reads header and tail back: what a network or a layered file system dropped shows here at the
+/// Reads header and tail back: bytes that a network or a layered file system dropped are noticed here at the
 /// latest, while the old file is still in place.
 void check_written(Replacement& file, const Header& header, const char* path) {
   Header read;

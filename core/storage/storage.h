@@ -1,4 +1,4 @@
-// The file of an index: its format, and what writes and reads it.
+// The file of an index: its format, its writers and its readers.
 //
 // This text is the specification. It is complete: a reader can be written from it alone, and one has
 // been (bindings/rust/gannet-fsck), which the tests run over every file that they make.
@@ -25,7 +25,7 @@
 //
 // 2  THE HEADER
 //
-//     at  type    what
+//     at  type    meaning
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
@@ -59,8 +59,8 @@
 //    164  u32     rounds that the k-NN graph took; 0: another way or none; without a graph 0
 //    168  u32     edges spent to make every row reachable; without a graph 0
 //    172  f32     the highest mean recall@10 seen while calibrating, 0 to 1; 0: none; without a graph 0
-//    176  f32     factor of codes 2 and 3, finite and not negative: (value - centre) * factor is what
-//                 is coded; else 0
+//    176  f32     factor of codes 2 and 3, finite and not negative: (value - centre) * factor is the
+//                 coded value; else 0
 //    180  u32     0
 //    184  f64     the largest length of a row, finite and not negative, for inner product with codes 2
 //                 or 3; else 0
@@ -94,7 +94,7 @@
 //      3  order       [rows] u32, row numbers by ascending id. If ids is 1
 //      4  lengths     [rows] f32, Euclidean lengths of the rows, finite and not negative. For cosine
 //      5  centre      [columns] f32, finite, for codes 2 and 3. Columns are dim, with 16 more for
-//                     inner product (core/dataset/codes.h says what they are)
+//                     inner product (core/dataset/codes.h defines them)
 //      6  codes       [rows, stride] for codes 2 and 3: one u8 or one finite f32 a column, rounded up
 //                     to a multiple of 64 bytes a row; zeros fill up. Item: stride bytes. For element
 //                     i8 or u8 and metric L2 the rows serve as codes and there is no section
@@ -141,15 +141,15 @@
 //                    and ascends from curve to curve, slacks ascend (0 to 3), recalls are in [0, 1] and do not
 //                    fall, expansions are 0 to 2,147,483,646, beams 1 to 65,536. With a graph and 1 to 4 curves;
 //                    since 1.5. Without it the CPU walks by the beams of section 9. Item: a curve
-//     19  code order  [3] f64 in [0, 1]: how well what walks compare orders a sample of rows, or of section 10's kind of
+//     19  code order  [3] f64 in [0, 1]: how well the codes of walks order a sample of rows, or of section 10's kind of
 //                     queries, by distance: the share of their true 10 nearest among the first 10 by code, among the
 //                     first 20, and that of the tenth of the sample that fares worst. May be there with codes 2 or 3;
 //                     since 1.5
 //
-// A reader does not check what it could only by computing anew: that lengths and codes are those of the
+// A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14 and 20 to 63 are kept for what comes: removed rows, shards.
+// Types 14 and 20 to 63 are kept for later sections: removed rows, shards.
 //
 // 5  THE TAIL
 //
@@ -160,17 +160,17 @@
 //     40  u64[2]  0
 //     56  u64     sum of tail [0, 56)
 //
-// 6  READING. In this order, so that nothing is believed before what it rests on: size at least 4,160;
+// 6  READING. In this order, so that no value is believed before those it rests on: size at least 4,160;
 // magic; byte order; major version; features to be known; sum of the header; bytes of the file;
 // ranges of the header's numbers; the table within the file, its sum; each section where it must be
 // and as long as the header's numbers say, products without overflow; content id; tail; sums of the
-// chunks; then what section 4 demands of values, because a hostile file has good sums. No memory is
+// chunks; then section 4's conditions on values, because a hostile file has good sums. No memory is
 // taken that the file's own bytes do not back.
 //
 // 7  VERSIONS. A reader takes every minor version of its major version: later ones add sections with
-// flag 0 or features that may be ignored; what is 0 above stays 0 in them. Another major version, or an
+// flag 0 or features that may be ignored; fields that are 0 above stay 0 in them. Another major version, or an
 // unknown feature that must be known, or an unknown section without the flag, is refused as ANN_VERSION,
-// anything else as ANN_CORRUPT. Every later release reads what this one writes; tests/golden/files holds
+// anything else as ANN_CORRUPT. Every later release reads this one's files; tests/golden/files holds
 // such files with the answers that they must give.
 //
 // 8  SAVING. To a new file in the same folder, without a name where the system has such files, else locked
@@ -225,7 +225,7 @@ struct OpenPlan {
 
 std::unique_ptr<const PlacedSegment> open_file(const char* path, const OpenPlan& plan, Files& files,
                                                const Execution& execution);
-/// FULL copies what it needs; the other modes use the caller's bytes, for as long as the index lives.
+/// FULL copies the sections it needs; the other modes use the caller's bytes, for as long as the index lives.
 std::unique_ptr<const PlacedSegment> open_memory(const void* data, uint64_t bytes, const OpenPlan& plan,
                                                  const Execution& execution);
 /// Reads from first to last, checking everything.
