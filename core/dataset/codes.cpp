@@ -23,7 +23,7 @@ constexpr uint32_t kHalvesColumnsMin = 64;
 constexpr uint32_t kSampledValues = 1 << 16;  // of wide codes, for the step of bytes that stand in for them;
 constexpr double kKept = 0.998;               // so many of these are not clipped
 
-/// What the sizes of deviations come to, by the first of kStepsTried clips beyond them. Clips are equally
+/// Counts and sums of the sizes of deviations, by the first of kStepsTried clips beyond them. Clips are equally
 /// far apart up to the largest deviation.
 struct Deviations {
   double count[kStepsTried] = {};
@@ -45,7 +45,7 @@ struct Deviations {
   }
 
   /// The clip, by its number, that codes them with the least squared error: of deviations below it that of
-  /// rounding, of those beyond it what lies beyond.
+  /// rounding, of those beyond it the excess.
   uint32_t best_clip(double largest) const {
     uint32_t best = 0;
     double least = INFINITY;
@@ -69,7 +69,7 @@ struct Deviations {
   }
 };
 
-/// The code of a value in steps. Halves go up: 128.5 and truncation, after clipping to what a byte holds. A difference
+/// The code of a value in steps. Halves go up: 128.5 and truncation, after clipping to a byte's range. A difference
 /// beyond the range of a float is clipped like any other.
 uint8_t byte_of(float steps) {
   return static_cast<uint8_t>(static_cast<int32_t>(std::min(255.0f, std::max(0.0f, steps + 128.5f))));
@@ -442,7 +442,7 @@ void Codes::tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed
   }
 }
 
-/// What a query is multiplied with for inner product: the most that clips no column (the extra ones are 0).
+/// The factor of a query for inner product: the largest that clips no column (the extra ones are 0).
 float Codes::query_scale(const uint8_t* values, int32_t element) const {
   const float most = wide_ ? 1.0f : 127.0f;
   float scale = INFINITY;

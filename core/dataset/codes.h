@@ -1,4 +1,4 @@
-// Codes: rows as bytes, whose squared L2 distance is what builds and searches walk by.
+// Codes: rows as bytes, whose squared L2 distance builds and searches walk by.
 //
 // A walk compares a query with hundreds of rows to answer with ten, so it pays to read less of each:
 // a byte a column instead of four, and integer sums that are exact and equal on every machine. The
@@ -76,12 +76,12 @@ class Codes {
   /// The codes of some rows of others, in this order. They encode no queries.
   Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Allocator& memory);
 
-  /// Bytes that stand in for wide codes where candidates are looked for: one step for all columns, by which what most
-  /// sampled values do not exceed in size is 127 steps. They encode no queries.
+  /// Bytes that stand in for wide codes where candidates are looked for: one step for all columns, 127 of which are
+  /// the size that most sampled values do not exceed. They encode no queries.
   Codes as_bytes(const Execution& execution) const;
 
-  /// Codes that a device will make: fitted to a sample of the rows, [sample_of()], with room for what
-  /// comes. `norm_max` is the largest length of a row, for inner product.
+  /// Codes that a device will make: fitted to a sample of the rows, [sample_of()], with room for the
+  /// codes. `norm_max` is the largest length of a row, for inner product.
   Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution);
 
   /// The rows that codes are fitted to.
@@ -124,12 +124,12 @@ class Codes {
     walk_over(scaled_->data(), scaled_->stride());
   }
 
-  /// How well what walks compare orders the rows; rows that are their own codes do so in full
+  /// How well the codes that walks compare order the rows; rows that are their own codes do so in full
   /// (index/row_measures.h measures it).
   CodeOrder order() const { return lossless_ ? CodeOrder{1, 1, 1} : order_; }
   void set_order(const CodeOrder& order) { order_ = order; }
 
-  /// What a walk compares: bytes of a row and of a coded query, and how both are come by.
+  /// The operands of a walk's comparisons: bytes of a row and of a coded query, and how both are come by.
   size_t walk_stride() const { return walk_stride_; }
   size_t walk_query_bytes() const { return scaled_ != nullptr ? scaled_->query_bytes() : stride_; }
   const uint8_t* walk_row(uint32_t number) const { return walk_data_ + number * walk_stride_; }

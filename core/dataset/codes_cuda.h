@@ -34,8 +34,8 @@ void flip_and_square(uint8_t* vectors, uint32_t count, uint32_t stride, uint8_t 
 /// Codes on the current device. While they are sent from the host, the monitor is checked between pieces.
 class DeviceCodes {
  public:
-  /// Codes that make(data) queues on the stream, [rows, stride] and as they are on the host; `codes` says
-  /// what they are like.
+  /// Codes that make(data) queues on the stream, [rows, stride] and as they are on the host; `codes` gives
+  /// their properties.
   template <class Make>
   DeviceCodes(const Codes& codes, const Stream& stream, const Make& make) : DeviceCodes(codes, stream) {
     make(data_->data());

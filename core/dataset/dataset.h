@@ -1,4 +1,4 @@
-// Dataset: the rows as the caller gave them, their ids, and what the metric needs beside them.
+// Dataset: the rows as the caller gave them, their ids, and the lengths that cosine needs.
 //
 // Rows are copied (each starts on a 16-byte boundary, or on a cache line where they serve as codes)
 // or borrowed. Distances that are reported come from here: `distances` is the one place that knows

@@ -53,7 +53,7 @@ struct Found {
 struct Args {
   const uint8_t* rows;     // [count] rows
   uint64_t row_stride;     // bytes
-  Found* found;            // what Survey finds
+  Found* found;            // the result of Survey
   const uint32_t* sample;  // [sample_count] rows that Gather brings together,
   uint8_t* gathered;       // [sample_count, row_bytes] here
   const float* centre;     // [columns]

@@ -153,7 +153,7 @@ void ScaledCodes::encode(const float* values, uint32_t cell, uint8_t* code) cons
   float most = 0;
   for (uint32_t column = 0; column < dim_; ++column)
     most = std::max(most, std::fabs(values[column] - about[column]));
-  // Differences beyond all floats, and below what can be divided by, are coded as none.
+  // Differences beyond all floats, and below the smallest divisor, are coded as none.
   const bool sound = most > 1e-36f && most < INFINITY;
   Terms terms = {sound ? most / 127 : 0, 0, cell, 0};
   const float inverse = sound ? 127 / most : 0;

@@ -14,7 +14,7 @@
 //
 // of which the first is a table that a query makes, one number a cell, the second stands with the row, and u.V is
 // an integer product (distance/row_products.h). All three are as small as the distances within a cell, so
-// 32 bits of floating point tell apart what the bytes do; with the rows' own lengths, which may be far larger,
+// 32 bits of floating point separate the same rows as the bytes; with the rows' own lengths, which may be far larger,
 // they would not. Inner product needs no augmentation, and its answers do not depend on a query's length, nor
 // do those of cosine, which is L2 of rows and queries at length one.
 //
@@ -29,7 +29,7 @@
 // them so that a walk reads them with the row; all of it rounded up to cache lines. A query as `distances` takes
 // it is one piece of memory, [query_bytes()]:
 //
-//     f32    t, -1 or -2 times, what products are multiplied with besides s
+//     f32    t, -1 or -2 times, the factor of products besides s
 //     u32    128 * sum V
 //     u8[56] zeros
 //     i8     [stride] high digits of V, [stride] low digits; zero beyond the columns, so that terms weigh nothing
@@ -39,7 +39,7 @@
 //
 // Work: two products of bytes a column, and for a query 256
 // distances for the table. One core with VNNI, 100,000 x 128: 7 to 8 ns a row of 64 that are compared at once,
-// 3.4 with one step for all and 16 of 192 columns as floats, which is what patches are walked by today; a query
+// 3.4 with one step for all and 16 of 192 columns as floats, the codes of patches' walks today; a query
 // .4 us with one cell, 1.7 with 256, .2 with one step; coding all rows .08 and .3 s, measuring its order .6 s.
 // Distances are floats brought into the order of unsigned numbers, equal on every machine.
 #pragma once
@@ -174,7 +174,7 @@ class ScaledCodes {
   size_t stride_ = 0;
   RowProducts products_ = nullptr;
   Array<uint8_t> stored_;  // [rows, stride]
-  Array<float> centres_;  // [cells + 1, dim] what queries are coded about, zeros for inner product; the cells
+  Array<float> centres_;  // [cells + 1, dim] the centre of queries' codes, zeros for inner product; the cells
   FirstTouch* touch_ = nullptr;
 };
 

@@ -1,5 +1,5 @@
 // Tiles of codes by vpmaddwd, as AVX2 and AVX-512 without VNNI compare them: how a block is packed, and
-// in what steps a tile is gone through. The products in registers differ and are each level's own
+// in which steps a tile is traversed. The products in registers differ and are each level's own
 // tile_rows.
 #pragma once
 

@@ -7,7 +7,7 @@
 
 namespace gannet::cuda {
 
-/// `query_value(pair, column)` is what rows[pair] is compared with. Every lane gets all sums.
+/// `query_value(pair, column)` is the value that rows[pair] is compared with. Every lane gets all sums.
 template <int32_t kElement, bool kDot, uint32_t kPairs, class QueryValue>
 __device__ void sum_float_pairs(const uint8_t* const (&rows)[kPairs], const QueryValue& query_value,
                                 uint32_t dim, float (&sums)[kPairs]) {

@@ -15,7 +15,7 @@ namespace {
 
 #if defined(__x86_64__)
 /// Clang knows "f16c" for __builtin_cpu_supports from version 15 on only. Whether the system keeps the
-/// wide registers is what the question for AVX2 has answered.
+/// wide registers follows from the test for AVX2.
 bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;

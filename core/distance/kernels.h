@@ -42,7 +42,7 @@ struct NearestList {
   uint32_t* places = nullptr;
   uint32_t k = 0;
   uint32_t size = 0;
-  uint32_t limit = UINT32_MAX;    // only what is nearer is taken
+  uint32_t limit = UINT32_MAX;    // only nearer rows are taken
   const uint64_t* ids = nullptr;  // of places: of equal distances those with the lowest stay
 };
 
@@ -77,7 +77,7 @@ struct BoundCode {
   float whole = 0;      // |X|^2
 };
 
-/// A lower bound of what rows of a tile differ by from a query q, up to what depends on the query alone: with
+/// A lower bound of the difference of a tile's rows from a query q, up to a term of the query alone: with
 /// d = |X - Q|^2 of the tile,
 ///   self + scale * step * (d - whole_x - whole_q) - length_q * error_x - error_q * length_x.
 /// Arrays are as long as the tile, rounded up to kPackRows.

@@ -139,7 +139,7 @@ void code_gather(const uint8_t* query, const uint8_t* codes, size_t stride, uint
   for (uint32_t i = 0; i < count; ++i) out[i] = code_distance(query, codes + ids[i] * stride, stride, flips);
 }
 
-/// Left rows of a tile: two sums each, and three registers for what is multiplied.
+/// Left rows of a tile: two sums each, and three registers for the operands.
 constexpr uint32_t kTileRows = 4;
 
 /// `kRows` left rows against all groups.

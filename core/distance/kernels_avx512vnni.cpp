@@ -110,7 +110,7 @@ void code_pack(const uint8_t* block, size_t stride, uint32_t count, uint8_t* pac
   }
 }
 
-/// `kRows` left rows against one group of 16; `fixed` holds what |x - q|^2 owes to each left row.
+/// `kRows` left rows against one group of 16; `fixed` holds each left row's term of |x - q|^2.
 template <uint32_t kRows>
 void tile_group(const uint8_t* left, const uint32_t* fixed, const uint8_t* group, __m512i norms,
                 size_t stride, uint32_t* out, size_t out_stride) {

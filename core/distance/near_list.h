@@ -12,7 +12,7 @@
 // more than kSinkMax vectors are merged with the sorted keys instead, which moves each place once however
 // many keys come.
 //
-// What is kept does not depend on the order in which rows are shown.
+// The keys kept do not depend on the order in which rows are offered.
 //
 // Each level includes this in its own file and so gets it in its own instruction set.
 #pragma once
@@ -77,7 +77,7 @@ uint32_t merge_in(NearList& list, uint64_t* keys, uint32_t count) {
     list.keys[place + i] = keys[i];
     end = place;
   }
-  // What has been pushed out.
+  // The keys pushed out.
   for (uint32_t i = list.capacity; i < list.size + count; ++i) list.keys[i] = UINT64_MAX;
   return end;
 }
@@ -89,7 +89,7 @@ KeyVector load_keys(const uint64_t* at) { return _mm512_loadu_si512(at); }
 void store_keys(uint64_t* at, KeyVector keys) { _mm512_storeu_si512(at, keys); }
 KeyVector all_keys(uint64_t key) { return _mm512_set1_epi64(static_cast<int64_t>(key)); }
 
-/// What stands where `old` did, behind `before`, when `key` is let in.
+/// The keys in the place of `old`, behind `before`, when `key` is inserted.
 KeyVector let_in(KeyVector old, KeyVector before, KeyVector key) {
   return _mm512_max_epu64(_mm512_alignr_epi64(old, before, 7), _mm512_min_epu64(old, key));
 }
@@ -163,7 +163,7 @@ void sink_held(uint64_t* list, uint32_t vectors, const uint64_t* keys, uint32_t 
 /// Of so few vectors none are stepped over.
 constexpr uint32_t kSinkWhole = 24;
 
-/// Clears what has been pushed out of a capacity that is not whole vectors.
+/// Clears the keys pushed out of a capacity that is not whole vectors.
 void clear_behind(NearList& near) {
   for (uint32_t i = near.capacity; i % kKeys != 0; ++i) near.keys[i] = UINT64_MAX;
 }

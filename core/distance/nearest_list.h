@@ -1,4 +1,4 @@
-// The k nearest of a stream of distances: a buffer that takes what lies below a limit, and now and
+// The k nearest of a stream of distances: a buffer that takes those below a limit, and now and
 // then is thinned out to about k, which lowers the limit.
 //
 // A sorted list pays a search and a shift for every entry; here an entry costs a compare, shared by
@@ -7,7 +7,7 @@
 // about eight counts of 128 numbers, where std::nth_element took ten times as long (its branches
 // cannot be foreseen).
 //
-// What stays depends on the order in which distances are shown only where distances are equal: of
+// The kept ones depend on the order in which distances are shown only where distances are equal: of
 // those that lie at the k-th distance the first shown stay, and callers show them in a fixed order; or
 // those with the lowest ids, where the list knows ids.
 //

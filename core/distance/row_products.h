@@ -2,7 +2,7 @@
 //
 // A row's column is a byte x = u + 128, u in [-127, 127]. A query's is an integer V of up to 16 bits, so that its own
 // rounding costs nothing beside the rows': of 200 queries each on eleven made and real sets a query in 8 bits lost
-// up to .07 of the true ten among the first ten. A product of bytes is what machines are fast at (vpdpbusd, and
+// up to .07 of the true ten among the first ten. Machines are fast at products of bytes (vpdpbusd, and
 // dp4a and integer tensor cores on a GPU), so V also stands as two digits, V = 256 high + low, and
 //
 //     sum u V = 256 sum x high + sum x low - 128 sum V,

@@ -91,7 +91,7 @@ struct Sample {
   Array<float> truth;                   // [count, depth] distances of the true neighbours
   Array<float> deep_truth;              // [deep_count, deep]
 
-  /// A query that is a row does not find itself, nor what is held out.
+  /// A query that is a row does not find itself, nor held-out rows.
   Admission admission(uint32_t query) const {
     return {{}, held_out, masked != nullptr ? masked[query] : kNoRow};
   }
@@ -106,7 +106,7 @@ struct Recall {
   double mean;
   double error;
   uint32_t count = 0;   // of queries
-  double together = 0;  // the shares' variance, as a part of what it is if each is 0 or 1
+  double together = 0;  // the shares' variance, as a part of that of shares of 0 or 1
 
   /// Whether walks come to the right place or do not, rather than miss a few of each query's answers.
   bool is_all_or_none() const { return together > kAllOrNone; }
@@ -835,7 +835,7 @@ double Calibration::recall_of_part(uint32_t k, uint32_t edges_part) const {
 }
 
 float Calibration::recall(uint32_t k, uint32_t beam) const {
-  // A shorter beam than any that was measured stands for what the shortest does.
+  // A shorter beam than any that was measured counts as the shortest one.
   const uint32_t least = this->beam(k, 0);
   const uint32_t length = std::max(beam, least);
   if (this->beam(k, 1) <= length) return 1;

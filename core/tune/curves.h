@@ -1,6 +1,6 @@
 // Curves of calibration: which value of a procedure's knob gives which recall, for some k.
 //
-// A point's recall is what may be promised of it, and at most that of any point behind it: of several points of a
+// A point's recall is the promise it allows, and at most that of any point behind it: of several points of a
 // level curve the luckiest would be taken otherwise. Between points the logarithm of the miss, 1 - recall, falls
 // with the knob. Between curves a knob that counts rows goes in proportion to k on a logarithmic scale, a slack
 // in proportion to log k.

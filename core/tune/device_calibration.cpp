@@ -129,7 +129,7 @@ class DeviceCalibration::CurveTracer {
     all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
     Trial trial{slack, outcome.recall, promise(outcome, all_or_none_), outcome.expansions, cap};
     if (!answers_fewer_) return trial;
-    // Where hundreds of copies are told apart by stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
+    // Where hundreds of copies differ in stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
     for (const uint32_t answers : {1u, kFewAnswers}) {
       const Outcome first = walks_.first_of(answers);
       const double promised = promise(first, answers > 1 && all_or_none_);
@@ -294,7 +294,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
 
 /// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
 /// to the slack, unless it falls off a cliff there: rows in islands by inner product are all about as far
-/// as each other, and none is found below a slack of 0. Halfway up such a cliff a search that was asked for
+/// as each other, and none is found below a slack of 0. Halfway up such a cliff a search for a recall of
 /// 0.95 found 0.10.
 bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   uint32_t above = 0;
@@ -365,7 +365,7 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
   if (const auto effort = find(query_warps, k, recall)) return *effort;
   const auto unpromised = [&](const Point& point) {
     Effort effort = point.effort(warps);
-    effort.recall = 0;  // of another k, or less than was asked for
+    effort.recall = 0;  // of another k, or less than the request's
     return effort;
   };
   for (const Table& table : tables_) {

@@ -7,7 +7,7 @@
 // for itself, which by L2 and cosine promises less than is kept. There is a table for each number of warps (a warp a
 // query, a block of 8 or 16 warps a query, a warp a query with all queries resident), with a curve for each of some
 // k, between which slacks are interpolated by log k. All have the same queries and one rule, so that the luck of a
-// sample does to all what it does to one.
+// sample affects all alike.
 //
 // A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
 // from where it is large to where a thousandth is left, or to where more work hardly raises recall: some
@@ -24,7 +24,7 @@
 // tests/bench/results.csv, "part=sweep; degree 64; k=10; batch 1000"). Batches of 10,000 walk longest walks first
 // (search/starts_cuda.cu); there a cap gains little, and with 100 answers nothing.
 //
-// The promise of a point is the recall of the sample less one standard error, or less what three of them exceed the
+// The promise of a point is the recall of the sample less one standard error, or less the excess of three over the
 // 0.01 that the promise leaves; and where rows serve as queries, less 15 % of the miss: queries to come are a little
 // farther from the rows than the rows from each other. At equal slack they missed 1.08 to 1.4 times as many, 1.15 as
 // a rule, by all numbers of warps and for k of 1, 10 and 100 (SIFT 1M). Where the slacks tried do not reach a target, or there
@@ -33,8 +33,8 @@
 // storage/storage.h).
 //
 // Where codes are lossy, walks for 100 answers answer for fewer too (search/plan.h). So their curve promises the least of
-// what they find of 100, of the first ten and of the first: of rows with hundreds of copies so near that codes or edges do
-// not tell them apart .99 of a hundred were found and .89 of the first, where .95 was asked for.
+// the recalls of 100, of the first ten and of the first: of rows with hundreds of copies so near that codes or edges do
+// not tell them apart .99 of a hundred were found and .89 of the first, where .95 was the target.
 //
 // Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds all
 // or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10 the

@@ -1,11 +1,11 @@
-// What a batch costs on a CUDA device, counted: the expansions, edges, rows and bytes of each procedure's plan, times
+// The cost of a batch on a CUDA device, counted: the expansions, edges, rows and bytes of each procedure's plan, times
 // factors of the device class that stand here. No time that a process measures enters a choice, so that equal indexes
 // answer equally.
 //
 // The factors are nanoseconds of one NVIDIA H200. Those of walks by lists in large batches are fitted to 10,000 queries
 // from host memory over graphs of 32 edges: SIFT 1M (u8, 128 bytes), patches (60,000 x 192 f16, codes of 768 bytes), words
 // (150,000 x 100, 104), gist (30,000 x 960, 964) and a ball of 30 dimensions (1M x 64, 64), k of 10 and 100 at .90, .95
-// and .99. Of 84 times 62 lie within a third of what is counted here and the time of the copies. By these factors the
+// and .99. Of 84 times 62 lie within a third of the time counted here and the time of the copies. By these factors the
 // fastest of a warp, a block and one list is taken in 27 of the 30 cells, a way that takes at most 6 % longer in two, and
 // in the last named walks were measured at .995 alone.
 //
@@ -24,7 +24,7 @@
 //
 // More queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 129, 1,000 and
 // 10,000 random queries for k of 1, 10 and 100 over 15 sets of 10,000 to 1,000,000 rows of 16 to 960 columns (one NVIDIA
-// H100): of 135 times the middle four fifths lie within .81 and 1.14 of what is counted, all within .60 and 1.44. Of sets
+// H100): of 135 times the middle four fifths lie within .81 and 1.14 of the model's, all within .60 and 1.44. Of sets
 // that the fit has not seen are, measured and counted, in ms:
 //
 //                                                    k = 1        10           100
@@ -58,7 +58,7 @@ struct DeviceBatch {
   uint32_t k;
 };
 
-/// The longer of what one query has to wait for and what all of them take together, in ns.
+/// The longer of one query's latency and the time of all of them together, in ns.
 inline double batch_time(double latency, double each, const DeviceBatch& batch) {
   return std::max(latency, batch.queries * each);
 }
@@ -68,7 +68,7 @@ inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.
 /// Batches that keep a device busy to their end.
 inline bool is_large(const DeviceBatch& batch) { return batch.queries >= 4096; }
 
-/// Two lists, by a warp a query or blocks of 8 or 16. What a query of a large batch takes beside its expansions is its
+/// Two lists, by a warp a query or blocks of 8 or 16. A query of a large batch takes, beside its expansions, its
 /// preparation, its starts and the second comparison.
 inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32_t warps, double expansions,
                              const DeviceBatch& batch) {

@@ -50,7 +50,7 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
 ///
 /// An Intel Xeon with 300 MB of cache, where no step waits for memory, took 1.16 and 1.06 of the beam's time on SIFT
 /// at .95 and .99; an AMD EPYC with AVX-512 less of the time than of the distances (search/slack.h). No row of the
-/// first two takes more than kBeside of what its distances say but short walks, which compare no fewer rows than a
+/// first two takes more than kBeside of its part of the distances but short walks, which compare no fewer rows than a
 /// beam's; the third is left some of its gain, since no choice goes by the machine.
 inline double slack_work(const SearchGraph& graph, size_t row_bytes, double beam) {
   constexpr double kOnTheirWay = 2;

@@ -36,7 +36,7 @@ inline constexpr uint32_t kHiddenFew = 1024;     // or this many rows, if they a
 inline constexpr uint32_t kHiddenFewShare = 16;  // at most one in this many
 
 /// The most rows that a device may hide. 200 of 20,000 missed by chance the queries without any hit: 1,000 queries
-/// had a recall of .977 where .99 was asked for.
+/// had a recall of .977 where .99 was the target.
 constexpr uint32_t hideable_rows(uint32_t rows) {
   return std::max(rows / kHiddenShare, std::min(rows / kHiddenFewShare, kHiddenFew));
 }

@@ -20,7 +20,7 @@ namespace gannet {
 
 /// Which effort of one procedure gives which recall.
 struct MeasuredProcedure {
-  ann_search_params like;  // its name, and of the other parameters those that change what an effort finds
+  ann_search_params like;  // its name, and of the other parameters those that change an effort's results
   KnobCurves curves;       // none: the segment cannot be calibrated
   uint32_t width = 0;      // p with which they were measured; 0: the procedure has none
 };
