@@ -1,4 +1,4 @@
-// Devices: which there are, and what they are like.
+// Devices: which there are, and their properties.
 //
 // Nothing here runs when the library is loaded, and nothing on the CPU path calls the CUDA half: a
 // process that has called the driver once cannot use CUDA in the children that it forks later.
@@ -28,7 +28,7 @@ int32_t choose_device(int32_t device);
 /// host memory and for that of another device. Managed memory is taken. `name` is the argument's.
 void check_device_memory(const void* memory, uint64_t bytes, int32_t device, const char* name);
 
-/// Waits for what was queued on the default streams of a device, that of this thread and the legacy one. The
+/// Waits for the work queued on the default streams of a device, that of this thread and the legacy one. The
 /// library's own streams wait for no other, and a cudaMemcpy of less than 64 KB of ordinary host memory returns
 /// before the device has it: 5 of 6 indexes of 300 such rows were wrong beside six busy processes (one NVIDIA
 /// H200).

@@ -28,7 +28,7 @@ void require_live();
 /// Whether nothing can be released any more, after a fault or a fork. Destructors check this.
 bool is_abandoned() noexcept;
 
-/// Throws the Error that `error` means. `what` says what was tried: "waiting for a stream".
+/// Throws the Error that `error` means. `what` names the operation: "waiting for a stream".
 [[noreturn]] void raise(cudaError_t error, const char* what);
 
 /// Throws ANN_DEVICE_NO_MEMORY.
@@ -61,7 +61,7 @@ class DeviceGuard {
   cudaStreamCaptureMode capture_mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// The same for what gives memory back: it throws nothing, and does nothing where that is over.
+/// The same for code that releases memory: it throws nothing, and does nothing where that is over.
 class LastDeviceGuard {
  public:
   explicit LastDeviceGuard(int32_t device)
@@ -134,7 +134,7 @@ class DeviceArray {
   cudaStream_t stream_;
 };
 
-// Copies in the order of a stream. `what` says what an error is to be called.
+// Copies in the order of a stream. `what` names the operation in an error's message.
 
 inline void copy_to_device(void* to, const void* from, size_t bytes, const Stream& stream, const char* what) {
   check(runtime().copy(to, from, bytes, cudaMemcpyHostToDevice, stream), what);
@@ -162,7 +162,7 @@ inline void fill(void* memory, uint8_t byte, size_t bytes, const Stream& stream,
 }
 
 /// The one way to start a kernel. Errors that others left behind are cleared first. `shared_bytes` are
-/// those of a block beyond what the kernel declares. `together`: its blocks wait for each other, so they
+/// those of a block beyond the kernel's declared ones. `together`: its blocks wait for each other, so they
 /// all run at the same time or the launch is refused.
 template <class Args>
 void launch(const char* name, void (*kernel)(Args), dim3 grid, uint32_t threads, const Stream& stream,

@@ -1,5 +1,5 @@
-// Numbers with a number each, sorted on a CUDA device by CUB's radix sort: stable, so that what stands at equal
-// keys keeps its order. Compiled once for all phases.
+// Numbers with a number each, sorted on a CUDA device by CUB's radix sort: stable, so that numbers with equal
+// keys keep their order. Compiled once for all phases.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gannet::cuda {
 
-/// Two arrays of the same length that change places: `current` holds what is sorted, the other is free.
+/// Two arrays of the same length that change places: `current` holds the sorted items, the other is free.
 struct SortBuffer {
   uint32_t* current;
   uint32_t* other;

@@ -68,7 +68,7 @@ constexpr uint64_t items_per_task(uint64_t steps, uint64_t most) {
 
 /// Runs body(begin, end, worker) over [0, count) in chunks of `grain`, worker < execution.threads.
 ///
-/// Chunks go to whichever thread is free, so a body that writes only what belongs to its own items
+/// Chunks go to whichever thread is free, so a body that writes only the results of its own items
 /// gives the same result for any number of threads. The first exception ends the loop and is
 /// rethrown here. The monitor is checked before each chunk and after the last.
 template <class Body>

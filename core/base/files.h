@@ -2,7 +2,7 @@
 //
 // The product has one set of these, the system's. Tests put another in its place: one that fails the
 // N-th call, ends the process there, or keeps a log from which every state that a power failure may
-// leave behind can be made again. Calls return what the system returns, except errors, which come back as
+// leave behind can be made again. Calls return the system's results, except errors, which come back as
 // negative numbers instead of through errno.
 #pragma once
 
@@ -38,14 +38,14 @@ class Files {
   /// A descriptor, or -errno. Never inherited by a program that the process starts.
   virtual int open_to_read(const char* path) = 0;
   /// A folder to name files in and to sync; `path` is relative to another. Renaming it, or working
-  /// elsewhere, does not change what a descriptor stands for.
+  /// elsewhere, does not change the folder of a descriptor.
   virtual int open_folder(int folder, const char* path) = 0;
   /// Makes a file that was not there; follows no link.
   virtual int create(int folder, const char* name, uint32_t mode) = 0;
   /// Makes a file that has no name until link() gives it one, and that is gone with its last descriptor
   /// otherwise. -EOPNOTSUPP where the system has no such files.
   virtual int create_unnamed(int folder, uint32_t mode) = 0;
-  /// Opens what another save may have left, to lock(); follows no link.
+  /// Opens a file that another save may have left, to lock(); follows no link.
   virtual int open_left(int folder, const char* name) = 0;
   /// A second descriptor of an open file; it shares the lock.
   virtual int duplicate(int file) = 0;

@@ -25,7 +25,7 @@ class FirstTouch {
 
   static uint64_t chunks(uint64_t bytes) { return (bytes + kChunkBytes - 1) >> kChunkShift; }
 
-  /// Checks what of [begin, begin + count) has not been; throws ANN_CORRUPT where that fails. Two
+  /// Checks the unchecked pieces of [begin, begin + count); throws ANN_CORRUPT where that fails. Two
   /// threads may check the same piece at once, with the same outcome.
   void touch(uint64_t begin, uint64_t count) {
     if (count == 0) return;

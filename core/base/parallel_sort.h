@@ -2,7 +2,7 @@
 // seconds, on one thread, and cannot be ended.
 //
 // Runs of kRun items are sorted each by itself; then neighbouring runs are merged, twice as long each
-// time. A merge is cut into pieces of kRun results: what of both runs comes before a result is found by
+// time. A merge is cut into pieces of kRun results: the items of both runs before a result are found by
 // bisection, so that threads share one merge of two long runs too.
 #pragma once
 

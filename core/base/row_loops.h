@@ -28,7 +28,7 @@ Array<T> filled_array(const Execution& execution, size_t size, const Value& valu
 }
 
 /// Runs body(begin, end) over [0, count) on the calling thread alone, which asks the monitor before each chunk of
-/// `grain`: for what is passed on from one item to the next (sums of lengths, a table that grows).
+/// `grain`: for state that is passed on from one item to the next (sums of lengths, a table that grows).
 template <class Body>
 void serial_for(const Execution& execution, uint64_t count, uint64_t grain, const Body& body) {
   for (uint64_t begin = 0; begin < count; begin += grain) {
