@@ -103,7 +103,7 @@ void write_struct(const T& value, T* out) {
 inline void make_one_line(char* text) noexcept {
   unsigned char* at = reinterpret_cast<unsigned char*>(text);
   while (*at != 0) {
-    // Bytes that follow the first of a character, and what the second of them may be at least and at most.
+    // Bytes that follow the first of a character, and the least and most values of the second of them.
     const unsigned char first = *at;
     const int more = first >= 0xc2 && first <= 0xdf   ? 1
                      : (first & 0xf0) == 0xe0         ? 2
@@ -188,7 +188,7 @@ ann_status guarded(ann_error* error, const Body& body) {
   return run_guarded(error, body);
 }
 
-/// Refuses what names no memory space.
+/// Refuses a number that names no memory space.
 inline void check_space(int32_t space, const char* name) {
   if (space != 0 && space < ANN_DEVICE_CUDA)
     fail(ANN_INVALID_ARGUMENT,
@@ -244,7 +244,7 @@ inline MatrixView read_vectors(const ann_matrix* given, const char* name) {
   return view;
 }
 
-/// A matrix of the caller in host memory: itself, or a copy of what lies on a device.
+/// A matrix of the caller in host memory: itself, or a copy of one on a device.
 class HostMatrix {
  public:
   HostMatrix(const MatrixView& given, const Execution& execution) : view_(given) {

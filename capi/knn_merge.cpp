@@ -173,7 +173,7 @@ AcrossLists find_across(const Dataset& both, const KnownLists& known, const Merg
   return measure_across(both, split, found, execution.span(0.95, 1));
 }
 
-/// Where merged lists go, checked against what goes there.
+/// Where merged lists go, checked against the result's shape.
 ann_knn_lists read_merged(const ann_knn_lists* given, const MergePlan& plan, const GivenLists& first,
                           const GivenLists& second) {
   const ann_knn_lists merged = read_lists(given, "merged");

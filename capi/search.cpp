@@ -97,7 +97,7 @@ void complete_two_lists(ann_search_params* params) {
   if (warps == 0) warps = std::max(1u, named);
 }
 
-/// Checked; of an exact search, which does not use what it is named, the procedure is EXACT.
+/// Checked; of an exact search, which ignores the procedure that it names, the procedure is EXACT.
 ann_search_params read_params(const ann_search_params* params, bool exact = false) {
   ann_search_params given = read_struct(params, "params", 2 * sizeof(uint32_t), true);
   if (exact) given.procedure = ANN_SEARCH_EXACT;

@@ -42,7 +42,7 @@
  *   Threads.   A handle passed as `const` may be used from any number of threads at once. A handle
  *              passed as non-const is used by one such call at a time: another answers ANN_BUSY
  *              where its entry says so. Searching while building is safe.
- *   Memory.    The caller owns what it passes in; the library copies what it keeps, unless
+ *   Memory.    The caller owns the data it passes in; the library copies the data it keeps, unless
  *              ANN_ROWS_BORROW says otherwise. Results go to buffers of the caller. Handles of
  *              a `_create` are released by its `_free`, which accepts NULL.
  *   Fork.      A child process may search CPU indexes made before the fork, provided that no call
@@ -51,8 +51,8 @@
  * The header is C99, C11 and C++, and includes two standard headers. No CUDA type crosses it.
  *
  * Sections: 1 version - 2 status and error - 3 elements and metrics - 4 views - 5 context -
- * 6 monitor - 7 devices - 8 index - 9 build - 10 search - 11 k-NN graphs - 12 files - 13 what
- * has its place here and comes later.
+ * 6 monitor - 7 devices - 8 index - 9 build - 10 search - 11 k-NN graphs - 12 files - 13 planned
+ * functions and fields.
  */
 #ifndef GANNET_ANN_H
 #define GANNET_ANN_H
@@ -215,7 +215,7 @@ enum { ANN_SWITCH_AUTO = 0, ANN_ON = 1, ANN_OFF = 2 };
  * everywhere; device memory for the rows of ann_build, its calibration queries and ann_knn_graph, and
  * for queries together with results of the two searches. Pointers are checked before anything is done:
  * host memory called device memory, or memory of another device, gives ANN_INVALID_ARGUMENT. (Device
- * memory called host memory cannot be told apart on the CPU's way and ends the process.) */
+ * memory called host memory cannot be detected on the CPU's way and ends the process.) */
 
 /* Vectors of the caller, one a row. Any alignment is accepted. The memory must stay valid and
  * unchanged during the call (and beyond it where ANN_ROWS_BORROW says so, or where a search was given a
@@ -270,10 +270,10 @@ typedef struct ann_results {
 typedef struct ann_context ann_context;
 
 /* Settings of a context. `allocate` returns `bytes` of memory aligned to `alignment` (a power of
- * two, at most 4096), or NULL; `release` takes back what it returned, with the same sizes. Both may
+ * two, at most 4096), or NULL; `release` takes back that memory, with the same sizes. Both may
  * be called on any thread, must not call the library and must not unwind. Both or neither are
  * given; neither means the C library's. They serve everything whose size depends on data.
- * Handles, error texts and what a call notes of its threads, less than 2 KB for each of them, come from
+ * Handles, error texts and a call's notes of its threads, less than 2 KB for each of them, come from
  * C++'s own operator new, whose failure is reported as ANN_NO_MEMORY just the same. The tables of a copy on a
  * CUDA device do so too, less than 128 KB however large it is. */
 typedef struct ann_context_params {
@@ -289,7 +289,7 @@ typedef struct ann_context_params {
 ANN_API ann_status ann_context_create(const ann_context_params *params, ann_context **out,
                                       ann_error *error);
 
-/* Lets go of a context. Indexes made with it keep what they need: any order is right. */
+/* Lets go of a context. Indexes made with it keep the parts they need: any order is right. */
 ANN_API void ann_context_free(ann_context *context);
 
 /* ---------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ ANN_API void ann_context_free(ann_context *context);
  * must outlive the calls that use it. */
 typedef struct ann_monitor ann_monitor;
 
-/* What a call is doing. `fraction` never falls during a call. */
+/* The progress of a call. `fraction` never falls during a call. */
 typedef struct ann_progress {
   uint32_t struct_size;
   uint32_t step;       /* place of the phase in the call, from 1; 0: nothing has run */
@@ -551,7 +551,7 @@ enum {
                           an index and a file call it ANN_GRAPH_CAGRA, as which it is searched */
 };
 
-/* To get what CAGRA's paper has, build with ANN_GRAPH_CAGRA, or change one thing of a graph at a time:
+/* To get the graph of CAGRA's paper, build with ANN_GRAPH_CAGRA, or change one thing of a graph at a time:
  *
  *   the paper's (section III)               ANN_GRAPH_CAGRA        ANN_GRAPH_AUTO         set
  *   k-NN graph by NN-Descent                as the paper           exact, or by cells     knn
@@ -973,7 +973,7 @@ typedef struct ann_search_params {
  * queued only. Memory comes from a pool that the library keeps for the device: after the first search of a shape
  * the driver allocates none. A first search places the index and calibrates its procedure before it queues its work,
  * or an earlier ann_search_estimate of equal `params`, stream included, queries and k has done so. ann_index_evict and
- * ann_index_free wait for what is queued. The stream must belong to the device and to the context that the CUDA
+ * ann_index_free wait for queued work. The stream must belong to the device and to the context that the CUDA
  * runtime uses there (ANN_INVALID_ARGUMENT), and must not be in capture (ANN_UNSUPPORTED). */
 
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
@@ -1176,7 +1176,7 @@ ANN_API ann_status ann_open(const ann_context *context, const char *path,
                             const ann_open_params *params, ann_index **out, ann_monitor *monitor,
                             ann_error *error);
 
-/* The same from the bytes of a file in memory. FULL copies what it keeps; LAZY and TRUSTED use the
+/* The same from the bytes of a file in memory. FULL copies the data it keeps; LAZY and TRUSTED use the
  * bytes in place: they start on a multiple of 64 and stay, unchanged, until ann_index_free. */
 ANN_API ann_status ann_open_memory(const ann_context *context, const void *data, uint64_t bytes,
                                    const ann_open_params *params, ann_index **out,
@@ -1204,7 +1204,7 @@ ANN_API ann_status ann_open_stream(const ann_context *context, const ann_reader 
 ANN_API ann_status ann_verify(const char *path, const ann_open_params *params,
                               ann_monitor *monitor, ann_error *error);
 
-/* What the header of a file says. */
+/* The contents of a file's header. */
 typedef struct ann_file_description {
   uint32_t struct_size;
   uint32_t format;         /* major << 16 | minor of the format */
@@ -1243,7 +1243,7 @@ ANN_API ann_status ann_knn_load(const ann_context *context, const char *path, an
                                 ann_monitor *monitor, ann_error *error);
 
 /* ---------------------------------------------------------------------------------------------
- * 13  What has its place here and comes later
+* 13  Planned functions and fields
  *
  * Changes (ann_add, ann_remove, ann_compact), filters (a bit per row, in ann_search_params) and range search append
  * functions and fields to this header. Nothing above changes when they come.
