@@ -152,7 +152,7 @@ func open(ctx context.Context, places chan struct{}, params *OpenParams,
 	return run(&given, &c)
 }
 
-// FileDescription is what the header of a file says.
+// FileDescription is the contents of a file's header.
 type FileDescription struct {
 	Format      string // version of the format, as "major.minor"
 	Bytes       int64
@@ -169,7 +169,7 @@ type FileDescription struct {
 	ContentID   [16]byte // equal for equal indexes, and only for them
 }
 
-// FileInfo reads what the header of a file says, and checks header, section table and tail; the rest
+// FileInfo reads the header of a file, and checks header, section table and tail; the rest
 // is not read.
 func FileInfo(path string) (FileDescription, error) {
 	name, err := nativePath(path)

@@ -140,7 +140,7 @@ def verify(path: str | os.PathLike[str], *, threads: int | None = None, progress
 
 
 def file_info(path: str | os.PathLike[str]) -> FileInfo:
-    """Reads what the header of a file says, which takes microseconds.
+    """Reads the header of a file, which takes microseconds.
 
     Raises FileError, CorruptFile, FileVersionError.
     """

@@ -421,7 +421,7 @@ pub struct FileInfo {
     pub content_id: [u8; 16],
 }
 
-/// Reads what the header of a file says, and checks header, section table and tail; the rest is
+/// Reads the header of a file, and checks header, section table and tail; the rest is
 /// not read.
 ///
 /// # Errors
