@@ -56,8 +56,8 @@ struct SearchWorkspace final : Workspace {
         allocator(memory) {}
 
   /// A thread has several: they come from the hook themselves.
-  static void* operator new(size_t bytes, const Allocator& memory) {
-    return ::new (memory.take(bytes + sizeof(Origin))) Origin{memory} + 1;
+  static void* operator new(size_t, const Allocator& memory) {
+    return ::new (memory.take(kOwnBytes)) Origin{memory} + 1;
   }
   static void operator delete(void* workspace, const Allocator&) noexcept {
     SearchWorkspace::operator delete(workspace);
@@ -104,7 +104,9 @@ struct SearchWorkspace final : Workspace {
   static const size_t kOwnBytes;
 };
 
-inline constexpr size_t SearchWorkspace::kOwnBytes = sizeof(SearchWorkspace) + sizeof(Origin);
+// A multiple of the alignment, as of all memory that the hook gives: some allocators refuse other sizes.
+inline constexpr size_t SearchWorkspace::kOwnBytes =
+    sizeof(Origin) + round_up(sizeof(SearchWorkspace), kAlignment);
 
 /// Finds up to k near rows of one query and leaves them in workspace.neighbors, sorted; returns how many.
 uint32_t search_best_first(const Dataset& dataset, const Codes& codes, const SearchGraph& graph,

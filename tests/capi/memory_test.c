@@ -10,10 +10,12 @@
 #include "support.h"
 
 static int64_t held, peak, calls;
+static int64_t uneven; /* requests that are no multiple of their alignment, which aligned_alloc may refuse */
 
 static void *allocate(void *user, size_t bytes, size_t alignment) {
   (void)user;
   __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+  if (bytes % alignment != 0) __atomic_add_fetch(&uneven, 1, __ATOMIC_RELAXED);
   const int64_t now = __atomic_add_fetch(&held, (int64_t)bytes, __ATOMIC_RELAXED);
   int64_t known = __atomic_load_n(&peak, __ATOMIC_RELAXED);
   while (now > known &&
@@ -196,5 +198,6 @@ int main(void) {
   none.graph = ANN_GRAPH_NONE;
   one("no graph", ANN_METRIC_L2, ANN_F32, ANN_F16, 1500, 300, &none, 0);
   one("with ids", ANN_METRIC_L2, ANN_F32, 0, 2000, 8, &plain, 1);
+  CHECK_EQUAL(uneven, 0);
   return finish("memory");
 }
