@@ -40,7 +40,7 @@ class Visited {
 
   void clear() {
     if (touched_.empty() || count_ > kTouchedMax) {
-      std::memset(bits_.data(), 0, bits_.bytes());
+      if (bits_.bytes() != 0) std::memset(bits_.data(), 0, bits_.bytes());
     } else {
       for (uint32_t i = 0; i < count_; ++i) bits_[touched_[i]] = 0;
     }
