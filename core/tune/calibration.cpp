@@ -167,8 +167,9 @@ bool ends_curve(const Segment& segment, uint32_t k, uint32_t beam) {
 /// with the longest beams.
 class HostWalks {
  public:
+  static constexpr size_t kStops = 10;  // beams of one walk
   static constexpr uint64_t kBytes =
-      (uint64_t{10} * sizeof(double) + 1) * KnobCurves::kCurves * kSampleMax[0];
+      (uint64_t{kStops} * sizeof(double) + 1) * KnobCurves::kCurves * kSampleMax[0];
 
   HostWalks(const Segment& segment, const Sample& sample, const std::vector<uint32_t>& beams,
             const Execution& execution)
@@ -191,8 +192,6 @@ class HostWalks {
   }
 
  private:
-  static constexpr size_t kStops = 10;
-
   double& share(size_t at, uint32_t c, uint32_t query) {
     return shares_[((at - begin_) * KnobCurves::kCurves + c) * kSampleMax[0] + query];
   }
