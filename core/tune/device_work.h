@@ -37,7 +37,8 @@
 //
 // Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words (codes
 // of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32, beams of 32
-// to 1,024). Lists beyond 1,024 rows take longer for each row: with 1,800 10,000 queries of SIFT took 12 us each.
+// to 1,024); batches of other sizes are taken to wait as long. Lists beyond 1,024 rows take longer for each row: with
+// 1,800 10,000 queries of SIFT took 12 us each.
 //
 // Other classes are taken to be alike: of two ways one is chosen only where it is some times the cheaper one.
 #pragma once
