@@ -3,7 +3,7 @@
 
     check_results.py [results.csv]      the checks, after a test of the checks themselves
 
-Columns: date (ISO), commit (hexadecimal, of this repository where its history is here), device, data,
+Columns: date (ISO), commit (hexadecimal, in HEAD's history where that is here), device, data,
 parameters, recall (empty, or 0 to 1), figure (a number, then perhaps a unit).
 """
 
@@ -19,7 +19,10 @@ COLUMNS = ["date", "commit", "device", "data", "parameters", "recall", "figure"]
 
 
 def commits_here(folder):
-    """Abbreviations to test against, or None where the history is missing or cut."""
+    """HEAD's commits, or None where the history is missing or cut.
+
+    Commits of other branches do not count: a clone lacks those that were rebased before they came in.
+    """
     def git(*arguments):
         run = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True,
                              check=False)
@@ -27,7 +30,7 @@ def commits_here(folder):
     try:
         if git("rev-parse", "--is-shallow-repository") != "false\n":
             return None
-        return git("log", "--format=%H", "--all").split()
+        return git("log", "--format=%H", "HEAD").split()
     except (OSError, AttributeError):
         return None
 
