@@ -257,7 +257,8 @@ os.stat(sysconfig.get_path("include") + "/Python.h")' 2> /dev/null && apt_works;
 fi
 
 if [ "$level" = bench ]; then
-  while read -r pin; do
+  # A line is a pin and perhaps a comment, which pip knows in files alone.
+  while read -r pin _; do
     case $pin in "" | \#*) continue ;; esac
     if "$cache/bench-environment/bin/pip" install --disable-pip-version-check --no-input "$pin" \
       >> "$log" 2>&1; then
