@@ -31,14 +31,17 @@ void count_detours(const uint32_t* own, uint32_t count, const uint32_t* theirs, 
     const __m512i rows = _mm512_loadu_si512(own + first);
     const __m512i one = _mm512_set1_epi32(1);
     __m512i found = _mm512_loadu_si512(detours + first);
-    for (uint32_t p = 0; p < entries; ++p) {
-      const uint32_t nearer = std::max(rank, p);
-      const __mmask16 farther =
-          nearer < first ? __mmask16{0xffff} : static_cast<__mmask16>(0xfffeu << (nearer - first));
+    const auto compare = [&](uint32_t p, __mmask16 farther) {
       const __mmask16 same =
           _mm512_mask_cmpeq_epi32_mask(farther, rows, _mm512_set1_epi32(static_cast<int>(theirs[p])));
       found = _mm512_mask_add_epi32(found, same, found, one);
-    }
+    };
+    // Up to p = rank, and before these ranks, the same ones count.
+    const __mmask16 behind_rank =
+        rank < first ? __mmask16{0xffff} : static_cast<__mmask16>(0xfffeu << (rank - first));
+    const uint32_t alike = std::min(entries, std::max(rank + 1, first));
+    for (uint32_t p = 0; p < alike; ++p) compare(p, behind_rank);
+    for (uint32_t p = alike; p < entries; ++p) compare(p, static_cast<__mmask16>(0xfffeu << (p - first)));
     _mm512_storeu_si512(detours + first, found);
 #else
     for (uint32_t p = 0; p < entries; ++p) {
