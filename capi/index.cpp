@@ -10,10 +10,11 @@ namespace {
 
 void describe_codes(const Codes& codes, ann_index_info* info) {
   const bool rows_serve = Codes::rows_serve(info->metric, info->element, false);
-  info->codes = codes.scaled() != nullptr ? ANN_CODES_SCALED
-                : rows_serve              ? ANN_CODES_ROWS
-                : codes.wide()            ? ANN_CODES_FLOATS
-                                          : ANN_CODES_BYTES;
+  info->codes = codes.scaled() != nullptr      ? ANN_CODES_SCALED
+                : codes.projected() != nullptr ? ANN_CODES_PROJECTED
+                : rows_serve                   ? ANN_CODES_ROWS
+                : codes.wide()                 ? ANN_CODES_FLOATS
+                                               : ANN_CODES_BYTES;
   if (codes.scaled() != nullptr) info->code_centres = codes.scaled()->cells();
   info->code_bytes = static_cast<uint32_t>(codes.walk_stride());
   const CodeOrder order = codes.order();

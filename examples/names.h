@@ -38,11 +38,9 @@ inline const Names kGraphs = {{"auto", ANN_GRAPH_AUTO},
                               {"tsdg", ANN_GRAPH_TSDG},
                               {"ggnn", ANN_GRAPH_GGNN}};
 
-inline const Names kCodes = {{"none", ANN_CODES_NONE},
-                             {"rows", ANN_CODES_ROWS},
-                             {"bytes", ANN_CODES_BYTES},
-                             {"floats", ANN_CODES_FLOATS},
-                             {"scaled", ANN_CODES_SCALED}};
+inline const Names kCodes = {{"none", ANN_CODES_NONE},     {"rows", ANN_CODES_ROWS},
+                             {"bytes", ANN_CODES_BYTES},   {"floats", ANN_CODES_FLOATS},
+                             {"scaled", ANN_CODES_SCALED}, {"projected", ANN_CODES_PROJECTED}};
 
 inline const Names kDetours = {
     {"auto", ANN_DETOURS_AUTO}, {"near", ANN_DETOURS_NEAR}, {"whole", ANN_DETOURS_WHOLE}};

@@ -81,7 +81,7 @@ extern "C" {
 /* The version of the binary interface that this header describes. Additions raise the low 16 bits,
  * anything else the high 16. A program compares its ANN_ABI_VERSION >> 16 with that of the library
  * it opened: equal means compatible. */
-#define ANN_ABI_VERSION 0x00000012u
+#define ANN_ABI_VERSION 0x00000013u
 
 /* A pointer to nothing in the _INIT macros, so that C++ does not take zero for one. */
 #if !defined(__cplusplus)
@@ -416,7 +416,7 @@ typedef struct ann_index_info {
                                 measured, or opened from a file */
   int32_t codes;             /* ANN_CODES_*; 0 without a graph */
   uint32_t code_centres;     /* of ANN_CODES_SCALED, 1 to 256; else 0 */
-  uint32_t code_bytes;       /* that a walk reads of a row */
+  uint32_t code_bytes;       /* that a walk of the CPU reads of a row */
   float code_first_ten;      /* share of the true 10 nearest of a sample of rows, or by inner product of the
                                 given calibration, that are among the first 10 by code, 0 to 1, as the build
                                 measured it; an index and its file keep it. Negative: not measured, or
@@ -433,7 +433,11 @@ enum {
   ANN_CODES_BYTES = 2,  /* a byte a column, one step for all rows */
   ANN_CODES_FLOATS = 3, /* floats, where bytes cannot tell near rows apart; on the CPU rows of f16 by
                            squared L2, of 64 columns and more, as they are stored */
-  ANN_CODES_SCALED = 4  /* by inner product: a byte a column, a scale for each row about a centre */
+  ANN_CODES_SCALED = 4, /* by inner product: a byte a column, a scale for each row about a centre */
+  ANN_CODES_PROJECTED = 5 /* by squared L2 and cosine, of 193 to 4096 columns, where a build on the CPU finds that fewer
+                             bytes order the rows: walks of the CPU compare a projection of a row's bytes, `code_bytes`
+                             of them, 64 to 512, which the index and its file keep beside those bytes; devices compare
+                             the bytes */
 };
 
 /* Reads the state, built or not. Errors: ANN_INVALID_ARGUMENT. */

@@ -223,6 +223,20 @@ Codes Codes::as_bytes(const Execution& execution) const {
   return bytes;
 }
 
+Codes Codes::of_projection(const Codes& codes, const ProjectedCodes& projected) {
+  Codes view;
+  view.count_ = codes.count_;
+  view.dim_ = codes.dim_;
+  view.metric_ = codes.metric_;
+  view.element_ = codes.element_;
+  view.stride_ = projected.width();
+  view.data_ = projected.data();
+  view.walk_over(view.data_, view.stride_);
+  view.of_ = &codes;
+  view.by_ = &projected;
+  return view;
+}
+
 Array<uint32_t> Codes::sample_of(uint32_t rows, uint64_t seed, const Allocator& memory) {
   Array<uint32_t> sample(memory, std::min(rows, kSampleRows));
   random_strata(rows, static_cast<uint32_t>(sample.size()), seed, kSampleStream, sample.data());
@@ -278,14 +292,19 @@ void Codes::transform(const uint8_t* row, double norm, float* values) const {
 
 /// Columns first ... end of a code; the last call fills the row up with zeros.
 void Codes::encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const {
-  for (uint32_t column = first; column < end; ++column) {
-    const float scaled = (values[column - first] - centre_[column]) * inverse_step_;
-    if (wide_) {
-      const float kept = std::min(kQueryMax, std::max(-kQueryMax, scaled));
-      std::memcpy(code + column * sizeof(float), &kept, sizeof kept);
-    } else {
-      code[column] = byte_of(scaled);
+  // Bytes may lie anywhere, so that loops are vectors only where no pointer of theirs is read again.
+  const float* const __restrict centre = centre_.data() + first;
+  const float inverse_step = inverse_step_;
+  const uint32_t count = end - first;
+  if (wide_) {
+    uint8_t* const __restrict out = code + first * sizeof(float);
+    for (uint32_t i = 0; i < count; ++i) {
+      const float kept = std::min(kQueryMax, std::max(-kQueryMax, (values[i] - centre[i]) * inverse_step));
+      std::memcpy(out + i * sizeof kept, &kept, sizeof kept);
     }
+  } else {
+    uint8_t* const __restrict out = code + first;
+    for (uint32_t i = 0; i < count; ++i) out[i] = byte_of((values[i] - centre[i]) * inverse_step);
   }
   const size_t used = end * (wide_ ? sizeof(float) : 1);
   if (end == columns()) std::memset(code + used, 0, stride_ - used);
@@ -402,6 +421,11 @@ void Codes::distances(const uint8_t* code, const uint32_t* ids, uint32_t count, 
 
 void Codes::encode_walk_query(const PreparedQuery& query, uint8_t* code) const {
   if (scaled_ != nullptr) return scaled_->encode_query(query, code);
+  if (projected_ != nullptr) {
+    uint8_t* const plain = code + walk_stride_;
+    encode_query(query, plain);
+    return projected_->project(plain, plain + stride_, code);
+  }
   if (!by_halves_) return encode_query(query, code);
   const float* values = static_cast<const float*>(query.values);
   for (uint32_t column = 0; column < dim_; ++column) {
@@ -457,6 +481,11 @@ float Codes::query_scale(const uint8_t* values, int32_t element) const {
 }
 
 void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
+  if (by_ != nullptr) {
+    Array<uint8_t> space(Allocator(), of_->stride_ + by_->scratch_bytes());
+    of_->encode_query(query, space.data());
+    return by_->project(space.data(), space.data() + of_->stride_, code);
+  }
   const uint8_t* values = static_cast<const uint8_t*>(query.values);
   if (lossless_) {
     const uint8_t flip = element_ == ANN_I8 ? 0x80 : 0;
@@ -475,9 +504,15 @@ void Codes::encode_query(const PreparedQuery& query, uint8_t* code) const {
   float piece[kPiece];
   for (uint32_t first = 0; first < width; first += kPiece) {
     const uint32_t end = std::min(width, first + kPiece);
-    for (uint32_t column = first; column < end; ++column) {
-      const double value = column < dim_ ? element_to_float(values, element, column) * scale : 0.0;
-      piece[column - first] = static_cast<float>(value);
+    if (element == ANN_F32 && scale == 1) {
+      const uint32_t held = std::min(end, dim_) - std::min(first, dim_);
+      std::memcpy(piece, values + size_t{first} * sizeof(float), held * sizeof(float));
+      std::fill(piece + held, piece + (end - first), 0.0f);
+    } else {
+      for (uint32_t column = first; column < end; ++column) {
+        const double value = column < dim_ ? element_to_float(values, element, column) * scale : 0.0;
+        piece[column - first] = static_cast<float>(value);
+      }
     }
     encode(piece, first, end, code);
   }

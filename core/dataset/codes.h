@@ -38,6 +38,9 @@
 // (dataset/scaled_codes.h, .98), for each row one, which stand beside these: the `walk_` functions. And the lists
 // under a graph are found by codes of the rows without the extra column, Codes::of_rows.
 //
+// Bytes of many columns that fill few dimensions are projected to fewer for the walks of the CPU
+// (dataset/projected_codes.h), and rows compared as stored at the end, also where codes are lossless.
+//
 // Cost: one byte a column (wide: four), rounded up to a cache line a row. Bytes are unsigned, except
 // that i8 rows stand as they are and are flipped (xor 0x80) when they are read. On a device they stand flipped.
 #pragma once
@@ -47,6 +50,7 @@
 
 #include "base/execution.h"
 #include "dataset/dataset.h"
+#include "dataset/projected_codes.h"
 #include "dataset/scaled_codes.h"
 
 namespace gannet {
@@ -76,6 +80,9 @@ class Codes {
   /// The codes of some rows of others, in this order. They encode no queries.
   Codes(const Codes& all, const uint32_t* rows, uint32_t count, const Allocator& memory);
 
+  /// The projection of others as codes of their own. `codes` and the projection outlive them.
+  static Codes of_projection(const Codes& codes, const ProjectedCodes& projected);
+
   /// Bytes that stand in for wide codes where candidates are looked for: one step for all columns, 127 of which are
   /// the size that most sampled values do not exceed. They encode no queries.
   Codes as_bytes(const Execution& execution) const;
@@ -98,7 +105,8 @@ class Codes {
   const uint8_t* data() const { return data_; }
   const uint8_t* row(uint32_t number) const { return data_ + number * stride_; }
   uint64_t bytes() const {
-    return stored_.bytes() + centre_.bytes() + (scaled_ != nullptr ? scaled_->bytes() : 0);
+    return stored_.bytes() + centre_.bytes() + (scaled_ != nullptr ? scaled_->bytes() : 0) +
+           (projected_ != nullptr ? projected_->bytes() : 0);
   }
 
   /// Whether code distances are the reported distances.
@@ -115,6 +123,7 @@ class Codes {
   void touch_all(const Execution& execution = {}) const {
     if (touch_ != nullptr) touch_->touch_all(execution);
     if (scaled_ != nullptr) scaled_->touch_all(execution);
+    if (projected_ != nullptr) projected_->touch_all(execution);
   }
 
   /// Codes with a scale for each row, which best-first walks and two lists take instead; null: these serve.
@@ -124,18 +133,34 @@ class Codes {
     walk_over(scaled_->data(), scaled_->stride());
   }
 
+  /// Codes that the walks of the CPU take instead, where rows are no scaled codes; null: these serve.
+  const ProjectedCodes* projected() const { return projected_.get(); }
+  void walk_by(ProjectedCodes&& projected) {
+    projected_ = std::make_unique<ProjectedCodes>(std::move(projected));
+    walk_over(projected_->data(), projected_->width());
+  }
+
+  /// Whether the distances that walks of the CPU compare are the reported distances.
+  bool walks_report() const { return lossless_ && projected_ == nullptr; }
+
   /// How well the codes that walks compare order the rows; rows that are their own codes do so in full
   /// (index/row_measures.h measures it).
-  CodeOrder order() const { return lossless_ ? CodeOrder{1, 1, 1} : order_; }
+  CodeOrder order() const { return walks_report() ? CodeOrder{1, 1, 1} : order_; }
   void set_order(const CodeOrder& order) { order_ = order; }
 
   /// The operands of a walk's comparisons: bytes of a row and of a coded query, and how both are come by.
   size_t walk_stride() const { return walk_stride_; }
-  size_t walk_query_bytes() const { return scaled_ != nullptr ? scaled_->query_bytes() : stride_; }
+  size_t walk_query_bytes() const {
+    if (projected_ != nullptr) return walk_stride_ + stride_ + projected_->scratch_bytes();
+    return scaled_ != nullptr ? scaled_->query_bytes() : stride_;
+  }
+  /// Bytes of a row that walks on a device read.
+  size_t device_walk_stride() const { return projected_ != nullptr ? stride_ : walk_stride_; }
   const uint8_t* walk_row(uint32_t number) const { return walk_data_ + number * walk_stride_; }
   void encode_walk_query(const PreparedQuery& query, uint8_t* code) const;
   void walk_distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const {
     if (scaled_ != nullptr) return scaled_->distances(code, ids, 0, count, out);
+    if (projected_ != nullptr) return projected_->distances(code, ids, count, out);
     return by_halves_ ? half_distances(code, ids, count, out) : distances(code, ids, count, out);
   }
 
@@ -209,6 +234,9 @@ class Codes {
   bool by_halves_ = false;  // walks compare rows as they are stored
   FirstTouch* halves_touch_ = nullptr;
   std::unique_ptr<const ScaledCodes> scaled_;
+  std::unique_ptr<const ProjectedCodes> projected_;
+  const Codes* of_ = nullptr;           // the codes that these are a projection of,
+  const ProjectedCodes* by_ = nullptr;  // and the projection
   CodeOrder order_;
 };
 

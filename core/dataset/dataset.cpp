@@ -266,6 +266,8 @@ bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values, Prep
     float* floats = static_cast<float*>(values);
     if (element == ANN_F32) {
       std::memcpy(floats, vector, size_t{view_.dim} * sizeof(float));
+    } else if (is_float_element(element)) {
+      kernels().widen[element](vector, view_.dim, floats);
     } else {
       for (uint32_t column = 0; column < view_.dim; ++column)
         floats[column] = element_to_float(vector, element, column);

@@ -158,12 +158,15 @@ void tile_rows(const uint8_t* left, const uint8_t* packed, uint32_t groups, size
     const uint32_t norm = squared_norm(left + r * stride, stride, &total);
     fixed[r] = norm - 256 * total;
   }
+  // A query alone has twelve groups at once.
+  constexpr uint32_t kGroups = kRows == 1 ? 12 : kRows == 2 ? 6 : kTileGroups;
   uint32_t group = 0;
   const auto take = [&](auto tile, uint32_t taken) {
     tile(left, fixed, packed + group * (kPackRows * stride), norms + group * kPackRows * 4, stride,
          out + group * kPackRows, out_stride);
     group += taken;
   };
+  while (group + kGroups <= groups) take(tile_groups<kRows, kGroups>, kGroups);
   while (group + kTileGroups <= groups) take(tile_groups<kRows, kTileGroups>, kTileGroups);
   while (group < groups) take(tile_groups<kRows, 1>, 1);
 }
@@ -182,7 +185,8 @@ void code_tile(const uint8_t* left, uint32_t left_count, const uint8_t* packed, 
   uint32_t row = 0;
   for (uint32_t tiles = (left_count + kTileRows - 1) / kTileRows; tiles > 0; --tiles) {
     const uint32_t rows = (left_count - row) / tiles;
-    tile_few<kTileRows>(rows, left + row * stride, packed, groups, stride, out + row * out_stride, out_stride);
+    tile_few<kTileRows>(rows, left + row * stride, packed, groups, stride, out + row * out_stride,
+                        out_stride);
     row += rows;
   }
 }

@@ -54,8 +54,7 @@ void scatter_sources(const uint32_t* edges, uint32_t rows, uint32_t degree, cons
         for (uint32_t rank = 0; rank < degree; ++rank) {
           const uint32_t target = edges[row * degree + rank];
           if (target == kNoRow) continue;
-          ahead[rank] =
-              sources + begins[target] + counts[target].fetch_add(1, std::memory_order_relaxed);
+          ahead[rank] = sources + begins[target] + counts[target].fetch_add(1, std::memory_order_relaxed);
           __builtin_prefetch(ahead[rank], 1);
         }
       }

@@ -13,6 +13,7 @@
 #include "graph/long_edges.h"
 #include "graph/product_edges.h"
 #include "index/build_cuda.h"
+#include "index/choose_projection.h"
 #include "index/index.h"
 #include "index/reach.h"
 #include "index/row_measures.h"
@@ -81,7 +82,7 @@ void measure(Segment& segment, const SampledLists& lists, double by_codes, const
   const RowMeasures measures =
       measure_rows(segment.dataset, segment.codes, lists, by_codes, segment.seed, placed, execution);
   segment.knn_share = measures.knn_share;
-  segment.codes.set_order(measures.order);
+  if (segment.codes.projected() == nullptr) segment.codes.set_order(measures.order);
 }
 
 /// The same where lists are on the host; they are measured if cells have measured them.
@@ -353,6 +354,15 @@ void make_scaled_codes(const MatrixView* queries, Segment& segment, const Execut
   segment.codes.set_order(order);
 }
 
+/// Narrower codes for the walks of the CPU, where the rows have such.
+void project_codes(Segment& segment, const Execution& execution) {
+  CodeOrder order;
+  auto projected = choose_projection(segment.dataset, segment.codes, segment.seed, execution, &order);
+  if (!projected) return;
+  segment.codes.walk_by(std::move(*projected));
+  segment.codes.set_order(order);
+}
+
 }  // namespace
 
 bool stay_on_device(const MatrixView& rows, int32_t device, int32_t stored) {
@@ -382,6 +392,8 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
     if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     if (by_product) make_scaled_codes(calibration, segment, execution);
+    // A device that builds calibrates by its own walks, which take the codes as they are.
+    if (plan.device < ANN_DEVICE_CUDA) project_codes(segment, execution.span(0.03, 0.06));
 
     execution.span(0.06, 0.7).enter("k-NN graph");
     SearchGraph& graph = segment.graph;

@@ -108,7 +108,7 @@ struct Chooser {
     constexpr double kPreferred = 0.8;  // two lists give way to a procedure that takes less of their time
     const Segment& segment = placed.segment;
     const SearchGraph& graph = segment.graph;
-    const size_t code_bytes = segment.codes.walk_stride();
+    const size_t code_bytes = segment.codes.device_walk_stride();
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     const auto two_lists = choose_two_lists();
     if (two_lists && request.params.beam != 0) return *two_lists;

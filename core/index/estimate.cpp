@@ -8,6 +8,7 @@
 #include "graph/diversify.h"
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
+#include "index/choose_projection.h"
 #include "index/reach.h"
 #include "index/row_measures.h"
 #include "knn/cells_effort.h"
@@ -76,6 +77,12 @@ DiversifyBytes diversifying(const Asked& asked) {
                          asked.plan.threads);
 }
 
+/// Bytes from one code to the next where codes are bytes, which alone are projected, and by L2 or cosine on the CPU; else 0.
+size_t projected_stride(const Asked& asked) {
+  if (asked.plan.device >= ANN_DEVICE_CUDA || asked.is_inner_product()) return 0;
+  return Codes::code_stride(asked.shape.dim, asked.shape.metric, false);
+}
+
 /// Bytes that an index with a graph holds beside its rows.
 uint64_t graph_and_codes(const Asked& asked) {
   const ann_index_params& shape = asked.shape;
@@ -87,7 +94,11 @@ uint64_t graph_and_codes(const Asked& asked) {
   const uint64_t upper = asked.is_ggnn() ? ggnn_upper_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t queries =
       asked.plan.calibrate ? query_sample_bytes(asked.plan.queries_given, shape.dim, asked.element) : 0;
-  return codes + centre + scaled + edges + upper + reach_bytes(asked.rows) + queries;
+  const uint64_t bytes = asked.rows * projected_stride(asked);
+  const uint64_t projected = projected_codes_bytes(asked.rows, projected_stride(asked));
+  // Wide codes have no projection.
+  const uint64_t coded = rows_serve ? projected : std::max(codes, bytes + projected);
+  return coded + centre + scaled + edges + upper + reach_bytes(asked.rows) + queries;
 }
 
 /// From k-NN lists, or from codes, to edges.
@@ -125,9 +136,10 @@ uint64_t phases(const Asked& asked) {
   const uint64_t products = asked.is_inner_product()
                                 ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads)
                                 : 0;
+  const uint64_t projecting = choose_projection_bytes(asked.rows, dim, projected_stride(asked), plan.threads);
   const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(plan.threads) : 0;
-  return std::max({coding, finding, measuring, edging(asked), calibrating, products}) + scaling(asked) +
-         sending;
+  return std::max({coding, finding, projecting, measuring, edging(asked), calibrating, products}) +
+         scaling(asked) + sending;
 }
 
 // --- A device ------------------------------------------------------------------------------------

@@ -38,6 +38,12 @@ struct NearSample {
                      truth.data(), execution, first.data());
   }
 
+  /// The first rows by other codes.
+  void look_by(const Codes& other) {
+    nearest_by_codes(dataset, other, queries, 0, static_cast<uint32_t>(rows.size()), rows.data(), {},
+                     CodeOrder::kLooked, nullptr, execution, first.data());
+  }
+
   double share_of(const SampledLists& lists, uint32_t known) const {
     uint64_t found = 0;
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -158,6 +164,28 @@ RowMeasures measure_rows(const Dataset& dataset, const Codes& codes, const Sampl
   measures.order = sample.order();
   if (known != 0) measures.knn_share = sample.share_of(lists, known);
   return measures;
+}
+
+struct OrderSample::State {
+  State(const Dataset& dataset, const Codes& codes, uint64_t seed, const Execution& execution)
+      : rows(rows_to_measure(dataset.rows(), seed, execution.memory)),
+        near{dataset, codes, rows, execution, CodeOrder::kNear} {
+    near.look(nullptr);
+  }
+
+  Array<uint32_t> rows;
+  NearSample near;
+};
+
+OrderSample::OrderSample(const Dataset& dataset, const Codes& codes, uint64_t seed,
+                         const Execution& execution)
+    : state_(std::make_unique<State>(dataset, codes, seed, execution)) {}
+
+OrderSample::~OrderSample() = default;
+
+CodeOrder OrderSample::order_by(const Codes& codes) {
+  state_->near.look_by(codes);
+  return state_->near.order();
 }
 
 uint64_t measure_rows_device_bytes(const PlacedShape& shape) {

@@ -12,6 +12,8 @@
 // sample come to the host, k * 1 KB, and the device compares all rows as stored, and all codes.
 #pragma once
 
+#include <memory>
+
 #include "dataset/codes.h"
 #include "knn/knn_graph.h"
 #include "place/placed_shape.h"
@@ -42,6 +44,18 @@ struct RowMeasures {
 RowMeasures measure_rows(const Dataset& dataset, const Codes& codes, const SampledLists& lists,
                          double by_codes, uint64_t seed, const DevicePlacement* placed,
                          const Execution& execution);
+
+/// Measures of how well other codes order the rows about one sample, whose true neighbours are found by `codes`.
+class OrderSample {
+ public:
+  OrderSample(const Dataset& dataset, const Codes& codes, uint64_t seed, const Execution& execution);
+  ~OrderSample();
+  CodeOrder order_by(const Codes& codes);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// Bytes of a device that it takes at most, beside a placement there.
 uint64_t measure_rows_device_bytes(const PlacedShape& shape);

@@ -47,7 +47,7 @@ SearchReport report_of(const Segment& segment, const PlannedSearch& planned, uin
                       : is_beam                    ? std::min<double>(choice.effort.knob, segment.rows())
                                                    : 0;
   report.distances = walk_distances(segment.graph, report.expansions);
-  if (!segment.codes.lossless()) report.distances += std::min(rerank_count(k), segment.rows());
+  if (!segment.codes.walks_report()) report.distances += std::min(rerank_count(k), segment.rows());
   return report;
 }
 

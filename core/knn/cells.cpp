@@ -62,15 +62,18 @@ void fill_lists(const CellCodes& codes, const CellMap& map, const RecallSample& 
   graph.share = sample.recall(codes.exact, graph.neighbors.data(), graph.k);
 }
 
-/// Whether bytes are shorter enough than wide codes to be worth a try.
+/// Whether other bytes are shorter enough than the codes to be worth a try.
 bool may_stand_in(const Codes& codes) {
-  return codes.wide() && codes.stride() >= kShorter * Codes::bytes_stride(codes);
+  return codes.projected() != nullptr ||
+         (codes.wide() && codes.stride() >= kShorter * Codes::bytes_stride(codes));
 }
 
-/// The lists of float codes by way of bytes; false where bytes do not find the candidates.
+/// The lists of float codes by way of bytes, or of many columns by way of their projection; false where these do not
+/// find the candidates.
 bool fill_lists_by_bytes(const Codes& codes, const CellShares& shares, uint64_t seed, KnnGraph& graph,
                          const Execution& execution) {
-  const Codes bytes = codes.as_bytes(execution);
+  const Codes bytes = codes.projected() != nullptr ? Codes::of_projection(codes, *codes.projected())
+                                                   : codes.as_bytes(execution);
   RecallSample sample(graph.rows, graph.k, seed, execution.memory);
   const CellMap map(bytes, seed, execution.span(0, 0.2));
   if (sample.find_truth_by_bytes(codes, bytes, map, kTrusted, execution) < kTrusted) return false;

@@ -15,7 +15,8 @@
 // 33 columns on) map and products are of bytes in their place (Codes::as_bytes), and each row's candidates, k / 2 + 24
 // more than wanted, are re-ranked as floats; refinement compares floats. A sample looks for the true
 // neighbours among candidates by bytes too: where these rank late for a quarter of the sample, as in far islands, or the
-// lists fall short, all of it is done by floats.
+// lists fall short, all of it is done by floats. Projected codes (dataset/projected_codes.h) stand in for the bytes of many
+// columns likewise: GIST's lists take .6 s instead of 1.3.
 //
 // Why it is fast. NN-Descent gathers 64 rows for 1,536 distances of which most are of no use; here a
 // cell is read once for some 60 rows. On 100,000 x 128 bytes a row is compared with 9,000 others,

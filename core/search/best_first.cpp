@@ -26,7 +26,7 @@ uint32_t choose_rows(const Beam& beam, uint32_t near, const Admission& admission
 
 uint32_t CompareOnce::compare(const Beam& beam, uint32_t near, uint32_t k) {
   const uint32_t count = choose_rows(beam, near, admission_, k, workspace_);
-  if (codes_.lossless()) return count;
+  if (codes_.walks_report()) return count;
   uint32_t fresh[kPiece];
   uint32_t at[kPiece];
   uint32_t waiting = 0;
@@ -69,14 +69,14 @@ SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, cons
 uint32_t choose_again(const Dataset& dataset, const Codes& codes, const Beam& beam, uint32_t near,
                       const Admission& admission, uint32_t k, SearchWorkspace& workspace) {
   const uint32_t count = choose_rows(beam, near, admission, k, workspace);
-  if (codes.lossless()) return count;
+  if (codes.walks_report()) return count;
   for (uint32_t i = 0; i < count; ++i) prefetch_row(dataset, workspace.rows[i]);
   return count;
 }
 
 void compare_again(const Dataset& dataset, const Codes& codes, const PreparedQuery& query, uint32_t count,
                    SearchWorkspace& workspace, SearchCounts& counts) {
-  if (codes.lossless()) return;
+  if (codes.walks_report()) return;
   counts.distances += count;
   dataset.distances(query, workspace.rows.data(), 0, count, workspace.distances.data());
 }

@@ -118,7 +118,7 @@ void write_first(const NearestList& list, uint32_t* rows, uint32_t count) {
 void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries, uint32_t first,
                       uint32_t count, const uint32_t* excluded, RowSetView held_out, uint32_t k,
                       float* distances, const Execution& execution, uint32_t* first_by_code) {
-  const uint32_t kept = std::min(codes.rows(), looked_at(k));
+  const uint32_t kept = std::min(codes.rows(), distances != nullptr ? looked_at(k) : k);
   const uint32_t group = group_size(count, execution.threads);
   std::vector<Workspace> spaces;
   spaces.reserve(execution.threads);
@@ -143,6 +143,7 @@ void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlo
       kernels().thin_out(list);
       if (first_by_code != nullptr)
         write_first(list, first_by_code + (begin + i) * CodeOrder::kLooked, CodeOrder::kLooked);
+      if (distances == nullptr) continue;
       dataset.distances(queries[first + begin + i], list.places, 0, list.size, space.exact.data());
       float* nearest = distances + (begin + i) * k;
       std::partial_sort_copy(space.exact.data(), space.exact.data() + list.size, nearest, nearest + k);

@@ -24,6 +24,7 @@ inline constexpr uint16_t kMinorWithVariableRows = 3;
 inline constexpr uint16_t kMinorWithScaledCodes = 4;
 inline constexpr uint16_t kMinorWithSlackCurves = 5;
 inline constexpr uint16_t kMinorWithCodeOrder = 5;
+inline constexpr uint16_t kMinorWithProjectedCodes = 6;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows;
 inline constexpr uint64_t kPage = 4096;
@@ -51,10 +52,13 @@ enum SectionType : uint32_t {
   kDeviceCurves = 17,
   kSlackCurves = 18,
   kCodeOrder = 19,
+  kProjectedCodes = 20,
+  kProjection = 21,
+  kProjectedOrder = 22,
 };
-inline constexpr uint32_t kTypesMax = 19;
+inline constexpr uint32_t kTypesMax = 22;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kCodeOrder);
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kProjectedOrder);
 }
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section
@@ -144,6 +148,9 @@ inline constexpr uint64_t kQueriesMax = 2048;
 inline constexpr uint32_t kLevelsMax = 64;
 inline constexpr uint64_t kCellsMax = 256;
 inline constexpr uint64_t kOrderNumbers = 3;
+inline constexpr uint32_t kProjectedStep = 64;
+inline constexpr uint64_t kProjectedStrideMax = 4096;
+inline constexpr int32_t kProjectedOffsetMax = 1 << 27;
 struct Point {
   uint32_t beam;
   uint32_t zero;

@@ -1,6 +1,7 @@
 #include "storage/layout.h"
 
 #include "dataset/codes.h"
+#include "dataset/projected_codes.h"
 
 namespace gannet::format {
 
@@ -51,7 +52,13 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     }
     if (calibrated.device_curves != 0) demand(kDeviceCurves, calibrated.device_curves, sizeof(DeviceCurve));
     if (calibrated.slack_curves != 0) demand(kSlackCurves, calibrated.slack_curves, sizeof(SlackCurve));
-    if (calibrated.order && stored_codes) demand(kCodeOrder, kOrderNumbers, sizeof(double));
+    if (const uint64_t width = calibrated.projected_width; width != 0) {
+      demand(kProjectedCodes, header.rows, width);
+      demand(kProjection, ProjectedCodes::projection_bytes(width, projected_stride(header)), 1);
+      if (calibrated.order) demand(kProjectedOrder, kOrderNumbers, sizeof(double));
+    } else if (calibrated.order && stored_codes) {
+      demand(kCodeOrder, kOrderNumbers, sizeof(double));
+    }
   }
   return count;
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "dataset/projected_codes.h"
+
 namespace gannet {
 
 using namespace format;
@@ -117,9 +119,24 @@ const char* fault_in_scaled(const Header& header, uint64_t cells, uint64_t begin
   return nullptr;
 }
 
+/// The same of a projection to `width` bytes, whose factor and offsets lie in its first chunk.
+const char* fault_in_projection(uint64_t width, uint64_t begin, const uint8_t* data) {
+  if (begin != 0) return nullptr;
+  constexpr uint64_t kHead = ProjectedCodes::kHeadBytes;
+  float factor;
+  std::memcpy(&factor, data, sizeof factor);
+  if (!std::isfinite(factor) || factor <= 0) return "the factor is not above 0, or infinite";
+  if (!all_zero(data + sizeof factor, kHead - sizeof factor)) return "bytes behind the factor are not zero";
+  const auto legal = [](int32_t offset) {
+    return offset >= -kProjectedOffsetMax && offset <= kProjectedOffsetMax;
+  };
+  return all_legal<int32_t>(data + kHead, width * sizeof(int32_t), legal) ? nullptr
+                                                                          : "an offset is too large";
+}
+
 /// The fault in a chunk's values, or null.
-const char* fault_in(const Header& header, uint64_t cells, uint32_t type, uint64_t begin, const uint8_t* data,
-                     uint64_t bytes) {
+const char* fault_in(const FileMap& map, uint32_t type, uint64_t begin, const uint8_t* data, uint64_t bytes) {
+  const Header& header = map.header;
   const uint32_t rows = static_cast<uint32_t>(header.rows);
   const int32_t element = static_cast<int32_t>(header.element);
   switch (type) {
@@ -171,13 +188,16 @@ const char* fault_in(const Header& header, uint64_t cells, uint32_t type, uint64
                  ? nullptr
                  : "a value is NaN or infinite";
     case kCodeOrder:
+    case kProjectedOrder:
       return all_legal<double>(data, bytes, [](double share) { return share >= 0 && share <= 1; })
                  ? nullptr
                  : "a share is not in [0, 1]";
     case kScaledCodes:
-      return fault_in_scaled(header, cells, begin, data, bytes);
+      return fault_in_scaled(header, map.cells, begin, data, bytes);
     case kScaledCentres:
       return elements_finite(ANN_F32, data, bytes) ? nullptr : "a value is NaN or infinite";
+    case kProjection:
+      return fault_in_projection(map.projected_width, begin, data);
     default:
       return nullptr;
   }
@@ -214,6 +234,9 @@ const char* section_name(uint32_t type) {
   if (type == kDeviceCurves) return "device curves";
   if (type == kSlackCurves) return "slack curves";
   if (type == kCodeOrder) return "code order";
+  if (type == kProjectedCodes) return "projected codes";
+  if (type == kProjection) return "projection";
+  if (type == kProjectedOrder) return "projected order";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
 
@@ -378,7 +401,8 @@ void FileMap::check_sections() {
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
     if (section.type == kSlackCurves)
       calibrated.slack_curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kSlackCurvesMax + 1));
-    if (section.type == kCodeOrder) calibrated.order = true;
+    if (section.type == kCodeOrder || section.type == kProjectedOrder) calibrated.order = true;
+    if (section.type == kProjectedCodes) calibrated.projected_width = section.item_bytes;
     if (section.type == kEdges) calibrated.edges = section.items;
     if (section.type == kPrefixes) calibrated.levels = section.item_bytes / sizeof(uint16_t);
     if (section.type == kLayers) calibrated.layer_words = section.items;
@@ -399,6 +423,8 @@ void FileMap::check_sections() {
     fail_corrupt("there are more calibration curves of devices than %u", kDeviceCurvesMax);
   if (calibrated.slack_curves > kSlackCurvesMax)
     fail_corrupt("there are more calibration curves by slack than %u", kSlackCurvesMax);
+  projected_width = calibrated.projected_width;
+  if (projected_width != 0) check_projected();
   Section demanded[kTypesMax];
   if (known != demanded_sections(header, calibrated, demanded))
     fail_corrupt("the sections are not those that the header demands");
@@ -411,6 +437,16 @@ void FileMap::check_sections() {
                    section_name(wanted->type));
     ++wanted;
   }
+}
+
+void FileMap::check_projected() const {
+  const bool bytes = header.codes == kCodesRows || header.codes == kCodesBytes;
+  if (!bytes || header.rows == 0 || header.metric == ANN_METRIC_INNER_PRODUCT ||
+      projected_stride(header) > kProjectedStrideMax)
+    fail_corrupt("there are projected codes, which no such index has");
+  if (projected_width % kProjectedStep != 0 || projected_width > ProjectedCodes::kMost)
+    fail_corrupt("a projected code has %u bytes, allowed are multiples of %u up to %u", projected_width,
+                 kProjectedStep, ProjectedCodes::kMost);
 }
 
 const Section* FileMap::find(uint32_t type) const {
@@ -429,7 +465,7 @@ void FileMap::check_chunk(const Section& section, uint64_t chunk, const uint8_t*
   const uint64_t bytes = std::min(kChunkBytes, section.bytes - begin);
   const char* fault = chunk_sum(section.type, chunk, data, bytes) != sums(section)[chunk]
                           ? "the sum is wrong"
-                          : fault_in(header, cells, section.type, begin, data, bytes);
+                          : fault_in(*this, section.type, begin, data, bytes);
   if (fault != nullptr)
     fail_corrupt("section %u (%s), bytes %llu to %llu of the file: %s", section.type,
                  section_name(section.type), static_cast<Long>(section.offset + begin),

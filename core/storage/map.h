@@ -45,6 +45,7 @@ struct FileMap {
   format::Section table[format::kSectionsMax] = {};
   Array<uint8_t> region;  // [4096, first section)
   uint64_t cells = 0;     // of scaled codes
+  uint32_t projected_width = 0;
 
  private:
   void read_header(Source& source);
@@ -53,6 +54,7 @@ struct FileMap {
   void check_expected(const Expectation& expected) const;
   void read_table(Source& source, const Allocator& memory);
   void check_sections();
+  void check_projected() const;
 };
 
 /// Checks that section 4 of the specification cannot make chunk by chunk.

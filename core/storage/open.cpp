@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "dataset/projected_codes.h"
 #include "graph/long_edges.h"
 #include "storage/file_source.h"
 #include "storage/layers.h"
@@ -117,6 +118,8 @@ struct Parts {
   Array<uint8_t> scaled_codes;
   Array<float> scaled_centres;
   Array<double> order_of_codes;
+  Array<uint8_t> projected_codes;
+  Array<uint8_t> projection;
 
   /// Calls visit(array) with the one that a type belongs to; not for unknown types.
   template <class Visit>
@@ -157,7 +160,12 @@ struct Parts {
       case kScaledCentres:
         return visit(scaled_centres);
       case kCodeOrder:
+      case kProjectedOrder:
         return visit(order_of_codes);
+      case kProjectedCodes:
+        return visit(projected_codes);
+      case kProjection:
+        return visit(projection);
     }
   }
 
@@ -242,6 +250,11 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
     segment.codes.walk_by(ScaledCodes(
         segment.dataset,
         {std::move(parts.scaled_codes), std::move(parts.scaled_centres), touches.of[kScaledCodes]}));
+  if (!parts.projection.empty())
+    segment.codes.walk_by(ProjectedCodes(
+        segment.codes.stride(),
+        {std::move(parts.projected_codes), std::move(parts.projection), touches.of[kProjectedCodes]},
+        memory));
   if (const Array<double>& order = parts.order_of_codes; !order.empty())
     segment.codes.set_order({order[0], order[1], order[2]});
   SearchGraph& graph = segment.graph;
@@ -373,7 +386,7 @@ struct MappedFile {
 bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration || type == kLayers || type == kNearest ||
          type == kPrefixes || type == kDeviceCurves || type == kScaledCentres || type == kSlackCurves ||
-         type == kCodeOrder;
+         type == kCodeOrder || type == kProjection || type == kProjectedOrder;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "dataset/projected_codes.h"
 #include "storage/layers.h"
 #include "storage/layout.h"
 #include "storage/map.h"
@@ -54,11 +55,12 @@ class Content {
     order_[2] = order.worst_twenty;
     fill_header();
     const SearchGraph& graph = segment_.graph;
-    header_.sections = demanded_sections(header_,
-                                         {placed.calibration.curves().count(), segment_.queries.count(),
-                                          static_cast<uint32_t>(device_curves_.size()), graph.edges.size(),
-                                          graph.levels, cells(), layers_.size(), slack_count(), has_order()},
-                                         sections_);
+    header_.sections =
+        demanded_sections(header_,
+                          {placed.calibration.curves().count(), segment_.queries.count(),
+                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels,
+                           cells(), layers_.size(), slack_count(), has_order(), projected_width()},
+                          sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -110,11 +112,18 @@ class Content {
     return scaled != nullptr ? scaled->cells() : 0;
   }
 
-  /// Whether the order by codes is stored; where rows are their own codes it is known.
+  /// Bytes of a projected code; 0: there are none.
+  uint32_t projected_width() const {
+    const ProjectedCodes* projected = segment_.codes.projected();
+    return projected != nullptr ? projected->width() : 0;
+  }
+
+  /// Whether the order by codes is stored; where walks compare rows that are their own codes it is known.
   bool has_order() const {
     const Dataset& dataset = segment_.dataset;
-    return segment_.has_graph() && !Codes::rows_serve(dataset.metric(), dataset.element(), false) &&
-           segment_.codes.order().is_measured();
+    const bool known =
+        Codes::rows_serve(dataset.metric(), dataset.element(), false) && projected_width() == 0;
+    return segment_.has_graph() && !known && segment_.codes.order().is_measured();
   }
 
   void fill_header() {
@@ -122,7 +131,8 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = has_order()                     ? kMinorWithCodeOrder
+    header_.minor = projected_width() != 0          ? kMinorWithProjectedCodes
+                    : has_order()                   ? kMinorWithCodeOrder
                     : slack_count() != 0            ? kMinorWithSlackCurves
                     : cells() != 0                  ? kMinorWithScaledCodes
                     : !device_curves_.empty()       ? kMinorWithDeviceCurves
@@ -251,11 +261,16 @@ class Content {
         return segment_.codes.scaled()->data();
       case kScaledCentres:
         return segment_.codes.scaled()->centres().data();
+      case kProjectedCodes:
+        return segment_.codes.projected()->data();
+      case kProjection:
+        return segment_.codes.projected()->projection().data();
       case kDeviceCurves:
         return device_curves_.data();
       case kSlackCurves:
         return slack_curves_;
       case kCodeOrder:
+      case kProjectedOrder:
         return order_;
       default:
         return curves_;

@@ -29,8 +29,9 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 5 with section 18 or 19, else 4 with
-//                 section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 6 with section 20, else 5 with section 18
+//                 or 19, else 4 with section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1
+//                 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
@@ -143,13 +144,24 @@
 //                    since 1.5. Without it the CPU walks by the beams of section 9. Item: a curve
 //     19  code order  [3] f64 in [0, 1]: how well the codes of walks order a sample of rows, or of section 10's kind of
 //                     queries, by distance: the share of their true 10 nearest among the first 10 by code, among the
-//                     first 20, and that of the tenth of the sample that fares worst. May be there with codes 2 or 3;
-//                     since 1.5
+//                     first 20, and that of the tenth of the sample that fares worst. May be there with codes 2 or 3,
+//                     without section 20; since 1.5
+//     20  projected codes  [rows, width] u8, codes that walks of the CPU take instead of section 6, or of the rows that
+//                     serve. The width is a multiple of 64, 64 to 512. May be there with codes 1 or 2 of at most 4,096
+//                     bytes from one to the next, with at least one row and another metric than inner product, with
+//                     section 21; since 1.6 (core/dataset/projected_codes.h). Without it the CPU walks by the codes
+//                     that are projected, which order rows better, so that the curves' promises hold. Item: width bytes
+//     21  projection  how a code becomes one of section 20: f32 factor, finite and above 0; zeros up to 64 bytes;
+//                     [width] i32 offsets, -134,217,728 to 134,217,728; [width, stride] u8, the directions, 128 added,
+//                     where the stride is that of section 6, or of section 1 where the rows serve. With section 20;
+//                     since 1.6. Item: a byte
+//     22  projected order  [3] f64, the numbers of section 19 of the codes of section 20. May be there with section 20,
+//                     with which section 19 is not; since 1.6
 //
 // A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14 and 20 to 63 are kept for later sections: removed rows, shards.
+// Types 14 and 23 to 63 are kept for later sections: removed rows, shards.
 //
 // 5  THE TAIL
 //

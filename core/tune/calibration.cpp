@@ -69,9 +69,10 @@ std::vector<uint32_t> beams_tried(const Growth& growth) {
   return beams;
 }
 
-/// Queries of curve c where they are like those to come.
+/// Queries of curve c where they are like those to come. Their true neighbours are found by codes of all columns.
 uint32_t sample_most(const Codes& codes, uint32_t c) {
-  return codes.walk_stride() < kWideBytes ? kSampleMax[c] : std::max(kSampleMax[c] / 2, kSampleFew[c]);
+  const size_t bytes = codes.projected() != nullptr ? codes.stride() : codes.walk_stride();
+  return bytes < kWideBytes ? kSampleMax[c] : std::max(kSampleMax[c] / 2, kSampleFew[c]);
 }
 
 /// The queries with their true neighbours: the first few to the full depth, all to kKs[2].

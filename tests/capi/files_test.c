@@ -768,6 +768,62 @@ static void code_orders(void) {
   vectors_free(&rows);
 }
 
+/* Rows of 256 columns within 16 dimensions, and very little beside them. */
+static vectors flat_rows(int32_t element, uint64_t count, uint64_t seed) {
+  enum { COLUMNS = 256, DIMENSIONS = 16 };
+  vectors rows = vectors_make(DATA_EQUAL, element, count, COLUMNS, 1);
+  uint64_t of_directions = 77;
+  double directions[DIMENSIONS][COLUMNS], factors[DIMENSIONS];
+  for (int i = 0; i < DIMENSIONS * COLUMNS; i++)
+    directions[i / COLUMNS][i % COLUMNS] = random_normal(&of_directions);
+  for (uint64_t row = 0; row < count; row++) {
+    for (int i = 0; i < DIMENSIONS; i++) factors[i] = random_normal(&seed);
+    for (int column = 0; column < COLUMNS; column++) {
+      double value = 0.001 * random_normal(&seed);
+      for (int i = 0; i < DIMENSIONS; i++) value += factors[i] * directions[i][column];
+      if (element_is_integer(element)) value = value < -20 ? -120 : value > 20 ? 120 : 6 * value;
+      put_value(element, (unsigned char *)vectors_row(&rows, row) + column * element_size(element), value);
+    }
+  }
+  return rows;
+}
+
+/* Rows of many columns that fill few dimensions are walked on the CPU by fewer bytes, and files keep those. */
+static void projections(void) {
+  const struct {
+    int32_t element, metric;
+  } kinds[] = {{ANN_F32, ANN_METRIC_L2}, {ANN_I8, ANN_METRIC_L2}, {ANN_F16, ANN_METRIC_COSINE}};
+  for (int i = 0; i < 3; i++) {
+    vectors rows = flat_rows(kinds[i].element, 2000, 5), queries = flat_rows(kinds[i].element, 30, 6);
+    ann_build_params params = ANN_BUILD_PARAMS_INIT;
+    params.device = ANN_DEVICE_CPU;
+    ann_index *index = index_build(kinds[i].metric, &rows, &params);
+    ann_index_info made = ANN_INDEX_INFO_INIT, kept = ANN_INDEX_INFO_INIT;
+    CHECK_OK(ann_index_get_info(index, &made, NULL));
+    CHECK_EQUAL(made.codes, ANN_CODES_PROJECTED);
+    CHECK_EQUAL(made.code_bytes, 64);
+    CHECK(made.code_centres == 0 && made.code_first_twenty > 0.99f);
+    round_trip(index, &queries, "projected codes");
+    bytes file = saved_bytes(index, INT64_MAX, 0);
+    CHECK(file.data[14] == 6); /* minor version of the format */
+    for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
+      ann_open_params open = ANN_OPEN_PARAMS_INIT;
+      open.mode = mode;
+      ann_index *opened = NULL;
+      CHECK_OK(ann_open_memory(NULL, file.data, file.count, &open, &opened, NULL, NULL));
+      CHECK_OK(ann_index_get_info(opened, &kept, NULL));
+      CHECK(kept.codes == made.codes && kept.code_bytes == made.code_bytes &&
+            kept.code_first_ten == made.code_first_ten && kept.code_first_twenty == made.code_first_twenty &&
+            kept.code_worst_twenty == made.code_worst_twenty);
+      ann_index_free(opened);
+    }
+    free(file.data);
+    ann_index_free(index);
+    vectors_free(&rows);
+    vectors_free(&queries);
+  }
+}
+
 /* With the argument "threads" only what several threads do at once. */
 int main(int count, char **arguments) {
   CHECK(mkdtemp(folder) != NULL);
@@ -782,6 +838,7 @@ int main(int count, char **arguments) {
     scattered_reads();
     shares();
     code_orders();
+    projections();
   }
   many_at_once();
   char command[320];

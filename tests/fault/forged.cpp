@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 
@@ -74,17 +75,22 @@ void mend(Bytes& file, Mending mending) {
   std::memcpy(file.data() + file.size() - sizeof tail, &tail, sizeof tail);
 }
 
-Bytes with_section(const Bytes& file, uint32_t type, uint32_t flags, uint64_t bytes) {
+namespace {
+
+/// The file with a section of these bytes at its end, of items of so many.
+Bytes with_bytes(const Bytes& file, uint32_t type, uint32_t flags, uint32_t item_bytes,
+                 const std::vector<uint8_t>& contents) {
   Header header = header_of(file);
   std::vector<Section> table = table_of(file);
   const uint64_t offset = file.size() - sizeof(Tail);
+  const uint64_t bytes = contents.size();
   Section added = {};
   added.type = type;
   added.flags = flags;
   added.offset = offset;
   added.bytes = bytes;
-  added.item_bytes = 1;
-  added.items = bytes;
+  added.item_bytes = item_bytes;
+  added.items = bytes / item_bytes;
   added.chunk_bytes = kChunkBytes;
   table.push_back(added);
   // Sums lie behind the table, which has grown; mend() writes them anew.
@@ -97,11 +103,45 @@ Bytes with_section(const Bytes& file, uint32_t type, uint32_t flags, uint64_t by
   Bytes longer(offset + round_to_page(bytes) + sizeof(Tail));
   std::memset(longer.data(), 0, longer.size());
   std::memcpy(longer.data(), file.data(), offset);
-  std::memset(longer.data() + offset, 0x77, bytes);
+  if (bytes != 0) std::memcpy(longer.data() + offset, contents.data(), bytes);
   header.file_bytes = longer.size();
   std::memset(longer.data() + kPage, 0, table[0].offset - kPage);
   std::memcpy(longer.data(), &header, sizeof header);
   std::memcpy(longer.data() + kPage, table.data(), table.size() * sizeof(Section));
+  mend(longer, Mending::kAll);
+  return longer;
+}
+
+}  // namespace
+
+Bytes with_section(const Bytes& file, uint32_t type, uint32_t flags, uint64_t bytes) {
+  return with_bytes(file, type, flags, 1, std::vector<uint8_t>(bytes, 0x77));
+}
+
+Bytes with_projection(const Bytes& file) {
+  constexpr uint32_t kWidth = 64;
+  Header header = header_of(file);
+  uint64_t seed = 11;
+  const auto random_bytes = [&](uint64_t count) {
+    std::vector<uint8_t> bytes(count);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random_next(&seed));
+    return bytes;
+  };
+  std::vector<uint8_t> projection = random_bytes(64 + kWidth * (4 + header.row_stride));
+  std::fill_n(projection.begin(), 64 + kWidth * 4, uint8_t{0});
+  const float factor = 0.01F;
+  const int32_t offsets[] = {-(1 << 27), 1 << 27};
+  std::memcpy(projection.data(), &factor, sizeof factor);
+  std::memcpy(projection.data() + 64, offsets, sizeof offsets);
+  const double shares[] = {0.5, 1, 0};
+  std::vector<uint8_t> order(sizeof shares);
+  std::memcpy(order.data(), shares, sizeof shares);
+  Bytes longer = with_bytes(file, kProjectedCodes, kSkippable, kWidth, random_bytes(header.rows * kWidth));
+  longer = with_bytes(longer, kProjection, kSkippable, 1, projection);
+  longer = with_bytes(longer, kProjectedOrder, kSkippable, sizeof(double), order);
+  header = header_of(longer);
+  header.minor = kMinorWithProjectedCodes;
+  std::memcpy(longer.data(), &header, sizeof header);
   mend(longer, Mending::kAll);
   return longer;
 }
@@ -205,6 +245,18 @@ bool lawful_scaled_codes(const Header& header, const Values& codes, const Values
   return true;
 }
 
+bool lawful_projection(const Values& codes, const Values& projection, const Header& header) {
+  if (projection.bytes() == 0) return true;
+  const float factor = projection.at<float>(0);
+  if (!std::isfinite(factor) || !(factor > 0)) return false;
+  for (uint64_t at = 4; at < 64; ++at)
+    if (projection.data()[at] != 0) return false;
+  const uint64_t width = codes.bytes() / header.rows;
+  for (uint64_t column = 0; column < width; ++column)
+    if (std::abs(int64_t{projection.at<int32_t>(16 + column)}) > 134217728) return false;
+  return true;
+}
+
 bool lawful_edges(const Header& header, const Values& edges) {
   for (uint64_t row = 0; row < header.rows; ++row) {
     bool ended = false;
@@ -296,7 +348,8 @@ bool lawful(const Bytes& file) {
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
          lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
          lawful_slacks(values(kSlackCurves)) && lawful_queries(header, values(kQueries)) &&
-         lawful_shares(values(kCodeOrder)) &&
+         lawful_shares(values(kCodeOrder)) && lawful_shares(values(kProjectedOrder)) &&
+         lawful_projection(values(kProjectedCodes), values(kProjection), header) &&
          lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres));
 }
 

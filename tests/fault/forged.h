@@ -30,4 +30,7 @@ bool legal_id(const Bytes& file, uint64_t id);
 /// The file with one more section at its end.
 Bytes with_section(const Bytes& file, uint32_t type, uint32_t flags, uint64_t bytes);
 
+/// The file of rows that serve as codes with a projection of them to 64 bytes, made up.
+Bytes with_projection(const Bytes& file);
+
 }  // namespace fault

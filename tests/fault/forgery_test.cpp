@@ -460,7 +460,7 @@ void later_versions(const Made& made, Judge& judge) {
   CHECK_STATUS(open_status(changed([](Header& h) { h.major = 2; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 4; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 1; })), ANN_CORRUPT);  // of layers
-  for (const uint32_t type : {20u, 31u, 63u, UINT32_MAX})
+  for (const uint32_t type : {23u, 31u, 63u, UINT32_MAX})
     for (const uint64_t bytes : {0, 1, 100, 4096, 5000, 3000000}) {
       const Bytes optional = with_section(made.file, type, kSkippable, bytes);
       CHECK_SAY(judge.judge(optional, true, "a section to skip"), "%s: refused with a section to skip",
@@ -470,6 +470,21 @@ void later_versions(const Made& made, Judge& judge) {
     }
 }
 
+/// What a small index never has.
+Made with_projected_codes() {
+  Made made({ANN_METRIC_L2, ANN_U8, true, false, 256, 40}, 1);
+  made.name += "-projected";
+  made.file = with_projection(made.file);
+  ann_index* opened = nullptr;
+  CHECK_OK(ann_open_memory(nullptr, made.file.data(), made.file.size(), nullptr, &opened, nullptr, nullptr));
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  CHECK_OK(ann_index_get_info(opened, &info, nullptr));
+  CHECK(info.codes == ANN_CODES_PROJECTED && info.code_bytes == 64 && info.code_first_ten == 0.5f);
+  made.expected = made.answers(opened);
+  ann_index_free(opened);
+  return made;
+}
+
 }  // namespace
 
 int main() {
@@ -477,8 +492,10 @@ int main() {
   const uint64_t step = fault_scale(256);
   Counts fields, values;
   cut_rows();
-  for (const Kind& kind : few_kinds()) {
-    const Made made(kind, 1);
+  std::vector<Made> all;
+  for (const Kind& kind : few_kinds()) all.emplace_back(kind, 1);
+  all.push_back(with_projected_codes());
+  for (const Made& made : all) {
     Judge of_fields(made), of_values(made);
     forge_fields(made, Mending::kSums, step, of_fields);
     forge_fields(made, Mending::kAll, step, of_fields);

@@ -64,6 +64,14 @@ class Values {
         return fill_queries(out, section.bytes);
       case kSlackCurves:
         return fill_slack_curves(out, section.items);
+      case kProjectedCodes:
+        projected_width_ = section.item_bytes;
+        return fill_bytes(out, section.bytes);
+      case kProjection:
+        return fill_projection(out, section.bytes);
+      case kProjectedOrder:
+        for (uint64_t i = 0; i < section.items; ++i) put(out, i, 0.5);
+        return;
       default:
         return fill_bytes(out, section.bytes);
     }
@@ -155,6 +163,15 @@ class Values {
     }
   }
 
+  void fill_projection(uint8_t* out, uint64_t bytes) {
+    constexpr uint64_t kHead = ProjectedCodes::kHeadBytes;
+    put(out, 0, 1 / static_cast<float>(1 + draw() % 1000));
+    for (uint64_t i = 0; i < projected_width_; ++i)
+      put(out + kHead, i, static_cast<int32_t>(draw() % 2001) - 1000);
+    const uint64_t directions = kHead + projected_width_ * sizeof(int32_t);
+    fill_bytes(out + directions, bytes - directions);
+  }
+
   void fill_queries(uint8_t* out, uint64_t bytes) {
     if (is_float_element(static_cast<int32_t>(header_.element)))
       fill_floats(out, bytes / sizeof(float));
@@ -166,13 +183,14 @@ class Values {
   uint64_t seed_;
   uint64_t counter_ = 0;
   std::vector<uint64_t> ids_;
+  uint32_t projected_width_ = 0;
 };
 
 /// Sections that no reader knows and any may skip.
 uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     Section& section = table[known + i] = {};
-    section.type = 20 + i * 7;
+    section.type = 23 + i * 7;
     section.flags = kSkippable;
     section.item_bytes = 1;
     section.bytes = section.items = kUnknownBytes;
@@ -211,6 +229,11 @@ FileShape read_shape(Input& input, bool large) {
   if (header.graph == kGraphCagra && input.below(4) == 3) shape.queries = 1 + input.byte();
   if (header.graph == kGraphCagra && input.below(4) == 3)
     shape.slack_curves = static_cast<uint32_t>(1 + input.below(kSlackCurvesMax));
+  const bool may_project = header.graph == kGraphCagra && header.rows > 0 && header.codes != kCodesFloats &&
+                           header.metric != ANN_METRIC_INNER_PRODUCT &&
+                           std::max(header.row_stride, header.code_stride) <= kProjectedStrideMax;
+  if (may_project && input.below(4) == 3)
+    shape.projected_width = static_cast<uint32_t>(64 * (1 + input.below(3)));
   return shape;
 }
 
@@ -219,9 +242,10 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = shape.slack_curves != 0 ? kMinorWithSlackCurves
-                 : shape.queries != 0    ? kMinorWithQueries
-                                         : kMinor;
+  header.minor = shape.projected_width != 0 ? kMinorWithProjectedCodes
+                 : shape.slack_curves != 0  ? kMinorWithSlackCurves
+                 : shape.queries != 0       ? kMinorWithQueries
+                                            : kMinor;
   header.table_offset = kPage;
   header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
   Section table[kSectionsMax] = {};
@@ -229,6 +253,8 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   calibrated.curves = shape.curves;
   calibrated.queries = shape.queries;
   calibrated.slack_curves = shape.slack_curves;
+  calibrated.projected_width = shape.projected_width;
+  calibrated.order = shape.projected_width == 128;
   header.sections = add_unknown(table, demanded_sections(header, calibrated, table), shape.unknown_sections);
   const uint64_t tail = place_sections(table, header.sections);
   header.file_bytes = tail + sizeof(Tail);

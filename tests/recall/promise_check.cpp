@@ -102,6 +102,11 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("corners", Law::kCorners, 48, 12);
   add("corners_i8", Law::kCorners, 48, 12).element = ANN_I8;
   add("uniform", Law::kUniform, 12, 12);
+  // Many columns, which codes of walks are a projection of where rows have few dimensions.
+  add("wide", Law::kClusters, 512, 24);
+  add("wide_cosine", Law::kClusters, 256, 16).metric = ANN_METRIC_COSINE;
+  add("wide_copies", Law::kCopies, 320, 12).made.distinct = 0.02;
+  add("wide_contrast", Law::kContrast, 384, 8);
   for (const uint64_t few : {200, 1000, 5000})
     add("few_" + std::to_string(few), Law::kClusters, 32, 12).made.rows = few;
   return out;

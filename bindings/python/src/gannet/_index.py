@@ -60,7 +60,8 @@ class IndexInfo(NamedTuple):
     knn_share: float
     """Share of the true neighbours that the lists under the graph hold, where that was looked at; else 0."""
     codes: str
-    """What walks compare: "rows", "bytes", "floats" or, by inner product, "scaled"; "none" without a graph."""
+    """What walks compare: "rows", "bytes", "floats", by inner product "scaled", or, on the CPU, "projected", fewer bytes
+    than columns; "none" without a graph."""
     code_centres: int
     """Of "scaled", the centres that rows are coded about; else 0."""
     code_bytes: int

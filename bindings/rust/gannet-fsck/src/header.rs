@@ -189,6 +189,18 @@ impl Header {
         (self.scaled_terms() + 16).next_multiple_of(64)
     }
 
+    /// Bytes from one code that may be projected to the next: codes of bytes, or rows that serve. None where there is no
+    /// projection.
+    pub(crate) fn projected_stride(&self) -> Option<u64> {
+        let stride = match self.codes {
+            Codes::Rows => self.row_stride,
+            Codes::Bytes => self.code_stride,
+            Codes::None | Codes::Floats => return None,
+        };
+        let may = self.rows > 0 && self.metric != Metric::InnerProduct && stride <= 4096;
+        may.then_some(stride)
+    }
+
     pub(crate) fn has_graph(&self) -> bool {
         self.graph != Graph::None
     }

@@ -34,6 +34,11 @@ pub(crate) const SCALED_CENTRES: u32 = 16;
 pub(crate) const DEVICE_CURVES: u32 = 17;
 pub(crate) const SLACK_CURVES: u32 = 18;
 pub(crate) const CODE_ORDER: u32 = 19;
+pub(crate) const PROJECTED_CODES: u32 = 20;
+pub(crate) const PROJECTION: u32 = 21;
+pub(crate) const PROJECTED_ORDER: u32 = 22;
+/// Bytes before the offsets of a projection.
+pub(crate) const PROJECTION_HEAD: u64 = 64;
 
 /// The name of a type that this reader knows.
 pub(crate) fn name(kind: u32) -> Option<&'static str> {
@@ -56,6 +61,9 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         DEVICE_CURVES => "device curves",
         SLACK_CURVES => "slack curves",
         CODE_ORDER => "code order",
+        PROJECTED_CODES => "projected codes",
+        PROJECTION => "projection",
+        PROJECTED_ORDER => "projected order",
         _ => return None,
     })
 }
@@ -112,12 +120,20 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
         has_devices: find(DEVICE_CURVES).is_some(),
         has_slacks: find(SLACK_CURVES).is_some(),
         has_order: find(CODE_ORDER).is_some(),
+        projected: find(PROJECTED_CODES).map(|entry| u64::from(u32_at(entry, 24))),
+        has_projected_order: find(PROJECTED_ORDER).is_some(),
         edges: find(EDGES).map_or(0, |entry| u64_at(entry, 32)),
         levels: find(PREFIXES).map_or(0, |entry| u64::from(u32_at(entry, 24)) / 2),
     };
     if header.has_variable_rows() && !(1..=LEVELS_MAX).contains(&open.levels) {
         let what = format!("{} of a row, not 1 to {LEVELS_MAX}", open.levels);
         return Err(Place::Section(PREFIXES).problem(what));
+    }
+    if let Some(width) =
+        open.projected.filter(|width| width % 64 != 0 || !(64..=512).contains(width))
+    {
+        let what = format!("{width} bytes of a row, not a multiple of 64 in 64 to 512");
+        return Err(Place::Section(PROJECTED_CODES).problem(what));
     }
     let mut wanted = wanted_sections(header, &open).into_iter().peekable();
     let mut last_kind = 0;
@@ -261,6 +277,9 @@ struct Open {
     has_devices: bool,
     has_slacks: bool,
     has_order: bool,
+    /// Bytes of a projected code.
+    projected: Option<u64>,
+    has_projected_order: bool,
     edges: u64,
     levels: u64,
 }
@@ -271,6 +290,10 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
     let coded = header.codes.bytes().is_some();
     let lengths = header.metric == Metric::Cosine;
     let variable = header.has_variable_rows();
+    // Checked where the table is read: at most 512.
+    let width = open.projected.unwrap_or(0);
+    let projected_stride = header.projected_stride().unwrap_or(0);
+    let projects = open.projected.is_some() && header.projected_stride().is_some();
     let shape = |kind, item, items| Shape { kind, item, items_min: items, items_max: items };
     let all = [
         (true, shape(ROWS, header.row_stride, rows)),
@@ -308,7 +331,10 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
             graph && open.has_slacks,
             Shape { items_min: 1, ..shape(SLACK_CURVES, SLACK_CURVE, SLACK_CURVES_MAX) },
         ),
-        (graph && coded && open.has_order, shape(CODE_ORDER, 8, 3)),
+        (graph && coded && open.has_order && !projects, shape(CODE_ORDER, 8, 3)),
+        (projects, shape(PROJECTED_CODES, width, rows)),
+        (projects, shape(PROJECTION, 1, PROJECTION_HEAD + width * (4 + projected_stride))),
+        (projects && open.has_projected_order, shape(PROJECTED_ORDER, 8, 3)),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()
 }

@@ -3,7 +3,7 @@
 
 use crate::header::{Codes, Element, Header};
 use crate::source::{f32_at, f64_at, u32_at, u64_at, zeros};
-use crate::table::{self, Section, CURVE, DEVICE_CURVE, SLACK_CURVE};
+use crate::table::{self, Section, CURVE, DEVICE_CURVE, PROJECTION_HEAD, SLACK_CURVE};
 
 const PLACES: usize = 24;
 const BEAM_MAX: u32 = 65_536;
@@ -11,6 +11,7 @@ const CLASSES_MAX: usize = 16;
 const CURVES_OF_WALKERS_MAX: usize = 5;
 const EXPANSIONS_MAX: f64 = 2_147_483_646.0;
 const SLACK_MAX: f64 = 3.0;
+const OFFSET_MAX: i32 = 1 << 27;
 
 /// What one section says and a later one needs.
 #[derive(Debug, Default)]
@@ -20,6 +21,8 @@ pub(crate) struct Known {
     pub edges: u64,
     /// Cells that scaled codes name, at least.
     pub cells: u64,
+    /// Bytes of a projected code.
+    pub projected: u64,
 }
 
 type Outcome = Result<(), String>;
@@ -104,6 +107,14 @@ pub(crate) enum Values {
         bytes: Vec<u8>,
     },
     Shares,
+    /// Bytes of any value, `width` a row.
+    ProjectedCodes {
+        width: u64,
+    },
+    /// A factor, zeros and an offset for each byte of a projected code; then directions of any value.
+    Projection {
+        at: u64,
+    },
     Unknown,
 }
 
@@ -161,7 +172,9 @@ impl Values {
             table::SCALED_CENTRES => Values::ScaledCentres { dim: header.dim.into(), at: 0 },
             table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
             table::SLACK_CURVES => Values::SlackCurves { bytes: Vec::new() },
-            table::CODE_ORDER => Values::Shares,
+            table::CODE_ORDER | table::PROJECTED_ORDER => Values::Shares,
+            table::PROJECTED_CODES => Values::ProjectedCodes { width: section.item.into() },
+            table::PROJECTION => Values::Projection { at: 0 },
             table::QUERIES => match header.element {
                 Element::I8 | Element::U8 => Values::Unknown,
                 _ => Values::Floats { may_be_negative: true, at: 0 },
@@ -218,6 +231,16 @@ impl Values {
                 bytes.extend_from_slice(chunk);
                 Ok(())
             }
+            Values::ProjectedCodes { width } => {
+                known.projected = *width;
+                Ok(())
+            }
+            Values::Projection { at } => {
+                // All that is checked lies in the first chunk.
+                let result = if *at == 0 { projection(chunk, known.projected) } else { Ok(()) };
+                *at += chunk.len() as u64;
+                result
+            }
             Values::Unknown => Ok(()),
         }
     }
@@ -247,6 +270,23 @@ impl Values {
             Values::Layers { rows, degree, bytes } => layers(&bytes, rows, degree),
             _ => Ok(()),
         }
+    }
+}
+
+/// What stands before the directions of a projection to `width` bytes.
+fn projection(bytes: &[u8], width: u64) -> Outcome {
+    let (head, rest) = bytes.split_at(PROJECTION_HEAD as usize);
+    let factor = f32_at(head, 0);
+    if !factor.is_finite() || factor <= 0.0 {
+        return Err(format!("the factor is {factor}"));
+    }
+    if !zeros(&head[4..]) {
+        return Err("bytes behind the factor are not zero".into());
+    }
+    let offsets = words(rest).take(width as usize).map(|word| word as i32);
+    match offsets.enumerate().find(|(_, offset)| !(-OFFSET_MAX..=OFFSET_MAX).contains(offset)) {
+        Some((place, offset)) => Err(format!("offset {place} is {offset}")),
+        None => Ok(()),
     }
 }
 

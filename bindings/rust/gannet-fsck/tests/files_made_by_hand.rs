@@ -292,6 +292,21 @@ fn values_of_sections() {
         (product_scaled, 15, 28, word(1), "row 0: its terms are 0.5 and 0"),
         (product_scaled, 15, 24, word(2), "section 16 (scaled centres): 6 values are no 3 cells"),
         (product_scaled, 16, 8, word(infinite), "section 16 (scaled centres): value 2 is -inf"),
+        (projected_bytes, 21, 0, word(0), "section 21 (projection): the factor is 0"),
+        (projected_bytes, 21, 0, word((-1f32).to_bits()), "the factor is -1"),
+        (projected_bytes, 21, 0, word(infinite), "the factor is -inf"),
+        (projected_bytes, 21, 0, word(f32::NAN.to_bits()), "the factor is NaN"),
+        (projected_bytes, 21, 4, vec![1], "bytes behind the factor are not zero"),
+        (projected_bytes, 21, 63, vec![1], "bytes behind the factor are not zero"),
+        (projected_bytes, 21, 64 + 4, word((1 << 27) + 1), "offset 1 is 134217729"),
+        (projected_bytes, 21, 64 + 4 * 63, word(1 << 31), "offset 63 is -2147483648"),
+        (
+            projected_bytes,
+            22,
+            8,
+            long(1.5f64.to_bits()),
+            "section 22 (projected order): 1.5 is no share",
+        ),
         (edges_across_chunks, 7, CHUNK - 4, word(none), "row 87381 has an edge behind"),
         (edges_across_chunks, 7, CHUNK, word(none), "row 87381 has an edge behind"),
         (several_chunks, 1, CHUNK + 272, word(infinite), "row 3856, column 4"),
@@ -398,6 +413,59 @@ fn too_many_or_too_few_sections() {
         draft.parts.last_mut().unwrap().bytes = curves;
         let text = verdict(&draft.file()).unwrap_err();
         assert!(text.contains(&format!("{count} items of 776 bytes, not")), "{text}");
+    }
+}
+
+#[test]
+fn projected_codes_that_do_not_fit() {
+    let change = |change: &dyn Fn(&mut Draft)| {
+        let mut draft = projected_bytes();
+        change(&mut draft);
+        verdict(&draft.file())
+    };
+    let codes = 4;
+    assert!(change(&|draft| drop(draft.parts.pop())).is_ok());
+    for width in [32, 96, 576] {
+        let text = change(&|draft| {
+            draft.parts[codes].item = width;
+            draft.parts[codes].bytes = vec![1; 3 * width as usize];
+        });
+        let wanted = format!("section 20 (projected codes): {width} bytes of a row");
+        assert!(text.as_ref().unwrap_err().contains(&wanted), "{text:?}");
+    }
+    let text = change(&|draft| {
+        draft.parts[codes].item = 128;
+        draft.parts[codes].bytes = vec![1; 3 * 128];
+    });
+    assert!(
+        text.as_ref().unwrap_err().contains("section 21 (projection): 16704 items"),
+        "{text:?}"
+    );
+    let text = change(&|draft| drop(draft.parts.remove(codes)));
+    assert!(text.as_ref().unwrap_err().contains("section 21 (projection): is there"), "{text:?}");
+    let text = change(&|draft| drop(draft.parts.remove(codes + 1)));
+    assert!(
+        text.as_ref().unwrap_err().contains("section 22 (projected order): is there"),
+        "{text:?}"
+    );
+    let text = change(&|draft| {
+        // The order of codes that are not walked by.
+        draft.parts.pop();
+        let bytes = vec![0; 24];
+        draft.parts.insert(codes, Part { kind: 19, flags: 1, item: 8, bytes });
+    });
+    assert!(text.as_ref().unwrap_err().contains("section 19 (code order): is there"), "{text:?}");
+    let text = change(&|draft| draft.parts[codes].flags = 0);
+    assert!(text.as_ref().unwrap_err().contains("section 20 (projected codes): flags"), "{text:?}");
+    // By inner product, and of codes of floats.
+    for mut draft in [product_scaled(), product_halves()] {
+        let bytes = vec![1; 64 * draft.parts[0].bytes.len() / draft.parts[0].item as usize];
+        draft.parts.push(Part { kind: 20, flags: 1, item: 64, bytes });
+        let text = verdict(&draft.file());
+        assert!(
+            text.as_ref().unwrap_err().contains("section 20 (projected codes): is there"),
+            "{text:?}"
+        );
     }
 }
 

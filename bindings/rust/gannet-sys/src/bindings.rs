@@ -5,7 +5,7 @@
 pub const ANN_VERSION_MAJOR: u32 = 0;
 pub const ANN_VERSION_MINOR: u32 = 1;
 pub const ANN_VERSION_PATCH: u32 = 0;
-pub const ANN_ABI_VERSION: u32 = 18;
+pub const ANN_ABI_VERSION: u32 = 19;
 pub const ANN_NONE: i32 = -1;
 pub const ANN_DIM_MAX: u32 = 32768;
 pub const ANN_ROWS_MAX: u32 = 2147483646;
@@ -518,6 +518,7 @@ pub const ANN_CODES_ROWS: _bindgen_ty_6 = 1;
 pub const ANN_CODES_BYTES: _bindgen_ty_6 = 2;
 pub const ANN_CODES_FLOATS: _bindgen_ty_6 = 3;
 pub const ANN_CODES_SCALED: _bindgen_ty_6 = 4;
+pub const ANN_CODES_PROJECTED: _bindgen_ty_6 = 5;
 pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 extern "C" {
     pub fn ann_index_get_info(

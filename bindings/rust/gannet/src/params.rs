@@ -49,6 +49,9 @@ c_enum! {
         Floats = ANN_CODES_FLOATS as "floats",
         /// By inner product: a byte a column, a scale for each row about the nearest of some centres.
         Scaled = ANN_CODES_SCALED as "scaled",
+        /// By squared L2 and cosine, fewer bytes than columns: walks of the CPU compare a projection of a row's bytes,
+        /// devices the bytes.
+        Projected = ANN_CODES_PROJECTED as "projected",
     }
 }
 

@@ -300,6 +300,30 @@ pub fn product_scaled() -> Draft {
     draft
 }
 
+/// Rows of u8 by squared L2 that serve as codes, with codes of 64 bytes that are their projection.
+pub fn projected_bytes() -> Draft {
+    let mut draft = Draft::new(1, 5, 3, 200, 256);
+    draft.word(108, 1).word(124, 2).word(128, 1).word(160, 1);
+    let rows: Vec<u8> = (0..600).map(|i| i as u8).collect();
+    let codes: Vec<u8> = (0..192).map(|i| 255 - i as u8).collect();
+    let offsets: Vec<u32> =
+        (0..64).map(|i: i32| if i % 2 == 0 { 1 << 27 } else { -(1i32 << 27) as u32 }).collect();
+    let head = [floats(&[0.25]), vec![0; 60]].concat();
+    draft
+        .part(1, 256, padded(200, 256, &rows))
+        .part(7, 4, words(&[1, 2, 2, 0, 0, 1]))
+        .part(8, 4, words(&[0]))
+        .part(9, 392, Vec::new())
+        .part(20, 64, codes)
+        .part(21, 1, [head, words(&offsets), vec![129; 64 * 256]].concat())
+        .part(22, 8, [0.98f64, 1.0, 0.5].iter().flat_map(|share| share.to_le_bytes()).collect());
+    put(&mut draft.header, 14, &[6]); // minor version
+    for part in draft.parts.iter_mut().filter(|part| part.kind >= 20) {
+        part.flags = 1;
+    }
+    draft
+}
+
 /// Rows of bf16 by squared L2, without a graph.
 pub fn plain_bf16() -> Draft {
     let mut draft = Draft::new(1, 3, 2, 9, 32);

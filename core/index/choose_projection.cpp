@@ -1,0 +1,42 @@
+#include "index/choose_projection.h"
+
+#include <algorithm>
+
+#include "index/row_measures.h"
+
+namespace gannet {
+namespace {
+
+constexpr double kServes = 0.996;      // share of the true 10 among the first 20 by code,
+constexpr double kServesWorst = 0.97;  // of the worst tenth,
+constexpr double kHopeless = 0.7;      // and below which twice the directions would not do either
+
+bool serves(const CodeOrder& order) {
+  return order.first_twenty >= kServes && order.worst_twenty >= kServesWorst;
+}
+
+}  // namespace
+
+std::optional<ProjectedCodes> choose_projection(const Dataset& dataset, const Codes& codes, uint64_t seed,
+                                                const Execution& execution, CodeOrder* order) {
+  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT || codes.wide()) return std::nullopt;
+  const Directions directions(codes, seed, execution);
+  if (directions.count() == 0) return std::nullopt;
+  OrderSample sample(dataset, codes, seed, execution);
+  for (uint32_t width = Directions::kStep; width <= directions.count(); width += Directions::kStep) {
+    ProjectedCodes projected(codes, directions, width, seed, execution);
+    *order = sample.order_by(Codes::of_projection(codes, projected));
+    if (serves(*order)) return projected;
+    if (order->first_twenty < kHopeless) break;
+  }
+  return std::nullopt;
+}
+
+uint64_t choose_projection_bytes(uint64_t rows, uint32_t dim, size_t stride, uint32_t threads) {
+  const uint32_t width = Directions::count_of(rows, stride);
+  if (width == 0) return 0;
+  return Directions::bytes(rows, stride) +
+         std::max(fit_projected_codes_bytes(stride, threads), measure_rows_bytes(dim, width, threads));
+}
+
+}  // namespace gannet
