@@ -143,8 +143,8 @@ void find_by_products(const Dataset& dataset, int32_t method, const NnDescentPar
   rescore_lists(dataset, found, k, neighbors, distances, execution);
 }
 
-/// The k nearest of each row of a dataset, by codes where those find or are the distances. `ingest` is null, or brings the
-/// dataset, which outlives it.
+/// The k nearest of each row of a dataset, by codes where those find or are the distances. `ingest` is null, or brings
+/// the dataset, which outlives it.
 void find_lists(Dataset& dataset, std::unique_ptr<cuda::DeviceIngest> ingest, int32_t method,
                 const NnDescentParams& params, uint32_t k, int32_t device, uint32_t* neighbors,
                 float* distances, const Execution& execution) {

@@ -521,8 +521,8 @@ ANN_API ann_status ann_index_graph_stats(const ann_index *index, ann_graph_stats
  * same compute capability and number of multiprocessors has calibrated is not calibrated again: it keeps the
  * curves of up to 16 such classes, and so does its file. Any thread; searches go on meanwhile. `monitor` may
  * be NULL. Errors: ANN_INVALID_ARGUMENT, ANN_STATE before the build, ANN_UNSUPPORTED without a graph,
- * ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch, ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the
- * device then. */
+ * ANN_NO_DEVICE, ANN_NO_MEMORY, ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CORRUPT as ann_search_batch,
+ * ANN_CANCELLED, ANN_DEADLINE; nothing is kept on the device then. */
 ANN_API ann_status ann_index_place(const ann_index *index, int32_t device, ann_monitor *monitor,
                                    ann_error *error);
 
@@ -805,8 +805,8 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               1,024. On CUDA devices a warp a query.
  *   TSDG        On the CPU TSDG's search of section 5.3: best-first with a beam, from the entry points and 32
  *               random rows. On a CUDA device TSDG_SMALL for batches below a bound, which follows from its
- *               multiprocessors and the columns of rows, else TSDG_LARGE; ann_results.procedure says which, and `beam` must
- *               be 0.
+ *               multiprocessors and the columns of rows, else TSDG_LARGE; ann_results.procedure says which, and
+ *               `beam` must be 0.
  *   SLACK       on the CPU, one list of the nearest rows: expand the nearest unexpanded row, two at a
  *               time, until it is more than `delta` times as far as the k-th best, so that easy queries
  *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1

@@ -12,7 +12,8 @@ namespace gannet {
 inline constexpr uint64_t kRowsAtOnce = 1 << 16;
 
 /// Rows of a task that writes for each of a row's `degree` edges to another place, each a miss of the caches. The array
-/// is a filled one: pages are large, and a task would touch all of them for the first time, 1.3 ms each beside other work.
+/// is a filled one: pages are large, and a task would touch all of them for the first time, 1.3 ms each beside other
+/// work.
 constexpr uint64_t rows_of_scattered(uint32_t degree) {
   return std::max<uint64_t>((uint64_t{1} << 13) / std::max(degree, 1u), 1);
 }

@@ -154,7 +154,8 @@ void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& executi
                });
 }
 
-/// Rows that are shorter than their codes are worth it from some columns on: below, a row is a cache line or two anyway.
+/// Rows that are shorter than their codes are worth it from some columns on: below, a row is a cache line or two
+/// anyway.
 void Codes::see_halves(const Dataset& dataset) {
   if (!wide_ || metric_ != ANN_METRIC_L2 || element_ != ANN_F16 || dim_ < kHalvesColumnsMin) return;
   by_halves_ = true;
@@ -368,11 +369,11 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   inverse_step_ = unit > 1e-37 ? static_cast<float>(1 / unit) : 0;
 }
 
-/// Whether all but one of kNearShare sampled rows lie kStepsApart from their nearest other row. Where more are nearer it is
-/// they whose neighbours are lost: with one of four as the rule, sets of two densities had all rows compared for any
-/// recall, and 850,000 image patches, of which 18 % are nearer, gave 100 answers at .99 at 0.79 M queries/s of an H200
-/// instead of 3.2 by floats, and at .95 no more than by floats. Rows
-/// equal to another do not count: nothing distinguishes them.
+/// Whether all but one of kNearShare sampled rows lie kStepsApart from their nearest other row. Where more are nearer
+/// it is they whose neighbours are lost: with one of four as the rule, sets of two densities had all rows compared for
+/// any recall, and 850,000 image patches, of which 18 % are nearer, gave 100 answers at .99 at 0.79 M queries/s of an
+/// H200 instead of 3.2 by floats, and at .95 no more than by floats. Rows equal to another do not count: nothing
+/// distinguishes them.
 bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const {
   if (!(step > 0)) return true;
   const uint32_t sampled = std::min(rows, kSampledRows);

@@ -26,8 +26,8 @@ struct CodesView {
   __device__ const uint8_t* row(uint64_t number) const { return data + number * stride; }
 };
 
-/// Xors every byte of vectors on the device, [count, stride], with `flip`, and writes the square of each one's length as
-/// unsigned bytes to `squares`, [count], unless that is null. `stride` is a multiple of four.
+/// Xors every byte of vectors on the device, [count, stride], with `flip`, and writes the square of each one's length
+/// as unsigned bytes to `squares`, [count], unless that is null. `stride` is a multiple of four.
 void flip_and_square(uint8_t* vectors, uint32_t count, uint32_t stride, uint8_t flip, uint32_t* squares,
                      const Stream& stream);
 

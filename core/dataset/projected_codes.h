@@ -6,9 +6,10 @@
 //
 //     code_j = clamp(round((x . b_j - o_j) f)) + 128,    j < m,
 //
-// for a code x of bytes (dataset/codes.h): b_j are m directions of signed bytes, o_j the mean of the products, and f one
-// factor for all, so that squared L2 of these codes is that of rows but for what lies beyond the m directions. Cells look
-// for the candidates of k-NN lists by them too (knn/cells.h). CUDA devices and the walks of CAGRA, GGNN and TSDG compare x.
+// for a code x of bytes (dataset/codes.h): b_j are m directions of signed bytes, o_j the mean of the products, and f
+// one factor for all, so that squared L2 of these codes is that of rows but for what lies beyond the m directions.
+// Cells look for the candidates of k-NN lists by them too (knn/cells.h). CUDA devices and the walks of CAGRA, GGNN and
+// TSDG compare x.
 //
 //   directions  the eigenvectors of the covariance of a sample's codes, by orthogonal iteration, and turned at random
 //               among themselves, so that each has as much of the variance as another and one step serves all
@@ -19,11 +20,12 @@
 // keeps, is integers, so that all machines have the same codes. Products come from the distances of
 // tiles, whose bytes are b + 128: 2 x.b = |x|^2 + |b + 128|^2 - |x - (b + 128)|^2 - 256 sum x.
 //
-// Work: m products of the columns a row, 3.4 ns each of 960 columns with VNNI. The covariance of 4,096 rows of 960 columns
-// is 3.8e9 products of bytes, 13 ms; three multiplications and as many orthogonalizations of 192 directions 70 ms.
+// Work: m products of the columns a row, 3.4 ns each of 960 columns with VNNI. The covariance of 4,096 rows of 960
+// columns is 3.8e9 products of bytes, 13 ms; three multiplications and as many orthogonalizations of 192 directions 70
+// ms.
 //
-// Rejected: texts of 384 columns, themselves a projection of words, have .78 of the true 10 there by 128 bytes and .93 by
-// 256: nothing is left out of them. SIFT and words have too few columns to gain.
+// Rejected: texts of 384 columns, themselves a projection of words, have .78 of the true 10 there by 128 bytes and .93
+// by 256: nothing is left out of them. SIFT and words have too few columns to gain.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Sums of a few pairs of float vectors by one warp, in the CPU's lanes and order (distance/lanes_cuda.h), so that their bits
-// are equal.
+// Sums of a few pairs of float vectors by one warp, in the CPU's lanes and order (distance/lanes_cuda.h), so that their
+// bits are equal.
 #pragma once
 
 #include "distance/lanes_cuda.h"

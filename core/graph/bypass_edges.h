@@ -7,8 +7,8 @@
 // queries of the same law do. Without that bound neighbours of a hidden row are linked at any distance: with 1M
 // rows of 30 intrinsic dimensions searches for .9 had a recall of .877, with it at worst .012 too little (4,000
 // queries, k of 1 and 10); walks of 1M SIFT rows take 4 % more distances for the wanted recall.
-// place/bypass_edges_cuda.h makes a copy on a device; here the edges themselves are changed and put back, which takes the memory of the edges to
-// hidden rows alone and lets every procedure walk them.
+// place/bypass_edges_cuda.h makes a copy on a device; here the edges themselves are changed and put back, which takes
+// the memory of the edges to hidden rows alone and lets every procedure walk them.
 #pragma once
 
 #include <cstdint>

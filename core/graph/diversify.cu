@@ -7,23 +7,23 @@
 //   lambda                          `lambda`, counted by atomics, which are sums and know no order
 //
 // A block has a row. All pairs of its edges are compared on tensor cores where rows are bytes of up to 256 columns
-// (pair_products_cuda.cuh). In stage one that gives a bit for each pair, whether one occludes the other, and a warp then
-// goes from edge to edge, with 32 of them in a lane: where an edge is left, those that it occludes go. In stage two
-// the pairs of a column are counted in registers.
+// (pair_products_cuda.cuh). In stage one that gives a bit for each pair, whether one occludes the other, and a warp
+// then goes from edge to edge, with 32 of them in a lane: where an edge is left, those that it occludes go. In stage
+// two the pairs of a column are counted in registers.
 //
 // Longer rows are compared pair by pair: in stage one a block goes from kept edge to kept edge, compares its end with
 // the ends behind it, and those that it occludes are squeezed out, by votes, in order.
 //
 // Rows come in chunks, of which lists, sorted rows and prefixes are on the device; the edges kept by stage one are
-// there for all rows, forward and reversed. A hub's incoming edges pass a buffer of twice `reverse_max`, whose nearer half
-// stays.
+// there for all rows, forward and reversed. A hub's incoming edges pass a buffer of twice `reverse_max`, whose nearer
+// half stays.
 //
 // Sketch for SIFT 1M, lists of 200, of which stage one keeps some 80 and stage two sees some 130. Stage one gathers 200
-// rows three times, for their distances to the row, as columns and as panels: 77 KB a row, mostly from the second cache,
-// 77 GB in all; all 19,900 pairs are 230 products of 16 x 8 x 32 and 1,400 shared words of 4 bytes a lane; going from
-// edge to edge waits 200 times some 50 clocks, with six blocks a multiprocessor. Stage two gathers 50 KB a row for 8,500
-// pairs. One NVIDIA H200 takes 91 ms for stage one and 95 for stage two, of which leaving rows for the host takes 53
-// without factors. Pair by pair, 8 lanes each, stage one compared 6,000 pairs and both moved 1.8 MB a row through
+// rows three times, for their distances to the row, as columns and as panels: 77 KB a row, mostly from the second
+// cache, 77 GB in all; all 19,900 pairs are 230 products of 16 x 8 x 32 and 1,400 shared words of 4 bytes a lane; going
+// from edge to edge waits 200 times some 50 clocks, with six blocks a multiprocessor. Stage two gathers 50 KB a row for
+// 8,500 pairs. One NVIDIA H200 takes 91 ms for stage one and 95 for stage two, of which leaving rows for the host takes
+// 53 without factors. Pair by pair, 8 lanes each, stage one compared 6,000 pairs and both moved 1.8 MB a row through
 // the caches, in 197 and 354 ms.
 //
 // SSG's candidates, a row's neighbours and theirs, are some 40,000 of lists of 200, 5,000 to 10,000 of them different.
@@ -535,7 +535,8 @@ constexpr uint32_t kSeen = 4096;  // places of the table of candidates met
 
 /// A row's neighbours and theirs. Rows met are remembered in a table where one forgets another, so most of the k^2
 /// candidates, which are the same few thousand rows again and again, cost a lookup; repeated candidates that it misses
-/// are found when candidates are sorted. The nearer half of the keys are the pool, the other half waits to be sorted in.
+/// are found when candidates are sorted. The nearer half of the keys are the pool, the other half waits to be sorted
+/// in.
 template <bool kWide>
 struct Pooling {
   Pruning<kWide, 0> pruning;

@@ -14,12 +14,13 @@
 // outcome is that of the twin's sort whatever the schedule. A row that finds its choice full proposes to the
 // next row met, when all others of the round have been settled.
 //
-// A sketch of one merge of the bottom, one row, k = 24, 128 columns, tau_b = .15. Bytes: 230 expansions in three layers,
-// of 96 bytes of edges and 17 new rows of 128 bytes each, are 520 KB, of which the upper layers' 34,000 rows stay in the
-// second cache. Operations of an expansion, in instructions of a warp: 120 to look proposals up, 130 to compare, 100 to
-// admit two or three rows. So instructions are the bound and not memory: 80,000 a row, for which one H200 takes some
-// 0.1 us. A path takes at most 20 expansions of k/2 edges and the links, and none where the neighbour has the row in its
-// list.
+// A sketch of one merge of the bottom, one row, k = 24, 128 columns, tau_b = .15. Bytes: 230 expansions in three
+// layers, of 96 bytes of edges and 17 new rows of 128 bytes each, are 520 KB, of which the upper layers' 34,000 rows
+// stay in the second cache. Operations of an expansion, in instructions of a warp: 120 to look proposals up, 130 to
+// compare, 100 to admit two or three rows. So instructions are the bound and not memory: 80,000 a row, for which one
+// H200 takes some
+// 0.1 us. A path takes at most 20 expansions of k/2 edges and the links, and none where the neighbour has the row in
+// its list.
 //
 // Measured on one NVIDIA H200, SIFT 1M as f32, k = 24, two refinements, from rows in host memory to a placed index, in
 // seconds, with the share of ten true neighbours that lists have; beside it with lists in shared memory alone:

@@ -96,9 +96,9 @@ double build_ggnn(const Codes& codes, const GgnnParams& params, SearchGraph& gra
 /// are its nearest neighbours.
 GgnnParams ggnn_list_params(uint32_t k, uint64_t seed);
 
-/// The first k of the edges, [rows, params.k], that such a build has left; where codes are lossy all of them, for the rows
-/// themselves to choose from: of a million rows of SIFT as floats the first ten by code are .971 of the true ten, of 24
-/// chosen by the rows .997.
+/// The first k of the edges, [rows, params.k], that such a build has left; where codes are lossy all of them, for the
+/// rows themselves to choose from: of a million rows of SIFT as floats the first ten by code are .971 of the true ten,
+/// of 24 chosen by the rows .997.
 KnnGraph ggnn_lists(Array<uint32_t>&& edges, const Codes& codes, const GgnnParams& params, uint32_t k,
                     const Execution& execution);
 

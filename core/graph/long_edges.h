@@ -47,8 +47,8 @@ struct Heads {
 };
 Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution& execution);
 
-/// Searches start at kEntriesMax of the heads, [heads] ascending. Up to kEntryPoints are entry points like others, which
-/// is all that a file says of them.
+/// Searches start at kEntriesMax of the heads, [heads] ascending. Up to kEntryPoints are entry points like others,
+/// which is all that a file says of them.
 void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, const Allocator& memory);
 
 /// Copies that a row has at most that stands for a query with them.

@@ -1,5 +1,5 @@
-// The phases one after the other, for graphs that serve another: the one over heads (graph/long_edges.cpp), the one that
-// lists by product are found in (graph/product_knn.cpp). index/build.cpp makes an index's own.
+// The phases one after the other, for graphs that serve another: the one over heads (graph/long_edges.cpp), the one
+// that lists by product are found in (graph/product_knn.cpp). index/build.cpp makes an index's own.
 
 #include "graph/search_graph.h"
 

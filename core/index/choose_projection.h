@@ -1,9 +1,9 @@
 // Which projection the walks of the CPU compare, if any (dataset/projected_codes.h).
 //
-// A search compares the first rows by code as stored, of 10 answers the first 26. A projection serves if its order keeps
-// the true 10 among the first 20 nearly as codes of all columns do, also for the tenth of the rows that fares worst: what
-// it loses there no longer walk finds. Share of the true 10 among the first 10 and 26 of GIST by 64 bytes .745 and .974,
-// by 128 .861 and .998, by 192 .901 and .9997; of texts of 384 columns by 96 .495 and .697.
+// A search compares the first rows by code as stored, of 10 answers the first 26. A projection serves if its order
+// keeps the true 10 among the first 20 nearly as codes of all columns do, also for the tenth of the rows that fares
+// worst: what it loses there no longer walk finds. Share of the true 10 among the first 10 and 26 of GIST by 64 bytes
+// .745 and .974, by 128 .861 and .998, by 192 .901 and .9997; of texts of 384 columns by 96 .495 and .697.
 #pragma once
 
 #include <optional>

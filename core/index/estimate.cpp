@@ -77,7 +77,8 @@ DiversifyBytes diversifying(const Asked& asked) {
                          asked.plan.threads);
 }
 
-/// Bytes from one code to the next where codes are bytes, which alone are projected, and by L2 or cosine on the CPU; else 0.
+/// Bytes from one code to the next where codes are bytes, which alone are projected, and by L2 or cosine on the CPU;
+/// else 0.
 size_t projected_stride(const Asked& asked) {
   if (asked.plan.device >= ANN_DEVICE_CUDA || asked.is_inner_product()) return 0;
   return Codes::code_stride(asked.shape.dim, asked.shape.metric, false);

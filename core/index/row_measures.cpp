@@ -78,8 +78,8 @@ struct NearSample {
     return {copied.data(), rows.size(), dataset.dim(), dataset.element(), row_bytes()};
   }
 
-  /// Where codes are floats, which tiles are slow at. These keep the order of rows except for rounding, so that the first
-  /// ones by code are among some more that are nearest as stored.
+  /// Where codes are floats, which tiles are slow at. These keep the order of rows except for rounding, so that the
+  /// first ones by code are among some more that are nearest as stored.
   void look_by_bounds() {
     constexpr uint32_t kLooked = CodeOrder::kLooked;
     const uint32_t seen = std::min(looked_at(depth), dataset.rows() - 1);

@@ -39,8 +39,9 @@ struct RowMeasures {
   CodeOrder order;
 };
 
-/// The share of lists that were found by codes is `by_codes` where codes suffice: of rows that are their own codes, and by inner product, whose lists are not those of its distances. Without lists it is 0. True
-/// neighbours are found by the device of a placement, unless that is null or its memory does not hold the search.
+/// The share of lists that were found by codes is `by_codes` where codes suffice: of rows that are their own codes, and
+/// by inner product, whose lists are not those of its distances. Without lists it is 0. True neighbours are found by
+/// the device of a placement, unless that is null or its memory does not hold the search.
 RowMeasures measure_rows(const Dataset& dataset, const Codes& codes, const SampledLists& lists,
                          double by_codes, uint64_t seed, const DevicePlacement* placed,
                          const Execution& execution);

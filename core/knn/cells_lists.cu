@@ -30,8 +30,8 @@
 // cache works in 0.61 of them and the second in 0.63 (teams of four lanes, which ask for each line twice:
 // 0.59, 0.89 and 0.67, in the same time).
 //
-// Lists of more than 256 entries have keys of 64 bits whatever the rows are, since 512 entries and 64 found ones need ten
-// bits of a slot. RefineRow takes 26.7 KB of shared memory a block then, as with long keys of any length.
+// Lists of more than 256 entries have keys of 64 bits whatever the rows are, since 512 entries and 64 found ones need
+// ten bits of a slot. RefineRow takes 26.7 KB of shared memory a block then, as with long keys of any length.
 //
 // The mean does not show the list quality that a graph needs: two rounds of 48 lists behind 63 probes find .9741
 // of the 32 nearest in 40.4 ms, and a search needs 4.5 % more distances at recall .95 than with exact lists

@@ -47,7 +47,7 @@ static_assert(cells_at_most(8u << 20) < 65536 && cells_at_most((8u << 20) - 1) <
 inline constexpr uint32_t kNearCells = 512;
 
 /// Left rows of a tile.
-inline constexpr uint32_t kSliceRows = 8;
+inline constexpr uint32_t kSliceRows = 12;
 
 /// One thread's room to compare a few rows with the centroids.
 struct CentroidSpace {

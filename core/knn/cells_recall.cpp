@@ -49,8 +49,8 @@ void RecallSample::find_truth(const Codes& codes, const CellMap& map, const Exec
   });
 }
 
-/// Keeps the nearest of a sampled row's candidates, as far as these can be trusted to hold them: if all come in the first
-/// half of the entries looked at beyond this many rows.
+/// Keeps the nearest of a sampled row's candidates, as far as these can be trusted to hold them: if all come in the
+/// first half of the entries looked at beyond this many rows.
 bool RecallSample::keep_nearest(const Codes& codes, size_t place, const Found& found) {
   uint32_t distances[kRecallLooked];
   codes.distances(codes.row(sample_[place]), found.rows, found.count, distances);

@@ -23,8 +23,9 @@
 // 30 ms. Of the time before (2.46 s) operands from registers and fewer barriers took 0.74 s, thinning
 // instead of sorting 0.82 s.
 //
-// A list has places for at least k keys and those of a block's 128 left rows: 256, 512, or for k above 384 1,024, of which
-// a thinning warp has 32 keys of 64 bits a lane, some of them in local memory. Shared memory is 18.5 KB for any k.
+// A list has places for at least k keys and those of a block's 128 left rows: 256, 512, or for k above 384 1,024, of
+// which a thinning warp has 32 keys of 64 bits a lane, some of them in local memory. Shared memory is 18.5 KB for any
+// k.
 //
 // Distances of bytes are exact integers, so no order of summing can tell. Wide codes are summed in
 // the CPU's lanes (distance/lanes_cuda.h), by the same walk with smaller tiles.

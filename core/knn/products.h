@@ -8,9 +8,10 @@
 //     |x - y|^2 + (B - |x|^2) + (B - |y|^2) = 2 B - 2 x.y,   from 0 to 4 B
 //
 // in squares of the codes' step. On a device, where a distance is x.x + y.y - 2 x.y, offsets are added to the squares
-// of the codes and nothing else changes (nn_descent_by_products in knn/nn_descent_cuda.h). x and y are the rows as their codes stand for them, so that a clipped row is as long
-// in its offset as in its distances and nothing falls below 0. This needs no column more, where a search's codes have
-// sixteen (dataset/codes.h), and those give the order about a query, not about a row.
+// of the codes and nothing else changes (nn_descent_by_products in knn/nn_descent_cuda.h). x and y are the rows as
+// their codes stand for them, so that a clipped row is as long in its offset as in its distances and nothing falls
+// below 0. This needs no column more, where a search's codes have sixteen (dataset/codes.h), and those give the order
+// about a query, not about a row.
 //
 // GNND calls itself generic; inner product is no metric, a neighbour of a neighbour need not be near, and long rows
 // are everybody's neighbours: of the rows that sampled such a row only 2 p come to meet there. Share of the true 10

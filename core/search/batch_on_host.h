@@ -18,12 +18,12 @@ inline uint64_t queries_per_task(uint64_t queries, uint32_t threads) {
 
 /// Searches of one thread that take turns: while the memory that one has requested is on its way, others go on. Time
 /// of a query with a beam of 16 as part of the time of one after the other, by 2, 3, 4, 6 and 8 of them (AMD EPYC
-/// with AVX-512, 32 MB of third-level cache): SIFT .77 .71 .65 .77 .75, words .70 .60 .60 .57 .62, patches .92 .79 .83 .86
-/// .85, texts .94 .88 .87 .92 .92, GIST, which uses the full memory bandwidth anyhow, .93 .93 .92 .94 .96.
+/// with AVX-512, 32 MB of third-level cache): SIFT .77 .71 .65 .77 .75, words .70 .60 .60 .57 .62, patches .92 .79 .83
+/// .86 .85, texts .94 .88 .87 .92 .92, GIST, which uses the full memory bandwidth anyhow, .93 .93 .92 .94 .96.
 inline constexpr uint32_t kTurns = 4;
 
-/// Answers a batch. `make()` makes a workspace; `search(query, admission, workspace, counts)` leaves the neighbours of a
-/// prepared query, which lies in workspace.values, in workspace.neighbors and returns how many.
+/// Answers a batch. `make()` makes a workspace; `search(query, admission, workspace, counts)` leaves the neighbours of
+/// a prepared query, which lies in workspace.values, in workspace.neighbors and returns how many.
 template <class T, class Make, class Search>
 void answer_on_host(const HostPlacement& host, const SearchBatch& batch, const Execution& execution,
                     SearchCounts* counts, const Make& make, const Search& search) {

@@ -26,12 +26,12 @@
 // that could be fewer: the cost of a row is mostly the jump to it, which its short code needs as well. (k = 10,
 // recall .92 to .999; one thread of an AMD EPYC with AVX-512 VNNI and 32 MB of cache, medians of interleaved rounds.)
 //
-// Rows of many columns that fill few dimensions are projected instead (dataset/projected_codes.h): GIST takes .36 to .42
-// of the time at equal recall.
+// Rows of many columns that fill few dimensions are projected instead (dataset/projected_codes.h): GIST takes .36 to
+// .42 of the time at equal recall.
 //
 // Rejected: fewer starts. The first 16 entry points instead of all take, with the shortest beam that has the recall,
-// .92 to 1.05 of the time on SIFT and GIST up to .99, but 1.05 to 1.87 on words and 1.2 on patches at .90 and .95, where
-// walks then begin in the wrong place; patches at .999 alone take .35 (an AMD EPYC with AVX2).
+// .92 to 1.05 of the time on SIFT and GIST up to .99, but 1.05 to 1.87 on words and 1.2 on patches at .90 and .95,
+// where walks then begin in the wrong place; patches at .999 alone take .35 (an AMD EPYC with AVX2).
 #pragma once
 
 #include <cstdint>

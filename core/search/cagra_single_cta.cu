@@ -16,11 +16,10 @@
 // M = 64 takes some 75 iterations: 200 KB a query, and a fifth more where the table forgets. Operations of
 // an iteration: 20 rows of 8 lanes, 60 each; a sort of 32 keys in 15 exchanges, a merge in 6 x 2.
 //
-// One NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, batch 10,000, M = 64, k = 10: 6.3 M queries/s at recall 0.967 by
-// teams of 8 lanes, and 4.8 with the standard table; figures 8 and 9 are in tests/bench/results.csv. One warp sorts and
-// merges: at M = 512 that is most of the time, and a table that forgets costs 60 % more distances, so the standard one
-// is as fast.
-// Selecting the parent of a list without order by radix too took 214 ms instead of 133 at M = 1,024.
+// One NVIDIA H200, 1M SIFT rows of 128 bytes, 32 edges, batch 10,000, M = 64, k = 10: 6.3 M queries/s at recall 0.967
+// by teams of 8 lanes, and 4.8 with the standard table; figures 8 and 9 are in tests/bench/results.csv. One warp sorts
+// and merges: at M = 512 that is most of the time, and a table that forgets costs 60 % more distances, so the standard
+// one is as fast. Selecting the parent of a list without order by radix too took 214 ms instead of 133 at M = 1,024.
 //
 // Departures from the paper. New candidates are packed before they are compared, so that no team stands
 // idle, and those that are no nearer than the end of a full list are dropped before they are sorted:

@@ -407,8 +407,8 @@ __device__ inline uint32_t shown_start(const CagraArgs& args, uint64_t content, 
   return row != kNoRow && args.hidden.holds(row) ? kNoRow : row;
 }
 
-// Two steps of searches that leave rows out. They are not inlined, because walks have no register left for them: CAGRA's
-// took 6 to 9 % longer, TSDG's 3 % (one NVIDIA H200, 1M SIFT rows).
+// Two steps of searches that leave rows out. They are not inlined, because walks have no register left for them:
+// CAGRA's took 6 to 9 % longer, TSDG's 3 % (one NVIDIA H200, 1M SIFT rows).
 
 static __device__ __noinline__ bool is_removed(const RowSetView& removed, uint32_t row) {
   return removed.holds(row);

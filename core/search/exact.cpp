@@ -13,7 +13,7 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kSlice = 8;                   // queries of one call of a tile
+constexpr uint32_t kSlice = 12;                  // queries of one call of a tile
 constexpr uint32_t kGroupMax = 1024;             // queries that share a coded tile
 constexpr uint32_t kDirectGroup = 16;            // queries that share a tile where no row is coded
 constexpr uint32_t kDirectTile = 256;            // its rows

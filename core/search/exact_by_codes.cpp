@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kGroup = 128;  // queries that share a packed tile
 constexpr uint32_t kTileRows = 128;
-constexpr uint32_t kSlice = 8;  // queries of one call
+constexpr uint32_t kSlice = 12;  // queries of one call
 
 /// Rows by code among which the k nearest are looked for.
 constexpr uint32_t looked_at(uint32_t k) { return k + k / 2 + 64; }

@@ -18,8 +18,8 @@ namespace gannet {
 
 /// distances[q * k] onwards become the reported distances of the k nearest rows of query q, ascending.
 /// `excluded` is as for search_exact, and no row of `held_out` counts. There must be more than k rows that do, and
-/// every query be usable; null: nothing is compared as stored. `first_by_code`, unless null, gets the CodeOrder::kLooked rows of each that are
-/// nearest by code, equal ones by number; kNoRow where there are no more.
+/// every query be usable; null: nothing is compared as stored. `first_by_code`, unless null, gets the
+/// CodeOrder::kLooked rows of each that are nearest by code, equal ones by number; kNoRow where there are no more.
 void nearest_by_codes(const Dataset& dataset, const Codes& codes, const QueryBlock& queries, uint32_t first,
                       uint32_t count, const uint32_t* excluded, RowSetView held_out, uint32_t k,
                       float* distances, const Execution& execution, uint32_t* first_by_code = nullptr);

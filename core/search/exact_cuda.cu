@@ -9,24 +9,25 @@
 //                list       of a query and a slice: the nearest rows found so far
 //
 // The idea. A block owns a tile's queries and a slice. It goes through the slice tile by tile, the tile panel by panel
-// (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the query's list; a list that might
-// overflow is sorted and cut to k, which also gives the new k-th best (exact_lists.cuh). For rows in random order about
-// k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists. A last launch merges a
-// query's lists, one a slice.
+// (exact_tiles.cuh). A distance nearer than the query's k-th best so far is appended to the query's list; a list that
+// might overflow is sorted and cut to k, which also gives the new k-th best (exact_lists.cuh). For rows in random order
+// about k * ln(n / k) distances pass, so sorting costs little. No matrix of n x q distances exists. A last launch
+// merges a query's lists, one a slice.
 //
-// More than 128 queries of floats are multiplied by tensor cores first, which tell how far apart a pair is at least; pairs
-// that may be near are summed (exact_filter.cuh). The first rows of all are summed without asking, as few queries are, and
-// leave a bound.
+// More than 128 queries of floats are multiplied by tensor cores first, which tell how far apart a pair is at least;
+// pairs that may be near are summed (exact_filter.cuh). The first rows of all are summed without asking, as few queries
+// are, and leave a bound.
 //
 // This file is the run on the host: the vectors sent, the kernel (exact_launch.h) and its launches.
 //
-// Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold of 3 to 4 instructions a
-// thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G pairs/s at d = 960. 16 x 8 integer pairs cost d / 32
-// instructions of tensor cores, of floats d / 8, and a pair two more to tell whether it may be near: on paper 2 T pairs/s at
-// d = 128, and 900 G of floats, where shared memory binds. One NVIDIA H100, 4,096 queries of 100,000 x 128 u8, k = 10: 156 G
-// pairs/s; floats 73 G (tests/bench/results.csv, "exact search"). A call with few queries waits for the rows' transfer.
-// Bytes. A tile of 64 x 128 floats takes 192 * 4 bytes a column from the cache for 8,192 pairs; rows come from device memory
-// once for all queries that run at a time. Neither binds.
+// Operations. A float pair costs 3 d for L2 (subtract, multiply, add), 2 d for products, and a fold of 3 to 4
+// instructions a thread: on 132 multiprocessors of 128 lanes at 1.75 GHz at most 10 G pairs/s at d = 960. 16 x 8
+// integer pairs cost d / 32 instructions of tensor cores, of floats d / 8, and a pair two more to tell whether it may
+// be near: on paper 2 T pairs/s at d = 128, and 900 G of floats, where shared memory binds. One NVIDIA H100, 4,096
+// queries of 100,000 x 128 u8, k = 10: 156 G pairs/s; floats 73 G (tests/bench/results.csv, "exact search"). A call
+// with few queries waits for the rows' transfer.
+// Bytes. A tile of 64 x 128 floats takes 192 * 4 bytes a column from the cache for 8,192 pairs; rows come from device
+// memory once for all queries that run at a time. Neither binds.
 
 #include <algorithm>
 #include <cmath>

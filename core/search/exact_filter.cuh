@@ -1,12 +1,12 @@
 // Exact search on the GPU: floats of many queries, filtered by tensor cores.
 //
-// Pairs are multiplied with 10 bits behind the point (TF32). Those products are no answers: they say how far apart a pair
-// is at least, and pairs that this does not put behind the k-th best are summed in the CPU's lanes. With u = 2^-11 a
-// rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x| of the
-// true one, the sum's rounding included (tf32_error). L2 is the same about any point, and a difference from the centre
-// of some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin are as
-// distinct as others. Where something overflows or is no number the pair is summed. Of random rows a thousandth is
-// summed, of tight clusters all of a cluster; to sum all pairs would take some twice as long as without products.
+// Pairs are multiplied with 10 bits behind the point (TF32). Those products are no answers: they say how far apart a
+// pair is at least, and pairs that this does not put behind the k-th best are summed in the CPU's lanes. With u = 2^-11
+// a rounded value is within u of the value, as a share of it, so a sum of d products is within (2 u + d 2^-21) |q| |x|
+// of the true one, the sum's rounding included (tf32_error). L2 is the same about any point, and a difference from the
+// centre of some rows is rounded like any float: so lengths are those about the centre, and rows far from the origin
+// are as distinct as others. Where something overflows or is no number the pair is summed. Of random rows a thousandth
+// is summed, of tight clusters all of a cluster; to sum all pairs would take some twice as long as without products.
 #pragma once
 
 #include <cmath>

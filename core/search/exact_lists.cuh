@@ -5,8 +5,8 @@
 //   bound    of filtered floats: a distance behind which no answer of the query lies, found by any slice
 //   share    of a slice: a distance that its share of the k rows is not beyond
 //
-// A candidate nearer than the k-th best is appended; a list that the next tile might overflow is sorted in shared memory
-// and cut to k. Slices of filtered floats share their bounds, so that far fewer pairs are summed.
+// A candidate nearer than the k-th best is appended; a list that the next tile might overflow is sorted in shared
+// memory and cut to k. Slices of filtered floats share their bounds, so that far fewer pairs are summed.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -127,9 +127,9 @@ struct Candidates {
   }
 };
 
-/// The same where slices spare each other work: of k nearest rows each slice must have its share, so that none need look
-/// beyond the farthest of all shares, nor beyond the k-th best of any. Between two sorts a warp finds such bounds, without
-/// sorting, and drops the candidates beyond them.
+/// The same where slices spare each other work: of k nearest rows each slice must have its share, so that none need
+/// look beyond the farthest of all shares, nor beyond the k-th best of any. Between two sorts a warp finds such bounds,
+/// without sorting, and drops the candidates beyond them.
 template <ExactTile kTile>
 struct BoundedCandidates : Candidates<kTile> {
   using Base = Candidates<kTile>;

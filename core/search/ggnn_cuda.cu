@@ -3,8 +3,8 @@
 // traverse/slack_warp_cuda.cuh has the lists of one warp, traverse/slack_lists_cuda.cuh longer ones and those of four.
 // Rows are compared by a function of its own, for every kind of rows and size of teams: inlined, they were 2.6 MB.
 //
-// Bytes of a step at 24 edges and 128 columns of f32: 96 of edges and 20 new rows, 10 KB; the 70 steps that find .958 of
-// ten neighbours among a million rows are 750 KB a query, so memory allows 5 M queries/s. Operations of a step, in
+// Bytes of a step at 24 edges and 128 columns of f32: 96 of edges and 20 new rows, 10 KB; the 70 steps that find .958
+// of ten neighbours among a million rows are 750 KB a query, so memory allows 5 M queries/s. Operations of a step, in
 // instructions of a warp: 20 rows of 40 each to compare, 120 to look up, 100 to admit.
 
 #include <algorithm>
@@ -181,8 +181,8 @@ struct GgnnBlock {
     return found;
   }
 
-  /// Asks for all rows at once, of which teams then take eight at a time: alone on a multiprocessor a query would wait for
-  /// memory as often.
+  /// Asks for all rows at once, of which teams then take eight at a time: alone on a multiprocessor a query would wait
+  /// for memory as often.
   __device__ void request(const uint32_t* found, uint32_t count) const {
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
       const uint8_t* row = args.walk.rows + uint64_t{found[i]} * args.walk.stride;
@@ -221,8 +221,8 @@ __global__ void __launch_bounds__(kWords == 0 ? kLongThreads : kThreads, kWords 
       [&]<class Lists>(Lists& lists) { GgnnBlock<Lists, kGeneral>{args, shared, lists, bottom}.run(); });
 }
 
-/// Walks that descend, or that leave rows out, have the lists of a block alone: with a layer to ask for everywhere those
-/// that do not took a quarter longer, with a set of rows 3 to 6 % for 100 answers.
+/// Walks that descend, or that leave rows out, have the lists of a block alone: with a layer to ask for everywhere
+/// those that do not took a quarter longer, with a set of rows 3 to 6 % for 100 answers.
 void (*kernel_of(uint32_t words, bool general))(GgnnArgs) {
   if (general) return ggnn<0, true>;
   return words == 0 ? ggnn<0> : words == 1 ? ggnn<1> : ggnn<2>;

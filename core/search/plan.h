@@ -77,8 +77,9 @@ constexpr uint32_t list_length(uint32_t k, bool lossless) {
 
 /// Answers that a walk by lossy codes looks for where calibration finds that the lists for fewer do not reach the
 /// recall: its bounds are the order of rows by codes, and the number re-ranked. A walk that finds so large a share
-/// of so many finds more of the first of them, as a rule; calibration looks whether it does (tune/device_calibration.h).
-/// 850,000 patches as f32, k = 10 at .99 on an H200: one list of 1,024 gave 0.70 M queries/s, lists for 100 answers 3.2.
+/// of so many finds more of the first of them, as a rule; calibration looks whether it does
+/// (tune/device_calibration.h). 850,000 patches as f32, k = 10 at .99 on an H200: one list of 1,024 gave 0.70 M
+/// queries/s, lists for 100 answers 3.2.
 inline constexpr uint32_t kDeepAnswers = 100;
 
 /// Rows of a query that any walk for k answers may leave to re-ranking.

@@ -87,8 +87,8 @@ struct Procedure {
   ann_search_params (*measured_as)(const SearchPlan& plan) = nullptr;
   uint32_t width_max = 0;      // p that calibration tries at most; 0: there is no p
   bool knob_in_steps = false;  // only values that were tried serve
-  /// On a device a query is cut after this multiple of the mean expansions of whole ones; 0: never. Most of a batch ends
-  /// long before its longest query, for which the device then waits.
+  /// On a device a query is cut after this multiple of the mean expansions of whole ones; 0: never. Most of a batch
+  /// ends long before its longest query, for which the device then waits.
   double cut = 0;
 };
 

@@ -1,6 +1,7 @@
 // Exact distances of rows as stored, by one warp, four rows at a time, all lanes on the same columns.
 //
-// Equal bits: floats are summed in the CPU's lanes (distance/float_pairs_cuda.cuh), and integers are exact in any order.
+// Equal bits: floats are summed in the CPU's lanes (distance/float_pairs_cuda.cuh), and integers are exact in any
+// order.
 #pragma once
 
 #include "distance/float_pairs_cuda.cuh"

@@ -19,20 +19,20 @@
 // A step chooses its row before the rows of the step before are compared: codes have the time of a step to arrive,
 // and a walk that is about to follow its best row looks at its second one too. On the first steps that leads it into
 // two regions instead of one, which texts of 384 columns are missed without: one row at a time finds .9875 of them with
-// any slack. One at a time from the 4th expansion on compares 5 % fewer rows on patches, 2 % on SIFT, and takes 1.3 times
-// the time on SIFT and texts at .99. Three rows in flight compare 7 % more and save no more time.
+// any slack. One at a time from the 4th expansion on compares 5 % fewer rows on patches, 2 % on SIFT, and takes 1.3
+// times the time on SIFT and texts at .99. Three rows in flight compare 7 % more and save no more time.
 //
-// Rows at the bound itself are left out: smooth patches repeat, and where the k-th lies among equal rows all of them were
-// expanded (33 expansions instead of 17 with no slack). So are those beyond it when rows are compared once more: with
-// little slack k and 16 more rows of 960 columns as stored took a sixth of a search.
+// Rows at the bound itself are left out: smooth patches repeat, and where the k-th lies among equal rows all of them
+// were expanded (33 expansions instead of 17 with no slack). So are those beyond it when rows are compared once more:
+// with little slack k and 16 more rows of 960 columns as stored took a sixth of a search.
 //
 // Bytes of a query of 384 columns at recall .95: 23 expansions of 128 bytes and 460 codes of 384, 180 KB; at .99 57 and
 // 830, 330 KB, where a beam with that recall expands 560 rows and reads 1.8 MB.
 //
-// Time of a query as part of best-first search's with the shortest beam that has the recall, k = 10, SIFT 100,000 at .95
-// and .99: .80 and .71 on an AMD EPYC with AVX-512, 1.16 and .94 on one with AVX2 alone; texts of 384 columns at .99 .11
-// and .88 (tests/bench/results.csv, "SLACK"). However large the slack, some sets end at .996 to .999. By inner product
-// lengths and not places make a row an answer, and the bound finds no good end: 1.12 to 1.44.
+// Time of a query as part of best-first search's with the shortest beam that has the recall, k = 10, SIFT 100,000 at
+// .95 and .99: .80 and .71 on an AMD EPYC with AVX-512, 1.16 and .94 on one with AVX2 alone; texts of 384 columns at
+// .99 .11 and .88 (tests/bench/results.csv, "SLACK"). However large the slack, some sets end at .996 to .999. By inner
+// product lengths and not places make a row an answer, and the bound finds no good end: 1.12 to 1.44.
 //
 // AUTO goes by the counts of calibration (tune/search_work.h), so that it leaves recalls up to .95 to the beam.
 //

@@ -120,8 +120,8 @@ constexpr Policy resident_batch(Policy policy) {
 }
 
 // With removed rows, of any degree and as many answers as two lists have: one kernel a kind of code. Asked of every row
-// that enters the lists of the others, whether it is removed took 3 to 5 % of their time (one NVIDIA H200, 1M SIFT rows,
-// 64 edges, batch 10,000).
+// that enters the lists of the others, whether it is removed took 3 to 5 % of their time (one NVIDIA H200, 1M SIFT
+// rows, 64 edges, batch 10,000).
 constexpr Policy leaving_out(CodeKind kind) {
   Policy policy = two_lists(kind, 0, 2, true, kTwoListsMax / kWarp);
   policy.leaves_out = true;
@@ -392,7 +392,8 @@ struct WaitingBest {
   __device__ uint32_t kth(uint32_t k) const { return shared.items[k - 1].distance; }
 };
 
-/// The distance by codes up to which rows may be among the k nearest once they are re-ranked, where the k-th is `kth` far.
+/// The distance by codes up to which rows may be among the k nearest once they are re-ranked, where the k-th is `kth`
+/// far.
 __device__ inline uint32_t rerank_bound(const WalkArgs& args, uint32_t kth) {
   if (args.out_distances != nullptr || args.rerank_margin == 0) return kFarthest;
   const float length = __fsqrt_ru(__uint2float_ru(kth)) + args.rerank_margin;

@@ -57,9 +57,9 @@ class VisitedCleared {
 SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
                             uint32_t length, SearchWorkspace& workspace);
 
-/// Leaves the first rerank_count() rows that may be returned, among the first `near` of a list, in workspace.rows and the
-/// distances of their codes in workspace.distances, in the list's order, and requests them as they are stored where they
-/// are to be compared once more; returns how many.
+/// Leaves the first rerank_count() rows that may be returned, among the first `near` of a list, in workspace.rows and
+/// the distances of their codes in workspace.distances, in the list's order, and requests them as they are stored where
+/// they are to be compared once more; returns how many.
 uint32_t choose_again(const Dataset& dataset, const Codes& codes, const Beam& beam, uint32_t near,
                       const Admission& admission, uint32_t k, SearchWorkspace& workspace);
 

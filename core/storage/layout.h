@@ -29,9 +29,9 @@ uint32_t code_columns(const Header& header);
 /// Bytes of a query that is kept to calibrate on.
 uint64_t query_bytes(const Header& header);
 
-/// The counts that a header leaves open: how many curves there are, queries, and curves of devices; of variable rows how
-/// many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes);
-/// curves of SLACK; and bytes of a projected code (0: no such codes).
+/// The counts that a header leaves open: how many curves there are, queries, and curves of devices; of variable rows
+/// how many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes); curves of
+/// SLACK; and bytes of a projected code (0: no such codes).
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;

@@ -11,8 +11,8 @@
 // that place is taken) and the slack xi = tau * min(d_1, nearest) in true distances (equation 2): `nearest` is the
 // paper's d+_nn1, how far rows lie from their nearest neighbours. Numbers of comparisons are squares, so a number x
 // is within the bound if x <= (sqrt(d_k) + tau * min(sqrt(d_1), nearest))^2, or x <= d_k, which rounding must not
-// shut out. The authors of the paper compute with squares throughout: in their code x <= d_k + xi^2, which Slack::squares
-// does too.
+// shut out. The authors of the paper compute with squares throughout: in their code x <= d_k + xi^2, which
+// Slack::squares does too.
 //
 // The bound holds for all rows of one step, those of an edge list, and is drawn tighter between steps. The paper
 // draws it between two rows of a step, which gives the same walk: a row that only the looser bound lets in is

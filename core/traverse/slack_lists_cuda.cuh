@@ -197,9 +197,9 @@ struct SlackLists {
   __device__ uint32_t step() const { return layout.step; }
 
   /// Algorithm 2 with rows(0 ... length - 1), of which kNoRow is none: those that the cache does not know are compared,
-  /// and those within the bound enter it. compare(rows, count, numbers) is called by all threads and writes a number for
-  /// each of `count` rows; one of kFarthest does not enter. answers(row, number) says whether a row may be one. How many
-  /// were compared.
+  /// and those within the bound enter it. compare(rows, count, numbers) is called by all threads and writes a number
+  /// for each of `count` rows; one of kFarthest does not enter. answers(row, number) says whether a row may be one. How
+  /// many were compared.
   template <class Rows, class Compare, class Answers>
   __device__ uint32_t fetch(uint32_t length, const Rows& rows, const Compare& compare,
                             const Answers& answers) {

@@ -1,25 +1,25 @@
-// SlackWarp: the cache of GGNN's queries (traverse/slack_cache.h) in the registers of one warp, for lists of up to 64 rows,
-// which those of the defaults are. traverse/slack_lists_cuda.cuh has lists of any length, with the same calls.
+// SlackWarp: the cache of GGNN's queries (traverse/slack_cache.h) in the registers of one warp, for lists of up to 64
+// rows, which those of the defaults are. traverse/slack_lists_cuda.cuh has lists of any length, with the same calls.
 //
 //   best, queue  sorted keys, number 32 r + l in the r-th register of lane l
 //   rows         in shared memory: the rows of both lists as they were after the last step, and the ring of expanded rows
 //
 // A step of a query with a narrow bound admits one or two of some fifteen rows that it compares. So a row goes in by
-// itself: new[i] = min(old[i], max(old[i - 1], key)), an exchange of each register and no search for its place. From six
-// rows on they are sorted and merged, which costs as much as six.
+// itself: new[i] = min(old[i], max(old[i - 1], key)), an exchange of each register and no search for its place. From
+// six rows on they are sorted and merged, which costs as much as six.
 //
-// Each lane has a proposal and looks for it in the rows, which all lanes read alike, four at a time. Of the best list none
-// is looked up as long as the other two must have them all: a best row was put into the queue, falls out of it behind
-// `queue` nearer ones, of which one at most is no answer, and leaves it else for the ring, which forgets nothing before it
-// is full.
+// Each lane has a proposal and looks for it in the rows, which all lanes read alike, four at a time. Of the best list
+// none is looked up as long as the other two must have them all: a best row was put into the queue, falls out of it
+// behind `queue` nearer ones, of which one at most is no answer, and leaves it else for the ring, which forgets nothing
+// before it is full.
 //
-// Instructions of a step with 24 edges, 40 rows in the queue and 30 in the ring, as a sketch: 110 to look up, 10 to pop,
-// 90 for two rows into two lists, 40 for the bound; SlackLists takes some 400, 60, 400 and 50, and waits for a binary
-// search in shared memory at each.
+// Instructions of a step with 24 edges, 40 rows in the queue and 30 in the ring, as a sketch: 110 to look up, 10 to
+// pop, 90 for two rows into two lists, 40 for the bound; SlackLists takes some 400, 60, 400 and 50, and waits for a
+// binary search in shared memory at each.
 //
-// Measured on one NVIDIA H200, SIFT 1M as f32, k 24, C@10 .958 of 10,000 queries, in M queries/s: .94 with SlackLists, 1.39
-// and 1.51 with these lists, 1.58 with edges read ahead and all rows of a step requested at once. A few queries are
-// left at the end: with 200 steps at most instead of 400 it is 2.09 at .957.
+// Measured on one NVIDIA H200, SIFT 1M as f32, k 24, C@10 .958 of 10,000 queries, in M queries/s: .94 with SlackLists,
+// 1.39 and 1.51 with these lists, 1.58 with edges read ahead and all rows of a step requested at once. A few queries
+// are left at the end: with 200 steps at most instead of 400 it is 2.09 at .957.
 #pragma once
 
 #include "traverse/slack_cache.h"
@@ -104,8 +104,8 @@ class SlackWarp {
     return RowKey::row(head);
   }
 
-  /// As SlackLists::expand. Edges of the row that stands next are read before those of the last one are compared, so that
-  /// they are there if it is next indeed; rows of more than 32 edges wait for theirs.
+  /// As SlackLists::expand. Edges of the row that stands next are read before those of the last one are compared, so
+  /// that they are there if it is next indeed; rows of more than 32 edges wait for theirs.
   template <class Edges, class Compare, class Answers>
   __device__ uint32_t expand(uint32_t parent, uint32_t degree, const Edges& edges, const Compare& compare,
                              const Answers& answers) {

@@ -164,8 +164,8 @@ bool ends_curve(const Segment& segment, uint32_t k, uint32_t beam) {
 }
 
 /// Walks of the CPU. One walk measures all beams of a stage: a longer beam takes the same steps as a shorter one, and
-/// further ones. So a query that has found all its neighbours keeps them, and walks no more: of 1,024 a few percent walk
-/// with the longest beams.
+/// further ones. So a query that has found all its neighbours keeps them, and walks no more: of 1,024 a few percent
+/// walk with the longest beams.
 class HostWalks {
  public:
   static constexpr size_t kStops = 10;  // beams of one walk

@@ -309,8 +309,8 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
   return true;
 }
 
-/// Between curves in proportion to log k, but with the larger slack of both: by inner product blocks of 8 for k = 30 got
-/// .933 where .95 was asked with a slack in proportion. Beyond the last curve nothing is known.
+/// Between curves in proportion to log k, but with the larger slack of both: by inner product blocks of 8 for k = 30
+/// got .933 where .95 was asked with a slack in proportion. Beyond the last curve nothing is known.
 bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) const {
   uint32_t above = 0;
   while (above < count && curves[above].k < k) ++above;

@@ -27,18 +27,18 @@
 // The promise of a point is the recall of the sample less one standard error, or less the excess of three over the
 // 0.01 that the promise leaves; and where rows serve as queries, less 15 % of the miss: queries to come are a little
 // farther from the rows than the rows from each other. At equal slack they missed 1.08 to 1.4 times as many, 1.15 as
-// a rule, by all numbers of warps and for k of 1, 10 and 100 (SIFT 1M). Where the slacks tried do not reach a target, or there
-// are too few rows for a sample, another table answers, or the walk with one list and the CPU's calibrated beam. An
-// index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
+// a rule, by all numbers of warps and for k of 1, 10 and 100 (SIFT 1M). Where the slacks tried do not reach a target,
+// or there are too few rows for a sample, another table answers, or the walk with one list and the CPU's calibrated
+// beam. An index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
 // storage/storage.h).
 //
-// Where codes are lossy, walks for 100 answers answer for fewer too (search/plan.h). So their curve promises the least of
-// the recalls of 100, of the first ten and of the first: of rows with hundreds of copies so near that codes or edges do
-// not tell them apart .99 of a hundred were found and .89 of the first, where .95 was the target.
+// Where codes are lossy, walks for 100 answers answer for fewer too (search/plan.h). So their curve promises the least
+// of the recalls of 100, of the first ten and of the first: of rows with hundreds of copies so near that codes or edges
+// do not tell them apart .99 of a hundred were found and .89 of the first, where .95 was the target.
 //
-// Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds all
-// or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10 the
-// recall by so many warps differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
+// Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds
+// all or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10
+// the recall by so many warps differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
 // points of a block's curve are far from each other. Cost: exact searches for 2,048 and for 64 queries, and some 180
 // runs, side by side on four streams.
 #pragma once

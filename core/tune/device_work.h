@@ -3,15 +3,15 @@
 // answer equally.
 //
 // The factors are nanoseconds of one NVIDIA H200. Those of walks by lists in large batches are fitted to 10,000 queries
-// from host memory over graphs of 32 edges: SIFT 1M (u8, 128 bytes), patches (60,000 x 192 f16, codes of 768 bytes), words
-// (150,000 x 100, 104), gist (30,000 x 960, 964) and a ball of 30 dimensions (1M x 64, 64), k of 10 and 100 at .90, .95
-// and .99. Of 84 times 62 lie within a third of the time counted here and the time of the copies. By these factors the
-// fastest of a warp, a block and one list is taken in 27 of the 30 cells, a way that takes at most 6 % longer in two, and
-// in the last named walks were measured at .995 alone.
+// from host memory over graphs of 32 edges: SIFT 1M (u8, 128 bytes), patches (60,000 x 192 f16, codes of 768 bytes),
+// words (150,000 x 100, 104), gist (30,000 x 960, 964) and a ball of 30 dimensions (1M x 64, 64), k of 10 and 100 at
+// .90, .95 and .99. Of 84 times 62 lie within a third of the time counted here and the time of the copies. By these
+// factors the fastest of a warp, a block and one list is taken in 27 of the 30 cells, a way that takes at most 6 %
+// longer in two, and in the last named walks were measured at .995 alone.
 //
-// The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per query
-// of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step of the
-// longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
+// The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per
+// query of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step
+// of the longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
 //
 //   two lists, a warp   SIFT 35 ns at .95, 72 at .99; 5 us an expansion in batches of 1,000
 //   one list            beams of 64, 256: SIFT 159, 481 ns, patches 228, 530, texts 216, 633; 1,024: 6.7 to 8.7 us
@@ -22,10 +22,10 @@
 //                       .85, .92 and .54 ms
 //   CAGRA, f32, one     patches 1.28 ms at .99, texts 4.75 ms at .999
 //
-// More queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 129, 1,000 and
-// 10,000 random queries for k of 1, 10 and 100 over 15 sets of 10,000 to 1,000,000 rows of 16 to 960 columns (one NVIDIA
-// H100): of 135 times the middle four fifths lie within .81 and 1.14 of the model's, all within .60 and 1.44. Of sets
-// that the fit has not seen are, measured and counted, in ms:
+// More queries of floats are filtered by tensor cores (search/exact_filter.cuh). Their factors are fitted to 129, 1,000
+// and 10,000 random queries for k of 1, 10 and 100 over 15 sets of 10,000 to 1,000,000 rows of 16 to 960 columns (one
+// NVIDIA H100): of 135 times the middle four fifths lie within .81 and 1.14 of the model's, all within .60 and 1.44. Of
+// sets that the fit has not seen are, measured and counted, in ms:
 //
 //                                                    k = 1        10           100
 //   words, 150,000 x 100 f16, 1,000                  1.50 1.61    1.98 1.95    2.74 2.30
@@ -35,10 +35,10 @@
 //
 // Beyond 100 answers nothing was measured; lists are taken to grow with k.
 //
-// Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words (codes
-// of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32, beams of 32
-// to 1,024); batches of other sizes are taken to wait as long. Lists beyond 1,024 rows take longer for each row: with
-// 1,800 10,000 queries of SIFT took 12 us each.
+// Batches of 1,000 that one list answers wait for the bytes of its edges. A row of the beam takes 2.1 us of words
+// (codes of 104 bytes), 2.5 of SIFT (128) and 5.5 of patches (768), beside 0.1 to 0.3 ms (one NVIDIA H100, degree 32,
+// beams of 32 to 1,024); batches of other sizes are taken to wait as long. Lists beyond 1,024 rows take longer for each
+// row: with 1,800 10,000 queries of SIFT took 12 us each.
 //
 // Other classes are taken to be alike: of two ways one is chosen only where it is some times the cheaper one.
 #pragma once

@@ -1,10 +1,11 @@
 // The cost of a walk and of a comparison of all rows on the CPU, counted, so that every machine makes the same choice.
 //
-// In bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average, each of which asks the table of visited
-// rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more than the code itself. Exact search
-// reads rows as stored one after the other, at kRowBytes more than a row. On two x86-64 cores beams of 16, 64,
-// 256 and 1,024 so counted come to .02, .06, .22 and .81 of exact search on SIFT 100k (u8; in time .02, .05, .19
-// and .66) and to .02, .05, .18 and .70 on 60,000 patches (f16, 192 columns; in time .05, .11, .29 and .90).
+// In bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average,
+// each of which asks the table of visited rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more
+// than the code itself. Exact search reads rows as stored one after the other, at kRowBytes more than a row. On two
+// x86-64 cores beams of 16, 64, 256 and 1,024 so counted come to .02, .06, .22 and .81 of exact search on SIFT 100k
+// (u8; in time .02, .05, .19 and .66) and to .02, .05, .18 and .70 on 60,000 patches (f16, 192 columns; in time .05,
+// .11, .29 and .90).
 #pragma once
 
 #include <algorithm>

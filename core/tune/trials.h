@@ -92,8 +92,8 @@ class CalibrationQueries {
 
 class Sample {
  public:
-  /// The first `count` queries, each with `depth` true neighbours, which exact search of the target finds, but for those
-  /// of `known`, a sample of as many neighbours or more, or null.
+  /// The first `count` queries, each with `depth` true neighbours, which exact search of the target finds, but for
+  /// those of `known`, a sample of as many neighbours or more, or null.
   Sample(const SearchTarget& target, const CalibrationQueries& queries, uint32_t count, uint32_t depth,
          const Execution& execution, const Sample* known = nullptr);
 

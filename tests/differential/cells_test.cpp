@@ -171,7 +171,8 @@ TEST_CASE("cells find nearly all neighbours under every metric, with byte and wi
 }
 
 TEST_CASE("bytes tell the candidates of wide codes, and floats the lists") {
-  // Every second row lies a hundred times as near to the middle, where bytes are coarse; of far islands they tell nothing.
+  // Every second row lies a hundred times as near to the middle, where bytes are coarse; of far islands they tell
+  // nothing.
   const uint32_t rows = 3000, dim = 48;
   std::vector<float> values = FloatData::made(rows, dim, 1);
   for (size_t i = 0; i < values.size(); ++i)

@@ -1,6 +1,6 @@
 // Proves that a hostile file with rows of varying length (TSDG), whose sums are good, is refused or harmless: prefixes
-// that fall, rows longer than the header or the edges allow, edges to nowhere, features and levels that do not fit. What
-// opens is searched and read whole; a sanitizer sees who leaves the file.
+// that fall, rows longer than the header or the edges allow, edges to nowhere, features and levels that do not fit.
+// What opens is searched and read whole; a sanitizer sees who leaves the file.
 #include <cstdlib>
 #include <cstring>
 #include <vector>

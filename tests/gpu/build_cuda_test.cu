@@ -75,7 +75,8 @@ struct Handle {
   ann_error error = ANN_ERROR_INIT;
 };
 
-/// `walks_find`: the graph is one that walks find rows in, so that its recall does not hang on the beams that were tried.
+/// `walks_find`: the graph is one that walks find rows in, so that its recall does not hang on the beams that were
+/// tried.
 void compare_builds(const Rows& rows, int32_t metric, ann_build_params params, bool walks_find = true) {
   Handle on_cpu(rows, metric);
   Handle on_cuda(rows, metric);

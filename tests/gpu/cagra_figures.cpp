@@ -19,7 +19,8 @@
 //
 // Batches are timed by CUDA events around the kernels of one run, single queries by a clock around
 // ann_search_batch, host to host; both are medians. An answer counts as found if it is no farther than the
-// k-th true neighbour. The graph is built on the device, 32 edges a row; figures 8 to 10 walk the default one. Ends with 77 without a device.
+// k-th true neighbour. The graph is built on the device, 32 edges a row; figures 8 to 10 walk the default one. Ends
+// with 77 without a device.
 
 #include <ann.h>
 

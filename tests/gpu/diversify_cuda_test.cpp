@@ -1,5 +1,5 @@
-// Claims about TSDG's graph on a CUDA device, made through the C interface: a device builds the one that the CPU builds, to
-// the last byte of the file, and counts the same edges after each stage.
+// Claims about TSDG's graph on a CUDA device, made through the C interface: a device builds the one that the CPU
+// builds, to the last byte of the file, and counts the same edges after each stage.
 //
 //   diversify_cuda_test                all claims
 //   diversify_cuda_test quick          fewer and smaller cases, for compute-sanitizer

@@ -1,5 +1,5 @@
-// What the programs that make GGNN's figures share: an index that ends with its scope, and how its answers are asked for
-// and judged.
+// What the programs that make GGNN's figures share: an index that ends with its scope, and how its answers are asked
+// for and judged.
 #pragma once
 
 #include "twins.h"

@@ -9,8 +9,8 @@
 // descent, over tau of squares, and by recalls that are asked for, and for smaller batches. Of graphs that are named
 // (TAU_B, R and MIDPOINT 0 for the default, R of -1 for none, MIDPOINT 2 without its constraint) one build, table 5 and
 // answers over tau: figures 8, 13 and 14. Calls are timed by a clock around them, host to host; the best of four. An
-// answer counts as found if it is no farther than the k-th true neighbour. Phases are told by the build's monitor, asked
-// every half millisecond. Ends with 77 without a device.
+// answer counts as found if it is no farther than the k-th true neighbour. Phases are told by the build's monitor,
+// asked every half millisecond. Ends with 77 without a device.
 
 #include <ann.h>
 
@@ -104,8 +104,8 @@ Rows as_floats(const Rows& bytes) {
   return rows;
 }
 
-/// Table 5: of lists, [rows, k], those of the first rows: the true neighbours among the first one and ten, by row and, since
-/// many rows have several at the same distance, by distance.
+/// Table 5: of lists, [rows, k], those of the first rows: the true neighbours among the first one and ten, by row and,
+/// since many rows have several at the same distance, by distance.
 void consensus(const char* of, const ann_index* index, const Rows& rows, const std::vector<uint32_t>& lists,
                uint32_t k) {
   const Rows some = first_of(rows, std::min(kMostLists, rows.rows));

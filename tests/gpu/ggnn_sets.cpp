@@ -10,7 +10,8 @@
 //                   shuffled N times: the mean recall and its deviation
 //
 // 10 neighbours. Graphs have 24 edges. A call is timed by a clock around it, host to host, the best of three. An answer
-// counts as found if it is no farther than the tenth true neighbour. Ends with 77 where a device is wanted and there is none.
+// counts as found if it is no farther than the tenth true neighbour. Ends with 77 where a device is wanted and there is
+// none.
 
 #include <ann.h>
 

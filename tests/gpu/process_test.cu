@@ -2,7 +2,8 @@
 // CUDA calls and goes on with the CPU; the parent is unharmed; a process may end with everything open,
 // also with work queued on a stream; an empty CUDA_VISIBLE_DEVICES is no device, nor is one that
 // GANNET_BACKEND=cpu hides; a thread that is cancelled ends after its call; two devices hold copies of one
-// index where there are two. Ends with 77 where there is no CUDA device. Every claim runs in a child, so that the parent never asks the driver.
+// index where there are two. Ends with 77 where there is no CUDA device. Every claim runs in a child, so that the
+// parent never asks the driver.
 
 #include <cuda_runtime.h>
 #include <pthread.h>
