@@ -16,7 +16,8 @@ constexpr uint32_t kSampleLeast = 1024;
 constexpr uint32_t kFitted = 1024;      // rows of the sample that offsets and factor are fitted to
 constexpr double kKeptValues = 0.9995;  // share of their products that are not clipped
 constexpr uint32_t kIterations = 3;
-constexpr uint32_t kBlock = 64;  // rows of a tile
+constexpr uint32_t kBlock = 64;       // rows of a tile
+constexpr uint32_t kFactorRows = 16;  // of a matrix between two questions of the monitor
 
 uint32_t sample_size(uint64_t rows) {
   return static_cast<uint32_t>(std::min<uint64_t>(rows, kSampleMost) / kCodeAlign * kCodeAlign);
@@ -78,6 +79,7 @@ void fill_signs(Array<float>& values, uint64_t seed, uint64_t stream) {
 Array<uint8_t> transpose(const uint8_t* sample, uint32_t count, size_t stride, const Execution& execution) {
   Array<uint8_t> columns(execution.memory, count * stride);
   for (uint32_t row = 0; row < count; ++row) {
+    if (row % kBlock == 0) execution.check();
     for (size_t column = 0; column < stride; ++column)
       columns[column * count + row] = sample[row * stride + column];
   }
@@ -94,6 +96,7 @@ Array<float> covariance(const uint8_t* sample, uint32_t count, size_t stride, co
   Array<double> means(execution.memory, stride);
   Array<uint64_t> squares(execution.memory, stride);
   for (size_t column = 0; column < stride; ++column) {
+    if (column % kBlock == 0) execution.check();
     uint64_t sum = 0, square = 0;
     for (uint32_t row = 0; row < count; ++row) {
       const uint32_t value = columns[column * count + row];
@@ -120,12 +123,12 @@ Array<float> covariance(const uint8_t* sample, uint32_t count, size_t stride, co
   return result;
 }
 
-/// values = values * matrix, for a symmetric matrix [width, width]. A block of the matrix stays in the second cache.
+/// values = values * matrix, for a symmetric matrix [width, width]. Some rows of the matrix stay in the first cache.
 void multiply(Array<float>& values, uint32_t count, const Array<float>& matrix, size_t width,
               const Execution& execution) {
   Array<float> result(execution.memory, values.size());
   const auto columns = static_cast<uint32_t>(width);
-  parallel_for(execution, columns, kBlock, [&](uint64_t begin, uint64_t end, uint32_t) {
+  parallel_for(execution, columns, kFactorRows, [&](uint64_t begin, uint64_t end, uint32_t) {
     const RowsView block{matrix.data() + begin * width, width * sizeof(float), columns, ANN_F32};
     for (uint32_t row = 0; row < count; ++row)
       kernels().dot[ANN_F32](values.data() + row * width, block, nullptr, static_cast<uint32_t>(end - begin),

@@ -1,7 +1,5 @@
 #include "index/choose_projection.h"
 
-#include <algorithm>
-
 #include "index/row_measures.h"
 
 namespace gannet {
@@ -33,10 +31,9 @@ std::optional<ProjectedCodes> choose_projection(const Dataset& dataset, const Co
 }
 
 uint64_t choose_projection_bytes(uint64_t rows, uint32_t dim, size_t stride, uint32_t threads) {
-  const uint32_t width = Directions::count_of(rows, stride);
-  if (width == 0) return 0;
-  return Directions::bytes(rows, stride) +
-         std::max(fit_projected_codes_bytes(stride, threads), measure_rows_bytes(dim, width, threads));
+  if (Directions::count_of(rows, stride) == 0) return 0;
+  return Directions::bytes(rows, stride) + fit_projected_codes_bytes(stride, threads) +
+         measure_rows_bytes(dim, stride, threads);
 }
 
 }  // namespace gannet
