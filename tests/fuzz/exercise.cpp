@@ -231,6 +231,30 @@ void exercise_lazily(BoundedContext& context, const std::vector<uint8_t>& file, 
   ann_index_free(index);
 }
 
+/// The minor version that a section came with.
+uint16_t minor_of(uint32_t type) {
+  switch (type) {
+    case kQueries:
+      return kMinorWithQueries;
+    case kDeviceCurves:
+      return kMinorWithDeviceCurves;
+    case kLayers:
+      return kMinorWithLayers;
+    case kPrefixes:
+      return kMinorWithVariableRows;
+    case kScaledCodes:
+      return kMinorWithScaledCodes;
+    case kSlackCurves:
+      return kMinorWithSlackCurves;
+    case kCodeOrder:
+      return kMinorWithCodeOrder;
+    case kProjectedCodes:
+      return kMinorWithProjectedCodes;
+    default:
+      return kMinor;
+  }
+}
+
 }  // namespace
 
 bool FileContent::has_id(uint64_t id) const {
@@ -249,14 +273,12 @@ FileContent content_of(const std::vector<uint8_t>& file) {
   uint16_t minor = kMinor;  // that has all that the file has
   for (uint32_t i = 0; i < sections; ++i) {
     const uint8_t* data = file.data() + table[i].offset;
-    if (table[i].type == kQueries) minor = kMinorWithQueries;
-    if (table[i].type == kLayers) minor = kMinorWithLayers;
+    minor = std::max(minor, minor_of(table[i].type));
     if (table[i].type == kRows) content.rows.assign(data, data + table[i].bytes);
     if (table[i].type == kIds) {
       content.ids.resize(table[i].items);
       std::memcpy(content.ids.data(), data, table[i].bytes);
     }
-    if (table[i].type == kPrefixes) minor = kMinorWithVariableRows;
     if (!is_known(table[i].type)) content.only_known = false;
   }
   content.only_known = content.only_known && header.minor == minor;
