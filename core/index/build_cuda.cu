@@ -77,27 +77,55 @@ FoundLists find(const CodesView& codes, int32_t method, const NnDescentParams& p
   return {report.iterations != 0 ? report.iterations : report.rounds, report.share, {}};
 }
 
+/// Codes on the device and the stream that a build works on: those made of rows that lie there, or the host's.
+class CodesOnDevice {
+ public:
+  CodesOnDevice(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, Transfers& transfers)
+      : stream_(ingest != nullptr ? ingest->take_stream() : std::make_unique<Stream>()),
+        codes_(ingest != nullptr ? ingest->take_codes()
+                                 : std::make_unique<DeviceCodes>(codes, *stream_, transfers)),
+        ingest_(std::move(ingest)) {}
+
+  const Stream& stream() const { return *stream_; }
+  CodesView view() const { return codes_->view(); }
+  /// Null: the rows lie on the host.
+  DeviceIngest* ingest() const { return ingest_.get(); }
+
+  /// Returns when the host has rows and codes too.
+  void wait_for_host() const {
+    if (ingest_ != nullptr) ingest_->wait();
+  }
+
+  /// Gives stream and codes away, after which it has neither.
+  void release_to(DeviceBuildResult& result) {
+    result.codes = codes_->release();
+    codes_.reset();
+    result.stream = std::move(stream_);
+  }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DeviceCodes> codes_;    // its memory goes on the stream
+  std::unique_ptr<DeviceIngest> ingest_;  // it reads the codes, so it goes first
+};
+
 class Graph final : public GraphOnDevice {
  public:
   Graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, int32_t device, const Execution& execution)
-      : device_(device), transfers_(execution), rows_(codes.rows()), ingest_(std::move(ingest)) {
-    if (ingest_ == nullptr) {
-      left_.stream = std::make_unique<Stream>();
-      codes_ = std::make_unique<DeviceCodes>(codes, stream(), transfers_);
-      return;
-    }
-    left_.stream = ingest_->take_stream();
-    codes_ = ingest_->take_codes();
-    left_.rows = ingest_->rows().data;
-    left_.row_stride = ingest_->rows().stride;
+      : device_(device),
+        transfers_(execution),
+        rows_(codes.rows()),
+        codes_(std::make_unique<CodesOnDevice>(codes, std::move(ingest), transfers_)) {
+    if (codes_->ingest() == nullptr) return;
+    left_.rows = codes_->ingest()->rows().data;
+    left_.row_stride = codes_->ingest()->rows().stride;
   }
 
   ~Graph() override {
-    ingest_.reset();  // it reads the codes
     const LastDeviceGuard guard(device_);
+    left_.edges.reset();
     codes_.reset();
     left_.codes.reset();
-    left_.edges.reset();
     left_.stream.reset();
   }
 
@@ -128,7 +156,7 @@ class Graph final : public GraphOnDevice {
     execution.check();
     const DeviceGuard guard(device_);
     const Stream stream;
-    Transfers& transfers = ingest_ != nullptr ? ingest_->transfers() : transfers_;
+    Transfers& transfers = codes_->ingest() != nullptr ? codes_->ingest()->transfers() : transfers_;
     transfers.fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
   }
 
@@ -141,13 +169,12 @@ class Graph final : public GraphOnDevice {
 
   std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
-    left_.codes = codes_->release();
-    codes_.reset();
+    codes_->release_to(left_);
     return place_for_search(device_, segment, &left_, execution);
   }
 
  private:
-  const Stream& stream() const { return *left_.stream; }
+  const Stream& stream() const { return codes_->stream(); }
 
   /// From codes, or given lists, to pruned lists.
   std::unique_ptr<DeviceArray<uint32_t>> prune(int32_t method, const KnnLists* given, const BuildPlan& plan,
@@ -179,9 +206,9 @@ class Graph final : public GraphOnDevice {
   void finish(const BuildPlan& plan, const Array<uint32_t>& entries, const Execution& execution) {
     if (plan.repair) repair(entries, execution);
     stream().wait();
-    if (ingest_ == nullptr) return;
+    if (codes_->ingest() == nullptr) return;
     execution.span(0.8, 1).enter("rows to the host");
-    ingest_->wait();
+    codes_->wait_for_host();
   }
 
   void repair(const Array<uint32_t>& entries, const Execution& execution) {
@@ -200,9 +227,8 @@ class Graph final : public GraphOnDevice {
   mutable Transfers transfers_;
   uint32_t rows_;
   uint32_t degree_ = 0;
-  std::unique_ptr<DeviceCodes> codes_;    // its memory goes on the stream of left_
-  uint32_t* edges_ = nullptr;             // [rows, degree] here or in the index
-  std::unique_ptr<DeviceIngest> ingest_;  // of rows that lie on the device, or null
+  std::unique_ptr<CodesOnDevice> codes_;
+  uint32_t* edges_ = nullptr;  // [rows, degree] here or in the index
 };
 
 }  // namespace
@@ -215,21 +241,16 @@ KnnLists find_neighbors(const Codes& codes, std::unique_ptr<DeviceIngest> ingest
                  Array<uint32_t>(execution.memory, places)};
   if (places == 0) return lists;
   Transfers transfers(execution);
-  const bool is_ingested = ingest != nullptr;
-  const auto own_stream = is_ingested ? ingest->take_stream() : std::make_unique<Stream>();
-  const Stream& stream = *own_stream;
-  const auto device_codes =
-      is_ingested ? ingest->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
-  const std::unique_ptr<DeviceIngest> kept_ingest =
-      std::move(ingest);  // it reads the codes, so it goes first
+  const CodesOnDevice there(codes, std::move(ingest), transfers);
+  const Stream& stream = there.stream();
   const DeviceArray<uint32_t> neighbors(places, stream);
   const DeviceArray<uint32_t> distances(places, stream);
-  const FoundLists found = find(device_codes->view(), method, params, kListEffort, neighbors.data(),
-                                distances.data(), stream, execution);
+  const FoundLists found =
+      find(there.view(), method, params, kListEffort, neighbors.data(), distances.data(), stream, execution);
   lists.graph.iterations = found.iterations;
   lists.graph.share = found.share;
   execution.check();
-  if (is_ingested) kept_ingest->wait();
+  there.wait_for_host();
   transfers.fetch(lists.graph.neighbors.data(), neighbors.data(), places * sizeof(uint32_t), stream);
   transfers.fetch(lists.distances.data(), distances.data(), places * sizeof(uint32_t), stream);
   return lists;
@@ -259,19 +280,14 @@ KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, uint
                   int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);
   Transfers transfers(execution);
-  const bool is_ingested = ingest != nullptr;
-  const auto own_stream = is_ingested ? ingest->take_stream() : std::make_unique<Stream>();
-  const Stream& stream = *own_stream;
-  const auto device_codes =
-      is_ingested ? ingest->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
-  const std::unique_ptr<DeviceIngest> kept_ingest =
-      std::move(ingest);  // it reads the codes, so it goes first
+  const CodesOnDevice there(codes, std::move(ingest), transfers);
+  const Stream& stream = there.stream();
   const GgnnParams params = ggnn_list_params(k, seed);
   SearchGraph graph;
   graph.rows = codes.rows();
   graph.degree = params.k;
-  const GgnnOnDevice built = build_ggnn(device_codes->view(), params, graph, stream, execution.span(0, 0.95));
-  if (is_ingested) kept_ingest->wait();
+  const GgnnOnDevice built = build_ggnn(there.view(), params, graph, stream, execution.span(0, 0.95));
+  there.wait_for_host();
   Array<uint32_t> edges(execution.memory, checked_product(graph.rows, params.k));
   transfers.fetch(edges.data(), reinterpret_cast<const uint32_t*>(built.edges->data()),
                   edges.size() * sizeof(uint32_t), stream);
@@ -285,28 +301,22 @@ FoundLists build_diversified(const Codes& codes, std::unique_ptr<DeviceIngest> i
   const uint32_t k = plan.nn_descent.k;
   FoundLists found;
   Transfers transfers(execution);
-  const bool is_ingested = ingest != nullptr;
-  const auto own_stream = is_ingested ? ingest->take_stream() : std::make_unique<Stream>();
-  const Stream& stream = *own_stream;
-  const auto device_codes =
-      is_ingested ? ingest->take_codes() : std::make_unique<DeviceCodes>(codes, stream, transfers);
-  const std::unique_ptr<DeviceIngest> kept_ingest =
-      std::move(ingest);  // it reads the codes, so it goes first
+  const CodesOnDevice there(codes, std::move(ingest), transfers);
+  const Stream& stream = there.stream();
   const uint64_t places = checked_product(codes.rows(), k);
   const DeviceArray<uint32_t> neighbors(given == nullptr ? places : 0, stream);
   if (given == nullptr) {
-    found = find(device_codes->view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr,
-                 stream, execution.span(0, 0.6));
+    found = find(there.view(), method, plan.nn_descent, kListEffort, neighbors.data(), nullptr, stream,
+                 execution.span(0, 0.6));
     if (found.share != 0)
       found.sampled =
           sample_lists(neighbors.data(), codes.rows(), plan.nn_descent, transfers, stream, execution);
   }
-  if (is_ingested) kept_ingest->wait();
+  there.wait_for_host();
   const Execution diversifying = execution.span(0.6, 1);
   if (diversifies(plan.diversify, k)) {
     const ListsView lists = {neighbors.data(), given == nullptr ? nullptr : given->neighbors.data(), k};
-    diversify(device_codes->view(), lists, plan.diversify, plan.repair, graph, transfers, stream,
-              diversifying);
+    diversify(there.view(), lists, plan.diversify, plan.repair, graph, transfers, stream, diversifying);
     return found;
   }
   KnnGraph copy{Array<uint32_t>(execution.memory, places), codes.rows(), k, 0};
