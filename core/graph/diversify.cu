@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "backend/launch_items.cuh"
+#include "distance/byte_teams_cuda.cuh"
 #include "distance/lanes_cuda.h"
 #include "graph/pair_products_cuda.cuh"
 #include "graph/search_graph_cuda.h"
@@ -52,7 +53,6 @@ namespace {
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kWarp;
 constexpr uint32_t kTeam = 8;  // lanes that compare two rows of bytes
-constexpr uint32_t kRounds = 4;
 constexpr uint64_t kNoKey = UINT64_MAX;
 constexpr double kPi = 3.14159265358979323846;
 constexpr uint32_t kSharedUsual = 40 << 10;  // bytes of a block that are always allowed
@@ -86,35 +86,14 @@ struct Comparison {
   template <class Take>
   __device__ void compare_bytes(uint32_t row, const uint32_t* others, uint32_t count,
                                 const Take& take) const {
-    constexpr uint32_t kTeams = kThreads / kTeam;
-    const uint32_t member = threadIdx.x % kTeam;
     const uint32_t square = __ldg(codes.squares + row);
-    for (uint32_t base = 0; base < count; base += kTeams * kRounds) {
-      const uint32_t first = base + threadIdx.x / kTeam;
-      uint32_t sums[kRounds] = {};
-      for (uint32_t byte = member * sizeof(uint4); byte < codes.stride; byte += kTeam * sizeof(uint4)) {
-        uint4 values[kRounds];
-#pragma unroll
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          const uint32_t place = first + round * kTeams;
-          if (place < count) values[round] = words_at(codes.row(others[place]) + byte);
-        }
-        const uint4 own = words_at(codes.row(row) + byte);
-#pragma unroll
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          if (first + round * kTeams < count) sums[round] = add_products(values[round], own, sums[round]);
-        }
-      }
-#pragma unroll
-      for (uint32_t round = 0; round < kRounds; ++round) {
-#pragma unroll
-        for (uint32_t half = kTeam / 2; half != 0; half /= 2)
-          sums[round] += __shfl_xor_sync(kAllLanes, sums[round], half);
-        const uint32_t place = first + round * kTeams;
-        if (member == round && place < count)
-          take(place, square + __ldg(codes.squares + others[place]) - 2 * sums[round]);
-      }
-    }
+    const ByteTeams<kTeam, ByteSum::kProduct> teams = {codes.row(row), codes.stride, threadIdx.x,
+                                                       kThreads / kTeam};
+    teams.compare(
+        count, [&](uint32_t place) { return codes.row(others[place]); },
+        [&](uint32_t place, uint32_t product) {
+          take(place, square + __ldg(codes.squares + others[place]) - 2 * product);
+        });
   }
 
   /// Eight rows a warp at a time: of 8 x 4 pairs those with the first of four rows count.
@@ -137,10 +116,6 @@ struct Comparison {
 
   __device__ const float* floats_of(uint32_t row) const {
     return reinterpret_cast<const float*>(codes.row(row));
-  }
-
-  static __device__ uint4 words_at(const uint8_t* bytes) {
-    return __ldg(reinterpret_cast<const uint4*>(bytes));
   }
 };
 

@@ -41,6 +41,8 @@
 #include <vector>
 
 #include "backend/launch_items.cuh"
+#include "distance/byte_teams_cuda.cuh"
+#include "distance/float_pairs_cuda.cuh"
 #include "graph/ggnn_cuda.h"
 #include "graph/ggnn_layers.h"
 #include "traverse/slack_warp_cuda.cuh"
@@ -80,86 +82,33 @@ __device__ QueryRow query_of(const CodesView& codes, uint32_t row) {
   return {codes.row(row), codes.wide() ? 0 : __ldg(codes.squares + row)};
 }
 
-/// Bytes: kTeam lanes a row, and all rows of four rounds on their way before the first is used.
-template <uint32_t kTeam>
-struct ByteComparison {
-  static constexpr uint32_t kRounds = 4;
-
+/// A layer's rows compared with a query, by one warp.
+struct LayerComparison {
   const CodesView& codes;
   const LayerView& layer;
+  const QueryRow& query;
+  const uint32_t* rows;
 
-  __device__ void compare(const QueryRow& query, const uint32_t* rows, uint32_t count,
-                          uint32_t* numbers) const {
-    constexpr uint32_t kTeams = kWarp / kTeam;
-    const uint32_t member = lane_number() % kTeam;
-    for (uint32_t base = 0; base < count; base += kTeams * kRounds) {
-      const uint32_t first = base + lane_number() / kTeam;
-      const uint8_t* sources[kRounds];
-#pragma unroll
-      for (uint32_t round = 0; round < kRounds; ++round) {
-        const uint32_t place = first + round * kTeams;
-        sources[round] = place < count ? codes.row(layer.bottom_row(rows[place])) : nullptr;
-      }
-      uint32_t sums[kRounds] = {};
-      for (uint32_t byte = member * sizeof(uint4); byte < codes.stride; byte += kTeam * sizeof(uint4)) {
-        uint4 values[kRounds];
-#pragma unroll
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          if (sources[round] != nullptr)
-            values[round] = __ldg(reinterpret_cast<const uint4*>(sources[round] + byte));
-        }
-        const uint4 own = __ldg(reinterpret_cast<const uint4*>(query.code + byte));
-#pragma unroll
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          if (sources[round] != nullptr)
-            sums[round] +=
-                add_products(values[round], values[round], 0) - 2 * add_products(values[round], own, 0);
-        }
-      }
-#pragma unroll
-      for (uint32_t round = 0; round < kRounds; ++round) {
-#pragma unroll
-        for (uint32_t half = kTeam / 2; half != 0; half /= 2)
-          sums[round] += __shfl_xor_sync(kAllLanes, sums[round], half);
-        const uint32_t place = first + round * kTeams;
-        if (member == round % kTeam && place < count) numbers[place] = sums[round] + query.square;
-      }
-    }
+  __device__ const uint8_t* code(uint32_t place) const { return codes.row(layer.bottom_row(rows[place])); }
+
+  template <uint32_t kTeam>
+  __device__ void compare_bytes(uint32_t count, uint32_t* numbers) const {
+    const ByteTeams<kTeam, ByteSum::kSquare> teams = {query.code, codes.stride, lane_number(), kWarp / kTeam};
+    teams.compare(
+        count, [&](uint32_t place) { return code(place); },
+        [&](uint32_t place, uint32_t sum) { numbers[place] = sum + query.square; });
   }
-};
 
-/// Wide codes: a row at a time, whose 64 lanes of the CPU (distance/kernels.h) are two of each thread.
-struct WideComparison {
-  const CodesView& codes;
-  const LayerView& layer;
-
-  __device__ void compare(const QueryRow& query, const uint32_t* rows, uint32_t count,
-                          uint32_t* numbers) const {
+  /// Wide codes.
+  __device__ void compare_floats(uint32_t count, uint32_t* numbers) const {
     const float* own = reinterpret_cast<const float*>(query.code);
-    const uint32_t columns = codes.stride / sizeof(float);
+    const auto own_value = [&](uint32_t, uint32_t column) { return __ldg(own + column); };
     for (uint32_t place = 0; place < count; ++place) {
-      const float* row = reinterpret_cast<const float*>(codes.row(layer.bottom_row(rows[place])));
-      float low = 0;
-      float high = 0;
-      for (uint32_t column = lane_number(); column < columns; column += 2 * kWarp) {
-        low = add(low, row, own, column);
-        if (column + kWarp < columns) high = add(high, row, own, column + kWarp);
-      }
-      low = fold<16>(low);
-      high = fold<16>(high);
-      const float sum = fold<1>(fold<2>(fold<4>(fold<8>(__fadd_rn(low, high)))));
-      if (lane_number() == 0) numbers[place] = __float_as_uint(sum);
+      const uint8_t* const row[1] = {code(place)};
+      float sum[1];
+      sum_float_pairs<ANN_F32, false>(row, own_value, codes.stride / 4, sum);
+      if (lane_number() == 0) numbers[place] = __float_as_uint(sum[0]);
     }
-  }
-
- private:
-  static __device__ float add(float sum, const float* row, const float* own, uint32_t column) {
-    const float difference = __fsub_rn(__ldg(row + column), __ldg(own + column));
-    return __fadd_rn(sum, __fmul_rn(difference, difference));
-  }
-  template <uint32_t kStride>
-  static __device__ float fold(float sum) {
-    return __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, kStride));
   }
 };
 
@@ -168,9 +117,10 @@ struct WideComparison {
 __device__ __noinline__ void compare_codes(const CodesView& codes, const LayerView& layer,
                                            const QueryRow& query, const uint32_t* rows, uint32_t count,
                                            uint32_t* numbers) {
-  if (codes.wide()) return WideComparison{codes, layer}.compare(query, rows, count, numbers);
-  if (codes.stride <= 64) return ByteComparison<4>{codes, layer}.compare(query, rows, count, numbers);
-  ByteComparison<8>{codes, layer}.compare(query, rows, count, numbers);
+  const LayerComparison comparison = {codes, layer, query, rows};
+  if (codes.wide()) return comparison.compare_floats(count, numbers);
+  if (codes.stride <= 64) return comparison.compare_bytes<4>(count, numbers);
+  comparison.compare_bytes<8>(count, numbers);
 }
 
 __device__ SquareKind kind_of(const CodesView& codes) {

@@ -20,8 +20,9 @@
 // lie in one thread is an addition, of others an exchange.
 #pragma once
 
-#include "search/cagra_cuda.h"
+#include "distance/byte_teams_cuda.cuh"
 #include "distance/metric_cuda.cuh"
+#include "search/cagra_cuda.h"
 #include "traverse/walk_steps.cuh"
 #include "traverse/shared_sort_cuda.h"
 #include "traverse/warp_sort_cuda.h"
@@ -54,12 +55,10 @@ __device__ inline CagraQuery read_query(const CagraArgs& args, bool bytes, uint3
   return query;
 }
 
-/// Rows of bytes, compared by teams. Each team has kRounds rows at a time, whose loads are all on their
-/// way before the first is used.
+/// Rows compared by teams: of bytes.
 template <RowKind kKind, uint32_t kTeam>
 struct Team {
   static_assert(kKind == RowKind::kBytes);
-  static constexpr uint32_t kRounds = 4;
 
   const CagraArgs& args;
   const CagraQuery& query;
@@ -67,40 +66,11 @@ struct Team {
   /// Calls take(place, distance) once for each of rows[0 ... count), on some lane.
   template <class Take>
   __device__ void compare(const uint32_t* rows, uint32_t count, const Take& take) const {
-    const uint32_t teams = blockDim.x / kTeam;
-    const uint32_t member = threadIdx.x % kTeam;
-    for (uint32_t base = 0; base < count; base += teams * kRounds) {
-      const uint32_t first = base + threadIdx.x / kTeam;
-      uint32_t sums[kRounds] = {};
-      for (uint32_t byte = member * sizeof(uint4); byte < args.stride; byte += kTeam * sizeof(uint4)) {
-        uint4 values[kRounds];
-#pragma unroll
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          const uint32_t place = first + round * teams;
-          if (place < count) values[round] = words_at(args.rows + uint64_t{rows[place]} * args.stride + byte);
-        }
-        const uint4 own = words_at(query.values + byte);
-#pragma unroll
-        for (uint32_t round = 0; round < kRounds; ++round) {
-          if (first + round * teams < count)
-            sums[round] +=
-                add_products(values[round], values[round], 0) - 2 * add_products(values[round], own, 0);
-        }
-      }
-#pragma unroll
-      for (uint32_t round = 0; round < kRounds; ++round) {
-#pragma unroll
-        for (uint32_t half = kTeam / 2; half != 0; half /= 2)
-          sums[round] += __shfl_xor_sync(kAllLanes, sums[round], half);
-        const uint32_t place = first + round * teams;
-        if (member == round % kTeam && place < count) take(place, sums[round] + query.square);
-      }
-    }
-  }
-
- private:
-  static __device__ uint4 words_at(const uint8_t* bytes) {
-    return __ldg(reinterpret_cast<const uint4*>(bytes));
+    const ByteTeams<kTeam, ByteSum::kSquare> teams = {query.values, args.stride, threadIdx.x,
+                                                      blockDim.x / kTeam};
+    teams.compare(
+        count, [&](uint32_t place) { return args.rows + uint64_t{rows[place]} * args.stride; },
+        [&](uint32_t place, uint32_t sum) { take(place, sum + query.square); });
   }
 };
 
@@ -109,7 +79,7 @@ constexpr int32_t element_of() {
   return kKind == RowKind::kF32 ? ANN_F32 : kKind == RowKind::kF16 ? ANN_F16 : ANN_BF16;
 }
 
-/// Rows of floats, compared by teams.
+/// Of floats.
 template <RowKind kKind, uint32_t kTeam>
   requires(kKind != RowKind::kBytes)
 struct Team<kKind, kTeam> {

@@ -31,11 +31,7 @@ __device__ inline float product_of(uint32_t ordered) {
 
 /// `kInShared`: where the query lies.
 template <bool kInShared>
-struct ScaledComparison {
-  static constexpr uint32_t kTeam = 4;  // lanes of a row
-  static constexpr uint32_t kTeams = kWarp / kTeam;
-  static constexpr uint32_t kRounds = kWarp / kTeams;
-  static constexpr uint32_t kLoadBytes = kTeam * sizeof(uint4);
+struct ScaledComparison : RowTeams<2> {
   static constexpr uint32_t kLoads = 2;
   static constexpr uint32_t kHeadBytes = 64;
 
@@ -45,9 +41,7 @@ struct ScaledComparison {
   uint32_t bias = 0;
   uint32_t terms_at = 0;
 
-  static __device__ uint32_t team() { return lane_number() / kTeam; }
-  static __device__ uint32_t member() { return lane_number() % kTeam; }
-  static __device__ uint32_t place() { return member() * kTeams + team(); }
+  explicit __device__ ScaledComparison(const uint32_t& row_stride) : stride(row_stride) {}
 
   __device__ void begin(const uint8_t* code) {
     query = code;
@@ -63,12 +57,11 @@ struct ScaledComparison {
                               const Meanwhile& meanwhile) const {
     uint32_t sums[kRounds] = {};
     add_piece(codes, rows, 0, count, sums, meanwhile);
-    for (uint32_t byte = kLoads * kLoadBytes; byte < stride; byte += kLoads * kLoadBytes)
+    for (uint32_t byte = kPiece; byte < stride; byte += kPiece)
       add_piece(codes, rows, byte, count, sums, [] {});
-    exchange<2>(sums);
-    exchange<1>(sums);
+    const uint32_t sum = turn(sums);
     if (place() >= count) return kFarthest;
-    return distance(codes + uint64_t{rows[place()]} * stride, static_cast<int32_t>(sums[0] - bias));
+    return distance(codes + uint64_t{rows[place()]} * stride, static_cast<int32_t>(sum - bias));
   }
 
  private:
@@ -82,17 +75,8 @@ struct ScaledComparison {
   __device__ void add_piece(const uint8_t* codes, const uint32_t* rows, uint32_t byte, uint32_t count,
                             uint32_t* sums, const Meanwhile& meanwhile) const {
     uint4 values[kRounds][kLoads];
-#pragma unroll
-    for (uint32_t round = 0; round < kRounds; ++round) {
-      const uint32_t item = round * kTeams + team();
-      if (item >= count) continue;
-      const uint8_t* source = codes + uint64_t{rows[item]} * stride + (byte + member() * sizeof(uint4));
-#pragma unroll
-      for (uint32_t load = 0; load < kLoads; ++load) {
-        if (byte + load * kLoadBytes < stride)
-          values[round][load] = __ldg(reinterpret_cast<const uint4*>(source + load * kLoadBytes));
-      }
-    }
+    const auto reaches = [&](uint32_t at, uint32_t load) { return at + load * kLoadBytes < stride; };
+    read_rows(codes, stride, rows, byte, count, reaches, values);
     meanwhile();
 #pragma unroll
     for (uint32_t load = 0; load < kLoads; ++load) {
@@ -122,18 +106,6 @@ struct ScaledComparison {
     const float cross = __fmul_rn(__fmul_rn(weight, __uint_as_float(terms.x)), __int2float_rn(product));
     const float sum = __fadd_rn(read(table + terms.z), __fadd_rn(__uint_as_float(terms.y), cross));
     return min(in_order(sum), kFarthest - 1);  // no number, beyond the range of floats, is a row all the same
-  }
-
-  /// Gives half of the sums to the lane `kHalf` away and adds its sums to the other half.
-  template <uint32_t kHalf>
-  __device__ void exchange(uint32_t* sums) const {
-    const bool upper = (member() & kHalf) != 0;
-#pragma unroll
-    for (uint32_t i = 0; i < kHalf; ++i) {
-      const uint32_t mine = upper ? sums[i + kHalf] : sums[i];
-      const uint32_t others = upper ? sums[i] : sums[i + kHalf];
-      sums[i] = mine + __shfl_xor_sync(kAllLanes, others, kHalf);
-    }
   }
 };
 

@@ -79,14 +79,68 @@ struct CodePolicy {
   bool in_shared = false;  // where the query lies
 };
 
-template <CodePolicy kCode>
-struct RowComparison {
+/// The teams of a warp that compares up to 32 rows, each lane of which reads kLoads times 16 bytes of a row at once.
+template <uint32_t kLoads>
+struct RowTeams {
   static constexpr uint32_t kTeam = 4;  // lanes of a row
   static constexpr uint32_t kTeams = kWarp / kTeam;
   static constexpr uint32_t kRounds = kWarp / kTeams;
   static constexpr uint32_t kLoadBytes = kTeam * sizeof(uint4);  // of a row by one load of its team
-  static constexpr uint32_t kLoads = kCode.row_bytes == 64 ? 1 : 2;
   static constexpr uint32_t kPiece = kLoads * kLoadBytes;
+
+  static __device__ uint32_t team() { return lane_number() / kTeam; }
+  static __device__ uint32_t member() { return lane_number() % kTeam; }
+
+  /// The place, among the rows of a comparison, whose distance this lane gets.
+  static __device__ uint32_t place() { return member() * kTeams + team(); }
+
+  /// Asks for a piece of this team's rows, from `byte` on, where reaches(byte, load) says that a load is within a row.
+  template <class Reaches>
+  static __device__ void read_rows(const uint8_t* codes, uint32_t stride, const uint32_t* rows, uint32_t byte,
+                                   uint32_t count, const Reaches& reaches, uint4 (&values)[kRounds][kLoads]) {
+#pragma unroll
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const uint32_t item = round * kTeams + team();
+      if (item >= count) continue;
+      const uint8_t* source = codes + uint64_t{rows[item]} * stride + (byte + member() * sizeof(uint4));
+#pragma unroll
+      for (uint32_t load = 0; load < kLoads; ++load) {
+        if (reaches(byte, load))
+          values[round][load] = __ldg(reinterpret_cast<const uint4*>(source + load * kLoadBytes));
+      }
+    }
+  }
+
+  /// From this lane's parts of the sums of its team's rows to the sum of row place().
+  template <class Sum>
+  static __device__ Sum turn(Sum (&sums)[kRounds]) {
+    exchange<2>(sums);
+    exchange<1>(sums);
+    return sums[0];
+  }
+
+ private:
+  /// Gives half of the sums to the lane `kHalf` away and adds its sums to the other half.
+  template <uint32_t kHalf, class Sum>
+  static __device__ void exchange(Sum (&sums)[kRounds]) {
+    const bool upper = (member() & kHalf) != 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kHalf; ++i) {
+      const Sum mine = upper ? sums[i + kHalf] : sums[i];
+      const Sum others = upper ? sums[i] : sums[i + kHalf];
+      sums[i] = mine + __shfl_xor_sync(kAllLanes, others, kHalf);
+    }
+  }
+};
+
+constexpr uint32_t loads_of(const CodePolicy& code) { return code.row_bytes == 64 ? 1 : 2; }
+
+template <CodePolicy kCode>
+struct RowComparison : RowTeams<loads_of(kCode)> {
+  static constexpr uint32_t kLoads = loads_of(kCode);
+  using Teams = RowTeams<kLoads>;
+  using Teams::kLoadBytes, Teams::kPiece, Teams::kRounds, Teams::kTeams, Teams::member, Teams::place,
+      Teams::team;
   using Sum = std::conditional_t<kCode.kind == CodeKind::kFloat, float, uint32_t>;
 
   const uint32_t& stride_given;    // bytes, in the constant bank
@@ -94,12 +148,9 @@ struct RowComparison {
   uint4 registers[kLoads];         // this lane's part of the query, if it stays there
   uint32_t query_square = 0;       // q.q of bytes
 
-  __device__ uint32_t stride() const { return kCode.row_bytes != 0 ? kCode.row_bytes : stride_given; }
-  static __device__ uint32_t team() { return lane_number() / kTeam; }
-  static __device__ uint32_t member() { return lane_number() % kTeam; }
+  explicit __device__ RowComparison(const uint32_t& stride) : stride_given(stride) {}
 
-  /// The place, among the rows of a comparison, whose distance this lane gets.
-  static __device__ uint32_t place() { return member() * kTeams + team(); }
+  __device__ uint32_t stride() const { return kCode.row_bytes != 0 ? kCode.row_bytes : stride_given; }
 
   __device__ void begin(const uint8_t* code) {
     query = code;
@@ -124,13 +175,12 @@ struct RowComparison {
       for (uint32_t byte = kPiece; byte < stride(); byte += kPiece)
         add_piece(codes, rows, byte, count, sums, [] {});
     }
-    exchange<2>(sums);
-    exchange<1>(sums);
+    const Sum sum = Teams::turn(sums);
     if (place() >= count) return kFarthest;
     if constexpr (kCode.kind == CodeKind::kFloat)
-      return __float_as_uint(sums[0]);  // bits of floats >= 0 keep their order
+      return __float_as_uint(sum);  // bits of floats >= 0 keep their order
     else
-      return sums[0] + query_square;
+      return sum + query_square;
   }
 
  private:
@@ -156,17 +206,8 @@ struct RowComparison {
   __device__ void add_piece(const uint8_t* codes, const uint32_t* rows, uint32_t byte, uint32_t count,
                             Sum* sums, const Meanwhile& meanwhile) const {
     uint4 values[kRounds][kLoads];
-#pragma unroll
-    for (uint32_t round = 0; round < kRounds; ++round) {
-      const uint32_t item = round * kTeams + team();
-      if (item >= count) continue;
-      const uint8_t* source = codes + uint64_t{rows[item]} * stride() + (byte + member() * sizeof(uint4));
-#pragma unroll
-      for (uint32_t load = 0; load < kLoads; ++load) {
-        if (reaches(byte, load))
-          values[round][load] = __ldg(reinterpret_cast<const uint4*>(source + load * kLoadBytes));
-      }
-    }
+    const auto reach = [&](uint32_t at, uint32_t load) { return reaches(at, load); };
+    Teams::read_rows(codes, stride(), rows, byte, count, reach, values);
     meanwhile();
     uint4 piece[kLoads];
     if constexpr (!kCode.query_in_registers) read_query(byte, piece);
@@ -196,18 +237,6 @@ struct RowComparison {
       return add_square(row.w, query.w, sum);
     } else {
       return add_products(row, row, sum) - 2 * add_products(row, query, 0);
-    }
-  }
-
-  /// Gives half of the sums to the lane `kHalf` away and adds its sums to the other half.
-  template <uint32_t kHalf>
-  __device__ void exchange(Sum* sums) const {
-    const bool upper = (member() & kHalf) != 0;
-#pragma unroll
-    for (uint32_t i = 0; i < kHalf; ++i) {
-      const Sum mine = upper ? sums[i + kHalf] : sums[i];
-      const Sum others = upper ? sums[i] : sums[i + kHalf];
-      sums[i] = mine + __shfl_xor_sync(kAllLanes, others, kHalf);
     }
   }
 };
