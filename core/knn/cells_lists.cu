@@ -60,6 +60,7 @@
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 #include "traverse/row_key.h"
+#include "traverse/visited_bloom.h"
 
 namespace gannet::cuda {
 namespace {
@@ -454,21 +455,13 @@ struct ListReverse {
   }
 };
 
-/// A Bloom filter of rows, with two bits of one word for each.
-struct BloomFilter {
+/// Rows that were offered to a list, by place. Two bits of one word each.
+struct OfferedFilter {
   uint32_t* words;  // [kFilterWords]
 
-  struct Bits {
-    uint32_t word, bits;
-  };
-  static __device__ Bits bits(uint32_t place) {
-    uint32_t hash = place * 0x9e3779b1u;
-    hash = (hash ^ hash >> 15) * 0x85ebca6bu;
-    return {hash >> (32 - kFilterBits),
-            1u << (hash >> (27 - kFilterBits) & 31) | 1u << (hash >> (22 - kFilterBits) & 31)};
-  }
-  __device__ bool has(const Bits& bits) const { return (words[bits.word] & bits.bits) == bits.bits; }
-  __device__ void add(const Bits& bits) const { atomicOr(&words[bits.word], bits.bits); }
+  static __device__ BloomPlace place_of(uint32_t row) { return bloom_place<2>(row, kFilterBits); }
+  __device__ bool has(const BloomPlace& place) const { return place.is_in(words); }
+  __device__ void add(const BloomPlace& place) const { atomicOr(&words[place.word], place.bits); }
 };
 
 template <uint32_t kRegisters, Form kForm>
@@ -500,7 +493,7 @@ struct RefineRow {
 
   __device__ void run() {
     if (place >= args.end) return;
-    BloomFilter offered{shared.offered};
+    OfferedFilter offered{shared.offered};
     for (uint32_t i = lane; i < kFilterWords / 4; i += 32)
       reinterpret_cast<uint4*>(shared.offered)[i] = make_uint4(0, 0, 0, 0);
     List list(args.map.exact, shared.list, place);
@@ -511,7 +504,7 @@ struct RefineRow {
     }
     fetch(0);
     __syncwarp();  // the filter is empty
-    if (lane == 0) offered.add(BloomFilter::bits(place));
+    if (lane == 0) offered.add(OfferedFilter::place_of(place));
     __syncwarp();
     if (args.measured) load(list, offered);
 
@@ -548,16 +541,16 @@ struct RefineRow {
   }
 
   /// Offers a row that was not offered before.
-  __device__ void offer(List& list, const BloomFilter& offered, uint32_t entry, bool there) const {
-    const BloomFilter::Bits bits = BloomFilter::bits(entry >> 1);
-    const bool fresh = there && !offered.has(bits);
+  __device__ void offer(List& list, const OfferedFilter& offered, uint32_t entry, bool there) const {
+    const BloomPlace at = OfferedFilter::place_of(entry >> 1);
+    const bool fresh = there && !offered.has(at);
     __syncwarp();  // all have looked before any adds, so that lanes do not race
-    if (fresh) offered.add(bits);
+    if (fresh) offered.add(at);
     list.offer(entry, fresh);
     __syncwarp();
   }
 
-  __device__ void offer_own(List& list, const BloomFilter& offered, uint32_t begin) const {
+  __device__ void offer_own(List& list, const OfferedFilter& offered, uint32_t begin) const {
 #pragma unroll 1
     for (uint32_t first = begin; first < min(begin + kOffered, 32 * kRegisters); first += 32) {
       const uint32_t entry = near[first + lane];
@@ -565,7 +558,7 @@ struct RefineRow {
     }
   }
 
-  __device__ void offer_reverse(List& list, const BloomFilter& offered) const {
+  __device__ void offer_reverse(List& list, const OfferedFilter& offered) const {
     const uint32_t* sources = args.reverse + uint64_t{place} * args.reverse_places;
 #pragma unroll 1
     for (uint32_t first = 0; first < args.reverse_places; first += 32) {
@@ -575,7 +568,7 @@ struct RefineRow {
   }
 
   /// Offers the entries of the lists from `begin` on, of pairs with a new edge.
-  __device__ void offer_lists(List& list, const BloomFilter& offered, uint32_t begin) const {
+  __device__ void offer_lists(List& list, const OfferedFilter& offered, uint32_t begin) const {
     const uint32_t step = begin / kStep;
     if (begin % kStep == 0) {
       if (begin + kStep < args.expanded) {
@@ -598,14 +591,14 @@ struct RefineRow {
   }
 
   /// The list as the last round left it.
-  __device__ void load(List& list, const BloomFilter& offered) const {
+  __device__ void load(List& list, const OfferedFilter& offered) const {
     const uint32_t* distances = args.lists.distances + uint64_t{place} * args.lists.length;
 #pragma unroll
     for (uint32_t r = 0; r < kRegisters; ++r) {
       const uint32_t entry = near[32 * r + lane];
       if (entry == kNone) continue;
       list.take(r, distances[32 * r + lane], entry & ~1u);
-      offered.add(BloomFilter::bits(entry >> 1));
+      offered.add(OfferedFilter::place_of(entry >> 1));
     }
     list.worst = __shfl_sync(~0u, list.keys[kRegisters - 1], 31);
     __syncwarp();

@@ -1,12 +1,12 @@
 // The walk for few queries on the GPU: a block walks the graph for one query, several rows a round.
 //
-//   best       the nearest rows met so far, sorted; d_k is the distance of the k-th
-//   queue      the nearest rows met and not yet expanded, sorted
+//   best       the nearest rows visited so far, sorted; d_k is the distance of the k-th
+//   queue      the nearest rows visited and not yet expanded, sorted
 //   s, T       the slack, and T = (1 + s)^2 d_k: rows nearer than T are worth expanding
 //   p          parents of a round: warps / (degree / 32)
 //   start      each warp compares 32 pivots and offers its nearest ones
 //   round      the first p rows of the queue that are nearer than T are expanded, each warp taking 32
-//              edges: drop the rows that have been met, compare the others, offer those nearer than
+//              edges: drop the rows that have been visited, compare the others, offer those nearer than
 //              max(d_kept, min(T, end of the queue))
 //   merge      all threads put the offered rows into both lists: the place of a row in the new list is
 //              its place in its own list and the number of rows before it in the others
@@ -48,7 +48,7 @@
 // 62, 43, 39 and 38. 32 warps were slower, reading edges of offered rows ahead gained nothing, and a
 // block that stays and polls for queries was slower than launches (38 us).
 //
-// Lists that every warp has in its registers, with one barrier a round and an exact table of the rows met
+// Lists that every warp has in its registers, with one barrier a round and an exact table of the rows visited
 // instead of filter and claims, were built, measured on one NVIDIA H200 (as above, kernels, us) and left out.
 // Four warps expand a row each. The columns are of different runs, at recalls that are near, not equal. Why it
 // is slower was not profiled; one guess is that every warp waits for the same chain of instructions at a merge.
@@ -70,8 +70,8 @@
 #include "search/encode_steps.cuh"
 #include "search/rerank_steps.cuh"
 #include "search/walk_cuda.h"
-#include "traverse/met_filter.h"
 #include "traverse/scaled_steps.cuh"
+#include "traverse/visited_bloom.h"
 
 namespace gannet::cuda {
 namespace {
@@ -114,16 +114,16 @@ constexpr Policy leaving_out(Policy policy) {
   return policy;
 }
 
-/// Rows that a block has met. `add` is kept apart from `holds` by a barrier.
+/// Rows that a block has visited. `add` is kept apart from `holds` by a barrier.
 template <uint32_t kWordBits>
-struct BlockMet {
+struct VisitedByBlock {
   uint32_t* words;  // [2^kWordBits] in shared memory
 
-  __device__ bool holds(uint32_t row) const {
-    const uint32_t wanted = met_bits(row);
-    return (words[met_word(row, kWordBits)] & wanted) == wanted;
+  __device__ bool holds(uint32_t row) const { return bloom_place<kWalkBits>(row, kWordBits).is_in(words); }
+  __device__ void add(uint32_t row) {
+    const BloomPlace place = bloom_place<kWalkBits>(row, kWordBits);
+    atomicOr(words + place.word, place.bits);
   }
-  __device__ void add(uint32_t row) { atomicOr(words + met_word(row, kWordBits), met_bits(row)); }
 };
 
 /// Keys of a sorted array that come before `key`, without branches. kSize is a power of two, or near one;
@@ -159,7 +159,7 @@ struct BlockWalk {
   static constexpr uint32_t kBlocks = kPolicy.blocks;
   static constexpr uint32_t kQueue = kPolicy.shape.queue;
   static constexpr uint32_t kBest = kPolicy.shape.best;
-  static constexpr uint32_t kMetWords = 1u << kPolicy.shape.visited_word_bits;
+  static constexpr uint32_t kVisitedWords = 1u << kPolicy.shape.visited_word_bits;
   // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
   // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
   static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;
@@ -169,7 +169,7 @@ struct BlockWalk {
   static constexpr bool kSortsFirst = kBest + kQueue > 2 * kThreads;
 
   struct Shared {
-    alignas(16) uint32_t met[kMetWords];
+    alignas(16) uint32_t visited[kVisitedWords];
     uint64_t queue[2][kQueue];  // of this round and of the next
     uint64_t best[2][kBest];
     alignas(16) uint64_t offered[kThreads];
@@ -189,7 +189,7 @@ struct BlockWalk {
 
   const WalkArgs& args;
   Shared& shared;
-  BlockMet<kPolicy.shape.visited_word_bits> met{shared.met};
+  VisitedByBlock<kPolicy.shape.visited_word_bits> visited{shared.visited};
   std::conditional_t<kPolicy.scaled, ScaledComparison<true>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
   uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
@@ -238,8 +238,8 @@ struct BlockWalk {
     const uint32_t own = threadIdx.x * 16;
     uint4 part = {};
     if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
-    for (uint32_t i = threadIdx.x; i < kMetWords / 4; i += kThreads)
-      reinterpret_cast<uint4*>(shared.met)[i] = {0, 0, 0, 0};
+    for (uint32_t i = threadIdx.x; i < kVisitedWords / 4; i += kThreads)
+      reinterpret_cast<uint4*>(shared.visited)[i] = {0, 0, 0, 0};
     for (uint32_t i = threadIdx.x; i < kClaims; i += kThreads) shared.claims[i] = kNoRow;
     for (uint32_t i = threadIdx.x; i < kQueue; i += kThreads) shared.queue[0][i] = RowKey::kNone;
     for (uint32_t i = threadIdx.x; i < kBest; i += kThreads) shared.best[0][i] = RowKey::kNone;
@@ -270,7 +270,7 @@ struct BlockWalk {
 
   /// Compares the entry points like the edges of rows, and puts them into the lists.
   __device__ void start_at_entries() {
-    if (compared != kNoRow) met.add(compared);  // the masked row
+    if (compared != kNoRow) visited.add(compared);  // the masked row
     compared = kNoRow;
     __syncthreads();
     for (uint32_t first = 0; first < args.entry_count; first += kThreads) {
@@ -283,7 +283,7 @@ struct BlockWalk {
   }
 
   /// Each warp compares every kWarps-th pivot, as many as it has lanes, and offers the nearest. Only
-  /// these count as met; the others may be found by an edge.
+  /// these count as visited; the others may be found by an edge.
   __device__ void offer_pivots() {
     constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);
     const uint32_t place = (codes.place() * kWarps + warp) * (kPivots / kThreads);
@@ -300,7 +300,7 @@ struct BlockWalk {
     if (compared == kNoRow)
       compared = item.row;
     else if (item.row != kNoRow)
-      met.add(item.row);  // the thread that keeps the masked row
+      visited.add(item.row);  // the thread that keeps the masked row
   }
 
   /// Chooses the rows that this round expands; false at the end of the walk.
@@ -330,7 +330,7 @@ struct BlockWalk {
 
   /// Compares the row of each lane of the warp, if it is new, and offers it where it is near enough.
   __device__ void visit(uint32_t target) {
-    const bool fresh = target != kNoRow && !met.holds(target) && claim_row(target);
+    const bool fresh = target != kNoRow && !visited.holds(target) && claim_row(target);
     const uint32_t news = __ballot_sync(kAllLanes, fresh);
     const uint32_t count = __popc(news);
     if (fresh) {
@@ -383,7 +383,7 @@ struct BlockWalk {
     }
     if (threadIdx.x == 0) shared.offered_count[turn ^ 1] = 0;
     if (compared != kNoRow) {
-      met.add(compared);
+      visited.add(compared);
       shared.claims[claim] = kNoRow;
       compared = kNoRow;
     }

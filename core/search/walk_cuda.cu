@@ -2,13 +2,13 @@
 //
 // TWO LISTS, for up to 128 rows kept of a query:
 //
-//   best      the nearest rows met so far, sorted, one in each lane, or four, where new ones wait until there
+//   best      the nearest rows visited so far, sorted, one in each lane, or four, where new ones wait until there
 //             are 32 of them; d_k is the distance of the k-th
-//   queue     the nearest rows met and not yet expanded, sorted, one in each lane
+//   queue     the nearest rows visited and not yet expanded, sorted, one in each lane
 //   s         the slack: a row is worth expanding up to T = (1 + s)^2 d_k (distances are squared)
 //   start     at the nearest pivots (starts_cuda.cu), compared like the edges of a row; where codes are
 //             floats, at all entry points of the index
-//   step      take the head of the queue; read its edges; drop the rows that have been met; compare
+//   step      take the head of the queue; read its edges; drop the rows that have been visited; compare
 //             the others; put those nearer than max(d_k, min(T, end of the queue)) into the lists
 //   stop      when the queue is empty, its head lies beyond T, or the cap on expansions is reached
 //   order     which query is next: those that are likely to need long walks first (starts_cuda.cu), since
@@ -284,7 +284,7 @@ struct Walker {
     __syncwarp();  // all have read the candidates before they change
   }
 
-  /// Leaves the rows that have not been met among the candidates; returns how many.
+  /// Leaves the rows that have not been visited among the candidates; returns how many.
   __device__ uint32_t keep_new(const uint32_t* targets) {
     uint32_t count = 0;
 #pragma unroll
@@ -299,7 +299,7 @@ struct Walker {
   }
 };
 
-/// The nearest rows met so far, sorted, one in each lane.
+/// The nearest rows visited so far, sorted, one in each lane.
 struct SortedBest {
   struct Shared {};
 

@@ -1,11 +1,11 @@
 // SlackCache: the cache of GGNN's queries ("GGNN: Graph-based GPU Nearest Neighbor Search", section 4.1), which its
 // search and its build share. On a CUDA device search/ggnn_cuda.cu has the same lists in shared memory.
 //
-//   best     the nearest rows met, sorted
+//   best     the nearest rows visited, sorted
 //   queue    rows to be expanded, sorted ("prioq"); rows that do not fit are forgotten
 //   visited  rows that have been expanded, a ring that forgets the oldest
 //
-// A row is known while it stands in one of the three, and is not compared again; afterwards it may be met anew,
+// A row is known while it stands in one of the three, and is not compared again; afterwards it may be visited anew,
 // which costs time and changes no answer, since no row stands twice in `best`. Rows are compared and expanded as
 // long as they lie no farther than d_k + xi, with d_k the distance of place `bound` of `best` (any distance until
 // that place is taken) and the slack xi = tau * min(d_1, nearest) in true distances (equation 2): `nearest` is the

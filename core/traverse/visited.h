@@ -1,4 +1,4 @@
-// Visited: which rows a search has met, one bit a row.
+// Visited: the rows that a search has visited, one bit a row.
 //
 // The bits of 100,000 rows are 12 KB and stay in the first cache. A table of up to 32 KB is cleared as a whole; of
 // larger ones only the words that were set, as long as they are few. A table of epochs would be 16 times larger, a hash

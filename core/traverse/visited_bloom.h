@@ -1,21 +1,41 @@
-// Where a row stands in a Bloom filter of rows that a walk has met: three bits of one word. One word, so
-// that the threads that share a filter look a row up, and enter it, in one access each.
+// Bloom filters of rows that a walk, or a round of finding neighbours, has visited. They never forget a row; they take
+// some new rows for visited ones, which costs recall.
+//
+// Two forms. A warp that marks as it asks spreads two bits over the filter: one atomic operation a bit, and the fewest
+// new rows lost (one bit a row lost 1 % of recall at .995, two bits in one word .2 %: VisitedBloom,
+// traverse/walk_steps.cuh). Threads that ask first and mark later have all bits of a row in one word, one access for
+// each: bloom_place().
 #pragma once
 
 #include <cstdint>
 
 namespace gannet {
 
-/// The word, of 2^word_bits.
-constexpr uint32_t met_word(uint32_t row, uint32_t word_bits) {
-  return (row * 0x9e3779b1u) >> (32 - word_bits);
+/// A hash of a row, whose upper bits are the better mixed ones.
+constexpr uint32_t mixed_row(uint32_t row) {
+  uint32_t mixed = (row ^ row >> 15) * 0x2c1b3c6du;
+  return (mixed ^ mixed >> 12) * 0x297a2d39u;
 }
 
-/// The bits.
-constexpr uint32_t met_bits(uint32_t row) {
-  uint32_t mixed = (row ^ row >> 15) * 0x2c1b3c6du;
-  mixed = (mixed ^ mixed >> 12) * 0x297a2d39u;
-  return 1u << (mixed >> 27) | 1u << (mixed >> 22 & 31) | 1u << (mixed >> 17 & 31);
+/// Bits of one word of a filter.
+struct BloomPlace {
+  uint32_t word;
+  uint32_t bits;
+
+  constexpr bool is_in(const uint32_t* filter) const { return (filter[word] & bits) == bits; }
+};
+
+/// The place of a row in a filter of 2^word_bits words, of kBits bits (or fewer, where some coincide).
+template <uint32_t kBits>
+constexpr BloomPlace bloom_place(uint32_t row, uint32_t word_bits) {
+  static_assert(kBits <= 3);  // with up to 17 bits of the word
+  const uint32_t hash = mixed_row(row);
+  BloomPlace place = {hash >> (32 - word_bits), 0};
+  for (uint32_t i = 1; i <= kBits; ++i) place.bits |= 1u << (hash >> (32 - word_bits - 5 * i) & 31);
+  return place;
 }
+
+/// Bits of a row in the filter of a walk by several warps.
+inline constexpr uint32_t kWalkBits = 3;
 
 }  // namespace gannet

@@ -17,6 +17,7 @@
 #include "dataset/codes.h"
 #include "distance/metric_cuda.cuh"
 #include "traverse/row_key.h"
+#include "traverse/visited_bloom.h"
 
 namespace gannet::cuda {
 
@@ -27,11 +28,10 @@ constexpr uint32_t kFarthest = 0xffffffff;  // a code distance behind every othe
 __device__ inline uint32_t lane_number() { return threadIdx.x % kWarp; }
 __device__ inline uint32_t lanes_before() { return (1u << lane_number()) - 1; }
 
-/// The rows that one warp has visited: a Bloom filter of two bits in different words. It never forgets a row,
-/// so no row is expanded twice; it takes some new rows for visited ones, which costs recall: at 4 KB
-/// nothing to speak of up to 0.995 (measured as above), where it holds some 2,000 rows. One bit a row
-/// lost 1 % of recall, two bits in one word 0.2 %. The number of words is known when the kernel is compiled,
-/// or where kWords is 0 when it is launched.
+/// The rows that one warp has visited: a Bloom filter of two bits in different words (traverse/visited_bloom.h). New
+/// rows that it takes for visited ones cost no recall to speak of at 4 KB up to 0.995 (measured as above), where it
+/// holds some 2,000 rows. The number of words is known when the kernel is compiled, or where kWords is 0 when it is
+/// launched.
 template <uint32_t kWords>
 struct VisitedBloom {
   static_assert((kWords & (kWords - 1)) == 0 && (kWords == 0 || kWords >= 128));
@@ -55,9 +55,7 @@ struct VisitedBloom {
   /// Marks a row; true if it may be new. Of equal rows in one call one is new.
   __device__ bool enter(uint32_t row) {
     const bool first = set(row * 0x9e3779b1);
-    uint32_t mixed = (row ^ row >> 15) * 0x2c1b3c6d;
-    mixed = (mixed ^ mixed >> 12) * 0x297a2d39;
-    const bool second = set(mixed);
+    const bool second = set(mixed_row(row));
     return !(first && second);
   }
 

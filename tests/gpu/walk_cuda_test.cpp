@@ -29,7 +29,7 @@
 #include "index/snapshot.h"
 #include "place/pivots.h"
 #include "search/host_batch.h"
-#include "traverse/met_filter.h"
+#include "traverse/visited_bloom.h"
 
 namespace {
 
@@ -384,8 +384,7 @@ class BlockTwin {
 
   void take_fresh(uint32_t row, std::vector<uint32_t>* fresh) const {
     if (row == kNoRow || std::find(fresh->begin(), fresh->end(), row) != fresh->end()) return;
-    const uint32_t bits = met_bits(row);
-    if ((met_[met_word(row, shape_.visited_word_bits)] & bits) != bits) fresh->push_back(row);
+    if (!place_of(row).is_in(met_.data())) fresh->push_back(row);
   }
 
   /// Edges to rows that had not been met when the round began, each once.
@@ -393,7 +392,9 @@ class BlockTwin {
     for (const uint32_t row : segment_.graph.row(parent)) take_fresh(row, fresh);
   }
 
-  void enter(uint32_t row) { met_[met_word(row, shape_.visited_word_bits)] |= met_bits(row); }
+  BloomPlace place_of(uint32_t row) const { return bloom_place<kWalkBits>(row, shape_.visited_word_bits); }
+
+  void enter(uint32_t row) { met_[place_of(row).word] |= place_of(row).bits; }
 
   void take(const std::vector<uint64_t>& offered) {
     for (std::vector<uint64_t>* list : {&best_, &queue_}) {
