@@ -803,6 +803,8 @@ static void projections(void) {
     CHECK_EQUAL(made.codes, ANN_CODES_PROJECTED);
     CHECK_EQUAL(made.code_bytes, 64);
     CHECK(made.code_centres == 0 && made.code_first_twenty > 0.99f);
+    /* The tables of a device that searches by default are made by its first search, and files keep them. */
+    check_same(index, index, &queries, "projected codes");
     round_trip(index, &queries, "projected codes");
     bytes file = saved_bytes(index, INT64_MAX, 0);
     CHECK(file.data[14] == 6); /* minor version of the format */
