@@ -69,7 +69,10 @@ struct Team {
     const ByteTeams<kTeam, ByteSum::kSquare> teams = {query.values, args.stride, threadIdx.x,
                                                       blockDim.x / kTeam};
     teams.compare(
-        count, [&](uint32_t place) { return args.rows + uint64_t{rows[place]} * args.stride; },
+        count,
+        [base = args.rows, stride = args.stride, rows](uint32_t place) {
+          return base + uint64_t{rows[place]} * stride;
+        },
         [&](uint32_t place, uint32_t sum) { take(place, sum + query.square); });
   }
 };
