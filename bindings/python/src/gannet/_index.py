@@ -207,6 +207,10 @@ class Index:
                                     and all(buffer is not None for buffer in out)):
             raise InvalidArgument("out: expected a pair of arrays, (ids, distances)")
         strict = not_finite == "raise"
+        if stream is None and out is None:
+            made = self._search_where_they_lie(exact, queries, k, params, timeout, strict)
+            if made is not None:
+                return made
         host = isinstance(queries, (np.ndarray, list, tuple)) or not _arrays.is_on_device(queries)
         number = None if stream is None else _arrays.stream_number(stream)
         found: Any = out or (None, None)
@@ -229,6 +233,19 @@ class Index:
             import torch
             return Neighbors(torch.from_numpy(made[0]), torch.from_numpy(made[1]))
         return Neighbors(*made)
+
+    def _search_where_they_lie(self, exact: bool, queries: Array, k: int, params: dict[str, Any] | None,
+                               timeout: float | None, strict: bool) -> Neighbors | None:
+        """The same for queries of CuPy or Torch on a device, on their current stream; None for others."""
+        given = _arrays.lent_by_attributes(queries)
+        if given is None:
+            return None
+        number = given.space - _names.CUDA
+        stream = _arrays.stream_of_library(_arrays.library_of(queries), number)
+        ids, distances = _arrays.results_on_device(queries, number, (*given.shape[:-1], k))
+        self._core.search(exact, given, k, params, _arrays.lent_by_attributes(ids),
+                          _arrays.lent_by_attributes(distances), stream, timeout, strict)
+        return Neighbors(ids, distances)
 
     def beam(self, k: int = 10, recall: float | None = None) -> int:
         """The beam that search() uses for this k and recall (default: the index's) on the CPU.
