@@ -35,6 +35,9 @@ class DevicePool {
   /// Bytes that take() could give now: those that the device has free, and those that the pool keeps.
   uint64_t free_bytes() const;
 
+  /// Bytes that the pool holds of the driver's, in use or not.
+  uint64_t reserved_bytes() const;
+
   /// Bytes that are in use, and the most that have been since forget_peak().
   uint64_t used_bytes() const;
   uint64_t peak_bytes() const;

@@ -94,10 +94,12 @@ uint64_t DevicePool::free_bytes() const {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   check(runtime().memory_info(&free_bytes, &total_bytes), "asking for a device's memory");
-  const uint64_t reserved = ask(memory_, cudaMemPoolAttrReservedMemCurrent);
+  const uint64_t reserved = reserved_bytes();
   const uint64_t used = used_bytes();
   return free_bytes + (reserved > used ? reserved - used : 0);
 }
+
+uint64_t DevicePool::reserved_bytes() const { return ask(memory_, cudaMemPoolAttrReservedMemCurrent); }
 
 uint64_t DevicePool::used_bytes() const { return ask(memory_, cudaMemPoolAttrUsedMemCurrent); }
 

@@ -108,7 +108,6 @@ struct Chooser {
     constexpr double kPreferred = 0.8;  // two lists give way to a procedure that takes less of their time
     const Segment& segment = placed.segment;
     const SearchGraph& graph = segment.graph;
-    const size_t code_bytes = segment.codes.device_walk_stride();
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     const auto two_lists = choose_two_lists();
     if (two_lists && request.params.beam != 0) return *two_lists;
@@ -117,7 +116,7 @@ struct Chooser {
     if (request.params.beam != 0) return plan_beam();
 
     Choice best = two_lists ? *two_lists : exactly();
-    double least = two_lists ? kPreferred * two_lists_time(graph, code_bytes, two_lists->effort.warps,
+    double least = two_lists ? kPreferred * two_lists_time(graph, list_bytes(), two_lists->effort.warps,
                                                            two_lists->effort.expansions, batch)
                              : exact_time(segment.dataset, batch);
     if (!two_lists && request.k > kDeviceExactMax) return plan_beam();
@@ -129,7 +128,7 @@ struct Chooser {
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
     if (placed.calibration.reaches(request.k, request.recall)) {
       const double beam = kBestFirst.unmeasured(request, beam_for(placed, request.k, request.recall)).knob;
-      const double time = one_list_time(graph, code_bytes, beam, batch);
+      const double time = one_list_time(graph, list_bytes(), beam, batch);
       if (time < least) {
         const Choice choice = plan_beam();
         if (choice.procedure == &kBestFirst) consider(choice, time);
@@ -143,6 +142,12 @@ struct Chooser {
       consider(*stored, cagra_time(graph, stored_bytes(), stored->effort.knob,
                                    std::get<CagraPlan>(stored->plan).multi_cta, batch));
     return best;
+  }
+
+  /// Bytes of a row that walks with one list and with two read.
+  size_t list_bytes() const {
+    const HalfView& halves = device->placement->view().halves;
+    return halves.codes != nullptr ? halves.stride : placed.segment.codes.device_walk_stride();
   }
 
   /// Bytes of a row that CAGRA's walks read.
@@ -185,8 +190,8 @@ struct Chooser {
     const auto consider = [&](QueryWarps query_warps, uint32_t answers, double ahead = 1) {
       const auto effort = device->two_lists.find(query_warps, answers, recall);
       if (!effort) return false;
-      const double time = two_lists_time(placed.segment.graph, placed.segment.codes.stride(),
-                                         query_warps.warps, effort->expansions, batch);
+      const double time =
+          two_lists_time(placed.segment.graph, list_bytes(), query_warps.warps, effort->expansions, batch);
       if (best && least <= ahead * time) return true;
       least = time;
       best = planned(kTwoLists, *effort);

@@ -28,6 +28,19 @@ struct ScaledView {
   uint32_t query_bytes() const { return codes == nullptr ? 0 : query_bytes(stride, cells); }
 };
 
+/// Wide codes as halves (place/half_codes_cuda.h), which one list and two lists take where no row is removed.
+struct HalfView {
+  const uint8_t* codes = nullptr;        // [row_count, stride]; null: there are none
+  const uint8_t* pivot_codes = nullptr;  // [kPivots, stride]
+  uint32_t stride = 0;                   // bytes, a multiple of kCodeAlign
+
+  static uint32_t stride_of(uint32_t code_stride) {
+    return static_cast<uint32_t>(round_up(size_t{code_stride} / 2, kCodeAlign));
+  }
+  /// Of a query, whose code stays of floats, with zeros behind.
+  uint32_t query_bytes() const { return 2 * stride; }
+};
+
 /// The layers above the bottom of GGNN's graph, each on the one before it.
 struct LayersView {
   static constexpr uint32_t kMax = kGgnnLayersMax - 1;
@@ -80,9 +93,12 @@ struct IndexView {
   int32_t element = 0;
   bool lossless = false;  // code distances are the reported ones
   ScaledView scaled;
+  HalfView halves;
 
   /// Room that the code of a query takes, whichever it is.
-  uint32_t query_code_bytes() const { return std::max(code_stride, scaled.query_bytes()); }
+  uint32_t query_code_bytes() const {
+    return std::max({code_stride, scaled.query_bytes(), halves.query_bytes()});
+  }
 
   /// Bytes of a query on the device: its values, and for cosine its length.
   size_t record_bytes() const { return value_bytes + (!lossless && metric == ANN_METRIC_COSINE ? 16 : 0); }

@@ -45,7 +45,9 @@ struct PlacedShape {
   }
   uint64_t query_code_bytes() const {
     if (lossless()) return 0;
-    if (metric != ANN_METRIC_INNER_PRODUCT) return code_stride;
+    if (metric != ANN_METRIC_INNER_PRODUCT)
+      return std::max<uint64_t>(code_stride,
+                                2 * uint64_t{HalfView::stride_of(static_cast<uint32_t>(code_stride))});
     const auto scaled_stride = static_cast<uint32_t>(ScaledCodes::code_stride(dim));
     return std::max<uint64_t>(code_stride, ScaledView::query_bytes(scaled_stride, ScaledCodes::kCellsMany));
   }

@@ -10,6 +10,7 @@
 #include "dataset/codes_cuda.h"
 #include "place/bypass_edges_cuda.h"
 #include "place/device_build_result_cuda.h"
+#include "place/half_codes_cuda.h"
 #include "place/pivots_cuda.h"
 #include "place/placement.h"
 #include "segment/row_set.h"
@@ -43,6 +44,7 @@ class CudaPlacement final : public DevicePlacement {
       built->stream->wait();
       view_.codes = built->codes->data();
     }
+    if (segment.has_graph()) place_halves(built != nullptr ? built->edges->data() : nullptr);
     if (segment.has_graph()) place_pivots(segment.graph, upload);
     stream_->wait();
     // Last, because a build whose copy is refused goes on with its own arrays.
@@ -196,6 +198,8 @@ class CudaPlacement final : public DevicePlacement {
     uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
     if (!lossless) row += view_.row_stride + view_.scaled.stride;
+    if (view_.kind == CodeKind::kFloat && view_.columns >= kHalfColumnsMin)
+      row += HalfView::stride_of(view_.code_stride);
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
     uint64_t layers = 0;
@@ -277,11 +281,32 @@ class CudaPlacement final : public DevicePlacement {
     uint32_t pivots[kPivots];
     draw_pivots(graph, pivots);
     view_.pivots = upload.items(pivots, kPivots);
-    uint8_t* codes = take(uint64_t{kPivots} * view_.code_stride);
     int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
-    gather_pivots(view_.pivots, view_.codes, view_.code_stride, codes, squares, *stream_);
-    view_.pivot_codes = codes;
+    const auto gather = [&](const uint8_t* codes, uint32_t stride) {
+      uint8_t* gathered = take(uint64_t{kPivots} * stride);
+      gather_pivots(view_.pivots, codes, stride, gathered, squares, *stream_);
+      return gathered;
+    };
+    if (view_.halves.codes != nullptr)
+      view_.halves.pivot_codes = gather(view_.halves.codes, view_.halves.stride);
+    view_.pivot_codes = gather(view_.codes, view_.code_stride);
     view_.squares = squares;
+  }
+
+  /// Wide codes as halves, where those order rows as well. `built`: edges that a build has left.
+  void place_halves(const uint8_t* built) {
+    if (view_.kind != CodeKind::kFloat || view_.scaled.codes != nullptr || view_.columns < kHalfColumnsMin)
+      return;
+    const uint32_t* edges = built != nullptr ? reinterpret_cast<const uint32_t*>(built) : view_.graph.targets;
+    const uint32_t stride = HalfView::stride_of(view_.code_stride);
+    auto halves = std::make_unique<DeviceArray<uint8_t>>(uint64_t{view_.row_count} * stride, *stream_);
+    const HalfCodesArgs args = {view_.codes, halves->data(),    edges, view_.row_count, view_.code_stride,
+                                stride,      view_.graph.stride};
+    if (!make_half_codes(args, *stream_)) return;
+    arrays_.push_back(std::move(halves));
+    bytes_ += uint64_t{view_.row_count} * stride;
+    view_.halves.codes = arrays_.back()->data();
+    view_.halves.stride = stride;
   }
 
   /// Takes over the arrays that a build has left, when nothing can go wrong any more.

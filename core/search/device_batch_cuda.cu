@@ -288,6 +288,11 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
   shape.whole.scaled.code_bytes = view.scaled.query_bytes();
   shape.whole.record_bytes = view.lossless ? 0 : static_cast<uint32_t>(view.record_bytes());
   placement->block_list_max = allow_block_walks(device, view.kind, shape);
+  if (view.halves.codes != nullptr) {
+    shape.stride = view.halves.stride;
+    placement->block_list_max =
+        std::min(placement->block_list_max, allow_block_walks(device, CodeKind::kHalf, shape));
+  }
   return placement;
 }
 

@@ -78,11 +78,26 @@ bool walks_by_scaled(const IndexView& view, const SearchPlan& plan) {
          (std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan));
 }
 
+/// Whether it walks by halves of wide codes.
+bool walks_by_halves(const IndexView& view, const DeviceRun& run, const SearchPlan& plan) {
+  return view.halves.codes != nullptr && run.removed.empty() &&
+         (std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan));
+}
+
+/// The arguments of coding for that: zeros behind the floats of a query.
+EncodeArgs encode_for_halves(const IndexView& view, const DeviceRun& run) {
+  EncodeArgs args = encode_args(view, run);
+  args.code_stride = view.halves.query_bytes();
+  return args;
+}
+
 /// Makes the codes of a run's queries that its plan walks by.
 void start_codes(const IndexView& view, const DeviceRun& run, const SearchPlan& plan, const Stream& stream) {
   if (walks_by_scaled(view, plan))
     return start_encode_scaled(encode_scaled_args(view, run), view.element, stream);
-  start_encode(encode_args(view, run), view.element, view.kind == CodeKind::kFloat, stream);
+  const bool halves = walks_by_halves(view, run, plan);
+  start_encode(halves ? encode_for_halves(view, run) : encode_args(view, run), view.element,
+               view.kind == CodeKind::kFloat, stream);
 }
 
 RerankArgs rerank_args(const IndexView& view, const DeviceRun& run, uint32_t depth) {
@@ -119,23 +134,27 @@ struct StartWalk {
   }
 
   void operator()(const BeamPlan& plan) const {
-    WalkArgs args = walk_args();
+    const bool halves = walks_by_halves(view, run, plan);
+    WalkArgs args = halves ? half_args(walk_args()) : walk_args();
     args.beam = plan.beam;
     if (walks_by_scaled(view, plan)) return start_scaled_one_list(device, scaled_args(args), stream);
-    start_one_list(device, view.kind, args, stream);
+    start_one_list(device, halves ? CodeKind::kHalf : view.kind, args, stream);
   }
 
   void operator()(const TwoListsPlan& plan) const {
     const bool scaled = walks_by_scaled(view, plan);
-    WalkArgs args = scaled ? scaled_args(walk_args()) : walk_args();
+    const bool halves = walks_by_halves(view, run, plan);
+    WalkArgs args = scaled ? scaled_args(walk_args()) : halves ? half_args(walk_args()) : walk_args();
     if (scaled && plan.uses_blocks()) args.whole.scaled = encode_scaled_args(view, run);
     if (whole) {
-      args.whole.encode = encode_args(view, run);
+      args.whole.encode = halves ? encode_for_halves(view, run) : encode_args(view, run);
       args.whole.rerank = rerank_args(view, run, depth);
       args.whole.record_bytes = static_cast<uint32_t>(view.record_bytes());
       args.whole.element = view.element;
     }
-    const uint32_t record_bytes = whole ? args.whole.record_bytes : view.code_stride;
+    const uint32_t record_bytes = whole    ? args.whole.record_bytes
+                                  : halves ? view.halves.query_bytes()
+                                           : view.code_stride;
     if (run.is_on_host && run.count == 1 && record_bytes <= kOneQueryBytes) {
       std::memcpy(args.one_query, args.queries, record_bytes);
       args.queries = nullptr;
@@ -144,8 +163,9 @@ struct StartWalk {
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
     if (scaled && !plan.uses_blocks()) return start_scaled_two_lists(device, args, stream);
-    args.rerank_margin = view.kind == CodeKind::kFloat ? 0 : kRerankMargin;
-    start_two_lists(device, view.kind, args, plan.warps, stream);
+    const CodeKind kind = halves ? CodeKind::kHalf : view.kind;
+    args.rerank_margin = kind == CodeKind::kFloat ? 0 : kRerankMargin;
+    start_two_lists(device, kind, args, plan.warps, stream);
   }
 
   /// The walk as CAGRA, by codes or by rows as stored.
@@ -230,6 +250,15 @@ struct StartWalk {
     args.count = run.count;
     args.k = run.k;
     args.kept = depth;
+    return args;
+  }
+
+  WalkArgs half_args(const WalkArgs& plain) const {
+    WalkArgs args = plain;
+    args.codes = view.halves.codes;
+    args.pivot_codes = view.halves.pivot_codes;
+    args.stride = view.halves.stride;
+    if (!whole) args.query_stride = view.halves.query_bytes();
     return args;
   }
 

@@ -181,7 +181,8 @@ struct BlockWalk {
     alignas(16) uint8_t query[16];  // and on: [code_bytes] its code, and [record_bytes] the record
   };
   static __host__ __device__ uint32_t code_bytes(const WalkArgs& args) {
-    return kPolicy.scaled ? args.whole.scaled.code_bytes : args.stride;
+    if (kPolicy.scaled) return args.whole.scaled.code_bytes;
+    return kPolicy.code.kind == CodeKind::kHalf ? 2 * args.stride : args.stride;
   }
   static uint32_t shared_bytes(const WalkArgs& args) {
     return sizeof(Shared) - 16 + code_bytes(args) + args.whole.record_bytes;
@@ -263,8 +264,8 @@ struct BlockWalk {
       encode_scaled_query(args.whole.scaled, args.whole.element, record, shared.query,
                           reinterpret_cast<EncodeScaledShared&>(shared.offered));
     } else {
-      encode_query<kPolicy.code.kind == CodeKind::kFloat>(args.whole.encode, args.whole.element, record,
-                                                          shared.query);
+      encode_query<kPolicy.code.kind != CodeKind::kUnsigned>(args.whole.encode, args.whole.element, record,
+                                                             shared.query);
     }
   }
 
@@ -551,7 +552,8 @@ WalkChoice choose_leaving_out(const WalkArgs& args) {
 
 template <CodeKind kKind, uint32_t kRowBytes>
 WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
-  if (!args.removed.empty()) return choose_leaving_out<kKind>(args);
+  if constexpr (kKind != CodeKind::kHalf)
+    if (!args.removed.empty()) return choose_leaving_out<kKind>(args);
   if (args.kept > kMediumListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockListMax)>(args);
   if (args.kept > kShortListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax)>(args);
   if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kShortListMax)>(args);
@@ -571,6 +573,7 @@ WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
 
 WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps) {
   if (args.whole.scaled.code_bytes != 0) return choose_scaled_lists(args, warps);
+  if (kind == CodeKind::kHalf) return choose_lists<CodeKind::kHalf, 0>(args, warps);
   if (kind == CodeKind::kFloat) return choose_lists<CodeKind::kFloat, 0>(args, warps);
   return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps)
                             : choose_lists<CodeKind::kUnsigned, 0>(args, warps);

@@ -769,7 +769,7 @@ Kernel choose_best(uint32_t degree, uint32_t kept) {
 
 template <CodeKind kKind>
 Kernel choose_two_lists(uint32_t stride, uint32_t degree, uint32_t kept) {
-  if constexpr (kKind != CodeKind::kFloat) {
+  if constexpr (kKind == CodeKind::kUnsigned) {
     if (stride == 64) return choose_best<kKind, 64>(degree, kept);
     if (stride == 128) return choose_best<kKind, 128>(degree, kept);
   }
@@ -777,11 +777,13 @@ Kernel choose_two_lists(uint32_t stride, uint32_t degree, uint32_t kept) {
 }
 
 Kernel choose_two_lists(CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
+  if (kind == CodeKind::kHalf) return choose_two_lists<CodeKind::kHalf>(stride, degree, kept);
   return kind == CodeKind::kFloat ? choose_two_lists<CodeKind::kFloat>(stride, degree, kept)
                                   : choose_two_lists<CodeKind::kUnsigned>(stride, degree, kept);
 }
 
 Kernel choose_one_list(CodeKind kind, uint32_t beam) {
+  if (kind == CodeKind::kHalf) return one_list_kernel<one_list(CodeKind::kHalf)>(beam);
   return kind == CodeKind::kFloat ? one_list_kernel<one_list(CodeKind::kFloat)>(beam)
                                   : one_list_kernel<one_list(CodeKind::kUnsigned)>(beam);
 }
@@ -842,7 +844,7 @@ void start_at_entries(int32_t device, const Kernel& kernel, const WalkArgs& args
 }  // namespace
 
 uint32_t resident_queries(int32_t device, CodeKind kind, uint32_t stride, uint32_t degree, uint32_t kept) {
-  if (kind == CodeKind::kFloat || stride != 128 || degree <= kWarp || degree > 2 * kWarp ||
+  if (kind != CodeKind::kUnsigned || stride != 128 || degree <= kWarp || degree > 2 * kWarp ||
       kept > kRegisterListMax)
     return 0;
   const Kernel kernel = choose_resident();

@@ -46,7 +46,7 @@ struct WalkArgs {
   const int32_t* squares;      // [kPivots] x.x of bytes
   uint32_t* starts;            // [count, kStarts] room for rows; null: all start at the entry points
   uint32_t* order;             // [count] room for queries, in which order they are walked for; or null
-  const uint8_t* queries;      // [count, query_stride] their codes, [stride] each
+  const uint8_t* queries;      // [count, query_stride] their codes, [stride] each, of halves [2 * stride]
   const uint32_t* masked;      // [count] a row that each query neither expands nor returns; or null
   RowSetView removed;          // rows that are walked through and never answered
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
@@ -104,7 +104,7 @@ void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& 
 // --- Pivots --------------------------------------------------------------------------------------
 
 /// Whether pivots can be compared with codes of this kind.
-constexpr bool has_pivots(CodeKind kind) { return kind != CodeKind::kFloat; }
+constexpr bool has_pivots(CodeKind kind) { return kind == CodeKind::kUnsigned; }
 
 /// Finds where each query of a batch starts, and sets the counters to zero.
 void find_starts(const WalkArgs& args, const Stream& stream);

@@ -12,6 +12,8 @@
 // branches past the rounds for which there are no rows 3 to 5 % more, past the latter two rounds 0 to 1 % more.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <type_traits>
 
 #include "dataset/codes.h"
@@ -69,7 +71,8 @@ struct VisitedBloom {
 
 /// How codes are read. `row_bytes` is 64 or 128 where a row is that long, 0 for rows of any length, which
 /// are read in pieces of 128 bytes. With `query_in_registers` the query stays there; else every comparison reads
-/// it again, from shared memory or as a rule from the first cache. Queries of several pieces do not.
+/// it again, from shared memory or as a rule from the first cache. Queries of several pieces do not. Halves are
+/// compared with a query of floats, whose code is twice as long as a row.
 struct CodePolicy {
   CodeKind kind;
   uint32_t row_bytes;
@@ -139,10 +142,13 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
   using Teams = RowTeams<kLoads>;
   using Teams::kLoadBytes, Teams::kPiece, Teams::kRounds, Teams::kTeams, Teams::member, Teams::place,
       Teams::team;
-  using Sum = std::conditional_t<kCode.kind == CodeKind::kFloat, float, uint32_t>;
+  static constexpr bool kIsFloat = kCode.kind != CodeKind::kUnsigned;
+  static constexpr bool kIsHalf = kCode.kind == CodeKind::kHalf;
+  static_assert(!kIsHalf || !kCode.query_in_registers);
+  using Sum = std::conditional_t<kIsFloat, float, uint32_t>;
 
   const uint32_t& stride_given;    // bytes, in the constant bank
-  const uint8_t* query = nullptr;  // [stride]
+  const uint8_t* query = nullptr;  // [stride], of halves twice that
   uint4 registers[kLoads];         // this lane's part of the query, if it stays there
   uint32_t query_square = 0;       // q.q of bytes
 
@@ -153,7 +159,7 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
   __device__ void begin(const uint8_t* code) {
     query = code;
     if constexpr (kCode.query_in_registers) read_query(0, registers);
-    if constexpr (kCode.kind == CodeKind::kFloat) return;
+    if constexpr (kIsFloat) return;
     query_square = 0;
     for (uint32_t byte = lane_number() * 16; byte < stride(); byte += kWarp * 16) {
       const uint4 words = read(query + byte);
@@ -175,7 +181,7 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
     }
     const Sum sum = Teams::turn(sums);
     if (place() >= count) return kFarthest;
-    if constexpr (kCode.kind == CodeKind::kFloat)
+    if constexpr (kIsFloat)
       return __float_as_uint(sum);  // bits of floats >= 0 keep their order
     else
       return sum + query_square;
@@ -207,6 +213,7 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
     const auto reach = [&](uint32_t at, uint32_t load) { return reaches(at, load); };
     Teams::read_rows(codes, stride(), rows, byte, count, reach, values);
     meanwhile();
+    if constexpr (kIsHalf) return add_halves(values, byte, count, sums);
     uint4 piece[kLoads];
     if constexpr (!kCode.query_in_registers) read_query(byte, piece);
     const uint4* part = kCode.query_in_registers ? registers : piece;
@@ -220,6 +227,32 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
     }
   }
 
+  /// A part of the query is read for all rounds at once, which saves registers.
+  __device__ void add_halves(const uint4 (&values)[kRounds][kLoads], uint32_t byte, uint32_t count,
+                             Sum* sums) const {
+#pragma unroll
+    for (uint32_t load = 0; load < kLoads; ++load) {
+      if (!reaches(byte, load)) continue;
+      const uint8_t* part = query + 2 * (byte + load * kLoadBytes + member() * sizeof(uint4));
+      const uint4 low = read(part);
+      const uint4 high = read(part + sizeof(uint4));
+#pragma unroll
+      for (uint32_t round = 0; round < kRounds; ++round) {
+        if (round * kTeams + team() >= count) continue;
+        const uint4& row = values[round][load];
+        float sum = add_pair(row.x, low.x, low.y, sums[round]);
+        sum = add_pair(row.y, low.z, low.w, sum);
+        sum = add_pair(row.z, high.x, high.y, sum);
+        sums[round] = add_pair(row.w, high.z, high.w, sum);
+      }
+    }
+  }
+
+  static __device__ float add_pair(uint32_t halves, uint32_t first, uint32_t second, float sum) {
+    const float2 row = __half22float2(reinterpret_cast<const __half2&>(halves));
+    return add_square(__float_as_uint(row.y), second, add_square(__float_as_uint(row.x), first, sum));
+  }
+
   static __device__ float add_square(uint32_t a, uint32_t b, float sum) {
     const float difference = __uint_as_float(a) - __uint_as_float(b);
     return fmaf(difference, difference, sum);
@@ -228,7 +261,7 @@ struct RowComparison : RowTeams<loads_of(kCode)> {
   /// |x - q|^2 of floats; of bytes x.x - 2 x.q, to which q.q is added at the end. Modulo 2^32 that is
   /// exact, and the whole is below 2^31.
   static __device__ Sum add(const uint4& row, const uint4& query, Sum sum) {
-    if constexpr (kCode.kind == CodeKind::kFloat) {
+    if constexpr (kIsFloat) {
       sum = add_square(row.x, query.x, sum);
       sum = add_square(row.y, query.y, sum);
       sum = add_square(row.z, query.z, sum);
@@ -276,7 +309,7 @@ __device__ void sort_bitonic(ListEntry& item) {
 template <CodeKind kKind>
 __device__ uint32_t stretched(uint32_t distance, float stretch) {
   if (distance == kFarthest) return kFarthest;
-  if constexpr (kKind == CodeKind::kFloat)
+  if constexpr (kKind != CodeKind::kUnsigned)
     return __float_as_uint(__uint_as_float(distance) * stretch);
   else
     return __float2uint_rz(__uint2float_rn(distance) * stretch);  // the largest if beyond

@@ -68,6 +68,7 @@ struct Case {
   int32_t device = ANN_DEVICE_AUTO;  // that builds
   bool strange = false;              // queries lie farther out than the rows,
   bool told = false;                 // and the build is given others of them to calibrate on
+  bool contrast = false;             // lengths of f32 from 1/64 to 4 times those of `values`
 
   std::string name() const {
     return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
@@ -90,7 +91,8 @@ struct Prepared {
   explicit Prepared(const Case& given) : c(given) {
     // Queries come from around the rows' centres, but not from among rows that are few.
     const bool few = c.values == Values::kDuplicates || c.values == Values::kEqual || c.strange;
-    const Rows made(c.element, c.rows + (few ? 0 : c.queries), c.dim, c.values, 1);
+    Rows made(c.element, c.rows + (few ? 0 : c.queries), c.dim, c.values, 1);
+    if (c.contrast) stretch_lengths(made);
     const Rows others(c.element, few ? c.queries : 0, c.dim, c.strange ? Values::kFar : Values::kClusters, 2);
     const Rows more(c.element, c.told ? 3000 : 0, c.dim, Values::kFar, 3);
     const auto middle = made.bytes.begin() + static_cast<int64_t>(c.rows * vector_bytes(c));
@@ -116,6 +118,21 @@ struct Prepared {
     expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error), error,
               c.name());
   }
+  /// Powers of two.
+  void stretch_lengths(Rows& made) const {
+    std::mt19937 random(7);
+    for (size_t row = 0; row < made.bytes.size() / vector_bytes(c); ++row) {
+      const float factor = std::ldexp(1.0f, static_cast<int>(random() % 9) - 6);
+      for (uint32_t column = 0; column < c.dim; ++column) {
+        uint8_t* const place = made.bytes.data() + row * vector_bytes(c) + column * sizeof(float);
+        float value = 0;
+        std::memcpy(&value, place, sizeof value);
+        value *= factor;
+        std::memcpy(place, &value, sizeof value);
+      }
+    }
+  }
+
   ~Prepared() { ann_index_free(index); }
   Prepared(const Prepared&) = delete;
 
@@ -621,6 +638,34 @@ void claim_values() {
   compare(borrowed);
 }
 
+/// Whether the index stands on the device with halves of its codes, which are wide.
+bool has_halves(const Prepared& data) {
+  const Index::Call call(data.index->index);
+  const PlacedSegment& built = placed_of(call);
+  expect(built.segment.codes.wide(), data.c.name() + ": wide codes");
+  return built.devices.get(built, 0, {})->placement->view().halves.codes != nullptr;
+}
+
+/// Halves stand in for wide codes where they order rows as well, in rows of every length.
+void claim_halves() {
+  std::vector<uint32_t> dims = {64, 72, 80, 96, 100, 192, 1000};
+  if (quick) dims = {72, 100, 192};
+  for (const uint32_t dim : dims) {
+    const Case c{.rows = quick ? 600u : 2500u, .queries = 40, .dim = dim, .contrast = true};
+    const Prepared data(c);
+    const Truth truth(data);
+    expect(has_halves(data), c.name() + ": halves serve");
+    compare_recall(data, truth, 10, 0.95f, 0.06);
+    for (const uint32_t k : {1u, 10u, 40u, 200u})
+      for (const uint32_t warps : kWarps) compare_two_lists(data, truth, k, 0.3f, 1000, warps);
+  }
+  const Prepared narrow({.rows = 600, .dim = 40, .contrast = true});
+  expect(!has_halves(narrow), "few columns have no halves");
+  const Prepared tight({.rows = 600, .dim = 96, .values = Values::kTight});
+  expect(!has_halves(tight), "rows that halves do not tell apart have none");
+  compare_two_lists(tight, Truth(tight), 10, 0.3f, 1000, 8);
+}
+
 /// A search on the device by a procedure: `warps` of a query, or one list of `beam`.
 Answers search_by(const Prepared& data, uint32_t k, uint32_t warps, uint32_t beam, uint64_t first = 0,
                   uint64_t count = UINT64_MAX) {
@@ -1059,6 +1104,7 @@ constexpr Claim kQuickClaims[] = {
     {"every k", claim_k},
     {"every degree", claim_degrees},
     {"indexes of long and of short rows", claim_widths},
+    {"halves of wide codes", claim_halves},
     {"duplicates, equal rows, equal distances", claim_values},
     {"batches of any size", claim_batches},
     {"procedures by name", claim_names},
