@@ -25,6 +25,8 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries of each curve: where they are like those to come, and where rows are masked, or a device walks.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
+/// The caller's where a device walks. Of 256 one missed by a beam that missed 28 of 1,000 to come (k = 1).
+constexpr uint32_t kSampleGiven[KnobCurves::kCurves] = {1024, 256, 64, 16};
 constexpr uint32_t kTruthQueries =
     256;                            // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;  // of codes, from which on half of the sample is used
@@ -720,14 +722,14 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     vectors = {row_queries.copied.data(), row_queries.rows.size(), dataset.dim(), dataset.element(),
                size_t{dataset.dim()} * element_bytes(dataset.element())};
   } else if (device >= ANN_DEVICE_CUDA) {
-    vectors = given.first(kSampleFew[0]);
+    vectors = given.first(kSampleGiven[0]);
   }
   const bool is_hidden = row_queries.bypass != nullptr;
   const bool is_fair = is_hidden || (!by_rows && device < ANN_DEVICE_CUDA);
   const auto count = static_cast<uint32_t>(vectors.rows);
   uint32_t most[KnobCurves::kCurves];
   for (uint32_t c = 0; c < KnobCurves::kCurves; ++c)
-    most[c] = is_fair ? sample_most(codes, c) : kSampleFew[c];
+    most[c] = is_fair ? sample_most(codes, c) : by_rows ? kSampleFew[c] : kSampleGiven[c];
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
                 &queries,
@@ -879,7 +881,7 @@ uint64_t calibration_device_bytes(const PlacedShape& shape) {
     const uint32_t kept = std::min(depth + 1, cuda::kExactMax);
     return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, queries, kept);
   };
-  return std::max(exact_bytes(kSampleFew[0], std::min(deep, kKs[2])),
+  return std::max(exact_bytes(kSampleGiven[0], std::min(deep, kKs[2])),
                   exact_bytes(kSampleFew[KnobCurves::kCurves - 1], deep));
 }
 
