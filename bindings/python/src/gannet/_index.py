@@ -208,9 +208,9 @@ class Index:
             raise InvalidArgument("out: expected a pair of arrays, (ids, distances)")
         strict = not_finite == "raise"
         if stream is None and out is None:
-            made = self._search_where_they_lie(exact, queries, k, params, timeout, strict)
-            if made is not None:
-                return made
+            neighbors = self._search_where_they_lie(exact, queries, k, params, timeout, strict)
+            if neighbors is not None:
+                return neighbors
         host = isinstance(queries, (np.ndarray, list, tuple)) or not _arrays.is_on_device(queries)
         number = None if stream is None else _arrays.stream_number(stream)
         found: Any = out or (None, None)
