@@ -40,14 +40,15 @@ uint32_t rerank_depth(const IndexView& view, const SearchPlan& plan, uint32_t k)
   return std::visit(RerankDepth{view, k}, plan);
 }
 
-EncodeArgs encode_args(const IndexView& view, const DeviceRun& run) {
+/// `code_bytes`: of a query, zeros behind its columns.
+EncodeArgs encode_args(const IndexView& view, const DeviceRun& run, uint32_t code_bytes) {
   EncodeArgs args = {};
   args.queries = run.queries;
   args.centre = view.centre;
   args.codes = run.codes;
   args.query_stride = run.query_stride;
   args.value_bytes = view.value_bytes;
-  args.code_stride = view.code_stride;
+  args.code_stride = code_bytes;
   args.count = run.count;
   args.dim = view.dim;
   args.columns = view.columns;
@@ -72,32 +73,32 @@ EncodeScaledArgs encode_scaled_args(const IndexView& view, const DeviceRun& run)
   return args;
 }
 
-/// Whether a plan walks by codes with a scale for each row.
+/// Whether a plan walks with one list or with two.
+bool walks_by_lists(const SearchPlan& plan) {
+  return std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan);
+}
+
+/// Whether it walks by codes with a scale for each row.
 bool walks_by_scaled(const IndexView& view, const SearchPlan& plan) {
-  return view.scaled.codes != nullptr &&
-         (std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan));
+  return view.scaled.codes != nullptr && walks_by_lists(plan);
 }
 
 /// Whether it walks by halves of wide codes.
 bool walks_by_halves(const IndexView& view, const DeviceRun& run, const SearchPlan& plan) {
-  return view.halves.codes != nullptr && run.removed.empty() &&
-         (std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan));
+  return view.halves.codes != nullptr && run.removed.empty() && walks_by_lists(plan);
 }
 
-/// The arguments of coding for that: zeros behind the floats of a query.
-EncodeArgs encode_for_halves(const IndexView& view, const DeviceRun& run) {
-  EncodeArgs args = encode_args(view, run);
-  args.code_stride = view.halves.query_bytes();
-  return args;
+/// Bytes of a query's code, which is compared with halves or with the codes themselves.
+uint32_t query_code_bytes(const IndexView& view, bool halves) {
+  return halves ? view.halves.query_bytes() : view.code_stride;
 }
 
 /// Makes the codes of a run's queries that its plan walks by.
 void start_codes(const IndexView& view, const DeviceRun& run, const SearchPlan& plan, const Stream& stream) {
   if (walks_by_scaled(view, plan))
     return start_encode_scaled(encode_scaled_args(view, run), view.element, stream);
-  const bool halves = walks_by_halves(view, run, plan);
-  start_encode(halves ? encode_for_halves(view, run) : encode_args(view, run), view.element,
-               view.kind == CodeKind::kFloat, stream);
+  const uint32_t code_bytes = query_code_bytes(view, walks_by_halves(view, run, plan));
+  start_encode(encode_args(view, run, code_bytes), view.element, view.kind == CodeKind::kFloat, stream);
 }
 
 RerankArgs rerank_args(const IndexView& view, const DeviceRun& run, uint32_t depth) {
@@ -147,14 +148,12 @@ struct StartWalk {
     WalkArgs args = scaled ? scaled_args(walk_args()) : halves ? half_args(walk_args()) : walk_args();
     if (scaled && plan.uses_blocks()) args.whole.scaled = encode_scaled_args(view, run);
     if (whole) {
-      args.whole.encode = halves ? encode_for_halves(view, run) : encode_args(view, run);
+      args.whole.encode = encode_args(view, run, query_code_bytes(view, halves));
       args.whole.rerank = rerank_args(view, run, depth);
       args.whole.record_bytes = static_cast<uint32_t>(view.record_bytes());
       args.whole.element = view.element;
     }
-    const uint32_t record_bytes = whole    ? args.whole.record_bytes
-                                  : halves ? view.halves.query_bytes()
-                                           : view.code_stride;
+    const uint32_t record_bytes = whole ? args.whole.record_bytes : query_code_bytes(view, halves);
     if (run.is_on_host && run.count == 1 && record_bytes <= kOneQueryBytes) {
       std::memcpy(args.one_query, args.queries, record_bytes);
       args.queries = nullptr;
@@ -258,7 +257,7 @@ struct StartWalk {
     args.codes = view.halves.codes;
     args.pivot_codes = view.halves.pivot_codes;
     args.stride = view.halves.stride;
-    if (!whole) args.query_stride = view.halves.query_bytes();
+    if (!whole) args.query_stride = query_code_bytes(view, true);
     return args;
   }
 

@@ -6,6 +6,7 @@ others) or by __cuda_array_interface__ (Numba) becomes a `_core.View`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from typing import Any
@@ -126,13 +127,16 @@ def stream_number(stream: Any) -> int:
     return stream or LEGACY_STREAM
 
 
+def on_cupy_device(cupy: Any, number: int) -> Any:
+    """CuPy's context of CUDA device `number`; where that is current already, a context of nothing, which costs less."""
+    return contextlib.nullcontext() if cupy.cuda.runtime.getDevice() == number else cupy.cuda.Device(number)
+
+
 def stream_of_library(library: str, number: int) -> int:
     """The stream on which CuPy or Torch works now on CUDA device `number`."""
     if library == "cupy":
         import cupy
-        if cupy.cuda.runtime.getDevice() == number:
-            return cupy.cuda.get_current_stream().ptr or LEGACY_STREAM
-        with cupy.cuda.Device(number):
+        with on_cupy_device(cupy, number):
             return cupy.cuda.get_current_stream().ptr or LEGACY_STREAM
     import torch
     return torch.cuda.current_stream(number).cuda_stream or LEGACY_STREAM
@@ -208,9 +212,7 @@ def results_on_device(queries: Any, number: int, shape: tuple[int, ...]) -> tupl
     library = allocator(library_of(queries))
     if library == "cupy":
         import cupy
-        if library_of(queries) == library and cupy.cuda.runtime.getDevice() == number:
-            return cupy.empty(shape, cupy.int64), cupy.empty(shape, cupy.float32)
-        with cupy.cuda.Device(number):
+        with on_cupy_device(cupy, number):
             found = cupy.empty(shape, cupy.int64), cupy.empty(shape, cupy.float32)
             if library_of(queries) != library:  # memory is given out while what used it before may still run
                 cupy.cuda.get_current_stream().synchronize()
