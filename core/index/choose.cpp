@@ -219,15 +219,14 @@ struct Chooser {
   /// some four queries a multiprocessor on (one NVIDIA H200, SIFT 1M, kernels, with a warp and with a block
   /// of 8: 400 queries 103 us at recall 0.954 and 74 at 0.955, 600 queries 105 at 0.956 and 108 at 0.957,
   /// 1,000 queries 110 at 0.956 and 142 at 0.958). Where codes are not the rows, warps whose walks are short are
-  /// ahead from fewer queries on (likewise, degree 32, from host memory, k = 10 at .95, a warp and a block of 8, us
-  /// for 300, 500 and 1,000 queries: 150,000 words 97 and 89, 105 and 103, 141 and 173; gist 381 and 254, 425 and
-  /// 321, 546 and 594; 60,000 patches 210 and 157, 228 and 193, 266 and 316; longer ones are not: SIFT 1M as floats
-  /// 242 and 135, 274 and 166, 328 and 251, words at .99 205 and 125, 252 and 137, 293 and 185). Not where rows have
-  /// many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp got .74 of .8, since rows that serve
-  /// as queries are masked there, and their copies are not.
+  /// ahead from fewer queries on (likewise, degree 32, from device memory, k = 10, the time of a block of 8 as a part of
+  /// a warp's for 700 and 1,000 queries, at the expansions of degree 64 that the warp's walks take: 150,000 words 1.26
+  /// and 1.38 at 4.3, 1.35 and 1.23 at 6.3, 1.08 and 1.11 at 8.8, .85 and .83 at 11), of wide rows fewer and later
+  /// (recall .8, .9, .95: texts of 384 columns 1.08 and 1.28, .91 and 1.11, .62 and .73; gist 1.05 and 1.30, .89 and
+  /// 1.15, .81 and 1.04). Not where rows have many copies or lie in islands: of 100,000 near copies of 2,000 rows a warp
+  /// got .74 of .8, since rows that serve as queries are masked there, and their copies are not.
   std::array<QueryWarps, 4> order_query_warps(float recall) const {
-    // Expansions at degree 64. The longest short walk that was measured took 9, the shortest long one 19.
-    constexpr double kShortWalk = 15;
+    constexpr size_t kNarrowRow = 128;
     const uint64_t queries = request.queries;
     const uint64_t multiprocessors = target.device->multiprocessors();
     if (queries <= multiprocessors) return {{{16}, {8}, {1}, {1}}};
@@ -235,9 +234,11 @@ struct Chooser {
       return {{{1, true}, {8}, {1}, {16}}};
     const auto warp = device->two_lists.find({1}, request.k, recall);
     const SearchGraph& graph = placed.segment.graph;
+    const bool narrow = list_bytes() <= kNarrowRow;
+    const double short_walk = narrow ? 10 : 6.5;  // expansions at degree 64
     const bool is_short = !placed.segment.codes.lossless() && graph.heads.empty() && warp &&
-                          warp->expansions * degree_share(graph) <= kShortWalk;
-    if (queries <= (is_short ? 5 : 11) * multiprocessors) return {{{8}, {1}, {16}, {16}}};
+                          warp->expansions * degree_share(graph) <= short_walk;
+    if (queries <= (!is_short ? 11 : narrow ? 5 : 6) * multiprocessors) return {{{8}, {1}, {16}, {16}}};
     return {{{1}, {8}, {16}, {16}}};
   }
 

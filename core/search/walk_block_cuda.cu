@@ -94,11 +94,14 @@ constexpr uint32_t kMediumListMax = 128;
 // 0.944 where 3 took 137 (one NVIDIA H200, 1M SIFT rows, k = 10, 64 edges); half the filter changed nothing.
 // Blocks of 4 warps, of which all 1,000 run at once, took 174 us at 0.949, blocks of 6 164 at 0.954, of 8 126
 // at 0.942 and 134 at 0.957: the longest walk decides, and fewer parents a round make it longer.
+// Of other rows 3 took .78 to .94 of the time of 2 for 300 to 1,000 queries (texts of 384 columns, gist, patches; by
+// product .75 to .97), at 80 registers instead of 83 to 93; 4, with some of them spilled, .72 to .98 from 500 queries on
+// but up to 1.1 for 300, and by product 1.1 to 1.2.
 // (Nothing here is const, because the host compiler would give kernels of it other names than nvcc does.)
 constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept) {
   CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
   BlockShape shape = block_shape(kept);
-  const uint32_t blocks = warps == 16 || kept > kMediumListMax ? 1 : row_bytes != 0 ? 4 : 2;
+  const uint32_t blocks = warps == 16 || kept > kMediumListMax ? 1 : row_bytes != 0 ? 4 : 3;
   return {code, warps, blocks, shape};
 }
 
