@@ -275,17 +275,18 @@ class DeviceWalks {
               const Execution& execution)
       : segment_(segment), sample_(sample), placement_(placement), execution_(execution) {}
 
+  /// All curves at the same time: a walk for few answers leaves the device idle.
   void walk(uint32_t low, uint32_t high, uint32_t beam, Array<double>& shares) {
-    for (uint32_t c = low; c < high; ++c) {
+    parallel_for(execution_, high - low, 1, [&](uint64_t place, uint64_t, uint32_t) {
+      const auto c = low + static_cast<uint32_t>(place);
       const uint32_t count = sample_.sizes[c];
       DeviceWorkspace& workspace = workspace_of(c, count);
-      execution_.check();
       workspace.run(count, BeamPlan{std::min(beam, segment_.rows())}, {sample_.masked, false}, false);
       for (uint32_t query = 0; query < count; ++query)
         shares[c * size_t{kSampleMax[0]} + query] =
             query_recall(workspace.distances() + size_t{query} * kKs[c], kKs[c], kKs[c], beam,
                          sample_.farthest(query, kKs[c]));
-    }
+    });
   }
 
  private:

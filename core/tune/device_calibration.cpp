@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -24,6 +25,7 @@ constexpr uint32_t kMoreAnswers = 300;
 constexpr uint32_t kManyAnswers = 1000;
 constexpr uint32_t kQueriesForSome = 1024;  // queries for more than one answer, each of which averages them
 constexpr uint32_t kQueriesForMany = 64;
+constexpr uint32_t kWalksAtOnce = 6;  // of curves, each on a stream of its own
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
 constexpr double kSlackMin = -0.10;
@@ -54,13 +56,13 @@ double seconds_since(Clock::time_point start) {
 
 /// Takes the memory of all walks before the first runs: an allocation waits for running kernels.
 void reserve_workspaces(DevicePlacement& placement, uint32_t count, uint32_t deep_count) {
-  const auto take = [&](uint32_t queries, uint32_t k) {
-    std::vector<std::unique_ptr<DeviceWorkspaceLease>> workspaces;
-    for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
-      workspaces.push_back(std::make_unique<DeviceWorkspaceLease>(placement, queries, k));
+  const auto take = [&](uint32_t workspaces, uint32_t queries, uint32_t k) {
+    std::vector<std::unique_ptr<DeviceWorkspaceLease>> held;
+    while (held.size() < workspaces)
+      held.push_back(std::make_unique<DeviceWorkspaceLease>(placement, queries, k));
   };
-  take(count, 1);
-  take(deep_count, kSomeAnswers);
+  take(DeviceCalibration::kTables, count, 1);
+  take(kWalksAtOnce, deep_count, kSomeAnswers);
 }
 
 }  // namespace
@@ -203,93 +205,146 @@ class DeviceCalibration::CurveTracer {
   bool all_or_none_ = false;
 };
 
-void DeviceCalibration::measure(const SearchTarget& target, const Execution& execution) {
-  const Segment& segment = target.segment();
-  DevicePlacement& placement = *target.device;
-  const uint32_t count = count_calibration_queries(segment.dataset, segment.queries);
-  if (count == 0) return;
-  execution.enter("calibrate");
-  const Clock::time_point start = Clock::now();
+/// The queries of the curves with their true neighbours. Those for the fewest answers, which are the most queries, and
+/// those for the most answers are found when they are first asked for: meanwhile the others are walked for.
+class DeviceCalibration::Samples {
+ public:
+  Samples(const SearchTarget& target, const CalibrationQueries& queries, const Execution& execution)
+      : target_(target),
+        queries_(queries),
+        execution_(execution),
+        // Ten answers average enough, but where a query finds all of them or none.
+        full_answers_(target.segment().graph.heads.empty() ? 1 : kFewAnswers),
+        deep_(target, queries, kQueriesForSome, kSomeAnswers, execution) {}
+
+  const Sample& of(uint32_t k) {
+    if (k <= full_answers_) return full();
+    return k <= kSomeAnswers ? deep_ : many();
+  }
+
+  const Sample& full() {
+    std::call_once(full_once_, [this] {
+      full_.emplace(target_, queries_, queries_.count(), full_answers_, execution_, &deep_);
+    });
+    return *full_;
+  }
+
+ private:
+  const Sample& many() {
+    std::call_once(many_once_,
+                   [this] { many_.emplace(target_, queries_, kQueriesForMany, kManyAnswers, execution_); });
+    return *many_;
+  }
+
+  const SearchTarget& target_;
+  const CalibrationQueries& queries_;
+  const Execution& execution_;
+  uint32_t full_answers_;
+  Sample deep_;
+  std::once_flag full_once_;
+  std::once_flag many_once_;
+  std::optional<Sample> full_;
+  std::optional<Sample> many_;
+};
+
+/// The curves that a segment's walks have, and the order in which they are traced.
+struct DeviceCalibration::Job {
+  uint32_t table;
+  Curve* curve;
+  Curve* capped;  // that of resident batches, which follows from it, or null
+  double seconds = 0;
+  uint32_t runs = 0;
+
+  void run(const SearchTarget& target, Samples& samples, const Execution& execution) {
+    const Clock::time_point begin = Clock::now();
+    Trials walks(target, samples.of(curve->k), curve->k, execution);
+    const bool answers_fewer = curve->k == kDeepAnswers && !target.segment().codes.lossless();
+    CurveTracer whole(walks, kWarps[table], curve, answers_fewer);
+    whole.run();
+    if (capped != nullptr) {
+      CurveTracer tracer(walks, kWarps[table], capped, answers_fewer);
+      tracer.trace_capped(*curve);
+      tracer.make_steps();
+    }
+    whole.make_steps();
+    seconds = seconds_since(begin);
+    runs = walks.runs;
+  }
+};
+
+/// Gives each table the curves of its warps, all without points. Those that take longest come first: their walks are for
+/// the most answers, or have one warp.
+std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchTarget& target) {
   // The most answers of a sorted list of 32 rows.
   constexpr uint32_t kFewMost = 32;
   constexpr uint32_t kFewMostLossy = 16;
   static_assert(list_length(kFewMost, true) == kWideBlockListMax);
   static_assert(list_length(kFewMostLossy, false) == kWideBlockListMax);
-  const bool lossless = segment.codes.lossless();
+  const DevicePlacement& placement = *target.device;
+  const bool lossless = target.segment().codes.lossless();
   const uint32_t few = lossless ? kFewMost : kFewMostLossy;
+  const auto serves = [&](uint32_t warps, uint32_t k) {
+    if (k > kSomeAnswers)
+      return warps == 8 && target.segment().rows() > 4 * kManyAnswers &&
+             blocks_serve(placement, kManyAnswers);
+    if (warps == 1) return two_lists_serve(k, lossless);
+    return (warps == 16 ? k <= few : k != few) && blocks_serve(placement, k);
+  };
+  for (uint32_t place = 0; place < kTables; ++place) tables_[place].query_warps = {kWarps[place], false};
+  Table& resident = tables_[kTables];
+  resident.query_warps = {1, true};
+  std::vector<Job> jobs;
+  for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers, kMoreAnswers, kManyAnswers}) {
+    for (uint32_t place = kTables; place-- > 0;) {
+      Table& table = tables_[place];
+      if (!serves(kWarps[place], k)) continue;
+      Curve* const curve = &table.curves[table.count++];
+      const bool is_resident = kWarps[place] == 1 && cuda::resident_queries(placement, k) > 0;
+      Curve* const capped = is_resident ? &resident.curves[resident.count++] : nullptr;
+      curve->k = k;
+      if (capped != nullptr) capped->k = k;
+      jobs.push_back({place, curve, capped});
+    }
+  }
+  std::reverse(jobs.begin(), jobs.end());
+  return jobs;
+}
 
+void DeviceCalibration::measure(const SearchTarget& target, const Execution& execution) {
+  const Segment& segment = target.segment();
+  const uint32_t count = count_calibration_queries(segment.dataset, segment.queries);
+  if (count == 0) return;
+  execution.enter("calibrate");
+  const Clock::time_point start = Clock::now();
   const CalibrationQueries queries(target, count, execution);
-  const uint32_t deep_count = std::min(count, kQueriesForSome);
-  // Ten answers average enough, but where a query finds all of them or none.
-  const uint32_t full_answers = segment.graph.heads.empty() ? 1 : kFewAnswers;
-
-  // Each table has a stream and a thread of its own: none keeps the device busy alone. Their memory is taken while the
-  // device finds true neighbours.
-  std::optional<Sample> deep_sample;
-  std::optional<Sample> full_sample;
+  // The memory of the walks is taken while the device finds true neighbours.
+  std::optional<Samples> samples;
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 1) return reserve_workspaces(placement, count, deep_count);
-    deep_sample.emplace(target, queries, deep_count, kSomeAnswers, execution);
-    full_sample.emplace(target, queries, count, full_answers, execution, &*deep_sample);
+    if (task == 0)
+      samples.emplace(target, queries, execution);
+    else
+      reserve_workspaces(*target.device, count, std::min(count, kQueriesForSome));
   });
   cost_.ground_truth_seconds = seconds_since(start);
+
+  // None keeps the device busy alone. The first task finds what curves for the fewest answers, the last ones, wait for.
+  std::vector<Job> jobs = plan_curves(target);
   Execution alone = execution;
   alone.threads = 1;
-  const bool has_many = segment.rows() > 4 * kManyAnswers && blocks_serve(placement, kManyAnswers);
-  Curve many[2];
-  Table& resident = tables_[kTables];
-  resident.query_warps = {1, true};
   Execution each = execution;
-  each.threads = std::min(execution.threads, kTables + 1);
-  parallel_for(each, kTables + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    const Clock::time_point begin = Clock::now();
-    uint32_t runs = 0;
-    if (task == kTables) {
-      if (!has_many) return;
-      const Sample sample(target, queries, kQueriesForMany, kManyAnswers, execution);
-      for (const uint32_t k : {kManyAnswers, kMoreAnswers}) {
-        Curve& curve = many[k == kManyAnswers ? 1 : 0];
-        Trials walks(target, sample, k, alone);
-        curve.k = k;
-        CurveTracer tracer(walks, 8, &curve);
-        tracer.run();
-        tracer.make_steps();
-        runs += walks.runs;
-      }
-    } else {
-      Table& table = tables_[task];
-      table.query_warps = {kWarps[task], false};
-      for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers}) {
-        const bool serves = table.query_warps.warps == 1    ? two_lists_serve(k, lossless)
-                            : table.query_warps.warps == 16 ? k <= few && blocks_serve(placement, k)
-                                                            : k != few && blocks_serve(placement, k);
-        if (serves) table.curves[table.count++].k = k;
-        if (task == 0 && serves && cuda::resident_queries(placement, k) > 0)
-          resident.curves[resident.count++].k = k;
-      }
-      // The most answers first: the space need not grow then.
-      for (uint32_t place = table.count; place-- > 0;) {
-        Curve& curve = table.curves[place];
-        Trials walks(target, curve.k > full_answers ? *deep_sample : *full_sample, curve.k, alone);
-        const bool answers_fewer = curve.k == kDeepAnswers && !lossless;
-        CurveTracer whole(walks, table.query_warps.warps, &curve, answers_fewer);
-        whole.run();
-        if (task == 0 && place < resident.count) {
-          CurveTracer capped(walks, 1, &resident.curves[place], answers_fewer);
-          capped.trace_capped(curve);
-          capped.make_steps();
-        }
-        whole.make_steps();
-        runs += walks.runs;
-      }
-    }
-    cost_.seconds[task] = seconds_since(begin);
-    cost_.runs[task] = runs;
+  each.threads = std::min(execution.threads, kWalksAtOnce);
+  parallel_for(each, jobs.size() + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
+    if (task == 0)
+      samples->full();
+    else
+      jobs[task - 1].run(target, *samples, alone);
   });
-  if (!has_many) return;
-  for (const Curve& curve : many) tables_[1].curves[tables_[1].count++] = curve;
+  for (const Job& job : jobs) {
+    cost_.seconds[job.table] += job.seconds;
+    cost_.runs[job.table] += job.runs;
+  }
 }
 
 /// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion
@@ -387,13 +442,13 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
   return unpromised(cautious);
 }
 
-/// Each table has a workspace, the curves for many answers another, and each curve of the CPU's walks one. A small
-/// request may lease a large workspace that is idle, so that all may become large.
+/// Each of the curves that are traced at once has a workspace, and each curve of the CPU's walks one. A small request may
+/// lease a large workspace that is idle, so that all may become large.
 uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
   const uint32_t count =
       count_calibration_queries(shape.rows, static_cast<uint32_t>(std::min<uint64_t>(given, kQueriesKept)));
   if (count == 0) return 0;
-  constexpr uint64_t kWorkspaces = DeviceCalibration::kTables + 1 + KnobCurves::kCurves;
+  constexpr uint64_t kWorkspaces = kWalksAtOnce + KnobCurves::kCurves;
   const uint64_t workspaces = kWorkspaces * workspace_device_bytes(shape, count, kSomeAnswers);
   const uint64_t hiding = given == 0 ? shape.hiding_bytes() : 0;
   const bool has_many = shape.rows > 4 * kManyAnswers;

@@ -41,11 +41,14 @@
 // all or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10
 // the recall by so many warps differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
 // points of a block's curve are far from each other. Cost: exact searches for 2,048 and for 64 queries, and some 180
-// runs, side by side on four streams.
+// runs, those of six curves side by side. By table instead, the four curves of a warp came one after the other, and last
+// (one NVIDIA H200, ms with the CPU's calibration, and so: 150,000 words 54 and 44, 60,000 patches 85 and 65, gist 140
+// and 122).
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/execution.h"
 #include "place/placed_shape.h"
@@ -98,9 +101,9 @@ class DeviceCalibration {
   static constexpr uint32_t kTables = 3;  // that are traced; that of resident batches follows from the first
   static constexpr uint32_t kWarps[kTables] = {1, 8, 16};
   struct Cost {
-    double ground_truth_seconds = 0;   // exact search for up to 100 neighbours
-    double seconds[kTables + 1] = {};  // of each table, and of the curves for 300 and 1,000 neighbours,
-    uint32_t runs[kTables + 1] = {};   // at the same time
+    double ground_truth_seconds = 0;  // exact search for 100 neighbours
+    double seconds[kTables] = {};     // of each table's curves, summed, which are traced several at a time
+    uint32_t runs[kTables] = {};
   };
   const Cost& cost() const { return cost_; }
 
@@ -119,6 +122,9 @@ class DeviceCalibration {
 
  private:
   class CurveTracer;
+  class Samples;
+  struct Job;
+  std::vector<Job> plan_curves(const SearchTarget& target);
 
   Table tables_[kTables + 1];
   Cost cost_;

@@ -679,8 +679,7 @@ void print_calibration(const Handle& index) {
     for (uint32_t table = 0; table < DeviceCalibration::kTables; ++table)
       std::printf("; %u warps %.2f ms, %u runs", DeviceCalibration::kWarps[table], 1e3 * cost.seconds[table],
                   cost.runs[table]);
-    std::printf("; 1,000 answers %.2f ms, %u runs\n", 1e3 * cost.seconds[DeviceCalibration::kTables],
-                cost.runs[DeviceCalibration::kTables]);
+    std::printf("\n");
   };
   print("in the build", placement->two_lists.cost());
   DeviceCalibration again;
