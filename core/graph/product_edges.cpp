@@ -14,7 +14,6 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kRowsPerTask = 64;
-constexpr uint32_t kBeamMin = 96;
 constexpr uint32_t kLongest = 16;  // one row in this many is long
 
 /// The lists that a round of neighbours' neighbours reads.
@@ -49,20 +48,23 @@ class ProductLists {
  public:
   ProductLists(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                const Execution& execution)
-      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(std::max(k, kBeamMin)) {
+      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(product_walk_beam(k)) {
     spaces_.reserve(execution.threads);
     for (uint32_t worker = 0; worker < execution.threads; ++worker)
       spaces_.emplace_back(dataset, codes, graph.degree, static_cast<uint32_t>(graph.entries.size()), beam_,
                            execution.memory);
   }
 
-  KnnGraph find(const Execution& execution) {
-    constexpr double kParts = 2 + std::size(kRounds);
-    KnnGraph lists = each_row(execution.span(0, 2 / kParts), [&](uint32_t row, Workspace& space, Beam& beam) {
+  KnnGraph walk_all(const Execution& execution) {
+    return each_row(execution, [&](uint32_t row, Workspace& space, Beam& beam) {
       space.visited.enter(row);
       walk(space, beam);
     });
-    double part = 2;
+  }
+
+  KnnGraph look_through(KnnGraph&& lists, const Execution& execution) {
+    constexpr double kParts = std::size(kRounds);
+    double part = 0;
     for (const Round& round : kRounds) {
       lists = each_row(execution.span(part / kParts, (part + 1) / kParts),
                        [&](uint32_t row, Workspace& space, Beam& beam) {
@@ -209,15 +211,19 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
 }
 
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                          const Execution& execution) {
-  return ProductLists(graph, dataset, codes, k, execution).find(execution);
+                          std::optional<KnnGraph>&& walked, const Execution& execution) {
+  ProductLists lists(graph, dataset, codes, k, execution);
+  const double begin = walked ? 0 : 0.6;
+  return lists.look_through(walked ? std::move(*walked) : lists.walk_all(execution.span(0, begin)),
+                            execution.span(begin, 1));
 }
 
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                       const Execution& execution) {
+                       std::optional<KnnGraph>&& walked, const Execution& execution) {
   Array<uint32_t> pruned;
   {
-    const KnnGraph lists = lists_by_product(graph, dataset, codes, k, execution.span(0, 0.9));
+    const KnnGraph lists =
+        lists_by_product(graph, dataset, codes, k, std::move(walked), execution.span(0, 0.9));
     pruned = prune_by_rank(lists, Pruning::near(graph.degree), execution.span(0.9, 1));
   }
   const EdgeTable table = graph.table();

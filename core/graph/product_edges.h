@@ -22,7 +22,9 @@
 // direction (of 150,000 word vectors some 20, which made 1.2 % of the answers unreachable).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
@@ -35,12 +37,16 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
 
 /// Replaces five eighths of the edges of a graph of near rows by those by product, from lists of `k`. `codes` are those
 /// that walks take. Results do not depend on threads.
+/// `walked` are lists that a device's walks over the graph have found (index/product_walks.h), or none.
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                       const Execution& execution);
+                       std::optional<KnnGraph>&& walked, const Execution& execution);
 
 /// The k rows of the largest products of each row, itself not among them, that walks over a graph of near rows find.
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                          const Execution& execution);
+                          std::optional<KnnGraph>&& walked, const Execution& execution);
+
+/// The length of the list of a walk for k rows.
+constexpr uint32_t product_walk_beam(uint32_t k) { return std::max(k, 96u); }
 
 /// Host memory that add_product_edges takes at most beside the graph.
 uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t degree, uint32_t threads);

@@ -15,6 +15,7 @@
 #include "index/build_cuda.h"
 #include "index/choose_projection.h"
 #include "index/index.h"
+#include "index/product_walks.h"
 #include "index/reach.h"
 #include "index/row_measures.h"
 #include "knn/find_neighbors.h"
@@ -71,9 +72,15 @@ Codes codes_of_rows(const Segment& segment, const Execution& execution) {
   return Codes::of_rows(segment.dataset, segment.seed, execution);
 }
 
+/// Adds the edges by product to a graph of near rows. A device that builds walks for their lists.
 void finish_product_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
+  const uint32_t k = plan.nn_descent.k;
   execution.enter("edges by product");
-  add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
+  std::optional<KnnGraph> walked;
+  if (plan.device >= ANN_DEVICE_CUDA && segment.rows() != 0)
+    walked = walk_by_product(segment, k, plan.device, execution.span(0, 0.5));
+  add_product_edges(segment.graph, segment.dataset, segment.codes, k, std::move(walked),
+                    walked ? execution.span(0.5, 1) : execution);
 }
 
 /// Measures of the lists under a graph, and of the codes.
@@ -315,8 +322,8 @@ void build_ggnn_by_product_on_device(const BuildPlan& plan, PlacedSegment& built
   finish_on_host(plan, built, execution);
 }
 
-/// The same by inner product: the device finds near rows, the CPU edges by product, and the index is placed
-/// when it is whole. `adds` is false where the caller's lists are the graph.
+/// The same by inner product: the device finds near rows and walks for lists by product, the CPU makes edges of them,
+/// and the index is placed when it is whole. `adds` is false where the caller's lists are the graph.
 void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& built,
                               const Execution& execution) {
   Segment& segment = built.segment;

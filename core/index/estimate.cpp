@@ -9,6 +9,7 @@
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
 #include "index/choose_projection.h"
+#include "index/product_walks.h"
 #include "index/reach.h"
 #include "index/row_measures.h"
 #include "knn/cells_effort.h"
@@ -180,9 +181,12 @@ uint64_t placed(const Asked& asked) {
   const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
   const uint64_t measuring =
       asked.plan.calibrate ? std::max(calibrating, comparing) + calibration_device_bytes(shape) : comparing;
+  const uint64_t walking = asked.is_inner_product() && asked.plan.knn != ANN_KNN_GIVEN
+                               ? product_walks_device_bytes(shape, asked.k())
+                               : 0;
   const uint64_t layers = asked.is_ggnn() ? ggnn_layer_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t levels = asked.is_tsdg() ? asked.rows * asked.plan.diversify.levels * sizeof(uint16_t) : 0;
-  return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + measuring;
+  return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + std::max(walking, measuring);
 }
 
 /// The most that build_cuda.cu holds beside codes, before the index is placed: each phase with the next ones' input.
