@@ -5,8 +5,8 @@
 // Both libraries are opened by their paths, each builds its index of the same rows, and both answer the same calls in
 // turns, so that what else the machine does falls on both. A line is one kind of call: the median of the ratios, NEW's
 // time over OLD's, of `rounds` pairs, and for each library the median time of a call in microseconds, the recall that
-// it got and the distances of a query. On the CPU the time is that of the calling thread, with one thread unless
-// --threads says otherwise; on a device it is that from host to host, with queries and answers in device memory.
+// it got, and the distances and expansions of a query. On the CPU the time is that of the calling thread, with one thread
+// unless --threads says otherwise; on a device it is that from host to host, with queries and answers in device memory.
 //
 // --beam B names an effort, so that both do the same work; --recall R lets each choose its own. A struct of this header
 // is longer than an older library knows; what it does not know is zero and stays unread.
@@ -175,9 +175,8 @@ class Comparison {
     params.beam = beam;
     params.procedure = options_.procedure;
     Neighbours answers[2] = {{queries_.rows, k}, {queries_.rows, k}};
-    double distances[2] = {};
-    for (const uint32_t turn : {0u, 1u})
-      distances[turn] = answer_all(library(turn), params, batch, answers[turn]);
+    Work work[2];
+    for (const uint32_t turn : {0u, 1u}) work[turn] = answer_all(library(turn), params, batch, answers[turn]);
     const uint64_t count = queries_.rows / batch * batch;
     std::vector<double> times[2];
     std::vector<double> ratios;
@@ -191,23 +190,33 @@ class Comparison {
     }
     const std::string effort =
         beam != 0 ? "beam " + std::to_string(beam) : "asked " + std::to_string(recall).substr(0, 5);
-    std::printf("k %u, batch %u, %s: %.3f of %.2f and %.2f us; recall %.4f %.4f, distances %.1f %.1f\n", k,
-                batch, effort.c_str(), median(ratios), 1e6 * median(times[0]), 1e6 * median(times[1]),
-                recall_of(answers[0], count), recall_of(answers[1], count), distances[0], distances[1]);
+    std::printf(
+        "k %u, batch %u, %s: %.3f of %.2f and %.2f us; recall %.4f %.4f, distances %.1f %.1f, expansions "
+        "%.1f %.1f\n",
+        k, batch, effort.c_str(), median(ratios), 1e6 * median(times[0]), 1e6 * median(times[1]),
+        recall_of(answers[0], count), recall_of(answers[1], count), work[0].distances, work[1].distances,
+        work[0].expansions, work[1].expansions);
     std::fflush(stdout);
   }
 
-  /// Host memory, for recall and counts. Distances of a query.
-  double answer_all(Library& library, const ann_search_params& params, uint32_t batch, Neighbours& answers) {
-    uint64_t distances = 0;
+  /// Mean counts of a query.
+  struct Work {
+    double distances = 0;
+    double expansions = 0;
+  };
+
+  /// Host memory, for recall and counts.
+  Work answer_all(Library& library, const ann_search_params& params, uint32_t batch, Neighbours& answers) {
+    Work work;
     uint64_t first = 0;
     for (; first + batch <= queries_.rows; first += batch) {
       const ann_matrix part = queries_.view(first, batch);
       ann_results results = answers.view(first, batch);
       library.search(part, params, &results);
-      distances += results.distance_count;
+      work.distances += static_cast<double>(results.distance_count);
+      work.expansions += static_cast<double>(results.expansion_count);
     }
-    return static_cast<double>(distances) / static_cast<double>(first);
+    return {work.distances / static_cast<double>(first), work.expansions / static_cast<double>(first)};
   }
 
   /// Seconds of a call, over as many calls as take a while: all queries, or a hundred small batches.
