@@ -26,19 +26,33 @@ class CodeTable {
         places_(filled_array<uint32_t>(execution, std::bit_ceil(size_t{rows} * 2 + 2), kNoRow)) {}
 
   /// The row that was entered with the code of this one, or kNoRow.
-  uint32_t find(uint32_t row) const { return places_[place_of(row)]; }
+  uint32_t find(uint32_t row) const { return places_[place_of(row, hash_of(codes_, row))]; }
 
   /// The same, which is the row itself if there was none.
-  uint32_t enter(uint32_t row) {
-    uint32_t& place = places_[place_of(row)];
+  uint32_t enter(uint32_t row) { return enter(row, hash_of(codes_, row)); }
+  uint32_t enter(uint32_t row, uint32_t hash) {
+    uint32_t& place = places_[place_of(row, hash)];
     if (place == kNoRow) place = row;
     return place;
   }
 
+  static uint32_t hash_of(const Codes& codes, uint32_t row) {
+    uint64_t hash = 0;
+    const uint8_t* code = codes.row(row);
+    size_t at = 0;
+    for (; at + sizeof(uint64_t) <= codes.stride(); at += sizeof(uint64_t)) {
+      uint64_t word;
+      std::memcpy(&word, code + at, sizeof word);
+      hash = mix(hash ^ word);
+    }
+    for (; at < codes.stride(); ++at) hash = mix(hash ^ code[at]);
+    return static_cast<uint32_t>(hash);
+  }
+
  private:
-  size_t place_of(uint32_t row) const {
+  size_t place_of(uint32_t row, uint32_t hash) const {
     const size_t last = places_.size() - 1;
-    size_t place = hash_of(row) & last;
+    size_t place = hash & last;
     while (places_[place] != kNoRow && !are_copies(row, places_[place])) place = (place + 1) & last;
     return place;
   }
@@ -47,30 +61,22 @@ class CodeTable {
     return std::memcmp(codes_.row(row), codes_.row(other), codes_.stride()) == 0;
   }
 
-  uint64_t hash_of(uint32_t row) const {
-    uint64_t hash = 0;
-    const uint8_t* code = codes_.row(row);
-    size_t at = 0;
-    for (; at + sizeof(uint64_t) <= codes_.stride(); at += sizeof(uint64_t)) {
-      uint64_t word;
-      std::memcpy(&word, code + at, sizeof word);
-      hash = mix(hash ^ word);
-    }
-    for (; at < codes_.stride(); ++at) hash = mix(hash ^ code[at]);
-    return hash;
-  }
-
   const Codes& codes_;
   Array<uint32_t> places_;
 };
 
 /// Writes for each row the first row with its code; returns how many codes there are.
 uint32_t find_copies(const Codes& codes, Array<uint32_t>& first, const Execution& execution) {
+  // Hashes by all threads, in the places of the first rows: they are most of the work.
+  parallel_for(execution, codes.rows(), kRowsAtOnce / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row)
+      first[row] = CodeTable::hash_of(codes, row);
+  });
   CodeTable table(codes, codes.rows(), execution);
   uint32_t distinct = 0;
   serial_for(execution, codes.rows(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
     for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
-      first[row] = table.enter(row);
+      first[row] = table.enter(row, first[row]);
       distinct += first[row] == row ? 1 : 0;
     }
   });
