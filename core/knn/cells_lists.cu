@@ -60,7 +60,7 @@
 #include "knn/cells_cuda.h"
 #include "knn/cells_tiles_cuda.h"
 #include "traverse/row_key.h"
-#include "traverse/visited_bloom.h"
+#include "traverse/visited_words.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -71,7 +71,6 @@ constexpr uint32_t kWarps = 4;  // of a block, each with a row
 constexpr uint32_t kThreads = kWarps * 32;
 constexpr uint32_t kExpandedMax = 64;
 constexpr uint32_t kFilterBits = 10;
-constexpr uint32_t kFilterWords = 1u << kFilterBits;
 constexpr uint64_t kLaunchBytes = 1 << 28;  // of rows that a round refines at once, some 15 ms
 
 struct Args {
@@ -456,13 +455,7 @@ struct ListReverse {
 };
 
 /// Rows that were offered to a list, by place. Two bits of one word each.
-struct OfferedFilter {
-  uint32_t* words;  // [kFilterWords]
-
-  static __device__ BloomPlace place_of(uint32_t row) { return bloom_place<2>(row, kFilterBits); }
-  __device__ bool has(const BloomPlace& place) const { return place.is_in(words); }
-  __device__ void add(const BloomPlace& place) const { atomicOr(&words[place.word], place.bits); }
-};
+using OfferedFilter = VisitedWords<2, kFilterBits>;
 
 template <uint32_t kRegisters, Form kForm>
 struct RefineRow {
@@ -476,7 +469,7 @@ struct RefineRow {
                                                                                : 6;
   struct RowShared {
     alignas(16) uint32_t entries[2][kStep][kRead];
-    alignas(16) uint32_t offered[kFilterWords];
+    alignas(16) uint32_t offered[OfferedFilter::kWords];
     typename List::Shared list;
   };
   struct Shared {
@@ -494,7 +487,7 @@ struct RefineRow {
   __device__ void run() {
     if (place >= args.end) return;
     OfferedFilter offered{shared.offered};
-    for (uint32_t i = lane; i < kFilterWords / 4; i += 32)
+    for (uint32_t i = lane; i < OfferedFilter::kWords / 4; i += 32)
       reinterpret_cast<uint4*>(shared.offered)[i] = make_uint4(0, 0, 0, 0);
     List list(args.map.exact, shared.list, place);
 #pragma unroll

@@ -71,7 +71,7 @@
 #include "search/rerank_steps.cuh"
 #include "search/walk_cuda.h"
 #include "traverse/scaled_steps.cuh"
-#include "traverse/visited_bloom.h"
+#include "traverse/visited_words.cuh"
 
 namespace gannet::cuda {
 namespace {
@@ -117,18 +117,6 @@ constexpr Policy leaving_out(Policy policy) {
   return policy;
 }
 
-/// Rows that a block has visited. `add` is kept apart from `holds` by a barrier.
-template <uint32_t kWordBits>
-struct VisitedByBlock {
-  uint32_t* words;  // [2^kWordBits] in shared memory
-
-  __device__ bool holds(uint32_t row) const { return bloom_place<kWalkBits>(row, kWordBits).is_in(words); }
-  __device__ void add(uint32_t row) {
-    const BloomPlace place = bloom_place<kWalkBits>(row, kWordBits);
-    atomicOr(words + place.word, place.bits);
-  }
-};
-
 /// Keys of a sorted array that come before `key`, without branches. kSize is a power of two, or near one;
 /// `size`, at most kSize, counts.
 template <uint32_t kSize>
@@ -162,7 +150,7 @@ struct BlockWalk {
   static constexpr uint32_t kBlocks = kPolicy.blocks;
   static constexpr uint32_t kQueue = kPolicy.shape.queue;
   static constexpr uint32_t kBest = kPolicy.shape.best;
-  static constexpr uint32_t kVisitedWords = 1u << kPolicy.shape.visited_word_bits;
+  using Visited = VisitedWords<kWalkBits, kPolicy.shape.visited_word_bits>;
   // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
   // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
   static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;
@@ -172,7 +160,7 @@ struct BlockWalk {
   static constexpr bool kSortsFirst = kBest + kQueue > 2 * kThreads;
 
   struct Shared {
-    alignas(16) uint32_t visited[kVisitedWords];
+    alignas(16) uint32_t visited[Visited::kWords];
     uint64_t queue[2][kQueue];  // of this round and of the next
     uint64_t best[2][kBest];
     alignas(16) uint64_t offered[kThreads];
@@ -193,7 +181,7 @@ struct BlockWalk {
 
   const WalkArgs& args;
   Shared& shared;
-  VisitedByBlock<kPolicy.shape.visited_word_bits> visited{shared.visited};
+  Visited visited{shared.visited};  // a row is added behind a barrier
   std::conditional_t<kPolicy.scaled, ScaledComparison<true>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
   uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
@@ -242,7 +230,7 @@ struct BlockWalk {
     const uint32_t own = threadIdx.x * 16;
     uint4 part = {};
     if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
-    for (uint32_t i = threadIdx.x; i < kVisitedWords / 4; i += kThreads)
+    for (uint32_t i = threadIdx.x; i < Visited::kWords / 4; i += kThreads)
       reinterpret_cast<uint4*>(shared.visited)[i] = {0, 0, 0, 0};
     for (uint32_t i = threadIdx.x; i < kClaims; i += kThreads) shared.claims[i] = kNoRow;
     for (uint32_t i = threadIdx.x; i < kQueue; i += kThreads) shared.queue[0][i] = RowKey::kNone;
@@ -274,7 +262,7 @@ struct BlockWalk {
 
   /// Compares the entry points like the edges of rows, and puts them into the lists.
   __device__ void start_at_entries() {
-    if (compared != kNoRow) visited.add(compared);  // the masked row
+    if (compared != kNoRow) visited.add(Visited::place_of(compared));  // the masked row
     compared = kNoRow;
     __syncthreads();
     for (uint32_t first = 0; first < args.entry_count; first += kThreads) {
@@ -304,7 +292,7 @@ struct BlockWalk {
     if (compared == kNoRow)
       compared = item.row;
     else if (item.row != kNoRow)
-      visited.add(item.row);  // the thread that keeps the masked row
+      visited.add(Visited::place_of(item.row));  // the thread that keeps the masked row
   }
 
   /// Chooses the rows that this round expands; false at the end of the walk.
@@ -334,7 +322,7 @@ struct BlockWalk {
 
   /// Compares the row of each lane of the warp, if it is new, and offers it where it is near enough.
   __device__ void visit(uint32_t target) {
-    const bool fresh = target != kNoRow && !visited.holds(target) && claim_row(target);
+    const bool fresh = target != kNoRow && !visited.has(Visited::place_of(target)) && claim_row(target);
     const uint32_t news = __ballot_sync(kAllLanes, fresh);
     const uint32_t count = __popc(news);
     if (fresh) {
@@ -387,7 +375,7 @@ struct BlockWalk {
     }
     if (threadIdx.x == 0) shared.offered_count[turn ^ 1] = 0;
     if (compared != kNoRow) {
-      visited.add(compared);
+      visited.add(Visited::place_of(compared));
       shared.claims[claim] = kNoRow;
       compared = kNoRow;
     }

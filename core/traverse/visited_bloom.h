@@ -4,7 +4,7 @@
 // Two forms. A warp that marks as it asks spreads two bits over the filter: one atomic operation a bit, and the fewest
 // new rows lost (one bit a row lost 1 % of recall at .995, two bits in one word .2 %: VisitedBloom,
 // traverse/walk_steps.cuh). Threads that ask first and mark later have all bits of a row in one word, one access for
-// each: bloom_place().
+// each: bloom_place(), of which VisitedWords is the filter (traverse/visited_words.cuh).
 #pragma once
 
 #include <cstdint>
