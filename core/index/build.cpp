@@ -72,12 +72,12 @@ Codes codes_of_rows(const Segment& segment, const Execution& execution) {
   return Codes::of_rows(segment.dataset, segment.seed, execution);
 }
 
-/// Adds the edges by product to a graph of near rows. A device that builds walks for their lists.
+/// Adds the edges by product to a graph of near rows. A device that builds many rows walks for their lists.
 void finish_product_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
   const uint32_t k = plan.nn_descent.k;
   execution.enter("edges by product");
   std::optional<KnnGraph> walked;
-  if (plan.device >= ANN_DEVICE_CUDA && segment.rows() != 0)
+  if (plan.device >= ANN_DEVICE_CUDA && segment.rows() >= kProductWalksMin)
     walked = walk_by_product(segment, k, plan.device, execution.span(0, 0.5));
   add_product_edges(segment.graph, segment.dataset, segment.codes, k, std::move(walked),
                     walked ? execution.span(0.5, 1) : execution);

@@ -7,6 +7,7 @@
 // .9577 and .9579 of ten by 43 expansions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "base/execution.h"
@@ -15,6 +16,9 @@
 #include "segment/segment.h"
 
 namespace gannet {
+
+/// Rows from which on a device walks. Fewer take the host some milliseconds, and then their graph is the CPU's.
+inline constexpr uint32_t kProductWalksMin = 1 << 15;
 
 /// The k rows of the largest products of each row, itself not among them, that walks over the segment's graph find on
 /// a device (ANN_DEVICE_CUDA and on); none where its memory does not hold graph, codes and walks.

@@ -12,8 +12,11 @@
 #include <set>
 
 #include "answers.h"
+#include "capi/boundary.h"
 #include "claims.h"
 #include "dataset/scaled_codes.h"
+#include "graph/product_edges.h"
+#include "index/product_walks.h"
 #include "place/index_view.h"
 #include "search/scaled_codes_cuda.h"
 
@@ -320,6 +323,71 @@ void claim_recall() {
   }
 }
 
+/// Entries of some rows' lists that are among the `k` of the largest products, and those that another list has.
+struct Shares {
+  double true_ones;
+  double in_other;
+};
+
+Shares shares_of(const KnnGraph& lists, const KnnGraph& other, const Answers& truth, uint32_t step) {
+  const uint32_t k = lists.k;
+  uint64_t true_ones = 0;
+  uint64_t in_other = 0;
+  uint64_t count = 0;
+  for (uint32_t row = 0; row < lists.rows; row += step) {
+    const std::set<uint32_t> others(other.list(row), other.list(row) + k);
+    // The row itself may be among its answers, of which there is one more.
+    const uint64_t* answers = truth.ids.data() + size_t{row / step} * (k + 1);
+    const std::set<uint64_t> near(answers,
+                                  answers + k + (std::count(answers, answers + k, row) != 0 ? 1 : 0));
+    for (uint32_t i = 0; i < k; ++i) {
+      true_ones += near.count(lists.list(row)[i]);
+      in_other += others.count(lists.list(row)[i]);
+    }
+    count += k;
+  }
+  return {static_cast<double>(true_ones) / static_cast<double>(count),
+          static_cast<double>(in_other) / static_cast<double>(count)};
+}
+
+/// Walks of a device for every row are as good a start for its list by product as the host's.
+void claim_lists() {
+  constexpr uint32_t kCount = 40'000;
+  constexpr uint32_t kLists = 48;
+  constexpr uint32_t kStep = 100;
+  static_assert(kCount >= kProductWalksMin);
+  const Made made = make(Law::kUnlike, kCount, 1, 24);
+  const Built built(made.rows, nullptr, ANN_OFF);
+  Rows some = made.rows;
+  some.rows = kCount / kStep;
+  some.bytes.clear();
+  for (uint32_t row = 0; row < kCount; row += kStep)
+    some.bytes.insert(some.bytes.end(), made.rows.bytes.begin() + static_cast<int64_t>(row * some.stride),
+                      made.rows.bytes.begin() + static_cast<int64_t>((row + 1) * some.stride));
+  const Answers truth =
+      built.search(some, kLists + 1, ann_search_params ANN_SEARCH_PARAMS_INIT, ANN_DEVICE_CUDA, true);
+  const Index::Call call(built.index->index);
+  const Segment& segment = segment_of(call);
+  Execution execution;
+  execution.threads = thread_count(0, 0);
+  const auto finish = [&](std::optional<KnnGraph>&& walked) {
+    return lists_by_product(segment.graph, segment.dataset, segment.codes, kLists, std::move(walked),
+                            execution);
+  };
+  auto walked = walk_by_product(segment, kLists, ANN_DEVICE_CUDA, execution);
+  expect(walked.has_value(), "the device holds the walks");
+  const KnnGraph there = finish(std::move(walked));
+  const KnnGraph here = finish(std::nullopt);
+  const Shares of_device = shares_of(there, here, truth, kStep);
+  const Shares of_host = shares_of(here, there, truth, kStep);
+  std::printf("  of %u true ones the device's lists hold %.4f, the host's %.4f; %.4f in both\n", kLists,
+              of_device.true_ones, of_host.true_ones, of_device.in_other);
+  expect(of_device.true_ones >= of_host.true_ones - 0.005, "the device's walks find fewer");
+  expect(of_host.true_ones > 0.8, "walks find the true ones");
+  for (uint32_t row = 0; row < kCount; ++row)
+    expect(std::count(there.list(row), there.list(row) + kLists, row) == 0, "a row is in its own list");
+}
+
 constexpr Claim kQuickClaims[] = {
     {"queries are coded as on the CPU", claim_codes},
     {"walks find what the CPU's walks find", claim_walks},
@@ -327,6 +395,7 @@ constexpr Claim kQuickClaims[] = {
 };
 
 constexpr Claim kLongClaims[] = {
+    {"lists by product are as good by the device's walks", claim_lists},
     {"recall as asked, by walks, for queries of another law", claim_recall},
 };
 
