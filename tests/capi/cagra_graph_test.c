@@ -173,6 +173,7 @@ static void elements_and_metrics(void) {
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++)
       for (int32_t reorder = ANN_REORDER_RANK; reorder <= ANN_REORDER_DISTANCE; reorder++) {
+        if (!test_takes(e + m + reorder)) continue;
         vectors some = vectors_make(DATA_NORMAL, all_elements[e], 300, DIM, 5);
         vectors queries = vectors_make(DATA_NORMAL, all_elements[e], Q, DIM, 6);
         ann_build_params params = params_of(ANN_GRAPH_CAGRA);

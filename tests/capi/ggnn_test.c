@@ -10,6 +10,8 @@
 #include "support.h"
 
 enum { N = 3000, Q = 60, DIM = 16, K = 10 };
+#define SOME \
+  ((uint64_t)(test_scale() > 1 ? N / 2 : N)) /* half of them under a sanitizer, which makes builds slow */
 
 static ann_search_params params_of(float stretch) {
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
@@ -59,6 +61,7 @@ static void fixture_free(fixture *f) {
 static void elements_and_metrics(void) {
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++) {
+      if (!test_takes(e + m)) continue;
       fixture f = fixture_make(all_metrics[m], all_elements[e], N / test_scale(), NULL, 1);
       for (int32_t compare = ANN_COMPARE_AUTO; compare <= ANN_COMPARE_STORED; compare++) {
         ann_search_params params = params_of(2);
@@ -77,7 +80,7 @@ static void elements_and_metrics(void) {
 }
 
 static void slack_and_caches(void) {
-  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, N, NULL, 3);
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, SOME, NULL, 3);
   uint64_t last_missed = Q * K, last_distances = 0;
   for (float stretch = 1; stretch <= 1.5f; stretch += 0.125f) {
     ann_search_params params = params_of(stretch);
@@ -124,7 +127,7 @@ static void slack_and_caches(void) {
 static void default_slack(void) {
   ann_build_params plain = ANN_BUILD_PARAMS_INIT;
   plain.calibrate = ANN_OFF;
-  fixture f = fixture_make(ANN_METRIC_L2, ANN_U8, N, &plain, 5);
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_U8, SOME, &plain, 5);
   const struct {
     float recall, stretch;
     int32_t slack;
@@ -142,7 +145,7 @@ static void default_slack(void) {
 
 /* A slack that is added to squares goes less far than one of distances, unless it is none. */
 static void squares(void) {
-  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, N, NULL, 15);
+  fixture f = fixture_make(ANN_METRIC_L2, ANN_F32, SOME, NULL, 15);
   uint64_t last_distances = 0, last_missed = Q * K;
   for (float stretch = 1; stretch <= 1.6f; stretch += 0.2f) {
     ann_search_params by_default = params_of(stretch), distances = by_default, of_squares = by_default;
@@ -330,7 +333,7 @@ static void graph(void) {
   for (int m = 0; m < METRICS; m++) {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.graph = ANN_GRAPH_GGNN;
-    fixture f = fixture_make(all_metrics[m], ANN_F32, N / 2, &params, 11);
+    fixture f = fixture_make(all_metrics[m], ANN_F32, SOME / 2, &params, 11);
     ann_index_info info = ANN_INDEX_INFO_INIT;
     CHECK_OK(ann_index_get_info(f.index, &info, NULL));
     CHECK_EQUAL(info.graph, ANN_GRAPH_GGNN);

@@ -42,7 +42,7 @@ static void copies(void) {
   for (int p = 0; p < 4; p++)
     for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_CELLS; knn++)
       for (int m = 0; m < METRICS; m++) {
-        if (knn == ANN_KNN_GIVEN) continue;
+        if (knn == ANN_KNN_GIVEN || !test_takes(p + knn + m)) continue;
         char what[60];
         snprintf(what, sizeof what, "%d %% copies, knn %d, %s", percents[p], knn,
                  metric_name(all_metrics[m]));
@@ -75,6 +75,7 @@ static void copies(void) {
   /* Every one of many equal rows can be had, in every element. */
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++) {
+      if (!test_takes(e + m)) continue;
       vectors rows = vectors_make(DATA_EQUAL, all_elements[e], N, DIM, 3);
       ann_index *index = index_build(all_metrics[m], &rows, NULL);
       check_reach("equal rows", index);
@@ -153,6 +154,7 @@ static void magnitudes(void) {
       queries.rows = Q;
       for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_CELLS; knn++) {
         if (knn == ANN_KNN_GIVEN) continue;
+        if (exponent > -45 && exponent < 38 && !test_takes(exponent + 45 + m + knn)) continue;
         ann_build_params params = ANN_BUILD_PARAMS_INIT;
         params.degree = 8;
         params.knn = knn;
@@ -362,11 +364,12 @@ static void walks_arrive(const char *what, const vectors *rows, const vectors *q
 }
 
 static void islands(void) {
-  enum { PER_ISLAND = 60, ASKED = 600, COPIES = 12 };
+  enum { ASKED = 600, COPIES = 12 };
+  const uint64_t per_island = test_scale() > 1 ? 30 : 60;
   const uint64_t counts[] = {30, 100, 300}; /* fewer heads than entry points, and more */
   for (int n = 0; n < 3; n++) {
     char what[40];
-    vectors rows = island_rows(counts[n] * PER_ISLAND, counts[n], 0.1, 8);
+    vectors rows = island_rows(counts[n] * per_island, counts[n], 0.1, 8);
     vectors queries = island_rows(ASKED, counts[n], 0.1, 9);
     snprintf(what, sizeof what, "%d islands", (int)counts[n]);
     walks_arrive(what, &rows, &queries, 32);

@@ -163,7 +163,8 @@ static void short_lists(int32_t method, int32_t element, int32_t metric) {
   uint32_t *whole = malloc(ROWS * LENGTH * sizeof *whole), *part = malloc(ROWS * LENGTH * sizeof *part);
   float *far = malloc(ROWS * LENGTH * sizeof *far), *near = malloc(ROWS * LENGTH * sizeof *near);
   CHECK_OK(ann_knn_graph(NULL, &view, &params, whole, far, NULL, NULL));
-  for (uint32_t k = 1; k < LENGTH; k += 3) {
+  /* Every third length, every sixth under a sanitizer: each is a build of its own. */
+  for (uint32_t k = 1; k < LENGTH; k += test_scale() > 1 ? 6 : 3) {
     params.k = k;
     CHECK_OK(ann_knn_graph(NULL, &view, &params, part, near, NULL, NULL));
     uint64_t others = 0;
@@ -233,7 +234,7 @@ int main(void) {
       one_graph(ANN_KNN_EXACT, DATA_NORMAL, element, metric, 150, 1 + (uint32_t)(7 * e + 3 * m), 10, 1);
       one_graph(ANN_KNN_EXACT, DATA_CLUSTERED, element, metric, 121, 17, 130, 1);
       one_graph(ANN_KNN_EXACT, DATA_EQUAL, element, metric, 100, 8, 10, 1);
-      if (test_scale() > 1 && (e + m) % 3) continue;
+      if (!test_takes(e + m)) continue;
       /* Clouds around zero have hubs under inner product, which NN-Descent finds hard. The floors
        * are what defaults reach, less a little; they are there to notice a fall. */
       one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, element, metric, 900, 12, 20,
@@ -252,17 +253,21 @@ int main(void) {
   one_graph(ANN_KNN_GGNN, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
   one_graph(ANN_KNN_GGNN, DATA_CLUSTERED, ANN_F32, ANN_METRIC_L2, many, 16, 30, 0.95);
   one_graph(ANN_KNN_GGNN, DATA_EQUAL, ANN_F32, ANN_METRIC_L2, 1000, 16, 10, 1);
-  one_graph(ANN_KNN_AUTO, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 5000, 1, 30, 0.95);
+  one_graph(ANN_KNN_AUTO, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 5000 / (test_scale() > 1 ? 2 : 1), 1, 30,
+            0.95);
   /* Lists of more rows than a row of a search graph has edges. NN-Descent's 16 samples a round are so few of them that
    * its default share of new entries ends it early: the far end is missing, as floors say. */
   const uint32_t long_lists[] = {257, 300, 400, 512};
   const double descent_floors[] = {0.55, 0.35, 0.2, 0.15};
   for (int i = 0; i < 4; i++) {
     one_graph(ANN_KNN_EXACT, DATA_CLUSTERED, ANN_U8, ANN_METRIC_L2, 600, 16, long_lists[i], 1);
-    one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 2100, 16, long_lists[i],
-              descent_floors[i]);
-    one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 2100, 16, long_lists[i], 0.8);
-    one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_INNER_PRODUCT, 2100, 16, long_lists[i], 0.8);
+    if (test_takes(i))
+      one_graph(ANN_KNN_NN_DESCENT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 2100, 16, long_lists[i],
+                descent_floors[i]);
+    if (test_takes(i + 1))
+      one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, 2100, 16, long_lists[i], 0.8);
+    if (test_takes(i + 2))
+      one_graph(ANN_KNN_CELLS, DATA_NORMAL, ANN_F32, ANN_METRIC_INNER_PRODUCT, 2100, 16, long_lists[i], 0.8);
   }
   for (uint64_t n = 1; n <= 40; n++) {
     one_graph(ANN_KNN_EXACT, DATA_NORMAL, ANN_F32, ANN_METRIC_L2, n, 3, 10, 1);

@@ -38,6 +38,7 @@ static void offsets_and_strides(void) {
       CHECK_OK(index_search(plain, &queries, ANN_SEARCH_EXACT, 0, &exact));
       unsigned char *memory = aligned_alloc(64, 1 << 17);
       for (size_t offset = 0; offset < 64; offset++) {
+        if (offset != 0 && !test_takes((int)(offset + offset / 3 + dim) + e)) continue;
         const size_t stride = offset % 3 == 0 ? packed : packed + (offset * 7) % 61;
         ann_build_params params = ANN_BUILD_PARAMS_INIT;
         /* Borrowing at odd addresses has a check of its own. */
@@ -108,6 +109,7 @@ static void guarded(void) {
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++)
       for (uint32_t dim = 1; dim <= 70; dim += 1 + dim / 20) {
+        if (!test_takes(e + m + (int)dim)) continue;
         const int32_t element = all_elements[e];
         const size_t size = element_size(element), bytes = N * dim * size;
         const size_t pages = (bytes + page - 1) / page;

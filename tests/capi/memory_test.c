@@ -117,7 +117,7 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
 
 /* An index that is opened whole holds as much as its file, one that is read as it is needed nothing. */
 static void opened(void) {
-  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 8000, 64, 3);
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 8000 / (test_scale() > 1 ? 2 : 1), 64, 3);
   ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
   char path[] = "/tmp/gannet-memory-XXXXXX";
   const int file = mkstemp(path);
@@ -158,16 +158,18 @@ int main(void) {
   plain.threads = 2;
   for (int e = 0; e < ELEMENTS; e++)
     for (int m = 0; m < METRICS; m++) {
-      if (test_scale() > 1 && (e + m) % 3) continue;
+      if (!test_takes(e + m)) continue;
       one("defaults", all_metrics[m], all_elements[e], 0, 1500, 20, &plain, 0);
       one("stored as f32", all_metrics[m], all_elements[e], ANN_F32, 1000, 13, &plain, 0);
     }
   const uint64_t ns[] = {0, 1, 2, 31, 32, 33, 100, 1000, 4096, 4097, 6000};
-  for (int i = 0; i < 11; i++) one("by size", ANN_METRIC_L2, ANN_F32, 0, ns[i], 8, &plain, 0);
+  for (int i = 0; i < 11; i++)
+    if (ns[i] <= 1000 || test_takes(i)) one("by size", ANN_METRIC_L2, ANN_F32, 0, ns[i], 8, &plain, 0);
   for (int knn = ANN_KNN_AUTO; knn <= ANN_KNN_EXACT; knn++)
     for (int mode = ANN_ROWS_COPY; mode <= ANN_ROWS_BORROW; mode++)
       for (int calibrate = ANN_ON; calibrate <= ANN_OFF; calibrate++)
         for (uint32_t threads = 1; threads <= 5; threads += 4) {
+          if (!test_takes(knn + mode + calibrate + (int)threads)) continue;
           ann_build_params params = ANN_BUILD_PARAMS_INIT;
           params.knn = knn;
           params.rows_mode = mode;
@@ -177,9 +179,11 @@ int main(void) {
         }
   ann_build_params cells = plain;
   cells.knn = ANN_KNN_CELLS;
-  for (int i = 0; i < 11; i++) one("cells", ANN_METRIC_L2, ANN_F32, 0, ns[i], 8, &cells, 0);
+  for (int i = 0; i < 11; i++)
+    if (ns[i] <= 1000 || test_takes(i)) one("cells", ANN_METRIC_L2, ANN_F32, 0, ns[i], 8, &cells, 0);
   for (int e = 0; e < ELEMENTS; e++)
-    for (int m = 0; m < METRICS; m++) one("cells", all_metrics[m], all_elements[e], 0, 1500, 70, &cells, 0);
+    for (int m = 0; m < METRICS; m++)
+      if (test_takes(e + m)) one("cells", all_metrics[m], all_elements[e], 0, 1500, 70, &cells, 0);
   ann_build_params wide = plain;
   wide.degree = 128;
   wide.knn_degree = 256;

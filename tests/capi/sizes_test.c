@@ -86,7 +86,7 @@ int main(void) {
     const uint64_t ns[] = {1, 2, 3, d - 1, d, d + 1, d + d / 2, d + d / 2 + 1, 2 * d, 10 * d};
     for (int j = 0; j < 10; j++)
       for (int knn = ANN_KNN_NN_DESCENT; knn <= ANN_KNN_CELLS; knn++)
-        if (knn != ANN_KNN_GIVEN && (ns[j] <= 700 || step == 1))
+        if (knn != ANN_KNN_GIVEN && (ns[j] <= 700 || step == 1) && test_takes((int)i + j + knn))
           one_size(ns[j], d, knn, j == 7 ? ANN_ON : ANN_OFF);
   }
   CHECK_SAY(misses * 1000 <= places, "full beams miss %llu of %llu", (unsigned long long)misses,

@@ -6,24 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#ifndef GANNET_TEST_SCALE
-#define GANNET_TEST_SCALE 1
-#endif
-
-int test_scale(void) {
-  const char *text = getenv("GANNET_TEST_SCALE");
-  const int scale = text ? atoi(text) : GANNET_TEST_SCALE;
-  return scale < 1 ? 1 : scale;
-}
-
-int test_sanitized(void) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return 1;
-#else
-  return 0;
-#endif
-}
-
 int test_on_device(void) {
   const char *backend = getenv("GANNET_BACKEND");
   return backend != NULL && strcmp(backend, "cuda") == 0;
@@ -221,20 +203,17 @@ ann_matrix vectors_view(const vectors *set) {
 
 /* --- Oracle ---------------------------------------------------------------------------------- */
 
-double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void *a, int32_t element_b,
-                     const void *b, double *error) {
-  const size_t size_a = element_size(element_a), size_b = element_size(element_b);
+static double distance_of_values(int32_t metric, uint32_t dim, const double *a, const double *b, int integers,
+                                 double *error) {
   double squares = 0, product = 0, product_size = 0, norm_a = 0, norm_b = 0;
   for (uint32_t i = 0; i < dim; i++) {
-    const double x = get_value(element_a, (const unsigned char *)a + i * size_a);
-    const double y = get_value(element_b, (const unsigned char *)b + i * size_b);
+    const double x = a[i], y = b[i];
     squares += (x - y) * (x - y);
     product += x * y;
     product_size += fabs(x * y);
     norm_a += x * x;
     norm_b += y * y;
   }
-  const int integers = element_is_integer(element_a) && element_is_integer(element_b);
   double distance, allowed;
   if (metric == ANN_METRIC_L2) {
     distance = squares;
@@ -251,35 +230,58 @@ double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void
   return distance;
 }
 
-typedef struct pair {
-  double distance;
-  uint64_t row;
-} pair;
+static void get_values(int32_t element, const void *data, uint64_t count, double *values) {
+  const size_t size = element_size(element);
+  for (uint64_t i = 0; i < count; i++) values[i] = get_value(element, (const unsigned char *)data + i * size);
+}
 
-static int by_distance(const void *a, const void *b) {
-  const pair *x = a, *y = b;
-  if (x->distance != y->distance) return x->distance < y->distance ? -1 : 1;
-  return x->row < y->row ? -1 : x->row > y->row;
+double true_distance(int32_t metric, uint32_t dim, int32_t element_a, const void *a, int32_t element_b,
+                     const void *b, double *error) {
+  double x[dim + 1], y[dim + 1];
+  get_values(element_a, a, dim, x);
+  get_values(element_b, b, dim, y);
+  const int integers = element_is_integer(element_a) && element_is_integer(element_b);
+  return distance_of_values(metric, dim, x, y, integers, error);
+}
+
+/* All of a set's, to be freed. */
+static double *values_of(const vectors *set) {
+  double *values = malloc((set->rows * set->dim + 1) * sizeof *values);
+  get_values(set->element, set->data, set->rows * set->dim, values);
+  return values;
 }
 
 void true_neighbors(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k, int skip_self,
                     uint64_t *ids, double *distances) {
-  pair *pairs = malloc((rows->rows + 1) * sizeof *pairs);
+  const uint32_t dim = rows->dim;
+  const int integers = element_is_integer(rows->element) && element_is_integer(queries->element);
+  double *stored = values_of(rows), *asked = values_of(queries);
+  double *nearest = malloc((k + 1) * sizeof *nearest); /* by distance, and of equal ones by row */
+  uint64_t *numbers = malloc((k + 1) * sizeof *numbers);
   for (uint64_t q = 0; q < queries->rows; q++) {
-    uint64_t count = 0;
+    uint32_t count = 0;
     for (uint64_t row = 0; row < rows->rows; row++) {
       if (skip_self && row == q) continue;
-      pairs[count].row = row;
-      pairs[count++].distance = true_distance(metric, rows->dim, rows->element, vectors_row(rows, row),
-                                              queries->element, vectors_row(queries, q), NULL);
+      const double distance =
+          distance_of_values(metric, dim, stored + row * dim, asked + q * dim, integers, NULL);
+      if (count == k && (k == 0 || !(distance < nearest[k - 1]))) continue;
+      uint32_t place = count < k ? count++ : k - 1;
+      for (; place > 0 && distance < nearest[place - 1]; place--) {
+        nearest[place] = nearest[place - 1];
+        numbers[place] = numbers[place - 1];
+      }
+      nearest[place] = distance;
+      numbers[place] = row;
     }
-    qsort(pairs, count, sizeof *pairs, by_distance);
     for (uint32_t i = 0; i < k; i++) {
-      if (ids) ids[q * k + i] = i < count ? pairs[i].row : ANN_ID_NONE;
-      if (distances) distances[q * k + i] = i < count ? pairs[i].distance : INFINITY;
+      if (ids) ids[q * k + i] = i < count ? numbers[i] : ANN_ID_NONE;
+      if (distances) distances[q * k + i] = i < count ? nearest[i] : INFINITY;
     }
   }
-  free(pairs);
+  free(stored);
+  free(asked);
+  free(nearest);
+  free(numbers);
 }
 
 double recall_of(int32_t metric, const vectors *rows, const vectors *queries, uint32_t k,

@@ -6,18 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../scale.h"
 #include "ann.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Sanitizers make everything slower; work is divided by this number. The environment's
- * GANNET_TEST_SCALE overrides what the build set. */
-int test_scale(void);
-
-/* 1 if this program was compiled with a sanitizer. */
-int test_sanitized(void);
 
 /* 1 if GANNET_BACKEND makes a CUDA device the default one, as tests/gpu.sh does. The contract is the same
  * there but for what the header says of devices. */

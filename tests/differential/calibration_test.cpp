@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "../scale.h"
 #include "catch.h"
 #include "graph/bypass_edges.h"
 #include "index/index.h"
@@ -18,6 +19,9 @@
 using namespace gannet;
 
 namespace {
+
+/// Calibration needs some thousand rows, and a sanitizer takes minutes for more of them.
+uint32_t fewer(uint32_t rows) { return test_scale() > 1 ? rows / 3 : rows; }
 
 /// [rows, dim] floats, nearly normal.
 std::vector<float> made_floats(uint32_t rows, uint32_t dim, uint64_t seed) {
@@ -72,8 +76,8 @@ std::vector<float> made_common(uint32_t rows, uint32_t dim, uint64_t seed) {
 }  // namespace
 
 TEST_CASE("walks for a hundred answers tell how many of the first they find") {
-  constexpr uint32_t kDim = 24, kRows = 20'000, kQueries = 1000, kAnswers = 100;
-  const std::vector<float> rows = made_common(kRows, kDim, 2);
+  constexpr uint32_t kDim = 24, kQueries = 1000, kAnswers = 100;
+  const std::vector<float> rows = made_common(fewer(20'000), kDim, 2);
   const std::vector<float> to_come = made_common(kQueries, kDim, 3);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_OFF);
   const Segment& segment = built->segment;
@@ -109,7 +113,7 @@ TEST_CASE("walks for a hundred answers tell how many of the first they find") {
 
 TEST_CASE("true neighbours that a smaller sample knows are those that a larger one finds") {
   constexpr uint32_t kDim = 24;
-  const std::vector<float> rows = made_common(20'000, kDim, 2);
+  const std::vector<float> rows = made_common(fewer(20'000), kDim, 2);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_OFF);
   const Execution two{{}, 2, nullptr};
   const SearchTarget target{built->host, nullptr};
@@ -148,7 +152,7 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
     SearchWorkspace workspace(segment.dataset, segment.codes, segment.graph, {});
     SearchWorkspace other(segment.dataset, segment.codes, segment.graph, {});
     for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
-      for (uint32_t query = 0; query < 20; ++query) {
+      for (uint32_t query = 0; query < 20; query += static_cast<uint32_t>(test_scale())) {
         size_t stops = 0;
         trace_best_first(
             segment.dataset, segment.codes, segment.graph, block[query], admission, kStops, workspace,
@@ -198,7 +202,7 @@ TEST_CASE("a walk by slack that stops once is the search, and one that stops oft
     uint64_t traced = 0;
     uint64_t alone = 0;
     for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
-      for (uint32_t query = 0; query < 40; ++query) {
+      for (uint32_t query = 0; query < 40; query += static_cast<uint32_t>(test_scale())) {
         const auto search = [&](uint32_t k, float slack) {
           SearchCounts counts;
           const uint32_t found = search_with_slack(segment.dataset, segment.codes, segment.graph,
@@ -248,7 +252,7 @@ TEST_CASE("a walk by slack that stops once is the search, and one that stops oft
 
 TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
   // Half of the rows lie near a space of four columns, where walks end early: a beam is too long for them.
-  std::vector<float> rows = made_floats(30000, 24, 8);
+  std::vector<float> rows = made_floats(fewer(30000), 24, 8);
   for (size_t i = 0; i < rows.size(); ++i)
     if (i / 24 % 2 == 0 && i % 24 >= 4) rows[i] *= 0.02f;
   const auto built = built_of(view_of_floats(rows, 24), ANN_METRIC_L2, ANN_ON);
@@ -292,7 +296,9 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
   named.params.procedure = ANN_SEARCH_SLACK;
   REQUIRE(choose(*built, nullptr, named, {}).effort.knob == calibration.slack().knob(10, 0.95f));
   // By inner product there are none.
+  rows.resize(size_t{5000} * 24);
   const auto product = built_of(view_of_floats(rows, 24), ANN_METRIC_INNER_PRODUCT, ANN_ON);
+  REQUIRE_FALSE(product->calibration.empty());
   REQUIRE(product->calibration.slack().empty());
 }
 
@@ -389,7 +395,7 @@ class GroundTruth {
 TEST_CASE("a recall is asked for at little more than the beam that gets it") {
   constexpr uint32_t kDim = 24;
   constexpr uint32_t kQueries = 1000;
-  const std::vector<float> rows = made_floats(30000, kDim, 8);
+  const std::vector<float> rows = made_floats(fewer(30000), kDim, 8);
   const std::vector<float> values = made_floats(kQueries, kDim, 9);
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
@@ -412,7 +418,7 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
 TEST_CASE("what the shortest beam finds more of than is asked for takes fewer edges of a row") {
   constexpr uint32_t kDim = 8;
   constexpr uint32_t kQueries = 1000;
-  const std::vector<float> rows = made_floats(30000, kDim, 10);
+  const std::vector<float> rows = made_floats(fewer(30000), kDim, 10);
   const std::vector<float> values = made_floats(kQueries, kDim, 11);
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);

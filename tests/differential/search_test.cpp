@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "../scale.h"
 #include "catch.h"
 #include "index/index.h"
 #include "made_data.h"
@@ -278,7 +279,7 @@ TEST_CASE("searches that take turns find and count what each does alone") {
 }
 
 TEST_CASE("recall asked for is recall got, on queries that calibration has not seen") {
-  const Floats rows(20000, 24, 5, 0);
+  const Floats rows(test_scale() > 1 ? 8000 : 20000, 24, 5, 0);  // a sanitizer makes builds slow
   const Floats queries(500, 24, 6, 0);
   const auto built = build_floats(rows, ANN_METRIC_L2, true);
   for (const uint32_t k : {1u, 10u, 37u, 100u}) {
@@ -485,7 +486,7 @@ TEST_CASE("rows that a snapshot has removed are in no answer") {
 }
 
 TEST_CASE("a procedure that is named keeps the recall that is asked for, by a calibration of its own") {
-  const Floats rows(12000, 16, 81, 0);
+  const Floats rows(test_scale() > 1 ? 6000 : 12000, 16, 81, 0);  // a sanitizer makes builds slow
   const Floats queries(300, 16, 82, 0);
   const auto built = build_floats(rows, ANN_METRIC_L2, true);
   Snapshot snapshot;
