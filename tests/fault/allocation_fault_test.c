@@ -7,6 +7,9 @@
  * something that can be done without, such as a second thread, ANN_OK with the right result), all
  * memory must be back, and the same handle must work and give what it gives without failures.
  *
+ * Loops make the same request again and again. Of requests that come from the same place by the same calls, by
+ * their stacks, the first few fail in turn.
+ *
  * Points run in child processes that are started again behind a point that kills them, so that one
  * crash is counted and the rest still tested. */
 #define _GNU_SOURCE
@@ -22,6 +25,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include "ann.h"
 #include "check.h"
@@ -34,14 +38,33 @@ typedef struct source {
   int64_t fail_at; /* 1 is the first; 0: never */
   int forever;     /* also all later ones */
   int armed;
-  int64_t live; /* blocks, or for the hook bytes, that were not given back */
+  int64_t live;     /* blocks, or for the hook bytes, that were not given back */
+  uint64_t* stacks; /* of each call since it was armed, while it is watched; else null */
 } source;
 
 static source from_malloc, from_hook;
 
+/* Calls whose stacks are kept, and how they are read. */
+enum { CALLS_WATCHED = 1 << 16 };
+
+static _Unwind_Reason_Code add_frame(struct _Unwind_Context* frame, void* user) {
+  uint64_t* hash = user;
+  const uintptr_t place = _Unwind_GetIP(frame);
+  *hash = hash_bytes(*hash, &place, sizeof place);
+  return _URC_NO_REASON;
+}
+
+/* A hash of the calls that lead here. */
+static uint64_t stack_here(void) {
+  uint64_t hash = HASH_START;
+  _Unwind_Backtrace(add_frame, &hash);
+  return hash;
+}
+
 static int refuses(source* s) {
   if (!__atomic_load_n(&s->armed, __ATOMIC_RELAXED)) return 0;
   const int64_t call = __atomic_add_fetch(&s->calls, 1, __ATOMIC_RELAXED);
+  if (s->stacks && call <= CALLS_WATCHED) s->stacks[call - 1] = stack_here();
   return s->fail_at != 0 && (call == s->fail_at || (s->forever && call > s->fail_at));
 }
 
@@ -135,8 +158,8 @@ static uint64_t ids[N];
 
 typedef enum {
   CREATE,
-  BUILD,
   BUILD_PLAIN,
+  BUILD,
   BUILD_IDS,
   BUILD_EXACT,
   BUILD_F16,
@@ -165,8 +188,8 @@ typedef enum {
   SCENARIOS
 } scenario;
 static const char* const names[SCENARIOS] = {"create and free",
-                                             "build, calibrated",
                                              "build, not calibrated",
+                                             "build, calibrated",
                                              "build with ids",
                                              "build by exact k-NN",
                                              "build stored as f16",
@@ -297,7 +320,7 @@ static ann_status make_index(const ann_context* context, scenario what, ann_inde
   return ann_index_create(context, &shape, index, error);
 }
 
-static int is_build(scenario what) { return what >= BUILD && what <= BUILD_BORROW; }
+static int is_build(scenario what) { return what >= BUILD_PLAIN && what <= BUILD_BORROW; }
 static int is_save(scenario what) { return what >= SAVE && what <= SAVE_LAZY; }
 static int is_open(scenario what) { return what >= OPEN_FULL && what <= OPEN_STREAM; }
 static int needs_built(scenario what) {
@@ -519,17 +542,61 @@ static int one_point(scenario what, uint32_t threads, int by_hook, int forever, 
   return 1;
 }
 
+/* The points to test: of calls with the same stack the first two, or the first alone, under a sanitizer and with
+ * two threads, whose schedule says which call a number is, so that others come by themselves; and the last call.
+ * Builds of all kinds share most of their stacks. Of those that another scenario has met one of four fails again. */
+typedef struct points {
+  uint64_t stacks[CALLS_WATCHED];
+  uint8_t due[CALLS_WATCHED];
+  int64_t watched;
+  uint64_t met[CALLS_WATCHED]; /* stacks of earlier scenarios, with how they were made to fail */
+  int64_t met_count;
+} points;
+static points known;
+
+static int64_t times_in(const uint64_t* stacks, int64_t count, uint64_t stack) {
+  int64_t times = 0;
+  for (int64_t i = 0; i < count; i++) times += stacks[i] == stack;
+  return times;
+}
+
+static void choose_points(uint32_t threads, int by_hook, int forever) {
+  const int64_t most = threads == 1 && test_scale() == 1 ? 2 : 1;
+  const int64_t met_count = known.met_count;
+  int64_t again = 0;
+  for (int64_t i = 0; i < known.watched; i++) {
+    const int64_t before = times_in(known.stacks, i, known.stacks[i]);
+    const uint64_t met = known.stacks[i] + threads * 4 + (uint64_t)(by_hook * 2 + forever);
+    known.due[i] = before < most || i == known.watched - 1;
+    if (times_in(known.met, met_count, met) > 0)
+      known.due[i] = known.due[i] && again++ % 4 == 0;
+    else if (before == 0 && known.met_count < CALLS_WATCHED)
+      known.met[known.met_count++] = met;
+  }
+}
+
+/* Behind the calls that were watched there may be others, with two threads. */
+static int64_t point_from(int64_t point) {
+  while (point <= known.watched && !known.due[point - 1]) point++;
+  return point;
+}
+
 static void all_points(scenario what, uint32_t threads, int by_hook, int forever) {
   /* The result without failures; twice, so that what is kept from a first call is there. */
+  source* s = by_hook ? &from_hook : &from_malloc;
   uint64_t wanted = 0;
   for (int i = 0; i < 2; i++) {
     stage on = set_up(what, threads, by_hook);
+    s->stacks = known.stacks;
+    arm(s, 0, 0);
     CHECK_OK(act(&on, what, &wanted, NULL));
+    known.watched = disarm(s);
+    s->stacks = NULL;
     wanted = with_index(&on, what, wanted);
     tear_down(&on);
   }
-  /* Of two threads the schedule says which allocation a number is, so that the others come by themselves. */
-  const int64_t step = (int64_t)test_scale() * threads;
+  if (!CHECK(known.watched <= CALLS_WATCHED)) return;
+  choose_points(threads, by_hook, forever);
   memset(shared, 0, sizeof *shared);
   shared->at = 1;
   int deaths = 0;
@@ -551,7 +618,7 @@ static void all_points(scenario what, uint32_t threads, int by_hook, int forever
       const board before = *shared;
       one_point(what, threads, by_hook, 0, 1, wanted);
       *shared = before;
-      for (;; shared->at += shared->at < 40 ? 1 : step)
+      for (;; shared->at = point_from(shared->at + 1))
         if (!one_point(what, threads, by_hook, forever, shared->at, wanted)) break;
       shared->done = 1;
       fflush(stderr);
@@ -565,7 +632,7 @@ static void all_points(scenario what, uint32_t threads, int by_hook, int forever
                 by_hook ? "hook" : "malloc", (long long)shared->at, forever ? "for ever" : "once",
                 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "an exit");
       shared->injected++;
-      shared->at++;
+      shared->at = point_from(shared->at + 1);
     }
   }
 }
@@ -578,6 +645,7 @@ int main(int argc, char** argv) {
   queries_view = vectors_view(&queries);
   for (uint64_t i = 0; i < N; i++) ids[i] = 5000 - 3 * i;
   make_files();
+  (void)stack_here(); /* takes memory of its own the first time */
   const int verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
   long long injected = 0, survived = 0, absorbed = 0;
   for (int by_hook = 1; by_hook >= 0; by_hook--) {
