@@ -544,7 +544,9 @@ static int one_point(scenario what, uint32_t threads, int by_hook, int forever, 
 
 /* The points to test: of calls with the same stack the first two, or the first alone, under a sanitizer and with
  * two threads, whose schedule says which call a number is, so that others come by themselves; and the last call.
- * Builds of all kinds share most of their stacks. Of those that another scenario has met one of four fails again. */
+ * Builds of all kinds share most of their stacks. Of those that another scenario has met one of four fails again.
+ * Under a sanitizer, where a calibrated build takes half a second, every second stack fails once and the others for
+ * ever, and with two threads the other way round. */
 typedef struct points {
   uint64_t stacks[CALLS_WATCHED];
   uint8_t due[CALLS_WATCHED];
@@ -563,11 +565,13 @@ static int64_t times_in(const uint64_t* stacks, int64_t count, uint64_t stack) {
 static void choose_points(uint32_t threads, int by_hook, int forever) {
   const int64_t most = threads == 1 && test_scale() == 1 ? 2 : 1;
   const int64_t met_count = known.met_count;
-  int64_t again = 0;
+  int64_t again = 0, distinct = 0;
   for (int64_t i = 0; i < known.watched; i++) {
     const int64_t before = times_in(known.stacks, i, known.stacks[i]);
     const uint64_t met = known.stacks[i] + threads * 4 + (uint64_t)(by_hook * 2 + forever);
-    known.due[i] = before < most || i == known.watched - 1;
+    distinct += before == 0;
+    known.due[i] = before < most && (test_scale() == 1 || (distinct + forever + threads) % 2 == 0);
+    known.due[i] |= i == known.watched - 1;
     if (times_in(known.met, met_count, met) > 0)
       known.due[i] = known.due[i] && again++ % 4 == 0;
     else if (before == 0 && known.met_count < CALLS_WATCHED)
