@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and tests everything, from a bare machine on. Stops at the first part that fails.
+# Builds and tests everything, from a bare machine on. Stops when a part has failed.
 #
 #   tests/run.sh                 all parts
 #   tests/run.sh PART...         these:
@@ -70,18 +70,20 @@ quietly() {
   fi
 }
 
-# compile FOLDER OPTION...: configures and builds everything there, or those of its targets that $targets names.
-compile() {
-  local folder=$1 name start=$SECONDS wanted=all
+# compile FOLDER OPTION...: configures and builds everything there, or those of its targets that $targets names. Another
+# part may want the same at the same time.
+compile() (
+  folder=$1 start=$SECONDS
   shift
-  if [ -n "${targets:-}" ]; then wanted=$targets; fi
   name=$(basename "$folder")
+  exec 9> "$logs/$name.lock"
+  flock 9
   quietly "$logs/$name-configure.log" cmake -S "$root" -B "$folder" \
     -DCMAKE_BUILD_TYPE=Release -DGANNET_TESTS=ON -DGANNET_EXAMPLES=ON -DGANNET_WERROR=ON "$@"
   # shellcheck disable=SC2086
-  quietly "$logs/$name-build.log" cmake --build "$folder" --parallel "$jobs" --target $wanted
+  quietly "$logs/$name-build.log" cmake --build "$folder" --parallel "$jobs" --target ${targets:-all}
   echo "built $name/ in $((SECONDS - start)) s"
-}
+)
 
 # The Release build; parts that need the shared object ask for it. One architecture is enough to
 # see that the CUDA code compiles; without a GPU its tests skip themselves.
@@ -169,14 +171,15 @@ part_rust() {
 
 # fsck FOLDER...: runs the independent reader over all files of indexes there.
 fsck() {
-  local folder found
+  local folder found log
   for folder in "$@"; do
     found=$(find "$folder" -name '*.gannet' | wc -l)
+    log=$logs/fsck-$(basename "$folder").log
     if [ "$found" = 0 ]; then echo "no files of indexes in $folder"; return 1; fi
     if ! find "$folder" -name '*.gannet' -print0 |
       xargs -0 cargo run --quiet --release --package gannet-fsck \
-        --manifest-path "$root/bindings/rust/Cargo.toml" -- > "$logs/fsck.log" 2>&1; then
-      grep -v ': ok: ' "$logs/fsck.log"
+        --manifest-path "$root/bindings/rust/Cargo.toml" -- > "$log" 2>&1; then
+      grep -v ': ok: ' "$log"
       return 1
     fi
     echo "gannet-fsck: $found files in order in $folder"
@@ -292,48 +295,70 @@ closing_lines() {
     "$logs/$1.log" || true
 }
 
-summary=()
 whole_run=$SECONDS
-failed=
+rm -f "$logs/summary" "$logs/failed"
+
+# run_parts PART...: one after the other, until one fails here or beside them. Their outcomes go to $logs/summary, the name
+# of one that fails to $logs/failed.
+run_parts() {
+  local part start status outcome line
+  for part in "$@"; do
+    if [ -e "$logs/failed" ]; then break; fi
+    heading "$part"
+    start=$SECONDS
+    set +e
+    (
+      set -e
+      "part_$part"
+    ) 2>&1 | tee "$logs/$part.log"
+    status=${PIPESTATUS[0]}
+    set -e
+    outcome=passed
+    if [ "$status" != 0 ]; then
+      outcome=FAILED
+      echo "$part" >> "$logs/failed"
+    fi
+    line=$(printf '%-10s %5d s  %s' "$part" $((SECONDS - start)) $outcome)
+    echo "--- $line"
+    echo "$line" >> "$logs/summary"
+  done
+}
 
 heading "setup"
 start=$SECONDS
 tests/setup.sh tests
-summary+=("$(printf '%-10s %5d s' setup $((SECONDS - start)))")
+printf '%-10s %5d s\n' setup $((SECONDS - start)) >> "$logs/summary"
 
+# Rust's programs and the wrappers' tests run one thread for most of their time, so that Rust's go beside the others.
+first=() beside_rust=() with_rust=()
 for part in "${parts[@]}"; do
-  heading "$part"
-  start=$SECONDS
-  set +e
-  (
-    set -e
-    "part_$part"
-  ) 2>&1 | tee "$logs/$part.log"
-  status=${PIPESTATUS[0]}
-  set -e
-  outcome=passed
-  if [ "$status" != 0 ]; then
-    outcome=FAILED
-    failed=$part
-  fi
-  line=$(printf '%-10s %5d s  %s' "$part" $((SECONDS - start)) $outcome)
-  echo "--- $line"
-  summary+=("$line")
-  if [ -n "$failed" ]; then break; fi
+  case $part in
+    rust) with_rust+=("$part") ;;
+    go | python | examples | install) beside_rust+=("$part") ;;
+    *) first+=("$part") ;;
+  esac
 done
+run_parts ${first[@]+"${first[@]}"}
+if [ ${#with_rust[@]} != 0 ] && [ ${#beside_rust[@]} != 0 ]; then
+  run_parts "${with_rust[@]}" > "$logs/beside.log" 2>&1 &
+  run_parts "${beside_rust[@]}"
+  wait
+  cat "$logs/beside.log"
+else
+  run_parts ${with_rust[@]+"${with_rust[@]}"} ${beside_rust[@]+"${beside_rust[@]}"}
+fi
 
 heading "summary"
 for part in "${parts[@]}"; do
-  if [ -e "$logs/$part.log" ]; then
+  if grep -qs "^$part " "$logs/summary"; then
     lines=$(closing_lines "$part")
     if [ -n "$lines" ]; then printf '%s:\n%s\n' "$part" "$lines"; fi
   fi
-  if [ "$part" = "$failed" ]; then break; fi
 done
 printf '\n'
-printf '%s\n' "${summary[@]}"
+cat "$logs/summary"
 printf '%-10s %5d s\n' all $((SECONDS - whole_run))
-if [ -n "$failed" ]; then
-  printf '\n%s failed\n' "$failed"
+if [ -e "$logs/failed" ]; then
+  printf '\n%s failed\n' "$(paste -sd ' ' "$logs/failed")"
   exit 1
 fi

@@ -22,6 +22,7 @@ static void batches(const ann_index *index, const vectors *queries) {
     const uint64_t expansion_count = results.expansion_count;
     const uint64_t splits[] = {1, 3, 16, 33, 64};
     for (int s = 0; s < 5; s++) {
+      if (!test_takes(s + procedure)) continue;
       uint64_t distances = 0, expansions = 0;
       for (uint64_t at = 0; at < Q; at += splits[s]) {
         const uint64_t rows = at + splits[s] <= Q ? splits[s] : Q - at;
@@ -44,6 +45,7 @@ static void batches(const ann_index *index, const vectors *queries) {
       CHECK_EQUAL(expansions, expansion_count);
     }
     for (uint32_t threads = 1; threads <= 5; threads++) {
+      if (!test_takes((int)threads + procedure)) continue;
       params.threads = threads;
       view = vectors_view(queries);
       results = answers_view(&parts);

@@ -545,8 +545,8 @@ static int one_point(scenario what, uint32_t threads, int by_hook, int forever, 
 /* The points to test: of calls with the same stack the first two, or the first alone, under a sanitizer and with
  * two threads, whose schedule says which call a number is, so that others come by themselves; and the last call.
  * Builds of all kinds share most of their stacks. Of those that another scenario has met one of four fails again.
- * Under a sanitizer, where a calibrated build takes half a second, every second stack fails once and the others for
- * ever, and with two threads the other way round. */
+ * Under a sanitizer, where a calibrated build takes half a second, each stack fails in one of four ways: once or for
+ * ever, with one thread or two. */
 typedef struct points {
   uint64_t stacks[CALLS_WATCHED];
   uint8_t due[CALLS_WATCHED];
@@ -570,7 +570,7 @@ static void choose_points(uint32_t threads, int by_hook, int forever) {
     const int64_t before = times_in(known.stacks, i, known.stacks[i]);
     const uint64_t met = known.stacks[i] + threads * 4 + (uint64_t)(by_hook * 2 + forever);
     distinct += before == 0;
-    known.due[i] = before < most && (test_scale() == 1 || (distinct + forever + threads) % 2 == 0);
+    known.due[i] = before < most && (test_scale() == 1 || (distinct + 2 * forever + threads) % 4 == 0);
     known.due[i] |= i == known.watched - 1;
     if (times_in(known.met, met_count, met) > 0)
       known.due[i] = known.due[i] && again++ % 4 == 0;
