@@ -36,12 +36,13 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
                                           const Execution& execution);
 
 /// Replaces five eighths of the edges of a graph of near rows by those by product, from lists of `k`. `codes` are those
-/// that walks take. Results do not depend on threads.
-/// `walked` are lists that a device's walks over the graph have found (index/product_walks.h), or none.
+/// that walks take. `walked` are lists that a device's walks over the graph have found (index/product_walks.h), or none.
+/// Results do not depend on threads.
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                        std::optional<KnnGraph>&& walked, const Execution& execution);
 
 /// The k rows of the largest products of each row, itself not among them, that walks over a graph of near rows find.
+/// `walked` as above; else the host walks.
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                           std::optional<KnnGraph>&& walked, const Execution& execution);
 

@@ -247,7 +247,7 @@ class DeviceCalibration::Samples {
   std::optional<Sample> many_;
 };
 
-/// The curves that a segment's walks have, and the order in which they are traced.
+/// A curve to be traced, and what that took.
 struct DeviceCalibration::Job {
   uint32_t table;
   Curve* curve;
@@ -272,8 +272,8 @@ struct DeviceCalibration::Job {
   }
 };
 
-/// Gives each table the curves of its warps, all without points. Those that take longest come first: their walks are for
-/// the most answers, or have one warp.
+/// Gives each table the curves of its warps, all without points, and returns the tasks that trace them. Those that
+/// take longest come first: their walks are for the most answers, or have one warp.
 std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchTarget& target) {
   // The most answers of a sorted list of 32 rows.
   constexpr uint32_t kFewMost = 32;
