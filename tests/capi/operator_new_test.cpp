@@ -2,7 +2,9 @@
 // its threads, less than 2 KB for each of them, the tables of a copy on a device, and nothing that grows with the
 // data.
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
+#include <initializer_list>
 #include <new>
 
 #include "ann.h"
