@@ -58,6 +58,10 @@ class DeviceWorkspace : public Workspace {
     found_usable_ = usable_.data();
   }
 
+  /// Sends the first `count` queries to the device and waits, after which workspaces that were taken to read them there
+  /// may run.
+  virtual void send(uint32_t count) = 0;
+
   /// Answers the first `count` queries by a walk and waits for the answers. With `timed` the kernels are timed.
   virtual void run(uint32_t count, const SearchPlan& plan, const DeviceAdmission& admission, bool timed) = 0;
 
@@ -99,8 +103,10 @@ namespace cuda {
 std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment& segment,
                                                   DeviceBuildResult* built, const Execution& execution);
 
-/// Room for `queries` queries of k answers each, or for as many of them as one run takes.
-std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k);
+/// Room for `queries` queries of k answers each, or for as many of them as one run takes. Unless `sent` is null, its
+/// runs read the queries that this one, of the same placement, has sent, and has no room for others.
+std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k,
+                                                const DeviceWorkspace* sent = nullptr);
 
 /// Queries of k answers that a warp each walks for at the same time; 0 where no kernel is made for that.
 uint32_t resident_queries(const DevicePlacement& placement, uint32_t k);
@@ -121,8 +127,9 @@ inline bool blocks_serve(const DevicePlacement& placement, uint32_t k) {
 /// A workspace of a device for the duration of a search.
 class DeviceWorkspaceLease {
  public:
-  DeviceWorkspaceLease(DevicePlacement& placement, uint64_t queries, uint32_t k)
-      : placement_(placement), workspace_(cuda::take_workspace(placement, queries, k)) {}
+  DeviceWorkspaceLease(DevicePlacement& placement, uint64_t queries, uint32_t k,
+                       const DeviceWorkspace* sent = nullptr)
+      : placement_(placement), workspace_(cuda::take_workspace(placement, queries, k, sent)) {}
   ~DeviceWorkspaceLease() {
     workspace_->settle();
     placement_.workspaces().give_back(std::move(workspace_));

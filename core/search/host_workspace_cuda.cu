@@ -60,28 +60,37 @@ class CudaWorkspace final : public DeviceWorkspace {
   uint64_t staged_bytes() const { return queries_.bytes() + answers_.bytes(); }
   uint64_t bytes() const override { return staged_bytes() + usable_.bytes(); }
 
-  void fit(uint32_t queries, uint32_t k) {
+  /// `sent`: another workspace, whose queries serve, or null.
+  void fit(uint32_t queries, uint32_t k, const CudaWorkspace* sent) {
     capacity_ = 0;
-    queries_.fit(queries * record_bytes_, true, stream_);
+    sent_ = sent != nullptr ? sent->queries_.device() : nullptr;
+    if (sent == nullptr) queries_.fit(queries * record_bytes_, true, stream_);
     answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
     found_usable_ = nullptr;
-    if (!vectors_are_records()) made_.fit(queries * record_bytes_, false, stream_);
+    if (sent == nullptr && !vectors_are_records()) made_.fit(queries * record_bytes_, false, stream_);
     starts_.fit(uint64_t{queries} * kStartWords * sizeof(uint32_t), false, stream_);
     if (!view_.lossless) {
       codes_.fit(uint64_t{queries} * view_.query_code_bytes(), false, stream_);
       candidates_.fit(uint64_t{queries} * candidates_most(k) * sizeof(uint32_t), false, stream_);
     }
     if (usable_.size() < queries) usable_ = Array<uint8_t>(memory_, queries);
-    records_ = queries_.host();
+    records_ = sent == nullptr ? queries_.host() : nullptr;
     capacity_ = queries;
     k_ = k;
+  }
+
+  void send(uint32_t count) override {
+    const DeviceGuard guard(device_);
+    copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
+                   "sending queries to the device");
+    stream_.wait();
   }
 
   void run(uint32_t count, const SearchPlan& plan, const DeviceAdmission& admission, bool timed) override {
     const DeviceGuard guard(device_);
     const bool direct = is_direct(plan);
     const DeviceRun run = prepare(count, direct, admission, plan);
-    if (run.queries == queries_.device())
+    if (sent_ == nullptr && !run.is_on_host)
       copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
                      "sending queries to the device");
     const bool polls = run.is_on_host && !timed;
@@ -189,9 +198,9 @@ class CudaWorkspace final : public DeviceWorkspace {
     DeviceRun run = {};
     uint8_t* answers = direct ? answers_.host() : answers_.device();
     const bool one_kernel = view_.lossless || walks_whole(view_, plan, k_);
-    run.queries = direct && one_kernel ? queries_.host() : queries_.device();
+    run.is_on_host = direct && one_kernel && sent_ == nullptr;
+    run.queries = sent_ != nullptr ? sent_ : run.is_on_host ? queries_.host() : queries_.device();
     run.query_stride = static_cast<uint32_t>(record_bytes_);
-    run.is_on_host = run.queries == queries_.host();
     run.starts = reinterpret_cast<uint32_t*>(starts_.device());
     run.counters = reinterpret_cast<WalkCounters*>(answers_.device());
     run.counts = direct ? answer_counts(count) : nullptr;
@@ -247,6 +256,7 @@ class CudaWorkspace final : public DeviceWorkspace {
   Stream stream_;
   Event begin_{true};
   Event end_{true};
+  const uint8_t* sent_ = nullptr;  // [capacity, record_bytes] on the device: queries of another workspace, or null
   Staging queries_;     // [capacity, record_bytes], or vectors, which take no more
   Staging made_;        // [capacity, record_bytes] records of vectors
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts or flags
@@ -265,12 +275,13 @@ class CudaWorkspace final : public DeviceWorkspace {
 
 }  // namespace
 
-std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k) {
+std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k,
+                                                const DeviceWorkspace* sent) {
   const IndexView& view = placement.view();
   uint64_t piece = std::min(staged_queries(queries, view.record_bytes(), k), queries_per_run(k));
   const DeviceGuard guard(placement.device());
   // The smallest idle one that holds so many bytes of queries, or the largest of those that do not.
-  const uint64_t bytes = piece * view.record_bytes();
+  const uint64_t bytes = sent == nullptr ? piece * view.record_bytes() : 0;
   auto workspace = placement.workspaces().take<CudaWorkspace>([bytes](const auto& a, const auto& b) {
     const bool a_fits = a.staged_bytes() >= bytes;
     const bool b_fits = b.staged_bytes() >= bytes;
@@ -280,7 +291,7 @@ std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint
   if (workspace == nullptr) workspace = std::make_unique<CudaWorkspace>(placement);
   for (;; piece /= 2) {
     try {
-      workspace->fit(static_cast<uint32_t>(piece), k);
+      workspace->fit(static_cast<uint32_t>(piece), k, static_cast<const CudaWorkspace*>(sent));
       return workspace;
     } catch (const Error& error) {
       if (error.status != ANN_DEVICE_NO_MEMORY || piece <= kQueriesPerRunMin) throw;

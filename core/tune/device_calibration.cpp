@@ -55,14 +55,14 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// Takes the memory of all walks before the first runs: an allocation waits for running kernels.
-void reserve_workspaces(DevicePlacement& placement, uint32_t count, uint32_t deep_count) {
-  const auto take = [&](uint32_t workspaces, uint32_t queries, uint32_t k) {
+void reserve_workspaces(DevicePlacement& placement, const CalibrationQueries& queries) {
+  const auto take = [&](uint32_t workspaces, uint32_t count, uint32_t k) {
     std::vector<std::unique_ptr<DeviceWorkspaceLease>> held;
     while (held.size() < workspaces)
-      held.push_back(std::make_unique<DeviceWorkspaceLease>(placement, queries, k));
+      held.push_back(std::make_unique<DeviceWorkspaceLease>(placement, count, k, queries.sent()));
   };
-  take(DeviceCalibration::kTables, count, 1);
-  take(kWalksAtOnce, deep_count, kSomeAnswers);
+  take(DeviceCalibration::kTables, queries.count(), 1);
+  take(kWalksAtOnce, std::min(queries.count(), kQueriesForSome), kSomeAnswers);
 }
 
 }  // namespace
@@ -325,11 +325,11 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
     if (task == 0)
       samples.emplace(target, queries, execution);
     else
-      reserve_workspaces(*target.device, count, std::min(count, kQueriesForSome));
+      reserve_workspaces(*target.device, queries);
   });
   cost_.ground_truth_seconds = seconds_since(start);
 
-  // None keeps the device busy alone. The first task finds what curves for the fewest answers, the last ones, wait for.
+  // None keeps the device busy alone. The first task finds what curves for the fewest answers wait for.
   std::vector<Job> jobs = plan_curves(target);
   Execution alone = execution;
   alone.threads = 1;

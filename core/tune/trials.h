@@ -49,8 +49,8 @@ inline uint32_t count_calibration_queries(const Dataset& dataset, const QuerySam
 
 class CalibrationQueries {
  public:
-  /// `count` of them, at most those that the segment keeps. Where rows serve as queries, a device has one calibration
-  /// at a time.
+  /// `count` of them, at most those that the segment keeps, or for which a device has memory. Where rows serve as
+  /// queries, a device has one calibration at a time.
   CalibrationQueries(const SearchTarget& target, uint32_t count, const Execution& execution);
   ~CalibrationQueries();
   CalibrationQueries(const CalibrationQueries&) = delete;
@@ -73,10 +73,13 @@ class CalibrationQueries {
   uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
   /// Whether a search for query `query` cannot find this row.
   bool hides(uint32_t query, uint32_t row) const;
+  /// The workspace that has sent them to the device, for those that walk there; null: the CPU walks.
+  const DeviceWorkspace* sent() const { return sent_ != nullptr ? &**sent_ : nullptr; }
   /// The share that queries to come miss beyond the miss of the sample.
   double margin(double miss) const;
 
  private:
+  void send(const Segment& segment, const Execution& execution);
   size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
 
   DevicePlacement* placement_;  // null: the CPU
@@ -88,6 +91,7 @@ class CalibrationQueries {
   Array<uint8_t> copied_;  // [count, row_bytes] the rows' values
   std::unique_ptr<RowSet> held_out_;
   bool hidden_ = false;
+  std::unique_ptr<DeviceWorkspaceLease> sent_;
 };
 
 class Sample {
