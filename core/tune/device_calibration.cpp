@@ -25,6 +25,7 @@ constexpr uint32_t kMoreAnswers = 300;
 constexpr uint32_t kManyAnswers = 1000;
 constexpr uint32_t kQueriesForSome = 1024;  // queries for more than one answer, each of which averages them
 constexpr uint32_t kQueriesForMany = 64;
+constexpr uint32_t kWideRow = 512;    // bytes that walks compare, from which on half of the queries serve
 constexpr uint32_t kWalksAtOnce = 6;  // of curves, each on a stream of its own
 
 // Along the slack. Where the graph bounds the recall, more slack than the last only reads more rows.
@@ -45,7 +46,8 @@ constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of 
 constexpr uint32_t kNoCap = 4096;  // expansions, the bound of every walk of two lists,
 constexpr double kStray = 8;       // and times the mean, at which a walk that strays is capped
 constexpr double kStrayMin = 128;
-constexpr double kExpansionsMax = 1024;  // the highest mean that is measured
+constexpr double kExpansionsMax = 1024;  // the highest mean that is measured,
+constexpr double kOfWarpMax = 400;       // and by a warp for a hundred answers, where blocks take half or less
 constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident
 constexpr double kCapMin = 4;  // for means near zero
 constexpr double kCutRecallMax = 0.991;  // beyond, blocks answer: the longest runs are not made twice
@@ -80,7 +82,7 @@ class DeviceCalibration::CurveTracer {
     for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
       const Trial trial = measure(slack, trials_ == 0 ? kNoCap : stray_cap(last_.expansions));
       add(trial);
-      if (trial.recall >= KnobCurve::kEnough || trial.expansions > kExpansionsMax || is_stuck(trial)) break;
+      if (trial.recall >= KnobCurve::kEnough || trial.expansions > expansions_max() || is_stuck(trial)) break;
       before_ = last_;
       last_ = trial;
       ++trials_;
@@ -154,6 +156,10 @@ class DeviceCalibration::CurveTracer {
   /// Whether more work has hardly raised recall.
   bool is_stuck(const Trial& trial) const {
     if (curve_.count < 3 || trial.expansions < 1.2 * last_.expansions) return false;
+  double expansions_max() const {
+    return warps_ == 1 && curve_.k == kSomeAnswers ? kOfWarpMax : kExpansionsMax;
+  }
+
     return std::log(miss_of(last_.recall) / miss_of(trial.recall)) <
            kStuck * std::log(trial.expansions / last_.expansions);
   }
@@ -215,7 +221,8 @@ class DeviceCalibration::Samples {
         execution_(execution),
         // Ten answers average enough, but where a query finds all of them or none.
         full_answers_(target.segment().graph.heads.empty() ? 1 : kFewAnswers),
-        deep_(target, queries, kQueriesForSome, kSomeAnswers, execution) {}
+        deep_(target, queries, std::min(queries.count(), kQueriesForSome) / share_, kSomeAnswers, execution) {}
+        share_(queries.count() >= kHiddenFew && walks_wide_rows(target) ? 2 : 1),
 
   const Sample& of(uint32_t k) {
     if (k <= full_answers_) return full();
@@ -224,7 +231,7 @@ class DeviceCalibration::Samples {
 
   const Sample& full() {
     std::call_once(full_once_, [this] {
-      full_.emplace(target_, queries_, queries_.count(), full_answers_, execution_, &deep_);
+      full_.emplace(target_, queries_, queries_.count() / share_, full_answers_, execution_, &deep_);
     });
     return *full_;
   }
@@ -233,6 +240,14 @@ class DeviceCalibration::Samples {
   const Sample& many() {
     std::call_once(many_once_,
                    [this] { many_.emplace(target_, queries_, kQueriesForMany, kManyAnswers, execution_); });
+  /// Where queries find all of their answers or none, all are needed.
+  static bool walks_wide_rows(const SearchTarget& target) {
+    const HalfView& halves = target.device->view().halves;
+    const Segment& segment = target.segment();
+    const size_t bytes = halves.codes != nullptr ? halves.stride : segment.codes.device_walk_stride();
+    return bytes >= kWideRow && segment.graph.heads.empty();
+  }
+
     return *many_;
   }
 
@@ -242,6 +257,7 @@ class DeviceCalibration::Samples {
   uint32_t full_answers_;
   Sample deep_;
   std::once_flag full_once_;
+  uint32_t share_;  // one of so many queries serves
   std::once_flag many_once_;
   std::optional<Sample> full_;
   std::optional<Sample> many_;
@@ -273,7 +289,7 @@ struct DeviceCalibration::Job {
 };
 
 /// Gives each table the curves of its warps, all without points, and returns the tasks that trace them. Those that
-/// take longest come first: their walks are for the most answers, or have one warp.
+/// take longest come first: their walks have one warp, or are for the most answers, or the sample is large.
 std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchTarget& target) {
   // The most answers of a sorted list of 32 rows.
   constexpr uint32_t kFewMost = 32;
@@ -312,6 +328,10 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
 
 void DeviceCalibration::measure(const SearchTarget& target, const Execution& execution) {
   const Segment& segment = target.segment();
+  const auto rest = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) {
+    return kWarps[job.table] == 1 || job.curve->k > kSomeAnswers;
+  });
+  std::reverse(rest, jobs.end());
   const uint32_t count = count_calibration_queries(segment.dataset, segment.queries);
   if (count == 0) return;
   execution.enter("calibrate");
