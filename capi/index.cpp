@@ -42,7 +42,7 @@ ann_index_info describe(const ann_index_params& shape, const Snapshot* snapshot)
   info.degree = segment.graph.degree;
   info.entry_points = static_cast<uint32_t>(segment.graph.starts().size());
   info.calibrate_seconds = placed.calibrate_seconds;
-  info.recall_max = placed.calibration.recall_max();
+  info.recall_max = placed.recall_max();
   info.repaired_edges = segment.graph.repaired_edges;
   info.knn_iterations = segment.knn_iterations;
   info.knn_share = static_cast<float>(segment.knn_share);
@@ -238,7 +238,8 @@ ann_status ann_index_beam(const ann_index* index, uint32_t k, float recall, uint
     check_given(beam, "beam");
     const float wanted = check_search(k, recall);
     const Index::Call call(handle);
-    *beam = graph_of(call).calibration.beam(k, wanted);
+    const Execution execution{handle.memory(), thread_count(0, handle.threads_max())};
+    *beam = graph_of(call).curves(execution).beam(k, wanted);
   });
 }
 

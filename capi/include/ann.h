@@ -642,8 +642,9 @@ typedef struct ann_build_params {
   int32_t device;      /* ANN_DEVICE_*; the same graph comes from all of them, except by cells, whose
                           graphs on the CPU and on CUDA devices are as good; each calibrates itself. On a
                           CUDA device the k-NN graph and the search graph are made in its memory, and
-                          the copy that stays there is calibrated there, for itself and for the beams
-                          of the CPU. */
+                          the copy that stays there is calibrated there. What the CPU's searches need is
+                          then calibrated by the first call that wants it, in some tenths of a second:
+                          a search on the CPU, ann_save, ann_index_beam. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. For TSDG the edges of the
@@ -811,7 +812,7 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *               time, until it is more than `delta` times as far as the k-th best, so that easy queries
  *               end early. A `recall` becomes a `delta` by calibration; where there can be none it is 1
  *               and the slack of TWO_LISTS. `beam` must be 0.
- * SLACK is ANN_UNSUPPORTED on CUDA devices. SLACK where a build on the CPU has not calibrated it (k above 100, by
+ * SLACK is ANN_UNSUPPORTED on CUDA devices. SLACK where the index's calibration leaves it out (k above 100, by
  * inner product) and TSDG's three are calibrated by the first search that names them and gives a `recall`.
  * CAGRA's procedures, GGNN and TSDG's run on every graph, of any build. From random rows clusters that few edges lead
  * to may not be reached; the other procedures start from entry points that reach every row. For a beam
@@ -873,7 +874,7 @@ typedef struct ann_search_params {
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT).
                         There AUTO walks with two lists for the recall that the build's calibration has
                         measured with this beam, which takes a third of the time; recall does not fall
-                        with the beam, and a beam below 16 does what 16 does. Where two lists do not
+                        with the beam, and one below 16 may do what 16 does. Where two lists do not
                         reach that recall, without a calibration, and by BEST_FIRST, the walk has one
                         list of `beam` rows. For CAGRA's procedures this is M ("internal top-M"), k to 1,984,
                         default by `recall`, a multiple of 32 and at most 1,984, with a calibration of their
@@ -1025,8 +1026,8 @@ ANN_API ann_status ann_search_estimate(const ann_index *index, uint64_t queries,
                                        ann_error *error);
 
 /* The beam that ann_search_batch would use for this k and recall (0: the default), by BEST_FIRST, and by AUTO
- * where it takes that. Errors:
- * ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph. Any thread. */
+ * where it takes that. Errors: ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph, ANN_NO_MEMORY where it
+ * has to calibrate. Any thread. */
 ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
                                   ann_error *error);
 

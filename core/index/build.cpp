@@ -168,12 +168,15 @@ void make_diversified(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest>
             execution.span(0.6, 1));
 }
 
-/// Measures how far the CPU has to walk for a recall.
-void calibrate(const BuildPlan& plan, DevicePlacement* device, bool walks_there, PlacedSegment& built,
-               const Execution& execution) {
+/// Measures how far the CPU has to walk for a recall, unless a device has built the index.
+void calibrate(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
+  if (!plan.calibrate) return;
+  if (plan.device >= ANN_DEVICE_CUDA) return built.calibration.postpone();
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");
-  built.calibration.measure(built.segment, plan.device, device, execution, &built.segment.graph, walks_there);
+  Calibration measured;
+  measured.measure(built.segment, execution, &built.segment.graph);
+  built.calibration.set(measured);
   built.calibrate_seconds = seconds_since(start);
 }
 
@@ -190,31 +193,35 @@ std::shared_ptr<PlacedDevice> place(const Make& make) {
   return placed;
 }
 
-/// The last steps of an index whose graph is whole on the host and, unless `placed` is null, on a device: both measure
-/// at the same time. Whether the device walks for the host, too, is `walks_there`.
-void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed, bool walks_there,
+/// The last steps of an index whose graph is whole on the host and, unless `placed` is null, on a device, which
+/// measures how far it has to walk.
+void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevice>& placed,
                          PlacedSegment& built, const Execution& execution) {
-  DevicePlacement* const placement = placed != nullptr ? placed->placement.get() : nullptr;
-  Execution both = execution;
-  both.threads = std::min(execution.threads, 2u);
+  const Clock::time_point start = Clock::now();
+  calibrate(plan, built, execution);
+  if (placed == nullptr) return;
   if (plan.calibrate) {
-    parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-      if (task == 1)
-        calibrate(plan, placement, walks_there, built, execution);
-      else if (placement != nullptr)
-        placed->two_lists.measure({built.host, placement}, execution);
-    });
+    placed->two_lists.measure({built.host, placed->placement.get()}, execution);
+    built.recall_max_there = placed->two_lists.recall_max();
+    built.calibrate_seconds = seconds_since(start);
   }
-  if (placed != nullptr) built.devices.adopt(placed);
+  built.devices.adopt(placed);
 }
 
-/// The same of a graph that is on the host alone, where the host walks as if it had built it.
+/// The same of a graph that is on the host alone.
 void place_whole(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
   execution.enter("placement");
   const auto placed = place([&] {
     return cuda::place_for_search(plan.device - ANN_DEVICE_CUDA, built.segment, nullptr, execution);
   });
-  calibrate_and_adopt(plan, placed, false, built, execution);
+  calibrate_and_adopt(plan, placed, built, execution);
+}
+
+/// A placement with the graph that the segment has now.
+std::unique_ptr<DevicePlacement> replaced(std::unique_ptr<DevicePlacement> placement, const Segment& segment,
+                                          const Execution& execution) {
+  placement->replace_graph(segment, execution);
+  return placement;
 }
 
 /// Touches memory, so that the system makes its pages.
@@ -277,15 +284,13 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
       finds = is_ggnn || !plan.repair || walks_find_rows(segment, measuring);
     }
   });
-  if (finds) {
-    calibrate_and_adopt(plan, placed, true, built, measuring);
-    return;
-  }
-  // So few graphs want it that all others are placed without waiting for the host to look.
-  placed.reset();
   made.reset();
-  add_long_edges(segment.codes, graph, segment.seed, measuring);
-  place_whole(plan, built, measuring);
+  // So few graphs want long edges that all are placed without waiting for the host to look.
+  if (!finds && add_long_edges(segment.codes, graph, segment.seed, measuring) && placed != nullptr) {
+    measuring.enter("placement");
+    placed = place([&] { return replaced(std::move(placed->placement), segment, measuring); });
+  }
+  calibrate_and_adopt(plan, placed, built, measuring);
 }
 
 /// The steps that follow once all edges are on the host.
@@ -297,7 +302,7 @@ void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution
   if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0)
     place_whole(plan, built, last);
   else
-    calibrate_and_adopt(plan, nullptr, false, built, last);
+    calibrate_and_adopt(plan, nullptr, built, last);
 }
 
 /// The caller's edges as the search graph.
@@ -414,7 +419,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       take_graph(plan, *built, execution.span(0.06, 1));
     } else if (plan.graph == ANN_GRAPH_TSDG) {
       make_diversified(plan, std::move(ingest), segment, execution.span(0.06, 0.88));
-      if (plan.calibrate) calibrate(plan, nullptr, false, *built, execution.span(0.88, 1));
+      calibrate(plan, *built, execution.span(0.88, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {
       plan.graph == ANN_GRAPH_GGNN
           ? build_ggnn_by_product_on_device(plan, *built, execution.span(0.06, 1))
@@ -423,7 +428,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
       build_on_device(plan, std::move(ingest), *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, segment, execution.span(0.06, 0.88));
-      if (plan.calibrate) calibrate(plan, nullptr, false, *built, execution.span(0.88, 1));
+      calibrate(plan, *built, execution.span(0.88, 1));
     }
   }
   execution.check();

@@ -80,20 +80,21 @@ struct Chooser {
       best = choice;
       least = work;
     };
-    if (placed.calibration.reaches(request.k, request.recall))
+    const Calibration& curves = placed.curves(execution);
+    if (curves.reaches(request.k, request.recall))
       consider(beam_choice, walk_work(segment.graph, row_bytes,
                                       beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges));
     if (const auto effort = slack_effort(); effort && request.params.occlusion_max == 0 &&
-                                            placed.calibration.slack().reaches(request.k, request.recall))
+                                            curves.slack().reaches(request.k, request.recall))
       consider(planned(kSlack, *effort),
                slack_work(segment.graph, row_bytes,
-                          placed.calibration.slack().cost(&KnobPoint::bound, request.k, effort->knob)));
+                          curves.slack().cost(&KnobPoint::bound, request.k, effort->knob)));
     return best;
   }
 
   /// The slack for the recall by the build's calibration; none where that has no curve for k answers.
   std::optional<Effort> slack_effort() const {
-    const KnobCurves& curves = placed.calibration.slack();
+    const KnobCurves& curves = placed.curves(execution).slack();
     if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
     Effort effort(curves.knob(request.k, request.recall));
     effort.recall = curves.recall(request.k, effort.knob);
@@ -126,8 +127,9 @@ struct Chooser {
       least = time;
     };
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
-    if (placed.calibration.reaches(request.k, request.recall)) {
-      const double beam = kBestFirst.unmeasured(request, beam_for(placed, request.k, request.recall)).knob;
+    // The CPU's calibration may have to be measured: only where two lists do not serve.
+    if (!two_lists && placed.curves(execution).reaches(request.k, request.recall)) {
+      const double beam = kBestFirst.unmeasured(request, beam_asked()).knob;
       const double time = one_list_time(graph, list_bytes(), beam, batch);
       if (time < least) {
         const Choice choice = plan_beam();
@@ -161,7 +163,7 @@ struct Chooser {
   /// re-rank. On the CPU its calibration would take longer than the comparisons that it saves.
   std::optional<Choice> choose_stored() const {
     constexpr uint32_t kMeasuredAnswers = 100;
-    if (!target.on_device() || placed.calibration.empty() || request.k == 0 || request.queries == 0 ||
+    if (!target.on_device() || !placed.calibration.exists() || request.k == 0 || request.queries == 0 ||
         request.k > kMeasuredAnswers)
       return std::nullopt;
     Chooser stored = *this;
@@ -180,9 +182,9 @@ struct Chooser {
   std::optional<Choice> choose_two_lists() const {
     constexpr double kFarAhead = 1.4;  // counted work lies within a third of a walk's time
     const uint32_t beam = request.params.beam;
-    if (beam != 0 && placed.calibration.empty()) return std::nullopt;
+    if (beam != 0 && !placed.calibration.exists()) return std::nullopt;
     if (request.k == 0) return std::nullopt;
-    const float recall = beam == 0 ? request.recall : placed.calibration.recall(request.k, beam);
+    const float recall = beam == 0 ? request.recall : placed.curves(execution).recall(request.k, beam);
     const bool codes_bound = !placed.segment.codes.lossless() && request.k < kDeepAnswers;
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
     std::optional<Choice> best;
@@ -250,16 +252,16 @@ struct Chooser {
       if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }
     if (procedure.unmeasured == nullptr) return {};
-    const Effort effort =
-        promised(procedure, procedure.unmeasured(request, beam_for(placed, request.k, request.recall)));
+    const Effort effort = promised(procedure, procedure.unmeasured(request, beam_asked()));
     const bool is_measured = procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
-    return is_measured && !placed.calibration.empty() ? measured_effort(procedure, effort) : effort;
+    return is_measured && placed.calibration.exists() ? measured_effort(procedure, effort) : effort;
   }
 
   /// With the recall that the build's calibration promises of a beam of BEST_FIRST.
   Effort promised(const Procedure& procedure, Effort effort) const {
-    const Calibration& calibration = placed.calibration;
-    if (&procedure != &kBestFirst || calibration.empty() || request.k == 0) return effort;
+    if (&procedure != &kBestFirst || request.k == 0) return effort;
+    const Calibration& calibration = placed.curves(execution);
+    if (calibration.empty()) return effort;
     effort.recall = calibration.curves().recall(request.k, effort.knob);
     const bool edges_are_given =
         target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
@@ -288,6 +290,9 @@ struct Chooser {
     return effort;
   }
 
+  /// The beam of the CPU's calibration for the wanted recall, or of a cautious rule.
+  uint32_t beam_asked() const { return placed.curves(execution).beam(request.k, request.recall); }
+
   ann_search_params measured_as(const Procedure& procedure, const Effort& effort) const {
     if (procedure.measured_as != nullptr)
       return procedure.measured_as(procedure.plan(target, request, effort));
@@ -311,10 +316,6 @@ bool compares_all(const Segment& segment, const ann_search_params& params) {
     fail(ANN_UNSUPPORTED, "params.procedure is %s, but the index has no graph",
          find_procedure(params.procedure)->name);
   return true;
-}
-
-uint32_t beam_for(const PlacedSegment& placed, uint32_t k, float recall) {
-  return placed.calibration.beam(k, recall);
 }
 
 }  // namespace gannet

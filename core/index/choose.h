@@ -21,7 +21,4 @@ bool compares_all(const Segment& segment, const ann_search_params& params);
 Choice choose(const PlacedSegment& placed, const PlacedDevice* device, const SearchRequest& request,
               const Execution& execution);
 
-/// The beam of the CPU's walk for a request that names none.
-uint32_t beam_for(const PlacedSegment& placed, uint32_t k, float recall);
-
 }  // namespace gannet

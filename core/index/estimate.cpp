@@ -179,8 +179,7 @@ uint64_t placed(const Asked& asked) {
   const PlacedShape shape = placed_shape(asked);
   const uint64_t comparing = measure_rows_device_bytes(shape);
   const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
-  const uint64_t measuring =
-      asked.plan.calibrate ? std::max(calibrating, comparing) + calibration_device_bytes(shape) : comparing;
+  const uint64_t measuring = asked.plan.calibrate ? std::max(calibrating, comparing) : comparing;
   const bool walks =
       asked.is_inner_product() && asked.plan.knn != ANN_KNN_GIVEN && asked.rows >= kProductWalksMin;
   const uint64_t walking = walks ? product_walks_device_bytes(shape, asked.k()) : 0;

@@ -31,7 +31,7 @@ std::shared_ptr<const PlacedDevice> Placements::get(const PlacedSegment& placed,
   auto made = std::make_shared<PlacedDevice>();
   made->placement = cuda::place_for_search(device, segment, nullptr, execution);
   // An index that was built without calibration leaves recall to the cautious rule.
-  if (segment.has_graph() && !placed.calibration.empty()) calibrate(placed, *made, execution);
+  if (segment.has_graph() && placed.calibration.exists()) calibrate(placed, *made, execution);
   const std::lock_guard lock(mutex_);
   devices_.push_back(made);
   return made;

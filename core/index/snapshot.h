@@ -11,7 +11,7 @@
 #include "search/procedure.h"
 #include "segment/row_set.h"
 #include "segment/segment.h"
-#include "tune/calibration.h"
+#include "tune/host_calibration.h"
 #include "tune/tuning.h"
 
 namespace gannet {
@@ -22,13 +22,20 @@ struct PlacedSegment {
   PlacedSegment(const PlacedSegment&) = delete;
 
   uint64_t bytes() const { return segment.bytes() + host.workspaces.bytes() + devices.host_bytes(); }
+  /// The curves of the CPU's walks, measured now if they were postponed.
+  const Calibration& curves(const Execution& execution) const { return calibration.get(segment, execution); }
+  /// The highest mean recall of ten answers seen.
+  float recall_max() const {
+    return calibration.is_known() ? calibration.known().recall_max() : recall_max_there;
+  }
 
   Segment segment;
   HostPlacement host;
-  Calibration calibration;  // of BEST_FIRST
-  Tuning tuning;            // of the CPU's other procedures
+  HostCalibration calibration;  // of BEST_FIRST and SLACK
+  Tuning tuning;                // of the CPU's other procedures
   double build_seconds = 0;
   double calibrate_seconds = 0;
+  float recall_max_there = 0;   // of the calibration of the device that has built it
   mutable Placements devices;  // come and go
 };
 

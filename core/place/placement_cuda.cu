@@ -91,6 +91,17 @@ class CudaPlacement final : public DevicePlacement {
     return true;
   }
 
+  void replace_graph(const Segment& segment, const Execution& execution) override {
+    const DeviceGuard guard(device_);
+    Upload upload{*this, Transfers(execution), execution};
+    const SearchGraph& graph = segment.graph;
+    upload.transfers.send(const_cast<uint32_t*>(view_.graph.targets), graph.edges.data(),
+                          graph.edges.size() * sizeof(uint32_t), *stream_);
+    place_entries(graph, upload);
+    place_pivots(graph, upload);
+    stream_->wait();
+  }
+
   void show_rows() noexcept override {
     view_.bypass = {};
     free_quietly([this](bool) { bypass_.reset(); });
@@ -222,8 +233,7 @@ class CudaPlacement final : public DevicePlacement {
     }
     if (!segment.graph.prefixes.empty())
       view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
-    const Array<uint32_t>& entries = segment.graph.entries;
-    view_.entries = {upload.items(entries.data(), entries.size()), static_cast<uint32_t>(entries.size())};
+    place_entries(segment.graph, upload);
     place_layers(segment.graph, upload);
     if (!codes.lossless()) view_.centre = upload.items(codes.centre().data(), view_.columns);
     if (const ScaledCodes* scaled = codes.scaled(); scaled != nullptr) {
@@ -240,6 +250,11 @@ class CudaPlacement final : public DevicePlacement {
     if (codes.flip() != 0)
       flip_and_square(there, codes.rows(), static_cast<uint32_t>(stride), codes.flip(), nullptr, *stream_);
     return there;
+  }
+
+  void place_entries(const SearchGraph& graph, Upload& upload) {
+    view_.entries = {upload.items(graph.entries.data(), graph.entries.size()),
+                     static_cast<uint32_t>(graph.entries.size())};
   }
 
   void place_layers(const SearchGraph& graph, Upload& upload) {

@@ -234,7 +234,7 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   segment.graph.kind = graph_kind(header);
   if (!segment.has_graph()) return placed;
   segment.knn_iterations = header.knn_iterations;
-  placed->calibration = calibration;
+  placed->calibration.set(calibration);
   // Before 1.5 blocks walked by the plain codes where there are scaled ones, with other recalls.
   const bool of_plain_codes = !parts.scaled_centres.empty() && parts.order_of_codes.empty();
   for (MeasuredDevice& device : read_device_curves(parts.device_curves.data(), parts.device_curves.size())) {

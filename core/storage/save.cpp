@@ -38,7 +38,7 @@ uint32_t graph_kind(int32_t kind) {
 class Content {
  public:
   Content(const PlacedSegment& placed, const Execution& execution)
-      : placed_(placed), segment_(placed.segment) {
+      : placed_(placed), segment_(placed.segment), calibration_(placed.curves(execution)) {
     execution.enter("check");
     // Unchecked bytes must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse a file that a LAZY one has saved.
@@ -57,7 +57,7 @@ class Content {
     const SearchGraph& graph = segment_.graph;
     header_.sections =
         demanded_sections(header_,
-                          {placed.calibration.curves().count(), segment_.queries.count(),
+                          {calibration_.curves().count(), segment_.queries.count(),
                            static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels,
                            cells(), layers_.size(), slack_count(), has_order(), projected_width()},
                           sections_);
@@ -104,7 +104,7 @@ class Content {
   uint64_t region_bytes() const { return sections_offset(sections(), chunks_) - kPage; }
 
  private:
-  uint32_t slack_count() const { return segment_.has_graph() ? placed_.calibration.slack().count() : 0; }
+  uint32_t slack_count() const { return segment_.has_graph() ? calibration_.slack().count() : 0; }
 
   /// Cells of scaled codes; 0: there are none.
   uint64_t cells() const {
@@ -161,7 +161,7 @@ class Content {
     header_.entries = static_cast<uint32_t>(segment_.graph.starts().size());
     header_.knn_iterations = segment_.knn_iterations;
     header_.repaired_edges = segment_.graph.repaired_edges;
-    header_.recall_max = placed_.calibration.recall_max();
+    header_.recall_max = calibration_.recall_max();
     const Codes& codes = segment_.codes;
     if (Codes::rows_serve(dataset.metric(), dataset.element(), false)) {
       header_.codes = kCodesRows;
@@ -183,7 +183,7 @@ class Content {
   }
 
   void encode_calibration() {
-    const KnobCurves& curves = placed_.calibration.curves();
+    const KnobCurves& curves = calibration_.curves();
     for (uint32_t i = 0; i < curves.count(); ++i) {
       const KnobCurve& from = curves[i];
       curves_[i].k = from.k;
@@ -193,7 +193,7 @@ class Content {
                                     from.points[point].recall};
     }
     for (uint32_t i = 0; i < slack_count(); ++i) {
-      const KnobCurve& from = placed_.calibration.slack()[i];
+      const KnobCurve& from = calibration_.slack()[i];
       slack_curves_[i].k = from.k;
       slack_curves_[i].count = from.count;
       for (uint32_t at = 0; at < from.count; ++at) {
@@ -308,6 +308,7 @@ class Content {
 
   const PlacedSegment& placed_;
   const Segment& segment_;
+  const Calibration& calibration_;
   Header header_ = {};
   Section sections_[kTypesMax] = {};
   Curve curves_[kCurvesMax] = {};

@@ -12,8 +12,6 @@
 #include "search/host_batch.h"
 #include "search/exact.h"
 #include "search/exact_by_codes.h"
-#include "search/exact_cuda.h"
-#include "search/exact_device.h"
 #include "search/slack.h"
 #include "tune/search_work.h"
 
@@ -22,11 +20,9 @@ namespace {
 
 constexpr uint64_t kSampleStream = 0x73616d706c65;  // "sample"
 constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
-/// Queries of each curve: where they are like those to come, and where rows are masked, or a device walks.
+/// Queries of each curve: where they are like those to come, and where rows are masked.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
-/// The caller's where a device walks. Of 256 one missed by a beam that missed 28 of 1,000 to come (k = 1).
-constexpr uint32_t kSampleGiven[KnobCurves::kCurves] = {1024, 256, 64, 16};
 constexpr uint32_t kTruthQueries =
     256;                            // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;  // of codes, from which on half of the sample is used
@@ -52,21 +48,16 @@ constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, AN
 /// Beams that are tried however little a comparison of all rows takes, for callers that name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 
-/// How beams grow from one that is tried to the next: up to a length, and beyond.
-struct Growth {
-  uint32_t first;
-  double up_to;
-  double beyond;
-};
-constexpr Growth kTracedGrowth = {kBeamMin, 1.17, 1.3};
-constexpr Growth kWalkedGrowth = {16, 1.35, 1.6};  // of a device, where each beam is a walk of its own
-constexpr uint32_t kWideBeam = 300;                // beyond, one for ten answers is rarely left
-constexpr uint32_t kStage = 4;                     // a walk is traced up to this many times its shortest beam
+/// How beams grow from one that is tried to the next, up to a wide one and beyond.
+constexpr double kGrowth = 1.17;
+constexpr double kWideGrowth = 1.3;
+constexpr uint32_t kWideBeam = 300;  // beyond, one for ten answers is rarely left
+constexpr uint32_t kStage = 4;       // a walk is traced up to this many times its shortest beam
 
-std::vector<uint32_t> beams_tried(const Growth& growth) {
+std::vector<uint32_t> beams_tried() {
   std::vector<uint32_t> beams;
-  for (double length = growth.first; length <= ANN_BEAM_MAX;
-       length = std::ceil(length * (length < kWideBeam ? growth.up_to : growth.beyond)))
+  for (double length = kBeamMin; length <= ANN_BEAM_MAX;
+       length = std::ceil(length * (length < kWideBeam ? kGrowth : kWideGrowth)))
     beams.push_back(static_cast<uint32_t>(length));
   return beams;
 }
@@ -267,47 +258,6 @@ class HostWalks {
   size_t end_ = 0;
 };
 
-/// The same on a device. There each k has walks of its own, since of lossy codes the device gives back
-/// answers alone.
-class DeviceWalks {
- public:
-  DeviceWalks(const Segment& segment, const Sample& sample, DevicePlacement& placement,
-              const Execution& execution)
-      : segment_(segment), sample_(sample), placement_(placement), execution_(execution) {}
-
-  /// All curves at the same time: a walk for few answers leaves the device idle.
-  void walk(uint32_t low, uint32_t high, uint32_t beam, Array<double>& shares) {
-    parallel_for(execution_, high - low, 1, [&](uint64_t place, uint64_t, uint32_t) {
-      const auto c = low + static_cast<uint32_t>(place);
-      const uint32_t count = sample_.sizes[c];
-      DeviceWorkspace& workspace = workspace_of(c, count);
-      workspace.run(count, BeamPlan{std::min(beam, segment_.rows())}, {sample_.masked, false}, false);
-      for (uint32_t query = 0; query < count; ++query)
-        shares[c * size_t{kSampleMax[0]} + query] =
-            query_recall(workspace.distances() + size_t{query} * kKs[c], kKs[c], kKs[c], beam,
-                         sample_.farthest(query, kKs[c]));
-    });
-  }
-
- private:
-  DeviceWorkspace& workspace_of(uint32_t c, uint32_t count) {
-    if (filled_[c] < count) {
-      workspaces_[c] = nullptr;
-      workspaces_[c] = std::make_unique<DeviceWorkspaceLease>(placement_, count, kKs[c]);
-      fill_workspace(segment_, sample_.vectors, 0, count, **workspaces_[c], execution_);
-      filled_[c] = count;
-    }
-    return **workspaces_[c];
-  }
-
-  const Segment& segment_;
-  const Sample& sample_;
-  DevicePlacement& placement_;
-  const Execution& execution_;
-  std::unique_ptr<DeviceWorkspaceLease> workspaces_[KnobCurves::kCurves];
-  uint32_t filled_[KnobCurves::kCurves] = {};  // queries in each
-};
-
 /// Walks with a slack bound. One walk measures all k and all slacks of a stage.
 class SlackWalks {
  public:
@@ -426,15 +376,9 @@ uint32_t truth_depth(uint64_t rows) {
 
 /// Distances of the k true neighbours of the first `count` queries, [count, k].
 Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample, uint32_t count,
-                     uint32_t k, int32_t device, const DevicePlacement* placed, const Execution& execution) {
+                     uint32_t k, const Execution& execution) {
   Array<float> distances(execution.memory, size_t{count} * k);
-  if (device >= ANN_DEVICE_CUDA && sample.held_out.empty()) {
-    MatrixView first = sample.vectors;
-    first.rows = count;
-    Array<uint64_t> ids(execution.memory, distances.size());
-    search_exact_on_device(dataset, QueryBlock(dataset, first, execution), sample.masked, device,
-                           {k, ids.data(), distances.data(), nullptr, nullptr}, execution, placed);
-  } else if (codes.scaled() != nullptr || codes.wide() ||
+  if (codes.scaled() != nullptr || codes.wide() ||
              (!sample.held_out.empty() && sample.masked != nullptr)) {
     // Codes with one step for all rows do not order the nearest, and comparing all rows as stored for each query would
     // be slower.
@@ -456,14 +400,12 @@ Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& s
   return distances;
 }
 
-void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, int32_t device,
-                const DevicePlacement* placed, const Execution& execution) {
-  sample.truth =
-      nearest(dataset, codes, sample, sample.count, sample.depth, device, placed, execution.span(0, 0.2));
+void find_truth(const Dataset& dataset, const Codes& codes, Sample& sample, const Execution& execution) {
+  sample.truth = nearest(dataset, codes, sample, sample.count, sample.depth, execution.span(0, 0.2));
   execution.advance(0.2);
   if (sample.deep == sample.depth) return;
-  sample.deep_truth = nearest(dataset, codes, sample, sample.deep_count, sample.deep, device, placed,
-                              execution.span(0.2, 0.3));
+  sample.deep_truth =
+      nearest(dataset, codes, sample, sample.deep_count, sample.deep, execution.span(0.2, 0.3));
   execution.advance(0.3);
 }
 
@@ -475,19 +417,19 @@ struct RowQueries {
   std::unique_ptr<BypassEdges> bypass;
 };
 
-bool may_hide(const Segment& segment, int32_t device) {
-  return device < ANN_DEVICE_CUDA && segment.codes.scaled() == nullptr && segment.graph.heads.empty() &&
+bool may_hide(const Segment& segment) {
+  return segment.codes.scaled() == nullptr && segment.graph.heads.empty() &&
          segment.rows() / kHiddenShare >= kHiddenMin;
 }
 
-RowQueries draw_rows(const Segment& segment, SearchGraph* own, int32_t device, const Execution& execution) {
+RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& execution) {
   const Dataset& dataset = segment.dataset;
   const Allocator& memory = execution.memory;
   const auto draw = [&](uint32_t count) {
     return draw_queries(segment.codes, segment.graph, count, dataset.rows() / kHeldOutShare, segment.seed,
                         kSampleStream, execution);
   };
-  const bool hides = own != nullptr && may_hide(segment, device);
+  const bool hides = own != nullptr && may_hide(segment);
   DrawnRows drawn = draw(hides ? std::min(dataset.rows() / kHiddenShare, sample_most(segment.codes, 0))
                                : std::min(dataset.rows() / kHeldOutShare, kSampleFew[0]));
   RowQueries row_queries;
@@ -651,12 +593,6 @@ class PartWalks {
   bool open_[kKsMost] = {};
 };
 
-/// A build on a device does without: it would take longer than the rest of it. By inner product a bound finds
-/// no good end (search/slack.h).
-bool may_have_slack(const Dataset& dataset, int32_t device) {
-  return device < ANN_DEVICE_CUDA && dataset.metric() != ANN_METRIC_INNER_PRODUCT;
-}
-
 /// Measures SLACK on a sample that BEST_FIRST has been measured on.
 void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, const Execution& execution,
                    KnobCurves& out) {
@@ -704,8 +640,7 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
 
 }  // namespace
 
-void Calibration::measure(const Segment& segment, int32_t device, DevicePlacement* placed,
-                          const Execution& execution, SearchGraph* own, bool walks_there) {
+void Calibration::measure(const Segment& segment, const Execution& execution, SearchGraph* own) {
   const Dataset& dataset = segment.dataset;
   const Codes& codes = segment.codes;
   const QuerySample& given = segment.queries;
@@ -719,18 +654,16 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
   RowQueries row_queries;
   MatrixView vectors = given.first(sample_most(codes, 0));
   if (by_rows) {
-    row_queries = draw_rows(segment, own, device, execution);
+    row_queries = draw_rows(segment, own, execution);
     vectors = {row_queries.copied.data(), row_queries.rows.size(), dataset.dim(), dataset.element(),
                size_t{dataset.dim()} * element_bytes(dataset.element())};
-  } else if (device >= ANN_DEVICE_CUDA) {
-    vectors = given.first(kSampleGiven[0]);
   }
   const bool is_hidden = row_queries.bypass != nullptr;
-  const bool is_fair = is_hidden || (!by_rows && device < ANN_DEVICE_CUDA);
+  const bool is_fair = is_hidden || !by_rows;
   const auto count = static_cast<uint32_t>(vectors.rows);
   uint32_t most[KnobCurves::kCurves];
   for (uint32_t c = 0; c < KnobCurves::kCurves; ++c)
-    most[c] = is_fair ? sample_most(codes, c) : by_rows ? kSampleFew[c] : kSampleGiven[c];
+    most[c] = is_fair ? sample_most(codes, c) : kSampleFew[c];
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
                 &queries,
@@ -747,16 +680,13 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
                 {},
                 {}};
   for (uint32_t c = 0; c < KnobCurves::kCurves; ++c) sample.sizes[c] = std::min(count, most[c]);
-  find_truth(dataset, codes, sample, device, placed, execution);
+  find_truth(dataset, codes, sample, execution);
 
   Array<double> shares(memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
   for (const uint32_t k : kKs) {
     if (k <= deep) curves_.add(k);
   }
-  std::unique_ptr<DeviceWalks> device_walks;
-  if (placed != nullptr && walks_there && row_queries.held_out.count() == 0)
-    device_walks = std::make_unique<DeviceWalks>(segment, sample, *placed, execution);
-  const std::vector<uint32_t> beams = beams_tried(device_walks != nullptr ? kWalkedGrowth : kTracedGrowth);
+  const std::vector<uint32_t> beams = beams_tried();
   std::optional<HostWalks> host_walks(std::in_place, segment, sample, beams, execution);
   MeasuredPoints points[KnobCurves::kCurves];
   for (MeasuredPoints& of_curve : points) of_curve = MeasuredPoints(memory, beams.size());
@@ -767,14 +697,10 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     uint32_t end = open;
     while (end < curves_.count() && kKs[end] <= beam) ++end;
     if (end == open) continue;
-    const bool on_device = device_walks != nullptr && beam <= kDeviceBeamMax;
     const auto recall_of = [&](uint32_t c) {
       return mean_of(shares.data() + c * size_t{kSampleMax[0]}, sample.sizes[c]);
     };
-    if (on_device)
-      device_walks->walk(open, end, beam, shares);
-    else
-      host_walks->walk(open, end, at, shares);
+    host_walks->walk(open, end, at, shares);
     for (uint32_t c = open; c < end; ++c) {
       Recall recall = recall_of(c);
       // A few queries that all fare well, or some very well and some very badly, say little of how many there are
@@ -783,10 +709,7 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
       if ((recall.mean >= KnobCurve::kEnough || recall.is_all_or_none()) && kKs[c] <= sample.depth &&
           sample.sizes[c] < enough && !done[c]) {
         sample.sizes[c] = enough;
-        if (on_device)
-          device_walks->walk(c, c + 1, beam, shares);
-        else
-          host_walks->walk_again(c, at, shares);
+        host_walks->walk_again(c, at, shares);
         recall = recall_of(c);
       }
       if (kKs[c] == 10) recall_max_ = std::max(recall_max_, static_cast<float>(recall.mean));
@@ -802,9 +725,10 @@ void Calibration::measure(const Segment& segment, int32_t device, DevicePlacemen
     execution.advance(0.3 + 0.4 * open / KnobCurves::kCurves);
   }
   host_walks.reset();
-  if (device_walks == nullptr) PartWalks(segment, sample, execution).measure(curves_.count(), points);
+  PartWalks(segment, sample, execution).measure(curves_.count(), points);
   for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
-  if (may_have_slack(dataset, device)) measure_slack(segment, sample, curves_.count(), execution, slack_);
+  // By inner product a bound finds no good end (search/slack.h).
+  if (dataset.metric() != ANN_METRIC_INNER_PRODUCT) measure_slack(segment, sample, curves_.count(), execution, slack_);
 }
 
 uint32_t Calibration::beam(uint32_t k, float recall) const {
@@ -873,17 +797,6 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
   return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
          KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * workspace, ground_truth) +
          64 * kAlignment;
-}
-
-uint64_t calibration_device_bytes(const PlacedShape& shape) {
-  const uint32_t deep = truth_depth(shape.rows);
-  if (deep == 0) return 0;
-  const auto exact_bytes = [&](uint32_t queries, uint32_t depth) {
-    const uint32_t kept = std::min(depth + 1, cuda::kExactMax);
-    return cuda::exact_device_bytes(shape.rows, shape.dim, shape.metric, shape.element, queries, kept);
-  };
-  return std::max(exact_bytes(kSampleGiven[0], std::min(deep, kKs[2])),
-                  exact_bytes(kSampleFew[KnobCurves::kCurves - 1], deep));
 }
 
 }  // namespace gannet

@@ -4,7 +4,7 @@
 // edges lead to its neighbours, and an effort that gives 0.89 on unseen queries gives 1.00 on such rows. So one of
 // 12 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
 // (graph/bypass_edges.h). Where those are too few for a sample, where rows lie in islands or have copies, by inner
-// product and on devices each row is masked for its own search instead, which leaves a hole in the paths of other
+// product and in a graph that others may walk each row is masked for its own search instead, which leaves a hole in the paths of other
 // rows: the recall of unseen queries on 99,000 rows of SIFT was .971 there where .95 was wanted, by a beam of 33
 // instead of 23. Hidden rows come near that. True neighbours are found by search/exact_by_codes.h.
 //
@@ -30,7 +30,7 @@
 // (256 of them): one walk serves all k and the slacks of a stage (search/slack.h), a row is compared as stored
 // once a walk, and a query that has found all true neighbours is not repeated, except for the 64 queries whose
 // expansions are counted. AUTO takes SLACK where that is the lesser work (tune/search_work.h). It is not measured by
-// inner product, nor where a device has built the index.
+// inner product.
 //
 // Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16
 // for 1,000; of masked rows 256, 64 and 16). One walk serves all curves and all beams up to four times its shortest
@@ -40,19 +40,12 @@
 // as long for a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are used:
 // 64 queries may include none that walks do not reach at all, however many neighbours each has (corners of a cube,
 // k = 100: recall was .983 where .999 was wanted).
-//
-// Where a build has left the index on a device, beams that the device can walk with are walked there: by one
-// list, which takes the CPU's steps except for rows that its filter drops (search/walk_cuda.cu), so that a
-// beam is too long rather than too short. That takes a few ms, where 16 processor cores took 150 for 1M SIFT rows.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "place/placed_shape.h"
-#include "segment/query_sample.h"
-#include "search/best_first.h"
-#include "search/device_search.h"
+#include "segment/segment.h"
 #include "tune/curves.h"
 
 namespace gannet {
@@ -64,11 +57,9 @@ class Calibration {
   Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max)
       : curves_(curves), slack_(slack), recall_max_(recall_max) {}
 
-  /// Measures on rows, or on the queries of the caller if the segment keeps any. `device` finds the true
-  /// neighbours, and unless `placed`, the placement there, is null, it walks, if it is to. `own` is the segment's graph
-  /// where its edges may go past rows that serve as queries meanwhile; null: these are masked.
-  void measure(const Segment& segment, int32_t device, DevicePlacement* placed, const Execution& execution,
-               SearchGraph* own = nullptr, bool walks_there = true);
+  /// Measures on rows, or on the queries of the caller if the segment keeps any. `own` is the segment's graph where its
+  /// edges may go past rows that serve as queries meanwhile; null: these are masked.
+  void measure(const Segment& segment, const Execution& execution, SearchGraph* own = nullptr);
 
   bool empty() const { return curves_.empty(); }
   const KnobCurves& curves() const { return curves_; }
@@ -105,8 +96,5 @@ class Calibration {
 
 /// Bytes that measuring takes at most.
 uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads);
-
-/// Device memory that it takes at most beside a placement and workspaces, which device_calibration_bytes counts.
-uint64_t calibration_device_bytes(const PlacedShape& shape);
 
 }  // namespace gannet

@@ -77,6 +77,8 @@ class DeviceCalibration::CurveTracer {
   CurveTracer(Trials& walks, uint32_t warps, Curve* curve, bool answers_fewer = false)
       : walks_(walks), warps_(warps), curve_(*curve), answers_fewer_(answers_fewer) {}
 
+  double recall_max = 0;  // mean
+
   void run() {
     double step = kFirstStep;
     for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
@@ -129,6 +131,7 @@ class DeviceCalibration::CurveTracer {
   Trial measure(double slack, double cap) {
     const Outcome outcome =
         walks_.run(kTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
+    recall_max = std::max(recall_max, outcome.recall);
     // The recall of one answer is all or none of itself.
     all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
     Trial trial{slack, outcome.recall, promise(outcome, all_or_none_), outcome.expansions, cap};
@@ -153,13 +156,13 @@ class DeviceCalibration::CurveTracer {
     return std::clamp(kStray * expansions, kStrayMin, static_cast<double>(kNoCap));
   }
 
-  /// Whether more work has hardly raised recall.
-  bool is_stuck(const Trial& trial) const {
-    if (curve_.count < 3 || trial.expansions < 1.2 * last_.expansions) return false;
   double expansions_max() const {
     return warps_ == 1 && curve_.k == kSomeAnswers ? kOfWarpMax : kExpansionsMax;
   }
 
+  /// Whether more work has hardly raised recall.
+  bool is_stuck(const Trial& trial) const {
+    if (curve_.count < 3 || trial.expansions < 1.2 * last_.expansions) return false;
     return std::log(miss_of(last_.recall) / miss_of(trial.recall)) <
            kStuck * std::log(trial.expansions / last_.expansions);
   }
@@ -219,10 +222,10 @@ class DeviceCalibration::Samples {
       : target_(target),
         queries_(queries),
         execution_(execution),
+        share_(queries.count() >= kHiddenFew && walks_wide_rows(target) ? 2 : 1),
         // Ten answers average enough, but where a query finds all of them or none.
         full_answers_(target.segment().graph.heads.empty() ? 1 : kFewAnswers),
         deep_(target, queries, std::min(queries.count(), kQueriesForSome) / share_, kSomeAnswers, execution) {}
-        share_(queries.count() >= kHiddenFew && walks_wide_rows(target) ? 2 : 1),
 
   const Sample& of(uint32_t k) {
     if (k <= full_answers_) return full();
@@ -237,9 +240,6 @@ class DeviceCalibration::Samples {
   }
 
  private:
-  const Sample& many() {
-    std::call_once(many_once_,
-                   [this] { many_.emplace(target_, queries_, kQueriesForMany, kManyAnswers, execution_); });
   /// Where queries find all of their answers or none, all are needed.
   static bool walks_wide_rows(const SearchTarget& target) {
     const HalfView& halves = target.device->view().halves;
@@ -248,16 +248,19 @@ class DeviceCalibration::Samples {
     return bytes >= kWideRow && segment.graph.heads.empty();
   }
 
+  const Sample& many() {
+    std::call_once(many_once_,
+                   [this] { many_.emplace(target_, queries_, kQueriesForMany, kManyAnswers, execution_); });
     return *many_;
   }
 
   const SearchTarget& target_;
   const CalibrationQueries& queries_;
   const Execution& execution_;
+  uint32_t share_;  // one of so many queries serves
   uint32_t full_answers_;
   Sample deep_;
   std::once_flag full_once_;
-  uint32_t share_;  // one of so many queries serves
   std::once_flag many_once_;
   std::optional<Sample> full_;
   std::optional<Sample> many_;
@@ -269,6 +272,7 @@ struct DeviceCalibration::Job {
   Curve* curve;
   Curve* capped;  // that of resident batches, which follows from it, or null
   double seconds = 0;
+  double recall_max = 0;
   uint32_t runs = 0;
 
   void run(const SearchTarget& target, Samples& samples, const Execution& execution) {
@@ -284,6 +288,7 @@ struct DeviceCalibration::Job {
     }
     whole.make_steps();
     seconds = seconds_since(begin);
+    recall_max = whole.recall_max;
     runs = walks.runs;
   }
 };
@@ -323,15 +328,15 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
     }
   }
   std::reverse(jobs.begin(), jobs.end());
+  const auto rest = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) {
+    return kWarps[job.table] == 1 || job.curve->k > kSomeAnswers;
+  });
+  std::reverse(rest, jobs.end());
   return jobs;
 }
 
 void DeviceCalibration::measure(const SearchTarget& target, const Execution& execution) {
   const Segment& segment = target.segment();
-  const auto rest = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) {
-    return kWarps[job.table] == 1 || job.curve->k > kSomeAnswers;
-  });
-  std::reverse(rest, jobs.end());
   const uint32_t count = count_calibration_queries(segment.dataset, segment.queries);
   if (count == 0) return;
   execution.enter("calibrate");
@@ -364,6 +369,7 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
   for (const Job& job : jobs) {
     cost_.seconds[job.table] += job.seconds;
     cost_.runs[job.table] += job.runs;
+    if (job.curve->k == kFewAnswers) recall_max_ = std::max(recall_max_, static_cast<float>(job.recall_max));
   }
 }
 
@@ -462,14 +468,13 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
   return unpromised(cautious);
 }
 
-/// Each of the curves that are traced at once has a workspace, and each curve of the CPU's walks one. A small request may
-/// lease a large workspace that is idle, so that all may become large.
+/// Each of the curves that are traced at once has a workspace. A small request may lease a large workspace that is idle,
+/// so that all may become large.
 uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
   const uint32_t count =
       count_calibration_queries(shape.rows, static_cast<uint32_t>(std::min<uint64_t>(given, kQueriesKept)));
   if (count == 0) return 0;
-  constexpr uint64_t kWorkspaces = kWalksAtOnce + KnobCurves::kCurves;
-  const uint64_t workspaces = kWorkspaces * workspace_device_bytes(shape, count, kSomeAnswers);
+  const uint64_t workspaces = uint64_t{kWalksAtOnce} * workspace_device_bytes(shape, count, kSomeAnswers);
   const uint64_t hiding = given == 0 ? shape.hiding_bytes() : 0;
   const bool has_many = shape.rows > 4 * kManyAnswers;
   const uint64_t ground_truth = std::max({

@@ -109,6 +109,9 @@ class DeviceCalibration {
   };
   const Cost& cost() const { return cost_; }
 
+  /// The highest mean recall of ten answers seen; of this process alone.
+  float recall_max() const { return recall_max_; }
+
   /// The tables of kWarps, and that of resident batches, without the cost, to be kept.
   DeviceCalibration tables_alone() const {
     DeviceCalibration copy = *this;
@@ -130,10 +133,10 @@ class DeviceCalibration {
 
   Table tables_[kTables + 1];
   Cost cost_;
+  float recall_max_ = 0;
 };
 
-/// Device memory that measuring takes at most beside a placement, with as many queries as are given, or none. Of the
-/// CPU's calibration (tune/calibration.h), which may go on at the same time, the workspaces count here.
+/// Device memory that measuring takes at most beside a placement, with as many queries as are given, or none.
 uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given);
 
 }  // namespace gannet

@@ -121,10 +121,8 @@ static void saved(const ann_index *index, const vectors *queries, const char *wh
     CHECK_OK(ann_file_info(path, &first, NULL));
     CHECK_OK(ann_file_info(again, &second, NULL));
     CHECK(memcmp(&first, &second, sizeof first) == 0 && first.graph == ANN_GRAPH_TSDG);
-    /* Codes beside the rows say how well they order them; the CPU has curves of a slack bound. */
-    const int own_codes =
-        first.metric == ANN_METRIC_L2 && (first.element == ANN_I8 || first.element == ANN_U8);
-    CHECK_EQUAL(first.format, 1u << 16 | (own_codes && test_on_device() ? 3 : 5));
+    /* Curves of a slack bound, and of codes beside the rows how well they order them. */
+    CHECK_EQUAL(first.format, 1u << 16 | 5);
     ann_index_free(opened);
   }
   CHECK_OK(ann_verify(path, NULL, NULL, NULL));
