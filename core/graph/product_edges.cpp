@@ -211,21 +211,22 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
 }
 
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                          std::optional<KnnGraph>&& walked, const Execution& execution) {
+                          const Execution& execution) {
   ProductLists lists(graph, dataset, codes, k, execution);
-  const double begin = walked ? 0 : 0.6;
-  return lists.look_through(walked ? std::move(*walked) : lists.walk_all(execution.span(0, begin)),
-                            execution.span(begin, 1));
+  return lists.look_through(lists.walk_all(execution.span(0, 0.6)), execution.span(0.6, 1));
 }
 
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                       std::optional<KnnGraph>&& walked, const Execution& execution) {
+                       const Execution& execution) {
   Array<uint32_t> pruned;
   {
-    const KnnGraph lists =
-        lists_by_product(graph, dataset, codes, k, std::move(walked), execution.span(0, 0.9));
+    const KnnGraph lists = lists_by_product(graph, dataset, codes, k, execution.span(0, 0.9));
     pruned = prune_by_rank(lists, Pruning::near(graph.degree), execution.span(0.9, 1));
   }
+  merge_product_edges(graph, pruned, execution);
+}
+
+void merge_product_edges(SearchGraph& graph, const Array<uint32_t>& pruned, const Execution& execution) {
   const EdgeTable table = graph.table();
   Array<uint32_t> scratch(execution.memory, size_t{graph.degree} * execution.threads);
   parallel_for(execution, graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t worker) {

@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
@@ -36,15 +35,16 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
                                           const Execution& execution);
 
 /// Replaces five eighths of the edges of a graph of near rows by those by product, from lists of `k`. `codes` are those
-/// that walks take. `walked` are lists that a device's walks over the graph have found (index/product_walks.h), or none.
-/// Results do not depend on threads.
+/// that walks take. Results do not depend on threads.
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                       std::optional<KnnGraph>&& walked, const Execution& execution);
+                       const Execution& execution);
 
 /// The k rows of the largest products of each row, itself not among them, that walks over a graph of near rows find.
-/// `walked` as above; else the host walks.
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
-                          std::optional<KnnGraph>&& walked, const Execution& execution);
+                          const Execution& execution);
+
+/// Product edges, as many a row as the graph has, of lists as prune_by_rank leaves them, into a graph of near rows.
+void merge_product_edges(SearchGraph& graph, const Array<uint32_t>& pruned, const Execution& execution);
 
 /// The length of the list of a walk for k rows.
 constexpr uint32_t product_walk_beam(uint32_t k) { return std::max(k, 96u); }

@@ -32,7 +32,7 @@ KnnGraph product_knn(const Dataset& dataset, uint32_t k, uint64_t seed, const Ex
   const SearchGraph graph = graph_of_near_rows(dataset, codes, seed, execution.span(0, 0.3));
   CodeOrder order;
   codes.walk_by(ScaledCodes::choose(dataset, nullptr, seed, execution.span(0.3, 0.35), &order));
-  return lists_by_product(graph, dataset, codes, list_length(k), std::nullopt, execution.span(0.35, 1));
+  return lists_by_product(graph, dataset, codes, list_length(k), execution.span(0.35, 1));
 }
 
 }  // namespace gannet

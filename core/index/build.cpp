@@ -76,11 +76,14 @@ Codes codes_of_rows(const Segment& segment, const Execution& execution) {
 void finish_product_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
   const uint32_t k = plan.nn_descent.k;
   execution.enter("edges by product");
-  std::optional<KnnGraph> walked;
-  if (plan.device >= ANN_DEVICE_CUDA && segment.rows() >= kProductWalksMin)
-    walked = walk_by_product(segment, k, plan.device, execution.span(0, 0.5));
-  add_product_edges(segment.graph, segment.dataset, segment.codes, k, std::move(walked),
-                    walked ? execution.span(0.5, 1) : execution);
+  if (plan.device >= ANN_DEVICE_CUDA && segment.rows() >= kProductWalksMin) {
+    if (const auto lists = walk_by_product(segment, k, plan.device, execution.span(0, 0.8))) {
+      const Pruning pruning = Pruning::near(segment.graph.degree);
+      const auto pruned = cuda::prune_by_rank(*lists, pruning, plan.device, execution.span(0.8, 0.9));
+      return merge_product_edges(segment.graph, pruned, execution.span(0.9, 1));
+    }
+  }
+  add_product_edges(segment.graph, segment.dataset, segment.codes, k, execution);
 }
 
 /// Measures of the lists under a graph, and of the codes.

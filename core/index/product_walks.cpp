@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kLanes = 4;           // runs at once: while one is walked, queries of others are prepared
 constexpr uint32_t kRowsARun = 1 << 14;  // that keep a device busy
+constexpr uint32_t kWalkLists = 8;       // the list of a walk is so many times as long as what it is for
 
 /// One lane's rows after another.
 class Lane {
@@ -37,7 +38,7 @@ class Lane {
     const MatrixView rows{stored.row(0), segment_.rows(), stored.dim, stored.element, stored.stride};
     fill_workspace(segment_, rows, first, count, *workspace_, execution_);
     std::iota(own_.data(), own_.data() + count, first);
-    const BeamPlan plan{std::min(product_walk_beam(lists_.k), segment_.rows())};
+    const BeamPlan plan{std::min({kWalkLists * lists_.k, kDeviceBeamMax, segment_.rows()})};
     workspace_->run(count, plan, {own_.data(), false, {}}, false);
     std::copy_n(workspace_->rows(), size_t{count} * lists_.k,
                 lists_.neighbors.data() + size_t{first} * lists_.k);

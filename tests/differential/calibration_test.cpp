@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <thread>
 
 #include "../scale.h"
 #include "catch.h"
@@ -257,7 +258,7 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
     if (i / 24 % 2 == 0 && i % 24 >= 4) rows[i] *= 0.02f;
   const auto built = built_of(view_of_floats(rows, 24), ANN_METRIC_L2, ANN_ON);
   const Segment& segment = built->segment;
-  const Calibration& calibration = built->calibration;
+  const Calibration& calibration = built->calibration.known();
   REQUIRE(calibration.slack().count() == 3);
   uint32_t by_slack = 0;
   for (const uint32_t k : {1u, 10u, 50u, 100u}) {
@@ -298,8 +299,8 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
   // By inner product there are none.
   rows.resize(size_t{5000} * 24);
   const auto product = built_of(view_of_floats(rows, 24), ANN_METRIC_INNER_PRODUCT, ANN_ON);
-  REQUIRE_FALSE(product->calibration.empty());
-  REQUIRE(product->calibration.slack().empty());
+  REQUIRE_FALSE(product->calibration.known().empty());
+  REQUIRE(product->calibration.known().slack().empty());
 }
 
 TEST_CASE("edges past hidden rows lead to the nearest of theirs within a list's reach, and are put back") {
@@ -351,11 +352,37 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs within a list's 
   }
 }
 
+TEST_CASE("a postponed calibration is measured by the first call that is not cancelled, for all") {
+  const MadeData data(4000, 12, Shape::kClusters, 6);
+  const auto built = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_OFF);
+  const Segment& segment = built->segment;
+  HostCalibration postponed;
+  REQUIRE_FALSE(postponed.exists());
+  postponed.postpone();
+  REQUIRE((postponed.exists() && !postponed.is_known()));
+  Monitor cancelled;
+  cancelled.cancel();
+  REQUIRE_THROWS(postponed.get(segment, {{}, 2, &cancelled}));
+  REQUIRE_FALSE(postponed.is_known());
+  std::vector<std::thread> callers;
+  for (uint32_t i = 0; i < 4; ++i) callers.emplace_back([&] { postponed.get(segment, {{}, 2, nullptr}); });
+  for (std::thread& caller : callers) caller.join();
+  REQUIRE(postponed.is_known());
+  Calibration measured;
+  measured.measure(segment, {{}, 1, nullptr});
+  REQUIRE_FALSE(measured.empty());
+  REQUIRE(&postponed.get(segment, {}) == &postponed.known());
+  for (const uint32_t k : {1u, 10u, 100u}) {
+    for (const float recall : {0.8f, 0.95f, 0.99f})
+      REQUIRE(postponed.known().beam(k, recall) == measured.beam(k, recall));
+  }
+}
+
 TEST_CASE("calibration leaves the graph as it was") {
   const MadeData data(12000, 12, Shape::kClusters, 6);
   const auto plain = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_OFF);
   const auto calibrated = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_ON);
-  REQUIRE_FALSE(calibrated->calibration.empty());
+  REQUIRE_FALSE(calibrated->calibration.known().empty());
   const Array<uint32_t>& edges = calibrated->segment.graph.edges;
   REQUIRE(std::equal(edges.begin(), edges.end(), plain->segment.graph.edges.begin()));
 }
@@ -406,7 +433,7 @@ TEST_CASE("a recall is asked for at little more than the beam that gets it") {
       return truth.recall_of(BeamPlan{beam}, &counts);
     };
     for (const float recall : {0.9f, 0.95f, 0.99f}) {
-      const uint32_t beam = built->calibration.beam(k, recall);
+      const uint32_t beam = built->calibration.known().beam(k, recall);
       INFO("k " << k << " recall " << recall << " beam " << beam);
       REQUIRE(recall_of(beam) >= recall - 0.01);
       // Masked rows instead of hidden ones asked for 1.2 to 1.5 times the beam.
@@ -422,7 +449,7 @@ TEST_CASE("what the shortest beam finds more of than is asked for takes fewer ed
   const std::vector<float> values = made_floats(kQueries, kDim, 11);
   const MatrixView queries = view_of_floats(values, kDim);
   const auto built = built_of(view_of_floats(rows, kDim), ANN_METRIC_L2, ANN_ON);
-  const KnobCurves& curves = built->calibration.curves();
+  const KnobCurves& curves = built->calibration.known().curves();
   for (uint32_t c = 0; c < curves.count(); ++c) {
     for (uint32_t at = 0; at < curves[c].count; ++at) {
       INFO("k " << curves[c].k << " knob " << curves[c].points[at].knob);

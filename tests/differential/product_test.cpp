@@ -144,8 +144,8 @@ TEST_CASE("the length of a query changes no answer by inner product") {
 
 TEST_CASE("calibration by inner product promises what is kept") {
   const auto placed = build_rows(unlike_rows(kRows), 2, ANN_ON, ANN_KNN_AUTO);
-  REQUIRE(placed->calibration.reaches(kK, 0.95f));
-  const uint32_t beam = placed->calibration.beam(kK, 0.95f);
+  REQUIRE(placed->calibration.known().reaches(kK, 0.95f));
+  const uint32_t beam = placed->calibration.known().beam(kK, 0.95f);
   CHECK(beam < 400);
   // Held-out rows, of which there are enough here, are like the queries to come.
   std::vector<float> queries = unlike_rows(kRows + kQueries);

@@ -350,7 +350,7 @@ Shares shares_of(const KnnGraph& lists, const KnnGraph& other, const Answers& tr
           static_cast<double>(in_other) / static_cast<double>(count)};
 }
 
-/// Walks of a device for every row are as good a start for its list by product as the host's.
+/// Walks of a device for every row leave as good lists by product as the host's, which look through those of others.
 void claim_lists() {
   constexpr uint32_t kCount = 40'000;
   constexpr uint32_t kLists = 48;
@@ -370,14 +370,10 @@ void claim_lists() {
   const Segment& segment = segment_of(call);
   Execution execution;
   execution.threads = thread_count(0, 0);
-  const auto finish = [&](std::optional<KnnGraph>&& walked) {
-    return lists_by_product(segment.graph, segment.dataset, segment.codes, kLists, std::move(walked),
-                            execution);
-  };
-  auto walked = walk_by_product(segment, kLists, ANN_DEVICE_CUDA, execution);
+  const auto walked = walk_by_product(segment, kLists, ANN_DEVICE_CUDA, execution);
   expect(walked.has_value(), "the device holds the walks");
-  const KnnGraph there = finish(std::move(walked));
-  const KnnGraph here = finish(std::nullopt);
+  const KnnGraph& there = *walked;
+  const KnnGraph here = lists_by_product(segment.graph, segment.dataset, segment.codes, kLists, execution);
   const Shares of_device = shares_of(there, here, truth, kStep);
   const Shares of_host = shares_of(here, there, truth, kStep);
   std::printf("  of %u true ones the device's lists hold %.4f, the host's %.4f; %.4f in both\n", kLists,
