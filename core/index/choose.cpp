@@ -84,8 +84,8 @@ struct Chooser {
     if (curves.reaches(request.k, request.recall))
       consider(beam_choice, walk_work(segment.graph, row_bytes,
                                       beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges));
-    if (const auto effort = slack_effort(); effort && request.params.occlusion_max == 0 &&
-                                            curves.slack().reaches(request.k, request.recall))
+    if (const auto effort = slack_effort();
+        effort && request.params.occlusion_max == 0 && curves.slack().reaches(request.k, request.recall))
       consider(planned(kSlack, *effort),
                slack_work(segment.graph, row_bytes,
                           curves.slack().cost(&KnobPoint::bound, request.k, effort->knob)));
@@ -127,8 +127,10 @@ struct Chooser {
       least = time;
     };
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
-    // The CPU's calibration may have to be measured: only where two lists do not serve.
-    if (!two_lists && placed.curves(execution).reaches(request.k, request.recall)) {
+    // The CPU's calibration may have to be measured: only where two lists do not serve, or by product, where one list
+    // may be ahead.
+    const bool by_product = segment.codes.scaled() != nullptr;
+    if ((!two_lists || by_product) && placed.curves(execution).reaches(request.k, request.recall)) {
       const double beam = kBestFirst.unmeasured(request, beam_asked()).knob;
       const double time = one_list_time(graph, list_bytes(), beam, batch);
       if (time < least) {

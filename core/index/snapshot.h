@@ -35,7 +35,7 @@ struct PlacedSegment {
   Tuning tuning;                // of the CPU's other procedures
   double build_seconds = 0;
   double calibrate_seconds = 0;
-  float recall_max_there = 0;   // of the calibration of the device that has built it
+  float recall_max_there = 0;  // of the calibration of the device that has built it
   mutable Placements devices;  // come and go
 };
 

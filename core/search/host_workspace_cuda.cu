@@ -256,7 +256,8 @@ class CudaWorkspace final : public DeviceWorkspace {
   Stream stream_;
   Event begin_{true};
   Event end_{true};
-  const uint8_t* sent_ = nullptr;  // [capacity, record_bytes] on the device: queries of another workspace, or null
+  const uint8_t* sent_ =
+      nullptr;          // [capacity, record_bytes] on the device: queries of another workspace, or null
   Staging queries_;     // [capacity, record_bytes], or vectors, which take no more
   Staging made_;        // [capacity, record_bytes] records of vectors
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts or flags

@@ -378,8 +378,7 @@ uint32_t truth_depth(uint64_t rows) {
 Array<float> nearest(const Dataset& dataset, const Codes& codes, const Sample& sample, uint32_t count,
                      uint32_t k, const Execution& execution) {
   Array<float> distances(execution.memory, size_t{count} * k);
-  if (codes.scaled() != nullptr || codes.wide() ||
-             (!sample.held_out.empty() && sample.masked != nullptr)) {
+  if (codes.scaled() != nullptr || codes.wide() || (!sample.held_out.empty() && sample.masked != nullptr)) {
     // Codes with one step for all rows do not order the nearest, and comparing all rows as stored for each query would
     // be slower.
     // In pieces, since exact search has lists of all its queries at once.
@@ -728,7 +727,8 @@ void Calibration::measure(const Segment& segment, const Execution& execution, Se
   PartWalks(segment, sample, execution).measure(curves_.count(), points);
   for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
   // By inner product a bound finds no good end (search/slack.h).
-  if (dataset.metric() != ANN_METRIC_INNER_PRODUCT) measure_slack(segment, sample, curves_.count(), execution, slack_);
+  if (dataset.metric() != ANN_METRIC_INNER_PRODUCT)
+    measure_slack(segment, sample, curves_.count(), execution, slack_);
 }
 
 uint32_t Calibration::beam(uint32_t k, float recall) const {

@@ -47,9 +47,9 @@ constexpr uint32_t kNoCap = 4096;  // expansions, the bound of every walk of two
 constexpr double kStray = 8;       // and times the mean, at which a walk that strays is capped
 constexpr double kStrayMin = 128;
 constexpr double kExpansionsMax = 1024;  // the highest mean that is measured,
-constexpr double kOfWarpMax = 400;       // and by a warp for a hundred answers, where blocks take half or less
-constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident
-constexpr double kCapMin = 4;  // for means near zero
+constexpr double kOfWarpMax = 400;  // and by a warp for a hundred answers, where blocks take half or less
+constexpr double kCut = 1.05;       // times the mean of uncapped walks, where all of a batch are resident
+constexpr double kCapMin = 4;       // for means near zero
 constexpr double kCutRecallMax = 0.991;  // beyond, blocks answer: the longest runs are not made twice
 
 double seconds_since(Clock::time_point start) {
@@ -225,7 +225,8 @@ class DeviceCalibration::Samples {
         share_(queries.count() >= kHiddenFew && walks_wide_rows(target) ? 2 : 1),
         // Ten answers average enough, but where a query finds all of them or none.
         full_answers_(target.segment().graph.heads.empty() ? 1 : kFewAnswers),
-        deep_(target, queries, std::min(queries.count(), kQueriesForSome) / share_, kSomeAnswers, execution) {}
+        deep_(target, queries, std::min(queries.count(), kQueriesForSome) / share_, kSomeAnswers, execution) {
+  }
 
   const Sample& of(uint32_t k) {
     if (k <= full_answers_) return full();

@@ -289,7 +289,8 @@ TEST_CASE("recall asked for is recall got, on queries that calibration has not s
     for (const float recall : {0.8f, 0.9f, 0.95f, 0.99f}) {
       Answers found(500, k);
       SearchCounts counts;
-      search_by_beam(*built, queries.view(), built->calibration.known().beam(k, recall), found.view(), &counts);
+      search_by_beam(*built, queries.view(), built->calibration.known().beam(k, recall), found.view(),
+                     &counts);
       INFO("k " << k << " recall " << recall);
       REQUIRE(found.recall_against(truth) >= recall - 0.01);
     }

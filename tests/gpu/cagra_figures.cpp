@@ -152,7 +152,8 @@ class Set {
     DeviceWorkspaceLease space(*placement->placement, count, kNeighbors);
     const ann_matrix queries = matrix_of(queries_, 0, count);
     fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, count, *space, all_threads());
-    const uint32_t beam = params.beam != 0 ? params.beam : built.curves(all_threads()).beam(kNeighbors, 0.95f);
+    const uint32_t beam =
+        params.beam != 0 ? params.beam : built.curves(all_threads()).beam(kNeighbors, 0.95f);
     const CagraPlan plan =
         plan_cagra(built.segment, params, count, kNeighbors, cagra_list_of(kNeighbors, beam),
                    placement->placement->multiprocessors());
