@@ -6,33 +6,31 @@
 // that a build of the CPU measures, where a device's build once measured beams alone.
 #pragma once
 
-#include <atomic>
-#include <mutex>
-
 #include "tune/calibration.h"
+#include "tune/measured_once.h"
 
 namespace gannet {
 
 class HostCalibration {
  public:
+  HostCalibration() { calibration_.set({}); }
+
   /// The caller is the only one to know the segment yet.
-  void set(const Calibration& measured) { calibration_ = measured; }
+  void set(const Calibration& measured) { calibration_.set(measured); }
   /// Leaves measuring to the first call that needs it. Likewise.
-  void postpone() { is_known_ = false; }
+  void postpone() { calibration_.clear(); }
 
   /// Whether there is one or will be: the index was built with calibration.
-  bool exists() const { return !is_known() || !calibration_.empty(); }
-  bool is_known() const { return is_known_.load(std::memory_order_acquire); }
+  bool exists() const { return !is_known() || !known().empty(); }
+  bool is_known() const { return calibration_.known() != nullptr; }
   /// Only where it is known.
-  const Calibration& known() const { return calibration_; }
+  const Calibration& known() const { return *calibration_.known(); }
 
-  /// Measures what was postponed. One thread does, others wait; if it fails the next one tries.
+  /// Measures what was postponed.
   const Calibration& get(const Segment& segment, const Execution& execution) const;
 
  private:
-  mutable std::mutex measuring_;
-  mutable std::atomic<bool> is_known_ = true;
-  mutable Calibration calibration_;  // written under the mutex while it is not known, and never after
+  MeasuredOnce<Calibration> calibration_;
 };
 
 }  // namespace gannet

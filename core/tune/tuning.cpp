@@ -1,10 +1,8 @@
 #include "tune/tuning.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
-#include <thread>
 
 namespace gannet {
 namespace {
@@ -18,8 +16,7 @@ constexpr uint32_t kHostQueriesForSome = 64;
 constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, with which p is looked for
 constexpr double kReached = 0.998;   // from this recall on no more random rows are needed
 constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
-constexpr std::chrono::milliseconds kWait(1);  // for the curves that another search measures
-constexpr double kCapMin = 4;                  // for means near zero
+constexpr double kCapMin = 4;        // for means near zero
 constexpr uint32_t kNewRows = 4;  // of this many edges that a walk reads, one leads to a row not visited yet
 
 /// The number of queries for a target; 0 where they are too few.
@@ -124,47 +121,21 @@ bool are_equal(const ann_search_params& a, const ann_search_params& b) {
 
 }  // namespace
 
-Tuning::Asked& Tuning::entry_of(const ann_search_params& like) const {
+const Tuning::Asked& Tuning::entry_of(const ann_search_params& like) const {
   const std::lock_guard lock(mutex_);
   for (const auto& asked : asked_) {
     if (are_equal(asked->like, like)) return *asked;
   }
-  asked_.push_back(std::make_unique<Asked>(Asked{like, false, nullptr}));
+  auto asked = std::make_unique<Asked>();
+  asked->like = like;
+  asked_.push_back(std::move(asked));
   return *asked_.back();
-}
-
-Tuning::State Tuning::look(Asked& asked) const {
-  const std::lock_guard lock(mutex_);
-  if (asked.measured != nullptr) return State::kMeasured;
-  if (asked.at_work) return State::kOfAnother;
-  asked.at_work = true;
-  return State::kMine;
-}
-
-/// Null where measuring has failed: the next search tries again.
-void Tuning::end(Asked& asked, std::unique_ptr<const MeasuredProcedure> measured) const {
-  const std::lock_guard lock(mutex_);
-  asked.measured = std::move(measured);
-  asked.at_work = false;
 }
 
 std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
                                    float recall, const Execution& execution) const {
-  Asked& asked = entry_of(like);
-  for (State state = look(asked); state != State::kMeasured; state = look(asked)) {
-    if (state == State::kOfAnother) {
-      execution.check();
-      std::this_thread::sleep_for(kWait);
-      continue;
-    }
-    try {
-      end(asked, std::make_unique<const MeasuredProcedure>(measure(target, like, execution)));
-    } catch (...) {
-      end(asked, nullptr);
-      throw;
-    }
-  }
-  const MeasuredProcedure& measured = *asked.measured;
+  const MeasuredProcedure& measured =
+      entry_of(like).measured.get(execution, [&] { return measure(target, like, execution); });
   if (measured.curves.empty()) return std::nullopt;
   Effort effort;
   effort.knob = measured.curves.knob(k, recall);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tune/curves.h"
+#include "tune/measured_once.h"
 #include "tune/trials.h"
 
 namespace gannet {
@@ -37,15 +38,10 @@ class Tuning {
   /// The curves that a search wants.
   struct Asked {
     ann_search_params like;
-    bool at_work = false;                               // a search measures it
-    std::unique_ptr<const MeasuredProcedure> measured;  // once it is there, for good
+    MeasuredOnce<MeasuredProcedure> measured;
   };
 
-  enum class State { kMeasured, kMine, kOfAnother };
-
-  Asked& entry_of(const ann_search_params& like) const;
-  State look(Asked& asked) const;
-  void end(Asked& asked, std::unique_ptr<const MeasuredProcedure> measured) const;
+  const Asked& entry_of(const ann_search_params& like) const;
 
   mutable std::mutex mutex_;                           // of the entries; not held while measuring
   mutable std::vector<std::unique_ptr<Asked>> asked_;  // entries stay

@@ -1,0 +1,51 @@
+// MeasuredOnce: a value that the first call which needs it measures, for all. Others wait, and check their monitors; if
+// measuring fails the next call tries again.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/execution.h"
+
+namespace gannet {
+
+template <class T>
+class MeasuredOnce {
+ public:
+  /// Null until it is measured.
+  const T* known() const { return is_known_.load(std::memory_order_acquire) ? &*value_ : nullptr; }
+
+  // By the only caller that knows the object yet.
+  void set(T value) {
+    value_ = std::move(value);
+    is_known_ = true;
+  }
+  void clear() { is_known_ = false; }
+
+  template <class Measure>
+  const T& get(const Execution& execution, const Measure& measure) const {
+    if (const T* value = known()) return *value;
+    std::unique_lock lock(measuring_, std::defer_lock);
+    while (!lock.try_lock()) {
+      execution.check();
+      std::this_thread::sleep_for(kWait);
+    }
+    if (const T* value = known()) return *value;
+    value_ = measure();
+    is_known_.store(true, std::memory_order_release);
+    return *value_;
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kWait{1};
+
+  mutable std::mutex measuring_;
+  mutable std::atomic<bool> is_known_ = false;
+  mutable std::optional<T> value_;  // written under the mutex while it is not known, and never after
+};
+
+}  // namespace gannet
