@@ -24,6 +24,7 @@ struct Round {
 constexpr Round kRounds[] = {{8, 0}, {4, 4}};
 constexpr uint32_t kLookedAt = 8;   // rows whose lists one round reads at most
 constexpr uint32_t kListRead = 32;  // entries of each list that are read
+constexpr uint32_t kBeamMin = 96;   // of the walk for a list
 
 struct Workspace {
   Workspace(const Dataset& dataset, const Codes& codes, uint32_t degree, uint32_t entries, uint32_t beam,
@@ -48,7 +49,7 @@ class ProductLists {
  public:
   ProductLists(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                const Execution& execution)
-      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(product_walk_beam(k)) {
+      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(std::max(k, kBeamMin)) {
     spaces_.reserve(execution.threads);
     for (uint32_t worker = 0; worker < execution.threads; ++worker)
       spaces_.emplace_back(dataset, codes, graph.degree, static_cast<uint32_t>(graph.entries.size()), beam_,

@@ -22,7 +22,6 @@
 // direction (of 150,000 word vectors some 20, which made 1.2 % of the answers unreachable).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "dataset/codes.h"
@@ -45,9 +44,6 @@ KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, cons
 
 /// Product edges, as many a row as the graph has, of lists as prune_by_rank leaves them, into a graph of near rows.
 void merge_product_edges(SearchGraph& graph, const Array<uint32_t>& pruned, const Execution& execution);
-
-/// The length of the list of a walk for k rows.
-constexpr uint32_t product_walk_beam(uint32_t k) { return std::max(k, 96u); }
 
 /// Host memory that add_product_edges takes at most beside the graph.
 uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t degree, uint32_t threads);

@@ -148,11 +148,7 @@ struct Chooser {
     return best;
   }
 
-  /// Bytes of a row that walks with one list and with two read.
-  size_t list_bytes() const {
-    const HalfView& halves = device->placement->view().halves;
-    return halves.codes != nullptr ? halves.stride : placed.segment.codes.device_walk_stride();
-  }
+  size_t list_bytes() const { return walked_row_bytes(placed.segment, *device->placement); }
 
   /// Bytes of a row that CAGRA's walks read.
   size_t stored_bytes() const {

@@ -124,6 +124,12 @@ inline bool blocks_serve(const DevicePlacement& placement, uint32_t k) {
   return list_length(k, placement.view().lossless) <= placement.block_list_max;
 }
 
+/// Bytes of a row that walks with one list and with two read.
+inline size_t walked_row_bytes(const Segment& segment, const DevicePlacement& placement) {
+  const HalfView& halves = placement.view().halves;
+  return halves.codes != nullptr ? halves.stride : segment.codes.device_walk_stride();
+}
+
 /// A workspace of a device for the duration of a search.
 class DeviceWorkspaceLease {
  public:

@@ -243,10 +243,8 @@ class DeviceCalibration::Samples {
  private:
   /// Where queries find all of their answers or none, all are needed.
   static bool walks_wide_rows(const SearchTarget& target) {
-    const HalfView& halves = target.device->view().halves;
     const Segment& segment = target.segment();
-    const size_t bytes = halves.codes != nullptr ? halves.stride : segment.codes.device_walk_stride();
-    return bytes >= kWideRow && segment.graph.heads.empty();
+    return walked_row_bytes(segment, *target.device) >= kWideRow && segment.graph.heads.empty();
   }
 
   const Sample& many() {
