@@ -644,7 +644,8 @@ typedef struct ann_build_params {
                           CUDA device the k-NN graph and the search graph are made in its memory, and
                           the copy that stays there is calibrated there. What the CPU's searches need is
                           then calibrated by the first call that wants it, in some tenths of a second:
-                          a search on the CPU, ann_save, ann_index_beam. */
+                          a search on the CPU, ann_save, ann_index_beam, and on a device a search by
+                          inner product, with a beam, or by a procedure that goes by the CPU's beam. */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
                           higher recall at a beam, slower steps, 4 bytes a row each. For TSDG the edges of the
