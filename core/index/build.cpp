@@ -177,9 +177,7 @@ void calibrate(const BuildPlan& plan, PlacedSegment& built, const Execution& exe
   if (plan.device >= ANN_DEVICE_CUDA) return built.calibration.postpone();
   const Clock::time_point start = Clock::now();
   execution.enter("calibrate");
-  Calibration measured;
-  measured.measure(built.segment, execution, &built.segment.graph);
-  built.calibration.set(measured);
+  built.calibration.measure(built.segment, execution, &built.segment.graph);
   built.calibrate_seconds = seconds_since(start);
 }
 

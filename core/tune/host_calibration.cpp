@@ -3,11 +3,9 @@
 namespace gannet {
 
 const Calibration& HostCalibration::get(const Segment& segment, const Execution& execution) const {
-  return calibration_.get(execution, [&] {
+  return calibration_.get(execution, [&](Calibration& calibration) {
     execution.enter("calibrate");
-    Calibration measured;
-    measured.measure(segment, execution.span(0, 0));
-    return measured;
+    calibration.measure(segment, execution.span(0, 0));
   });
 }
 

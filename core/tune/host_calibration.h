@@ -13,11 +13,14 @@ namespace gannet {
 
 class HostCalibration {
  public:
-  HostCalibration() { calibration_.set({}); }
+  HostCalibration() { calibration_.renew(); }
 
-  /// The caller is the only one to know the segment yet.
-  void set(const Calibration& measured) { calibration_.set(measured); }
-  /// Leaves measuring to the first call that needs it. Likewise.
+  // The caller of these is the only one to know the segment yet.
+  void set(const Calibration& measured) { calibration_.renew() = measured; }
+  void measure(const Segment& segment, const Execution& execution, SearchGraph* own) {
+    calibration_.renew().measure(segment, execution, own);
+  }
+  /// Leaves measuring to the first call that needs it.
   void postpone() { calibration_.clear(); }
 
   /// Whether there is one or will be: the index was built with calibration.

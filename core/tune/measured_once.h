@@ -1,5 +1,6 @@
 // MeasuredOnce: a value that the first call which needs it measures, for all. Others wait, and check their monitors; if
-// measuring fails the next call tries again.
+// measuring fails the next call tries again. It is measured where it stays: a calibration has 6 KB, and the caller's
+// thread may have a small stack.
 #pragma once
 
 #include <atomic>
@@ -7,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "base/execution.h"
 
@@ -20,12 +20,14 @@ class MeasuredOnce {
   const T* known() const { return is_known_.load(std::memory_order_acquire) ? &*value_ : nullptr; }
 
   // By the only caller that knows the object yet.
-  void set(T value) {
-    value_ = std::move(value);
+  /// A new value, which the caller fills in.
+  T& renew() {
     is_known_ = true;
+    return value_.emplace();
   }
   void clear() { is_known_ = false; }
 
+  /// `measure` fills a value in.
   template <class Measure>
   const T& get(const Execution& execution, const Measure& measure) const {
     if (const T* value = known()) return *value;
@@ -35,7 +37,7 @@ class MeasuredOnce {
       std::this_thread::sleep_for(kWait);
     }
     if (const T* value = known()) return *value;
-    value_ = measure();
+    measure(value_.emplace());
     is_known_.store(true, std::memory_order_release);
     return *value_;
   }
