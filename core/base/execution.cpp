@@ -232,10 +232,10 @@ double read_quota() {
 uint32_t usable_processors() {
   // Read once: a quota that changes later is felt, not seen.
   static const double quota = read_quota();
-  uint32_t processors = std::max(1u, std::thread::hardware_concurrency());
   cpu_set_t affinity;
-  if (sched_getaffinity(0, sizeof affinity, &affinity) == 0)
-    processors = static_cast<uint32_t>(std::max(1, CPU_COUNT(&affinity)));
+  const bool is_known = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
+  const int counted = is_known ? CPU_COUNT(&affinity) : static_cast<int>(std::thread::hardware_concurrency());
+  uint32_t processors = static_cast<uint32_t>(std::max(1, counted));
   if (quota < processors) processors = static_cast<uint32_t>(std::max(1.0, std::ceil(quota)));
   return processors;
 }
