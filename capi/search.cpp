@@ -150,10 +150,12 @@ ann_status search(const ann_index* index, const ann_matrix* queries, const ann_s
     if (device > ANN_DEVICE_CPU && buffers.rows > UINT32_MAX)
       fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
            static_cast<unsigned long long>(buffers.rows), UINT32_MAX);
-    // One query needs its own thread alone, but where it is the first that the CPU's curves are measured for.
-    const bool one = block.rows <= 1 && (exact || snapshot.is_measured());
-    const uint32_t threads = one ? 1 : thread_count(given.threads, handle.threads_max());
-    const Execution execution{handle.memory(), threads, begin_monitor(monitor)};
+    const ThreadLimits limits{given.threads, handle.threads_max()};
+    Execution execution{handle.memory(), 1, begin_monitor(monitor)};
+    if (block.rows > 1)
+      execution.threads = thread_count(limits.wanted, limits.cap);
+    else
+      execution.shared_work = limits;
     execution.enter("search");
     SearchCounts counts;
     SearchReport report;

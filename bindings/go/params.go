@@ -329,7 +329,7 @@ type BuildParams struct {
 type SearchParams struct {
 	Procedure Procedure
 	Device    Device
-	Threads   int     // one query always runs on one thread
+	Threads   int     // one query runs on one thread, what it is the first to measure on all
 	Recall    float32 // wanted share of true neighbours found, mean over queries, in (0, 1]
 	Beam      int     // rows kept while walking; overrides Recall
 

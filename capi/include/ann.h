@@ -858,8 +858,9 @@ typedef struct ann_search_params {
   uint32_t struct_size;
   int32_t procedure; /* ANN_SEARCH_* */
   int32_t device;    /* ANN_DEVICE_* */
-  uint32_t threads;  /* of the CPU; default: as many as the hardware has and the batch can use; one
-                        query always runs on the calling thread */
+  uint32_t threads;  /* of the CPU; default: as many as the hardware has and the batch can use. One
+                        query runs on the calling thread; they measure curves that it is the first to
+                        need, and copy the index to a device */
   float recall;      /* wanted share of true neighbours found, mean over queries, in (0, 1]; default
                         0.95. The build's calibration turns it into an effort, for queries spread
                         like the rows or like `calibration`. For targets above what calibration

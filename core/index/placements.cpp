@@ -29,9 +29,10 @@ std::shared_ptr<const PlacedDevice> Placements::get(const PlacedSegment& placed,
   const Segment& segment = placed.segment;
   segment.touch_all();
   auto made = std::make_shared<PlacedDevice>();
-  made->placement = cuda::place_for_search(device, segment, nullptr, execution);
+  const Execution all = execution.for_shared_work();
+  made->placement = cuda::place_for_search(device, segment, nullptr, all);
   // An index that was built without calibration leaves recall to the cautious rule.
-  if (segment.has_graph() && placed.calibration.exists()) calibrate(placed, *made, execution);
+  if (segment.has_graph() && placed.calibration.exists()) calibrate(placed, *made, all);
   const std::lock_guard lock(mutex_);
   devices_.push_back(made);
   return made;

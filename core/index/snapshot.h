@@ -43,12 +43,6 @@ struct Snapshot {
   std::vector<std::shared_ptr<const PlacedSegment>> segments;  // of equal shape
   std::vector<std::shared_ptr<const RowSet>> removed;          // rows of each segment; missing or null: none
 
-  /// Whether no call has yet to measure the curves of the CPU's walks.
-  bool is_measured() const {
-    return std::all_of(segments.begin(), segments.end(),
-                       [](const auto& placed) { return placed->calibration.is_known(); });
-  }
-
   RowSetView removed_of(size_t segment) const {
     const bool has = segment < removed.size() && removed[segment] != nullptr;
     return has ? removed[segment]->view() : RowSetView{};

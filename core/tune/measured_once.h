@@ -27,7 +27,7 @@ class MeasuredOnce {
   }
   void clear() { is_known_ = false; }
 
-  /// `measure` fills a value in.
+  /// `measure` fills a value in, by the means that it is given.
   template <class Measure>
   const T& get(const Execution& execution, const Measure& measure) const {
     if (const T* value = known()) return *value;
@@ -37,7 +37,7 @@ class MeasuredOnce {
       std::this_thread::sleep_for(kWait);
     }
     if (const T* value = known()) return *value;
-    measure(value_.emplace());
+    measure(value_.emplace(), execution.for_shared_work());
     is_known_.store(true, std::memory_order_release);
     return *value_;
   }

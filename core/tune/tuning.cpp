@@ -135,7 +135,7 @@ const Tuning::Asked& Tuning::entry_of(const ann_search_params& like) const {
 std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
                                    float recall, const Execution& execution) const {
   const MeasuredProcedure& measured = entry_of(like).measured.get(
-      execution, [&](MeasuredProcedure& measured) { measured = measure(target, like, execution); });
+      execution, [&](MeasuredProcedure& measured, const Execution& all) { measured = measure(target, like, all); });
   if (measured.curves.empty()) return std::nullopt;
   Effort effort;
   effort.knob = measured.curves.knob(k, recall);

@@ -1,5 +1,5 @@
 /* Proves how many threads calls use: no more than `threads_max` and `threads`, by default as many as the process
- * may use, and one query none but the caller's.
+ * may use, and one query none but the caller's, but where it measures what later calls use.
  *
  * The library keeps its workers when a call ends (core/base/execution.h), so that the threads that a process has
  * afterwards are the most that its calls used. Each case runs in a process of its own, which the library has not
@@ -78,8 +78,11 @@ static ann_index *built(const ann_context *context, uint32_t threads) {
   return index;
 }
 
+static int32_t procedure = ANN_SEARCH_AUTO;
+
 static void search(const ann_index *index, uint64_t count, int exact, uint32_t threads) {
   ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+  params.procedure = procedure;
   params.device = ANN_DEVICE_CPU;
   params.threads = threads;
   ann_matrix view = vectors_view(&queries);
@@ -159,6 +162,13 @@ static void one_query(void) {
   CHECK_EQUAL(threads_of(ONE_QUERY, NULL, 16), 0);
 }
 
+/* The first query by a procedure measures its curves, which all later calls use. */
+static void first_of_its_procedure(void) {
+  procedure = ANN_SEARCH_CAGRA_SINGLE_CTA;
+  CHECK_EQUAL(threads_of(ONE_QUERY, NULL, 1), 0);
+  CHECK_EQUAL(threads_of(ONE_QUERY, NULL, 3), 2);
+}
+
 /* Each call by itself takes what there is. */
 static int alone;
 static void on_two_processors(void) {
@@ -193,6 +203,7 @@ int main(void) {
   in_child("a cap of the parameters", capped_by_parameters);
   in_child("one processor", on_one_processor);
   in_child("one query", one_query);
+  in_child("the first query by a procedure", first_of_its_procedure);
   const int calls[] = {BUILD, SEARCH, EXACT, KNN, SAVE, OPEN};
   for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
     alone = calls[i];

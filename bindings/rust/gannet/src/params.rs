@@ -388,7 +388,8 @@ impl<'a> SearchParams<'a> {
         procedure: Procedure;
         /// Where it runs.
         device: Device;
-        /// Threads to use. One query always runs on the calling thread.
+        /// Threads to use. One query runs on the calling thread; they measure curves that it is the first to need, and
+        /// copy the index to a device.
         threads: u32;
         /// Wanted share of true neighbours found, mean over queries, in (0, 1].
         recall: f32;
