@@ -7,6 +7,7 @@
 
 #include "base/parallel_sort.h"
 #include "base/row_loops.h"
+#include "graph/product_merge.h"
 #include "traverse/beam.h"
 #include "traverse/visited.h"
 
@@ -24,7 +25,10 @@ struct Round {
 constexpr Round kRounds[] = {{8, 0}, {4, 4}};
 constexpr uint32_t kLookedAt = 8;   // rows whose lists one round reads at most
 constexpr uint32_t kListRead = 32;  // entries of each list that are read
-constexpr uint32_t kBeamMin = 96;   // of the walk for a list
+constexpr uint32_t kBeamMin = 64;
+
+/// Rows of the beam for a list of k.
+constexpr uint32_t beam_for(uint32_t k) { return std::max(k + k / 3, kBeamMin); }
 
 struct Workspace {
   Workspace(const Dataset& dataset, const Codes& codes, uint32_t degree, uint32_t entries, uint32_t beam,
@@ -44,12 +48,85 @@ struct Workspace {
   Array<uint64_t> keys;
 };
 
+/// The first k of the beams of all rows, after each row is inserted into the lists of the rows in its own beam where it is
+/// nearer than their k-th.
+class MutualLists {
+ public:
+  /// `beams` is [rows, length], ascending, RowKey::kNone behind.
+  MutualLists(const Array<uint64_t>& beams, uint32_t rows, uint32_t length, uint32_t k,
+              const Execution& execution)
+      : beams_(beams),
+        rows_(rows),
+        length_(length),
+        k_(k),
+        execution_(execution),
+        begins_(filled_array<uint64_t>(execution, size_t{rows} + 1, uint64_t{0})) {
+    each_offer([&](uint32_t to, uint64_t) { left_of(to).fetch_add(1, std::memory_order_relaxed); });
+    uint64_t sum = 0;
+    for (uint64_t& begin : begins_) begin = sum += begin;
+    offers_ = Array<uint64_t>(execution.memory, sum);
+    each_offer([&](uint32_t to, uint64_t key) {
+      offers_[left_of(to).fetch_sub(1, std::memory_order_relaxed) - 1] = key;
+    });
+  }
+
+  KnnGraph take() {
+    KnnGraph lists{Array<uint32_t>(execution_.memory, checked_product(rows_, k_)), rows_, k_, 0};
+    parallel_for(execution_, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t row = begin; row < end; ++row) merge(row, lists.neighbors.data() + row * k_);
+    });
+    return lists;
+  }
+
+ private:
+  const uint64_t* beam(uint64_t row) const { return beams_.data() + row * length_; }
+  /// The end of a row's offers while they are counted and written, then their begin.
+  std::atomic_ref<uint64_t> left_of(uint32_t row) { return std::atomic_ref<uint64_t>(begins_[row]); }
+
+  /// Calls visit(row, key) for each row that another one, whose key it gets, is inserted at.
+  template <class Visit>
+  void each_offer(const Visit& visit) {
+    parallel_for(execution_, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t row = begin; row < end; ++row) {
+        for (uint32_t i = 0; i < length_ && beam(row)[i] != RowKey::kNone; ++i) {
+          const uint32_t other = RowKey::row(beam(row)[i]);
+          const uint64_t key = RowKey::of(RowKey::distance(beam(row)[i]), static_cast<uint32_t>(row), false);
+          const uint64_t* const first = beam(other);
+          if (key > first[k_ - 1]) continue;
+          if (std::none_of(first, first + k_, [&](uint64_t known) { return RowKey::row(known) == row; }))
+            visit(other, key);
+        }
+      }
+    });
+  }
+
+  void merge(uint64_t row, uint32_t* list) {
+    uint64_t* const first = offers_.data() + begins_[row];
+    uint64_t* const last = offers_.data() + begins_[row + 1];
+    std::sort(first, last);
+    const uint64_t* offer = first;
+    const uint64_t* own = beam(row);
+    for (uint32_t i = 0; i < k_; ++i) {
+      const uint64_t key = offer != last && *offer < *own ? *offer++ : *own++;
+      list[i] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
+    }
+  }
+
+  const Array<uint64_t>& beams_;
+  uint32_t rows_;
+  uint32_t length_;
+  uint32_t k_;
+  const Execution& execution_;
+  Array<uint64_t> begins_;  // [rows + 1]
+  Array<uint64_t> offers_;  // RowKeys
+};
+
 /// The lists by product, from walks over the graph of near rows.
 class ProductLists {
  public:
   ProductLists(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                const Execution& execution)
-      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(std::max(k, kBeamMin)) {
+      : graph_(graph), dataset_(dataset), codes_(codes), k_(k), beam_(beam_for(k)) {
     spaces_.reserve(execution.threads);
     for (uint32_t worker = 0; worker < execution.threads; ++worker)
       spaces_.emplace_back(dataset, codes, graph.degree, static_cast<uint32_t>(graph.entries.size()), beam_,
@@ -57,31 +134,26 @@ class ProductLists {
   }
 
   KnnGraph walk_all(const Execution& execution) {
-    return each_row(execution, [&](uint32_t row, Workspace& space, Beam& beam) {
-      space.visited.enter(row);
-      walk(space, beam);
-    });
+    return make_lists(execution, [&](uint32_t, Workspace& space, Beam& beam) { walk(space, beam); });
   }
 
   KnnGraph look_through(KnnGraph&& lists, const Execution& execution) {
     constexpr double kParts = std::size(kRounds);
     double part = 0;
     for (const Round& round : kRounds) {
-      lists = each_row(execution.span(part / kParts, (part + 1) / kParts),
-                       [&](uint32_t row, Workspace& space, Beam& beam) {
-                         space.visited.enter(row);
-                         look_further(row, round, lists, space, beam);
-                       });
+      lists = make_lists(
+          execution.span(part / kParts, (part + 1) / kParts),
+          [&](uint32_t row, Workspace& space, Beam& beam) { look_further(row, round, lists, space, beam); });
       part += 1;
     }
     return lists;
   }
 
  private:
-  /// Makes the list of each row of the rows that `fill` leaves in its beam.
+  /// Makes mutual lists of the rows that fill(row, space, beam) leaves in the beam of each row as a query.
   template <class Fill>
-  KnnGraph each_row(const Execution& execution, const Fill& fill) {
-    KnnGraph lists{Array<uint32_t>(execution.memory, checked_product(graph_.rows, k_)), graph_.rows, k_, 0};
+  KnnGraph make_lists(const Execution& execution, const Fill& fill) {
+    Array<uint64_t> beams(execution.memory, checked_product(graph_.rows, beam_));
     std::atomic<uint64_t> done = 0;
     parallel_for(execution, graph_.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       Workspace& space = spaces_[worker];
@@ -91,14 +163,16 @@ class ProductLists {
                          space.values.data(), &query);
         codes_.encode_walk_query(query, space.code.data());
         Beam beam(space.keys.data(), beam_);
+        space.visited.enter(static_cast<uint32_t>(row));
         fill(static_cast<uint32_t>(row), space, beam);
         space.visited.clear();
-        uint32_t* list = lists.neighbors.data() + row * k_;
-        for (uint32_t i = 0; i < k_; ++i) list[i] = i < beam.size() ? RowKey::row(beam.key(i)) : kNoRow;
+        uint64_t* const keys = beams.data() + row * beam_;
+        for (uint32_t i = 0; i < beam_; ++i)
+          keys[i] = i < beam.size() ? beam.key(i) & ~RowKey::kFlag : RowKey::kNone;
       }
       execution.advance(static_cast<double>(done += end - begin) / graph_.rows);
     });
-    return lists;
+    return MutualLists(beams, graph_.rows, beam_, k_, execution).take();
   }
 
   /// Best first, as search/best_first.h has it.
@@ -140,19 +214,18 @@ class ProductLists {
   std::vector<Workspace> spaces_;
 };
 
-/// Keeps the first of a row's edges, then those by product, then, while there is room, the other near ones.
-void merge_row(uint32_t* edges, uint32_t degree, const uint32_t* by_product, uint32_t* scratch) {
-  const uint32_t kept = (degree * 3 + 7) / 8;
-  std::copy_n(edges, degree, scratch);
-  const uint32_t near = static_cast<uint32_t>(std::find(scratch, scratch + degree, kNoRow) - scratch);
-  uint32_t size = std::min(kept, near);
-  const auto add = [&](uint32_t row) {
-    if (size < degree && row != kNoRow && std::find(edges, edges + size, row) == edges + size)
-      edges[size++] = row;
-  };
-  for (uint32_t i = 0; i < degree; ++i) add(by_product[i]);
-  for (uint32_t i = std::min(kept, near); i < near; ++i) add(scratch[i]);
-  std::fill(edges + size, edges + degree, kNoRow);
+/// Product edges, as many a row as the graph has, of lists as prune_by_rank leaves them, into a graph of near rows.
+void merge_product_edges(SearchGraph& graph, const Array<uint32_t>& pruned, const Execution& execution) {
+  const EdgeTable table = graph.table();
+  Array<uint32_t> scratch(execution.memory, size_t{graph.degree} * execution.threads);
+  parallel_for(execution, graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    uint32_t* const near = scratch.data() + size_t{graph.degree} * worker;
+    for (uint64_t row = begin; row < end; ++row) {
+      uint32_t* const edges = table.row(static_cast<uint32_t>(row));
+      std::copy_n(edges, graph.degree, near);
+      merge_product_row(near, pruned.data() + row * graph.degree, graph.degree, edges);
+    }
+  });
 }
 
 /// The i-th of `count` ranks below `ranks` that grow as powers, by roots alone, which are the same on all machines.
@@ -227,20 +300,14 @@ void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& 
   merge_product_edges(graph, pruned, execution);
 }
 
-void merge_product_edges(SearchGraph& graph, const Array<uint32_t>& pruned, const Execution& execution) {
-  const EdgeTable table = graph.table();
-  Array<uint32_t> scratch(execution.memory, size_t{graph.degree} * execution.threads);
-  parallel_for(execution, graph.rows, 1024, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    for (uint64_t row = begin; row < end; ++row)
-      merge_row(table.row(static_cast<uint32_t>(row)), graph.degree, pruned.data() + row * graph.degree,
-                scratch.data() + size_t{graph.degree} * worker);
-  });
-}
-
 uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t degree, uint32_t threads) {
+  const uint64_t beam = beam_for(k);
   const uint64_t query = 16ull * dim + 4096;
-  const uint64_t space = rows / 8 + 8192 * 4 + query + (uint64_t{k} + degree + 1024) * 32;
-  return rows * (2ull * k + degree) * 4 + threads * space + (uint64_t{threads} * 8 + 16) * kAlignment;
+  const uint64_t space = rows / 8 + 8192 * 4 + query + (beam + degree + 1024) * 32;
+  const uint64_t mutual =
+      2 * beam * sizeof(uint64_t) + sizeof(uint64_t);  // beams, at most as many offers, and their begins
+  return rows * (mutual + (2ull * k + degree) * sizeof(uint32_t)) + threads * space +
+         (uint64_t{threads} * 8 + 16) * kAlignment;
 }
 
 }  // namespace gannet

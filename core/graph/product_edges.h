@@ -15,6 +15,13 @@
 // list (.94, 63 distances more). Lists by such walks alone gave .877 / 611 in a graph of both kinds, so looked
 // through .931 / 580, and the true ones .958 / 528.
 //
+// After the walk and after each look the lists are made mutual: a product is the same from both ends, so each row is
+// inserted into the lists of the rows in its own beam that are nearer to it than to their k-th. These are few, a
+// thousandth of all entries, but rows that no other walk finds. Of 40,000 word vectors a beam of 96 finds .9971 of the ten
+// of foreign queries and .9938 of those of queries like the rows, where lists that were not mutual, of walks with longer
+// beams, had .9858 and .9608 at as many distances, and a search for .99 takes a tenth of the time. Mutual after the walk
+// alone: .9923 and .9914 without looks, with both .9969 and .9937 by walks of half as long again.
+//
 // Walks start among long rows as well as everywhere: of queries like the rows .943 are found at 390 distances
 // instead of .874 at 446. Half of the starts are spread over all rows, since where all rows are of one
 // length the longest may all be in one region. The others are long rows of ranks that grow as powers: the few
@@ -41,9 +48,6 @@ void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& 
 /// The k rows of the largest products of each row, itself not among them, that walks over a graph of near rows find.
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                           const Execution& execution);
-
-/// Product edges, as many a row as the graph has, of lists as prune_by_rank leaves them, into a graph of near rows.
-void merge_product_edges(SearchGraph& graph, const Array<uint32_t>& pruned, const Execution& execution);
 
 /// Host memory that add_product_edges takes at most beside the graph.
 uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t degree, uint32_t threads);

@@ -72,18 +72,18 @@ Codes codes_of_rows(const Segment& segment, const Execution& execution) {
   return Codes::of_rows(segment.dataset, segment.seed, execution);
 }
 
-/// Adds the edges by product to a graph of near rows. A device that builds many rows walks for their lists.
-void finish_product_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
+/// Adds the edges by product to a graph of near rows. A device that builds many rows does so where it searches them, and
+/// makes every row reachable: then the result is the segment's placement, else null.
+std::unique_ptr<DevicePlacement> finish_product_graph(const BuildPlan& plan, Segment& segment,
+                                                      const Execution& execution) {
   const uint32_t k = plan.nn_descent.k;
-  execution.enter("edges by product");
   if (plan.device >= ANN_DEVICE_CUDA && segment.rows() >= kProductWalksMin) {
-    if (const auto lists = walk_by_product(segment, k, plan.device, execution.span(0, 0.8))) {
-      const Pruning pruning = Pruning::near(segment.graph.degree);
-      const auto pruned = cuda::prune_by_rank(*lists, pruning, plan.device, execution.span(0.8, 0.9));
-      return merge_product_edges(segment.graph, pruned, execution.span(0.9, 1));
-    }
+    auto placement = cuda::add_product_edges(segment, k, plan.repair, plan.device, execution);
+    if (placement != nullptr) return placement;
   }
+  execution.enter("edges by product");
   add_product_edges(segment.graph, segment.dataset, segment.codes, k, execution);
+  return nullptr;
 }
 
 /// Measures of the lists under a graph, and of the codes.
@@ -209,10 +209,12 @@ void calibrate_and_adopt(const BuildPlan& plan, const std::shared_ptr<PlacedDevi
   built.devices.adopt(placed);
 }
 
-/// The same of a graph that is on the host alone.
-void place_whole(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
+/// The same of a graph that is on the host, and on the device if `placement` is not null.
+void place_whole(const BuildPlan& plan, std::unique_ptr<DevicePlacement> placement, PlacedSegment& built,
+                 const Execution& execution) {
   execution.enter("placement");
   const auto placed = place([&] {
+    if (placement != nullptr) return std::move(placement);
     return cuda::place_for_search(plan.device - ANN_DEVICE_CUDA, built.segment, nullptr, execution);
   });
   calibrate_and_adopt(plan, placed, built, execution);
@@ -294,14 +296,16 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   calibrate_and_adopt(plan, placed, built, measuring);
 }
 
-/// The steps that follow once all edges are on the host.
-void finish_on_host(const BuildPlan& plan, PlacedSegment& built, const Execution& execution) {
+/// The steps that follow once all edges are on the host. `placement`, unless null, has them too, and its device has made
+/// every row reachable.
+void finish_on_host(const BuildPlan& plan, std::unique_ptr<DevicePlacement> placement, PlacedSegment& built,
+                    const Execution& execution) {
   SearchGraph& graph = built.segment.graph;
   execution.span(0.8, 0.86).enter("reachability");
-  if (plan.repair) graph.repaired_edges = repair_reachability(graph, execution);
+  if (plan.repair && placement == nullptr) graph.repaired_edges = repair_reachability(graph, execution);
   const Execution last = execution.span(0.86, 1);
   if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0)
-    place_whole(plan, built, last);
+    place_whole(plan, std::move(placement), built, last);
   else
     calibrate_and_adopt(plan, nullptr, built, last);
 }
@@ -311,7 +315,7 @@ void take_graph(const BuildPlan& plan, PlacedSegment& built, const Execution& ex
   Segment& segment = built.segment;
   segment.graph.edges = copy_knn(plan.knn_graph, segment.rows(), plan.degree, execution).neighbors;
   measure(segment, {}, 0, nullptr, execution);
-  finish_on_host(plan, built, execution);
+  finish_on_host(plan, nullptr, built, execution);
 }
 
 /// GGNN's graph by inner product, whose codes the device does not search by: it finds the graph, and the index is
@@ -325,7 +329,7 @@ void build_ggnn_by_product_on_device(const BuildPlan& plan, PlacedSegment& built
   unrepaired.repair = false;
   cuda::build_ggnn_graph(segment.codes, nullptr, unrepaired, graph, execution.span(0, 0.8))
       ->fetch(graph.edges, execution);
-  finish_on_host(plan, built, execution);
+  finish_on_host(plan, nullptr, built, execution);
 }
 
 /// The same by inner product: the device finds near rows and walks for lists by product, the CPU makes edges of them,
@@ -349,8 +353,9 @@ void build_products_on_device(const BuildPlan& plan, bool adds, PlacedSegment& b
     segment.knn_share = made->found.share;
     made->fetch(graph.edges, execution);
   }
-  if (adds) finish_product_graph(plan, segment, execution.span(0.3, 0.8));
-  finish_on_host(plan, built, execution);
+  std::unique_ptr<DevicePlacement> placement;
+  if (adds) placement = finish_product_graph(plan, segment, execution.span(0.3, 0.8));
+  finish_on_host(plan, std::move(placement), built, execution);
 }
 
 /// Whether the host reads its copy of rows or codes that lie on a device before the device has built: codes, entry

@@ -276,25 +276,6 @@ KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& o
   return found;
 }
 
-Array<uint32_t> prune_by_rank(const KnnGraph& lists, const Pruning& pruning, int32_t device,
-                              const Execution& execution) {
-  const DeviceGuard guard = guard_of(device);
-  Array<uint32_t> kept(execution.memory, checked_product(lists.rows, pruning.degree));
-  try {
-    Transfers transfers(execution);
-    const Stream stream;
-    const DeviceArray<uint32_t> there(lists.neighbors.size(), stream);  // [rows, k]
-    const DeviceArray<uint32_t> pruned(kept.size(), stream);            // [rows, degree]
-    transfers.send(there.data(), lists.neighbors.data(), lists.neighbors.size() * sizeof(uint32_t), stream);
-    prune_by_rank(there.data(), lists.rows, lists.k, pruning, pruned.data(), stream, execution);
-    transfers.fetch(kept.data(), pruned.data(), kept.size() * sizeof(uint32_t), stream);
-  } catch (const Error& error) {
-    if (error.status != ANN_DEVICE_NO_MEMORY) throw;
-    return gannet::prune_by_rank(lists, pruning, execution);
-  }
-  return kept;
-}
-
 KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution) {
   const DeviceGuard guard = guard_of(device);

@@ -30,11 +30,6 @@ KnnGraph find_neighbors_by_products(const Codes& codes, const Array<uint32_t>& o
                                     const NnDescentParams& params, int32_t device,
                                     const Execution& execution);
 
-/// Lists of the host as gannet::prune_by_rank (graph/search_graph.h) leaves them. Where the device's memory does not hold
-/// them the host does it.
-Array<uint32_t> prune_by_rank(const KnnGraph& lists, const Pruning& pruning, int32_t device,
-                              const Execution& execution);
-
 /// k-NN lists by GGNN's build (graph/ggnn.h), those of ggnn_knn. `ingest` as above.
 KnnGraph ggnn_knn(const Codes& codes, std::unique_ptr<DeviceIngest> ingest, uint32_t k, uint64_t seed,
                   int32_t device, const Execution& execution);

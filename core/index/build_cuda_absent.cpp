@@ -24,11 +24,6 @@ KnnGraph find_neighbors_by_products(const Codes&, const Array<uint32_t>&, const 
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
-Array<uint32_t> prune_by_rank(const KnnGraph&, const Pruning&, int32_t device, const Execution&) {
-  check_cuda_device(device);
-  fail(ANN_NO_DEVICE, "this library was built without CUDA");
-}
-
 KnnGraph ggnn_knn(const Codes&, std::unique_ptr<DeviceIngest>, uint32_t, uint64_t, int32_t device,
                   const Execution&) {
   check_cuda_device(device);

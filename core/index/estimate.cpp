@@ -182,7 +182,7 @@ uint64_t placed(const Asked& asked) {
   const uint64_t measuring = asked.plan.calibrate ? std::max(calibrating, comparing) : comparing;
   const bool walks =
       asked.is_inner_product() && asked.plan.knn != ANN_KNN_GIVEN && asked.rows >= kProductWalksMin;
-  const uint64_t walking = walks ? product_walks_device_bytes(shape, asked.k()) : 0;
+  const uint64_t walking = walks ? product_walks::device_bytes(shape, asked.k(), asked.plan.degree) : 0;
   const uint64_t layers = asked.is_ggnn() ? ggnn_layer_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t levels = asked.is_tsdg() ? asked.rows * asked.plan.diversify.levels * sizeof(uint16_t) : 0;
   return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + std::max(walking, measuring);

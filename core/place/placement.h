@@ -68,6 +68,9 @@ class DevicePlacement {
   /// ANN_DEADLINE.
   virtual void replace_graph(const Segment& segment, const Execution& execution) = 0;
 
+  /// Takes over edges that lie on the device, [rows, stride] as those before.
+  virtual void replace_edges(const uint32_t* edges) = 0;
+
   /// Rows that the list of a block's walk can hold on this device: 0 where rows are too long for any. Set by
   /// the searches when the segment is placed.
   uint32_t block_list_max = 0;

@@ -102,6 +102,14 @@ class CudaPlacement final : public DevicePlacement {
     stream_->wait();
   }
 
+  void replace_edges(const uint32_t* edges) override {
+    const DeviceGuard guard(device_);
+    copy_on_device(const_cast<uint32_t*>(view_.graph.targets), edges,
+                   uint64_t{view_.row_count} * view_.graph.stride * sizeof(uint32_t), *stream_,
+                   "copying edges");
+    stream_->wait();
+  }
+
   void show_rows() noexcept override {
     view_.bypass = {};
     free_quietly([this](bool) { bypass_.reset(); });

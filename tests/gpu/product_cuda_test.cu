@@ -8,6 +8,7 @@
 //
 // Ends with 77 where there is no CUDA device.
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -69,7 +70,8 @@ Made make(Law law, uint32_t count, uint32_t queries, uint32_t dim, float length 
 struct Built {
   ann_index* index = nullptr;
 
-  Built(const Rows& rows, const Rows* calibration, int32_t calibrate, uint32_t degree = 0) {
+  Built(const Rows& rows, const Rows* calibration, int32_t calibrate, uint32_t degree = 0,
+        int32_t device = ANN_DEVICE_AUTO) {
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = rows.dim;
     shape.metric = ANN_METRIC_INNER_PRODUCT;
@@ -78,6 +80,7 @@ struct Built {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.calibrate = calibrate;
     params.degree = degree;
+    params.device = device;
     const ann_matrix given = calibration != nullptr ? matrix_of(*calibration) : ann_matrix ANN_MATRIX_INIT;
     if (calibration != nullptr) params.calibration = &given;
     const ann_matrix matrix = matrix_of(rows);
@@ -350,6 +353,66 @@ Shares shares_of(const KnnGraph& lists, const KnnGraph& other, const Answers& tr
           static_cast<double>(in_other) / static_cast<double>(count)};
 }
 
+/// Of each row and each entry of its list the entry's list has the row too, or k rows that are nearer. Lists are sorted,
+/// and no row is in its own.
+void claim_mutual() {
+  constexpr uint32_t kLists = 24;
+  const Made made = make(Law::kUnlike, quick ? 2000 : 20'000, 1, 24);
+  const Built built(made.rows, nullptr, ANN_OFF);
+  const Index::Call call(built.index->index);
+  const Segment& segment = segment_of(call);
+  const KnnGraph lists = cuda::lists_by_product(segment, kLists, ANN_DEVICE_CUDA, Execution());
+  const auto distance = [&](uint32_t row, uint32_t other) {
+    std::vector<uint8_t> values(segment.dataset.query_bytes());
+    PreparedQuery query;
+    segment.dataset.prepare(static_cast<const uint8_t*>(segment.dataset.view().row(row)), ANN_F32,
+                            values.data(), &query);
+    float product = 0;
+    segment.dataset.distances(query, &other, 0, 1, &product);
+    return product;
+  };
+  uint32_t missing = 0;
+  for (uint32_t row = 0; row < lists.rows; ++row) {
+    float before = -INFINITY;
+    for (uint32_t i = 0; i < kLists; ++i) {
+      const uint32_t other = lists.list(row)[i];
+      expect(other < lists.rows && other != row, "an entry is a row, and not its own");
+      const float product = distance(row, other);
+      expect(product >= before, "a list is sorted");
+      before = product;
+      const uint32_t* back = lists.list(other);
+      const bool is_there = std::find(back, back + kLists, row) != back + kLists;
+      missing += !is_there && product < distance(other, back[kLists - 1]) ? 1 : 0;
+    }
+  }
+  expect(missing == 0, std::to_string(missing) + " rows are missing in the list of another");
+}
+
+/// The edges that a device has made are those of the host's graph, on both, and every row is reached.
+void claim_edges() {
+  const Made made = make(Law::kUnlike, 40'000, 1, 24);
+  const Built built(made.rows, nullptr, ANN_OFF, 0, ANN_DEVICE_CUDA);
+  const Index::Call call(built.index->index);
+  const SearchGraph& graph = segment_of(call).graph;
+  expect(count_unreachable(graph, Allocator()) == 0, "rows are not reached");
+  const auto placed = placed_of(call).devices.find(0);
+  expect(placed != nullptr, "the build leaves a placement");
+  std::vector<uint32_t> edges(graph.edges.size());
+  const cuda::Stream stream;
+  cuda::copy_to_host(edges.data(), placed->placement->view().graph.targets, edges.size() * sizeof(uint32_t),
+                     stream, "fetching edges");
+  stream.wait();
+  expect(std::equal(edges.begin(), edges.end(), graph.edges.begin()),
+         "the device has other edges than the host");
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    const uint32_t* targets = edges.data() + size_t{row} * graph.degree;
+    const uint32_t* end = std::find(targets, targets + graph.degree, kNoRow);
+    expect(std::find(targets, end, row) == end, "an edge leads to its own row");
+    expect(std::set<uint32_t>(targets, end).size() == static_cast<size_t>(end - targets),
+           "two edges lead to one row");
+  }
+}
+
 /// Walks of a device for every row leave as good lists by product as the host's, which look through those of others.
 void claim_lists() {
   constexpr uint32_t kCount = 40'000;
@@ -370,9 +433,7 @@ void claim_lists() {
   const Segment& segment = segment_of(call);
   Execution execution;
   execution.threads = thread_count(0, 0);
-  const auto walked = walk_by_product(segment, kLists, ANN_DEVICE_CUDA, execution);
-  expect(walked.has_value(), "the device holds the walks");
-  const KnnGraph& there = *walked;
+  const KnnGraph there = cuda::lists_by_product(segment, kLists, ANN_DEVICE_CUDA, execution);
   const KnnGraph here = lists_by_product(segment.graph, segment.dataset, segment.codes, kLists, execution);
   const Shares of_device = shares_of(there, here, truth, kStep);
   const Shares of_host = shares_of(here, there, truth, kStep);
@@ -388,9 +449,11 @@ constexpr Claim kQuickClaims[] = {
     {"queries are coded as on the CPU", claim_codes},
     {"walks find what the CPU's walks find", claim_walks},
     {"the length of a query changes no answer", claim_lengths},
+    {"lists by product are mutual", claim_mutual},
 };
 
 constexpr Claim kLongClaims[] = {
+    {"edges by product are the same on the device and the host", claim_edges},
     {"lists by product are as good by the device's walks", claim_lists},
     {"recall as asked, by walks, for queries of another law", claim_recall},
 };
