@@ -117,8 +117,7 @@ struct Chooser {
     if (request.params.beam != 0) return plan_beam();
 
     Choice best = two_lists ? *two_lists : exactly();
-    double least = two_lists ? kPreferred * two_lists_time(graph, list_bytes(), two_lists->effort.warps,
-                                                           two_lists->effort.expansions, batch)
+    double least = two_lists ? kPreferred * two_lists_time(two_lists->effort, batch)
                              : exact_time(segment.dataset, batch);
     if (!two_lists && request.k > kDeviceExactMax) return plan_beam();
     const auto consider = [&](const Choice& choice, double time) {
@@ -129,8 +128,7 @@ struct Chooser {
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
     // The CPU's calibration may have to be measured: only where two lists do not serve, or by product, where one list
     // may be ahead.
-    const bool by_product = segment.codes.scaled() != nullptr;
-    if ((!two_lists || by_product) && placed.curves(execution).reaches(request.k, request.recall)) {
+    if ((!two_lists || by_product()) && placed.curves(execution).reaches(request.k, request.recall)) {
       const double beam = kBestFirst.unmeasured(request, beam_asked()).knob;
       const double time = one_list_time(graph, list_bytes(), beam, batch);
       if (time < least) {
@@ -146,6 +144,13 @@ struct Chooser {
       consider(*stored, cagra_time(graph, stored_bytes(), stored->effort.knob,
                                    std::get<CagraPlan>(stored->plan).multi_cta, batch));
     return best;
+  }
+
+  bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
+
+  double two_lists_time(const Effort& effort, const DeviceBatch& batch) const {
+    return gannet::two_lists_time(placed.segment.graph, list_bytes(), by_product(), effort.warps,
+                                  effort.expansions, batch);
   }
 
   size_t list_bytes() const { return walked_row_bytes(placed.segment, *device->placement); }
@@ -180,10 +185,11 @@ struct Chooser {
   ///
   /// By product the curve of a warp for ten answers rises in steps, since queries find all of them or none. Walks for a
   /// hundred do not, and find the first ten of 150,000 words in .55 of the time at .8 (10,000 queries), and the first
-  /// one in .71 to .82 at .85 and .95 (1,000). In sets by distance they were not ahead.
+  /// one in .71 to .82 at .85 and .95 (1,000). In sets by distance they were not ahead. In large batches blocks take half
+  /// of a warp's time where these are counted alike: at .88 and .92 of foreign queries 1.0 and 1.1 ms, a warp 1.8 and 3.5.
   std::optional<Choice> choose_two_lists() const {
     constexpr double kFarAhead = 1.4;  // counted work lies within a third of a walk's time
-    constexpr double kAhead = 1.1;     // and nearer for walks of the same warps
+    constexpr double kAhead = 1.1;     // and nearer for walks of the same warps, and by product
     const uint32_t beam = request.params.beam;
     if (beam != 0 && !placed.calibration.exists()) return std::nullopt;
     if (request.k == 0) return std::nullopt;
@@ -195,8 +201,7 @@ struct Chooser {
     const auto consider = [&](QueryWarps query_warps, uint32_t answers, double ahead = 1) {
       const auto effort = device->two_lists.find(query_warps, answers, recall);
       if (!effort) return false;
-      const double time =
-          two_lists_time(placed.segment.graph, list_bytes(), query_warps.warps, effort->expansions, batch);
+      const double time = two_lists_time(*effort, batch);
       if (best && least <= ahead * time) return true;
       least = time;
       best = planned(kTwoLists, *effort);
@@ -208,8 +213,10 @@ struct Chooser {
     for (size_t i = 0; i < order.size(); ++i) {
       if (!found) found = consider(order[i], request.k);
       if (found && i == 0) {
-        if (is_large(batch) && order[0].warps == 1) consider(order[1], request.k, kFarAhead);
+        const bool has_blocks = is_large(batch) && order[0].warps == 1;
+        if (has_blocks) consider(order[1], request.k, by_product() ? kAhead : kFarAhead);
         if (codes_bound) consider(order[0], kDeepAnswers, kAhead);
+        if (codes_bound && by_product() && has_blocks) consider(order[1], kDeepAnswers, kAhead);
         return best;
       }
       if (codes_bound) consider(order[i], kDeepAnswers);

@@ -9,6 +9,9 @@
 // factors the fastest of a warp, a block and one list is taken in 27 of the 30 cells, a way that takes at most 6 %
 // longer in two, and in the last named walks were measured at .995 alone.
 //
+// By inner product, of codes with a scale for each row, blocks take .65 to .78 of that (150,000 words, 33 to 936
+// expansions, 10 and 100 answers, one NVIDIA H100), warps as long.
+//
 // The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per
 // query of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step
 // of the longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
@@ -70,15 +73,16 @@ inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.
 inline bool is_large(const DeviceBatch& batch) { return batch.queries >= 4096; }
 
 /// Two lists, by a warp a query or blocks of 8 or 16. A query of a large batch takes, beside its expansions, its
-/// preparation, its starts and the second comparison.
-inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, uint32_t warps, double expansions,
-                             const DeviceBatch& batch) {
+/// preparation, its starts and the second comparison. `scaled`: by codes with a scale for each row.
+inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, bool scaled, uint32_t warps,
+                             double expansions, const DeviceBatch& batch) {
   const double edges = expansions * degree_share(graph);
   const double width = 1 + static_cast<double>(code_bytes) / 700;
   const bool large = is_large(batch);
   if (warps == 1) return batch_time(5000 * edges, width * (large ? 12 + 1.4 * edges : 1.2 * edges), batch);
   const double step = warps == 8 ? 250 : 200;
-  return batch_time(30'000 + step * edges, warps * width * (large ? 7 + 0.27 * edges : 0.56 * edges), batch);
+  const double each = warps * width * (large ? 7 + 0.27 * edges : 0.56 * edges);
+  return batch_time(30'000 + step * edges, (scaled ? 0.7 : 1) * each, batch);
 }
 
 /// One list of a warp. Long beams leave room for fewer warps at once: 320 rows took SIFT 1.9 times as long as their
