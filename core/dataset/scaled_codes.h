@@ -45,6 +45,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "base/execution.h"
@@ -150,6 +151,19 @@ class ScaledCodes {
     uint32_t bias;
     uint32_t zeros[14];
   };
+  /// How far the coded distance of a query to a row may lie from the true one.
+  struct Reach {
+    float of_scale;  // times the row's scale
+    float of_all;
+
+    /// The least that the true distance may be. A row without a scale tells nothing.
+    float least(float coded, float scale) const {
+      return scale > 0 ? coded - scale * of_scale - of_all : -INFINITY;
+    }
+  };
+  Reach reach_of(const uint8_t* query) const;
+  float scale_of(uint32_t number) const;
+
   size_t table_at() const { return sizeof(QueryHead) + 2 * stride_; }
   size_t values_at() const { return table_at() + round_up(size_t{cells_} * sizeof(float), kCodeAlign); }
   size_t floats_at() const { return values_at() + stride_ * sizeof(int16_t); }

@@ -135,7 +135,8 @@ const Tuning::Asked& Tuning::entry_of(const ann_search_params& like) const {
 std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
                                    float recall, const Execution& execution) const {
   const MeasuredProcedure& measured = entry_of(like).measured.get(
-      execution, [&](MeasuredProcedure& measured, const Execution& all) { measured = measure(target, like, all); });
+      execution,
+      [&](MeasuredProcedure& measured, const Execution& all) { measured = measure(target, like, all); });
   if (measured.curves.empty()) return std::nullopt;
   Effort effort;
   effort.knob = measured.curves.knob(k, recall);

@@ -199,6 +199,58 @@ TEST_CASE("one cell is enough for a ball, and none for what no byte tells apart"
   CHECK(!order.is_enough());
 }
 
+TEST_CASE("by product the order is that of all rows, though few are compared as stored") {
+  constexpr uint32_t kRows = 3000;
+  constexpr uint32_t kQueries = 100;
+  constexpr uint32_t kDim = 20;
+  for (const char* law : {"ball", "far", "unlike", "some zero", "huge"}) {
+    CAPTURE(law);
+    std::vector<float> rows = normal_rows(kRows, kDim, 9);
+    const std::vector<float> queries = normal_rows(kQueries, kDim, 10);
+    for (uint32_t row = 0; row < kRows; ++row) {
+      for (uint32_t column = 0; column < kDim; ++column) {
+        float& value = rows[row * kDim + column];
+        if (law[0] == 'f') value += 1000;
+        if (law[0] == 'u') value *= std::exp(static_cast<float>(row % 7) - 3);
+        if (law[0] == 's' && row % 3 == 0) value = 0;
+        if (law[0] == 'h' && row % 50 == 0) value *= 2e37f;
+      }
+    }
+    const Dataset dataset = dataset_of(rows, kDim, ANN_METRIC_INNER_PRODUCT);
+    for (const uint32_t cells : {1u, 16u}) {
+      const ScaledCodes codes(dataset, cells, 1, {});
+      double ten = 0;
+      double twenty = 0;
+      for (uint32_t query = 0; query < kQueries; ++query) {
+        const std::vector<float> one(queries.begin() + query * kDim, queries.begin() + (query + 1) * kDim);
+        const std::vector<uint32_t> coded = all_distances(dataset, codes, one);
+        std::vector<float> exact(kRows);
+        std::vector<uint8_t> values(dataset.query_bytes());
+        PreparedQuery prepared;
+        dataset.prepare(reinterpret_cast<const uint8_t*>(one.data()), ANN_F32, values.data(), &prepared);
+        dataset.distances(prepared, nullptr, 0, kRows, exact.data());
+        std::vector<float> sorted = exact;
+        std::sort(sorted.begin(), sorted.end());
+        std::vector<uint32_t> order(kRows);
+        for (uint32_t row = 0; row < kRows; ++row) order[row] = row;
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint32_t a, uint32_t b) { return coded[a] < coded[b]; });
+        uint32_t hits = 0;
+        for (uint32_t i = 0; i < CodeOrder::kLooked; ++i) {
+          hits += exact[order[i]] <= sorted[CodeOrder::kNear - 1] ? 1 : 0;
+          if (i + 1 == CodeOrder::kNear) ten += std::min(hits, CodeOrder::kNear) / double{CodeOrder::kNear};
+        }
+        twenty += std::min(hits, CodeOrder::kNear) / double{CodeOrder::kNear};
+      }
+      const MatrixView given{reinterpret_cast<const uint8_t*>(queries.data()), kQueries, kDim, ANN_F32,
+                             kDim * sizeof(float)};
+      const CodeOrder measured = codes.measure(dataset, &given, 1, {});
+      CHECK(std::fabs(measured.first_ten - ten / kQueries) < 1e-9);
+      CHECK(std::fabs(measured.first_twenty - twenty / kQueries) < 1e-9);
+    }
+  }
+}
+
 TEST_CASE("the length of a query changes no order, and threads change no byte") {
   const std::vector<float> rows = normal_rows(3000, 20, 6);
   for (const int32_t metric : {ANN_METRIC_INNER_PRODUCT, ANN_METRIC_COSINE}) {
