@@ -60,13 +60,13 @@ class MutualLists {
         length_(length),
         k_(k),
         execution_(execution),
-        begins_(filled_array<uint64_t>(execution, size_t{rows} + 1, uint64_t{0})) {
-    each_offer([&](uint32_t to, uint64_t) { left_of(to).fetch_add(1, std::memory_order_relaxed); });
-    uint64_t sum = 0;
-    for (uint64_t& begin : begins_) begin = sum += begin;
-    offers_ = Array<uint64_t>(execution.memory, sum);
+        begins_(execution.memory, size_t{rows} + 1) {
+    Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution, rows, 0u);
+    each_offer([&](uint32_t to, uint64_t) { counts[to].fetch_add(1, std::memory_order_relaxed); });
+    place_by_counts(counts, begins_, execution);
+    offers_ = Array<uint64_t>(execution.memory, begins_[rows]);
     each_offer([&](uint32_t to, uint64_t key) {
-      offers_[left_of(to).fetch_sub(1, std::memory_order_relaxed) - 1] = key;
+      offers_[begins_[to] + counts[to].fetch_add(1, std::memory_order_relaxed)] = key;
     });
   }
 
@@ -80,8 +80,6 @@ class MutualLists {
 
  private:
   const uint64_t* beam(uint64_t row) const { return beams_.data() + row * length_; }
-  /// The end of a row's offers while they are counted and written, then their begin.
-  std::atomic_ref<uint64_t> left_of(uint32_t row) { return std::atomic_ref<uint64_t>(begins_[row]); }
 
   /// Calls visit(row, key) for each row that another one, whose key it gets, is inserted at.
   template <class Visit>
@@ -102,8 +100,9 @@ class MutualLists {
 
   void merge(uint64_t row, uint32_t* list) {
     uint64_t* const first = offers_.data() + begins_[row];
-    uint64_t* const last = offers_.data() + begins_[row + 1];
-    std::sort(first, last);
+    const uint64_t count = begins_[row + 1] - begins_[row];
+    const uint64_t* const last = first + std::min<uint64_t>(count, k_);
+    sort_smallest(first, count, std::min<uint64_t>(count, k_), execution_);
     const uint64_t* offer = first;
     const uint64_t* own = beam(row);
     for (uint32_t i = 0; i < k_; ++i) {
@@ -305,7 +304,7 @@ uint64_t product_edges_bytes(uint64_t rows, uint32_t dim, uint32_t k, uint32_t d
   const uint64_t query = 16ull * dim + 4096;
   const uint64_t space = rows / 8 + 8192 * 4 + query + (beam + degree + 1024) * 32;
   const uint64_t mutual =
-      2 * beam * sizeof(uint64_t) + sizeof(uint64_t);  // beams, at most as many offers, and their begins
+      2 * beam * sizeof(uint64_t) + 12;  // beams, at most as many offers, and their counts and begins
   return rows * (mutual + (2ull * k + degree) * sizeof(uint32_t)) + threads * space +
          (uint64_t{threads} * 8 + 16) * kAlignment;
 }
