@@ -12,8 +12,9 @@
 // 16 k alone .74 and .65, .80 and .63. Rows that offer themselves to the first k of their list instead of all 4 k: .65
 // and .73, .75 and .56.
 //
-// Device memory beside the placement, a row: 8 bytes for each of 5 k places, a little for offers, and the edges. All of it, from the graph of near rows to the placement, takes 57 ms of 150,000 word vectors (16 cores), and took
-// 170 where lists came to the host, which merged them, looked for rows that are not reached, and placed the index anew.
+// Device memory beside the placement, a row: 8 bytes for each of 5 k places, a little for offers, and the edges. From the
+// graph of near rows to the placement 150,000 word vectors take 57 ms (16 cores), and took 170 where lists came to the
+// host, which merged them, looked for rows that are not reached, and placed the index anew.
 #pragma once
 
 #include <algorithm>
@@ -49,11 +50,9 @@ KnnGraph lists_by_product(const Segment& segment, uint32_t k, int32_t device, co
 
 namespace product_walks {
 
-inline constexpr uint32_t kLanes =
-    2;  // runs at once: the last walks of one leave room for the next one's first
+inline constexpr uint32_t kLanes = 2;  // runs at once: one's last walks leave room for the next one's first
 inline constexpr uint32_t kRowsARun = 1 << 15;  // that keep a device busy
-inline constexpr uint32_t kWalkLists = 4;  // the list of a walk is so many times as long as what it is for
-
+inline constexpr uint32_t kWalkLists = 4;       // so many times as long is a walk's list as what it is for
 inline constexpr uint32_t kOfferParts = 16;  // of the rows, which offer themselves one part after the other
 
 /// Rows of a walk's list, all of which are kept.

@@ -17,9 +17,21 @@ struct PlannedSearch {
   Choice choice;                               // no procedure: rows are sent
 };
 
+/// The recall that calibration is asked for. By product rows serve as queries where edges are made, and where no others
+/// are given in calibration too. Others find fewer in short walks, and some of them not all in long ones: foreign queries of
+/// word vectors got .79 of .8 and .88 of .9 (.77 of .8 by a block), but .96 of .95; queries like the rows .964 of .95,
+/// .984 of .99 and, of one answer, .987 of .999.
+float recall_to_find(const Segment& segment, float recall) {
+  constexpr float kFew = 0.0008f;
+  if (segment.codes.scaled() == nullptr || segment.queries.count() != 0) return recall;
+  const float miss = 1 - recall;
+  return std::min(1.0f, recall + miss * std::min(0.5f, 2 * miss) + kFew);
+}
+
 PlannedSearch plan_segment(const PlacedSegment& placed, const ann_search_params& params, int32_t device,
-                           bool queries_on_device, const SearchRequest& request, const Execution& execution) {
+                           bool queries_on_device, SearchRequest request, const Execution& execution) {
   PlannedSearch planned;
+  request.recall = recall_to_find(placed.segment, request.recall);
   const bool exact = compares_all(placed.segment, params);
   if (device >= ANN_DEVICE_CUDA) {
     check_cuda_device(device);
@@ -51,24 +63,12 @@ SearchReport report_of(const Segment& segment, const PlannedSearch& planned, uin
   return report;
 }
 
-/// The recall that calibration is asked for. By product rows serve as queries where edges are made, and where no others
-/// are given in calibration too. Others find fewer in short walks, and some of them not all in long ones: foreign queries of
-/// word vectors got .79 of .8 and .88 of .9 (.77 of .8 by a block), but .96 of .95; queries like the rows .964 of .95,
-/// .984 of .99 and, of one answer, .987 of .999.
-float recall_to_find(const Segment& segment, float recall) {
-  constexpr float kFew = 0.0008f;
-  if (segment.codes.scaled() == nullptr || segment.queries.count() != 0) return recall;
-  const float miss = 1 - recall;
-  return std::min(1.0f, recall + miss * std::min(0.5f, 2 * miss) + kFew);
-}
-
 void search_segment(const PlacedSegment& placed, const ann_search_params& params, float recall,
                     int32_t device, const SearchBatch& batch, const Execution& execution,
                     SearchCounts* counts, SearchReport* report) {
   const Segment& segment = placed.segment;
   const uint32_t k = std::min(batch.results.k, segment.rows());
-  const SearchRequest request{params, recall_to_find(placed.segment, recall), batch.queries.rows, k,
-                              batch.results.k};
+  const SearchRequest request{params, recall, batch.queries.rows, k, batch.results.k};
   const PlannedSearch planned =
       plan_segment(placed, params, device, batch.queries.on_device(), request, execution);
   report->add(report_of(segment, planned, k));
@@ -151,9 +151,8 @@ SearchReport forecast_search(const Snapshot& snapshot, const ann_search_params& 
   SearchReport report;
   for (const auto& placed : snapshot.segments) {
     const uint32_t answers = std::min(k, placed->segment.rows());
-    const PlannedSearch planned =
-        plan_segment(*placed, params, device, queries_on_device,
-                     {params, recall_to_find(placed->segment, recall), queries, answers, k}, execution);
+    const PlannedSearch planned = plan_segment(*placed, params, device, queries_on_device,
+                                               {params, recall, queries, answers, k}, execution);
     report.add(report_of(placed->segment, planned, answers));
   }
   return report;
