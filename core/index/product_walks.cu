@@ -69,7 +69,9 @@ class Lane {
     args.dim = view_.dim;
     args.count = count;
     args.aligned = true;
-    start_records(args, view_.element, is_float_element(view_.element), stream_);
+    args.element = view_.element;
+    args.as_floats = is_float_element(view_.element);
+    start_records(args, stream_);
     launch_items<Count>("count", count, Count::Args{own_.data(), first}, stream_);
     DeviceRun run = {};
     run.queries = records_.data();

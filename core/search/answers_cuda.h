@@ -9,6 +9,8 @@
 
 namespace gannet::cuda {
 
+/// Where the kernel that re-ranks writes the answers (rerank_cuda.cu), it has rows and distances itself, and where the
+/// kernel that walks does (walk_block_cuda.cu), `usable` too.
 struct AnswerArgs {
   const uint32_t* rows;    // [count, k] nearest first, by (distance, row); kNoRow at the end
   const float* distances;  // [count, k]

@@ -1,9 +1,10 @@
 // Batches that lie on a CUDA device, answered without a copy through the host.
 //
-// Queries are made records there (records_cuda.cu), and answers are written to the caller's buffers
-// (answers_cuda.cu): two small kernels more, 2 to 4 us each, and no copy. Queries of u8 on 16-byte boundaries, of
-// as many columns as a code, are read where they lie, and those of i8 unless they are codes, which are flipped.
-// The host waits once, at the end.
+// Where blocks walk, one kernel does all: it makes the records of its queries and writes the answers to the caller's
+// buffers. Else queries are made records first (records_cuda.cu), and answers are written by the kernel that re-ranks
+// or, of codes that are the rows, by one of their own (answers_cuda.cu). A kernel more is 2 to 4 us of the device and
+// 5 of the host. Nothing is copied. Queries of u8 on 16-byte boundaries, of as many columns as a code, are read where
+// they lie, and those of i8 unless they are codes, which are flipped. The host waits once, at the end.
 
 #include <algorithm>
 #include <memory>
@@ -37,14 +38,34 @@ class RemovedOnDevice {
   uint64_t version_;
 };
 
-/// Pinned memory that a call's counters are written to.
-class CountersOnHost final : public Workspace {
+/// Pinned memory that the work of a piece is written to: in all, or where one kernel answers, of each query. That
+/// takes some microseconds less than a copy, and the latter than to clear device memory and to add there.
+class WorkOnHost final : public Workspace {
  public:
-  uint64_t bytes() const override { return sizeof(WalkCounters); }
-  WalkCounters* data() const { return reinterpret_cast<WalkCounters*>(memory_.data()); }
+  uint64_t bytes() const override { return sizeof(WalkCounters) + queries_ * sizeof(WalkCounts); }
+
+  void fit(uint64_t queries) {
+    if (memory_ != nullptr && queries <= queries_) return;
+    memory_.reset();
+    queries_ = 0;
+    memory_ = std::make_unique<PinnedBytes>(sizeof(WalkCounters) + queries * sizeof(WalkCounts));
+    queries_ = queries;
+  }
+  WalkCounters* whole() const { return reinterpret_cast<WalkCounters*>(memory_->data()); }
+  WalkCounts* of_queries() const { return reinterpret_cast<WalkCounts*>(whole() + 1); }
+
+  WalkCounters sum(uint32_t queries) const {
+    WalkCounters counters = {};
+    for (uint32_t query = 0; query < queries; ++query) {
+      counters.distances += of_queries()[query].distances;
+      counters.expansions += of_queries()[query].expansions;
+    }
+    return counters;
+  }
 
  private:
-  PinnedBytes memory_{sizeof(WalkCounters)};
+  std::unique_ptr<PinnedBytes> memory_;
+  uint64_t queries_ = 0;
 };
 
 class BatchOnDevice {
@@ -53,17 +74,28 @@ class BatchOnDevice {
 
   void walk(const SearchBatch& batch, const SearchPlan& plan, const Execution& execution,
             SearchCounts* counts) {
+    const uint32_t k = std::min(batch.results.k, view_.row_count);
+    const Shape shape = {.in_place = reads_in_place(batch.queries, false),
+                         .alone = k > 0 && answers_alone(view_, plan, k),
+                         .answered = k > 0 && writes_answers(view_, plan, k)};
+    WalkCounts* counts_on_host = nullptr;
     const auto find = [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
       DeviceRun run = run_of(piece);
       run.removed = removed;
+      if (shape.alone) run.given = piece.given;
+      run.counts = counts_on_host;
+      if (shape.answered) run.answers = piece.answers;
       start_run(placement_.device(), view_, run, plan, stream);
     };
-    if (batch.stream != nullptr) return answer(batch, false, execution, nullptr, find, [](const Piece&) {});
+    if (batch.stream != nullptr) return answer(batch, shape, execution, nullptr, find, [](const Piece&) {});
     const DeviceGuard guard(placement_.device());
-    const WorkspaceLease<CountersOnHost> lease(placement_.workspaces(),
-                                               [] { return std::make_unique<CountersOnHost>(); });
-    const WalkCounters& counted = *(*lease).data();
-    answer(batch, false, execution, (*lease).data(), find, [&](const Piece& piece) {
+    const WorkspaceLease<WorkOnHost> lease(placement_.workspaces(),
+                                           [] { return std::make_unique<WorkOnHost>(); });
+    WorkOnHost& work = *lease;
+    work.fit(shape.alone ? std::min(batch.queries.rows, queries_per_run(k)) : 0);
+    if (shape.alone) counts_on_host = work.of_queries();
+    answer(batch, shape, execution, shape.alone ? nullptr : work.whole(), find, [&](const Piece& piece) {
+      const WalkCounters counted = shape.alone ? work.sum(piece.count) : *work.whole();
       counts->distances += count_distances(view_, counted, piece.count, plan, piece.k);
       counts->expansions += counted.expansions;
     });
@@ -74,15 +106,24 @@ class BatchOnDevice {
     const auto find = [&](const Piece& piece, const RowSetView& removed, const Stream& stream) {
       compare_all(piece, removed, stream, execution);
     };
-    answer(batch, true, execution, nullptr, find, [](const Piece&) {});
+    const Shape shape = {.exact_search = true, .in_place = reads_in_place(batch.queries, true)};
+    answer(batch, shape, execution, nullptr, find, [](const Piece&) {});
   }
 
  private:
+  /// How a batch is answered, which says what memory it needs.
+  struct Shape {
+    bool exact_search = false;
+    bool in_place = false;  // queries are read where they lie
+    bool alone = false;     // by one kernel
+    bool answered = false;  // by the kernels of a run, else by one more
+  };
+
   /// Some queries of a batch on the device, and memory for them.
   struct Piece {
     const uint8_t* queries = nullptr;  // [count, query_stride] records
     uint32_t query_stride = 0;
-    uint8_t* records = nullptr;      // [count, query_stride], or null: queries are read where they lie
+    uint8_t* records = nullptr;      // [count, query_stride], or null: there are none
     uint8_t* codes = nullptr;        // [count, code_stride] where codes are lossy and rows are walked to
     uint32_t* candidates = nullptr;  // [count, candidates_most(k)] likewise
     uint32_t* starts = nullptr;      // [count, kStartWords] where rows are walked to
@@ -91,6 +132,8 @@ class BatchOnDevice {
     WalkCounters* counters = nullptr;
     uint32_t* rows = nullptr;    // [count, k]
     float* distances = nullptr;  // [count, k]
+    RecordArgs given = {};       // its queries null where they are read in place
+    AnswerArgs answers = {};
     uint32_t count = 0;
     uint32_t k = 0;
 
@@ -100,7 +143,7 @@ class BatchOnDevice {
     }
 
     /// Lays the arrays out from `memory` on; the bytes that they take.
-    uint64_t lay_out(uint8_t* memory, const IndexView& view, bool exact_search, bool in_place) {
+    uint64_t lay_out(uint8_t* memory, const IndexView& view, const Shape& shape) {
       uint64_t bytes = 0;
       const auto part = [&](uint64_t size) {
         uint8_t* begin = memory + bytes;
@@ -110,14 +153,15 @@ class BatchOnDevice {
       const auto items = [&](auto* like, uint64_t number) {
         return reinterpret_cast<decltype(like)>(part(number * sizeof *like));
       };
+      if (shape.alone) return 0;
       counters = items(counters, 1);
-      rows = items(rows, uint64_t{count} * k);
-      distances = items(distances, uint64_t{count} * k);
-      if (!in_place) records = part(uint64_t{count} * record_bytes(view, exact_search));
-      if (!in_place) usable = part(count);
-      if (exact_search && view.metric == ANN_METRIC_COSINE) norms = items(norms, count);
-      if (!exact_search) starts = items(starts, uint64_t{count} * kStartWords);
-      if (exact_search || view.lossless) return bytes;
+      if (!shape.answered) rows = items(rows, uint64_t{count} * k);
+      if (!shape.answered) distances = items(distances, uint64_t{count} * k);
+      if (!shape.in_place) records = part(uint64_t{count} * record_bytes(view, shape.exact_search));
+      if (!shape.in_place) usable = part(count);
+      if (shape.exact_search && view.metric == ANN_METRIC_COSINE) norms = items(norms, count);
+      if (!shape.exact_search) starts = items(starts, uint64_t{count} * kStartWords);
+      if (shape.exact_search || view.lossless) return bytes;
       codes = part(uint64_t{count} * view.query_code_bytes());
       candidates = items(candidates, uint64_t{count} * candidates_most(k));
       return bytes;
@@ -133,11 +177,11 @@ class BatchOnDevice {
   }
 
   /// Queries of a piece: as many as fit into kBatchBytes.
-  uint64_t piece_of(uint64_t count, uint32_t k, bool exact_search, bool in_place) const {
+  uint64_t piece_of(uint64_t count, uint32_t k, const Shape& shape) const {
     Piece piece;
     piece.count = 1024;
     piece.k = k;
-    const uint64_t bytes = piece.lay_out(nullptr, view_, exact_search, in_place) / 1024;
+    const uint64_t bytes = piece.lay_out(nullptr, view_, shape) / 1024;
     return std::max<uint64_t>(
         1, std::min({count, kBatchBytes / std::max<uint64_t>(1, bytes), queries_per_run(k)}));
   }
@@ -145,40 +189,39 @@ class BatchOnDevice {
   /// Runs `find` over pieces of a batch that are small enough for the memory there is, and without a stream of the
   /// caller `found` behind each, when its counters are in `counters`, unless that is null.
   template <class Find, class Found>
-  void answer(const SearchBatch& batch, bool exact_search, const Execution& execution, WalkCounters* counters,
-              const Find& find, const Found& found) {
+  void answer(const SearchBatch& batch, const Shape& shape, const Execution& execution,
+              WalkCounters* counters, const Find& find, const Found& found) {
     const DeviceGuard guard(placement_.device());
     if (batch.stream == nullptr) {
       const Stream stream;
-      return answer_on(stream, batch, exact_search, execution, counters, find, found);
+      return answer_on(stream, batch, shape, execution, counters, find, found);
     }
     const Stream stream(static_cast<cudaStream_t>(batch.stream));
     const StreamFence::Call call(placement_.fence(), stream);
-    answer_on(stream, batch, exact_search, execution, counters, find, found);
+    answer_on(stream, batch, shape, execution, counters, find, found);
   }
 
   template <class Find, class Found>
-  void answer_on(const Stream& stream, const SearchBatch& batch, bool exact_search,
+  void answer_on(const Stream& stream, const SearchBatch& batch, const Shape& shape,
                  const Execution& execution, WalkCounters* counters, const Find& find, const Found& found) {
     const uint64_t total = batch.queries.rows;
     const RemovedOnDevice removed(batch.admission.removed, view_.row_count, stream);
     const uint32_t k = std::min(batch.results.k, view_.row_count);
-    const bool in_place = reads_in_place(batch.queries, exact_search);
-    uint64_t step = piece_of(total, k, exact_search, in_place);
+    uint64_t step = piece_of(total, k, shape);
     for (uint64_t first = 0; first < total;) {
       execution.check();
       Piece piece;
       piece.count = static_cast<uint32_t>(std::min(step, total - first));
       piece.k = k;
       try {
-        const uint64_t bytes = piece.lay_out(nullptr, view_, exact_search, in_place);
+        const uint64_t bytes = piece.lay_out(nullptr, view_, shape);
         const DeviceArray<uint8_t> memory(bytes, stream);
-        piece.lay_out(memory.data(), view_, exact_search, in_place);
-        piece.query_stride =
-            static_cast<uint32_t>(in_place ? batch.queries.stride : Piece::record_bytes(view_, exact_search));
-        take_queries(batch.queries, first, &piece, stream);
+        piece.lay_out(memory.data(), view_, shape);
+        take_queries(batch.queries, first, shape, &piece);
+        piece.answers = answers_of(batch.results, first, piece, k > 0 ? counters : nullptr);
+        if (piece.records != nullptr) start_records(piece.given, stream);
         if (k > 0) find(piece, removed.view(), stream);
-        write_answers(batch.results, first, piece, k > 0 ? counters : nullptr, stream);
+        if (!shape.answered) start_answers(piece.answers, stream);
         if (batch.stream == nullptr) {
           stream.wait();
           if (k > 0) found(piece);
@@ -193,11 +236,13 @@ class BatchOnDevice {
     }
   }
 
-  void take_queries(const MatrixView& queries, uint64_t first, Piece* piece, const Stream& stream) const {
-    piece->queries = queries.row(first);
-    if (piece->records == nullptr) return;
+  void take_queries(const MatrixView& queries, uint64_t first, const Shape& shape, Piece* piece) const {
+    piece->queries = shape.in_place ? queries.row(first) : piece->records;
+    piece->query_stride = static_cast<uint32_t>(
+        shape.in_place ? queries.stride : Piece::record_bytes(view_, shape.exact_search));
+    if (shape.in_place) return;
     const uint32_t size = element_bytes(queries.element);
-    RecordArgs args = {};
+    RecordArgs& args = piece->given;
     args.queries = queries.row(first);
     args.records = piece->records;
     args.norms = piece->norms;
@@ -209,13 +254,13 @@ class BatchOnDevice {
     args.count = piece->count;
     args.aligned = queries.stride % size == 0 && reinterpret_cast<uintptr_t>(queries.data) % size == 0;
     args.flip = view_.flip;
+    args.element = queries.element;
     args.scaled = view_.metric == ANN_METRIC_COSINE;
-    start_records(args, queries.element, is_float_element(view_.element), stream);
-    piece->queries = piece->records;
+    args.as_floats = is_float_element(view_.element);
   }
 
-  void write_answers(const ResultsView& results, uint64_t first, const Piece& piece, WalkCounters* counters,
-                     const Stream& stream) const {
+  AnswerArgs answers_of(const ResultsView& results, uint64_t first, const Piece& piece,
+                        WalkCounters* counters) const {
     AnswerArgs args = {};
     args.rows = piece.rows;
     args.distances = piece.distances;
@@ -226,7 +271,7 @@ class BatchOnDevice {
     args.counters_on_host = counters;
     args.k = piece.k;
     args.count = piece.count;
-    start_answers(args, stream);
+    return args;
   }
 
   static DeviceRun run_of(const Piece& piece) {

@@ -159,7 +159,9 @@ class CudaWorkspace final : public DeviceWorkspace {
     args.aligned = true;
     args.flip = view_.flip;
     args.scaled = view_.metric == ANN_METRIC_COSINE;
-    start_records(args, element, is_float_element(view_.element), stream_);
+    args.element = element;
+    args.as_floats = is_float_element(view_.element);
+    start_records(args, stream_);
   }
 
   static uint64_t answer_bytes(uint64_t queries, uint32_t k) {

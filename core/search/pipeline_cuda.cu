@@ -158,6 +158,10 @@ struct StartWalk {
       std::memcpy(args.one_query, args.queries, record_bytes);
       args.queries = nullptr;
     }
+    if (answers_alone(view, plan, run.k)) {
+      args.whole.given = run.given;
+      args.whole.answers = run.answers;
+    }
     args.k = std::max(args.k, plan.answers);
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
@@ -287,6 +291,15 @@ bool walks_whole(const IndexView& view, const SearchPlan& plan, uint32_t k) {
   return !view.lossless && walks_by_blocks(plan) && rerank_depth(view, plan, k) <= kWholeKeptMax;
 }
 
+bool answers_alone(const IndexView& view, const SearchPlan& plan, uint32_t k) {
+  if (!view.lossless) return walks_whole(view, plan, k);
+  return walks_by_blocks(plan) && rerank_depth(view, plan, k) == k;
+}
+
+bool writes_answers(const IndexView& view, const SearchPlan& plan, uint32_t k) {
+  return !view.lossless || answers_alone(view, plan, k);
+}
+
 void start_run(int32_t device, const IndexView& view, const DeviceRun& run, const SearchPlan& plan,
                const Stream& stream) {
   const bool whole = walks_whole(view, plan, run.k);
@@ -294,7 +307,7 @@ void start_run(int32_t device, const IndexView& view, const DeviceRun& run, cons
   const bool by_codes = !view.lossless && !whole;
   if (by_codes) start_codes(view, run, plan, stream);
   std::visit(StartWalk{device, view, run, stream, depth, whole}, plan);
-  if (by_codes) start_rerank(rerank_args(view, run, depth), view.element, stream);
+  if (by_codes) start_rerank(rerank_args(view, run, depth), run.answers, view.element, stream);
 }
 
 uint64_t count_distances(const IndexView& view, const WalkCounters& counters, uint64_t queries,

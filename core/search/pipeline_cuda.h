@@ -34,10 +34,20 @@ struct DeviceRun {
   RowSetView removed;  // on the device: rows that are walked through and never answered
   bool bypass;         // walks over view.bypass
   bool is_on_host;     // where queries, rows, distances and counts lie
+  RecordArgs given;  // where answers_alone(): of what the caller gave; its `queries` null: there are records
+  AnswerArgs answers;  // where writes_answers(); its results.ids null: rows and distances are written
 };
 
 /// Whether the kernel that walks also makes codes and re-ranks the best rows.
 bool walks_whole(const IndexView& view, const SearchPlan& plan, uint32_t k);
+
+/// Whether the kernel that walks does all that there is to do for a batch on the device: it makes the records of what
+/// the caller gave and writes the answers where the caller wants them. So neither codes, candidates, starts, rows nor
+/// distances need memory.
+bool answers_alone(const IndexView& view, const SearchPlan& plan, uint32_t k);
+
+/// Whether the last kernel of a run can write the answers where a caller wants them.
+bool writes_answers(const IndexView& view, const SearchPlan& plan, uint32_t k);
 
 /// Queues a walk by a plan, which is not exact.
 void start_run(int32_t device, const IndexView& view, const DeviceRun& run, const SearchPlan& plan,

@@ -19,12 +19,13 @@ struct RecordArgs {
   uint32_t value_bytes;    // bytes, likewise
   uint32_t dim;
   uint32_t count;
-  uint8_t flip;  // xored with every byte of records that hold elements
-  bool aligned;  // every query starts on a multiple of its element's size
-  bool scaled;   // for cosine: float queries are brought into range, lengths are measured
+  int32_t element;  // of the queries
+  uint8_t flip;     // xored with every byte of records that hold elements
+  bool aligned;     // every query starts on a multiple of its element's size
+  bool scaled;      // for cosine: float queries are brought into range, lengths are measured
+  bool as_floats;   // records hold floats, else the elements
 };
 
-/// `element` is that of the queries; `as_floats`: records hold floats, else the elements.
-void start_records(const RecordArgs& args, int32_t element, bool as_floats, const Stream& stream);
+void start_records(const RecordArgs& args, const Stream& stream);
 
 }  // namespace gannet::cuda

@@ -4,7 +4,7 @@
 //   key        distance and row number in 64 bits (metric_cuda.cuh)
 //
 // A block answers one query: its warps compare four rows at a time (rerank_steps.cuh), then the block sorts
-// the keys and writes the first k.
+// the keys and writes the first k, or of a batch that lies on the device the answer (answer_steps.cuh).
 //
 // Bytes a query: kept rows, 26 of 512 bytes at k = 10 and 128 columns of f32: 13 KB beside 65 KB that the
 // walk reads. Operations: 3 a column and lane, some 10 for each fold, and a sort of `kept` keys: 15
@@ -14,6 +14,7 @@
 
 #include <cooperative_groups.h>
 
+#include "search/answer_steps.cuh"
 #include "search/rerank_steps.cuh"
 #include "traverse/shared_sort_cuda.h"
 
@@ -30,6 +31,7 @@ constexpr uint32_t kSomeKeys = 128;
 
 struct Args {
   RerankArgs given;
+  AnswerArgs answers;
   int32_t element;  // of the rows
 };
 
@@ -40,6 +42,7 @@ struct Rerank {
   };
 
   const RerankArgs& args;
+  const AnswerArgs& answers;
   const int32_t element;
   Shared& shared;
   cg::thread_block block = cg::this_thread_block();
@@ -58,11 +61,20 @@ struct Rerank {
       compare(first);
     block.sync();
     sort();
+    if (answers.results.ids != nullptr) return write_answer();
     for (uint32_t i = threadIdx.x; i < args.k; i += kThreads) {
       const Key key = shared.keys[i];
       args.out_rows[query * args.k + i] = row_of(key);  // kNoKey gives kNoRow
       args.out_distances[query * args.k + i] = key == kNoKey ? INFINITY : distance_of(key);
     }
+  }
+
+  __device__ void write_answer() const {
+    if (query == 0 && threadIdx.x == 0 && answers.counters_on_host != nullptr)
+      *answers.counters_on_host = *answers.counters;
+    const bool usable = answers.usable == nullptr || answers.usable[query] != 0;
+    const WriteAnswer<FoundExactly> answer = {answers, {shared.keys}, query, usable};
+    for (uint32_t place = threadIdx.x; place < answers.results.k; place += kThreads) answer.write(place);
   }
 
   /// Makes the keys first ... first + kRerankRows - 1. Candidates stand first.
@@ -89,18 +101,18 @@ struct Rerank {
 template <class Step>
 __global__ void __launch_bounds__(kThreads, kBlocksMin) rerank(const __grid_constant__ Args args) {
   __shared__ typename Step::Shared shared;
-  Step{args.given, args.element, shared}.run();
+  Step{args.given, args.answers, args.element, shared}.run();
 }
 
 }  // namespace
 
 // --- Host ----------------------------------------------------------------------------------------
 
-void start_rerank(const RerankArgs& args, int32_t element, const Stream& stream) {
+void start_rerank(const RerankArgs& args, const AnswerArgs& answers, int32_t element, const Stream& stream) {
   const auto kernel = args.kept <= kFewKeys    ? rerank<Rerank<kFewKeys>>
                       : args.kept <= kSomeKeys ? rerank<Rerank<kSomeKeys>>
                                                : rerank<Rerank<kRerankMax>>;
-  launch("rerank", kernel, args.count, kThreads, stream, Args{args, element});
+  launch("rerank", kernel, args.count, kThreads, stream, Args{args, answers, element});
 }
 
 }  // namespace gannet::cuda

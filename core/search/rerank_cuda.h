@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/launch.h"
+#include "search/answers_cuda.h"
 
 namespace gannet::cuda {
 
@@ -29,6 +30,7 @@ struct RerankArgs {
   int32_t metric;
 };
 
-void start_rerank(const RerankArgs& args, int32_t element, const Stream& stream);
+/// With the ids of `answers` null rows and distances are written, else the answers where a caller wants them.
+void start_rerank(const RerankArgs& args, const AnswerArgs& answers, int32_t element, const Stream& stream);
 
 }  // namespace gannet::cuda

@@ -13,6 +13,8 @@
 //   stop       when the head of the queue is not nearer than T, or the cap on expansions is reached
 //   code       where codes are lossy, a block makes that of its query first (encode_steps.cuh), and at the
 //              end compares the rows that it kept once more, as stored (rerank_steps.cuh)
+//   answer     of a batch that lies on the device, a block also makes the record of its query (record_steps.cuh) and
+//              writes the answer into the caller's buffers (answer_steps.cuh)
 //
 // BY INNER PRODUCT rows have a scale each, as in walk_cuda.cu: the code of the query has a table too
 // (encode_scaled_steps.cuh), T = d_k + ((1 + s)^2 - 1) |d_k|, and the walk starts at all entry points, as
@@ -66,8 +68,10 @@
 
 #include <algorithm>
 
+#include "search/answer_steps.cuh"
 #include "search/encode_scaled_steps.cuh"
 #include "search/encode_steps.cuh"
+#include "search/record_steps.cuh"
 #include "search/rerank_steps.cuh"
 #include "search/walk_cuda.h"
 #include "traverse/scaled_steps.cuh"
@@ -95,13 +99,17 @@ constexpr uint32_t kMediumListMax = 128;
 // Blocks of 4 warps, of which all 1,000 run at once, took 174 us at 0.949, blocks of 6 164 at 0.954, of 8 126
 // at 0.942 and 134 at 0.957: the longest walk decides, and fewer parents a round make it longer.
 // Of other rows 3 took .78 to .94 of the time of 2 for 300 to 1,000 queries (texts of 384 columns, gist, patches; by
-// product .75 to .97), at 80 registers instead of 83 to 93; 4, with some of them spilled, .72 to .98 from 500 queries on
-// but up to 1.1 for 300, and by product 1.1 to 1.2.
+// product .75 to .97), at 80 registers instead of 83 to 93; 4, with some of them spilled, up to 1.1 for 300 and by
+// product 1.1 to 1.2. Of 100 answers 4 took .74 to .90 of the time of 3 for 500 and 1,000 queries (patches, gist; one
+// NVIDIA H100), of 10 answers .90 to 1.01 for 1,000 but up to 1.07 for 500: so many queries of a batch have 4.
 // (Nothing here is const, because the host compiler would give kernels of it other names than nvcc does.)
-constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept) {
+constexpr bool are_many(uint32_t count, uint32_t kept) { return count >= (kept > kShortListMax ? 400 : 800); }
+
+constexpr Policy block_policy(CodeKind kind, uint32_t row_bytes, uint32_t warps, uint32_t kept,
+                              bool many = false) {
   CodePolicy code = {kind, row_bytes, row_bytes != 0, true};
   BlockShape shape = block_shape(kept);
-  const uint32_t blocks = warps == 16 || kept > kMediumListMax ? 1 : row_bytes != 0 ? 4 : 3;
+  const uint32_t blocks = warps == 16 || kept > kMediumListMax ? 1 : row_bytes != 0 || many ? 4 : 3;
   return {code, warps, blocks, shape};
 }
 
@@ -143,6 +151,16 @@ __device__ inline uint32_t count_before_few(const uint64_t* sorted, uint32_t siz
   return first;
 }
 
+/// Sorted keys of a walk by codes that are the rows.
+struct FoundByCodes {
+  const uint64_t* keys;
+
+  __device__ uint32_t row(uint32_t place) const {
+    return keys[place] == RowKey::kNone ? kNoRow : RowKey::row(keys[place]);
+  }
+  __device__ float distance(uint32_t place) const { return __uint2float_rn(RowKey::distance(keys[place])); }
+};
+
 template <Policy kPolicy>
 struct BlockWalk {
   static constexpr uint32_t kWarps = kPolicy.warps;
@@ -169,6 +187,7 @@ struct BlockWalk {
     uint32_t candidates[kWarps][kWarp];
     uint32_t offered_count[2];
     uint32_t distances;
+    uint32_t usable;                // whether the query is finite
     alignas(16) uint8_t query[16];  // and on: [code_bytes] its code, and [record_bytes] the record
   };
   static __host__ __device__ uint32_t code_bytes(const WalkArgs& args) {
@@ -177,6 +196,20 @@ struct BlockWalk {
   }
   static uint32_t shared_bytes(const WalkArgs& args) {
     return sizeof(Shared) - 16 + code_bytes(args) + args.whole.record_bytes;
+  }
+
+  /// Where the record of the query stands, or its code where codes are the rows.
+  static __device__ uint8_t* record_place(const WalkArgs& args, Shared& shared) {
+    return shared.query + (args.whole.record_bytes != 0 ? code_bytes(args) : 0);
+  }
+
+  /// Makes the record of what the caller gave. Before there is a walk: called from within, it took the walks by
+  /// product 12 bytes of spills and 7 % of the time of 1,000 queries.
+  static __device__ void make_own_record(const WalkArgs& args, Shared& shared) {
+    const RecordArgs& given = args.whole.given;
+    const bool usable = make_record_by_block(given, given.queries + blockIdx.x * given.query_stride,
+                                             record_place(args, shared));
+    if (threadIdx.x == 0) shared.usable = usable ? 1 : 0;
   }
 
   const WalkArgs& args;
@@ -224,10 +257,11 @@ struct BlockWalk {
   __device__ void begin() {
     const uint8_t* record =
         args.queries != nullptr ? args.queries + uint64_t{query} * args.query_stride : args.one_query;
-    uint8_t* place = shared.query + (makes_code() ? code_bytes(args) : 0);
+    uint8_t* place = record_place(args, shared);
     const uint32_t bytes = makes_code() ? args.whole.record_bytes : code_bytes(args);
     // The query may lie in host memory, a microsecond away: its first part is requested first.
-    const uint32_t own = threadIdx.x * 16;
+    const bool is_record = args.whole.given.queries == nullptr;
+    const uint32_t own = is_record ? threadIdx.x * 16 : bytes;
     uint4 part = {};
     if (own < bytes) part = *reinterpret_cast<const uint4*>(record + own);
     for (uint32_t i = threadIdx.x; i < Visited::kWords / 4; i += kThreads)
@@ -237,6 +271,7 @@ struct BlockWalk {
     for (uint32_t i = threadIdx.x; i < kBest; i += kThreads) shared.best[0][i] = RowKey::kNone;
     if (threadIdx.x < 2) shared.offered_count[threadIdx.x] = 0;
     if (threadIdx.x == 0) shared.distances = 0;
+    if (threadIdx.x == 0 && is_record) shared.usable = 1;
     if (own < bytes) *reinterpret_cast<uint4*>(place + own) = part;
     for (uint32_t byte = own + kThreads * 16; byte < bytes; byte += kThreads * 16)
       *reinterpret_cast<uint4*>(place + byte) = *reinterpret_cast<const uint4*>(record + byte);
@@ -458,21 +493,29 @@ struct BlockWalk {
       answer_exactly();
     else
       answer();
-    // The host takes the counts for a sign that the answer stands in its memory.
-    if (args.counts != nullptr) __threadfence_system();
+    // The host takes the counts for a sign that the answer stands in its memory, where that is.
+    if (args.counts != nullptr && !writes_answer()) __threadfence_system();
     __syncthreads();
     if (threadIdx.x != 0) return;
-    if (args.counts != nullptr) {
+    if (args.counts != nullptr)
       *reinterpret_cast<volatile uint64_t*>(args.counts + query) =
           uint64_t{expansion_count} << 32 | shared.distances;
-    } else {
-      atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
-      atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
-    }
+    if (args.counts != nullptr || args.counters == nullptr) return;
+    atomicAdd(&args.counters->distances, static_cast<unsigned long long>(shared.distances));
+    atomicAdd(&args.counters->expansions, static_cast<unsigned long long>(expansion_count));
+  }
+
+  /// Whether the block writes the answer of its query where the caller wants it.
+  __device__ bool writes_answer() const { return args.whole.answers.results.ids != nullptr; }
+
+  template <class Found>
+  __device__ void write_answer(const Found& found) const {
+    write_answer_by_block(args.whole.answers, found, query, shared.usable != 0);
   }
 
   __device__ void answer() const {
     const uint64_t* best = shared.best[turn];
+    if (writes_answer()) return write_answer(FoundByCodes{best});
     const uint64_t first = uint64_t{query} * args.kept;
     for (uint32_t i = threadIdx.x; i < args.kept; i += kThreads) {
       const uint64_t key = best[i];
@@ -496,9 +539,12 @@ struct BlockWalk {
     __syncthreads();
     const Key own = threadIdx.x < args.kept ? shared.offered[threadIdx.x] : kNoKey;
     const uint32_t found = __syncthreads_count(own != kNoKey);
-    const uint64_t first = uint64_t{query} * args.k;
-    if (own != kNoKey) write(first, count_offered(shared.offered, args.kept, own), own);
-    if (threadIdx.x < args.k && threadIdx.x >= found) write(first, threadIdx.x, kNoKey);
+    Key* sorted = shared.best[turn ^ 1];
+    if (own != kNoKey) sorted[count_offered(shared.offered, args.kept, own)] = own;
+    if (threadIdx.x < args.kept && threadIdx.x >= found) sorted[threadIdx.x] = kNoKey;
+    __syncthreads();
+    if (writes_answer()) return write_answer(FoundExactly{sorted});
+    if (threadIdx.x < args.k) write(threadIdx.x, sorted[threadIdx.x]);
   }
 
   __device__ uint32_t kept_row(uint32_t place) const {
@@ -506,10 +552,10 @@ struct BlockWalk {
     return key == RowKey::kNone ? kNoRow : RowKey::row(key);
   }
 
-  __device__ void write(uint64_t first, uint32_t place, Key key) const {
-    if (place >= args.k) return;
-    args.out_rows[first + place] = row_of(key);  // kNoKey gives kNoRow
-    args.out_distances[first + place] = key == kNoKey ? INFINITY : distance_of(key);
+  __device__ void write(uint32_t place, Key key) const {
+    const uint64_t to = uint64_t{query} * args.k + place;
+    args.out_rows[to] = row_of(key);  // kNoKey gives kNoRow
+    args.out_distances[to] = key == kNoKey ? INFINITY : distance_of(key);
   }
 };
 
@@ -518,7 +564,9 @@ extern __shared__ uint4 block_shared[];
 template <class Walk>
 __global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
     walk_block(const __grid_constant__ WalkArgs args) {
-  Walk{args, reinterpret_cast<typename Walk::Shared&>(*block_shared)}.run();
+  auto& shared = reinterpret_cast<typename Walk::Shared&>(*block_shared);
+  if (args.whole.given.queries != nullptr) Walk::make_own_record(args, shared);
+  Walk{args, shared}.run();
 }
 
 // --- Host ----------------------------------------------------------------------------------------
@@ -546,9 +594,13 @@ WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
   if constexpr (kKind != CodeKind::kHalf)
     if (!args.removed.empty()) return choose_leaving_out<kKind>(args);
   if (args.kept > kMediumListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockListMax)>(args);
-  if (args.kept > kShortListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax)>(args);
+  const bool many = are_many(args.count, args.kept);
+  if (args.kept > kShortListMax)
+    return many ? choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax, true)>(args)
+                : choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax)>(args);
   if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kShortListMax)>(args);
-  return choice_of<block_policy(kKind, kRowBytes, 8, kShortListMax)>(args);
+  return many ? choice_of<block_policy(kKind, kRowBytes, 8, kShortListMax, true)>(args)
+              : choice_of<block_policy(kKind, kRowBytes, 8, kShortListMax)>(args);
 }
 
 WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
@@ -581,10 +633,13 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape)
     args.kept = kept;
     for (const uint32_t warps : {8u, 16u, 0u}) {  // 0: with removed rows
       args.removed.words = warps == 0 ? &no_row : nullptr;
-      const WalkChoice choice = choose_block_walk(kind, args, warps);
-      if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
-      // Always the most, so that an index of shorter rows does not take it away again.
-      allow_shared(choice.function, static_cast<uint32_t>(limit));
+      for (const uint32_t count : {1u, UINT32_MAX}) {
+        args.count = count;
+        const WalkChoice choice = choose_block_walk(kind, args, warps);
+        if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
+        // Always the most, so that an index of shorter rows does not take it away again.
+        allow_shared(choice.function, static_cast<uint32_t>(limit));
+      }
     }
     allowed = kept;
   }

@@ -857,7 +857,7 @@ void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32
   if (!has_pivots(kind)) given.starts = nullptr;
   given.order = given.starts == nullptr ? nullptr : given.starts + uint64_t{given.count} * kStarts;
   if (warps > 1) {
-    if (args.counts == nullptr) clear_counters(args, stream);
+    if (args.counts == nullptr && args.counters != nullptr) clear_counters(args, stream);
     return start(choose_block_walk(kind, args, warps), given, stream);
   }
   const WalkChoice choice = resident_blocks(device, choose_warp_walk(device, kind, args));

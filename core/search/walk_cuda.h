@@ -10,8 +10,10 @@
 #include "backend/launch.h"
 #include "place/pivots.h"
 #include "graph/adjacency.h"
+#include "search/answers_cuda.h"
 #include "search/encode_cuda.h"
 #include "search/plan.h"
+#include "search/records_cuda.h"
 #include "search/rerank_cuda.h"
 #include "search/scaled_codes_cuda.h"
 #include "search/walk_counters.h"
@@ -23,12 +25,15 @@ namespace gannet::cuda {
 /// The longest record that travels with a launch.
 inline constexpr uint32_t kOneQueryBytes = 512;
 
-/// The arguments of a block that makes the code of its query and re-ranks the best rows: those
-/// of both steps that do not depend on the query.
+/// The arguments of a block that does more for its query than to walk: makes the record of what the caller gave
+/// and of that the code, re-ranks the best rows, and writes the answer where the caller wants it. Those of each step
+/// that do not depend on the query.
 struct WholeArgs {
+  RecordArgs given;  // its `queries` null: there are records
   EncodeArgs encode;
   EncodeScaledArgs scaled;  // instead where rows have a scale each; else its code_bytes are 0
   RerankArgs rerank;
+  AnswerArgs answers;     // its results.ids null: out_rows and out_distances are written
   uint32_t record_bytes;  // of a query, a multiple of 16; 0: queries are codes, and rows the answers
   int32_t element;        // of the rows
 };
@@ -52,7 +57,7 @@ struct WalkArgs {
   uint32_t* out_rows;          // [count, kept] nearest first; kNoRow where there are no more
   float* out_distances;        // [count, kept] of the codes; null where rows are re-ranked
   WalkCounters* counters;
-  WalkCounts* counts;     // [count] where a block walks, instead of the counters; or null
+  WalkCounts* counts;     // [count] where a block walks, instead of the counters. There both may be null
   uint32_t stride;        // bytes
   uint32_t query_stride;  // bytes
   uint32_t degree;

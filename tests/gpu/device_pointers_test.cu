@@ -268,6 +268,56 @@ void equal_answers_of_cagra() {
   }
 }
 
+/// Blocks make records and write answers by themselves, warps and long lists leave both to other kernels.
+void equal_answers_of_two_lists() {
+  for (const int32_t element : kElements) {
+    for (const int32_t metric : kMetrics) {
+      for (const uint32_t dim : {47u, 400u}) {
+        const Rows rows(element, 1500, dim, Values::kClusters, 1);
+        Rows queries(element, 67, dim, Values::kClusters, 2);
+        if (is_float_element(element)) queries.put(5 * DeviceRows::row_bytes(queries), dim - 1, NAN);
+        const std::vector<uint64_t> ids = shuffled_ids(rows.rows);
+        Built built(matrix_of(rows), metric, dim == 47 ? ids.data() : nullptr);
+        const std::string name = std::string(element_name(element)) + " " + metric_name(metric) + ", " +
+                                 std::to_string(dim) + " columns, procedure ";
+        for (const int32_t procedure : {ANN_SEARCH_TWO_LISTS, ANN_SEARCH_BLOCK, ANN_SEARCH_WIDE_BLOCK})
+          compare(built, queries, 10, 0, false, name + std::to_string(procedure), procedure);
+        compare(built, queries, 60, 0, false, name + "block, 60 answers", ANN_SEARCH_BLOCK);
+        compare(built, queries, 300, 0, false, name + "block, 300 answers", ANN_SEARCH_BLOCK);
+      }
+    }
+  }
+}
+
+/// The work of a batch on the device, for a caller who waits, is that of the same batch in host memory.
+void equal_work() {
+  for (const int32_t element : {ANN_U8, ANN_F32}) {
+    const Rows rows(element, 1500, 64, Values::kClusters, 1);
+    const Rows queries(element, 67, 64, Values::kClusters, 2);
+    Built built(matrix_of(rows), ANN_METRIC_L2);
+    const DeviceRows there(queries);
+    for (const int32_t procedure : {ANN_SEARCH_TWO_LISTS, ANN_SEARCH_BLOCK}) {
+      Answers on_host(queries.rows, 10);
+      const DeviceAnswers on_device(queries.rows, 10);
+      ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+      params.device = kDevice;
+      params.procedure = procedure;
+      ann_results results[] = {on_host.view(10), on_device.view()};
+      const ann_matrix blocks[] = {matrix_of(queries), there.matrix};
+      for (uint32_t i = 0; i < 2; ++i)
+        expect(
+            ann_search_batch(built.index, &blocks[i], &params, &results[i], nullptr, &built.error) == ANN_OK,
+            built.error.message);
+      const std::string name =
+          std::string(element_name(element)) + ", procedure " + std::to_string(procedure);
+      expect(results[0].distance_count > 67,
+             name + ": " + std::to_string(results[0].distance_count) + " distances");
+      expect(results[0].distance_count == results[1].distance_count, name + ": other distances");
+      expect(results[0].expansion_count == results[1].expansion_count, name + ": other expansions");
+    }
+  }
+}
+
 void equal_answers_of_other_elements() {
   const Rows rows(ANN_F32, 1000, 48, Values::kClusters, 3);
   for (const int32_t stored : {ANN_F32, ANN_F16, ANN_BF16}) {
@@ -470,6 +520,51 @@ void nothing_from_the_driver() {
   uint64_t used = 1;
   expect_cuda(cudaMemPoolGetAttribute(default_pool, cudaMemPoolAttrReservedMemHigh, &used), "pool");
   expect(used == 0, "the caller's default pool was used");
+}
+
+std::atomic<uint64_t> launches, others;
+
+/// A queued search by blocks is one kernel, and asks for no memory: the host's time is most of one query's.
+void one_launch() {
+  static cuda::Runtime table;
+  table = cuda::real_runtime();
+  table.launch = [](const void* kernel, dim3 grid, dim3 block, void** args, size_t bytes,
+                    cudaStream_t stream) {
+    ++launches;
+    return cuda::real_runtime().launch(kernel, grid, block, args, bytes, stream);
+  };
+  table.take = [](void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t on) {
+    ++others;
+    return cuda::real_runtime().take(memory, bytes, pool, on);
+  };
+  table.fill = [](void* memory, int byte, size_t bytes, cudaStream_t stream) {
+    ++others;
+    return cuda::real_runtime().fill(memory, byte, bytes, stream);
+  };
+  for (const int32_t element : {ANN_U8, ANN_F32}) {
+    for (const int32_t metric : kMetrics) {
+      const Rows rows(element, 3000, 40, Values::kClusters, 15);
+      const Rows queries(element, 5, 40, Values::kClusters, 16);
+      Built built(matrix_of(rows), metric);
+      const DeviceRows there(queries);
+      const DeviceAnswers found(5, 10);
+      const CallersStream stream;
+      ann_search_params params = with_stream(stream);
+      params.procedure = ANN_SEARCH_BLOCK;
+      const auto search = [&] {
+        expect(built.search(false, there.matrix, params, found.view()) == ANN_OK, built.error.message);
+      };
+      search();
+      launches = others = 0;
+      cuda::replace_runtime(&table);
+      search();
+      cuda::replace_runtime(nullptr);
+      stream.wait();
+      expect(launches == 1 && others == 0, std::string(element_name(element)) + " " + metric_name(metric) +
+                                               ": " + std::to_string(launches) + " launches, " +
+                                               std::to_string(others) + " other calls");
+    }
+  }
 }
 
 /// Rows, queries, and an index with a graph and one without; another search of the same kind on other indexes
@@ -1009,7 +1104,9 @@ void default_streams() {
 constexpr Claim kClaims[] = {
     {"answers equal those of host memory", equal_answers},
     {"so do those of CAGRA's searches", equal_answers_of_cagra},
+    {"and those of two lists by warps and blocks", equal_answers_of_two_lists},
     {"also of queries of another element", equal_answers_of_other_elements},
+    {"work is counted as that of host memory", equal_work},
     {"equal distances are in order of id", equal_distances_by_id},
     {"zero, tiny and huge queries by cosine", extreme_lengths},
     {"k beyond the rows is padded", more_than_there_is},
@@ -1017,6 +1114,7 @@ constexpr Claim kClaims[] = {
     {"a search on a stream is queued", queued_searches},
     {"default streams are waited for", default_streams},
     {"queued searches copy, wait and create nothing", nothing_from_the_driver},
+    {"a queued search by blocks is one launch", one_launch},
     {"a first search after an estimate is queued", first_searches},
     {"a calibration does not wait for the caller's stream", calibrating_searches},
     {"free and evict wait for queued searches", free_and_evict_wait},

@@ -171,7 +171,9 @@ class Index:
         params = self._defaults
         if recall is not None or beam is not None or threads is not None or device is not None or (
                 procedure is not None) or tuning:
-            params = {**(params or {}), **search_params(threads, device, tuning)}
+            params = dict(params) if params else {}
+            if threads is not None or device is not None or tuning:
+                params.update(search_params(threads, device, tuning))
             if recall is not None:
                 params["recall"] = recall
             if beam is not None:
@@ -240,12 +242,16 @@ class Index:
         given = _arrays.lent_by_attributes(queries)
         if given is None:
             return None
-        number = given.space - _names.CUDA
-        stream = _arrays.stream_of_library(_arrays.library_of(queries), number)
-        ids, distances = _arrays.results_on_device(queries, number, (*given.shape[:-1], k))
-        self._core.search(exact, given, k, params, _arrays.lent_by_attributes(ids),
-                          _arrays.lent_by_attributes(distances), stream, timeout, strict)
-        return Neighbors(ids, distances)
+        views: tuple[Any, Any]
+        number, library, shape = given.space - _names.CUDA, _arrays.library_of(queries), (*given.shape[:-1], k)
+        stream = _arrays.stream_of_library(library, number)
+        if library == "cupy":
+            found, views = _arrays.results_of_cupy(number, shape)
+        else:
+            found = _arrays.results_on_device(queries, number, shape)
+            views = _arrays.lent_by_attributes(found[0]), _arrays.lent_by_attributes(found[1])
+        self._core.search(exact, given, k, params, *views, stream, timeout, strict)
+        return Neighbors(*found)
 
     def beam(self, k: int = 10, recall: float | None = None) -> int:
         """The beam that search() uses for this k and recall (default: the index's) on the CPU.

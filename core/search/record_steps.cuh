@@ -1,0 +1,184 @@
+// The record of a query, made by one warp or by a block: byte for byte what Dataset::prepare makes on the CPU.
+//
+//   query      the caller's vector: any element, stride and alignment
+//   record     its values as the kernels take them: f32 for float rows, else the element, zeros behind
+//
+// A warp goes through the query twice: to look for NaN and infinity and for the largest value, and to write. The
+// second time it comes from the cache. A block does so once where nothing is scaled; else its first warp makes the
+// record, since the length is one sum in the order of columns.
+#pragma once
+
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+
+#include "distance/metric_cuda.cuh"
+#include "search/records_cuda.h"
+
+namespace gannet::cuda {
+
+template <int32_t kElement, bool kAsFloats>
+struct MakeRecord {
+  using Value = std::conditional_t<kAsFloats, float, uint8_t>;
+
+  const RecordArgs& args;
+  const uint8_t* query;  // the caller's
+  uint8_t* record;       // [record_stride], or null
+  double* norm;          // or null
+  cooperative_groups::thread_block_tile<32> warp =
+      cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
+  float half = 1;  // the scale, in two factors: the inverse of the smallest floats is none
+  float rest = 1;
+
+  /// False where a value is not finite.
+  __device__ bool run() {
+    const bool usable = look();
+    if (record == nullptr) return usable;
+    const double length = write(usable);
+    if (warp.thread_rank() != 0) return usable;
+    // Blocks read records 16 bytes at a time.
+    if (args.scaled && args.record_stride > args.value_bytes)
+      *reinterpret_cast<double2*>(record + args.value_bytes) = {length, 0};
+    if (norm != nullptr) *norm = length;
+    return usable;
+  }
+
+ private:
+  /// False where a value is not finite; chooses the scale.
+  __device__ bool look() {
+    if constexpr (!is_float_element(kElement) && !kAsFloats) return true;
+    bool finite = true;
+    float largest = 0;
+    for (uint32_t column = warp.thread_rank(); column < args.dim; column += 32) {
+      const float value = float_of(column);
+      finite = finite && isfinite(value);
+      largest = fmaxf(largest, fabsf(value));
+    }
+    if (!warp.all(finite)) return false;
+    largest = cooperative_groups::reduce(warp, largest, cooperative_groups::greater<float>());
+    if (args.scaled && largest > 0) {
+      const int exponent = -ilogbf(largest);
+      half = ldexpf(1, exponent / 2);
+      rest = ldexpf(1, exponent - exponent / 2);
+    }
+    return true;
+  }
+
+  /// Writes the values, and returns their length where it counts.
+  __device__ double write(bool usable) const {
+    Value* values = reinterpret_cast<Value*>(record);
+    const uint32_t places = args.value_bytes / sizeof(Value);
+    double sum = 0;
+    for (uint32_t first = 0; first < places; first += 32) {
+      const uint32_t column = first + warp.thread_rank();
+      const Value value = usable && column < args.dim ? value_of(column) : nothing();
+      if (column < places) values[column] = value;
+      if (args.scaled && first < args.dim) sum = add_squares(sum, value);
+    }
+    return __dsqrt_rn(sum);
+  }
+
+  __device__ Value value_of(uint32_t column) const {
+    if constexpr (kAsFloats)
+      return __fmul_rn(__fmul_rn(float_of(column), half), rest);
+    else
+      return query[column] ^ args.flip;
+  }
+
+  /// The value behind the columns.
+  __device__ Value nothing() const { return kAsFloats ? Value{0} : static_cast<Value>(args.flip); }
+
+  /// Squares of floats are exact as doubles; their sum is rounded at every column.
+  __device__ double add_squares(double sum, Value value) const {
+    double number = static_cast<double>(value);
+    if constexpr (kElement == ANN_I8 && !kAsFloats) number = static_cast<int8_t>(value);
+    const double square = number * number;
+#pragma unroll 8
+    for (uint32_t lane = 0; lane < 32; ++lane) sum = __dadd_rn(sum, warp.shfl(square, lane));
+    return sum;
+  }
+
+  __device__ float float_of(uint32_t column) const {
+    return column_of<kElement>(query, column, args.aligned);
+  }
+};
+
+/// Makes the record of a query, by all lanes of a warp; false where a value is not finite, and the record is of
+/// zeros. One branch, which all take together: loops over columns are of one element. Apart from its callers,
+/// whose registers it is not to take.
+__device__ __noinline__ inline bool make_record(const RecordArgs& args, const uint8_t* query, uint8_t* record,
+                                                double* norm) {
+  switch (args.element) {
+    case ANN_F32:
+      return MakeRecord<ANN_F32, true>{args, query, record, norm}.run();
+    case ANN_F16:
+      return MakeRecord<ANN_F16, true>{args, query, record, norm}.run();
+    case ANN_BF16:
+      return MakeRecord<ANN_BF16, true>{args, query, record, norm}.run();
+    case ANN_I8:
+      return args.as_floats ? MakeRecord<ANN_I8, true>{args, query, record, norm}.run()
+                            : MakeRecord<ANN_I8, false>{args, query, record, norm}.run();
+    default:
+      return args.as_floats ? MakeRecord<ANN_U8, true>{args, query, record, norm}.run()
+                            : MakeRecord<ANN_U8, false>{args, query, record, norm}.run();
+  }
+}
+
+/// The record of a query that is not scaled, by all threads of a block.
+template <int32_t kElement, bool kAsFloats>
+struct MakePlainRecord {
+  using Value = std::conditional_t<kAsFloats, float, uint8_t>;
+
+  const RecordArgs& args;
+  const uint8_t* query;  // the caller's
+  uint8_t* record;       // [value_bytes]
+
+  /// False where a value is not finite. Ends with a barrier.
+  __device__ bool run() const {
+    Value* values = reinterpret_cast<Value*>(record);
+    const uint32_t places = args.value_bytes / sizeof(Value);
+    const Value nothing = kAsFloats ? Value{0} : static_cast<Value>(args.flip);
+    bool finite = true;
+    for (uint32_t column = threadIdx.x; column < places; column += blockDim.x) {
+      const Value value = column < args.dim ? value_of(column) : nothing;
+      if constexpr (kAsFloats) finite = finite && isfinite(value);
+      values[column] = value;
+    }
+    if (__syncthreads_and(finite)) return true;
+    for (uint32_t column = threadIdx.x; column < places; column += blockDim.x) values[column] = nothing;
+    __syncthreads();
+    return false;
+  }
+
+ private:
+  __device__ Value value_of(uint32_t column) const {
+    if constexpr (kAsFloats)
+      return column_of<kElement>(query, column, args.aligned);
+    else
+      return query[column] ^ args.flip;
+  }
+};
+
+/// make_record() by all threads of a block; ends with a barrier.
+__device__ __noinline__ inline bool make_record_by_block(const RecordArgs& args, const uint8_t* query,
+                                                         uint8_t* record) {
+  if (args.scaled) {
+    const bool usable = threadIdx.x >= 32 || make_record(args, query, record, nullptr);
+    return __syncthreads_and(usable);
+  }
+  switch (args.element) {
+    case ANN_F32:
+      return MakePlainRecord<ANN_F32, true>{args, query, record}.run();
+    case ANN_F16:
+      return MakePlainRecord<ANN_F16, true>{args, query, record}.run();
+    case ANN_BF16:
+      return MakePlainRecord<ANN_BF16, true>{args, query, record}.run();
+    case ANN_I8:
+      return args.as_floats ? MakePlainRecord<ANN_I8, true>{args, query, record}.run()
+                            : MakePlainRecord<ANN_I8, false>{args, query, record}.run();
+    default:
+      return args.as_floats ? MakePlainRecord<ANN_U8, true>{args, query, record}.run()
+                            : MakePlainRecord<ANN_U8, false>{args, query, record}.run();
+  }
+}
+
+}  // namespace gannet::cuda
