@@ -91,6 +91,8 @@ struct DeviceAnswers {
         queries(queries_),
         k(k_) {
     for (Memory* memory : {&ids, &distances, &counts, &status}) memory->set(0x5a);
+    // Streams of callers do not wait for the default one, on which that is queued.
+    expect_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   ann_results view() const {
     ann_results results = ANN_RESULTS_INIT;
