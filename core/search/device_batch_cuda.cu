@@ -54,15 +54,6 @@ class WorkOnHost final : public Workspace {
   WalkCounters* whole() const { return reinterpret_cast<WalkCounters*>(memory_->data()); }
   WalkCounts* of_queries() const { return reinterpret_cast<WalkCounts*>(whole() + 1); }
 
-  WalkCounters sum(uint32_t queries) const {
-    WalkCounters counters = {};
-    for (uint32_t query = 0; query < queries; ++query) {
-      counters.distances += of_queries()[query].distances;
-      counters.expansions += of_queries()[query].expansions;
-    }
-    return counters;
-  }
-
  private:
   std::unique_ptr<PinnedBytes> memory_;
   uint64_t queries_ = 0;
@@ -95,7 +86,7 @@ class BatchOnDevice {
     work.fit(shape.alone ? std::min(batch.queries.rows, queries_per_run(k)) : 0);
     if (shape.alone) counts_on_host = work.of_queries();
     answer(batch, shape, execution, shape.alone ? nullptr : work.whole(), find, [&](const Piece& piece) {
-      const WalkCounters counted = shape.alone ? work.sum(piece.count) : *work.whole();
+      const WalkCounters counted = shape.alone ? sum_of(work.of_queries(), piece.count) : *work.whole();
       counts->distances += count_distances(view_, counted, piece.count, plan, piece.k);
       counts->expansions += counted.expansions;
     });

@@ -239,12 +239,8 @@ class CudaWorkspace final : public DeviceWorkspace {
   }
 
   void publish(uint32_t count, const SearchPlan& plan, bool direct) {
-    WalkCounters counters = {};
-    if (!direct) counters = *reinterpret_cast<const WalkCounters*>(answers_.host());
-    for (uint32_t query = 0; direct && query < count; ++query) {
-      counters.distances += answer_counts(count)[query].distances;
-      counters.expansions += answer_counts(count)[query].expansions;
-    }
+    const WalkCounters counters = direct ? sum_of(answer_counts(count), count)
+                                         : *reinterpret_cast<const WalkCounters*>(answers_.host());
     distance_count_ = count_distances(view_, counters, count, plan, k_);
     expansion_count_ = counters.expansions;
     rows_ = answer_rows(answers_.host());

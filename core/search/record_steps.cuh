@@ -102,27 +102,6 @@ struct MakeRecord {
   }
 };
 
-/// Makes the record of a query, by all lanes of a warp; false where a value is not finite, and the record is of
-/// zeros. One branch, which all take together: loops over columns are of one element. Apart from its callers,
-/// whose registers it is not to take.
-__device__ __noinline__ inline bool make_record(const RecordArgs& args, const uint8_t* query, uint8_t* record,
-                                                double* norm) {
-  switch (args.element) {
-    case ANN_F32:
-      return MakeRecord<ANN_F32, true>{args, query, record, norm}.run();
-    case ANN_F16:
-      return MakeRecord<ANN_F16, true>{args, query, record, norm}.run();
-    case ANN_BF16:
-      return MakeRecord<ANN_BF16, true>{args, query, record, norm}.run();
-    case ANN_I8:
-      return args.as_floats ? MakeRecord<ANN_I8, true>{args, query, record, norm}.run()
-                            : MakeRecord<ANN_I8, false>{args, query, record, norm}.run();
-    default:
-      return args.as_floats ? MakeRecord<ANN_U8, true>{args, query, record, norm}.run()
-                            : MakeRecord<ANN_U8, false>{args, query, record, norm}.run();
-  }
-}
-
 /// The record of a query that is not scaled, by all threads of a block.
 template <int32_t kElement, bool kAsFloats>
 struct MakePlainRecord {
@@ -158,27 +137,39 @@ struct MakePlainRecord {
   }
 };
 
+/// Runs `Make` for the element of the queries. One branch, which all threads take together: loops over columns are of
+/// one element.
+template <template <int32_t, bool> class Make, class... Rest>
+__device__ bool make_by_element(const RecordArgs& args, Rest... rest) {
+  switch (args.element) {
+    case ANN_F32:
+      return Make<ANN_F32, true>{args, rest...}.run();
+    case ANN_F16:
+      return Make<ANN_F16, true>{args, rest...}.run();
+    case ANN_BF16:
+      return Make<ANN_BF16, true>{args, rest...}.run();
+    case ANN_I8:
+      return args.as_floats ? Make<ANN_I8, true>{args, rest...}.run()
+                            : Make<ANN_I8, false>{args, rest...}.run();
+    default:
+      return args.as_floats ? Make<ANN_U8, true>{args, rest...}.run()
+                            : Make<ANN_U8, false>{args, rest...}.run();
+  }
+}
+
+/// Makes the record of a query, by all lanes of a warp; false where a value is not finite, and the record is of
+/// zeros. Apart from its callers, whose registers it is not to take.
+__device__ __noinline__ inline bool make_record(const RecordArgs& args, const uint8_t* query, uint8_t* record,
+                                                double* norm) {
+  return make_by_element<MakeRecord>(args, query, record, norm);
+}
+
 /// make_record() by all threads of a block; ends with a barrier.
 __device__ __noinline__ inline bool make_record_by_block(const RecordArgs& args, const uint8_t* query,
                                                          uint8_t* record) {
-  if (args.scaled) {
-    const bool usable = threadIdx.x >= 32 || make_record(args, query, record, nullptr);
-    return __syncthreads_and(usable);
-  }
-  switch (args.element) {
-    case ANN_F32:
-      return MakePlainRecord<ANN_F32, true>{args, query, record}.run();
-    case ANN_F16:
-      return MakePlainRecord<ANN_F16, true>{args, query, record}.run();
-    case ANN_BF16:
-      return MakePlainRecord<ANN_BF16, true>{args, query, record}.run();
-    case ANN_I8:
-      return args.as_floats ? MakePlainRecord<ANN_I8, true>{args, query, record}.run()
-                            : MakePlainRecord<ANN_I8, false>{args, query, record}.run();
-    default:
-      return args.as_floats ? MakePlainRecord<ANN_U8, true>{args, query, record}.run()
-                            : MakePlainRecord<ANN_U8, false>{args, query, record}.run();
-  }
+  if (!args.scaled) return make_by_element<MakePlainRecord>(args, query, record);
+  const bool usable = threadIdx.x >= 32 || make_record(args, query, record, nullptr);
+  return __syncthreads_and(usable);
 }
 
 }  // namespace gannet::cuda

@@ -631,15 +631,17 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape)
   const uint32_t no_row = 0;
   for (const uint32_t kept : {kShortListMax, kMediumListMax, kBlockListMax}) {
     args.kept = kept;
-    for (const uint32_t warps : {8u, 16u, 0u}) {  // 0: with removed rows
-      args.removed.words = warps == 0 ? &no_row : nullptr;
-      for (const uint32_t count : {1u, UINT32_MAX}) {
-        args.count = count;
-        const WalkChoice choice = choose_block_walk(kind, args, warps);
-        if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
-        // Always the most, so that an index of shorter rows does not take it away again.
-        allow_shared(choice.function, static_cast<uint32_t>(limit));
-      }
+    struct Variant {
+      uint32_t warps;  // 0: with removed rows
+      uint32_t count;
+    };
+    for (const Variant variant : {Variant{8, 1}, {8, UINT32_MAX}, {16, 1}, {0, 1}}) {
+      args.removed.words = variant.warps == 0 ? &no_row : nullptr;
+      args.count = variant.count;
+      const WalkChoice choice = choose_block_walk(kind, args, variant.warps);
+      if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
+      // Always the most, so that an index of shorter rows does not take it away again.
+      allow_shared(choice.function, static_cast<uint32_t>(limit));
     }
     allowed = kept;
   }

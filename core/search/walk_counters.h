@@ -19,4 +19,14 @@ struct alignas(8) WalkCounts {
   uint32_t expansions;
 };
 
+/// The work for so many queries.
+inline WalkCounters sum_of(const WalkCounts* counts, uint32_t queries) {
+  WalkCounters sum = {};
+  for (uint32_t query = 0; query < queries; ++query) {
+    sum.distances += counts[query].distances;
+    sum.expansions += counts[query].expansions;
+  }
+  return sum;
+}
+
 }  // namespace gannet::cuda

@@ -453,8 +453,8 @@ void queued_searches() {
   expect(legacy.fetch() == own.fetch(), "the default streams answer differently");
 }
 
-/// Counts of calls that a queued search must not make.
-std::atomic<uint64_t> copies, waits, creations;
+/// Counts of calls; the first three are those that a queued search must not make.
+std::atomic<uint64_t> copies, waits, creations, launches, others;
 
 void count_calls(cuda::Runtime* table) {
   *table = cuda::real_runtime();
@@ -486,6 +486,19 @@ void count_calls(cuda::Runtime* table) {
   table->take_pinned = [](void** memory, size_t bytes, unsigned flags) {
     ++creations;
     return cuda::real_runtime().take_pinned(memory, bytes, flags);
+  };
+  table->launch = [](const void* kernel, dim3 grid, dim3 block, void** args, size_t bytes,
+                     cudaStream_t stream) {
+    ++launches;
+    return cuda::real_runtime().launch(kernel, grid, block, args, bytes, stream);
+  };
+  table->take = [](void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t on) {
+    ++others;
+    return cuda::real_runtime().take(memory, bytes, pool, on);
+  };
+  table->fill = [](void* memory, int byte, size_t bytes, cudaStream_t stream) {
+    ++others;
+    return cuda::real_runtime().fill(memory, byte, bytes, stream);
   };
 }
 
@@ -524,25 +537,10 @@ void nothing_from_the_driver() {
   expect(used == 0, "the caller's default pool was used");
 }
 
-std::atomic<uint64_t> launches, others;
-
 /// A queued search by blocks is one kernel, and asks for no memory: the host's time is most of one query's.
 void one_launch() {
   static cuda::Runtime table;
-  table = cuda::real_runtime();
-  table.launch = [](const void* kernel, dim3 grid, dim3 block, void** args, size_t bytes,
-                    cudaStream_t stream) {
-    ++launches;
-    return cuda::real_runtime().launch(kernel, grid, block, args, bytes, stream);
-  };
-  table.take = [](void** memory, size_t bytes, cudaMemPool_t pool, cudaStream_t on) {
-    ++others;
-    return cuda::real_runtime().take(memory, bytes, pool, on);
-  };
-  table.fill = [](void* memory, int byte, size_t bytes, cudaStream_t stream) {
-    ++others;
-    return cuda::real_runtime().fill(memory, byte, bytes, stream);
-  };
+  count_calls(&table);
   for (const int32_t element : {ANN_U8, ANN_F32}) {
     for (const int32_t metric : kMetrics) {
       const Rows rows(element, 3000, 40, Values::kClusters, 15);
