@@ -17,9 +17,7 @@ constexpr uint32_t kMeanRows = 256;
 constexpr double kOfLength = 0x1p-19;
 constexpr double kOfWhole = 0x1p-20;
 
-// Coding a row of floats takes as long as 18 to 24 queries do with it (128 and 960 columns), one of bytes as 10 do.
-constexpr uint64_t kFewestOfFloats = 24;
-constexpr uint64_t kFewestOfBytes = 12;
+constexpr uint64_t kFewestOfBytes = 12;  // coding a row takes as long as 10 queries do with it
 
 float above(double value) { return std::nextafter(static_cast<float>(value), INFINITY); }
 float below(double value) { return std::nextafter(static_cast<float>(value), -INFINITY); }

@@ -153,7 +153,7 @@ void make_workspaces(const Segment& segment, const Execution& execution,
 bool ends_curve(const Segment& segment, uint32_t k, uint32_t beam) {
   if (beam >= kBeamPerK * k || beam >= segment.rows()) return true;
   return beam >= always_tried(k) &&
-         walk_work(segment.graph, segment.codes.walk_stride(), beam) > exact_work(segment.dataset);
+         walk_work(segment.graph, segment.codes.walk_stride(), beam) > exact_work(segment.dataset, 1);
 }
 
 /// Walks of the CPU. One walk measures all beams of a stage: a longer beam takes the same steps as a shorter one, and
@@ -629,7 +629,7 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
         points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean,
                        doubt_of(sample, kKs[c], recall, c > ten ? recall : of_ten), expansions, beam});
         open[c] = recall.mean < KnobCurve::kEnough &&
-                  slack_work(segment.graph, segment.codes.walk_stride(), beam) <= exact_work(segment.dataset);
+                  slack_work(segment.graph, segment.codes.walk_stride(), beam) <= exact_work(segment.dataset, 1);
       }
     }
     begin = end;

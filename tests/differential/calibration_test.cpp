@@ -261,34 +261,42 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
   const Calibration& calibration = built->calibration.known();
   REQUIRE(calibration.slack().count() == 3);
   uint32_t by_slack = 0;
+  uint32_t by_all_rows[2] = {};
   for (const uint32_t k : {1u, 10u, 50u, 100u}) {
     for (const float recall : {0.5f, 0.8f, 0.95f, 0.99f, 0.999f, 1.0f}) {
-      SearchRequest request{ANN_SEARCH_PARAMS_INIT, recall, 100, k, k};
-      const Choice choice = choose(*built, nullptr, request, {});
-      INFO("k " << k << " recall " << recall << " " << choice.procedure->name);
-      const size_t row_bytes = segment.codes.walk_stride();
-      double least = exact_work(segment.dataset);
-      const Procedure* wanted = &kExact;
-      const double by_beam = walk_work(segment.graph, row_bytes, calibration.beam(k, recall));
-      if (calibration.reaches(k, recall) && by_beam <= least) {
-        least = by_beam;
-        wanted = &kBestFirst;
+      for (const uint64_t queries : {1, 4000}) {
+        SearchRequest request{ANN_SEARCH_PARAMS_INIT, recall, queries, k, k};
+        const Choice choice = choose(*built, nullptr, request, {});
+        INFO("k " << k << " recall " << recall << " queries " << queries << " " << choice.procedure->name);
+        const size_t row_bytes = segment.codes.walk_stride();
+        double least = exact_work(segment.dataset, queries);
+        const Procedure* wanted = &kExact;
+        const double edges =
+            static_cast<double>(calibration.edges_part(k, recall, !segment.graph.heads.empty())) / kAllEdges;
+        const double by_beam = walk_work(segment.graph, row_bytes, calibration.beam(k, recall) * edges);
+        if (calibration.reaches(k, recall) && by_beam <= least) {
+          least = by_beam;
+          wanted = &kBestFirst;
+        }
+        const KnobCurves& slack = calibration.slack();
+        if (slack.reaches(k, recall) &&
+            slack_work(segment.graph, row_bytes, slack.cost(&KnobPoint::bound, k, slack.knob(k, recall))) <=
+                least)
+          wanted = &kSlack;
+        REQUIRE(choice.procedure == wanted);
+        REQUIRE(choice.effort.recall >= static_cast<double>(recall) - 0.0011);
+        by_slack += wanted == &kSlack ? 1 : 0;
+        by_all_rows[queries > 1] += wanted == &kExact ? 1 : 0;
+        // A beam of the caller is one of BEST_FIRST's.
+        request.params.beam = 2 * k;
+        REQUIRE(choose(*built, nullptr, request, {}).procedure == &kBestFirst);
       }
-      const KnobCurves& slack = calibration.slack();
-      if (slack.reaches(k, recall) &&
-          slack_work(segment.graph, row_bytes, slack.cost(&KnobPoint::bound, k, slack.knob(k, recall))) <=
-              least)
-        wanted = &kSlack;
-      REQUIRE(choice.procedure == wanted);
-      REQUIRE(choice.effort.recall >= static_cast<double>(recall) - 0.0011);
-      by_slack += wanted == &kSlack ? 1 : 0;
-      // A beam of the caller is one of BEST_FIRST's.
-      request.params.beam = 2 * k;
-      REQUIRE(choose(*built, nullptr, request, {}).procedure == &kBestFirst);
     }
   }
   REQUIRE(by_slack > 0);
-  REQUIRE(by_slack < 24);
+  REQUIRE(by_slack < 48);
+  // Batches share the comparison of all rows.
+  REQUIRE(by_all_rows[0] < by_all_rows[1]);
   // More answers than there are curves for.
   const SearchRequest many{ANN_SEARCH_PARAMS_INIT, 0.9f, 100, 101, 101};
   REQUIRE(choose(*built, nullptr, many, {}).procedure != &kSlack);
