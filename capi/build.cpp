@@ -208,7 +208,7 @@ ann_status ann_build(ann_index* index, const ann_matrix* rows, const uint64_t* i
     const MatrixView given_rows = read_vectors(rows, "rows");
     check_same_dim(given_rows.dim, shape.dim, "rows");
     const ann_build_params given = read_struct(params, "params", kBuildParamsNeeded, true);
-    BuildPlan plan = plan_build(given, given_rows.rows, handle.threads_max());
+    BuildPlan plan = plan_build(given, shape, given_rows.rows, handle.threads_max());
     if (plan.borrow && given_rows.on_device())
       fail(ANN_UNSUPPORTED,
            "params.rows_mode is BORROW, but rows lie on device %d; an index borrows host "
@@ -251,7 +251,7 @@ ann_status ann_estimate(const ann_index_params* shape, uint64_t rows, int32_t el
     // The graph of the caller need not exist to be planned with.
     static const uint32_t kSomeGraph = 0;
     if (given.knn == ANN_KNN_GIVEN && given.knn_graph == nullptr) given.knn_graph = &kSomeGraph;
-    BuildPlan plan = plan_build(given, rows, 0);
+    BuildPlan plan = plan_build(given, checked_shape, rows, 0);
     if (given.calibration != nullptr)
       plan.queries_given = read_struct(given.calibration, "params.calibration",
                                        offsetof(ann_matrix, rows) + sizeof(uint64_t), false)

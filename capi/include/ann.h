@@ -647,11 +647,12 @@ typedef struct ann_build_params {
                           a search on the CPU, ann_save, ann_index_beam, and on a device a search by
                           inner product, with a beam, or by a procedure that goes by the CPU's beam. */
   int32_t rows_mode;   /* ANN_ROWS_* */
-  uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32. More:
-                          higher recall at a beam, slower steps, 4 bytes a row each. For TSDG the edges of the
-                          longest row, default 128: a CUDA device pads rows to it. */
+  uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
+                          ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner
+                          product. More: higher recall at a beam, slower steps, 4 bytes a row each. For TSDG
+                          the edges of the longest row, default 128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default
-                          1.5 times the degree, by cells on a CUDA device 64 for degrees of 43 to 64, of
+                          1.5 times the degree, by cells 64 for degrees of 43 to 64, of
                           ANN_GRAPH_CAGRA 3 times the degree, and ANN_DEGREE_MAX where that is less.
                           More: better graph, build time grows, by cells on a device above 64
                           several times. For TSDG 1 to 2 ANN_DEGREE_MAX, or ANN_KNN_DEGREE_MAX where it is

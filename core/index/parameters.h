@@ -36,8 +36,9 @@ struct BuildPlan {
   uint64_t queries_given = 0;  // to calibrate on
 };
 
-/// Checks and completes parameters for `rows` rows. `threads_max` 0: no cap.
-BuildPlan plan_build(const ann_build_params& params, uint64_t rows, uint32_t threads_max);
+/// Checks and completes parameters for `rows` rows of an index. `threads_max` 0: no cap.
+BuildPlan plan_build(const ann_build_params& params, const ann_index_params& shape, uint64_t rows,
+                     uint32_t threads_max);
 
 /// Checks dim, metric and element of an index; fills in a metric of zero.
 void check_shape(ann_index_params* shape);

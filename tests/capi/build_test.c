@@ -726,6 +726,53 @@ static void default_method(void) {
   }
 }
 
+static ann_plan planned(uint32_t dim, int32_t metric, int32_t graph, uint64_t count, uint32_t degree,
+                        uint32_t knn_degree) {
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = dim;
+  shape.metric = metric;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = graph;
+  params.degree = degree;
+  params.knn_degree = knn_degree;
+  ann_plan plan = ANN_PLAN_INIT;
+  CHECK_OK(ann_estimate(&shape, count, ANN_F32, &params, &plan, NULL));
+  return plan;
+}
+
+/* Many narrow rows get more edges. A plan tells the edges by their bytes, and the lists under them by those held
+ * while they are made. */
+static void default_degree(void) {
+  const struct {
+    uint32_t dim;
+    int32_t metric;
+    int32_t graph;
+    uint64_t rows;
+    uint32_t degree;
+    uint32_t knn_degree;
+  } cases[] = {{256, ANN_METRIC_L2, ANN_GRAPH_AUTO, 100000, 48, 64},
+               {256, ANN_METRIC_COSINE, ANN_GRAPH_AUTO, 100000, 48, 64},
+               {256, ANN_METRIC_L2, ANN_GRAPH_AUTO, 99999, 32, 48},
+               {257, ANN_METRIC_L2, ANN_GRAPH_AUTO, 100000, 32, 48},
+               {256, ANN_METRIC_INNER_PRODUCT, ANN_GRAPH_AUTO, 100000, 32, 48},
+               {256, ANN_METRIC_L2, ANN_GRAPH_CAGRA, 100000, 32, 96}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const uint32_t dim = cases[i].dim;
+    const int32_t metric = cases[i].metric, graph = cases[i].graph;
+    const uint64_t count = cases[i].rows;
+    const ann_plan usual = planned(dim, metric, graph, count, 0, 0);
+    const ann_plan same = planned(dim, metric, graph, count, cases[i].degree, cases[i].knn_degree);
+    const ann_plan more_edges = planned(dim, metric, graph, count, cases[i].degree + 1, cases[i].knn_degree);
+    CHECK_SAY(usual.index_bytes == same.index_bytes && usual.peak_bytes == same.peak_bytes,
+              "case %d: %llu and %llu bytes, at most %llu and %llu", (int)i,
+              (unsigned long long)usual.index_bytes, (unsigned long long)same.index_bytes,
+              (unsigned long long)usual.peak_bytes, (unsigned long long)same.peak_bytes);
+    CHECK(more_edges.index_bytes > usual.index_bytes);
+    CHECK(planned(dim, metric, graph, count, cases[i].degree, 2 * cases[i].knn_degree).peak_bytes >
+          usual.peak_bytes);
+  }
+}
+
 int main(void) {
   rows = vectors_make(DATA_NORMAL, ANN_F32, N, DIM, 1);
   view = vectors_view(&rows);
@@ -749,6 +796,7 @@ int main(void) {
   calibration_unlike_rows();
   share_of_true_neighbors();
   default_method();
+  default_degree();
   seconds_of_a_build();
   vectors_free(&rows);
   return finish("build");

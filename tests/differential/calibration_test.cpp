@@ -47,7 +47,7 @@ std::unique_ptr<const PlacedSegment> built_of(const MatrixView& rows, int32_t me
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = calibrate;
   params.graph = graph;
-  return build(shape, rows, nullptr, plan_build(params, rows.rows, 2), nullptr, {{}, 2, nullptr});
+  return build(shape, rows, nullptr, plan_build(params, shape, rows.rows, 2), nullptr, {{}, 2, nullptr});
 }
 
 template <class T>

@@ -68,7 +68,7 @@ std::unique_ptr<const PlacedSegment> build_rows(const std::vector<float>& rows, 
   params.calibrate = calibrate;
   params.knn = knn;
   params.threads = threads;
-  return build(shape, view_of(rows), nullptr, plan_build(params, rows.size() / kDim, threads), nullptr,
+  return build(shape, view_of(rows), nullptr, plan_build(params, shape, rows.size() / kDim, threads), nullptr,
                {{}, threads, nullptr});
 }
 

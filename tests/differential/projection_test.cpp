@@ -148,7 +148,8 @@ TEST_CASE("searches by a projection find the neighbours, at the distances of the
       asked = {query_bytes.data(), kQueries, kDim, ANN_U8, kDim};
     }
     Snapshot snapshot;
-    snapshot.segments.push_back(build(shape, rows, nullptr, plan_build(params, kRows, 2), nullptr, {}));
+    snapshot.segments.push_back(
+        build(shape, rows, nullptr, plan_build(params, shape, kRows, 2), nullptr, {}));
     const Segment& segment = snapshot.single().segment;
     REQUIRE(segment.codes.projected() != nullptr);
     CHECK(segment.codes.lossless() == (element == ANN_U8));

@@ -60,7 +60,7 @@ std::unique_ptr<const PlacedSegment> build_floats(const Floats& rows, int32_t me
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = calibrate ? ANN_ON : ANN_OFF;
   params.graph = graph;
-  const BuildPlan plan = plan_build(params, rows.view().rows, 2);
+  const BuildPlan plan = plan_build(params, shape, rows.view().rows, 2);
   return build(shape, rows.view(), nullptr, plan, nullptr, {{}, 2, nullptr});
 }
 
@@ -123,7 +123,8 @@ TEST_CASE("a beam as long as the rows finds what exact search finds") {
     params.degree = 6;
     params.calibrate = ANN_OFF;
     const MatrixView rows = view_of(data.bytes, 12);
-    const auto built = build(index_shape, rows, nullptr, plan_build(params, 500, 2), nullptr, {});
+    const auto built =
+        build(index_shape, rows, nullptr, plan_build(params, index_shape, 500, 2), nullptr, {});
     Answers found(500, 7);
     Answers truth(500, 7);
     SearchCounts counts;
@@ -200,7 +201,8 @@ TEST_CASE("a masked row is neither returned nor walked through") {
   shape.metric = ANN_METRIC_L2;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = ANN_OFF;
-  const auto built = build(shape, view_of(data.bytes, 8), nullptr, plan_build(params, 300, 1), nullptr, {});
+  const auto built =
+      build(shape, view_of(data.bytes, 8), nullptr, plan_build(params, shape, 300, 1), nullptr, {});
   SearchWorkspace workspace(built->segment.dataset, built->segment.codes, built->segment.graph, {});
   for (uint32_t row = 0; row < 300; ++row) {
     PreparedQuery query;
@@ -355,7 +357,7 @@ TEST_CASE("a snapshot of two segments answers as one of all rows does") {
     std::vector<uint64_t> ids(rows.rows);
     for (uint64_t& id : ids) id = first_id++;
     snapshot.segments.push_back(
-        build(shape, rows, ids.data(), plan_build(params, rows.rows, 2), nullptr, {{}, 2, nullptr}));
+        build(shape, rows, ids.data(), plan_build(params, shape, rows.rows, 2), nullptr, {{}, 2, nullptr}));
   }
   const Dataset dataset(all.view(), nullptr, ANN_METRIC_L2, 0, false, {});
   for (const uint32_t k : {1u, 10u, 250u, 600u}) {
@@ -715,7 +717,8 @@ TEST_CASE("with enough slack a walk finds what exact search finds") {
     ann_build_params params = ANN_BUILD_PARAMS_INIT;
     params.calibrate = ANN_OFF;
     const MatrixView rows = view_of(data.bytes, 12);
-    const auto built = build(shape_of_index, rows, nullptr, plan_build(params, 500, 2), nullptr, {});
+    const auto built =
+        build(shape_of_index, rows, nullptr, plan_build(params, shape_of_index, 500, 2), nullptr, {});
     MatrixView queries = rows;
     queries.rows = 40;
     Answers truth(40, 10);

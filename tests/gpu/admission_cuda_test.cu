@@ -73,7 +73,7 @@ struct Placed {
     params.calibrate = ANN_OFF;
     params.graph = c.graph;
     params.degree = c.degree;
-    const BuildPlan plan = plan_build(params, rows.rows, 2);
+    const BuildPlan plan = plan_build(params, shape, rows.rows, 2);
     built = build(shape, rows.view(), c.ids ? ids.data() : nullptr, plan, nullptr, kTwoThreads);
     placement = cuda::place_for_search(0, built->segment, nullptr, kTwoThreads);
   }

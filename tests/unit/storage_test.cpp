@@ -166,7 +166,7 @@ std::unique_ptr<const PlacedSegment> make_measured() {
   shape.dim = 4;
   shape.metric = ANN_METRIC_L2;
   const MatrixView rows{reinterpret_cast<const uint8_t*>(values.data()), 100, 4, ANN_F32, 16};
-  auto built = build(shape, rows, nullptr, plan_build(ANN_BUILD_PARAMS_INIT, 100, 1), nullptr, {});
+  auto built = build(shape, rows, nullptr, plan_build(ANN_BUILD_PARAMS_INIT, shape, 100, 1), nullptr, {});
   for (const uint32_t capability : {90u, 80u}) {
     MeasuredDevice measured{{capability, 132, 1280}, {}};
     for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
