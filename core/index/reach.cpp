@@ -12,9 +12,9 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kProbeStream = 0x70726f6265;  // "probe"
-constexpr uint32_t kProbes = 512;
+constexpr uint32_t kProbesLeast = 512;
+constexpr uint32_t kMisses = 7;  // of the probes of a graph that misses as many as it may
 constexpr uint32_t kProbeBeam = 64;
-constexpr uint32_t kMissedShare = 50;  // one in this many probes at most is missed
 
 /// Whether a walk comes to a row with the code of this one.
 bool finds(const Segment& segment, uint32_t row, SearchWorkspace& workspace) {
@@ -33,10 +33,10 @@ bool finds(const Segment& segment, uint32_t row, SearchWorkspace& workspace) {
 
 }  // namespace
 
-bool walks_find_rows(const Segment& segment, const Execution& execution) {
+bool walks_find_rows(const Segment& segment, uint32_t missed_share, const Execution& execution) {
   // By inner product a row is not the nearest to itself.
   if (segment.rows() == 0 || segment.dataset.metric() == ANN_METRIC_INNER_PRODUCT) return true;
-  const uint32_t count = std::min(kProbes, segment.rows());
+  const uint32_t count = std::min(std::max(kProbesLeast, kMisses * missed_share), segment.rows());
   Array<uint32_t> rows(execution.memory, count);
   random_strata(segment.rows(), count, segment.seed, kProbeStream, rows.data());
   std::vector<SearchWorkspace> workspaces;
@@ -44,12 +44,19 @@ bool walks_find_rows(const Segment& segment, const Execution& execution) {
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     workspaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
   std::atomic<uint32_t> missed = 0;
-  parallel_for(execution, count, 8, [&](uint64_t begin, uint64_t end, uint32_t worker) {
-    for (uint64_t probe = begin; probe < end; ++probe) {
-      if (!finds(segment, rows[probe], workspaces[worker])) missed.fetch_add(1, std::memory_order_relaxed);
-    }
-  });
-  return missed * kMissedShare <= count;
+  // Every other one first: most graphs miss none of them, and none that should have long edges.
+  const auto probe = [&](uint32_t first) {
+    parallel_for(execution, (count - first + 1) / 2, 4, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t i = begin; i < end; ++i) {
+        if (!finds(segment, rows[first + 2 * i], workspaces[worker]))
+          missed.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  };
+  probe(0);
+  if (missed == 0) return true;
+  if (count > 1) probe(1);
+  return uint64_t{missed} * missed_share <= count;
 }
 
 }  // namespace gannet
