@@ -628,8 +628,8 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
         const double beam = walks.beam_of(walks.mean(&SearchCounts::distances, at - begin, c));
         points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean,
                        doubt_of(sample, kKs[c], recall, c > ten ? recall : of_ten), expansions, beam});
-        open[c] = recall.mean < KnobCurve::kEnough &&
-                  slack_work(segment.graph, segment.codes.walk_stride(), beam) <= exact_work(segment.dataset, 1);
+        open[c] = recall.mean < KnobCurve::kEnough && slack_work(segment.graph, segment.codes.walk_stride(),
+                                                                 beam) <= exact_work(segment.dataset, 1);
       }
     }
     begin = end;

@@ -80,7 +80,8 @@ inline double exact_work(const Dataset& dataset, uint64_t queries) {
   const double bytes = static_cast<double>(dataset.view().stride);
   const double together = std::max(1.0, static_cast<double>(queries / kThreads));
   const double direct = 230 + 0.15 * bytes + (26 + 0.85 * bytes) / std::min(together, kDirect);
-  if (!is_float_element(dataset.element()) || together < RowBounds::kFewestOfFloats) return dataset.rows() * direct;
+  if (!is_float_element(dataset.element()) || together < RowBounds::kFewestOfFloats)
+    return dataset.rows() * direct;
   const double coded = 27 + 0.33 * dataset.dim() + (3600 + 9 * bytes) / std::min(together, kCodedMost);
   return dataset.rows() * std::min(direct, coded);
 }
