@@ -149,8 +149,8 @@ struct Chooser {
   bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
 
   double two_lists_time(const Effort& effort, const DeviceBatch& batch) const {
-    return gannet::two_lists_time(placed.segment.graph, list_bytes(), by_product(), effort.warps,
-                                  effort.expansions, batch);
+    return gannet::two_lists_time(placed.segment.graph, list_bytes(),
+                                  {effort.warps, effort.capped, by_product()}, effort.expansions, batch);
   }
 
   size_t list_bytes() const { return walked_row_bytes(placed.segment, *device->placement); }

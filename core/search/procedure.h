@@ -47,6 +47,7 @@ struct Effort {
   uint32_t expansions_max;          // of one query, where walks are cut
   uint32_t width;                   // of CAGRA's: parents of an iteration; 0: not measured
   uint32_t warps = 0;               // of TWO_LISTS: that walk for a query
+  bool capped = false;              // likewise: walks are cut near the mean
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
   double recall = 0;                // that calibration promises of it; 0: not measured
   double expansions = 0;            // of one query, mean; 0: not measured

@@ -434,6 +434,7 @@ std::optional<Effort> DeviceCalibration::find(QueryWarps query_warps, uint32_t k
     Point point;
     if (table.query_warps != query_warps || !table.find(k, recall, &point)) continue;
     Effort effort = point.effort(query_warps.warps);
+    effort.capped = query_warps.resident;
     effort.recall = std::max(effort.recall, static_cast<double>(recall));
     return effort;
   }

@@ -12,6 +12,19 @@
 // By inner product, of codes with a scale for each row, blocks take .65 to .78 of that (150,000 words, 33 to 936
 // expansions, 10 and 100 answers, one NVIDIA H100), warps as long.
 //
+// Walks by a warp wait longer for rows wider than 128 bytes, and small batches for their longest walks. These are fitted to
+// one NVIDIA H100 from device memory, 10,000 and 1,000 queries, graphs of 32, 48 and 64 edges; ms measured and counted,
+// 48 edges, of texts and gist 32:
+//
+//                                             10,000, by a warp      1,000, by a warp       by a block of 8
+//   SIFT 1M, 128 bytes, 46, 63 expansions  .64  .70   .95  .90    .36  .50   .49  .68    .40  .51   .52  .68 *
+//   words, 104, 27, 36                     .35  .41   .47  .51    .23  .26   .36  .34      -          -
+//   patches, 850,000, 384, 47, 110        2.09 1.57  3.88 3.27   1.28 1.13  2.65 2.69    .48  .28   .56  .36 **
+//   texts, 384, 46, 111                   1.05 1.13  2.27 2.30    .76  .74  1.54 1.79    .34  .30   .45  .40 ***
+//   gist, 964, 31, 56                     1.17 1.18  1.79 1.79    .50  .68   .94 1.22    .42  .38   .50  .49 ****
+//
+//   * 131 and 175 expansions for 100 answers, ** 33 and 42, *** 53 and 69, **** 48 and 62
+//
 // The other factors come from graphs of 64 edges, of which an expansion takes less than twice as long as of 32. Per
 // query of batches of 10,000, and for batches of 1,000, in which walks wait for memory and not for each other, per step
 // of the longest; patches (850,000 x 192) and texts (100,000 x 384) as f32 with codes of bytes:
@@ -72,17 +85,32 @@ inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.
 /// Batches that keep a device busy to their end.
 inline bool is_large(const DeviceBatch& batch) { return batch.queries >= 4096; }
 
-/// Two lists, by a warp a query or blocks of 8 or 16. A query of a large batch takes, beside its expansions, its
-/// preparation, its starts and the second comparison. `scaled`: by codes with a scale for each row.
-inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, bool scaled, uint32_t warps,
+/// The warps that walk for a query with two lists, and how.
+struct TwoListsWalk {
+  uint32_t warps;  // 1, or a block of 8 or 16
+  bool capped;     // of a batch that a warp each walks for at once, cut near the mean
+  bool scaled;     // by codes with a scale for each row
+};
+
+/// The time of a walk by a warp, whose lanes wait for whole rows, by their bytes, where rows of 100 take 1.
+inline double waiting(double bytes) {
+  return 1 + 0.0055 * std::clamp(bytes - 100, 0.0, 300.0) + 0.0015 * std::max(0.0, bytes - 400);
+}
+
+/// Two lists. A query of a large batch takes, beside its expansions, its preparation, its starts and the second
+/// comparison. A smaller batch waits for the longest walks, of several times the mean where they are not cut there.
+inline double two_lists_time(const SearchGraph& graph, size_t code_bytes, const TwoListsWalk& walk,
                              double expansions, const DeviceBatch& batch) {
   const double edges = expansions * degree_share(graph);
-  const double width = 1 + static_cast<double>(code_bytes) / 700;
+  const double bytes = static_cast<double>(code_bytes);
   const bool large = is_large(batch);
-  if (warps == 1) return batch_time(5000 * edges, width * (large ? 12 + 1.4 * edges : 1.2 * edges), batch);
-  const double step = warps == 8 ? 250 : 200;
-  const double each = warps * width * (large ? 7 + 0.27 * edges : 0.56 * edges);
-  return batch_time(30'000 + step * edges, (scaled ? 0.7 : 1) * each, batch);
+  if (walk.warps == 1) {
+    const double longest = walk.capped ? 5000 : 12'500 * waiting(bytes);
+    return batch_time(longest * edges, waiting(bytes) * (large ? 12 + 1.4 * edges : 1.2 * edges), batch);
+  }
+  const double step = walk.warps == 8 ? 250 : 200;
+  const double each = large ? (1 + bytes / 700) * (7 + 0.27 * edges) : waiting(bytes) * 0.56 * edges;
+  return batch_time(30'000 + step * edges, (walk.scaled ? 0.7 : 1) * walk.warps * each, batch);
 }
 
 /// One list of a warp. Long beams leave room for fewer warps at once: 320 rows took SIFT 1.9 times as long as their
@@ -97,13 +125,16 @@ inline double one_list_time(const SearchGraph& graph, size_t code_bytes, double 
   return batch_time(100'000 + edges * (3600 + 10 * bytes), crowding * each, batch);
 }
 
-/// CAGRA's searches, by one CTA a query or several.
+/// CAGRA's searches, by one CTA a query or several. In batches of 10,000 over graphs of 32 to 64 edges M of 258 to 482 took
+/// 1.3 to 2.4 times as long as the rest says (words, SIFT), of 866 on SIFT and of 1,544 on 850,000 patches 8.8 and 4.5
+/// times (one NVIDIA H100).
 inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list, bool multi_cta,
                          const DeviceBatch& batch) {
   const double edges = list * degree_share(graph);
   const double bytes = static_cast<double>(row_bytes);
   const double step = (4500 + 28 * bytes) / (multi_cta ? 2 : 1);
-  return batch_time(step * edges, edges * (1.9 + 0.0098 * bytes), batch);
+  const double crowding = list > 512 ? 7 : 1.7;
+  return batch_time(step * edges, crowding * edges * (1.9 + 0.0098 * bytes), batch);
 }
 
 /// Every row compared where tensor cores filter the rows. A batch waits for the passes over all rows and for the bounds
