@@ -199,7 +199,9 @@ struct Chooser {
     std::optional<Choice> best;
     double least = 0;
     const auto consider = [&](QueryWarps query_warps, uint32_t answers, double ahead = 1) {
-      const auto effort = device->two_lists.find(query_warps, answers, recall);
+      const DeviceCalibration& tables = device->two_lists;
+      const auto effort = answers == request.k ? tables.find(query_warps, request.k, recall)
+                                               : tables.find_deep(query_warps, request.k, recall);
       if (!effort) return false;
       const double time = two_lists_time(*effort, batch);
       if (best && least <= ahead * time) return true;

@@ -25,6 +25,7 @@ inline constexpr uint16_t kMinorWithScaledCodes = 4;
 inline constexpr uint16_t kMinorWithSlackCurves = 5;
 inline constexpr uint16_t kMinorWithCodeOrder = 5;
 inline constexpr uint16_t kMinorWithProjectedCodes = 6;
+inline constexpr uint16_t kMinorWithFirstCurves = 7;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows;
 inline constexpr uint64_t kPage = 4096;
@@ -55,10 +56,11 @@ enum SectionType : uint32_t {
   kProjectedCodes = 20,
   kProjection = 21,
   kProjectedOrder = 22,
+  kFirstCurves = 23,
 };
-inline constexpr uint32_t kTypesMax = 22;
+inline constexpr uint32_t kTypesMax = 23;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kProjectedOrder);
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kFirstCurves);
 }
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section
@@ -164,6 +166,7 @@ struct Curve {
 static_assert(sizeof(Curve) == 392);
 
 inline constexpr uint32_t kDeviceCurvesMax = 320;
+inline constexpr uint32_t kFirstCurvesMax = 64;
 struct DevicePoint {
   double recall;
   double slack;

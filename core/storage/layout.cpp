@@ -59,6 +59,8 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     } else if (calibrated.order && stored_codes) {
       demand(kCodeOrder, kOrderNumbers, sizeof(double));
     }
+    if (calibrated.device_curves != 0 && calibrated.first_curves != 0)
+      demand(kFirstCurves, calibrated.first_curves, sizeof(DeviceCurve));
   }
   return count;
 }

@@ -1,7 +1,7 @@
 // Layout: which sections an index has and where they lie, from the header alone.
 //
 // Writing and reading share this arithmetic. A reader first checks that the header's numbers are in
-// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most seventeen sections).
+// range; then no product here can overflow (rows < 2^31, stride <= 2^17 + 2^6, at most twenty sections).
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ uint64_t query_bytes(const Header& header);
 
 /// The counts that a header leaves open: how many curves there are, queries, and curves of devices; of variable rows
 /// how many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes); curves of
-/// SLACK; and bytes of a projected code (0: no such codes).
+/// SLACK; bytes of a projected code (0: no such codes); and curves of the first answers of devices' walks.
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
@@ -43,6 +43,7 @@ struct Calibrated {
   uint32_t slack_curves = 0;
   bool order = false;  // of codes
   uint32_t projected_width = 0;
+  uint32_t first_curves = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

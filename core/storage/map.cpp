@@ -237,6 +237,7 @@ const char* section_name(uint32_t type) {
   if (type == kProjectedCodes) return "projected codes";
   if (type == kProjection) return "projection";
   if (type == kProjectedOrder) return "projected order";
+  if (type == kFirstCurves) return "first curves";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
 
@@ -401,6 +402,8 @@ void FileMap::check_sections() {
           static_cast<uint32_t>(std::min<uint64_t>(section.items, kDeviceCurvesMax + 1));
     if (section.type == kSlackCurves)
       calibrated.slack_curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kSlackCurvesMax + 1));
+    if (section.type == kFirstCurves)
+      calibrated.first_curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kFirstCurvesMax + 1));
     if (section.type == kCodeOrder || section.type == kProjectedOrder) calibrated.order = true;
     if (section.type == kProjectedCodes) calibrated.projected_width = section.item_bytes;
     if (section.type == kEdges) calibrated.edges = section.items;
@@ -423,6 +426,8 @@ void FileMap::check_sections() {
     fail_corrupt("there are more calibration curves of devices than %u", kDeviceCurvesMax);
   if (calibrated.slack_curves > kSlackCurvesMax)
     fail_corrupt("there are more calibration curves by slack than %u", kSlackCurvesMax);
+  if (calibrated.first_curves > kFirstCurvesMax)
+    fail_corrupt("there are more calibration curves of first answers than %u", kFirstCurvesMax);
   projected_width = calibrated.projected_width;
   if (projected_width != 0) check_projected();
   Section demanded[kTypesMax];
@@ -620,10 +625,21 @@ uint32_t table_of(const DeviceCurve& curve) {
   return curve.resident != 0 ? DeviceCalibration::kTables : curve.warps == 1 ? 0 : curve.warps == 8 ? 1 : 2;
 }
 
+DeviceCalibration::Curve made_of(const DeviceCurve& curve) {
+  static_assert(DeviceCalibration::kPoints == kPointsMax);
+  DeviceCalibration::Curve made;
+  made.k = curve.k;
+  made.count = curve.count;
+  for (uint32_t at = 0; at < curve.count; ++at) {
+    const DevicePoint& point = curve.points[at];
+    made.points[at] = {point.recall, point.slack, point.expansions_max, point.expansions};
+  }
+  return made;
+}
+
 }  // namespace
 
 std::vector<MeasuredDevice> read_device_curves(const DeviceCurve* curves, uint64_t count) {
-  static_assert(DeviceCalibration::kPoints == kPointsMax);
   std::vector<MeasuredDevice> devices;
   for (uint64_t i = 0; i < count; ++i) {
     const DeviceCurve& curve = curves[i];
@@ -636,15 +652,29 @@ std::vector<MeasuredDevice> read_device_curves(const DeviceCurve* curves, uint64
     if (table.count == DeviceCalibration::kCurves || devices.size() > kDeviceClassesKept)
       fail_corrupt("there are more calibration curves of a device than are kept");
     table.query_warps = {curve.warps, curve.resident != 0};
-    DeviceCalibration::Curve& made = table.curves[table.count++];
-    made.k = curve.k;
-    made.count = curve.count;
-    for (uint32_t at = 0; at < curve.count; ++at) {
-      const DevicePoint& point = curve.points[at];
-      made.points[at] = {point.recall, point.slack, point.expansions_max, point.expansions};
-    }
+    table.curves[table.count++] = made_of(curve);
   }
   return devices;
+}
+
+void read_first_curves(const DeviceCurve* curves, uint64_t count, std::vector<MeasuredDevice>* devices) {
+  static_assert(kFirstCurvesMax == kDeviceClassesKept * (DeviceCalibration::kTables + 1));
+  for (uint64_t i = 0; i < count; ++i) {
+    const DeviceCurve& curve = curves[i];
+    const auto order = [](const DeviceCurve& of) { return std::tuple(class_of(of), table_of(of)); };
+    if (!is_sound(curve) || curve.count == 0 || curve.k != DeviceCalibration::kFirstAnswers ||
+        (i > 0 && order(curve) <= order(curves[i - 1])))
+      fail_corrupt("calibration curve %llu of first answers is not sound", static_cast<Long>(i + 1));
+    const auto device = std::find_if(devices->begin(), devices->end(), [&](const MeasuredDevice& measured) {
+      return measured.device == class_of(curve);
+    });
+    if (device == devices->end())
+      fail_corrupt("calibration curve %llu of first answers is of a device that has no others",
+                   static_cast<Long>(i + 1));
+    DeviceCalibration::Table& table = device->two_lists.table(table_of(curve));
+    table.query_warps = {curve.warps, curve.resident != 0};
+    table.first = made_of(curve);
+  }
 }
 
 }  // namespace gannet

@@ -69,6 +69,9 @@ Calibration read_calibration(const format::Curve* curves, uint64_t count, float 
                              const KnobCurves& slack = KnobCurves(KnobScale::kSlack));
 KnobCurves read_slack_curves(const format::SlackCurve* curves, uint64_t count);
 std::vector<MeasuredDevice> read_device_curves(const format::DeviceCurve* curves, uint64_t count);
+/// Adds the curves of the first answers to those of the devices.
+void read_first_curves(const format::DeviceCurve* curves, uint64_t count,
+                       std::vector<MeasuredDevice>* devices);
 
 /// By words: in a build with sanitizers it would be a fifth of the time of an open.
 bool all_zero(const uint8_t* bytes, uint64_t count);

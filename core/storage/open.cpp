@@ -114,6 +114,7 @@ struct Parts {
   Array<float> nearest;
   Array<uint16_t> prefixes;
   Array<DeviceCurve> device_curves;
+  Array<DeviceCurve> first_curves;
   Array<SlackCurve> slack_curves;
   Array<uint8_t> scaled_codes;
   Array<float> scaled_centres;
@@ -153,6 +154,8 @@ struct Parts {
         return visit(prefixes);
       case kDeviceCurves:
         return visit(device_curves);
+      case kFirstCurves:
+        return visit(first_curves);
       case kSlackCurves:
         return visit(slack_curves);
       case kScaledCodes:
@@ -167,6 +170,13 @@ struct Parts {
       case kProjection:
         return visit(projection);
     }
+  }
+
+  /// Each class of devices with its curves, which are checked.
+  std::vector<MeasuredDevice> measured_devices() const {
+    std::vector<MeasuredDevice> devices = read_device_curves(device_curves.data(), device_curves.size());
+    read_first_curves(first_curves.data(), first_curves.size(), &devices);
+    return devices;
   }
 
   /// The checks of the specification beyond single chunks.
@@ -237,9 +247,9 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   placed->calibration.set(calibration);
   // Before 1.5 blocks walked by the plain codes where there are scaled ones, with other recalls.
   const bool of_plain_codes = !parts.scaled_centres.empty() && parts.order_of_codes.empty();
-  for (MeasuredDevice& device : read_device_curves(parts.device_curves.data(), parts.device_curves.size())) {
+  for (MeasuredDevice& device : parts.measured_devices()) {
     for (uint32_t blocks = 1; of_plain_codes && blocks < DeviceCalibration::kTables; ++blocks)
-      device.two_lists.table(blocks).count = 0;
+      device.two_lists.table(blocks) = {};
     placed->devices.remember(device);
   }
   segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
@@ -278,7 +288,7 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
 /// Which sections a verification must hold as a whole to compare their values with each other.
 bool compared_as_a_whole(uint32_t type) {
   return type == kIds || type == kOrder || type == kEntries || type == kCalibration || type == kLayers ||
-         type == kPrefixes || type == kDeviceCurves || type == kSlackCurves;
+         type == kPrefixes || type == kDeviceCurves || type == kSlackCurves || type == kFirstCurves;
 }
 
 /// Reads everything; keeps all of it, or the sections that must be compared as a whole.
@@ -321,7 +331,7 @@ void verify(Source& source, const Expectation& expected, const Execution& execut
   const Parts parts = read_all(map, source, false, execution);
   read_calibration(parts.curves.data(), parts.curves.size(), map.header.recall_max);
   read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size());
-  read_device_curves(parts.device_curves.data(), parts.device_curves.size());
+  parts.measured_devices();
   execution.advance(1);
 }
 
@@ -386,7 +396,7 @@ struct MappedFile {
 bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration || type == kLayers || type == kNearest ||
          type == kPrefixes || type == kDeviceCurves || type == kScaledCentres || type == kSlackCurves ||
-         type == kCodeOrder || type == kProjection || type == kProjectedOrder;
+         type == kCodeOrder || type == kProjection || type == kProjectedOrder || type == kFirstCurves;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,

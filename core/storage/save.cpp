@@ -55,12 +55,12 @@ class Content {
     order_[2] = order.worst_twenty;
     fill_header();
     const SearchGraph& graph = segment_.graph;
-    header_.sections =
-        demanded_sections(header_,
-                          {calibration_.curves().count(), segment_.queries.count(),
-                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels,
-                           cells(), layers_.size(), slack_count(), has_order(), projected_width()},
-                          sections_);
+    header_.sections = demanded_sections(header_,
+                                         {calibration_.curves().count(), segment_.queries.count(),
+                                          static_cast<uint32_t>(device_curves_.size()), graph.edges.size(),
+                                          graph.levels, cells(), layers_.size(), slack_count(), has_order(),
+                                          projected_width(), static_cast<uint32_t>(first_curves_.size())},
+                                         sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -131,7 +131,8 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = projected_width() != 0          ? kMinorWithProjectedCodes
+    header_.minor = !first_curves_.empty()          ? kMinorWithFirstCurves
+                    : projected_width() != 0        ? kMinorWithProjectedCodes
                     : has_order()                   ? kMinorWithCodeOrder
                     : slack_count() != 0            ? kMinorWithSlackCurves
                     : cells() != 0                  ? kMinorWithScaledCodes
@@ -209,13 +210,15 @@ class Content {
     for (const MeasuredDevice& device : placed_.devices.measured()) {
       for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
         const DeviceCalibration::Table& table = device.two_lists.table(place);
-        for (uint32_t i = 0; i < table.count; ++i) encode_curve(device.device, table, table.curves[i]);
+        for (uint32_t i = 0; i < table.count; ++i)
+          device_curves_.push_back(encoded(device.device, table, table.curves[i]));
+        if (table.first.count != 0) first_curves_.push_back(encoded(device.device, table, table.first));
       }
     }
   }
 
-  void encode_curve(const DeviceClass& device, const DeviceCalibration::Table& table,
-                    const DeviceCalibration::Curve& from) {
+  static DeviceCurve encoded(const DeviceClass& device, const DeviceCalibration::Table& table,
+                             const DeviceCalibration::Curve& from) {
     DeviceCurve curve = {};
     curve.capability = device.capability;
     curve.multiprocessors = device.multiprocessors;
@@ -228,7 +231,7 @@ class Content {
       const DeviceCalibration::Point& point = from.points[at];
       curve.points[at] = {point.recall, point.slack, point.expansions_max, point.expansions};
     }
-    device_curves_.push_back(curve);
+    return curve;
   }
 
   const void* data_of(uint32_t type) const {
@@ -267,6 +270,8 @@ class Content {
         return segment_.codes.projected()->projection().data();
       case kDeviceCurves:
         return device_curves_.data();
+      case kFirstCurves:
+        return first_curves_.data();
       case kSlackCurves:
         return slack_curves_;
       case kCodeOrder:
@@ -317,6 +322,7 @@ class Content {
   float nearest_[2] = {};
   double order_[kOrderNumbers] = {};  // of codes
   std::vector<DeviceCurve> device_curves_;
+  std::vector<DeviceCurve> first_curves_;
   uint64_t chunks_ = 0;
   uint64_t tail_offset_ = 0;
 };

@@ -29,9 +29,9 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 6 with section 20, else 5 with section 18
-//                 or 19, else 4 with section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1
-//                 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 7 with section 23, else 6 with section 20,
+//                 else 5 with section 18 or 19, else 4 with section 15, else 3 for GGNN and TSDG, else 2
+//                 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
@@ -157,11 +157,16 @@
 //                     since 1.6. Item: a byte
 //     22  projected order  [3] f64, the numbers of section 19 of the codes of section 20. May be there with section 20,
 //                     with which section 19 is not; since 1.6
+//     23  first curves  calibration curves of the first ten answers of walks of CUDA devices for a hundred, which serve
+//                     fewer answers: laid out as in section 17, with the same order and ranges, but k is 10, points
+//                     are 1 to 24, and each of a class's 1 warp, 8, 16, 1 at once has one curve at most. Every class
+//                     has curves in section 17, too. May be there with section 17, with 1 to 64 curves; since 1.7.
+//                     Without it such walks go by the curves of section 17 for a hundred. Item: a curve
 //
 // A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14 and 23 to 63 are kept for later sections: removed rows, shards.
+// Types 14 and 24 to 63 are kept for later sections: removed rows, shards.
 //
 // 5  THE TAIL
 //

@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kFewAnswers = 10;
+constexpr uint32_t kFewAnswers = DeviceCalibration::kFirstAnswers;
 constexpr uint32_t kSomeAnswers = 100;
 static_assert(kSomeAnswers == kDeepAnswers);
 static_assert(4 * kRowsMin > 4 * kSomeAnswers);  // a sample knows this many answers
@@ -73,9 +73,10 @@ void reserve_workspaces(DevicePlacement& placement, const CalibrationQueries& qu
 /// miss and expansions are expected to go on as between the last two points.
 class DeviceCalibration::CurveTracer {
  public:
-  /// `answers_fewer`: searches for fewer answers may take the first of these walks' (search/plan.h, kDeepAnswers).
-  CurveTracer(Trials& walks, uint32_t warps, Curve* curve, bool answers_fewer = false)
-      : walks_(walks), warps_(warps), curve_(*curve), answers_fewer_(answers_fewer) {}
+  /// `first`, unless null: that of the first ten answers of the same walks, which searches for fewer answers may take
+  /// (search/plan.h, kDeepAnswers). Which walks are run does not depend on it.
+  CurveTracer(Trials& walks, uint32_t warps, Curve* curve, Curve* first = nullptr)
+      : walks_(walks), warps_(warps), curve_(*curve), first_(first) {}
 
   double recall_max = 0;  // mean
 
@@ -99,16 +100,8 @@ class DeviceCalibration::CurveTracer {
   /// two points. It is to be had at the upper one alone: 0.8 by a slack in between got 0.759, and 0.95 0.926.
   void make_steps() {
     if (!all_or_none_) return;
-    for (uint32_t i = curve_.count; i-- > 1 && curve_.count < kPoints;) {
-      Point foot = curve_.points[i];
-      foot.recall = curve_.points[i - 1].recall;
-      foot.slack -= kRise;
-      if (foot.slack <= curve_.points[i - 1].slack) continue;
-      Point* place = curve_.points + i;
-      std::copy_backward(place, curve_.points + curve_.count, curve_.points + curve_.count + 1);
-      *place = foot;
-      ++curve_.count;
-    }
+    make_steps(curve_);
+    if (first_ != nullptr) make_steps(*first_);
   }
 
   /// The points of another curve, whose walks are uncapped, with capped walks.
@@ -126,7 +119,21 @@ class DeviceCalibration::CurveTracer {
     double promised = 0;
     double expansions = 0;
     double cap = kNoCap;
+    double promised_first = 0;  // of the first ten answers
   };
+
+  static void make_steps(Curve& curve) {
+    for (uint32_t i = curve.count; i-- > 1 && curve.count < kPoints;) {
+      Point foot = curve.points[i];
+      foot.recall = curve.points[i - 1].recall;
+      foot.slack -= kRise;
+      if (foot.slack <= curve.points[i - 1].slack) continue;
+      Point* place = curve.points + i;
+      std::copy_backward(place, curve.points + curve.count, curve.points + curve.count + 1);
+      *place = foot;
+      ++curve.count;
+    }
+  }
 
   Trial measure(double slack, double cap) {
     const Outcome outcome =
@@ -135,11 +142,12 @@ class DeviceCalibration::CurveTracer {
     // The recall of one answer is all or none of itself.
     all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
     Trial trial{slack, outcome.recall, promise(outcome, all_or_none_), outcome.expansions, cap};
-    if (!answers_fewer_) return trial;
+    if (first_ == nullptr) return trial;
     // Where hundreds of copies differ in stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
     for (const uint32_t answers : {1u, kFewAnswers}) {
       const Outcome first = walks_.first_of(answers);
       const double promised = promise(first, answers > 1 && all_or_none_);
+      trial.promised_first = promised;  // at last of the first ten
       if (promised >= trial.promised) continue;
       trial.recall = first.recall;
       trial.promised = promised;
@@ -179,15 +187,22 @@ class DeviceCalibration::CurveTracer {
     return std::clamp(std::clamp(std::min(wanted, allowed), step / 4, step * 2), kStepMin, kStepMax);
   }
 
-  /// Adds a point, unless one before it promises as much.
   void add(const Trial& trial) {
-    Point* end = curve_.points + curve_.count;
-    Point* place = std::find_if(curve_.points, end, [&](const Point& p) { return p.slack > trial.slack; });
-    if (place != curve_.points && place[-1].recall >= trial.promised) return;
-    if (place != end && place->recall <= trial.promised) return;
+    add(curve_, trial, trial.promised);
+    if (first_ != nullptr) add(*first_, trial, trial.promised_first);
+  }
+
+  /// Adds a point, unless one before it promises as much. Tracing goes by the curve of all answers, so that that of the
+  /// first may be full.
+  static void add(Curve& curve, const Trial& trial, double promised) {
+    if (curve.count == kPoints) return;
+    Point* end = curve.points + curve.count;
+    Point* place = std::find_if(curve.points, end, [&](const Point& p) { return p.slack > trial.slack; });
+    if (place != curve.points && place[-1].recall >= promised) return;
+    if (place != end && place->recall <= promised) return;
     std::copy_backward(place, end, end + 1);
-    *place = {trial.promised, trial.slack, trial.cap, trial.expansions};
-    ++curve_.count;
+    *place = {promised, trial.slack, trial.cap, trial.expansions};
+    ++curve.count;
   }
 
   /// Measures halfway between two points where the miss fell by too much; false where there are none.
@@ -207,10 +222,10 @@ class DeviceCalibration::CurveTracer {
   Trials& walks_;
   uint32_t warps_;
   Curve& curve_;
+  Curve* first_;  // or null
   Trial before_;
   Trial last_;
   uint32_t trials_ = 0;
-  bool answers_fewer_;
   bool all_or_none_ = false;
 };
 
@@ -269,7 +284,9 @@ class DeviceCalibration::Samples {
 struct DeviceCalibration::Job {
   uint32_t table;
   Curve* curve;
-  Curve* capped;  // that of resident batches, which follows from it, or null
+  Curve* first = nullptr;         // of the first answers of its walks, or null
+  Curve* capped = nullptr;        // that of resident batches, which follows from it, or null
+  Curve* first_capped = nullptr;  // likewise
   double seconds = 0;
   double recall_max = 0;
   uint32_t runs = 0;
@@ -277,11 +294,10 @@ struct DeviceCalibration::Job {
   void run(const SearchTarget& target, Samples& samples, const Execution& execution) {
     const Clock::time_point begin = Clock::now();
     Trials walks(target, samples.of(curve->k), curve->k, execution);
-    const bool answers_fewer = curve->k == kDeepAnswers && !target.segment().codes.lossless();
-    CurveTracer whole(walks, kWarps[table], curve, answers_fewer);
+    CurveTracer whole(walks, kWarps[table], curve, first);
     whole.run();
     if (capped != nullptr) {
-      CurveTracer tracer(walks, kWarps[table], capped, answers_fewer);
+      CurveTracer tracer(walks, kWarps[table], capped, first_capped);
       tracer.trace_capped(*curve);
       tracer.make_steps();
     }
@@ -314,16 +330,26 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
   Table& resident = tables_[kTables];
   resident.query_warps = {1, true};
   std::vector<Job> jobs;
+  const auto add_curve = [](Table& table, uint32_t k) {
+    Curve& curve = table.curves[table.count++];
+    curve.k = k;
+    return &curve;
+  };
+  const auto first_of = [&](Table& table, uint32_t k) -> Curve* {
+    if (k != kDeepAnswers || lossless) return nullptr;
+    table.first.k = kFirstAnswers;
+    return &table.first;
+  };
   for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers, kMoreAnswers, kManyAnswers}) {
     for (uint32_t place = kTables; place-- > 0;) {
       Table& table = tables_[place];
       if (!serves(kWarps[place], k)) continue;
-      Curve* const curve = &table.curves[table.count++];
-      const bool is_resident = kWarps[place] == 1 && cuda::resident_queries(placement, k) > 0;
-      Curve* const capped = is_resident ? &resident.curves[resident.count++] : nullptr;
-      curve->k = k;
-      if (capped != nullptr) capped->k = k;
-      jobs.push_back({place, curve, capped});
+      Job job = {place, add_curve(table, k), first_of(table, k)};
+      if (kWarps[place] == 1 && cuda::resident_queries(placement, k) > 0) {
+        job.capped = add_curve(resident, k);
+        job.first_capped = first_of(resident, k);
+      }
+      jobs.push_back(job);
     }
   }
   std::reverse(jobs.begin(), jobs.end());
@@ -407,6 +433,13 @@ bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) con
   return true;
 }
 
+/// Other numbers of answers than ten go by the curve for a hundred, which promises the least of all; all do where there is
+/// no other curve, as in files from before 1.7.
+bool DeviceCalibration::Table::find_deep(uint32_t k, double recall, Point* point) const {
+  return k == kFirstAnswers && first.count > 0 ? first.find(recall, point)
+                                               : find(kDeepAnswers, recall, point);
+}
+
 void DeviceCalibration::Point::move_to(const Point& other, double part) {
   slack += part * (other.slack - slack);
   recall += part * (other.recall - recall);
@@ -430,9 +463,18 @@ bool DeviceCalibration::empty() const {
 }
 
 std::optional<Effort> DeviceCalibration::find(QueryWarps query_warps, uint32_t k, float recall) const {
+  return find_by(&Table::find, query_warps, k, recall);
+}
+
+std::optional<Effort> DeviceCalibration::find_deep(QueryWarps query_warps, uint32_t k, float recall) const {
+  return find_by(&Table::find_deep, query_warps, k, recall);
+}
+
+std::optional<Effort> DeviceCalibration::find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k,
+                                                 float recall) const {
   for (const Table& table : tables_) {
     Point point;
-    if (table.query_warps != query_warps || !table.find(k, recall, &point)) continue;
+    if (table.query_warps != query_warps || !(table.*find_point)(k, recall, &point)) continue;
     Effort effort = point.effort(query_warps.warps);
     effort.capped = query_warps.resident;
     effort.recall = std::max(effort.recall, static_cast<double>(recall));

@@ -33,9 +33,13 @@
 // beam. An index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
 // storage/storage.h).
 //
-// Where codes are lossy, walks for 100 answers answer for fewer too (search/plan.h). So their curve promises the least
-// of the recalls of 100, of the first ten and of the first: of rows with hundreds of copies so near that codes or edges
-// do not tell them apart .99 of a hundred were found and .89 of the first, where .95 was the target.
+// Where codes are lossy, walks for 100 answers answer for fewer too (search/plan.h). Of rows with hundreds of copies so
+// near that codes or edges do not tell them apart .99 of a hundred were found and .89 of the first, where .95 was the
+// target. So the curve for 100 promises the least of the recalls of 100, of the first ten and of the first; readers of
+// files before 1.7 know no other. For ten that is too strict: of 150,000 words the first ten of a walk for a hundred
+// promise .999 at 171 expansions by one warp, the hundred nowhere in the 400 that are traced, and the first alone not
+// since one of 1,024 queries that misses it leaves .998. So the same walks give a table a second curve, of their first
+// ten, which counts where ten are asked for.
 //
 // Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds
 // all or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours. With 2,048 for k of 10
@@ -76,8 +80,12 @@ class DeviceCalibration {
   /// The effort for k neighbours at a recall by so many warps; none where their table does not reach it.
   std::optional<Effort> find(QueryWarps query_warps, uint32_t k, float recall) const;
 
+  /// The effort of walks for kDeepAnswers neighbours, k of which are wanted, at a recall of these.
+  std::optional<Effort> find_deep(QueryWarps query_warps, uint32_t k, float recall) const;
+
   static constexpr uint32_t kCurves = 5;
   static constexpr uint32_t kPoints = 24;
+  static constexpr uint32_t kFirstAnswers = 10;  // of walks for kDeepAnswers, with a curve of their own
   struct Point {
     double recall = 0;
     double slack = 0;
@@ -96,7 +104,9 @@ class DeviceCalibration {
     QueryWarps query_warps = {};
     uint32_t count = 0;
     Curve curves[kCurves];
+    Curve first;  // of kFirstAnswers, by the walks for kDeepAnswers; without points where codes are not lossy
     bool find(uint32_t k, double recall, Point* point) const;
+    bool find_deep(uint32_t k, double recall, Point* point) const;
   };
 
   /// The time that measuring took.
@@ -129,7 +139,9 @@ class DeviceCalibration {
   class CurveTracer;
   class Samples;
   struct Job;
+  using FindPoint = bool (Table::*)(uint32_t k, double recall, Point* point) const;
   std::vector<Job> plan_curves(const SearchTarget& target);
+  std::optional<Effort> find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k, float recall) const;
 
   Table tables_[kTables + 1];
   Cost cost_;

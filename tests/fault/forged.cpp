@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "support.h"
 
@@ -77,13 +79,17 @@ void mend(Bytes& file, Mending mending) {
 
 namespace {
 
-/// The file with a section of these bytes at its end, of items of so many.
+/// The file with a section of these bytes in the place of its type, of items of so many.
 Bytes with_bytes(const Bytes& file, uint32_t type, uint32_t flags, uint32_t item_bytes,
                  const std::vector<uint8_t>& contents) {
   Header header = header_of(file);
   std::vector<Section> table = table_of(file);
-  const uint64_t offset = file.size() - sizeof(Tail);
+  const uint64_t end = file.size() - sizeof(Tail);
   const uint64_t bytes = contents.size();
+  const auto place =
+      std::find_if(table.begin(), table.end(), [&](const Section& other) { return other.type > type; });
+  const uint64_t offset = place == table.end() ? end : place->offset;
+  for (auto behind = place; behind != table.end(); ++behind) behind->offset += round_to_page(bytes);
   Section added = {};
   added.type = type;
   added.flags = flags;
@@ -92,7 +98,7 @@ Bytes with_bytes(const Bytes& file, uint32_t type, uint32_t flags, uint32_t item
   added.item_bytes = item_bytes;
   added.items = bytes / item_bytes;
   added.chunk_bytes = kChunkBytes;
-  table.push_back(added);
+  table.insert(place, added);
   // Sums lie behind the table, which has grown; mend() writes them anew.
   uint64_t sums = kPage + table.size() * sizeof(Section);
   for (Section& section : table) {
@@ -100,10 +106,11 @@ Bytes with_bytes(const Bytes& file, uint32_t type, uint32_t flags, uint32_t item
     sums += chunks_of(section.bytes) * sizeof(uint64_t);
   }
   header.sections = static_cast<uint32_t>(table.size());
-  Bytes longer(offset + round_to_page(bytes) + sizeof(Tail));
+  Bytes longer(end + round_to_page(bytes) + sizeof(Tail));
   std::memset(longer.data(), 0, longer.size());
   std::memcpy(longer.data(), file.data(), offset);
   if (bytes != 0) std::memcpy(longer.data() + offset, contents.data(), bytes);
+  std::memcpy(longer.data() + offset + round_to_page(bytes), file.data() + offset, end - offset);
   header.file_bytes = longer.size();
   std::memset(longer.data() + kPage, 0, table[0].offset - kPage);
   std::memcpy(longer.data(), &header, sizeof header);
@@ -141,6 +148,37 @@ Bytes with_projection(const Bytes& file) {
   longer = with_bytes(longer, kProjectedOrder, kSkippable, sizeof(double), order);
   header = header_of(longer);
   header.minor = kMinorWithProjectedCodes;
+  std::memcpy(longer.data(), &header, sizeof header);
+  mend(longer, Mending::kAll);
+  return longer;
+}
+
+Bytes with_device_curves(const Bytes& file) {
+  const auto curve = [](uint32_t capability, uint32_t warps, uint32_t resident, uint32_t k) {
+    DeviceCurve made = {};
+    made.capability = capability;
+    made.multiprocessors = 132;
+    made.block_list_max = 1280;
+    made.warps = warps;
+    made.resident = resident;
+    made.k = k;
+    made.count = 3;
+    for (uint32_t i = 0; i < made.count; ++i)
+      made.points[i] = {0.25 * i, 0.1 * i - 0.1, 4096, 10.5 * (i + 1)};
+    return made;
+  };
+  const auto bytes_of = [](const std::vector<DeviceCurve>& curves) {
+    std::vector<uint8_t> bytes(curves.size() * sizeof(DeviceCurve));
+    std::memcpy(bytes.data(), curves.data(), bytes.size());
+    return bytes;
+  };
+  const std::vector<DeviceCurve> curves = {curve(80, 1, 0, 10), curve(90, 1, 0, 10), curve(90, 1, 0, 100),
+                                           curve(90, 8, 0, 100)};
+  const std::vector<DeviceCurve> first = {curve(90, 1, 0, 10), curve(90, 8, 0, 10), curve(90, 1, 1, 10)};
+  Bytes longer = with_bytes(file, kDeviceCurves, kSkippable, sizeof(DeviceCurve), bytes_of(curves));
+  longer = with_bytes(longer, kFirstCurves, kSkippable, sizeof(DeviceCurve), bytes_of(first));
+  Header header = header_of(longer);
+  header.minor = kMinorWithFirstCurves;
   std::memcpy(longer.data(), &header, sizeof header);
   mend(longer, Mending::kAll);
   return longer;
@@ -328,6 +366,63 @@ bool lawful_slacks(const Values& values) {
   return true;
 }
 
+bool lawful_device_curve(const DeviceCurve& curve) {
+  const bool of_warp = curve.warps == 1 && curve.resident <= 1;
+  const bool of_block = (curve.warps == 8 || curve.warps == 16) && curve.resident == 0;
+  if ((!of_warp && !of_block) || curve.k == 0 || curve.zero != 0 || curve.count > kPointsMax) return false;
+  for (uint32_t i = 0; i < kPointsMax; ++i) {
+    const DevicePoint& point = curve.points[i];
+    const DevicePoint nothing = {};
+    if (i >= curve.count) {
+      if (std::memcmp(&point, &nothing, sizeof point) != 0) return false;
+      continue;
+    }
+    if (!(point.slack > -1 && point.slack <= 100) || !(point.recall >= 0 && point.recall <= 1)) return false;
+    if (!(point.expansions >= 0 && point.expansions <= 2147483646)) return false;
+    if (!(point.expansions_max >= 0 && point.expansions_max <= 2147483646)) return false;
+    if (i > 0 && (point.slack <= curve.points[i - 1].slack || point.recall < curve.points[i - 1].recall))
+      return false;
+  }
+  return true;
+}
+
+using ClassNumbers = std::tuple<uint32_t, uint32_t, uint32_t>;
+
+ClassNumbers class_of(const DeviceCurve& curve) {
+  return {curve.capability, curve.multiprocessors, curve.block_list_max};
+}
+
+/// Who walks: 1 warp, 8, 16, 1 at once.
+uint32_t walkers_of(const DeviceCurve& curve) { return curve.resident != 0 ? 17 : curve.warps; }
+
+bool lawful_devices(const Values& values) {
+  std::set<ClassNumbers> classes;
+  std::map<std::tuple<ClassNumbers, uint32_t>, uint32_t> curves;
+  for (uint64_t i = 0; i < values.count<DeviceCurve>(); ++i) {
+    const DeviceCurve curve = values.at<DeviceCurve>(i);
+    const auto place = [](const DeviceCurve& of) { return std::tuple(class_of(of), walkers_of(of), of.k); };
+    if (!lawful_device_curve(curve)) return false;
+    if (i > 0 && place(values.at<DeviceCurve>(i - 1)) >= place(curve)) return false;
+    classes.insert(class_of(curve));
+    if (classes.size() > 16 || ++curves[{class_of(curve), walkers_of(curve)}] > 5) return false;
+  }
+  return true;
+}
+
+bool lawful_first_answers(const Values& first, const Values& devices) {
+  std::set<ClassNumbers> classes;
+  for (uint64_t i = 0; i < devices.count<DeviceCurve>(); ++i)
+    classes.insert(class_of(devices.at<DeviceCurve>(i)));
+  for (uint64_t i = 0; i < first.count<DeviceCurve>(); ++i) {
+    const DeviceCurve curve = first.at<DeviceCurve>(i);
+    const auto place = [](const DeviceCurve& of) { return std::tuple(class_of(of), walkers_of(of)); };
+    if (!lawful_device_curve(curve) || curve.k != 10 || curve.count == 0) return false;
+    if (i > 0 && place(first.at<DeviceCurve>(i - 1)) >= place(curve)) return false;
+    if (!classes.contains(class_of(curve))) return false;
+  }
+  return true;
+}
+
 bool lawful_queries(const Header& header, const Values& queries) {
   return header.element == ANN_I8 || header.element == ANN_U8 || lawful_floats(queries, true);
 }
@@ -347,8 +442,10 @@ bool lawful(const Bytes& file) {
          lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
          lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
-         lawful_slacks(values(kSlackCurves)) && lawful_queries(header, values(kQueries)) &&
-         lawful_shares(values(kCodeOrder)) && lawful_shares(values(kProjectedOrder)) &&
+         lawful_slacks(values(kSlackCurves)) && lawful_devices(values(kDeviceCurves)) &&
+         lawful_first_answers(values(kFirstCurves), values(kDeviceCurves)) &&
+         lawful_queries(header, values(kQueries)) && lawful_shares(values(kCodeOrder)) &&
+         lawful_shares(values(kProjectedOrder)) &&
          lawful_projection(values(kProjectedCodes), values(kProjection), header) &&
          lawful_scaled_codes(header, values(kScaledCodes), values(kScaledCentres));
 }

@@ -33,4 +33,7 @@ Bytes with_section(const Bytes& file, uint32_t type, uint32_t flags, uint64_t by
 /// The file of rows that serve as codes with a projection of them to 64 bytes, made up.
 Bytes with_projection(const Bytes& file);
 
+/// The file of a graph with curves of devices of two classes, and of the first answers of one.
+Bytes with_device_curves(const Bytes& file);
+
 }  // namespace fault

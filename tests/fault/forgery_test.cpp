@@ -460,7 +460,7 @@ void later_versions(const Made& made, Judge& judge) {
   CHECK_STATUS(open_status(changed([](Header& h) { h.major = 2; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 4; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 1; })), ANN_CORRUPT);  // of layers
-  for (const uint32_t type : {23u, 31u, 63u, UINT32_MAX})
+  for (const uint32_t type : {24u, 31u, 63u, UINT32_MAX})
     for (const uint64_t bytes : {0, 1, 100, 4096, 5000, 3000000}) {
       const Bytes optional = with_section(made.file, type, kSkippable, bytes);
       CHECK_SAY(judge.judge(optional, true, "a section to skip"), "%s: refused with a section to skip",
@@ -470,11 +470,11 @@ void later_versions(const Made& made, Judge& judge) {
     }
 }
 
-/// What a small index never has.
-Made with_projected_codes() {
+/// What a small index of the CPU never has.
+Made with_rare_sections() {
   Made made({ANN_METRIC_L2, ANN_U8, true, false, 256, 40}, 1);
-  made.name += "-projected";
-  made.file = with_projection(made.file);
+  made.name += "-projected-measured";
+  made.file = with_device_curves(with_projection(made.file));
   ann_index* opened = nullptr;
   CHECK_OK(ann_open_memory(nullptr, made.file.data(), made.file.size(), nullptr, &opened, nullptr, nullptr));
   ann_index_info info = ANN_INDEX_INFO_INIT;
@@ -494,7 +494,7 @@ int main() {
   cut_rows();
   std::vector<Made> all;
   for (const Kind& kind : few_kinds()) all.emplace_back(kind, 1);
-  all.push_back(with_projected_codes());
+  all.push_back(with_rare_sections());
   for (const Made& made : all) {
     Judge of_fields(made), of_values(made);
     forge_fields(made, Mending::kSums, step, of_fields);

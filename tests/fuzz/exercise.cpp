@@ -250,6 +250,8 @@ uint16_t minor_of(uint32_t type) {
       return kMinorWithCodeOrder;
     case kProjectedCodes:
       return kMinorWithProjectedCodes;
+    case kFirstCurves:
+      return kMinorWithFirstCurves;
     default:
       return kMinor;
   }

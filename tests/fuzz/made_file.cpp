@@ -19,6 +19,10 @@ constexpr uint32_t kDims[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100}
 constexpr uint32_t kDegrees[] = {2, 3, 4, 5, 8, 16, 32, 64};
 constexpr uint32_t kRowCounts[] = {0, 1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32, 33, 40, 47};
 constexpr uint32_t kUnknownBytes = 24;
+constexpr uint32_t kWalkers = 4;          // of a class of devices: by 1 warp, 8, 16, 1 at once
+constexpr uint32_t kCurvesOfWalkers = 2;  // that are made
+constexpr uint32_t kFirstAnswers = 10;
+constexpr uint32_t kDeviceClassesMade = 3;
 
 void choose_codes(Header& header, Input& input) {
   const int32_t metric = static_cast<int32_t>(header.metric);
@@ -64,6 +68,14 @@ class Values {
         return fill_queries(out, section.bytes);
       case kSlackCurves:
         return fill_slack_curves(out, section.items);
+      case kDeviceCurves:
+        for (uint32_t i = 0; i < section.items; ++i)
+          put(out, i, device_curve(i / kCurvesOfWalkers, 1 + 99 * (i % kCurvesOfWalkers), draw() % 25));
+        return;
+      case kFirstCurves:
+        for (uint32_t i = 0; i < section.items; ++i)
+          put(out, i, device_curve(i, kFirstAnswers, 1 + draw() % kPointsMax));
+        return;
       case kProjectedCodes:
         projected_width_ = section.item_bytes;
         return fill_bytes(out, section.bytes);
@@ -163,6 +175,22 @@ class Values {
     }
   }
 
+  /// A curve of the walkers at a place among those of all classes.
+  DeviceCurve device_curve(uint32_t walkers, uint32_t k, uint64_t count) {
+    constexpr uint32_t kWarps[kWalkers] = {1, 8, 16, 1};
+    DeviceCurve curve = {};
+    curve.capability = 80 + walkers / kWalkers;
+    curve.multiprocessors = 132;
+    curve.warps = kWarps[walkers % kWalkers];
+    curve.resident = walkers % kWalkers == kWalkers - 1 ? 1 : 0;
+    curve.k = k;
+    curve.count = static_cast<uint32_t>(count);
+    for (uint32_t point = 0; point < curve.count; ++point)
+      curve.points[point] = {point / 32.0, point / 16.0 - 0.5, static_cast<double>(draw() % 4096),
+                             static_cast<double>(draw() % 1000) / 8};
+    return curve;
+  }
+
   void fill_projection(uint8_t* out, uint64_t bytes) {
     constexpr uint64_t kHead = ProjectedCodes::kHeadBytes;
     put(out, 0, 1 / static_cast<float>(1 + draw() % 1000));
@@ -190,7 +218,7 @@ class Values {
 uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     Section& section = table[known + i] = {};
-    section.type = 23 + i * 7;
+    section.type = 24 + i * 7;
     section.flags = kSkippable;
     section.item_bytes = 1;
     section.bytes = section.items = kUnknownBytes;
@@ -234,6 +262,12 @@ FileShape read_shape(Input& input, bool large) {
                            std::max(header.row_stride, header.code_stride) <= kProjectedStrideMax;
   if (may_project && input.below(4) == 3)
     shape.projected_width = static_cast<uint32_t>(64 * (1 + input.below(3)));
+  if (header.graph == kGraphCagra && input.below(4) == 3) {
+    constexpr uint32_t kOfClass = kWalkers * kCurvesOfWalkers;
+    shape.device_curves = static_cast<uint32_t>(1 + input.below(kDeviceClassesMade * kOfClass));
+    const uint32_t classes = (shape.device_curves + kOfClass - 1) / kOfClass;
+    shape.first_curves = static_cast<uint32_t>(input.below(kWalkers * classes + 1));
+  }
   return shape;
 }
 
@@ -242,10 +276,12 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = shape.projected_width != 0 ? kMinorWithProjectedCodes
-                 : shape.slack_curves != 0  ? kMinorWithSlackCurves
-                 : shape.queries != 0       ? kMinorWithQueries
-                                            : kMinor;
+  header.minor = shape.first_curves != 0      ? kMinorWithFirstCurves
+                 : shape.projected_width != 0 ? kMinorWithProjectedCodes
+                 : shape.slack_curves != 0    ? kMinorWithSlackCurves
+                 : shape.device_curves != 0   ? kMinorWithDeviceCurves
+                 : shape.queries != 0         ? kMinorWithQueries
+                                              : kMinor;
   header.table_offset = kPage;
   header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
   Section table[kSectionsMax] = {};
@@ -253,6 +289,8 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   calibrated.curves = shape.curves;
   calibrated.queries = shape.queries;
   calibrated.slack_curves = shape.slack_curves;
+  calibrated.device_curves = shape.device_curves;
+  calibrated.first_curves = shape.first_curves;
   calibrated.projected_width = shape.projected_width;
   calibrated.order = shape.projected_width == 128;
   header.sections = add_unknown(table, demanded_sections(header, calibrated, table), shape.unknown_sections);

@@ -108,6 +108,11 @@ void lay_out(std::vector<uint8_t>& file, uint64_t bytes_max) {
       calibrated.curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kCurvesMax + 1));
     if (old[i].type == kSlackCurves)
       calibrated.slack_curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kSlackCurvesMax + 1));
+    if (old[i].type == kDeviceCurves)
+      calibrated.device_curves =
+          static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kDeviceCurvesMax + 1));
+    if (old[i].type == kFirstCurves)
+      calibrated.first_curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kFirstCurvesMax + 1));
     if (old[i].type == kCodeOrder || old[i].type == kProjectedOrder) calibrated.order = true;
     if (old[i].type == kProjectedCodes) calibrated.projected_width = std::min(old[i].item_bytes, 1024u);
     if (old[i].type == kQueries) calibrated.queries = std::min(old[i].items, kQueriesMax + 1);

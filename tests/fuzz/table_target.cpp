@@ -100,6 +100,10 @@ Header read_header(Input& input, Calibrated* calibrated) {
     if (input.below(4) == 3)
       calibrated->slack_curves = static_cast<uint32_t>(1 + input.below(kSlackCurvesMax));
     if (input.below(4) == 3) calibrated->queries = choose(input, 1, kQueriesMax);
+    if (input.below(4) == 3) {
+      calibrated->device_curves = static_cast<uint32_t>(choose(input, 1, kDeviceCurvesMax));
+      calibrated->first_curves = static_cast<uint32_t>(input.below(kFirstCurvesMax + 1));
+    }
     header.codes = Codes::rows_serve(metric, element, false) ? kCodesRows
                    : input.below(2) == 0                     ? kCodesBytes
                                                              : kCodesFloats;
@@ -120,7 +124,7 @@ Header read_header(Input& input, Calibrated* calibrated) {
 /// Adds a section of unknown type, up to the end of 64 bits.
 void add_unknown(Header& header, Section* table, Input& input) {
   Section& section = table[header.sections++] = {};
-  section.type = static_cast<uint32_t>(23 + input.below(41));
+  section.type = static_cast<uint32_t>(24 + input.below(40));
   section.flags = kSkippable;
   section.item_bytes = 1;
   const uint64_t less = choose(input, 0, uint64_t{4} << 20);
@@ -219,6 +223,11 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
   DEMAND(queries == nullptr ||
              (graph && queries->items <= kQueriesMax && queries->item_bytes == query_bytes(header)),
          "queries are not as long as they are read");
+  const Section* devices = map.find(kDeviceCurves);
+  const Section* first = map.find(kFirstCurves);
+  DEMAND(first == nullptr || (devices != nullptr && first->items >= 1 && first->items <= kFirstCurvesMax &&
+                              first->item_bytes == sizeof(DeviceCurve)),
+         "curves of first answers are not as many as they are read");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "ann.h"
@@ -804,21 +805,25 @@ std::unique_ptr<const PlacedSegment> reopen(const PlacedSegment& built) {
 }
 
 /// Efforts of two placements for some recalls, which must be equal.
+void compare_efforts(const std::optional<Effort>& a, const std::optional<Effort>& b) {
+  expect(a.has_value() == b.has_value(), "a table says as much");
+  if (a) expect(a->knob == b->knob && a->expansions_max == b->expansions_max, "an effort is the same");
+}
+
 void compare_tables(const DeviceCalibration& wanted, const DeviceCalibration& found) {
   expect(!wanted.empty(), "the build has calibrated");
   for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
     for (const float recall : {0.5f, 0.9f, 0.95f, 0.99f}) {
       const DeviceCalibration::QueryWarps query_warps = wanted.table(place).query_warps;
-      const auto a = wanted.find(query_warps, 10, recall);
-      const auto b = found.find(query_warps, 10, recall);
-      expect(a.has_value() == b.has_value(), "a table says as much");
-      if (a) expect(a->knob == b->knob && a->expansions_max == b->expansions_max, "an effort is the same");
+      compare_efforts(wanted.find(query_warps, 10, recall), found.find(query_warps, 10, recall));
+      compare_efforts(wanted.find_deep(query_warps, 10, recall), found.find_deep(query_warps, 10, recall));
     }
   }
 }
 
-void claim_calibrated_once() {
-  const Rows rows(ANN_U8, 20000, 32, Values::kClusters, 77);
+/// Of rows that are their codes, and of others, whose walks for a hundred answers have two curves.
+void claim_calibrated_once(int32_t element) {
+  const Rows rows(element, 20000, 32, Values::kClusters, 77);
   Handle index(rows, ANN_METRIC_L2);
   ann_build_params params = params_on(ANN_DEVICE_CUDA);
   params.calibrate = ANN_ON;
@@ -835,6 +840,15 @@ void claim_calibrated_once() {
   const auto placed = opened->devices.get(*opened, 0, {});
   expect(placed->two_lists.cost().ground_truth_seconds == 0, "an index from a file measures nothing");
   compare_tables(first->two_lists, placed->two_lists);
+  bool has_first = false;
+  for (uint32_t place = 0; place < DeviceCalibration::kTables; ++place)
+    has_first |= first->two_lists.table(place).first.count > 0;
+  expect(has_first == is_float_element(element),
+         "walks by codes that are not the rows have a curve of the first ten");
+}
+
+void claim_calibrated_once() {
+  for (const int32_t element : {ANN_U8, ANN_F32}) claim_calibrated_once(element);
 }
 
 constexpr Claim kClaims[] = {

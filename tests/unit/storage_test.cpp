@@ -36,9 +36,10 @@ TEST_CASE("sections follow each other without a gap and without touching") {
     Header header = header_of(rows, ANN_DIM_MAX);
     header.graph = kGraphTsdg;
     Section table[kTypesMax];
-    const uint32_t count = demanded_sections(
-        header, {4, kQueriesMax, kDeviceCurvesMax, rows * ANN_DEGREE_MAX, kLevelsMax, kCellsMax}, table);
-    REQUIRE(count == 14);
+    Calibrated calibrated = {4, kQueriesMax, kDeviceCurvesMax, rows * ANN_DEGREE_MAX, kLevelsMax, kCellsMax};
+    calibrated.first_curves = kFirstCurvesMax;
+    const uint32_t count = demanded_sections(header, calibrated, table);
+    REQUIRE(count == 15);
     const uint64_t tail = place_sections(table, count);
     uint64_t chunks = 0;
     for (uint32_t i = 0; i < count; ++i) {
@@ -158,8 +159,9 @@ TEST_CASE("curves by slack are checked point by point") {
 
 namespace {
 
-/// An index of 100 rows that devices of two classes have calibrated.
-std::unique_ptr<const PlacedSegment> make_measured() {
+/// An index of 100 rows that devices of two classes have calibrated; where `has_first`, one of them with curves of first
+/// answers, but not by blocks of 16 warps.
+std::unique_ptr<const PlacedSegment> make_measured(bool has_first) {
   std::vector<float> values(100 * 4);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * 7919 % 1000);
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
@@ -180,6 +182,11 @@ std::unique_ptr<const PlacedSegment> make_measured() {
         curve.points[0] = {0.5, -0.1 + 0.01 * place, 4096, 12.5};
         curve.points[1] = {0.9, 0.1 * k, 4096, 30 + 0.125 * capability};
       }
+      if (!has_first || capability != 90 || place == 2) continue;
+      table.first.k = DeviceCalibration::kFirstAnswers;
+      table.first.count = 2;
+      table.first.points[0] = {0.5, -0.2 + 0.01 * place, 4096, 11.5};
+      table.first.points[1] = {0.99, 0.3, 4096, 40};
     }
     built->devices.remember(measured);
   }
@@ -202,7 +209,7 @@ std::vector<uint8_t> bytes_of(const PlacedSegment& built) {
 }  // namespace
 
 TEST_CASE("what devices have measured is in the file, class by class, and comes back") {
-  const auto built = make_measured();
+  const auto built = make_measured(false);
   const std::vector<uint8_t> bytes = bytes_of(*built);
   for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
     const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
@@ -229,6 +236,63 @@ TEST_CASE("what devices have measured is in the file, class by class, and comes 
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   CHECK(header.minor == kMinorWithCodeOrder);  // the newest of what is in it
+}
+
+TEST_CASE("curves of the first answers of devices' walks are in the file and come back") {
+  const auto built = make_measured(true);
+  const std::vector<uint8_t> bytes = bytes_of(*built);
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  CHECK(header.minor == kMinorWithFirstCurves);
+  for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
+    const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
+    const std::vector<MeasuredDevice> measured = opened->devices.measured();
+    REQUIRE(measured.size() == 2);
+    for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
+      CHECK(measured[0].two_lists.table(place).first.count == 0);
+      const DeviceCalibration::Table& table = measured[1].two_lists.table(place);
+      CHECK(table.count == 2);
+      REQUIRE(table.first.count == (place == 2 ? 0 : 2));
+      const DeviceCalibration::Curve& wanted = built->devices.measured()[1].two_lists.table(place).first;
+      CHECK(table.first.k == wanted.k);
+      CHECK(std::memcmp(table.first.points, wanted.points, sizeof wanted.points) == 0);
+    }
+    CHECK(bytes_of(*opened) == bytes);
+  }
+  CHECK(bytes_of(*make_measured(false)).size() < bytes.size());
+}
+
+TEST_CASE("walks for a hundred answers go by the curve of their first answers where it is there") {
+  DeviceCalibration calibration;
+  DeviceCalibration::Table& table = calibration.table(1);
+  table.query_warps = {8, false};
+  table.count = 1;
+  table.curves[0].k = 100;
+  table.curves[0].count = 2;
+  table.curves[0].points[0] = {0.5, 0.1, 4096, 10};
+  table.curves[0].points[1] = {0.9, 0.3, 4096, 30};
+  const auto slack = [&](uint32_t k, float recall) {
+    const auto effort = calibration.find_deep({8, false}, k, recall);
+    return effort ? effort->knob : -1;
+  };
+  // Of an earlier file.
+  for (const uint32_t k : {1u, 10u, 30u}) {
+    CHECK(slack(k, 0.9f) == 0.3);
+    CHECK(slack(k, 0.95f) == -1);
+  }
+  table.first.k = 10;
+  table.first.count = 2;
+  table.first.points[0] = {0.5, 0, 4096, 9};
+  table.first.points[1] = {0.95, 0.2, 4096, 20};
+  CHECK(slack(10, 0.5f) == 0);
+  CHECK(slack(10, 0.95f) == 0.2);
+  CHECK(slack(10, 0.96f) == -1);
+  for (const uint32_t k : {1u, 9u, 11u}) {
+    CHECK(slack(k, 0.9f) == 0.3);
+    CHECK(slack(k, 0.95f) == -1);
+  }
+  CHECK(calibration.find({8, false}, 100, 0.9f)->knob == 0.3);
+  CHECK_FALSE(calibration.find_deep({16, false}, 10, 0.5f));
 }
 
 TEST_CASE("curves of devices that section 4 of the specification forbids") {
@@ -259,4 +323,51 @@ TEST_CASE("curves of devices that section 4 of the specification forbids") {
   refused([](DeviceCurve& c) { c.points[2].recall = 0.1; });
   const DeviceCurve twice[] = {curve, curve};
   CHECK_THROWS_AS(read_device_curves(twice, 2), Error);
+}
+
+TEST_CASE("curves of first answers that section 4 of the specification forbids") {
+  DeviceCurve curve = {};
+  curve.multiprocessors = 132;
+  curve.warps = 8;
+  curve.k = 10;
+  curve.count = 2;
+  curve.points[0] = {0.5, 0.1, 4096, 10};
+  curve.points[1] = {0.6, 0.2, 4096, 20};
+  DeviceCurve hundred = curve;
+  hundred.warps = 1;
+  hundred.k = 100;
+  const auto read = [&](const std::vector<DeviceCurve>& first) {
+    std::vector<MeasuredDevice> devices = read_device_curves(&hundred, 1);
+    read_first_curves(first.data(), first.size(), &devices);
+    return devices;
+  };
+  CHECK(read({})[0].two_lists.table(1).first.count == 0);
+  CHECK(read({curve})[0].two_lists.table(1).first.count == 2);
+  DeviceCurve of_warp = curve;
+  of_warp.warps = 1;
+  DeviceCurve at_once = of_warp;
+  at_once.resident = 1;
+  CHECK_NOTHROW(read({of_warp, curve, at_once}));
+  CHECK_THROWS_AS(read({curve, of_warp}), Error);
+  CHECK_THROWS_AS(read({at_once, curve}), Error);
+  CHECK_THROWS_AS(read({curve, curve}), Error);
+  const auto refused = [&](auto change) {
+    DeviceCurve changed = curve;
+    change(changed);
+    CHECK_THROWS_AS(read({changed}), Error);
+  };
+  refused([](DeviceCurve& c) { c.capability = 90; });  // a class that has no other curves
+  refused([](DeviceCurve& c) { c.block_list_max = 1280; });
+  refused([](DeviceCurve& c) { c.warps = 2; });
+  refused([](DeviceCurve& c) { c.resident = 1; });
+  refused([](DeviceCurve& c) { c.k = 0; });
+  refused([](DeviceCurve& c) { c.k = 100; });
+  refused([](DeviceCurve& c) { c = {0, 132, 0, 8, 0, 10, 0, 0, {}}; });  // no points
+  refused([](DeviceCurve& c) { c.count = 25; });
+  refused([](DeviceCurve& c) { c.zero = 1; });
+  refused([](DeviceCurve& c) { c.points[1].slack = 0.1; });
+  refused([](DeviceCurve& c) { c.points[1].recall = 0.4; });
+  refused([](DeviceCurve& c) { c.points[1].recall = NAN; });
+  refused([](DeviceCurve& c) { c.points[1].expansions = -1; });
+  refused([](DeviceCurve& c) { c.points[2].recall = 0.1; });
 }

@@ -11,6 +11,7 @@ const CURVES_MAX: u64 = 4;
 const QUERIES_MAX: u64 = 2048;
 pub(crate) const DEVICE_CURVE: u64 = 800;
 const DEVICE_CURVES_MAX: u64 = 320;
+const FIRST_CURVES_MAX: u64 = 64;
 pub(crate) const SLACK_CURVE: u64 = 776;
 const SLACK_CURVES_MAX: u64 = 4;
 const CELLS_MAX: u64 = 256;
@@ -37,6 +38,7 @@ pub(crate) const CODE_ORDER: u32 = 19;
 pub(crate) const PROJECTED_CODES: u32 = 20;
 pub(crate) const PROJECTION: u32 = 21;
 pub(crate) const PROJECTED_ORDER: u32 = 22;
+pub(crate) const FIRST_CURVES: u32 = 23;
 /// Bytes before the offsets of a projection.
 pub(crate) const PROJECTION_HEAD: u64 = 64;
 
@@ -64,6 +66,7 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         PROJECTED_CODES => "projected codes",
         PROJECTION => "projection",
         PROJECTED_ORDER => "projected order",
+        FIRST_CURVES => "first curves",
         _ => return None,
     })
 }
@@ -118,6 +121,7 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
         has_queries: find(QUERIES).is_some(),
         has_scaled: find(SCALED_CODES).is_some(),
         has_devices: find(DEVICE_CURVES).is_some(),
+        has_first: find(FIRST_CURVES).is_some(),
         has_slacks: find(SLACK_CURVES).is_some(),
         has_order: find(CODE_ORDER).is_some(),
         projected: find(PROJECTED_CODES).map(|entry| u64::from(u32_at(entry, 24))),
@@ -269,12 +273,14 @@ impl Shape {
     }
 }
 
-/// What the table alone says: whether there are queries, scaled codes, curves of devices and of slacks, and how well
-/// codes order rows, and of rows of varying length how many edges they have, and how many prefixes each.
+/// What the table alone says: whether there are queries, scaled codes, curves of devices, of their walks' first answers
+/// and of slacks, and how well codes order rows, and of rows of varying length how many edges they have, and how many
+/// prefixes each.
 struct Open {
     has_queries: bool,
     has_scaled: bool,
     has_devices: bool,
+    has_first: bool,
     has_slacks: bool,
     has_order: bool,
     /// Bytes of a projected code.
@@ -335,6 +341,10 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
         (projects, shape(PROJECTED_CODES, width, rows)),
         (projects, shape(PROJECTION, 1, PROJECTION_HEAD + width * (4 + projected_stride))),
         (projects && open.has_projected_order, shape(PROJECTED_ORDER, 8, 3)),
+        (
+            graph && open.has_devices && open.has_first,
+            Shape { items_min: 1, ..shape(FIRST_CURVES, DEVICE_CURVE, FIRST_CURVES_MAX) },
+        ),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()
 }

@@ -9,6 +9,7 @@ const PLACES: usize = 24;
 const BEAM_MAX: u32 = 65_536;
 const CLASSES_MAX: usize = 16;
 const CURVES_OF_WALKERS_MAX: usize = 5;
+const FIRST_ANSWERS: u32 = 10;
 const EXPANSIONS_MAX: f64 = 2_147_483_646.0;
 const SLACK_MAX: f64 = 3.0;
 const OFFSET_MAX: i32 = 1 << 27;
@@ -23,6 +24,8 @@ pub(crate) struct Known {
     pub cells: u64,
     /// Bytes of a projected code.
     pub projected: u64,
+    /// Classes of devices that have curves, in their order.
+    pub classes: Vec<DeviceClass>,
 }
 
 type Outcome = Result<(), String>;
@@ -103,6 +106,9 @@ pub(crate) enum Values {
     DeviceCurves {
         bytes: Vec<u8>,
     },
+    FirstCurves {
+        bytes: Vec<u8>,
+    },
     SlackCurves {
         bytes: Vec<u8>,
     },
@@ -171,6 +177,7 @@ impl Values {
             },
             table::SCALED_CENTRES => Values::ScaledCentres { dim: header.dim.into(), at: 0 },
             table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
+            table::FIRST_CURVES => Values::FirstCurves { bytes: Vec::new() },
             table::SLACK_CURVES => Values::SlackCurves { bytes: Vec::new() },
             table::CODE_ORDER | table::PROJECTED_ORDER => Values::Shares,
             table::PROJECTED_CODES => Values::ProjectedCodes { width: section.item.into() },
@@ -226,6 +233,7 @@ impl Values {
             }
             Values::Curves { bytes }
             | Values::DeviceCurves { bytes }
+            | Values::FirstCurves { bytes }
             | Values::SlackCurves { bytes }
             | Values::Layers { bytes, .. } => {
                 bytes.extend_from_slice(chunk);
@@ -254,7 +262,11 @@ impl Values {
             Values::Prefixes { edges, .. } if edges != known.edges => {
                 Err(format!("rows have {edges} edges, of which {} are there", known.edges))
             }
-            Values::DeviceCurves { bytes } => device_curves(&bytes),
+            Values::DeviceCurves { bytes } => {
+                known.classes = device_curves(&bytes)?;
+                Ok(())
+            }
+            Values::FirstCurves { bytes } => first_curves(&bytes, &known.classes),
             Values::SlackCurves { bytes } => slack_curves(&bytes),
             Values::ScaledCodes { at, most, .. } => {
                 known.cells = if at == 0 { 0 } else { u64::from(most) + 1 };
@@ -540,12 +552,16 @@ fn slack_points(curve: &[u8]) -> Outcome {
     }
 }
 
+/// Compute capability, multiprocessors, and rows of a block's longest list.
+type DeviceClass = [u32; 3];
 /// The place of a curve of a device: its class, who walks, and k.
-type DevicePlace = ([u32; 3], u32, u32);
+type DevicePlace = (DeviceClass, u32, u32);
 
-fn device_curves(bytes: &[u8]) -> Outcome {
+/// The classes that have curves.
+fn device_curves(bytes: &[u8]) -> Result<Vec<DeviceClass>, String> {
     let mut last: Option<DevicePlace> = None;
-    let (mut classes, mut of_walkers) = (0, 0);
+    let mut classes = Vec::new();
+    let mut of_walkers = 0;
     for (number, curve) in bytes.chunks_exact(DEVICE_CURVE as usize).enumerate() {
         let wrong = |what: String| format!("curve {number} of a device {what}");
         let place = device_place(curve).map_err(wrong)?;
@@ -554,10 +570,36 @@ fn device_curves(bytes: &[u8]) -> Outcome {
         }
         let same_class = last.is_some_and(|last| last.0 == place.0);
         let same_walkers = same_class && last.is_some_and(|last| last.1 == place.1);
-        classes += usize::from(!same_class);
+        if !same_class {
+            classes.push(place.0);
+        }
         of_walkers = if same_walkers { of_walkers + 1 } else { 1 };
-        if classes > CLASSES_MAX || of_walkers > CURVES_OF_WALKERS_MAX {
+        if classes.len() > CLASSES_MAX || of_walkers > CURVES_OF_WALKERS_MAX {
             return Err(wrong("is one too many".into()));
+        }
+        device_points(curve).map_err(wrong)?;
+        last = Some(place);
+    }
+    Ok(classes)
+}
+
+/// Curves of the first answers of walks for a hundred: one at most for each class and who walks.
+fn first_curves(bytes: &[u8], classes: &[DeviceClass]) -> Outcome {
+    let mut last: Option<DevicePlace> = None;
+    for (number, curve) in bytes.chunks_exact(DEVICE_CURVE as usize).enumerate() {
+        let wrong = |what: String| format!("curve {number} of first answers {what}");
+        let place = device_place(curve).map_err(wrong)?;
+        if place.2 != FIRST_ANSWERS {
+            return Err(wrong(format!("has k {}, not {FIRST_ANSWERS}", place.2)));
+        }
+        if last.is_some_and(|last| place <= last) {
+            return Err(wrong(format!("is at {place:?}, behind {last:?}")));
+        }
+        if !classes.contains(&place.0) {
+            return Err(wrong(format!("is of devices {:?}, which have no others", place.0)));
+        }
+        if u32_at(curve, 24) == 0 {
+            return Err(wrong("has no points".into()));
         }
         device_points(curve).map_err(wrong)?;
         last = Some(place);

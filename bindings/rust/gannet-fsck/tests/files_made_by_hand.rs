@@ -265,6 +265,24 @@ fn values_of_sections() {
         (measured_floats, 17, 32 + 72, long(f64::INFINITY.to_bits()), "point 2 of 0.9, inf"),
         (measured_floats, 17, 32 + 64, long(f64::NAN.to_bits()), "point 2 of NaN"),
         (measured_floats, 17, 32 + 16, long((-1f64).to_bits()), "point 0 of 0.5, -0.1, -1"),
+        (first_floats, 23, 12, word(2), "curve 0 of first answers has 2 warps"),
+        (first_floats, 23, 20, word(0), "curve 0 of first answers has k 0"),
+        (first_floats, 23, 20, word(100), "curve 0 of first answers has k 100, not 10"),
+        (first_floats, 23, 800 + 12, word(1), "curve 1 of first answers is at"),
+        (first_floats, 23, 1600, word(89), "curve 2 of first answers is at"),
+        (
+            first_floats,
+            23,
+            1600,
+            word(91),
+            "curve 2 of first answers is of devices [91, 132, 1280]",
+        ),
+        (first_floats, 23, 8, word(1279), "curve 0 of first answers is of devices [90, 132, 1279]"),
+        (first_floats, 23, 24, word(0), "curve 0 of first answers has no points"),
+        (first_floats, 23, 24, word(25), "curve 0 of first answers has 25 points"),
+        (first_floats, 23, 24, word(2), "curve 0 of first answers has unused places"),
+        (first_floats, 23, 32, long(0.75f64.to_bits()), "point 1 of 0.5"),
+        (first_floats, 17, 1600 + 24, word(2), "section 17 (device curves): curve 2 of a device"),
         (slack_floats, 18, 0, word(0), "curve 0 by slack has k 0"),
         (slack_floats, 18, 776, word(1), "curve 1 by slack has k 1, behind Some(1)"),
         (slack_floats, 18, 4, word(0), "curve 0 by slack: 0 points"),
@@ -414,6 +432,23 @@ fn too_many_or_too_few_sections() {
         let text = verdict(&draft.file()).unwrap_err();
         assert!(text.contains(&format!("{count} items of 776 bytes, not")), "{text}");
     }
+}
+
+#[test]
+fn curves_of_first_answers_that_do_not_fit() {
+    assert!(verdict(&first_floats().file()).is_ok());
+    for count in [0, 65] {
+        let mut draft = first_floats();
+        draft.parts.last_mut().unwrap().bytes = device_curve(1, 0, 10, &[(0.5, 0.0)]).repeat(count);
+        let text = verdict(&draft.file()).unwrap_err();
+        assert!(text.contains(&format!("{count} items of 800 bytes, not")), "{text}");
+    }
+    // Without curves of devices.
+    let mut draft = first_floats();
+    let place = draft.parts.len() - 2;
+    drop(draft.parts.remove(place));
+    let text = verdict(&draft.file()).unwrap_err();
+    assert!(text.contains("section 23 (first curves): is there"), "{text}");
 }
 
 #[test]

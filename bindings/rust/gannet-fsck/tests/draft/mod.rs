@@ -256,7 +256,22 @@ pub fn measured_floats() -> Draft {
     draft
 }
 
-/// The same, calibrated by slack too.
+/// The same with curves of the first answers of walks for a hundred.
+pub fn first_floats() -> Draft {
+    let mut draft = measured_floats();
+    let rising = [(0.5, -0.1), (0.5, 0.05), (0.9, 0.2)];
+    let curves = [
+        device_curve(1, 0, 10, &rising),
+        device_curve(8, 0, 10, &rising[..1]),
+        device_curve(1, 1, 10, &rising),
+    ];
+    put(&mut draft.header, 14, &[7]); // minor version
+    draft.part(23, 800, curves.concat());
+    draft.parts.last_mut().unwrap().flags = 1;
+    draft
+}
+
+/// Files of devices, calibrated by slack too.
 pub fn slack_floats() -> Draft {
     let mut draft = measured_floats();
     let rising = [(0.0, 0.5), (0.05, 0.5), (0.2, 0.9)];
