@@ -649,7 +649,7 @@ typedef struct ann_build_params {
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
                           ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner
-                          product. More: higher recall at a beam, slower steps, 4 bytes a row each. For TSDG
+                          product nor where a `knn_degree` below 48 is given. More: higher recall at a beam, slower steps, 4 bytes a row each. For TSDG
                           the edges of the longest row, default 128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default
                           1.5 times the degree, by cells 64 for degrees of 43 to 64, of

@@ -103,9 +103,11 @@ DiversifyParams complete_diversify(const ann_build_params& params, uint32_t degr
 ///
 /// .999 of the patches takes 6 ms with 48 and is not reached with 32; by product lists of 32 promise nearer to what they
 /// find. Builds take 1.0 to 1.2 times as long, and each edge 4 bytes a row.
-uint32_t degree_default(const ann_index_params& shape, uint64_t rows) {
+/// Not where lists of fewer neighbours are asked for.
+uint32_t degree_default(const ann_index_params& shape, uint64_t rows, uint32_t knn_degree) {
   const bool is_narrow = shape.dim <= kNarrowColumns && shape.metric != ANN_METRIC_INNER_PRODUCT;
-  return is_narrow && rows >= kManyRows ? kDegreeOfMany : kDegreeDefault;
+  const bool has_lists = knn_degree == 0 || knn_degree >= kDegreeOfMany;
+  return is_narrow && has_lists && rows >= kManyRows ? kDegreeOfMany : kDegreeDefault;
 }
 
 /// Neighbours of a row that a search graph is pruned from. Lists by cells on a device are short, at 64,
@@ -227,7 +229,7 @@ BuildPlan plan_build(const ann_build_params& params, const ann_index_params& sha
   const bool tsdg = plan.graph == ANN_GRAPH_TSDG;
   const uint32_t usual = tsdg                             ? kTsdgDegree
                          : is_ggnn                        ? kGgnnDegreeDefault
-                         : params.graph == ANN_GRAPH_AUTO ? degree_default(shape, rows)
+                         : params.graph == ANN_GRAPH_AUTO ? degree_default(shape, rows, params.knn_degree)
                                                           : kDegreeDefault;
   if (plan.finished &&
       (params.knn != ANN_KNN_GIVEN || (params.degree != 0 && params.degree != params.knn_degree)))

@@ -768,6 +768,8 @@ static void default_degree(void) {
               (unsigned long long)usual.index_bytes, (unsigned long long)same.index_bytes,
               (unsigned long long)usual.peak_bytes, (unsigned long long)same.peak_bytes);
     CHECK(more_edges.index_bytes > usual.index_bytes);
+    CHECK_EQUAL(planned(dim, metric, graph, count, 0, 40).index_bytes,
+                planned(dim, metric, graph, count, 32, 40).index_bytes);
     CHECK(planned(dim, metric, graph, count, cases[i].degree, 2 * cases[i].knn_degree).peak_bytes >
           usual.peak_bytes);
   }

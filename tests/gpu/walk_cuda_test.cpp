@@ -724,8 +724,9 @@ void claim_batches() {
 }
 
 /// AUTO may take another procedure for another batch, but recall is what was asked for, of all queries in
-/// batches of each size. The ways to it share their sample of 1,024 queries, and are at most 0.006 apart: what lies
-/// between two points of a curve differs from one to the other.
+/// batches of each size. The ways to it share their sample of 1,024 queries, and are at most 0.006 apart, at 0.9 0.012,
+/// where the points of a block's curve are farther from each other: what lies between two of them differs from one
+/// curve to the other.
 void claim_batch_recall() {
   struct Shape {
     int32_t element;
@@ -767,7 +768,7 @@ void claim_batch_recall() {
         // Two lists have the same sample and one rule; other ways to the recall may give more.
         if (procedure == ANN_SEARCH_TWO_LISTS) most = std::max(most, recall);
       }
-      if (least < double{target} - 0.01 || most - least > 0.006)
+      if (least < double{target} - 0.01 || most - least > (target < 0.95f ? 0.012 : 0.006))
         broken += "\n       " + data.c.name() + ": asked " + std::to_string(target) + ", got " +
                   std::to_string(least) + " to " + std::to_string(most);
     }
