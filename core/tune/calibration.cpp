@@ -32,8 +32,6 @@ constexpr uint32_t kHiddenMin = 512;   // if that gives this many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
 constexpr double kLeeway = 0.01;        // that a promise leaves
-constexpr uint32_t kGivenFew = 300;     // three in this many are kLeeway
-constexpr uint32_t kTogetherMost = 10;  // answers that are found all or none on many sets
 constexpr double kHiddenMargin = 0.15;  // of the miss of hidden rows, the excess of queries to come at most
 constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers are found together, or none
 

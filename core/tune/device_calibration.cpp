@@ -141,12 +141,12 @@ class DeviceCalibration::CurveTracer {
     recall_max = std::max(recall_max, outcome.recall);
     // The recall of one answer is all or none of itself.
     all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
-    Trial trial{slack, outcome.recall, promise(outcome, all_or_none_), outcome.expansions, cap};
+    Trial trial{slack, outcome.recall, promise(outcome, curve_.k, all_or_none_), outcome.expansions, cap};
     if (first_ == nullptr) return trial;
     // Where hundreds of copies differ in stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
     for (const uint32_t answers : {1u, kFewAnswers}) {
       const Outcome first = walks_.first_of(answers);
-      const double promised = promise(first, answers > 1 && all_or_none_);
+      const double promised = promise(first, answers, answers > 1 && all_or_none_);
       trial.promised_first = promised;  // at last of the first ten
       if (promised >= trial.promised) continue;
       trial.recall = first.recall;
@@ -155,8 +155,9 @@ class DeviceCalibration::CurveTracer {
     return trial;
   }
 
-  double promise(const Outcome& outcome, bool all_or_none) const {
-    return std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, all_or_none));
+  double promise(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
+    const bool weak = all_or_none || walks_.are_few(answers);
+    return std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, weak));
   }
 
   /// The cap on walks that stray, where the mean is `expansions`.
