@@ -253,7 +253,7 @@ TEST_CASE("curves of the first answers of devices' walks are in the file and com
       const DeviceCalibration::Table& table = measured[1].two_lists.table(place);
       CHECK(table.count == 2);
       REQUIRE(table.first.count == (place == 2 ? 0 : 2));
-      const DeviceCalibration::Curve& wanted = built->devices.measured()[1].two_lists.table(place).first;
+      const DeviceCalibration::Curve wanted = built->devices.measured()[1].two_lists.table(place).first;
       CHECK(table.first.k == wanted.k);
       CHECK(std::memcmp(table.first.points, wanted.points, sizeof wanted.points) == 0);
     }
