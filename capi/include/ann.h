@@ -987,8 +987,8 @@ typedef struct ann_search_params {
 /* Finds k near rows for each query. `queries` has the index's dim; for an index of floats any
  * element, for one of i8 or u8 the same element. Answers depend on the query, the index, the
  * parameters and the kind of device alone: not on the threads or the CPU, on the batch only where its
- * size chooses the procedure (AUTO, CAGRA; on the CPU AUTO compares all rows for large batches at recalls
- * that walks reach at a high cost, which finds every neighbour). Reported distances are equal bit for bit on
+ * size chooses the procedure (AUTO, CAGRA; on the CPU AUTO compares all rows for batches that share so much
+ * of that work that walks take more, and finds every neighbour then). Reported distances are equal bit for bit on
  * all devices. Any thread; on a CUDA device each of several calls at once has a stream of its own. Larger
  * batches than memory holds are answered in parts. `monitor` may be NULL; a cancelled call fills some rows.
  * Errors: ANN_INVALID_ARGUMENT, ANN_LIMIT, ANN_UNSUPPORTED, ANN_STATE (not built), ANN_NO_DEVICE,
