@@ -122,7 +122,7 @@ def estimate(rows: int, dim: int, *, dtype: Any = "float32", stored: Any = None,
 
     >>> import gannet
     >>> gannet.estimate(1_000_000, 128, dtype="uint8").index_bytes // 10**6
-    269
+    333
     """
     params = {"graph": _names.number("graph", graph, _names.GRAPHS), "degree": degree, "knn_degree": knn_degree,
               "threads": threads, "rows_mode": 1 if copy else 2,
