@@ -35,23 +35,52 @@ struct Bypass {
     return count == 0 ? 0 : *std::max_element(distances, distances + count);
   }
 
-  /// The row nearest to `row` within `reach` among the ends of the edges of `past`; not hidden rows, `row` itself or
-  /// rows that it has an edge to. Equal distances by number; kNoRow where there is none.
-  uint32_t find_next(uint32_t row, uint32_t past, uint32_t reach) const {
+  /// Whether a row that is not hidden leads from `row` to `target` in two steps.
+  bool is_known(uint32_t row, uint32_t target) const {
+    for (const uint32_t between : graph.row(row)) {
+      if (between == kNoRow || rule.hides(between)) continue;
+      const AdjacencyRow edges = graph.row(between);
+      if (std::find(edges.begin(), edges.end(), target) != edges.end()) return true;
+    }
+    return false;
+  }
+
+  /// The row nearest to `row` within `reach`, and known to it without `past`, among the ends of the edges of `past`; not
+  /// hidden rows, `row` itself or one of `own`. Equal distances by number; kNoRow where there is none.
+  uint32_t find_next(uint32_t row, AdjacencyRow own, uint32_t past, uint32_t reach) const {
     uint32_t candidates[ANN_DEGREE_MAX] = {};
     uint32_t distances[ANN_DEGREE_MAX];
     uint32_t count = 0;
-    const AdjacencyRow own = graph.row(row);
     for (const uint32_t target : graph.row(past)) {
       if (!rule.may_lead(row, target)) continue;
       if (std::find(own.begin(), own.end(), target) == own.end()) candidates[count++] = target;
     }
     codes.distances(codes.data() + row * codes.stride(), candidates, count, distances);
-    uint64_t best = UINT64_MAX;
+    uint64_t keys[ANN_DEGREE_MAX];
+    uint64_t* end = keys;
     for (uint32_t i = 0; i < count; ++i) {
-      if (distances[i] <= reach) best = std::min(best, uint64_t{distances[i]} << 32 | candidates[i]);
+      if (distances[i] <= reach) *end++ = uint64_t{distances[i]} << 32 | candidates[i];
     }
-    return static_cast<uint32_t>(best);
+    std::sort(keys, end);
+    const uint64_t* const next =
+        std::find_if(keys, end, [&](uint64_t key) { return is_known(row, static_cast<uint32_t>(key)); });
+    return next == end ? kNoRow : static_cast<uint32_t>(*next);
+  }
+
+  /// Calls change(place, target) for each edge of `row` that goes past a hidden row.
+  template <class Change>
+  void change_edges(uint32_t row, const Change& change) const {
+    const AdjacencyRow edges = graph.row(row);
+    const uint32_t reach = reach_of(row);
+    uint32_t own[ANN_DEGREE_MAX];
+    std::copy(edges.begin(), edges.end(), own);
+    for (uint32_t place = 0; place < edges.length; ++place) {
+      if (!rule.hides(own[place])) continue;
+      const uint32_t next = find_next(row, {own, edges.length}, own[place], reach);
+      if (next == kNoRow) continue;
+      own[place] = next;
+      change(place, next);
+    }
   }
 };
 
@@ -73,33 +102,28 @@ BypassEdges::BypassEdges(const Codes& codes, SearchGraph& graph, const uint32_t*
   });
   for (uint64_t task = 0; task < tasks; ++task) firsts[task + 1] += firsts[task];
   changes_ = Array<Change>(execution.memory, firsts[tasks]);
-  for (Change& change : changes_)
-    change = {UINT64_MAX, kNoRow};  // so that a task that fails leaves nothing undone
+  for (Change& change : changes_) change = {UINT64_MAX, kNoRow};  // not all are used
+  // No edge changes before all have been chosen: which rows are known goes by the edges of others.
   parallel_for(execution, tasks, 1, [&](uint64_t task, uint64_t, uint32_t) {
     const auto [begin, end] = rows_of(task);
     uint64_t at = firsts[task];
     for (uint64_t number = begin; number < end; ++number) {
       const auto row = static_cast<uint32_t>(number);
       if (bypass.count_hidden(row) == 0) continue;
-      const AdjacencyRow own = bypass.graph.row(row);
-      const uint32_t reach = bypass.reach_of(row);
-      const uint64_t first = static_cast<uint64_t>(own.targets - graph.edges.data());
-      for (uint64_t place = first; place < first + own.length; ++place) {
-        const uint32_t target = graph.edges[place];
-        if (!bypass.rule.hides(target)) continue;
-        const uint32_t next = bypass.find_next(row, target, reach);
-        if (next == kNoRow) continue;
-        changes_[at++] = {place, target};
-        graph.edges[place] = next;
-      }
+      const auto first = static_cast<uint64_t>(bypass.graph.row(row).targets - graph.edges.data());
+      bypass.change_edges(row,
+                          [&](uint32_t place, uint32_t next) { changes_[at++] = {first + place, next}; });
     }
   });
+  exchange();
 }
 
-BypassEdges::~BypassEdges() {
-  for (const Change& change : changes_) {
-    if (change.place != UINT64_MAX) graph_.edges[change.place] = change.target;
+void BypassEdges::exchange() {
+  for (Change& change : changes_) {
+    if (change.place != UINT64_MAX) std::swap(graph_.edges[change.place], change.target);
   }
 }
+
+BypassEdges::~BypassEdges() { exchange(); }
 
 }  // namespace gannet

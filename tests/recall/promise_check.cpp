@@ -102,6 +102,7 @@ std::vector<Set> all_sets(uint64_t rows) {
   add("corners", Law::kCorners, 48, 12);
   add("corners_i8", Law::kCorners, 48, 12).element = ANN_I8;
   add("uniform", Law::kUniform, 12, 12);
+  add("uniform_64", Law::kUniform, 64, 64);
   // Many columns, which codes of walks are a projection of where rows have few dimensions.
   add("wide", Law::kClusters, 512, 24);
   add("wide_cosine", Law::kClusters, 256, 16).metric = ANN_METRIC_COSINE;
