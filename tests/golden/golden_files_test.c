@@ -7,7 +7,8 @@
  * One file for each graph, metric and element that exists, half of them with ids, one with codes of
  * floats, two with queries to calibrate on, two with rows of varying length (TSDG), one with layers (GGNN), and since
  * format 1.5 two that say how well their codes order rows, one of which has codes with a scale for each row, one with
- * curves of a slack bound, and one with both. answers.txt says of each what its header says, gives queries as the
+ * curves of a slack bound, and one with both; of format 1.7 one with curves of devices, which the second line leaves out
+ * and device_curves.cpp puts into it. answers.txt says of each what its header says, gives queries as the
  * hexadecimal bytes of their vectors, and the answers as id:bits, bits being those of the 32-bit distance:
  *
  *     file NAME METRIC ELEMENT GRAPH IDS ROWS DIM
@@ -28,7 +29,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 10 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 11 };
 enum { FILE_BYTES_MAX = 100 << 10 };
 
 /* --- What there is --------------------------------------------------------------------------- */
@@ -41,6 +42,7 @@ typedef struct kind {
   int queries; /* has some to calibrate on */
   int order;   /* says how well codes order rows */
   int slack;   /* has curves of a slack bound */
+  int devices; /* has curves of devices */
 } kind;
 
 static const char *graph_name(int32_t graph) {
@@ -61,23 +63,25 @@ static void list_kinds(kind *kinds) {
         k->graph = graph;
         k->ids = count++ % 2;
         k->dim = 8;
-        k->queries = k->order = k->slack = 0;
+        k->queries = k->order = k->slack = k->devices = 0;
       }
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1};
-  kinds[count] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1, 0};
+  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 1, 1};
   for (int i = 0; i < KINDS; i++)
-    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s", metric_name(kinds[i].metric),
+    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
              kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "",
-             kinds[i].order ? "-order" : "", kinds[i].slack ? "-slack" : "");
+             kinds[i].order ? "-order" : "", kinds[i].slack ? "-slack" : "",
+             kinds[i].devices ? "-device-curves" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -192,6 +196,7 @@ static int read_golden(FILE *list, golden *file) {
   k->queries = strstr(k->name, "-queries") != NULL;
   k->order = strstr(k->name, "-order") != NULL;
   k->slack = strstr(k->name, "-slack") != NULL;
+  k->devices = strstr(k->name, "-device-curves") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
   for (uint64_t q = 0; q < QUERIES; q++) {
     CHECK(fgets(line, sizeof line, list) && strncmp(line, "query ", 6) == 0);
@@ -286,8 +291,12 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   CHECK_OK(ann_file_info(path, &facts, NULL));
   const kind *k = &file->what;
   const int grown = k->graph == ANN_GRAPH_TSDG || k->graph == ANN_GRAPH_GGNN;
-  const int latest = k->order || k->slack;
-  const uint32_t format = latest ? 0x10005 : grown ? 0x10003 : k->queries ? 0x10001 : 0x10000;
+  const int measured = k->order || k->slack;
+  const uint32_t format = k->devices   ? 0x10007
+                          : measured   ? 0x10005
+                          : grown      ? 0x10003
+                          : k->queries ? 0x10001
+                                       : 0x10000;
   CHECK_SAY(facts.format == format && facts.rows == file->rows && facts.dim == k->dim &&
                 facts.metric == k->metric && facts.element == k->element && facts.graph == k->graph &&
                 facts.has_ids == (uint32_t)k->ids,
