@@ -649,10 +649,11 @@ typedef struct ann_build_params {
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
                           ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner
-                          product nor where a `knn_degree` below 48 is given. More: higher recall at a beam, slower steps, 4 bytes a row each. For TSDG
-                          the edges of the longest row, default 128: a CUDA device pads rows to it. */
+                          product nor where a `knn_degree` below 48 is given. More: higher recall at a beam,
+                          slower steps, 4 bytes a row each. For TSDG the edges of the longest row, default
+                          128: a CUDA device pads rows to it. */
   uint32_t knn_degree; /* neighbours per row of the k-NN graph, degree to 2 ANN_DEGREE_MAX; default
-                          1.5 times the degree, by cells 64 for degrees of 43 to 64, of
+                          1.5 times the degree, by cells 64 for degrees of 43 to 48, on CUDA devices to 64, of
                           ANN_GRAPH_CAGRA 3 times the degree, and ANN_DEGREE_MAX where that is less.
                           More: better graph, build time grows, by cells on a device above 64
                           several times. For TSDG 1 to 2 ANN_DEGREE_MAX, or ANN_KNN_DEGREE_MAX where it is
@@ -764,7 +765,7 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
 /* How a search walks.
  *   AUTO        on an index with a graph BEST_FIRST or SLACK, EXACT without; also EXACT where no walk was found
  *               to reach `recall`. The CPU takes the procedure that reaches it at the least cost (a count of
- *               bytes, not of time), with a beam given BEST_FIRST. On a CUDA device walks keep two lists: the
+ *               work, not of time; queries of a batch share that of EXACT), with a beam given BEST_FIRST. On a CUDA device walks keep two lists: the
  *               nearest rows, and the nearest of those not yet expanded. They stop when the next row is farther
  *               than (1 + slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
  *               The warps of a query depend on the batch: 16 for each of few queries, 8 for each of some more,

@@ -146,7 +146,7 @@ void make_graph(const BuildPlan& plan, Segment& segment, const Execution& whole)
   whole.span(0.96, 1).enter("reachability");
   if (!plan.repair) return;
   graph.repaired_edges = repair_reachability(graph, execution);
-  if (!walks_find_rows(segment, kMissedOnHost, execution))
+  if (!walks_find_rows(segment, kRowsPerMissOnHost, execution))
     add_long_edges(segment.codes, graph, segment.seed, execution);
 }
 
@@ -285,7 +285,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
       measure(segment, made->found.sampled, made->found.share, on_device, measuring);
     } else {
       if (!fetched) made->fetch(graph.edges, measuring);
-      finds = is_ggnn || !plan.repair || walks_find_rows(segment, kMissedOnDevice, measuring);
+      finds = is_ggnn || !plan.repair || walks_find_rows(segment, kRowsPerMissOnDevice, measuring);
     }
   });
   made.reset();

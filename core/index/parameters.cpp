@@ -117,7 +117,9 @@ uint32_t knn_degree_default(const BuildPlan& plan, bool paper) {
   if (plan.graph == ANN_GRAPH_TSDG) return kTsdgNeighbors;
   if (paper) return std::min(plan.degree * kCagraListsPerDegree, ANN_DEGREE_MAX);
   const uint32_t k = std::min(plan.degree + plan.degree / 2, ANN_DEGREE_MAX);
-  const bool short_lists = plan.knn == ANN_KNN_CELLS && plan.degree <= cuda::kShortList;
+  const bool on_device = plan.device >= ANN_DEVICE_CUDA;
+  const bool short_lists =
+      plan.knn == ANN_KNN_CELLS && plan.degree <= (on_device ? cuda::kShortList : kDegreeOfMany);
   return short_lists ? std::min(k, cuda::kShortList) : k;
 }
 

@@ -33,10 +33,10 @@ bool finds(const Segment& segment, uint32_t row, SearchWorkspace& workspace) {
 
 }  // namespace
 
-bool walks_find_rows(const Segment& segment, uint32_t missed_share, const Execution& execution) {
+bool walks_find_rows(const Segment& segment, uint32_t rows_per_miss, const Execution& execution) {
   // By inner product a row is not the nearest to itself.
   if (segment.rows() == 0 || segment.dataset.metric() == ANN_METRIC_INNER_PRODUCT) return true;
-  const uint32_t count = std::min(std::max(kProbesLeast, kMisses * missed_share), segment.rows());
+  const uint32_t count = std::min(std::max(kProbesLeast, kMisses * rows_per_miss), segment.rows());
   Array<uint32_t> rows(execution.memory, count);
   random_strata(segment.rows(), count, segment.seed, kProbeStream, rows.data());
   std::vector<SearchWorkspace> workspaces;
@@ -44,7 +44,7 @@ bool walks_find_rows(const Segment& segment, uint32_t missed_share, const Execut
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
     workspaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory);
   std::atomic<uint32_t> missed = 0;
-  // Every other one first: most graphs miss none of them, and none that should have long edges.
+  // Every other one first: most graphs miss none of them, and hardly one that should have long edges.
   const auto probe = [&](uint32_t first) {
     parallel_for(execution, (count - first + 1) / 2, 4, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       for (uint64_t i = begin; i < end; ++i) {
@@ -56,7 +56,7 @@ bool walks_find_rows(const Segment& segment, uint32_t missed_share, const Execut
   probe(0);
   if (missed == 0) return true;
   if (count > 1) probe(1);
-  return uint64_t{missed} * missed_share <= count;
+  return uint64_t{missed} * rows_per_miss <= count;
 }
 
 }  // namespace gannet

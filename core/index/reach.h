@@ -22,10 +22,10 @@ namespace gannet {
 constexpr uint64_t reach_bytes(uint64_t rows) { return (rows / kHeadShare + kEntriesMax) * sizeof(uint32_t); }
 
 /// One row in so many may be missed in graphs from the CPU, and from devices.
-inline constexpr uint32_t kMissedOnHost = 300;
-inline constexpr uint32_t kMissedOnDevice = 50;
+inline constexpr uint32_t kRowsPerMissOnHost = 300;
+inline constexpr uint32_t kRowsPerMissOnDevice = 50;
 
-/// Whether walks find the rows of a graph by L2 or cosine, but for one in `missed_share`; not measured by inner product.
-bool walks_find_rows(const Segment& segment, uint32_t missed_share, const Execution& execution);
+/// Whether walks find the rows of a graph by L2 or cosine, but for one in `rows_per_miss` of them; not measured by inner product.
+bool walks_find_rows(const Segment& segment, uint32_t rows_per_miss, const Execution& execution);
 
 }  // namespace gannet

@@ -1,19 +1,44 @@
 // EXACT as a row of the table: every row is compared.
 
+#include <algorithm>
+
 #include "search/exact.h"
 #include "search/procedure.h"
 
 namespace gannet {
 namespace {
 
+/// Queries that are prepared at once: AUTO compares all rows for batches of any size, for which a walk takes the memory
+/// of one query at a time. Enough to share the rows among as many as exact search compares together.
+uint64_t queries_at_once(const Dataset& dataset, uint32_t threads) {
+  constexpr uint64_t kBytes = uint64_t{64} << 20;
+  constexpr uint64_t kOfThread = 1024;
+  return std::max(kBytes / dataset.query_bytes(), kOfThread * std::max(1u, threads));
+}
+
 SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort&) { return ExactPlan{}; }
 
 void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan&, const Execution& execution,
          SearchCounts* counts) {
   const Dataset& dataset = host.segment.dataset;
-  counts->distances += batch.queries.rows * dataset.rows();
-  const QueryBlock block(dataset, batch.queries, execution);
-  search_exact(dataset, block, batch.admission, batch.results, execution);
+  const uint64_t queries = batch.queries.rows;
+  counts->distances += queries * dataset.rows();
+  const uint64_t most = queries_at_once(dataset, execution.threads);
+  uint64_t first = 0;
+  do {
+    const uint64_t end = std::min(queries, first + most);
+    MatrixView some = batch.queries;
+    some.data = batch.queries.row(first);
+    some.rows = end - first;
+    const Execution part = queries == 0 ? execution
+                                        : execution.span(static_cast<double>(first) / queries,
+                                                         static_cast<double>(end) / queries);
+    BatchAdmission admission = batch.admission;
+    if (admission.masked != nullptr) admission.masked += first;
+    const QueryBlock block(dataset, some, part);
+    search_exact(dataset, block, admission, batch.results.from(first), part);
+    first = end;
+  } while (first < queries);
 }
 
 constexpr Procedure make_row() {

@@ -74,7 +74,7 @@ void reserve_workspaces(DevicePlacement& placement, const CalibrationQueries& qu
 class DeviceCalibration::CurveTracer {
  public:
   /// `first`, unless null: that of the first ten answers of the same walks, which searches for fewer answers may take
-  /// (search/plan.h, kDeepAnswers). Which walks are run does not depend on it.
+  /// (search/plan.h, kDeepAnswers). What it finds of them counts for `curve`, too; its points do not change the walks.
   CurveTracer(Trials& walks, uint32_t warps, Curve* curve, Curve* first = nullptr)
       : walks_(walks), warps_(warps), curve_(*curve), first_(first) {}
 
@@ -99,9 +99,8 @@ class DeviceCalibration::CurveTracer {
   /// lets walks into the right place lets most of them in at once: the recall rises in steps, somewhere between
   /// two points. It is to be had at the upper one alone: 0.8 by a slack in between got 0.759, and 0.95 0.926.
   void make_steps() {
-    if (!all_or_none_) return;
-    make_steps(curve_);
-    if (first_ != nullptr) make_steps(*first_);
+    if (all_or_none_) make_steps(curve_);
+    if (first_all_or_none_) make_steps(*first_);
   }
 
   /// The points of another curve, whose walks are uncapped, with capped walks.
@@ -146,7 +145,9 @@ class DeviceCalibration::CurveTracer {
     // Where hundreds of copies differ in stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
     for (const uint32_t answers : {1u, kFewAnswers}) {
       const Outcome first = walks_.first_of(answers);
-      const double promised = promise(first, answers, answers > 1 && all_or_none_);
+      // Where rows have some tens of near copies, the first ten are found all or none, and a hundred are not.
+      first_all_or_none_ |= all_or_none_ || (answers > 1 && first.is_all_or_none());
+      const double promised = promise(first, answers, answers > 1 && first_all_or_none_);
       trial.promised_first = promised;  // at last of the first ten
       if (promised >= trial.promised) continue;
       trial.recall = first.recall;
@@ -156,8 +157,7 @@ class DeviceCalibration::CurveTracer {
   }
 
   double promise(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
-    const bool weak = all_or_none || walks_.are_few(answers);
-    return std::max(0.0, walks_.promise(outcome.recall) - allow_for(outcome, weak));
+    return std::max(0.0, walks_.promise(outcome.recall) - walks_.allow_for(outcome, answers, all_or_none));
   }
 
   /// The cap on walks that stray, where the mean is `expansions`.
@@ -228,6 +228,7 @@ class DeviceCalibration::CurveTracer {
   Trial last_;
   uint32_t trials_ = 0;
   bool all_or_none_ = false;
+  bool first_all_or_none_ = false;
 };
 
 /// The queries of the curves with their true neighbours. Those for the fewest answers, which are the most queries, and
@@ -437,8 +438,7 @@ bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) con
 /// Other numbers of answers than ten go by the curve for a hundred, which promises the least of all; all do where there is
 /// no other curve, as in files from before 1.7.
 bool DeviceCalibration::Table::find_deep(uint32_t k, double recall, Point* point) const {
-  return k == kFirstAnswers && first.count > 0 ? first.find(recall, point)
-                                               : find(kDeepAnswers, recall, point);
+  return (k == kFirstAnswers && first.find(recall, point)) || find(kDeepAnswers, recall, point);
 }
 
 void DeviceCalibration::Point::move_to(const Point& other, double part) {

@@ -133,7 +133,7 @@ inline double cagra_time(const SearchGraph& graph, size_t row_bytes, double list
   const double edges = list * degree_share(graph);
   const double bytes = static_cast<double>(row_bytes);
   const double step = (4500 + 28 * bytes) / (multi_cta ? 2 : 1);
-  const double crowding = list > 512 ? 7 : 1.7;
+  const double crowding = list > 512 ? 7 : list > 256 ? 1.7 : 1;
   return batch_time(step * edges, crowding * edges * (1.9 + 0.0098 * bytes), batch);
 }
 

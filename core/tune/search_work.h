@@ -1,11 +1,9 @@
 // The cost of a walk and of a comparison of all rows on the CPU, counted, so that every machine makes the same choice.
 //
-// In bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average,
+// A walk in bytes that are read in order. An expansion reads the edges of a row, of which there are as many as on average,
 // each of which asks the table of visited rows, at kEdgeBytes each; a comparison jumps to a code, at kJumpBytes more
-// than the code itself. Exact search reads rows as stored one after the other, at kRowBytes more than a row. On two
-// x86-64 cores beams of 16, 64, 256 and 1,024 so counted come to .02, .06, .22 and .81 of exact search on SIFT 100k
-// (u8; in time .02, .05, .19 and .66) and to .02, .05, .18 and .70 on 60,000 patches (f16, 192 columns; in time .05,
-// .11, .29 and .90).
+// than the code itself. A comparison of all rows in units of the time that a walk takes for a byte, by measurement
+// (exact_work).
 #pragma once
 
 #include <algorithm>
@@ -63,7 +61,7 @@ inline double slack_work(const SearchGraph& graph, size_t row_bytes, double beam
 /// The work of comparing all rows, for each query of a batch. Batches share the reading of the rows, and from some
 /// twenty queries a thread on rows of floats are compared as codes (search/row_bounds.h); bytes only on some machines.
 /// Queries are taken to be shared by four threads, since a choice must go neither by the machine nor by the number of
-/// threads. Thread time of a query in batches of one thread, k = 10, and the work, in units of 18 ps where rows are
+/// threads; with more of them batches from 96 queries to 24 a thread are compared as stored, at up to 3.4 times the count. Thread time of a query in batches of one thread, k = 10, and the work, in units of 18 ps where rows are
 /// compared as stored and of 12 as codes, in us on an AMD EPYC with AVX-512 VNNI, where walks with long beams take 11 to
 /// 12 ps for a unit:
 ///

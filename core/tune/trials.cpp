@@ -19,6 +19,7 @@ constexpr double kMargin = 1.15;
 constexpr double kProductMargin = 1.2;
 constexpr double kMarginOfMiss = 0.25;
 constexpr double kNearTheEnd = 0.003;
+constexpr double kLeeway = 0.01;  // that a promise leaves
 constexpr double kAllOrNone =
     0.6;  // of the variance of queries that find all or none, from which on they count as such:
 constexpr double kRecallMin = 0.7;    // below, the kind of failure does not matter,
@@ -247,13 +248,15 @@ bool Outcome::is_all_or_none() const {
   return recall > kRecallMin && recall < kRecallMax && variance > kAllOrNone * recall * (1 - recall);
 }
 
-double allow_for(const Outcome& outcome, bool all_or_none) {
+double Trials::allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
   double error = outcome.error;
   if (all_or_none) {
     const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
     error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
   }
-  return std::max(error, 3 * error - 0.01);
+  const bool few = sample_.queries().are_few() && answers <= kTogetherMost;
+  const double least = few ? std::max(error, 1.0 / outcome.queries) : error;
+  return std::max(error, 3 * least - kLeeway);
 }
 
 }  // namespace gannet

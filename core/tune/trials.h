@@ -58,6 +58,9 @@ class CalibrationQueries {
 
   uint32_t count() const { return count_; }
   bool are_rows() const { return given_.count() == 0; }
+  /// Whether the caller gave so few that none missed says little of ten answers or fewer: 64 of a million rows in 2,500
+  /// islands promised .999 of the first, and 10,000 got .947.
+  bool are_few() const { return !are_rows() && given_.count() < kGivenFew; }
   /// Whether no query finds any of them; else each only does not find itself.
   bool are_held_out() const { return held_out_ != nullptr || hidden_; }
   /// Whether a device's edges go past them.
@@ -150,11 +153,13 @@ class Trials {
   /// The promise for a recall of the sample, before the allowance for luck.
   double promise(double recall) const { return recall - sample_.queries().margin(1 - recall); }
 
-  /// Whether these are so few queries of the caller that none missed says little of ten answers or fewer: 64 of a
-  /// million rows in 2,500 islands promised .999 of the first, and 10,000 got .947.
-  bool are_few(uint32_t answers) const {
-    return !sample_.queries().are_rows() && used_ < kGivenFew && answers <= kTogetherMost;
-  }
+  /// The allowance for the luck of a sample, of which the first `answers` count: its standard error, and more where
+  /// three of them would not stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with
+  /// few misses is weak evidence: its error is that of one query more that missed. 200 rows with at most one miss
+  /// promised .99, and 1,000 queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss
+  /// promised .99 of 300 answers likewise. Of few given queries three in their number may be missed unseen, as on the
+  /// CPU (tune/calibration.cpp).
+  double allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const;
 
   uint32_t runs = 0;
 
@@ -172,12 +177,5 @@ class Trials {
   Array<uint64_t> ids_;                              // [used, k] on the CPU
   Array<float> distances_;                           // [used, k] likewise
 };
-
-/// The allowance for the luck of a sample: its standard error, and more where three of them would not
-/// stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with few misses is weak
-/// evidence: its error is that of one query more that missed. 200 rows with at most one miss promised .99, and 1,000
-/// queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss promised .99 of 300
-/// answers likewise.
-double allow_for(const Outcome& outcome, bool all_or_none);
 
 }  // namespace gannet

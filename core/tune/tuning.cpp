@@ -83,9 +83,8 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
     const double cap = cap_of(plan.target, plan.procedure, outcome.expansions);
     if (cap != 0) outcome = trials.run(plan.procedure, plan(curve.k, *knob, width, cap));
     all_or_none |= curve.k > 1 && outcome.is_all_or_none();
-    const bool ends =
-        curve.add(*knob, trials.promise(outcome.recall),
-                  allow_for(outcome, all_or_none || trials.are_few(curve.k)), outcome.expansions, cap);
+    const bool ends = curve.add(*knob, trials.promise(outcome.recall),
+                                trials.allow_for(outcome, curve.k, all_or_none), outcome.expansions, cap);
     if (ends || outcome.recall >= KnobCurve::kEnough) return;
     if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
   }

@@ -152,8 +152,66 @@ static void opened(void) {
   remove(path);
 }
 
+/* A batch that is compared with all rows is answered in parts: AUTO takes that way whatever the size of a batch. */
+static void compared_with_all_rows(void) {
+  const uint32_t dim = 2048, k = 3;
+  const uint64_t count = 20000; /* 164 MB as the floats that rows are compared with */
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 40, dim, 3);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_U8, count, dim, 4);
+  ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
+  hooks.allocate = allocate;
+  hooks.release = release;
+  ann_context *context = NULL;
+  CHECK_OK(ann_context_create(&hooks, &context, NULL));
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.metric = ANN_METRIC_L2;
+  shape.dim = dim;
+  shape.element = ANN_F32;
+  ann_index *index = NULL;
+  CHECK_OK(ann_index_create(context, &shape, &index, NULL));
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.graph = ANN_GRAPH_NONE;
+  params.threads = 2;
+  ann_matrix matrix = vectors_view(&rows);
+  CHECK_OK(ann_build(index, &matrix, NULL, &params, NULL, NULL));
+  ann_search_params search = ANN_SEARCH_PARAMS_INIT;
+  search.threads = 2;
+  answers whole = answers_make(count, k), part = answers_make(7, k);
+  ann_results results = ANN_RESULTS_INIT;
+  results.rows = count;
+  results.k = k;
+  results.ids = whole.ids;
+  results.distances = whole.distances;
+  matrix = vectors_view(&queries);
+  peak = held;
+  CHECK_OK(ann_search_batch(index, &matrix, &search, &results, NULL, NULL));
+  CHECK_SAY(peak - held < 100 << 20, "the batch took %lld bytes", (long long)(peak - held));
+  CHECK_EQUAL(results.distance_count, count * 40);
+  /* Queries of both sides of the places where it is divided. */
+  for (uint64_t first = 0; first + 7 <= count; first += 1021) {
+    ann_matrix some = matrix;
+    some.data = (const uint8_t *)matrix.data + first * dim;
+    some.rows = 7;
+    ann_results few = ANN_RESULTS_INIT;
+    few.rows = 7;
+    few.k = k;
+    few.ids = part.ids;
+    few.distances = part.distances;
+    CHECK_OK(ann_search_batch(index, &some, &search, &few, NULL, NULL));
+    CHECK(memcmp(part.ids, whole.ids + first * k, 7 * k * sizeof(uint64_t)) == 0);
+    CHECK(memcmp(part.distances, whole.distances + first * k, 7 * k * sizeof(float)) == 0);
+  }
+  answers_free(&whole);
+  answers_free(&part);
+  ann_index_free(index);
+  ann_context_free(context);
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
 int main(void) {
   opened();
+  compared_with_all_rows();
   ann_build_params plain = ANN_BUILD_PARAMS_INIT;
   plain.threads = 2;
   for (int e = 0; e < ELEMENTS; e++)
