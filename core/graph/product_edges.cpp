@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -26,6 +27,9 @@ constexpr Round kRounds[] = {{8, 0}, {4, 4}};
 constexpr uint32_t kLookedAt = 8;   // rows whose lists one round reads at most
 constexpr uint32_t kListRead = 32;  // entries of each list that are read
 constexpr uint32_t kBeamMin = 64;
+constexpr uint32_t kWave = 3;       // one row in this many walks, and guides others
+constexpr uint32_t kGuides = 8;     // whose lists another row reads at most,
+constexpr uint32_t kGuidesMin = 2;  // or else it walks itself
 
 /// Rows of the beam for a list of k.
 constexpr uint32_t beam_for(uint32_t k) { return std::max(k + k / 3, kBeamMin); }
@@ -48,23 +52,36 @@ struct Workspace {
   Array<uint64_t> keys;
 };
 
+/// The beams of all rows, ascending RowKeys, kNone behind.
+class Beams {
+ public:
+  Beams(uint32_t rows, uint32_t length, const Execution& execution)
+      : rows(rows), length(length), keys_(execution.memory, checked_product(rows, length)) {}
+
+  const uint32_t rows;
+  const uint32_t length;
+
+  uint64_t* of(uint64_t row) { return keys_.data() + row * length; }
+  const uint64_t* of(uint64_t row) const { return keys_.data() + row * length; }
+
+ private:
+  Array<uint64_t> keys_;  // [rows, length]
+};
+
 /// The first k of the beams of all rows, after each row is inserted into the lists of the rows in its own beam where it is
 /// nearer than their k-th.
 class MutualLists {
  public:
-  /// `beams` is [rows, length], ascending, RowKey::kNone behind.
-  MutualLists(const Array<uint64_t>& beams, uint32_t rows, uint32_t length, uint32_t k,
-              const Execution& execution)
+  MutualLists(const Beams& beams, uint32_t k, const Execution& execution)
       : beams_(beams),
-        rows_(rows),
-        length_(length),
+        rows_(beams.rows),
         k_(k),
         execution_(execution),
-        begins_(execution.memory, size_t{rows} + 1) {
-    Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution, rows, 0u);
+        begins_(execution.memory, size_t{rows_} + 1) {
+    Array<std::atomic<uint32_t>> counts = filled_array<std::atomic<uint32_t>>(execution, rows_, 0u);
     each_offer([&](uint32_t to, uint64_t) { counts[to].fetch_add(1, std::memory_order_relaxed); });
     place_by_counts(counts, begins_, execution);
-    offers_ = Array<uint64_t>(execution.memory, begins_[rows]);
+    offers_ = Array<uint64_t>(execution.memory, begins_[rows_]);
     each_offer([&](uint32_t to, uint64_t key) {
       offers_[begins_[to] + counts[to].fetch_add(1, std::memory_order_relaxed)] = key;
     });
@@ -79,17 +96,16 @@ class MutualLists {
   }
 
  private:
-  const uint64_t* beam(uint64_t row) const { return beams_.data() + row * length_; }
-
   /// Calls visit(row, key) for each row that another one, whose key it gets, is inserted at.
   template <class Visit>
   void each_offer(const Visit& visit) {
     parallel_for(execution_, rows_, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
       for (uint64_t row = begin; row < end; ++row) {
-        for (uint32_t i = 0; i < length_ && beam(row)[i] != RowKey::kNone; ++i) {
-          const uint32_t other = RowKey::row(beam(row)[i]);
-          const uint64_t key = RowKey::of(RowKey::distance(beam(row)[i]), static_cast<uint32_t>(row), false);
-          const uint64_t* const first = beam(other);
+        const uint64_t* const own = beams_.of(row);
+        for (uint32_t i = 0; i < beams_.length && own[i] != RowKey::kNone; ++i) {
+          const uint32_t other = RowKey::row(own[i]);
+          const uint64_t key = RowKey::of(RowKey::distance(own[i]), static_cast<uint32_t>(row), false);
+          const uint64_t* const first = beams_.of(other);
           if (key > first[k_ - 1]) continue;
           if (std::none_of(first, first + k_, [&](uint64_t known) { return RowKey::row(known) == row; }))
             visit(other, key);
@@ -104,16 +120,15 @@ class MutualLists {
     const uint64_t* const last = first + std::min<uint64_t>(count, k_);
     sort_smallest(first, count, std::min<uint64_t>(count, k_), execution_);
     const uint64_t* offer = first;
-    const uint64_t* own = beam(row);
+    const uint64_t* own = beams_.of(row);
     for (uint32_t i = 0; i < k_; ++i) {
       const uint64_t key = offer != last && *offer < *own ? *offer++ : *own++;
       list[i] = key == RowKey::kNone ? kNoRow : RowKey::row(key);
     }
   }
 
-  const Array<uint64_t>& beams_;
+  const Beams& beams_;
   uint32_t rows_;
-  uint32_t length_;
   uint32_t k_;
   const Execution& execution_;
   Array<uint64_t> begins_;  // [rows + 1]
@@ -133,30 +148,47 @@ class ProductLists {
   }
 
   KnnGraph walk_all(const Execution& execution) {
-    return make_lists(execution, [&](uint32_t, Workspace& space, Beam& beam) { walk(space, beam); });
+    Beams beams(graph_.rows, beam_, execution);
+    const auto is_guide = [](uint32_t row) { return row % kWave == 0; };
+    fill_beams(beams, is_guide, execution.span(0, 0.6),
+               [&](uint32_t, Workspace& space, Beam& beam) { walk(space, beam); });
+    fill_beams(beams, std::not_fn(is_guide), execution.span(0.6, 1),
+               [&](uint32_t row, Workspace& space, Beam& beam) {
+                 uint32_t asked = 0;
+                 for (const uint32_t near : graph_.row(row)) {
+                   if (near == kNoRow || asked == kGuides) break;
+                   if (!is_guide(near)) continue;
+                   meet_list(beams, near, space, beam);
+                   ++asked;
+                 }
+                 if (asked < kGuidesMin) walk(space, beam);
+               });
+    return MutualLists(beams, k_, execution).take();
   }
 
   KnnGraph look_through(KnnGraph&& lists, const Execution& execution) {
     constexpr double kParts = std::size(kRounds);
     double part = 0;
     for (const Round& round : kRounds) {
-      lists = make_lists(
-          execution.span(part / kParts, (part + 1) / kParts),
+      Beams beams(graph_.rows, beam_, execution);
+      fill_beams(
+          beams, [](uint32_t) { return true; }, execution.span(part / kParts, (part + 1) / kParts),
           [&](uint32_t row, Workspace& space, Beam& beam) { look_further(row, round, lists, space, beam); });
+      lists = MutualLists(beams, k_, execution).take();
       part += 1;
     }
     return lists;
   }
 
  private:
-  /// Makes mutual lists of the rows that fill(row, space, beam) leaves in the beam of each row as a query.
-  template <class Fill>
-  KnnGraph make_lists(const Execution& execution, const Fill& fill) {
-    Array<uint64_t> beams(execution.memory, checked_product(graph_.rows, beam_));
+  /// Keeps the rows that fill(row, space, beam) leaves in the beam of each row as a query that is wanted.
+  template <class Wants, class Fill>
+  void fill_beams(Beams& beams, const Wants& is_wanted, const Execution& execution, const Fill& fill) {
     std::atomic<uint64_t> done = 0;
     parallel_for(execution, graph_.rows, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       Workspace& space = spaces_[worker];
       for (uint64_t row = begin; row < end; ++row) {
+        if (!is_wanted(static_cast<uint32_t>(row))) continue;
         PreparedQuery query;
         dataset_.prepare(static_cast<const uint8_t*>(dataset_.view().row(row)), dataset_.element(),
                          space.values.data(), &query);
@@ -165,13 +197,22 @@ class ProductLists {
         space.visited.enter(static_cast<uint32_t>(row));
         fill(static_cast<uint32_t>(row), space, beam);
         space.visited.clear();
-        uint64_t* const keys = beams.data() + row * beam_;
+        uint64_t* const keys = beams.of(row);
         for (uint32_t i = 0; i < beam_; ++i)
           keys[i] = i < beam.size() ? beam.key(i) & ~RowKey::kFlag : RowKey::kNone;
       }
       execution.advance(static_cast<double>(done += end - begin) / graph_.rows);
     });
-    return MutualLists(beams, graph_.rows, beam_, k_, execution).take();
+  }
+
+  /// Compares the first rows of another one's beam.
+  void meet_list(const Beams& beams, uint32_t other, Workspace& space, Beam& beam) const {
+    uint32_t rows[kListRead];
+    uint32_t count = 0;
+    const uint64_t* const keys = beams.of(other);
+    for (; count < std::min(kListRead, beam_) && keys[count] != RowKey::kNone; ++count)
+      rows[count] = RowKey::row(keys[count]);
+    meet(rows, count, space, beam);
   }
 
   /// Best first, as search/best_first.h has it.
