@@ -22,8 +22,10 @@ class CodeTable {
  public:
   /// With room for `rows` of them.
   CodeTable(const Codes& codes, uint32_t rows, const Execution& execution)
-      : codes_(codes),
-        places_(filled_array<uint32_t>(execution, std::bit_ceil(size_t{rows} * 2 + 2), kNoRow)) {}
+      : codes_(codes), places_(filled_array<uint32_t>(execution, room(rows), kNoRow)) {}
+
+  /// Bytes that a table of so many rows takes.
+  static uint64_t bytes(uint64_t rows) { return room(rows) * sizeof(uint32_t); }
 
   /// The row that was entered with the code of this one, or kNoRow.
   uint32_t find(uint32_t row) const { return places_[place_of(row, hash_of(codes_, row))]; }
@@ -50,6 +52,8 @@ class CodeTable {
   }
 
  private:
+  static size_t room(uint64_t rows) { return std::bit_ceil(rows * 2 + 2); }
+
   size_t place_of(uint32_t row, uint32_t hash) const {
     const size_t last = places_.size() - 1;
     size_t place = hash & last;
@@ -193,6 +197,22 @@ bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const
   start_at_heads(graph, std::move(heads.rows), seed, execution.memory);
   graph.repaired_edges += repair_reachability(graph, execution);
   return true;
+}
+
+uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_t threads) {
+  const uint64_t heads = rows / kHeadShare;
+  const uint32_t k = kHeadLists;
+  const uint32_t edges = degree / 2;
+  const uint64_t by_cells =
+      heads <= kHeadsCompared ? 0 : cells_knn_bytes(heads, stride, {k, 16, 16, 0.001f, 1}, threads);
+  const uint64_t finding =
+      std::max(exact_knn_bytes(std::min<uint64_t>(heads, kHeadsCompared), stride, k, threads), by_cells);
+  const uint64_t shaping =
+      std::max({heads * k * sizeof(uint32_t) + prune_bytes(heads, k, stride, Pruning::near(edges), threads),
+                reverse_edges_bytes(heads, edges), repair_bytes(heads, edges)});
+  const uint64_t upper = heads * (stride + edges * sizeof(uint32_t)) + std::max(finding, shaping);
+  const uint64_t numbers = (rows + heads) * sizeof(uint32_t);
+  return numbers + std::max({CodeTable::bytes(rows), upper, repair_bytes(rows, degree)});
 }
 
 void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, const Allocator& memory) {

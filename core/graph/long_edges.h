@@ -40,6 +40,9 @@ inline constexpr uint32_t kHeadShare = 4;
 /// more of them than one of kHeadShare rows. Whether it has.
 bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution);
 
+/// Bytes that this takes at most, of codes of a stride.
+uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_t threads);
+
 /// The rows, ascending, that stand for all, and for each row its head, [rows].
 struct Heads {
   Array<uint32_t> rows;

@@ -6,6 +6,7 @@
 #include "backend/transfer_bytes.h"
 #include "dataset/codes.h"
 #include "graph/diversify.h"
+#include "graph/long_edges.h"
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
 #include "index/choose_projection.h"
@@ -138,9 +139,12 @@ uint64_t phases(const Asked& asked) {
   const uint64_t products = asked.is_inner_product()
                                 ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads)
                                 : 0;
+  const uint64_t joining = plan.repair && !asked.is_tsdg() && !asked.is_ggnn()
+                               ? long_edges_bytes(asked.rows, stride, plan.degree, plan.threads)
+                               : 0;
   const uint64_t projecting = choose_projection_bytes(asked.rows, dim, projected_stride(asked), plan.threads);
   const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(plan.threads) : 0;
-  return std::max({coding, finding, projecting, measuring, edging(asked), calibrating, products}) +
+  return std::max({coding, finding, projecting, measuring, edging(asked), joining, calibrating, products}) +
          scaling(asked) + sending;
 }
 

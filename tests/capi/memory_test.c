@@ -32,6 +32,8 @@ static void release(void *user, void *memory, size_t bytes, size_t alignment) {
   free(memory);
 }
 
+static int law = DATA_NORMAL; /* of the rows of one() */
+
 static void one(const char *what, int32_t metric, int32_t given, int32_t stored, uint64_t n, uint32_t dim,
                 const ann_build_params *params, int with_ids) {
   ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
@@ -45,7 +47,7 @@ static void one(const char *what, int32_t metric, int32_t given, int32_t stored,
   shape.element = stored;
   ann_index *index = NULL;
   CHECK_OK(ann_index_create(context, &shape, &index, NULL));
-  vectors rows = vectors_make(DATA_NORMAL, given, n, dim, 1);
+  vectors rows = vectors_make(law, given, n, dim, 1);
   const ann_matrix view = vectors_view(&rows);
   uint64_t *ids = malloc(n * 8 + 1);
   for (uint64_t i = 0; i < n; i++) ids[i] = 1000000 - i;
@@ -260,6 +262,13 @@ int main(void) {
   none.graph = ANN_GRAPH_NONE;
   one("no graph", ANN_METRIC_L2, ANN_F32, ANN_F16, 1500, 300, &none, 0);
   one("with ids", ANN_METRIC_L2, ANN_F32, 0, 2000, 8, &plain, 1);
+  /* Graphs of such rows get edges from island to island, which are found among some of the rows. */
+  ann_build_params exact = plain;
+  exact.knn = ANN_KNN_EXACT;
+  for (law = DATA_CLUSTERED; law <= DATA_ISLANDS; law++) {
+    one("far apart", ANN_METRIC_COSINE, ANN_F32, 0, 5000, 256, &exact, 0);
+    one("far apart", ANN_METRIC_L2, ANN_F32, 0, 6000, 8, &plain, 0);
+  }
   CHECK_EQUAL(uneven, 0);
   return finish("memory");
 }

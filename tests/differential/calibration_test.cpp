@@ -14,6 +14,7 @@
 #include "search/exact.h"
 #include "search/slack.h"
 #include "index/choose.h"
+#include "index/reach.h"
 #include "tune/search_work.h"
 #include "tune/trials.h"
 
@@ -372,6 +373,25 @@ TEST_CASE("edges past hidden rows lead to the nearest of theirs that a list coul
     REQUIRE(changed > kRows / 2);
     REQUIRE(unknown > 0);
     REQUIRE(std::equal(before.begin(), before.end(), graph.edges.begin(), graph.edges.end()));
+  }
+}
+
+TEST_CASE("walks find the rows of a graph, or too many are missed") {
+  const Execution two{{}, 2, nullptr};
+  for (const uint32_t rows : {2u, 3u, 299u, 4001u}) {
+    const MadeData data(rows, 12, Shape::kClusters, 7);
+    const auto built = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_OFF);
+    const Segment& segment = built->segment;
+    CAPTURE(rows);
+    REQUIRE(walks_find_rows(segment, kRowsPerMissOnHost, two));
+    REQUIRE(walks_find_rows(segment, kRowsPerMissOnDevice, two));
+    // Without edges walks find the rows where they start, and copies of these.
+    SearchGraph& graph = const_cast<SearchGraph&>(segment.graph);
+    std::fill(graph.edges.begin(), graph.edges.end(), kNoRow);
+    const bool starts_everywhere = graph.entries.size() == rows;
+    REQUIRE(starts_everywhere == (rows < 64));
+    REQUIRE(walks_find_rows(segment, kRowsPerMissOnHost, two) == starts_everywhere);
+    REQUIRE(walks_find_rows(segment, kRowsPerMissOnDevice, two) == starts_everywhere);
   }
 }
 
