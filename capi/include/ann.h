@@ -681,7 +681,9 @@ typedef struct ann_build_params {
   const ann_matrix *calibration; /* queries like those to come, to calibrate on, read during the call;
                                     default: a sample of the rows, held out while they serve as queries.
                                     Where queries are unlike the rows, as texts and images are, that
-                                    promises too much: give some hundred queries, at best 2,048. The
+                                    promises too much: give some hundred queries, at best 2,048. Of fewer
+                                    than 300, less is promised for up to ten neighbours: where they miss
+                                    none, one less three in their number is, and 0.01 more. The
                                     index and its file keep a sample of up to 2,048, as f32 where rows are
                                     floats: CUDA devices calibrate on it too, also when the index is
                                     placed later or opened elsewhere. Devices need 64 of them; with fewer

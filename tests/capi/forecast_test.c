@@ -105,6 +105,39 @@ static void without_calibration(void) {
   vectors_free(&rows);
 }
 
+/* Few given queries that miss nothing say little of those to come. */
+static void few_given(void) {
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 3000, DIM, 5);
+  vectors queries = vectors_make(DATA_NORMAL, ANN_F32, 400, DIM, 6);
+  const uint64_t counts[] = {64, 100, 299, 300, 400};
+  for (int i = 0; i < 5; i++) {
+    ann_matrix given = vectors_view(&queries);
+    given.rows = counts[i];
+    ann_build_params build = ANN_BUILD_PARAMS_INIT;
+    build.calibration = &given;
+    ann_index *index = index_build(ANN_METRIC_L2, &rows, &build);
+    for (uint32_t k = 1; k <= 10; k += 9) {
+      ann_search_params params = ANN_SEARCH_PARAMS_INIT;
+      params.device = ANN_DEVICE_CPU;
+      params.beam = 1000; /* a third of the rows */
+      const float promised = forecast(index, 1, k, &params).recall;
+      const double most = counts[i] < 300 ? 1.01 - 3.0 / (double)counts[i] : 1;
+      CHECK_SAY(promised <= most + 0.0015 && promised >= most - 0.003,
+                "%llu given, k %u: %g is promised, not %g", (unsigned long long)counts[i], k,
+                (double)promised, most);
+      params.beam = 0;
+      params.recall = (float)most - 0.004f;
+      CHECK(forecast(index, 1, k, &params).recall >= (float)most - 0.005f);
+      if (counts[i] > 100) continue;
+      params.recall = 0.999f;
+      CHECK_EQUAL(forecast(index, 1, k, &params).procedure, ANN_SEARCH_EXACT);
+    }
+    ann_index_free(index);
+  }
+  vectors_free(&rows);
+  vectors_free(&queries);
+}
+
 static void refusals(void) {
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 300, DIM, 4);
   ann_index *index = index_build(ANN_METRIC_L2, &rows, NULL);
@@ -132,6 +165,7 @@ static void refusals(void) {
 int main(void) {
   promises();
   without_calibration();
+  few_given();
   refusals();
   return finish("forecast");
 }
