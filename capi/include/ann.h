@@ -767,8 +767,8 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
 /* How a search walks.
  *   AUTO        on an index with a graph BEST_FIRST or SLACK, EXACT without; also EXACT where no walk was found
  *               to reach `recall`. The CPU takes the procedure that reaches it at the least cost (a count of
- *               work, not of time; queries of a batch share that of EXACT), with a beam given BEST_FIRST. On a CUDA device walks keep two lists: the
- *               nearest rows, and the nearest of those not yet expanded. They stop when the next row is farther
+ *               work, not of time; queries of a batch share that of EXACT), with a beam given BEST_FIRST.
+ *               On a CUDA device walks keep two lists: the nearest rows, and the nearest of those not yet expanded. They stop when the next row is farther
  *               than (1 + slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
  *               The warps of a query depend on the batch: 16 for each of few queries, 8 for each of some more,
  *               one for each of many; for more than 100 neighbours always 8, up to 1,000.
@@ -1062,7 +1062,7 @@ typedef struct ann_knn_params {
  * ties by row number, UINT32_MAX where a row has fewer than k others; `distances` is [rows, k] or
  * NULL. `context` and `monitor` may be NULL. By cells and NN-Descent the lists are approximate
  * and their distances still exact. Lists by them of fewer than 16 are the first of those for 16. For the inner
- * product, which is no metric, _AUTO takes _EXACT; _CELLS finds near rows first and walks from each to its
+ * product, which is no metric, _AUTO takes _EXACT; _CELLS finds near rows first and walks from these to the
  * largest products, on the CPU alone (ANN_UNSUPPORTED on a device); _NN_DESCENT finds less where lengths differ
  * widely, and compares every pair where codes would be floats; _GGNN is ANN_UNSUPPORTED. Any thread.
  * Errors: as ann_build, except ANN_STATE and ANN_BUSY; on cancel the buffers hold nothing of use. */

@@ -7,7 +7,7 @@
 namespace gannet {
 namespace {
 
-constexpr uint64_t kRowsOfTask = 4096;
+constexpr uint64_t kRowsOfTask = 256;  // rows with many edges take some tens of us each
 
 struct Bypass {
   const Codes& codes;

@@ -1,12 +1,13 @@
 // A search graph of the CPU without some of its rows, so that these are queries which the graph has never held.
 //
-// An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows
-// that the hidden one has edges to, if a list of near rows could have held it: the row's own list reaches as far, and
-// another neighbour of the row leads there too. So a walk finds the rows that it would find had the hidden row never
-// been there. Masking the row alone leaves a hole: in a pruned graph its neighbours are linked through it, and a walk then
-// needs a beam 1.2 times as long on SIFT, words and patches as queries of the same law do. Without the first bound neighbours of a hidden row are linked at any distance: with 1M
-// rows of 30 intrinsic dimensions searches for .9 had a recall of .877, with it at worst .012 too little (4,000
-// queries, k of 1 and 10); walks of 1M SIFT rows take 4 % more distances for the wanted recall.
+// An edge to a hidden row is replaced by one past it: to the nearest, from where the edge begins, of the rows that the
+// hidden one has edges to, if a list of near rows could have held it: the row's own list reaches as far, and another
+// neighbour of the row leads there too. So a walk finds the rows that it would find had the hidden row never been
+// there. Masking the row alone leaves a hole: in a pruned graph its neighbours are linked through it, and a walk then
+// needs a beam 1.2 times as long on SIFT, words and patches as queries of the same law do. Without the first bound
+// neighbours of a hidden row are linked at any distance: with 1M rows of 30 intrinsic dimensions searches for .9 had a
+// recall of .877, with it at worst .012 too little (4,000 queries, k of 1 and 10); walks of 1M SIFT rows take 4 % more
+// distances for the wanted recall.
 //
 // Without the second a hidden row joins rows that the lists never had together. Where lists miss many neighbours, in
 // many dimensions, hidden rows then are easier to find than queries: missed of ten by a beam of 64, by rows in the graph
@@ -15,8 +16,8 @@
 //     64 even columns, 100k .222 and .249, with the bound .258;  two densities, 300k .080 and .090, .087
 //     SIFT 100k .0031 and .0032, .0033;  words .0035 and .0044, .0036;  patches .0054 and .0056, .0053
 //
-// place/bypass_edges_cuda.h makes a copy on a device, without the second bound; here the edges themselves are changed and put back, which takes
-// the memory of the edges to hidden rows alone and lets every procedure walk them.
+// place/bypass_edges_cuda.h makes a copy on a device, without the second bound; here the edges themselves are changed
+// and put back, which takes the memory of the edges to hidden rows alone and lets every procedure walk them.
 #pragma once
 
 #include <cstdint>

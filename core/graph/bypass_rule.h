@@ -15,7 +15,7 @@ struct BypassRule {
   }
 
   /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet and it is no farther than the
-  /// row's own list reaches.
+  /// row's own list reaches. The CPU asks besides that another neighbour of the row leads there.
   constexpr bool may_lead(uint32_t row, uint32_t target) const {
     return target != kNoRow && target != row && !hides(target);
   }

@@ -147,9 +147,11 @@ class ProductLists {
                            execution.memory);
   }
 
-  KnnGraph walk_all(const Execution& execution) {
+  KnnGraph find_lists(const Execution& execution) {
     Beams beams(graph_.rows, beam_, execution);
-    const auto is_guide = [](uint32_t row) { return row % kWave == 0; };
+    // What guides have found fills no long list.
+    const uint32_t wave = 2 * k_ <= kGuides * kListRead ? kWave : 1;
+    const auto is_guide = [wave](uint32_t row) { return row % wave == 0; };
     fill_beams(beams, is_guide, execution.span(0, 0.6),
                [&](uint32_t, Workspace& space, Beam& beam) { walk(space, beam); });
     fill_beams(beams, std::not_fn(is_guide), execution.span(0.6, 1),
@@ -161,7 +163,7 @@ class ProductLists {
                    meet_list(beams, near, space, beam);
                    ++asked;
                  }
-                 if (asked < kGuidesMin) walk(space, beam);
+                 if (asked < kGuidesMin || beam.size() < k_) walk(space, beam);
                });
     return MutualLists(beams, k_, execution).take();
   }
@@ -327,7 +329,7 @@ Array<uint32_t> choose_entries_by_product(const Dataset& dataset, uint32_t count
 KnnGraph lists_by_product(const SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,
                           const Execution& execution) {
   ProductLists lists(graph, dataset, codes, k, execution);
-  return lists.look_through(lists.walk_all(execution.span(0, 0.6)), execution.span(0.6, 1));
+  return lists.look_through(lists.find_lists(execution.span(0, 0.6)), execution.span(0.6, 1));
 }
 
 void add_product_edges(SearchGraph& graph, const Dataset& dataset, const Codes& codes, uint32_t k,

@@ -10,18 +10,19 @@
 // distances; near rows alone .862 at 614, and lists by product alone, with reverse edges, .992 at 714
 // (tests/bench/results.csv, "edges:", has other shares and beams).
 //
-// The lists by product are not found by comparing all rows: each row walks the graph of near rows as a query
+// The lists by product are not found by comparing all rows: rows walk the graph of near rows as queries
 // (beam 32: .86 of its 16 best, 444 distances), and then looks twice at the lists of near rows and of those in its own
 // list (.94, 63 distances more). Lists by such walks alone gave .877 / 611 in a graph of both kinds, so looked
 // through .931 / 580, and the true ones .958 / 528.
 //
 // One row in three walks. The others read the lists of the first eight of these that they have edges to, and walk where
-// there are fewer than two: near rows have much of their lists in common. Of 150,000 word vectors a beam of 96 finds .9915 of
-// the ten of foreign queries and .9376 of those of queries like the rows, where lists of walks by all rows had .9881 and
-// .9304 at as many distances, and a build by two threads takes .8 of the time. Where rows have few neighbours in common
-// less is found: of 150,000 normal rows of 32 columns .9390 instead of .9447, of 100,000 of 256 columns that share a
-// direction .9390 instead of .9444. One row in four walks: .9900, .9385; .9358, .9387. A few steps of a walk from what
-// others found: .9907, .9338; .9382, .9401. A device's rows all walk (index/product_walks.h).
+// there are fewer than two or these fill no list: near rows have much of their lists in common. Where lists are longer
+// than 128 all rows walk. Of 150,000 word vectors a beam of 96 finds .9915 of the ten of foreign queries and .9354 of
+// those of queries like the rows, where lists of walks by all rows had .9881 and .9304 at as many distances, and a build
+// by two threads takes .8 of the time. Where rows have few neighbours in common less is found: of 150,000 normal rows of
+// 32 columns .9390 instead of .9447, of 100,000 of 256 columns that share a direction .9390 instead of .9444. One row in
+// four walks: .9900, .9385; .9358, .9387. A few steps of a walk from what others found: .9907, .9338; .9382, .9401. A
+// device's rows all walk (index/product_walks.h).
 //
 // After the walk and after each look the lists are made mutual: a product is the same from both ends, so each row is
 // inserted into the lists of the rows in its own beam that are nearer to it than to their k-th. These are few, a

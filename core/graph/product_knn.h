@@ -1,12 +1,13 @@
 // k-NN lists by inner product without comparing every pair.
 //
 // Cells need a metric: a row's largest products are seldom near it. So cells find lists of near rows
-// (knn/cells.h), pruned and with reverse edges they are a graph, and each row walks it by product, as the edges of
+// (knn/cells.h), pruned and with reverse edges they are a graph, and rows walk it by product, as the edges of
 // an index by inner product are found (graph/product_edges.h). Codes of the walk have a scale for each row; a list
 // is twice as long as wanted, since the caller orders it by the rows themselves.
 //
-// Cost of a row beside its near list: a walk with a beam of 96, or of a list's length if that is more, and two rounds
-// that look at the lists of near rows and of those in its own.
+// Cost of a row beside its near list: a walk with a beam of 64, or of four thirds of a list's length if that is more,
+// or for two rows of three the lists of some that have walked, and two rounds that look at the lists of near rows and
+// of those in its own.
 #pragma once
 
 #include <cstdint>

@@ -9,11 +9,11 @@ namespace gannet {
 namespace {
 
 /// Queries that are prepared at once: AUTO compares all rows for batches of any size, for which a walk takes the memory
-/// of one query at a time. Enough to share the rows among as many as exact search compares together.
+/// of one query at a time. 64 MB of them, or as many as share a tile of rows for each thread.
 uint64_t queries_at_once(const Dataset& dataset, uint32_t threads) {
   constexpr uint64_t kBytes = uint64_t{64} << 20;
   constexpr uint64_t kOfThread = 1024;
-  return std::max(kBytes / dataset.query_bytes(), kOfThread * std::max(1u, threads));
+  return std::max(kBytes / QueryBlock::bytes_of_one(dataset), kOfThread * std::max(1u, threads));
 }
 
 SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort&) { return ExactPlan{}; }

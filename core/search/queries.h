@@ -67,9 +67,14 @@ struct SearchBatch {
 
 class QueryBlock {
  public:
+  /// Bytes that each query takes.
+  static size_t bytes_of_one(const Dataset& dataset) {
+    return value_bytes_of(dataset) + sizeof(double) + sizeof(uint8_t);
+  }
+
   QueryBlock(const Dataset& dataset, const MatrixView& queries, const Execution& execution)
       : count_(queries.rows),
-        value_bytes_(round_up(dataset.query_bytes(), 16)),
+        value_bytes_(value_bytes_of(dataset)),
         values_(execution.memory, checked_product(queries.rows, value_bytes_)),
         norms_(execution.memory, queries.rows),
         usable_(execution.memory, queries.rows) {
@@ -96,6 +101,8 @@ class QueryBlock {
   const double* norms() const { return norms_.data(); }
 
  private:
+  static size_t value_bytes_of(const Dataset& dataset) { return round_up(dataset.query_bytes(), 16); }
+
   uint64_t count_;
   size_t value_bytes_;
   Array<uint8_t> values_;  // [queries, value_bytes]

@@ -61,7 +61,8 @@ inline double slack_work(const SearchGraph& graph, size_t row_bytes, double beam
 /// The work of comparing all rows, for each query of a batch. Batches share the reading of the rows, and from some
 /// twenty queries a thread on rows of floats are compared as codes (search/row_bounds.h); bytes only on some machines.
 /// Queries are taken to be shared by four threads, since a choice must go neither by the machine nor by the number of
-/// threads; with more of them batches from 96 queries to 24 a thread are compared as stored, at up to 3.4 times the count. Thread time of a query in batches of one thread, k = 10, and the work, in units of 18 ps where rows are
+/// threads; with more of them batches from 96 queries to 24 a thread are compared as stored, at up to 3.4 times the
+/// count. Thread time of a query in batches of one thread, k = 10, and the work, in units of 18 ps where rows are
 /// compared as stored and of 12 as codes, in us on an AMD EPYC with AVX-512 VNNI, where walks with long beams take 11 to
 /// 12 ps for a unit:
 ///

@@ -254,7 +254,7 @@ double Trials::allow_for(const Outcome& outcome, uint32_t answers, bool all_or_n
     const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
     error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
   }
-  const bool few = sample_.queries().are_few() && answers <= kTogetherMost;
+  const bool few = !sample_.queries().are_rows() && outcome.queries < kGivenFew && answers <= kTogetherMost;
   const double least = few ? std::max(error, 1.0 / outcome.queries) : error;
   return std::max(error, 3 * least - kLeeway);
 }

@@ -58,9 +58,6 @@ class CalibrationQueries {
 
   uint32_t count() const { return count_; }
   bool are_rows() const { return given_.count() == 0; }
-  /// Whether the caller gave so few that none missed says little of ten answers or fewer: 64 of a million rows in 2,500
-  /// islands promised .999 of the first, and 10,000 got .947.
-  bool are_few() const { return !are_rows() && given_.count() < kGivenFew; }
   /// Whether no query finds any of them; else each only does not find itself.
   bool are_held_out() const { return held_out_ != nullptr || hidden_; }
   /// Whether a device's edges go past them.
@@ -157,8 +154,8 @@ class Trials {
   /// three of them would not stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with
   /// few misses is weak evidence: its error is that of one query more that missed. 200 rows with at most one miss
   /// promised .99, and 1,000 queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss
-  /// promised .99 of 300 answers likewise. Of few given queries three in their number may be missed unseen, as on the
-  /// CPU (tune/calibration.cpp).
+  /// promised .99 of 300 answers likewise. Of few queries of the caller three in their number may be missed unseen, as
+  /// in tune/calibration.cpp: 64 of a million rows in 2,500 islands promised .999 of the first, and 10,000 got .947.
   double allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const;
 
   uint32_t runs = 0;

@@ -480,9 +480,11 @@ def build(rows: Array, *, metric: str = "l2", dtype: Any = None, device: Any = N
                   best first, -1 at the end of a row that has fewer, as Index.graph() gives them. It is checked,
                   calibrated and kept as it is, and `info.graph` calls it "cagra", as which it is searched.
     degree        edges a row, 2 to 256; default 32, or 48 for 100,000 rows or more of at most 256 columns but not by
-                  inner product nor with a `knn_degree` below 48, of "cagra" 32, of "ggnn" 24, of "tsdg" 128 at most. More finds more at a given beam.
+                  inner product nor with a `knn_degree` below 48, of "cagra" 32, of "ggnn" 24, of "tsdg" 128 at most.
+                  More finds more at a given beam.
     knn           how the neighbours under the graph are found: "auto", "exact", "nn_descent" or "cells"
-    knn_degree    how many of them, degree to 512; default 1.5 times the degree, by cells 64 for 48 edges, of "cagra" 3 times
+    knn_degree    how many of them, degree to 512; default 1.5 times the degree, by cells 64 for 48 edges, of "cagra"
+                  3 times
     knn_graph     [n, knn_degree] int32: these neighbours, given by row number, -1 at the end of a row where
                   there are fewer; as knn_graph() makes them
     calibrate     learn which beam gives which recall
