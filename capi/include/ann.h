@@ -768,8 +768,9 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  *   AUTO        on an index with a graph BEST_FIRST or SLACK, EXACT without; also EXACT where no walk was found
  *               to reach `recall`. The CPU takes the procedure that reaches it at the least cost (a count of
  *               work, not of time; queries of a batch share that of EXACT), with a beam given BEST_FIRST.
- *               On a CUDA device walks keep two lists: the nearest rows, and the nearest of those not yet expanded. They stop when the next row is farther
- *               than (1 + slack) times the k-th best distance; calibration on the device chooses the slack for a recall.
+ *               On a CUDA device walks keep two lists: the nearest rows, and the nearest of those not yet
+ *               expanded. They stop when the next row is farther than (1 + slack) times the k-th best distance;
+ *               calibration on the device chooses the slack for a recall.
  *               The warps of a query depend on the batch: 16 for each of few queries, 8 for each of some more,
  *               one for each of many; for more than 100 neighbours always 8, up to 1,000.
  *               Batches of a size at which the device walks for all queries at once, a warp each (some 500 to

@@ -31,9 +31,7 @@ constexpr uint32_t kHiddenShare = 12;  // edges go past one row in this many at 
 constexpr uint32_t kHiddenMin = 512;   // if that gives this many
 constexpr uint32_t kBeamPerK = 1000;   // no curve goes beyond this many times its k
 
-constexpr double kLeeway = 0.01;  // that a promise leaves
-constexpr double kHiddenMargin =
-    0.1;  // of the miss of hidden rows, the excess of queries to come; small misses have more
+constexpr double kHiddenMargin = 0.1;  // of hidden rows' miss, for the excess of queries to come
 constexpr double kAllOrNone = 0.3;  // of the variance of a recall whose answers are found together, or none
 
 constexpr double kPartsAbove = 0.8;  // recall of the shortest beam, above which it is tried with fewer edges

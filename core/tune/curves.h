@@ -14,8 +14,10 @@ namespace gannet {
 /// The share of neighbours that is missed. None of a sample is as good as half of one of 10,000.
 inline double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
 
+inline constexpr double kLeeway = 0.01;  // that a promise leaves
+
 /// Fewer queries of the caller that miss nothing say little of so many answers, which are found all or none on many sets.
-inline constexpr uint32_t kGivenFew = 300;  // three in this many are the .01 that a promise leaves
+inline constexpr uint32_t kGivenFew = 300;  // three in this many are kLeeway
 inline constexpr uint32_t kTogetherMost = 10;
 
 struct KnobPoint {

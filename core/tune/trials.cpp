@@ -19,7 +19,6 @@ constexpr double kMargin = 1.15;
 constexpr double kProductMargin = 1.2;
 constexpr double kMarginOfMiss = 0.25;
 constexpr double kNearTheEnd = 0.003;
-constexpr double kLeeway = 0.01;  // that a promise leaves
 constexpr double kAllOrNone =
     0.6;  // of the variance of queries that find all or none, from which on they count as such:
 constexpr double kRecallMin = 0.7;    // below, the kind of failure does not matter,

@@ -32,15 +32,21 @@ static void release(void *user, void *memory, size_t bytes, size_t alignment) {
   free(memory);
 }
 
-static int law = DATA_NORMAL; /* of the rows of one() */
-
-static void one(const char *what, int32_t metric, int32_t given, int32_t stored, uint64_t n, uint32_t dim,
-                const ann_build_params *params, int with_ids) {
+/* Its memory is counted. */
+static ann_context *counted_context(void) {
   ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
   hooks.allocate = allocate;
   hooks.release = release;
   ann_context *context = NULL;
   CHECK_OK(ann_context_create(&hooks, &context, NULL));
+  return context;
+}
+
+static int law = DATA_NORMAL; /* of the rows of one() */
+
+static void one(const char *what, int32_t metric, int32_t given, int32_t stored, uint64_t n, uint32_t dim,
+                const ann_build_params *params, int with_ids) {
+  ann_context *context = counted_context();
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = dim;
   shape.metric = metric;
@@ -129,11 +135,7 @@ static void opened(void) {
   ann_index_free(index);
   ann_file_description facts = ANN_FILE_DESCRIPTION_INIT;
   CHECK_OK(ann_file_info(path, &facts, NULL));
-  ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
-  hooks.allocate = allocate;
-  hooks.release = release;
-  ann_context *context = NULL;
-  CHECK_OK(ann_context_create(&hooks, &context, NULL));
+  ann_context *context = counted_context();
   for (int mode = ANN_OPEN_FULL; mode <= ANN_OPEN_TRUSTED; mode++) {
     held = peak = calls = 0;
     ann_open_params params = ANN_OPEN_PARAMS_INIT;
@@ -160,11 +162,7 @@ static void compared_with_all_rows(void) {
   const uint64_t count = 20000; /* 164 MB as the floats that rows are compared with */
   vectors rows = vectors_make(DATA_NORMAL, ANN_F32, 40, dim, 3);
   vectors queries = vectors_make(DATA_NORMAL, ANN_U8, count, dim, 4);
-  ann_context_params hooks = ANN_CONTEXT_PARAMS_INIT;
-  hooks.allocate = allocate;
-  hooks.release = release;
-  ann_context *context = NULL;
-  CHECK_OK(ann_context_create(&hooks, &context, NULL));
+  ann_context *context = counted_context();
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.metric = ANN_METRIC_L2;
   shape.dim = dim;
