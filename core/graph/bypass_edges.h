@@ -16,8 +16,8 @@
 //     64 even columns, 100k .222 and .249, with the bound .258;  two densities, 300k .080 and .090, .087
 //     SIFT 100k .0031 and .0032, .0033;  words .0035 and .0044, .0036;  patches .0054 and .0056, .0053
 //
-// place/bypass_edges_cuda.h makes a copy on a device, without the second bound; here the edges themselves are changed
-// and put back, which takes the memory of the edges to hidden rows alone and lets every procedure walk them.
+// place/bypass_edges_cuda.h makes a copy on a device; here the edges themselves are changed and put back, which takes the
+// memory of the edges to hidden rows alone and lets every procedure walk them.
 #pragma once
 
 #include <cstdint>

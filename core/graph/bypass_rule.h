@@ -14,8 +14,8 @@ struct BypassRule {
     return target != kNoRow && (hidden[target / 32] >> target % 32 & 1) != 0;
   }
 
-  /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet and it is no farther than the
-  /// row's own list reaches. The CPU asks besides that another neighbour of the row leads there.
+  /// Whether an edge of `row` past a hidden one may lead to `target`, if none does yet, it is no farther than the row's
+  /// own list reaches and another neighbour of the row leads there.
   constexpr bool may_lead(uint32_t row, uint32_t target) const {
     return target != kNoRow && target != row && !hides(target);
   }

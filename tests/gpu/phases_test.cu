@@ -200,7 +200,7 @@ double code_distance(const Codes& codes, uint32_t a, uint32_t b) {
 }
 
 /// Whether every edge that is not led on stands as it was, and the others lead to the nearest within the reach of the
-/// row's own list, or where its first edge leads.
+/// row's own list that another of its neighbours leads to, or where its first edge leads.
 void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   const Dataset dataset = rows.dataset(ANN_METRIC_L2);
   const Codes codes(dataset, 1, Execution());
@@ -227,6 +227,15 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
   uint64_t led_on = 0;
   for (uint32_t row = 0; row < rows.rows; ++row) {
     std::vector<uint32_t> own(edges.begin() + row * degree, edges.begin() + (row + 1) * degree);
+    std::vector<bool> known(rows.rows);
+    const bool is_led_on = !hidden(row) && std::any_of(own.begin(), own.end(), hidden);
+    for (const uint32_t between : own) {
+      if (!is_led_on || between == kNoRow || hidden(between)) continue;
+      for (uint32_t place = 0; place < degree; ++place) {
+        const uint32_t target = edges[uint64_t{between} * degree + place];
+        if (target != kNoRow) known[target] = true;
+      }
+    }
     double reach = 0;
     uint32_t first = kNoRow;  // that is not hidden
     for (uint32_t place = degree; place-- > 0;) {
@@ -240,7 +249,7 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
         const uint32_t* beyond = edges.data() + uint64_t{target} * degree;
         double nearest = INFINITY;
         for (const uint32_t* next = beyond; next < beyond + degree; ++next) {
-          if (*next != kNoRow && *next != row && !hidden(*next) &&
+          if (*next != kNoRow && *next != row && !hidden(*next) && known[*next] &&
               std::find(own.begin(), own.end(), *next) == own.end())
             nearest = std::min(nearest, code_distance(codes, row, *next));
         }
@@ -254,7 +263,7 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
           continue;
         }
         expect(next < rows.rows && std::find(beyond, beyond + degree, next) != beyond + degree &&
-                   !hidden(next) && next != row && std::find(own.begin(), own.end(), next) == own.end(),
+                   !hidden(next) && next != row && known[next] && std::find(own.begin(), own.end(), next) == own.end(),
                where + ": a row beyond the hidden one");
         expect(code_distance(codes, row, next) <= nearest * 1.00001, where + ": the nearest of them");
         own[place] = next;
@@ -263,7 +272,8 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
       expect(found[row * degree + place] == own[place], "row " + std::to_string(row) + ": edges");
     }
   }
-  expect(led_on > 0 || rows.rows < 100, "edges are led on");
+  // Of 3,000 rows three random neighbours lead to few.
+  expect(led_on > 0 || rows.rows < 100 || degree < 16, "edges are led on");
 }
 
 void claim_led_on() {
