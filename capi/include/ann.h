@@ -873,10 +873,11 @@ typedef struct ann_search_params {
                         Without calibration the beam is 4 * k + 64, doubled for each halving of
                         1 - recall below 0.05.
                         On a CUDA device two lists have calibrations of their own; recalls that they do
-                        not reach, and k beyond them, go by the beam that the CPU would use. Where that is
-                        above 1,984, or the CPU's calibration has not reached the target either, every
-                        row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam above
-                        1,984). */
+                        not reach go by a beam that the first search which needs one measures there, in
+                        some 100 ms, or for k above 1,000 and fewer than 10,000 rows by the beam that the
+                        CPU would use. Where that is above 1,984, or the target has not been reached
+                        either, every row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam
+                        above 1,984). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT).
                         There AUTO walks with two lists for the recall that the build's calibration has
@@ -1033,8 +1034,8 @@ ANN_API ann_status ann_search_estimate(const ann_index *index, uint64_t queries,
                                        const ann_search_params *params, ann_search_forecast *out,
                                        ann_error *error);
 
-/* The beam that ann_search_batch would use for this k and recall (0: the default), by BEST_FIRST, and by AUTO
- * where it takes that. Errors: ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph, ANN_NO_MEMORY where it
+/* The beam that ann_search_batch would use for this k and recall (0: the default) on the CPU, by BEST_FIRST, and by
+ * AUTO where it takes that. Errors: ANN_INVALID_ARGUMENT, ANN_STATE, ANN_UNSUPPORTED without a graph, ANN_NO_MEMORY where it
  * has to calibrate. Any thread. */
 ANN_API ann_status ann_index_beam(const ann_index *index, uint32_t k, float recall, uint32_t *beam,
                                   ann_error *error);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "tune/device_work.h"
 #include "tune/search_work.h"
@@ -126,15 +127,11 @@ struct Chooser {
       least = time;
     };
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
-    // The CPU's calibration may have to be measured: only where two lists do not serve, or by product, where one list
-    // may be ahead.
-    if ((!two_lists || by_product()) && placed.curves(execution).reaches(request.k, request.recall)) {
-      const double beam = kBestFirst.unmeasured(request, beam_asked()).knob;
-      const double time = one_list_time(graph, list_bytes(), beam, batch);
-      if (time < least) {
-        const Choice choice = plan_beam();
-        if (choice.procedure == &kBestFirst) consider(choice, time);
-      }
+    // One list has to be measured: only where two do not serve, or by product, where it may be ahead.
+    const auto time_of_beam = [&](double beam) { return one_list_time(graph, list_bytes(), beam, batch); };
+    if ((!two_lists || by_product()) && time_of_beam(request.k) < least && reaches_by_beam()) {
+      const Choice choice = plan_beam();
+      if (choice.procedure == &kBestFirst) consider(choice, time_of_beam(choice.effort.knob));
     }
     // CAGRA's calibration costs the first search that needs it: only where the best so far would cost much more.
     constexpr uint32_t kShortest = 32;
@@ -144,6 +141,21 @@ struct Chooser {
       consider(*stored, cagra_time(graph, stored_bytes(), stored->effort.knob,
                                    std::get<CagraPlan>(stored->plan).multi_cta, batch));
     return best;
+  }
+
+  /// The effort of one list on a device, measured there; none where the CPU's curves stand for it.
+  std::optional<Effort> beam_on_device() const {
+    const bool is_measured = target.on_device() && placed.calibration.exists() && request.queries != 0 &&
+                             request.k != 0 && request.k <= kBestFirst.answers_measured;
+    if (!is_measured) return std::nullopt;
+    ann_search_params like = ANN_SEARCH_PARAMS_INIT;
+    like.procedure = kBestFirst.id;
+    return device->tuning.find(target, like, request.k, request.recall, execution);
+  }
+
+  bool reaches_by_beam() const {
+    if (const auto found = beam_on_device()) return found->recall >= request.recall;
+    return placed.curves(execution).reaches(request.k, request.recall);
   }
 
   bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
@@ -265,8 +277,12 @@ struct Chooser {
       if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }
     if (procedure.unmeasured == nullptr) return {};
+    if (&procedure == &kBestFirst) {
+      if (const auto found = beam_on_device()) return *found;
+    }
     const Effort effort = promised(procedure, procedure.unmeasured(request, beam_asked()));
-    const bool is_measured = procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
+    const bool is_measured = &procedure != &kBestFirst && procedure.knob_at != nullptr && request.k != 0 &&
+                             request.queries != 0;
     return is_measured && placed.calibration.exists() ? measured_effort(procedure, effort) : effort;
   }
 
@@ -303,8 +319,12 @@ struct Chooser {
     return effort;
   }
 
-  /// The beam of the CPU's calibration for the wanted recall, or of a cautious rule.
-  uint32_t beam_asked() const { return placed.curves(execution).beam(request.k, request.recall); }
+  /// The beam of one list for the wanted recall, as measured on the device or by the CPU's calibration, or by a cautious
+  /// rule.
+  uint32_t beam_asked() const {
+    if (const auto found = beam_on_device()) return static_cast<uint32_t>(std::ceil(found->knob));
+    return placed.curves(execution).beam(request.k, request.recall);
+  }
 
   ann_search_params measured_as(const Procedure& procedure, const Effort& effort) const {
     if (procedure.measured_as != nullptr)

@@ -1,5 +1,8 @@
 // BEST_FIRST as a row of the table: one list, on the CPU and on CUDA devices.
 
+#include <algorithm>
+#include <cmath>
+
 #include "search/batch_on_host.h"
 #include "search/best_first_walk.h"
 #include "search/procedure.h"
@@ -23,7 +26,7 @@ uint32_t level_of(const ann_search_params& params) {
 /// that only comparing every row reaches there.
 SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const Effort& effort) {
   const uint32_t rows = std::max(1u, target.segment().rows());
-  const uint32_t beam = std::min(static_cast<uint32_t>(effort.knob), rows);
+  const uint32_t beam = std::min(static_cast<uint32_t>(std::ceil(effort.knob)), rows);
   if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
   return BeamPlan{beam, level_of(request.params), effort.edges_part};
 }
@@ -55,6 +58,19 @@ std::optional<Effort> given(const SearchRequest& request) {
 
 Effort unmeasured(const SearchRequest&, uint32_t beam) { return {static_cast<double>(beam), 0, 0}; }
 
+/// On a device from the shortest list of a warp on, by a third each time. The CPU's beams have a calibration of their own.
+std::optional<double> knob_at(const SearchTarget& target, uint32_t k, uint32_t step) {
+  constexpr uint32_t kShortest = 16;
+  constexpr double kGrowth = 1.3;
+  if (!target.on_device() || k > kDeviceBeamMax) return std::nullopt;
+  double beam = std::max(k, kShortest);
+  for (uint32_t i = 0; i < step; ++i) {
+    if (beam >= kDeviceBeamMax) return std::nullopt;
+    beam = std::min(std::ceil(beam * kGrowth), double{kDeviceBeamMax});
+  }
+  return beam;
+}
+
 constexpr Procedure make_row() {
   Procedure row;
   row.id = ANN_SEARCH_BEST_FIRST;
@@ -67,6 +83,8 @@ constexpr Procedure make_row() {
   row.run_on_host = run;
   row.given = given;
   row.unmeasured = unmeasured;
+  row.knob_at = knob_at;
+  row.answers_measured = 1000;
   return row;
 }
 

@@ -81,13 +81,14 @@ struct Procedure {
   /// The effort where nothing has been measured; `beam` is the beam of BEST_FIRST for the wanted recall.
   Effort (*unmeasured)(const SearchRequest& request, uint32_t beam) = nullptr;
   /// The values of the knob that calibration tries for k answers, rising with `step` from 0; none behind the last.
-  /// Null: the procedure has a calibration of its own (tune/tuning.h).
+  /// Null, or none at step 0: the procedure has a calibration of its own there (tune/tuning.h).
   std::optional<double> (*knob_at)(const SearchTarget& target, uint32_t k, uint32_t step) = nullptr;
   /// The parameters under whose name a plan is calibrated: a procedure's id, and whatever else changes which rows
   /// an effort finds. Null: the procedure's own id alone.
   ann_search_params (*measured_as)(const SearchPlan& plan) = nullptr;
-  uint32_t width_max = 0;      // p that calibration tries at most; 0: there is no p
-  bool knob_in_steps = false;  // only values that were tried serve
+  uint32_t answers_measured = 100;  // k that calibration tries at most
+  uint32_t width_max = 0;           // p that calibration tries at most; 0: there is no p
+  bool knob_in_steps = false;       // only values that were tried serve
   /// On a device a query is cut after this multiple of the mean expansions of whole ones; 0: never. Most of a batch
   /// ends long before its longest query, for which the device then waits.
   double cut = 0;

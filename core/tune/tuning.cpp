@@ -11,8 +11,10 @@ constexpr uint32_t kRowsOnDeviceMin = 10'000;  // for held-out rows on a device
 constexpr uint32_t kHostShare = 16;            // one row in this many at most is held out on the CPU
 constexpr uint32_t kHostMin = 32;
 constexpr uint32_t kSomeAnswers = 100;
+constexpr uint32_t kManyAnswers = 1000;
 constexpr uint32_t kQueriesForSome = 1024;  // queries for kSomeAnswers, each of which averages more answers
 constexpr uint32_t kHostQueriesForSome = 64;
+constexpr uint32_t kQueriesForMany = 64;
 constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, with which p is looked for
 constexpr double kReached = 0.998;   // from this recall on no more random rows are needed
 constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
@@ -32,6 +34,13 @@ uint32_t count_trial_queries(const SearchTarget& target) {
   const uint32_t most = by_rows ? segment.rows() / kHostShare : segment.queries.count();
   const uint32_t count = std::min(most, kHostQueriesMax);
   return count < (by_rows ? kHostMin : kGivenMin) ? 0 : count;
+}
+
+/// The most of them for k answers.
+uint32_t most_queries(const SearchTarget& target, uint32_t k) {
+  if (k < kSomeAnswers) return kDeviceQueriesMax;
+  if (k > kSomeAnswers) return kQueriesForMany;
+  return target.on_device() ? kQueriesForSome : kHostQueriesForSome;
 }
 
 /// Plans of one procedure, as its parameters' defaults have them.
@@ -103,10 +112,9 @@ MeasuredProcedure measure(const SearchTarget& target, const ann_search_params& l
   if (target.on_device() && queries.are_rows() && !queries.are_hidden()) return measured;
   const Planner plan{target, procedure, like, count};
   if (procedure.width_max > 0) measured.width = 1;
-  for (const uint32_t k : {1u, 10u, kSomeAnswers}) {
-    if (4 * uint64_t{k} + queries.count() > target.segment().rows()) break;
-    const uint32_t some = target.on_device() ? kQueriesForSome : kHostQueriesForSome;
-    const uint32_t used = k == kSomeAnswers ? std::min(count, some) : count;
+  for (const uint32_t k : {1u, 10u, kSomeAnswers, kManyAnswers}) {
+    if (k > procedure.answers_measured || 4 * uint64_t{k} + queries.count() > target.segment().rows()) break;
+    const uint32_t used = std::min(count, most_queries(target, k));
     const Sample sample(target, queries, used, k, execution);
     Trials trials(target, sample, k, execution);
     if (k == 1 && procedure.width_max > 1) measured.width = find_width(trials, plan);

@@ -165,6 +165,7 @@ struct Got {
   double recall = 0;
   double error = 0;     // of the mean
   double compared = 0;  // rows for each query, as a share
+  ann_results last = ANN_RESULTS_INIT;  // of the last batch: its promise and procedure
 };
 
 Got measure(const ann_index* index, const Vectors& queries, const Neighbours& truth, uint32_t k, float recall,
@@ -177,12 +178,14 @@ Got measure(const ann_index* index, const Vectors& queries, const Neighbours& tr
   Neighbours found(count, k);
   ann_error error = ANN_ERROR_INIT;
   uint64_t distances = 0;
+  Got got;
   for (uint64_t first = 0; first < count; first += batch) {
     const uint64_t some = std::min<uint64_t>(batch, count - first);
     const ann_matrix part = part_of(queries, first, some);
     ann_results results = found.view(first, some);
     check(ann_search_batch(index, &part, &params, &results, nullptr, &error), error, "searching");
     distances += results.distance_count;
+    got.last = results;
   }
   double sum = 0;
   double squares = 0;
@@ -197,7 +200,6 @@ Got measure(const ann_index* index, const Vectors& queries, const Neighbours& tr
     squares += share * share;
   }
   const double n = static_cast<double>(count);
-  Got got;
   got.recall = sum / n;
   got.error = std::sqrt(std::max(0.0, squares / n - got.recall * got.recall) / n);
   got.compared = static_cast<double>(distances) / n / static_cast<double>(info_of(index).rows);
@@ -244,9 +246,11 @@ int check_set(const Set& set, const Asked& asked) {
             asked.device > ANN_DEVICE_CPU || got.compared <= 1 + 400 / static_cast<double>(rows.rows);
         if (!kept || !cheap || asked.verbose) {
           std::printf(
-              "%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows\n",
+              "%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows; promised "
+              "%.4f by procedure %d, warps %u\n",
               kept && cheap ? "" : "FALLS SHORT ", set.name.c_str(), batch, k, static_cast<double>(recall),
-              got.recall, got.error, got.compared);
+              got.recall, got.error, got.compared, static_cast<double>(got.last.recall), got.last.procedure,
+              got.last.warps_per_query);
         }
         short_of += kept && cheap ? 0 : 1;
       }
