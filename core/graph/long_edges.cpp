@@ -1,5 +1,9 @@
 #include "graph/long_edges.h"
 
+// Compiled in, as in storage/format.cpp.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -39,16 +43,7 @@ class CodeTable {
   }
 
   static uint32_t hash_of(const Codes& codes, uint32_t row) {
-    uint64_t hash = 0;
-    const uint8_t* code = codes.row(row);
-    size_t at = 0;
-    for (; at + sizeof(uint64_t) <= codes.stride(); at += sizeof(uint64_t)) {
-      uint64_t word;
-      std::memcpy(&word, code + at, sizeof word);
-      hash = mix(hash ^ word);
-    }
-    for (; at < codes.stride(); ++at) hash = mix(hash ^ code[at]);
-    return static_cast<uint32_t>(hash);
+    return static_cast<uint32_t>(XXH3_64bits(codes.row(row), codes.stride()));
   }
 
  private:
