@@ -55,6 +55,7 @@ class Tree {
 
   void grow() {
     for (; head_ < tail_; ++head_) {
+      if (head_ + kAhead < tail_) prefetch_row(queue_[head_ + kAhead]);
       if (head_ % asked_rows_ == asked_rows_ - 1) execution_.check();
       const UsedRow edges = row(queue_[head_]);
       for (uint32_t i = 0; i < table_.degree; ++i) {
@@ -66,6 +67,15 @@ class Tree {
       }
     }
   }
+
+  /// The rows of the queue lie anywhere, and their edges are little work each.
+  void prefetch_row(uint32_t number) const {
+    constexpr size_t kLine = 64;
+    const char* const edges = reinterpret_cast<const char*>(table_.row(number));
+    for (size_t byte = 0; byte < table_.degree * sizeof(uint32_t); byte += kLine) __builtin_prefetch(edges + byte);
+  }
+
+  static constexpr uint32_t kAhead = 8;  // rows of the queue whose edges are on their way
 
   struct UsedRow {
     uint32_t* targets;
