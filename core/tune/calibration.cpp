@@ -23,8 +23,7 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries of each curve: where they are like those to come, and where rows are masked.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
-constexpr uint32_t kTruthQueries =
-    256;                            // whose true neighbours are found at once by comparing rows as stored
+constexpr uint32_t kTruthQueries = 512;  // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;  // of codes, from which on half of the sample is used
 constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHiddenShare = 12;  // edges go past one row in this many at most,
@@ -546,10 +545,11 @@ class PartWalks {
   }
 
  private:
-  static constexpr uint32_t kQueries = 512;  // the allowance for luck is small where recall is not high
+  static constexpr uint32_t kQueries = 512;         // the allowance for luck is small where recall is not high,
+  static constexpr uint32_t kQueriesForMany = 128;  // and smaller where each averages a hundred answers
 
   static double promised(const Measured& point) { return point.mean - point.doubt; }
-  uint32_t size_of(uint32_t c) const { return std::min(sample_.sizes[c], kQueries); }
+  uint32_t size_of(uint32_t c) const { return std::min(sample_.sizes[c], c == 2 ? kQueriesForMany : kQueries); }
 
   void walk(uint32_t part) {
     uint32_t most = 0;
@@ -774,10 +774,11 @@ float Calibration::recall(uint32_t k, uint32_t beam) const {
   return static_cast<float>(1 - std::exp(-reached));
 }
 
-uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads) {
+uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint64_t given, uint32_t threads) {
   const uint32_t deep = truth_depth(rows);
   const uint32_t depth = std::min(deep, kKs[2]);
-  const uint64_t count = std::min<uint64_t>(kSampleMax[0], rows / 4 + 1);
+  const uint32_t most = given != 0 || rows / kHiddenShare >= kHiddenMin ? kSampleMax[0] : kSampleFew[0];
+  const uint64_t count = std::min<uint64_t>(most, given != 0 ? given : rows / 4 + 1);
   const uint64_t beam = std::min<uint64_t>(ANN_BEAM_MAX, 2 * rows + 1024);
   const uint64_t workspace = rows / 8 + 8192 * 4 + dim * 4ull + stride + 4096 + beam * 32;
   const uint32_t few = kSampleMax[KnobCurves::kCurves - 1];

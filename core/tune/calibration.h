@@ -94,7 +94,7 @@ class Calibration {
   float recall_max_ = 0;
 };
 
-/// Bytes that measuring takes at most.
-uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t threads);
+/// Bytes that measuring takes at most, with so many queries of the caller.
+uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint64_t given, uint32_t threads);
 
 }  // namespace gannet
