@@ -10,6 +10,18 @@ namespace {
 
 constexpr uint32_t kQueriesAtOnce = 1024;  // between two questions to the monitor, of few answers each
 
+/// The queries side by side, as the kernel takes them; empty where the block has them so.
+Array<uint8_t> pack(const Dataset& dataset, const QueryBlock& queries, const Execution& execution) {
+  const size_t bytes = dataset.query_bytes();
+  if (bytes == queries.value_bytes()) return {};
+  Array<uint8_t> packed(execution.memory, checked_product(queries.size(), bytes));
+  parallel_for(execution, queries.size(), kQueriesAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t query = begin; query < end; ++query)
+      std::memcpy(packed.data() + query * bytes, queries[query].values, bytes);
+  });
+  return packed;
+}
+
 }  // namespace
 
 void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, const uint32_t* excluded,
@@ -20,18 +32,7 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
   if (count > UINT32_MAX)
     fail(ANN_LIMIT, "queries.rows is %llu, at most %u are answered on a device",
          static_cast<unsigned long long>(count), UINT32_MAX);
-  // The kernel takes queries side by side, and none that is not finite.
-  const size_t bytes = dataset.query_bytes();
-  Array<uint8_t> packed(execution.memory, checked_product(count, bytes));
-  parallel_for(execution, count, kQueriesAtOnce, [&](uint64_t begin, uint64_t end, uint32_t) {
-    for (uint64_t query = begin; query < end; ++query) {
-      uint8_t* to = packed.data() + query * bytes;
-      if (queries.usable(query))
-        std::memcpy(to, queries[query].values, bytes);
-      else
-        std::memset(to, 0, bytes);
-    }
-  });
+  const Array<uint8_t> packed = pack(dataset, queries, execution);
   // One more than k, so that an excluded row leaves enough of them.
   const uint64_t wanted = results.k + (excluded != nullptr ? uint64_t{1} : 0);
   const uint32_t kept = static_cast<uint32_t>(std::min<uint64_t>(wanted, dataset.rows()));
@@ -44,7 +45,7 @@ void search_exact_on_device(const Dataset& dataset, const QueryBlock& queries, c
   request.metric = dataset.metric();
   request.norms = dataset.norms();
   request.ids = dataset.ids();
-  request.queries = packed.data();
+  request.queries = packed.size() != 0 ? packed.data() : queries.values();
   request.query_norms = queries.norms();
   request.query_count = static_cast<uint32_t>(count);
   request.k = kept;

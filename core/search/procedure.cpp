@@ -3,6 +3,7 @@
 #include "search/device_search.h"
 #include "search/exact_device.h"
 #include "search/host_batch.h"
+#include "search/query_parts.h"
 
 namespace gannet {
 namespace {
@@ -26,9 +27,12 @@ const Procedure* find_procedure(int32_t id) {
 void compare_host_batch(const Segment& segment, int32_t device, const DevicePlacement* placement,
                         const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
   counts->distances += batch.queries.rows * segment.rows();
-  const QueryBlock block(segment.dataset, batch.queries, execution);
-  search_exact_on_device(segment.dataset, block, nullptr, device, batch.results, execution, placement,
-                         batch.admission.removed);
+  answer_in_parts(segment.dataset, batch, execution,
+                  [&](const QueryBlock& queries, const BatchAdmission& admission, const ResultsView& results,
+                      const Execution& part) {
+                    search_exact_on_device(segment.dataset, queries, nullptr, device, results, part, placement,
+                                           admission.removed);
+                  });
 }
 
 void answer_batch(const SearchTarget& target, const Procedure& procedure, const SearchPlan& plan,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "dataset/dataset.h"
 #include "segment/row_set.h"
@@ -82,10 +83,9 @@ class QueryBlock {
     parallel_for(execution, count_, grain, [&](uint64_t begin, uint64_t end, uint32_t) {
       for (uint64_t query = begin; query < end; ++query) {
         PreparedQuery prepared;
-        usable_[query] = dataset.prepare(queries.row(query), queries.element,
-                                         values_.data() + query * value_bytes_, &prepared)
-                             ? 1
-                             : 0;
+        uint8_t* const values = values_.data() + query * value_bytes_;
+        usable_[query] = dataset.prepare(queries.row(query), queries.element, values, &prepared) ? 1 : 0;
+        if (usable_[query] == 0) std::memset(values, 0, value_bytes_);
         norms_[query] = prepared.norm;
       }
     });
@@ -105,7 +105,7 @@ class QueryBlock {
 
   uint64_t count_;
   size_t value_bytes_;
-  Array<uint8_t> values_;  // [queries, value_bytes]
+  Array<uint8_t> values_;  // [queries, value_bytes] zeros where a value is not finite
   Array<double> norms_;    // [queries]
   Array<uint8_t> usable_;  // [queries] 0 where a value is not finite
 };
