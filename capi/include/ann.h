@@ -874,7 +874,7 @@ typedef struct ann_search_params {
                         1 - recall below 0.05.
                         On a CUDA device two lists have calibrations of their own; recalls that they do
                         not reach go by a beam that the first search which needs one measures there, in
-                        some 100 ms, or for k above 1,000 and fewer than 10,000 rows by the beam that the
+                        20 to 250 ms, or for k above 1,000 and fewer than 10,000 rows by the beam that the
                         CPU would use. Where that is above 1,984, or the target has not been reached
                         either, every row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam
                         above 1,984). */
@@ -886,8 +886,8 @@ typedef struct ann_search_params {
                         reach that recall, without a calibration, and by BEST_FIRST, the walk has one
                         list of `beam` rows. For CAGRA's procedures this is M ("internal top-M"), k to 1,984,
                         default by `recall`, a multiple of 32 and at most 1,984, with a calibration of their
-                        own, which the first search that gives a recall makes, in some 50 ms on a CUDA
-                        device, for either procedure and the defaults below; for fewer than 512 rows, of a
+                        own, which the first search that gives a recall makes, in 20 to 500 ms on a
+                        CUDA device, for either procedure and the defaults below; for fewer than 512 rows, of a
                         device 10,000, and fewer than 64 queries in the build's `calibration` the beam of
                         BEST_FIRST, with which they may find less. MULTI_CTA divides M: each beam has
                         M / ctas_per_query places, 32 to 512. */

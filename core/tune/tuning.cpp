@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "tune/device_work.h"
+
 namespace gannet {
 namespace {
 
@@ -81,6 +83,20 @@ double cap_of(const SearchTarget& target, const Procedure& procedure, double exp
   return target.on_device() && procedure.cut != 0 ? kCapMin + procedure.cut * expansions : 0;
 }
 
+/// Whether one list of a device takes far longer than comparing all rows, for one query as for many, so that AUTO never
+/// takes it; callers that name it get the longest beam that was tried.
+bool is_beaten(const SearchTarget& target, const Procedure& procedure, uint32_t k, double beam) {
+  constexpr double kFar = 2;
+  if (&procedure != &kBestFirst || beam < 4.0 * k + 64) return false;
+  const Segment& segment = target.segment();
+  const auto takes_far_longer = [&](double queries) {
+    const DeviceBatch batch{queries, k};
+    return one_list_time(segment.graph, walked_row_bytes(segment, *target.device), beam, batch) >
+           kFar * exact_time(segment.dataset, batch);
+  };
+  return takes_far_longer(1) && takes_far_longer(10'000);
+}
+
 /// Measures one curve.
 void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve) {
   const Segment& segment = plan.target.segment();
@@ -96,6 +112,7 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
                                 trials.allow_for(outcome, curve.k, all_or_none), outcome.expansions, cap);
     if (ends || outcome.recall >= KnobCurve::kEnough) return;
     if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
+    if (is_beaten(plan.target, plan.procedure, curve.k, *knob)) return;
   }
 }
 
