@@ -68,6 +68,7 @@ uint32_t sample_most(const Codes& codes, uint32_t c) {
 struct Sample {
   MatrixView vectors;
   const QueryBlock* queries;  // of them
+  const SearchGraph& graph;   // that walks for them go over
   const uint32_t* masked;     // [count] or null
   RowSetView held_out;        // of all of them: hidden rows, or the copies of masked rows
   bool is_hidden;             // edges go past them
@@ -137,11 +138,11 @@ double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Re
 }
 
 /// One for each thread.
-void make_workspaces(const Segment& segment, const Execution& execution,
+void make_workspaces(const Segment& segment, const Sample& sample, const Execution& execution,
                      std::vector<SearchWorkspace>& workspaces) {
   workspaces.reserve(execution.threads);
   for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    workspaces.emplace_back(segment.dataset, segment.codes, segment.graph, execution.memory)
+    workspaces.emplace_back(segment.dataset, segment.codes, sample.graph, execution.memory)
         .begin(execution.monitor, segment.codes.walk_stride() + 64);
 }
 
@@ -164,7 +165,7 @@ class HostWalks {
   HostWalks(const Segment& segment, const Sample& sample, const std::vector<uint32_t>& beams,
             const Execution& execution)
       : segment_(segment), sample_(sample), beams_(beams), execution_(execution) {
-    make_workspaces(segment, execution, workspaces_);
+    make_workspaces(segment, sample, execution, workspaces_);
     shares_ = Array<double>(execution.memory, kStops * size_t{KnobCurves::kCurves} * kSampleMax[0]);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{KnobCurves::kCurves} * kSampleMax[0]);
   }
@@ -228,7 +229,7 @@ class HostWalks {
     }
     if (!waits) return;
     const uint32_t last = highest[end_ - 1 - begin_];
-    trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+    trace_best_first(segment_.dataset, segment_.codes, sample_.graph, (*sample_.queries)[query],
                      sample_.admission(query), {stops, end_ - begin_}, workspace,
                      [&](size_t stop, uint32_t compared, const SearchCounts&) {
                        bool goes_on = highest[stop] < last;
@@ -265,7 +266,7 @@ class SlackWalks {
 
   SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, const Execution& execution)
       : segment_(segment), sample_(sample), curves_(curves), execution_(execution) {
-    make_workspaces(segment, execution, workspaces_);
+    make_workspaces(segment, sample, execution, workspaces_);
     shares_ = Array<double>(execution.memory, kStops * size_t{kKsMost} * kSampleMax[0]);
     counts_ = Array<SearchCounts>(execution.memory, kStops * size_t{kKsMost} * kCounted);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{kKsMost} * kSampleMax[0]);
@@ -299,7 +300,7 @@ class SlackWalks {
     Array<double> compared(execution_.memory, size_t{counted} * kBeams);
     parallel_for(execution_, counted, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
-        trace_best_first(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+        trace_best_first(segment_.dataset, segment_.codes, sample_.graph, (*sample_.queries)[query],
                          sample_.admission(static_cast<uint32_t>(query)), stops, workspaces_[worker],
                          [&](size_t stop, uint32_t, const SearchCounts& counts) {
                            compared[query * kBeams + stop] = static_cast<double>(counts.distances);
@@ -336,7 +337,7 @@ class SlackWalks {
         fronts[count++] = {kKs[c], {kSlacksTried + begin, end - begin}};
     }
     if (count == 0) return;
-    trace_with_slack(segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query],
+    trace_with_slack(segment_.dataset, segment_.codes, sample_.graph, (*sample_.queries)[query],
                      sample_.admission(query), {fronts, count}, workspace,
                      [&](const SlackFront& front, uint32_t compared, const SearchCounts& counts) {
                        const uint32_t c = static_cast<uint32_t>(std::find(kKs, kKs + kKsMost, front.k) - kKs);
@@ -415,6 +416,34 @@ struct RowQueries {
 bool may_hide(const Segment& segment) {
   return segment.codes.scaled() == nullptr && segment.graph.heads.empty() &&
          segment.rows() / kHiddenShare >= kHiddenMin;
+}
+
+/// A graph whose edges may go past hidden rows while others walk the one that it copies; none where memory is short, or
+/// where edges are read from a mapped file when they are needed.
+std::optional<SearchGraph> copy_of(const SearchGraph& graph, const Execution& execution) {
+  if (graph.touch != nullptr) return std::nullopt;
+  const auto copied = [&]<class T>(const Array<T>& from) {
+    constexpr uint64_t kItems = 1 << 18;
+    Array<T> to(execution.memory, from.size());
+    parallel_for(execution, from.size(), kItems, [&](uint64_t begin, uint64_t end, uint32_t) {
+      std::copy(from.data() + begin, from.data() + end, to.data() + begin);
+    });
+    return to;
+  };
+  try {
+    SearchGraph copy;
+    copy.edges = copied(graph.edges);
+    copy.offsets = copied(graph.offsets);
+    copy.prefixes = copied(graph.prefixes);
+    copy.entries = copied(graph.entries);
+    copy.rows = graph.rows;
+    copy.degree = graph.degree;
+    copy.levels = graph.levels;
+    return copy;
+  } catch (const Error& error) {
+    if (error.status != ANN_NO_MEMORY) throw;
+    return std::nullopt;
+  }
 }
 
 RowQueries draw_rows(const Segment& segment, SearchGraph* own, const Execution& execution) {
@@ -508,7 +537,7 @@ class PartWalks {
 
   PartWalks(const Segment& segment, const Sample& sample, const Execution& execution)
       : segment_(segment), sample_(sample), execution_(execution) {
-    make_workspaces(segment, execution, workspaces_);
+    make_workspaces(segment, sample, execution, workspaces_);
     shares_ = Array<double>(execution.memory, size_t{kKsMost} * kSampleMax[0]);
   }
 
@@ -572,7 +601,7 @@ class PartWalks {
     }
     if (count == 0) return;
     trace_best_first(
-        segment_.dataset, segment_.codes, segment_.graph, (*sample_.queries)[query], sample_.admission(query),
+        segment_.dataset, segment_.codes, sample_.graph, (*sample_.queries)[query], sample_.admission(query),
         {stops, count}, workspace, [&](size_t stop, uint32_t compared, const SearchCounts&) {
           const auto [beam, k] = stops[stop];
           shares_[size_t{curves[stop]} * kSampleMax[0] + query] =
@@ -647,6 +676,9 @@ void Calibration::measure(const Segment& segment, const Execution& execution, Se
 
   // The queries: a sample of the rows, or the caller's. Either is shuffled, so that the first of it are a fair
   // sample too.
+  std::optional<SearchGraph> copy;
+  if (by_rows && own == nullptr && may_hide(segment)) copy = copy_of(segment.graph, execution);
+  if (copy) own = &*copy;
   RowQueries row_queries;
   MatrixView vectors = given.first(sample_most(codes, 0));
   if (by_rows) {
@@ -663,6 +695,7 @@ void Calibration::measure(const Segment& segment, const Execution& execution, Se
   const QueryBlock queries(dataset, vectors, execution);
   Sample sample{vectors,
                 &queries,
+                own != nullptr ? *own : segment.graph,
                 by_rows && !is_hidden ? row_queries.rows.data() : nullptr,
                 row_queries.held_out.view(),
                 is_hidden,

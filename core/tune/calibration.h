@@ -3,10 +3,11 @@
 // The queries are the caller's, or else held-out rows. A row that is in the graph is not a valid query: its own
 // edges lead to its neighbours, and an effort that gives 0.89 on unseen queries gives 1.00 on such rows. So one of
 // 12 rows at most is hidden meanwhile: neither expanded nor returned, and edges go past it
-// (graph/bypass_edges.h). Where those are too few for a sample, where rows lie in islands or have copies, by inner
-// product and in a graph that others may walk each row is masked for its own search instead, which leaves a hole in the paths of other
-// rows: the recall of unseen queries on 99,000 rows of SIFT was .971 there where .95 was wanted, by a beam of 33
-// instead of 23. Hidden rows come near that. True neighbours are found by search/exact_by_codes.h.
+// (graph/bypass_edges.h), in a copy of a graph that others may walk. Where those are too few for a sample, where rows
+// lie in islands or have copies, by inner product and over a mapped file each row is masked for its own search instead,
+// which leaves a hole in the paths of other rows: the recall of unseen queries on 99,000 rows of SIFT was .971 there
+// where .95 was wanted, by a beam of 33 instead of 23. Hidden rows come near that. True neighbours are found by
+// search/exact_by_codes.h.
 //
 // For k of 1, 10, 100 and 1,000 a curve (beam, recall) is measured at growing beams until recall reaches 0.999,
 // the beam 1,000 k, or a walk costs more than comparing all rows (tune/search_work.h), which a search then does
@@ -58,7 +59,8 @@ class Calibration {
       : curves_(curves), slack_(slack), recall_max_(recall_max) {}
 
   /// Measures on rows, or on the queries of the caller if the segment keeps any. `own` is the segment's graph where its
-  /// edges may go past rows that serve as queries meanwhile; null: these are masked.
+  /// edges may go past rows that serve as queries meanwhile; null: they do in a copy, or where there is no memory for
+  /// one these rows are masked.
   void measure(const Segment& segment, const Execution& execution, SearchGraph* own = nullptr);
 
   bool empty() const { return curves_.empty(); }

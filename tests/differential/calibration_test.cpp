@@ -395,6 +395,20 @@ TEST_CASE("walks find the rows of a graph, or too many are missed") {
   }
 }
 
+namespace {
+
+bool are_equal(const KnobCurves& a, const KnobCurves& b) {
+  bool equal = a.count() == b.count();
+  for (uint32_t c = 0; equal && c < a.count(); ++c) {
+    equal = a[c].k == b[c].k && a[c].count == b[c].count;
+    for (uint32_t i = 0; equal && i < a[c].count; ++i)
+      equal = a[c].points[i].knob == b[c].points[i].knob && a[c].points[i].recall == b[c].points[i].recall;
+  }
+  return equal;
+}
+
+}  // namespace
+
 TEST_CASE("a postponed calibration is measured by the first call that is not cancelled, for all") {
   const MadeData data(4000, 12, Shape::kClusters, 6);
   const auto built = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_OFF);
@@ -419,6 +433,31 @@ TEST_CASE("a postponed calibration is measured by the first call that is not can
     for (const float recall : {0.8f, 0.95f, 0.99f})
       REQUIRE(postponed.known().beam(k, recall) == measured.beam(k, recall));
   }
+}
+
+TEST_CASE("a postponed calibration is that of the build") {
+  const MadeData data(12000, 12, Shape::kClusters, 6);
+  const auto built = built_of(view_of(data.bytes, 12), ANN_METRIC_L2, ANN_ON);
+  const Segment& segment = built->segment;
+  const std::vector<uint32_t> edges(segment.graph.edges.begin(), segment.graph.edges.end());
+  HostCalibration postponed;
+  postponed.postpone();
+  const Calibration& measured = postponed.get(segment, {{}, 2, nullptr});
+  const Calibration& own = built->calibration.known();
+  REQUIRE(are_equal(measured.curves(), own.curves()));
+  REQUIRE(are_equal(measured.slack(), own.slack()));
+  REQUIRE(std::equal(edges.begin(), edges.end(), segment.graph.edges.begin()));
+  // Without memory for a copy of the edges rows are masked.
+  const size_t whole = segment.graph.edges.bytes();
+  const Allocator short_of_memory{
+      [](void* user, size_t bytes, size_t alignment) -> void* {
+        return bytes == *static_cast<size_t*>(user) ? nullptr : std::aligned_alloc(alignment, bytes);
+      },
+      [](void*, void* memory, size_t, size_t) { std::free(memory); }, const_cast<size_t*>(&whole)};
+  Calibration masked;
+  masked.measure(segment, {short_of_memory, 2, nullptr});
+  REQUIRE_FALSE(masked.empty());
+  REQUIRE_FALSE(are_equal(masked.curves(), own.curves()));
 }
 
 TEST_CASE("calibration leaves the graph as it was") {

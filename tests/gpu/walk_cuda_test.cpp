@@ -949,6 +949,14 @@ void claim_placement() {
   expect(same, "answers while copies go");
 }
 
+/// The share of found rows that are no farther than the k-th true one.
+double recall_of(const Answers& found, const Answers& exact, uint32_t k) {
+  uint64_t hits = 0;
+  for (uint64_t i = 0; i < found.ids.size(); ++i)
+    hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
+  return static_cast<double>(hits) / static_cast<double>(found.ids.size());
+}
+
 /// The promise: recall on queries that the calibration has not seen is at most 0.01 below the target.
 void claim_promise() {
   std::string broken;
@@ -961,10 +969,7 @@ void claim_promise() {
         for (const float target : {0.9f, 0.95f, 0.99f}) {
           params.recall = target;
           const Answers found = search(data, k, params);
-          uint64_t hits = 0;
-          for (uint64_t i = 0; i < found.ids.size(); ++i)
-            hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
-          const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
+          const double got = recall_of(found, exact, k);
           std::printf("  %s, k %u: asked %.2f, got %.4f, %.0f distances, %.1f expansions a query\n",
                       data.c.name().c_str(), k, double{target}, got,
                       static_cast<double>(found.distance_count) / data.c.queries,
@@ -992,10 +997,7 @@ void claim_one_list_promise() {
         params.procedure = ANN_SEARCH_BEST_FIRST;
         params.recall = target;
         const Answers found = search(data, k, params);
-        uint64_t hits = 0;
-        for (uint64_t i = 0; i < found.ids.size(); ++i)
-          hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
-        const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
+        const double got = recall_of(found, exact, k);
         const std::string name = data.c.name() + ", one list, k " + std::to_string(k);
         std::printf("  %s: asked %.3f, got %.4f, %.1f expansions a query\n", name.c_str(), double{target}, got,
                     static_cast<double>(found.expansion_count) / data.c.queries);
@@ -1020,10 +1022,7 @@ void claim_cagra_promise() {
         params.procedure = procedure;
         params.recall = target;
         const Answers found = search(data, k, params);
-        uint64_t hits = 0;
-        for (uint64_t i = 0; i < found.ids.size(); ++i)
-          hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
-        const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
+        const double got = recall_of(found, exact, k);
         const std::string name = "procedure " + std::to_string(procedure) + ", k " + std::to_string(k);
         std::printf("  %s: asked %.2f, got %.4f, %.1f expansions a query\n", name.c_str(), double{target},
                     got, static_cast<double>(found.expansion_count) / data.c.queries);
@@ -1055,10 +1054,7 @@ bool keeps_promise(const Prepared& data, const ann_index* index, const std::stri
         ann_error error = ANN_ERROR_INIT;
         expect_ok(ask(index, data.view(data.queries, data.c.queries), k, params, false, &found, &error),
                   error, name);
-        uint64_t hits = 0;
-        for (uint64_t i = 0; i < found.ids.size(); ++i)
-          hits += found.distances[i] <= exact.distances[i / k * k + k - 1] ? 1 : 0;
-        const double got = static_cast<double>(hits) / static_cast<double>(found.ids.size());
+        const double got = recall_of(found, exact, k);
         const bool enough = got >= double{target} - 0.01;
         std::printf("  %s, procedure %d, warps %u, k %u: asked %.2f, got %.4f%s\n", name.c_str(),
                     by.procedure, by.warps, k, double{target}, got, enough ? "" : ", too little");

@@ -3,6 +3,7 @@
 //
 //   promise_check                                       small sets on the CPU
 //   promise_check --rows 1000000 --device cuda --batches 1,100,1000,10000
+//   promise_check --build-device cuda                   indexes that a device builds, searched on the CPU
 //   promise_check --set copies --verbose                some sets alone, and each figure
 //   promise_check --elements f16,i8                     rows and queries stored as these
 //
@@ -153,7 +154,8 @@ ann_matrix part_of(const Vectors& vectors, uint64_t first, uint64_t count) {
 }
 
 struct Asked {
-  int32_t device = ANN_DEVICE_CPU;
+  int32_t device = ANN_DEVICE_CPU;  // that searches
+  int32_t build_device = ANN_DEVICE_CPU;
   std::vector<uint32_t> batches;
   std::vector<uint32_t> ks;
   std::vector<float> recalls;
@@ -214,7 +216,7 @@ int check_set(const Set& set, const Asked& asked) {
   const Vectors others = made(set, set.queries, asked.queries, set.calibrates);
   const ann_matrix calibration = others.view();
   ann_build_params build = ANN_BUILD_PARAMS_INIT;
-  build.device = asked.device;
+  build.device = asked.build_device;
   if (set.calibrates > 0) build.calibration = &calibration;
   const Index index = make_index(set.made.dim, set.metric, set.stored);
   ann_error error = ANN_ERROR_INIT;
@@ -225,7 +227,7 @@ int check_set(const Set& set, const Asked& asked) {
   const uint32_t most = *std::max_element(asked.ks.begin(), asked.ks.end());
   Neighbours truth(queries.rows, most);
   ann_search_params exact = ANN_SEARCH_PARAMS_INIT;
-  exact.device = asked.device;
+  exact.device = asked.build_device;
   const ann_matrix all = queries.view();
   ann_results results = truth.view(0, queries.rows);
   check(ann_search_exact(index.get(), &all, &exact, &results, nullptr, &error), error, "searching exactly");
@@ -272,6 +274,7 @@ int run(int argc, char** argv) {
   asked.queries = 2000;
   uint64_t rows = 10'000;
   std::string device = "cpu";
+  std::string build_device;
   std::vector<std::string> names;
   std::vector<std::string> elements;
   CLI::App app("Whether recall is as asked for on sets of many kinds.", "promise_check");
@@ -280,6 +283,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--queries", asked.queries, "queries")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--build-device", build_device, "that builds (default: the one that searches)");
   app.add_option("--batches", asked.batches, "queries a call (default: all)")->delimiter(',');
   app.add_option("-k", asked.ks, "neighbours, at most 199")->delimiter(',')->check(CLI::Range(1u, 199u));
   app.add_option("--recalls", asked.recalls, "what is asked for")->delimiter(',');
@@ -294,6 +298,7 @@ int run(int argc, char** argv) {
     return app.exit(fault) == 0 ? 0 : 2;
   }
   asked.device = device_of(device);
+  asked.build_device = build_device.empty() ? asked.device : device_of(build_device);
   if (asked.batches.empty()) asked.batches = {static_cast<uint32_t>(asked.queries)};
   int sets = 0;
   int short_of = 0;
