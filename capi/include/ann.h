@@ -644,8 +644,8 @@ typedef struct ann_build_params {
                           CUDA device the k-NN graph and the search graph are made in its memory, and
                           the copy that stays there is calibrated there. What the CPU's searches need is
                           then calibrated by the first call that wants it, in some tenths of a second:
-                          a search on the CPU, ann_save, ann_index_beam, and on a device a search by
-                          inner product, with a beam, or by a procedure that goes by the CPU's beam. */
+                          a search on the CPU, ann_save, ann_index_beam, and on a device a search with a
+                          beam, or that goes by the CPU's beam (`recall` of ann_search_params). */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
                           ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner
@@ -874,10 +874,11 @@ typedef struct ann_search_params {
                         1 - recall below 0.05.
                         On a CUDA device two lists have calibrations of their own; recalls that they do
                         not reach go by a beam that the first search which needs one measures there, in
-                        20 to 250 ms, or for k above 1,000 and fewer than 10,000 rows by the beam that the
-                        CPU would use. Where that is above 1,984, or the target has not been reached
-                        either, every row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam
-                        above 1,984). */
+                        20 to 250 ms. Where it cannot, for k above 1,000, without `calibration` for fewer
+                        than 10,000 rows or where device memory is short, the beam is that of the CPU.
+                        Where that is above 1,984, or by AUTO the target has not been reached either,
+                        every row is compared (ANN_UNSUPPORTED if k is above 1,024 and the beam above
+                        1,984). */
   uint32_t beam;     /* rows kept while walking, k to ANN_BEAM_MAX; overrides `recall`. More: higher
                         recall, time grows in proportion. On a CUDA device at most 1,984 (ANN_LIMIT).
                         There AUTO walks with two lists for the recall that the build's calibration has

@@ -72,7 +72,8 @@ class Tree {
   void prefetch_row(uint32_t number) const {
     constexpr size_t kLine = 64;
     const char* const edges = reinterpret_cast<const char*>(table_.row(number));
-    for (size_t byte = 0; byte < table_.degree * sizeof(uint32_t); byte += kLine) __builtin_prefetch(edges + byte);
+    for (size_t byte = 0; byte < table_.degree * sizeof(uint32_t); byte += kLine)
+      __builtin_prefetch(edges + byte);
   }
 
   static constexpr uint32_t kAhead = 8;  // rows of the queue whose edges are on their way

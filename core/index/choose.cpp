@@ -150,7 +150,19 @@ struct Chooser {
     if (!is_measured) return std::nullopt;
     ann_search_params like = ANN_SEARCH_PARAMS_INIT;
     like.procedure = kBestFirst.id;
-    return device->tuning.find(target, like, request.k, request.recall, execution);
+    return find_measured(like);
+  }
+
+  /// The effort by the procedure's own curves, measured now if they were not; none where they cannot be, be it for want of
+  /// device memory, which the search itself may need less of.
+  std::optional<Effort> find_measured(const ann_search_params& like) const {
+    const Tuning& tuning = device != nullptr ? device->tuning : placed.tuning;
+    try {
+      return tuning.find(target, like, request.k, request.recall, execution);
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+      return std::nullopt;
+    }
   }
 
   bool reaches_by_beam() const {
@@ -281,8 +293,8 @@ struct Chooser {
       if (const auto found = beam_on_device()) return *found;
     }
     const Effort effort = promised(procedure, procedure.unmeasured(request, beam_asked()));
-    const bool is_measured = &procedure != &kBestFirst && procedure.knob_at != nullptr && request.k != 0 &&
-                             request.queries != 0;
+    const bool is_measured =
+        &procedure != &kBestFirst && procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
     return is_measured && placed.calibration.exists() ? measured_effort(procedure, effort) : effort;
   }
 
@@ -308,10 +320,8 @@ struct Chooser {
     if (&procedure == &kSlack) {
       if (const auto found = slack_effort()) return *found;
     }
-    const Tuning& tuning = device != nullptr ? device->tuning : placed.tuning;
     for (uint32_t turn = 0; turn < 2; ++turn) {
-      const auto found =
-          tuning.find(target, measured_as(procedure, effort), request.k, request.recall, execution);
+      const auto found = find_measured(measured_as(procedure, effort));
       if (!found) break;
       effort = *found;
       if (procedure.measured_as == nullptr) break;

@@ -9,6 +9,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "base/execution.h"
 #include "place/index_view.h"
@@ -57,6 +58,8 @@ class DevicePlacement {
   /// Holds back the end of the placement until the work that callers' streams have queued on it is done.
   virtual cuda::StreamFence& fence() = 0;
 
+  /// Held by the one that hides rows, until it has shown them again.
+  std::mutex& hiding() { return hiding_; }
   /// Until show_rows() walks over view().bypass find the rows that they would had these rows never been in the
   /// graph (place/bypass_edges_cuda.h). False, and nothing done, where device memory does not hold the edges a
   /// second time.
@@ -85,6 +88,7 @@ class DevicePlacement {
   uint32_t multiprocessors_ = 0;
   uint32_t capability_ = 0;
   WorkspacePool workspaces_;
+  std::mutex hiding_;
 };
 
 namespace cuda {

@@ -25,8 +25,9 @@ uint32_t level_of(const ann_search_params& params) {
 /// A beam longer than there are rows is never filled. One that is longer than a device holds stands for a recall
 /// that only comparing every row reaches there.
 SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const Effort& effort) {
+  constexpr double kRounding = 1e-9;  // of a beam between two curves that end with the longest one
   const uint32_t rows = std::max(1u, target.segment().rows());
-  const uint32_t beam = std::min(static_cast<uint32_t>(std::ceil(effort.knob)), rows);
+  const uint32_t beam = std::min(static_cast<uint32_t>(std::ceil(effort.knob * (1 - kRounding))), rows);
   if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
   return BeamPlan{beam, level_of(request.params), effort.edges_part};
 }
@@ -58,7 +59,7 @@ std::optional<Effort> given(const SearchRequest& request) {
 
 Effort unmeasured(const SearchRequest&, uint32_t beam) { return {static_cast<double>(beam), 0, 0}; }
 
-/// On a device from the shortest list of a warp on, by a third each time. The CPU's beams have a calibration of their own.
+/// On a device from the shortest list of a warp on, by kGrowth each time. The CPU's beams have a calibration of their own.
 std::optional<double> knob_at(const SearchTarget& target, uint32_t k, uint32_t step) {
   constexpr uint32_t kShortest = 16;
   constexpr double kGrowth = 1.3;

@@ -13,7 +13,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan&,
          SearchCounts* counts) {
   const Dataset& dataset = host.segment.dataset;
   counts->distances += batch.queries.rows * dataset.rows();
-  answer_in_parts(dataset, batch, execution,
+  answer_in_parts(dataset, batch, parts_on_host(execution), execution,
                   [&](const QueryBlock& queries, const BatchAdmission& admission, const ResultsView& results,
                       const Execution& part) { search_exact(dataset, queries, admission, results, part); });
 }

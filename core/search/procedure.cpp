@@ -27,11 +27,11 @@ const Procedure* find_procedure(int32_t id) {
 void compare_host_batch(const Segment& segment, int32_t device, const DevicePlacement* placement,
                         const SearchBatch& batch, const Execution& execution, SearchCounts* counts) {
   counts->distances += batch.queries.rows * segment.rows();
-  answer_in_parts(segment.dataset, batch, execution,
+  answer_in_parts(segment.dataset, batch, parts_on_device(placement != nullptr, batch.results.k), execution,
                   [&](const QueryBlock& queries, const BatchAdmission& admission, const ResultsView& results,
                       const Execution& part) {
-                    search_exact_on_device(segment.dataset, queries, nullptr, device, results, part, placement,
-                                           admission.removed);
+                    search_exact_on_device(segment.dataset, queries, nullptr, device, results, part,
+                                           placement, admission.removed);
                   });
 }
 

@@ -11,19 +11,31 @@
 
 namespace gannet {
 
-/// Queries that are prepared at once: 64 MB of them, or as many as share a tile of rows for each thread.
-inline uint64_t queries_at_once(const Dataset& dataset, uint32_t threads) {
-  constexpr uint64_t kBytes = uint64_t{64} << 20;
-  constexpr uint64_t kOfThread = 1024;
-  return std::max(kBytes / QueryBlock::bytes_of_one(dataset), kOfThread * std::max(1u, threads));
+/// How many queries are prepared at once: so many bytes of them, but no fewer than `least`.
+struct QueryParts {
+  uint64_t bytes;
+  uint64_t least;
+  uint64_t answer_bytes = 0;  // that a query takes besides
+};
+
+/// On the CPU: as many as share a tile of rows for each thread.
+inline QueryParts parts_on_host(const Execution& execution) {
+  return {uint64_t{64} << 20, 1024 * std::max(uint64_t{1}, uint64_t{execution.threads})};
+}
+
+/// On a device, where a query's answers wait as rows and distances. Where the rows are not placed each part sends them
+/// again, which takes as long as comparing them with 8,000 queries.
+inline QueryParts parts_on_device(bool placed, uint32_t k) {
+  return {placed ? uint64_t{64} << 20 : uint64_t{512} << 20, 4096, (uint64_t{k} + 1) * 8};
 }
 
 /// Calls answer(queries, admission, results, execution) for one part after another; once for an empty batch.
 template <class Answer>
-void answer_in_parts(const Dataset& dataset, const SearchBatch& batch, const Execution& execution,
-                     const Answer& answer) {
+void answer_in_parts(const Dataset& dataset, const SearchBatch& batch, const QueryParts& parts,
+                     const Execution& execution, const Answer& answer) {
   const uint64_t queries = batch.queries.rows;
-  const uint64_t most = queries_at_once(dataset, execution.threads);
+  const uint64_t most =
+      std::max(parts.least, parts.bytes / (QueryBlock::bytes_of_one(dataset) + parts.answer_bytes));
   uint64_t first = 0;
   do {
     const uint64_t end = std::min(queries, first + most);

@@ -23,7 +23,8 @@ constexpr uint32_t kKs[KnobCurves::kCurves] = {1, 10, 100, 1000};
 /// Queries of each curve: where they are like those to come, and where rows are masked.
 constexpr uint32_t kSampleMax[KnobCurves::kCurves] = {1024, 1024, 256, 16};
 constexpr uint32_t kSampleFew[KnobCurves::kCurves] = {256, 256, 64, 16};
-constexpr uint32_t kTruthQueries = 512;  // whose true neighbours are found at once by comparing rows as stored
+constexpr uint32_t kTruthQueries =
+    512;                            // whose true neighbours are found at once by comparing rows as stored
 constexpr size_t kWideBytes = 512;  // of codes, from which on half of the sample is used
 constexpr uint32_t kBeamMin = 8;
 constexpr uint32_t kHiddenShare = 12;  // edges go past one row in this many at most,
@@ -574,11 +575,13 @@ class PartWalks {
   }
 
  private:
-  static constexpr uint32_t kQueries = 512;         // the allowance for luck is small where recall is not high,
+  static constexpr uint32_t kQueries = 512;  // the allowance for luck is small where recall is not high,
   static constexpr uint32_t kQueriesForMany = 128;  // and smaller where each averages a hundred answers
 
   static double promised(const Measured& point) { return point.mean - point.doubt; }
-  uint32_t size_of(uint32_t c) const { return std::min(sample_.sizes[c], c == 2 ? kQueriesForMany : kQueries); }
+  uint32_t size_of(uint32_t c) const {
+    return std::min(sample_.sizes[c], kKs[c] == 100 ? kQueriesForMany : kQueries);
+  }
 
   void walk(uint32_t part) {
     uint32_t most = 0;

@@ -29,8 +29,8 @@
 // by inner product 5 % of it more: queries to come are a little farther from the rows than the rows from each other. At
 // equal slack they missed 1.08 to 1.4 times as many, 1.15 as a rule, by all numbers of warps and for k of 1, 10 and 100
 // (SIFT 1M). Where the slacks tried do not reach a target,
-// or there are too few rows for a sample, another table answers, or the walk with one list and the CPU's calibrated
-// beam. An index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
+// or there are too few rows for a sample, another table answers, or the walk with one list, whose beams tune/tuning.h
+// measures. An index keeps the tables for each class of devices that has measured them, and so do files (place/placement.h,
 // storage/storage.h).
 //
 // Where codes are lossy, walks for 100 answers answer for fewer too (search/plan.h). Of rows with hundreds of copies so

@@ -83,7 +83,8 @@ inline double batch_time(double latency, double each, const DeviceBatch& batch) 
 inline double degree_share(const SearchGraph& graph) { return graph.degree / 64.0; }
 
 /// Batches that keep a device busy to their end.
-inline bool is_large(const DeviceBatch& batch) { return batch.queries >= 4096; }
+inline constexpr uint32_t kLargeBatch = 4096;
+inline bool is_large(const DeviceBatch& batch) { return batch.queries >= kLargeBatch; }
 
 /// The warps that walk for a query with two lists, and how.
 struct TwoListsWalk {

@@ -13,6 +13,17 @@
 
 namespace gannet {
 
+/// Waits for the mutex, and checks the monitor meanwhile.
+inline std::unique_lock<std::mutex> lock_checking(std::mutex& mutex, const Execution& execution) {
+  constexpr std::chrono::milliseconds kWait{1};
+  std::unique_lock lock(mutex, std::defer_lock);
+  while (!lock.try_lock()) {
+    execution.check();
+    std::this_thread::sleep_for(kWait);
+  }
+  return lock;
+}
+
 template <class T>
 class MeasuredOnce {
  public:
@@ -31,11 +42,7 @@ class MeasuredOnce {
   template <class Measure>
   const T& get(const Execution& execution, const Measure& measure) const {
     if (const T* value = known()) return *value;
-    std::unique_lock lock(measuring_, std::defer_lock);
-    while (!lock.try_lock()) {
-      execution.check();
-      std::this_thread::sleep_for(kWait);
-    }
+    const std::unique_lock lock = lock_checking(measuring_, execution);
     if (const T* value = known()) return *value;
     measure(value_.emplace(), execution.for_shared_work());
     is_known_.store(true, std::memory_order_release);
@@ -43,8 +50,6 @@ class MeasuredOnce {
   }
 
  private:
-  static constexpr std::chrono::milliseconds kWait{1};
-
   mutable std::mutex measuring_;
   mutable std::atomic<bool> is_known_ = false;
   mutable std::optional<T> value_;  // written under the mutex while it is not known, and never after

@@ -7,6 +7,7 @@
 #include "search/exact.h"
 #include "search/exact_cuda.h"
 #include "search/host_batch.h"
+#include "tune/measured_once.h"
 
 namespace gannet {
 namespace {
@@ -55,6 +56,7 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
     send(segment, execution);
     return;
   }
+  if (placement_ != nullptr) alone_ = lock_checking(placement_->hiding(), execution);
   const Allocator& memory = execution.memory;
   const uint64_t hideable =
       placement_ != nullptr ? hideable_rows(dataset_.rows()) : dataset_.rows() / kHeldOutShare;

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "base/execution.h"
 #include "graph/long_edges.h"
@@ -51,7 +52,7 @@ inline uint32_t count_calibration_queries(const Dataset& dataset, const QuerySam
 class CalibrationQueries {
  public:
   /// `count` of them, at most those that the segment keeps, or for which a device has memory. Where rows serve as
-  /// queries, a device has one calibration at a time.
+  /// queries, a placement has one such object at a time: others wait here.
   CalibrationQueries(const SearchTarget& target, uint32_t count, const Execution& execution);
   ~CalibrationQueries();
   CalibrationQueries(const CalibrationQueries&) = delete;
@@ -83,7 +84,8 @@ class CalibrationQueries {
   void send(const Segment& segment, const Execution& execution);
   size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
 
-  DevicePlacement* placement_;  // null: the CPU
+  DevicePlacement* placement_;          // null: the CPU
+  std::unique_lock<std::mutex> alone_;  // of those that hide rows of the placement
   const QuerySample& given_;
   const Dataset& dataset_;
   uint32_t count_;

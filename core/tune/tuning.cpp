@@ -1,8 +1,10 @@
 #include "tune/tuning.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "tune/device_work.h"
 
@@ -21,6 +23,7 @@ constexpr uint32_t kWidthProbe = 4;  // the value of the knob, by its place, wit
 constexpr double kReached = 0.998;   // from this recall on no more random rows are needed
 constexpr double kWidthGain = 0.7;   // of the miss is left at most where twice the rows help
 constexpr double kCapMin = 4;        // for means near zero
+constexpr double kBatchesCompared[] = {1, cuda::kExactFewQueries, kLargeBatch - 1, 10'000};  // with all rows
 constexpr uint32_t kNewRows = 4;  // of this many edges that a walk reads, one leads to a row not visited yet
 
 /// The number of queries for a target; 0 where they are too few.
@@ -83,23 +86,29 @@ double cap_of(const SearchTarget& target, const Procedure& procedure, double exp
   return target.on_device() && procedure.cut != 0 ? kCapMin + procedure.cut * expansions : 0;
 }
 
-/// Whether one list of a device takes far longer than comparing all rows, for one query as for many, so that AUTO never
-/// takes it; callers that name it get the longest beam that was tried.
-bool is_beaten(const SearchTarget& target, const Procedure& procedure, uint32_t k, double beam) {
+/// Whether one list of a device takes far longer than comparing all rows, for any number of queries, so that AUTO never
+/// takes it. Its costs jump where batches are large, and those of all rows where queries are filtered.
+bool is_beaten(const SearchTarget& target, uint32_t k, double beam) {
   constexpr double kFar = 2;
-  if (&procedure != &kBestFirst || beam < 4.0 * k + 64) return false;
   const Segment& segment = target.segment();
-  const auto takes_far_longer = [&](double queries) {
+  const size_t row_bytes = walked_row_bytes(segment, *target.device);
+  return std::ranges::all_of(kBatchesCompared, [&](double queries) {
     const DeviceBatch batch{queries, k};
-    return one_list_time(segment.graph, walked_row_bytes(segment, *target.device), beam, batch) >
-           kFar * exact_time(segment.dataset, batch);
-  };
-  return takes_far_longer(1) && takes_far_longer(10'000);
+    return one_list_time(segment.graph, row_bytes, beam, batch) > kFar * exact_time(segment.dataset, batch);
+  });
+}
+
+/// Whether a curve goes no further than a value of the knob. Callers that name the walk get the longest that was tried, so
+/// that beams up to some times k are always among them.
+bool ends_curve(const SearchTarget& target, const Procedure& procedure, uint32_t k, double knob,
+                double expansions) {
+  const bool compares_all = expansions * target.segment().graph.degree / kNewRows > target.segment().rows();
+  if (&procedure != &kBestFirst) return compares_all;
+  return knob >= 4.0 * k + 64 && (compares_all || is_beaten(target, k, knob));
 }
 
 /// Measures one curve.
 void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve) {
-  const Segment& segment = plan.target.segment();
   bool all_or_none = false;
   for (uint32_t step = 0;; ++step) {
     const std::optional<double> knob = plan.procedure.knob_at(plan.target, curve.k, step);
@@ -111,33 +120,41 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
     const bool ends = curve.add(*knob, trials.promise(outcome.recall),
                                 trials.allow_for(outcome, curve.k, all_or_none), outcome.expansions, cap);
     if (ends || outcome.recall >= KnobCurve::kEnough) return;
-    if (outcome.expansions * segment.graph.degree / kNewRows > segment.rows()) return;
-    if (is_beaten(plan.target, plan.procedure, curve.k, *knob)) return;
+    if (ends_curve(plan.target, plan.procedure, curve.k, *knob, outcome.expansions)) return;
   }
 }
 
-MeasuredProcedure measure(const SearchTarget& target, const ann_search_params& like,
-                          const Execution& execution) {
-  const Procedure& procedure = *find_procedure(like.procedure);
-  const KnobScale scale = procedure.knob == Knob::kSlack ? KnobScale::kSlack : KnobScale::kRows;
-  MeasuredProcedure measured{like, KnobCurves(scale, procedure.knob_in_steps), 0};
-  const uint32_t count = count_trial_queries(target);
-  if (count == 0) return measured;
-  execution.enter("calibrate");
+/// Adds the curves for `answers`, by `count` queries at most.
+void measure_curves(const SearchTarget& target, std::span<const uint32_t> answers, uint32_t count,
+                    const Execution& execution, MeasuredProcedure& measured) {
+  const Procedure& procedure = *find_procedure(measured.like.procedure);
   const CalibrationQueries queries(target, count, execution);
   // The kernels of these procedures cannot mask a row for one query alone.
-  if (target.on_device() && queries.are_rows() && !queries.are_hidden()) return measured;
-  const Planner plan{target, procedure, like, count};
-  if (procedure.width_max > 0) measured.width = 1;
-  for (const uint32_t k : {1u, 10u, kSomeAnswers, kManyAnswers}) {
-    if (k > procedure.answers_measured || 4 * uint64_t{k} + queries.count() > target.segment().rows()) break;
+  if (target.on_device() && queries.are_rows() && !queries.are_hidden()) return;
+  const Planner plan{target, procedure, measured.like, count};
+  for (const uint32_t k : answers) {
+    if (4 * uint64_t{k} + queries.count() > target.segment().rows()) return;
     const uint32_t used = std::min(count, most_queries(target, k));
     const Sample sample(target, queries, used, k, execution);
     Trials trials(target, sample, k, execution);
     if (k == 1 && procedure.width_max > 1) measured.width = find_width(trials, plan);
     trace(trials, plan, measured.width, measured.curves.add(k));
   }
-  return measured;
+}
+
+void measure(const SearchTarget& target, const Execution& execution, MeasuredProcedure& measured) {
+  const Procedure& procedure = *find_procedure(measured.like.procedure);
+  const KnobScale scale = procedure.knob == Knob::kSlack ? KnobScale::kSlack : KnobScale::kRows;
+  measured.curves = KnobCurves(scale, procedure.knob_in_steps);
+  const uint32_t count = count_trial_queries(target);
+  if (count == 0) return;
+  execution.enter("calibrate");
+  if (procedure.width_max > 0) measured.width = 1;
+  measure_curves(target, std::to_array({1u, 10u, kSomeAnswers}), count, execution, measured);
+  // Few rows are hidden for many answers: true neighbours are found among 1,024, and those that are hidden do not count.
+  if (procedure.answers_measured >= kManyAnswers && measured.curves.count() == 3)
+    measure_curves(target, std::to_array({kManyAnswers}), std::min(count, kQueriesForMany), execution,
+                   measured);
 }
 
 bool are_equal(const ann_search_params& a, const ann_search_params& b) {
@@ -159,14 +176,18 @@ const Tuning::Asked& Tuning::entry_of(const ann_search_params& like) const {
 
 std::optional<Effort> Tuning::find(const SearchTarget& target, const ann_search_params& like, uint32_t k,
                                    float recall, const Execution& execution) const {
-  const MeasuredProcedure& measured = entry_of(like).measured.get(
-      execution,
-      [&](MeasuredProcedure& measured, const Execution& all) { measured = measure(target, like, all); });
+  const MeasuredProcedure& measured =
+      entry_of(like).measured.get(execution, [&](MeasuredProcedure& measured, const Execution& all) {
+        measured.like = like;
+        measure(target, all, measured);
+      });
   if (measured.curves.empty()) return std::nullopt;
   Effort effort;
   effort.knob = measured.curves.knob(k, recall);
   effort.width = measured.width;
   effort.recall = measured.curves.recall(k, effort.knob);
+  // The recall of a knob is rounded, and may end a little below its target.
+  if (measured.curves.reaches(k, recall)) effort.recall = std::max(effort.recall, double{recall});
   effort.expansions = measured.curves.cost(&KnobPoint::expansions, k, effort.knob);
   effort.expansions_max =
       static_cast<uint32_t>(std::ceil(measured.curves.cost(&KnobPoint::bound, k, effort.knob)));

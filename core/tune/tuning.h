@@ -1,11 +1,12 @@
 // Tuning: the measured curves of a segment's procedures on one placement, the CPU or a device.
 //
 // A procedure whose row of the table lists values of its knob (Procedure::knob_at) is measured here, in the same
-// way on the CPU and on a device, at the first search that needs it for a recall: for k of 1, 10 and 100, or more, the
-// sample of trials.h is answered with one value after another until recall reaches 0.999, more work brings nothing,
-// or a walk compares as many rows as the set has. Searches by other names go on meanwhile; those that want the same
-// curves wait, and check their monitors. Two lists (device_calibration.h) and the CPU's BEST_FIRST
-// (calibration.h) are measured when an index is built or placed, since AUTO chooses by them.
+// way on the CPU and on a device, at the first search that needs it for a recall: for k of 1, 10 and 100, and of one
+// list on a device 1,000, the sample of trials.h is answered with one value after another until recall reaches 0.999,
+// more work brings nothing, a walk compares as many rows as the set has, or one list takes far longer than all rows.
+// Searches by other names go on meanwhile; those that want the same curves wait, and check their monitors. Two lists
+// (device_calibration.h) and the CPU's BEST_FIRST (calibration.h) are measured when an index is built or placed, since
+// AUTO chooses by them.
 #pragma once
 
 #include <memory>

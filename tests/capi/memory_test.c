@@ -185,7 +185,9 @@ static void compared_with_all_rows(void) {
   matrix = vectors_view(&queries);
   peak = held;
   CHECK_OK(ann_search_batch(index, &matrix, &search, &results, NULL, NULL));
-  CHECK_SAY(peak - held < 100 << 20, "the batch took %lld bytes", (long long)(peak - held));
+  /* A device to which the rows have to be sent takes larger parts. */
+  const int64_t most = (test_on_device() ? 200 : 100) << 20;
+  CHECK_SAY(peak - held < most, "the batch took %lld bytes", (long long)(peak - held));
   CHECK_EQUAL(results.distance_count, count * 40);
   /* Queries of both sides of the places where it is divided. */
   for (uint64_t first = 0; first + 7 <= count; first += 1021) {

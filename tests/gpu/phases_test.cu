@@ -263,7 +263,8 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
           continue;
         }
         expect(next < rows.rows && std::find(beyond, beyond + degree, next) != beyond + degree &&
-                   !hidden(next) && next != row && known[next] && std::find(own.begin(), own.end(), next) == own.end(),
+                   !hidden(next) && next != row && known[next] &&
+                   std::find(own.begin(), own.end(), next) == own.end(),
                where + ": a row beyond the hidden one");
         expect(code_distance(codes, row, next) <= nearest * 1.00001, where + ": the nearest of them");
         own[place] = next;

@@ -165,8 +165,8 @@ struct Asked {
 
 struct Got {
   double recall = 0;
-  double error = 0;     // of the mean
-  double compared = 0;  // rows for each query, as a share
+  double error = 0;                     // of the mean
+  double compared = 0;                  // rows for each query, as a share
   ann_results last = ANN_RESULTS_INIT;  // of the last batch: its promise and procedure
 };
 
@@ -248,7 +248,8 @@ int check_set(const Set& set, const Asked& asked) {
             asked.device > ANN_DEVICE_CPU || got.compared <= 1 + 400 / static_cast<double>(rows.rows);
         if (!kept || !cheap || asked.verbose) {
           std::printf(
-              "%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows; promised "
+              "%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows; "
+              "promised "
               "%.4f by procedure %d, warps %u\n",
               kept && cheap ? "" : "FALLS SHORT ", set.name.c_str(), batch, k, static_cast<double>(recall),
               got.recall, got.error, got.compared, static_cast<double>(got.last.recall), got.last.procedure,
