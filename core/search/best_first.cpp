@@ -103,6 +103,23 @@ void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
     const Admission& admission, std::span<const BeamStop> stops, SearchWorkspace& workspace,
     const std::function<bool(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
+  // Short lists may start elsewhere.
+  const auto end_of_short = std::partition_point(
+      stops.begin(), stops.end(), [&](const BeamStop& stop) { return workspace.entries.serve(stop.beam); });
+  const auto split = static_cast<size_t>(end_of_short - stops.begin());
+  if (split != 0 && split != stops.size()) {
+    bool goes_on = true;
+    const auto found_short = [&](size_t stop, uint32_t compared, const SearchCounts& counts) {
+      return goes_on = found(stop, compared, counts);
+    };
+    trace_best_first(dataset, codes, graph, query, admission, stops.first(split), workspace, found_short);
+    if (!goes_on) return;
+    const auto found_long = [&](size_t stop, uint32_t compared, const SearchCounts& counts) {
+      return found(split + stop, compared, counts);
+    };
+    return trace_best_first(dataset, codes, graph, query, admission, stops.subspan(split), workspace,
+                            found_long);
+  }
   const uint32_t longest = stops.back().beam;
   const VisitedCleared cleared(begin_walk(codes, query, admission, longest, workspace).visited);
   BestFirstWalk walk(codes, graph, admission, longest, workspace);

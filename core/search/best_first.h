@@ -1,7 +1,8 @@
 // Best-first search with a bounded beam: the CPU's way through a SearchGraph.
 //
 //   beam    the `length` nearest rows met so far, sorted
-//   start   all entry points are compared; the nearest `length` of them enter the beam
+//   start   all entry points are compared, or where they are many those of the nearest groups (search/entry_groups.h);
+//           the nearest `length` of them enter the beam
 //   step    expand the nearest row of the beam that has not been: read its edges, compare the rows
 //           that have not been met, insert those nearer than the end of the beam
 //   stop    when every row of the beam has been expanded
@@ -41,6 +42,7 @@
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
 #include "place/workspace.h"
+#include "search/entry_groups.h"
 #include "search/queries.h"
 #include "traverse/beam.h"
 #include "traverse/visited.h"
@@ -56,6 +58,8 @@ struct SearchWorkspace final : Workspace {
         code(memory, codes.walk_query_bytes()),
         candidates(memory, std::max<size_t>(graph.degree, graph.entries.size())),
         code_distances(memory, candidates.size()),
+        entries(codes, graph, memory),
+        starts(memory, graph.entries.size()),
         allocator(memory) {}
 
   /// A thread has several: they come from the hook themselves.
@@ -83,7 +87,8 @@ struct SearchWorkspace final : Workspace {
   }
   uint64_t bytes() const override {
     return kOwnBytes + visited.bytes() + values.bytes() + code.bytes() + candidates.bytes() +
-           code_distances.bytes() + keys.bytes() + rows.bytes() + distances.bytes() + neighbors.bytes();
+           code_distances.bytes() + entries.bytes() + starts.bytes() + keys.bytes() + rows.bytes() +
+           distances.bytes() + neighbors.bytes();
   }
 
   Visited visited;
@@ -91,6 +96,8 @@ struct SearchWorkspace final : Workspace {
   Array<uint8_t> code;             // [walk_query_bytes] the query's code
   Array<uint32_t> candidates;      // rows of a step that have not been met
   Array<uint32_t> code_distances;  // theirs
+  EntryGroups entries;             // where walks start
+  Array<uint32_t> starts;          // of one walk
   Array<uint64_t> keys;            // [Beam::room(beam)]
   Array<uint32_t> rows;            // [beam] rows to compare once more
   Array<float> distances;          // [beam]

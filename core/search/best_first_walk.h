@@ -33,7 +33,9 @@ class BestFirstWalk {
   SearchCounts counts = {};
 
   void start() {
-    fresh_ = enter(graph_.entries.data(), static_cast<uint32_t>(graph_.entries.size()));
+    const std::span<const uint32_t> starts =
+        choose_starts(codes_, graph_, beam.capacity(), workspace_, counts);
+    fresh_ = enter(starts.data(), static_cast<uint32_t>(starts.size()));
     compare();
   }
 

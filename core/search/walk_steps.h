@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
@@ -56,6 +57,17 @@ class VisitedCleared {
 /// among those that have been met. Returns it.
 SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
                             uint32_t length, SearchWorkspace& workspace);
+
+/// The rows where a walk with a list of `length` starts, for which the leaders of entry points may be compared.
+inline std::span<const uint32_t> choose_starts(const Codes& codes, const SearchGraph& graph, uint32_t length,
+                                               SearchWorkspace& workspace, SearchCounts& counts) {
+  const EntryGroups& entries = workspace.entries;
+  if (!entries.serve(length)) return {graph.entries.data(), graph.entries.size()};
+  const uint32_t leaders = entries.leader_count();
+  counts.distances += leaders;
+  codes.walk_distances(workspace.code.data(), entries.leaders(), leaders, workspace.code_distances.data());
+  return {workspace.starts.data(), entries.choose(workspace.code_distances.data(), workspace.starts.data())};
+}
 
 /// Leaves the first rerank_count() rows that may be returned, among the first `near` of a list, in workspace.rows and
 /// the distances of their codes in workspace.distances, in the list's order, and requests them as they are stored where

@@ -27,6 +27,7 @@ class Beam {
   uint32_t size() const { return list_.size; }
   uint64_t key(uint32_t place) const { return list_.keys[place]; }
 
+  uint32_t capacity() const { return list_.capacity; }
   /// A distance that a row must stay below to enter. Equal distances enter while there is room.
   uint32_t limit() const {
     return list_.size < list_.capacity ? UINT32_MAX : RowKey::distance(list_.keys[list_.capacity - 1]);

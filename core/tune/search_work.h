@@ -21,10 +21,10 @@ inline double mean_degree(const SearchGraph& graph) {
   return static_cast<double>(graph.edges.size()) / graph.rows;
 }
 
-/// Rows that a walk compares for one query: of the edges that it reads, past the entry points, a quarter lead to new
+/// Rows that a walk compares for one query: of the edges that it reads, past `starts` entry points, a quarter lead to new
 /// rows.
-inline double walk_distances(const SearchGraph& graph, double expansions) {
-  const double compared = static_cast<double>(graph.entries.size()) + expansions * mean_degree(graph) / 4;
+inline double walk_distances(const SearchGraph& graph, double starts, double expansions) {
+  const double compared = starts + expansions * mean_degree(graph) / 4;
   return std::min<double>(graph.rows, compared);
 }
 
@@ -34,7 +34,8 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
   constexpr double kJumpBytes = 512;
   const double expansions = std::min<double>(beam, graph.rows);
   return expansions * mean_degree(graph) * kEdgeBytes +
-         walk_distances(graph, expansions) * (static_cast<double>(row_bytes) + kJumpBytes);
+         walk_distances(graph, static_cast<double>(graph.entries.size()), expansions) *
+             (static_cast<double>(row_bytes) + kJumpBytes);
 }
 
 /// The work of a walk with a slack bound that compares as many rows as a beam's walk does. Its steps check more often
