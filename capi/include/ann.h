@@ -643,9 +643,10 @@ typedef struct ann_build_params {
                           graphs on the CPU and on CUDA devices are as good; each calibrates itself. On a
                           CUDA device the k-NN graph and the search graph are made in its memory, and
                           the copy that stays there is calibrated there. What the CPU's searches need is
-                          then calibrated by the first call that wants it, in some tenths of a second:
-                          a search on the CPU, ann_save, ann_index_beam, and on a device a search with a
-                          beam, or that goes by the CPU's beam (`recall` of ann_search_params). */
+                          then calibrated by the first call that wants it, in some tenths of a second
+                          and with a second copy of the edges meanwhile, if memory holds it: a search on
+                          the CPU, ann_save, ann_index_beam, and on a device a search with a beam, or that
+                          goes by the CPU's beam (`recall` of ann_search_params). */
   int32_t rows_mode;   /* ANN_ROWS_* */
   uint32_t degree;     /* edges per row of the search graph, 2 to ANN_DEGREE_MAX; default 32, of
                           ANN_GRAPH_AUTO 48 for 100,000 rows or more of at most 256 columns, but not by inner

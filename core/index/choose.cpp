@@ -83,7 +83,7 @@ struct Chooser {
     };
     const Calibration& curves = placed.curves(execution);
     if (curves.reaches(request.k, request.recall))
-      consider(beam_choice, walk_work(segment.graph, row_bytes,
+      consider(beam_choice, walk_work(segment.graph, entries_compared(segment, beam_choice.effort), row_bytes,
                                       beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges));
     if (const auto effort = slack_effort();
         effort && request.params.occlusion_max == 0 && curves.slack().reaches(request.k, request.recall))
@@ -129,9 +129,9 @@ struct Chooser {
     if (request.k <= kDeviceExactMax) consider(exactly(), exact_time(segment.dataset, batch));
     // One list has to be measured: only where two do not serve, or by product, where it may be ahead.
     const auto time_of_beam = [&](double beam) { return one_list_time(graph, list_bytes(), beam, batch); };
-    if ((!two_lists || by_product()) && time_of_beam(request.k) < least && reaches_by_beam()) {
-      const Choice choice = plan_beam();
-      if (choice.procedure == &kBestFirst) consider(choice, time_of_beam(choice.effort.knob));
+    if ((!two_lists || by_product()) && time_of_beam(request.k) < least) {
+      if (const auto choice = choose_beam(); choice && choice->procedure == &kBestFirst)
+        consider(*choice, time_of_beam(choice->effort.knob));
     }
     // CAGRA's calibration costs the first search that needs it: only where the best so far would cost much more.
     constexpr uint32_t kShortest = 32;
@@ -165,9 +165,17 @@ struct Chooser {
     }
   }
 
-  bool reaches_by_beam() const {
-    if (const auto found = beam_on_device()) return found->recall >= request.recall;
-    return placed.curves(execution).reaches(request.k, request.recall);
+  /// One list on a device, where its own curves reach the recall, or the CPU's where these stand for them. They are asked
+  /// once: where memory is short each question may be a measurement in vain.
+  std::optional<Choice> choose_beam() const {
+    if (const auto found = beam_on_device()) {
+      if (found->recall < request.recall) return std::nullopt;
+      return planned(kBestFirst, *found);
+    }
+    const Calibration& curves = placed.curves(execution);
+    if (!curves.reaches(request.k, request.recall)) return std::nullopt;
+    return planned(kBestFirst, promised(kBestFirst, kBestFirst.unmeasured(
+                                                        request, curves.beam(request.k, request.recall))));
   }
 
   bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
@@ -298,7 +306,7 @@ struct Chooser {
     return is_measured && placed.calibration.exists() ? measured_effort(procedure, effort) : effort;
   }
 
-  /// With the recall that the build's calibration promises of a beam of BEST_FIRST.
+  /// With the recall that the build's calibration promises of a beam of BEST_FIRST, whose walks start as it has measured.
   Effort promised(const Procedure& procedure, Effort effort) const {
     if (&procedure != &kBestFirst || request.k == 0) return effort;
     const Calibration& calibration = placed.curves(execution);
@@ -306,6 +314,7 @@ struct Chooser {
     effort.recall = calibration.curves().recall(request.k, effort.knob);
     const bool edges_are_given =
         target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
+    effort.from_groups = !target.on_device() && calibration.from_groups();
     if (edges_are_given) return effort;
     effort.edges_part =
         calibration.edges_part(request.k, request.recall, !placed.segment.graph.heads.empty());
@@ -332,7 +341,7 @@ struct Chooser {
   /// The beam of one list for the wanted recall, as measured on the device or by the CPU's calibration, or by a cautious
   /// rule.
   uint32_t beam_asked() const {
-    if (const auto found = beam_on_device()) return static_cast<uint32_t>(std::ceil(found->knob));
+    if (const auto found = beam_on_device()) return beam_of(found->knob);
     return placed.curves(execution).beam(request.k, request.recall);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "index/snapshot.h"
+#include "search/entry_groups.h"
 
 namespace gannet {
 
@@ -10,6 +11,12 @@ struct Choice {
   SearchPlan plan;
   Effort effort;  // its recall is the calibration's promise for the search; 0: nothing was measured
 };
+
+/// Entry points that a walk of the CPU with an effort compares, about.
+inline double entries_compared(const Segment& segment, const Effort& effort) {
+  if (!effort.from_groups) return static_cast<double>(segment.graph.entries.size());
+  return EntryGroups::compared_of(segment.codes, segment.graph, effort.knob);
+}
 
 /// Whether a search compares every row whatever is calibrated: by name, or as there is no graph. Error:
 /// ANN_UNSUPPORTED of a procedure that needs a graph where there is none.

@@ -6,7 +6,6 @@
 #include "backend/devices.h"
 #include "index/choose.h"
 #include "index/snapshot.h"
-#include "search/entry_groups.h"
 #include "tune/search_work.h"
 
 namespace gannet {
@@ -59,10 +58,8 @@ SearchReport report_of(const Segment& segment, const PlannedSearch& planned, uin
   report.expansions = choice.effort.expansions > 0 ? choice.effort.expansions
                       : is_beam                    ? std::min<double>(choice.effort.knob, segment.rows())
                                                    : 0;
-  const bool may_group = planned.device == nullptr && std::holds_alternative<BeamPlan>(choice.plan);
-  const double list = may_group ? choice.effort.knob : EntryGroups::kListMost + 1;
-  report.distances = walk_distances(
-      segment.graph, EntryGroups::compared_of(segment.codes, segment.graph, list), report.expansions);
+  report.distances =
+      walk_distances(segment.graph, entries_compared(segment, choice.effort), report.expansions);
   if (!segment.codes.walks_report()) report.distances += std::min(rerank_count(k), segment.rows());
   return report;
 }

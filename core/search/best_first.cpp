@@ -103,9 +103,10 @@ void trace_best_first(
     const Dataset& dataset, const Codes& codes, const SearchGraph& graph, const PreparedQuery& query,
     const Admission& admission, std::span<const BeamStop> stops, SearchWorkspace& workspace,
     const std::function<bool(size_t stop, uint32_t compared, const SearchCounts& counts)>& found) {
-  // Short lists may start elsewhere.
-  const auto end_of_short = std::partition_point(
-      stops.begin(), stops.end(), [&](const BeamStop& stop) { return workspace.entries.serve(stop.beam); });
+  // Short lists that start elsewhere are a walk of their own.
+  const auto end_of_short = std::partition_point(stops.begin(), stops.end(), [&](const BeamStop& stop) {
+    return workspace.starts_from_groups(stop.beam);
+  });
   const auto split = static_cast<size_t>(end_of_short - stops.begin());
   if (split != 0 && split != stops.size()) {
     bool goes_on = true;

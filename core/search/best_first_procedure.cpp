@@ -25,11 +25,10 @@ uint32_t level_of(const ann_search_params& params) {
 /// A beam longer than there are rows is never filled. One that is longer than a device holds stands for a recall
 /// that only comparing every row reaches there.
 SearchPlan plan(const SearchTarget& target, const SearchRequest& request, const Effort& effort) {
-  constexpr double kRounding = 1e-9;  // of a beam between two curves that end with the longest one
   const uint32_t rows = std::max(1u, target.segment().rows());
-  const uint32_t beam = std::min(static_cast<uint32_t>(std::ceil(effort.knob * (1 - kRounding))), rows);
+  const uint32_t beam = std::min(beam_of(effort.knob), rows);
   if (target.on_device() && beam > kDeviceBeamMax) return ExactPlan{};
-  return BeamPlan{beam, level_of(request.params), effort.edges_part};
+  return BeamPlan{beam, level_of(request.params), effort.edges_part, effort.from_groups};
 }
 
 void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
@@ -47,6 +46,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
           SearchWorkspace& workspace) {
         workspace.level = walk.level;
         workspace.edges_part = walk.edges_part;
+        workspace.from_groups = walk.from_groups;
         search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.beam,
                        workspace);
       });

@@ -2,8 +2,8 @@
 //
 // The entry points are grouped around some of them, the leaders: each belongs to its nearest leader. A walk with a short
 // list compares the leaders, and then the entry points of the nearest groups alone: 64 rows instead of 256, which are
-// there where rows lie in islands or have copies (graph/long_edges.h), and of which a short walk otherwise compares more
-// than of all other rows together. Time of a query and distances for the recall asked (k = 10, one thread of an AMD EPYC
+// there where rows lie in islands or have copies (graph/long_edges.h) or the graph has layers (graph/ggnn.h), and of
+// which a short walk otherwise compares more than of all other rows together. Time of a query and distances for the recall asked (k = 10, one thread of an AMD EPYC
 // with AVX-512 VNNI, the best of nine rounds):
 //
 //                   .90                          .95
@@ -14,7 +14,8 @@
 //
 // A walk that starts in the wrong group may never come to the right island. So longer lists, which calibration chooses
 // for more recall than short ones promise, start from all entry points: of the corners of a cube .99 is found so in 620
-// distances, and from groups by no list that costs less than all rows. And calibration doubts walks from groups more (tune/calibration.cpp).
+// distances, and from groups by no list that costs less than all rows. And calibration doubts walks from groups more
+// (tune/calibration.cpp). Without one, or with one of a file that was measured from all entry points, so walk all.
 //
 // Rejected: groups for SLACK and all lists (corners and one-hot rows were compared with all rows); fewer entry points
 // (64 of them for all: so were six of the 13 sets); groups of the 64 entry points of other sets (24 distances less, no
@@ -39,7 +40,7 @@ class EntryGroups {
     return leaders == 0 ? entries : leaders + kChosen * entries / leaders;
   }
 
-  /// Whether a walk with a list of `length` starts from groups.
+  /// Whether there are groups for a walk with a list of `length`.
   bool serve(uint32_t length) const { return leader_count_ != 0 && length <= kListMost; }
 
   /// Entry points that are compared to choose groups.
@@ -49,8 +50,9 @@ class EntryGroups {
   /// Writes the entry points of the groups whose leaders are nearest; how many. There is room for all.
   uint32_t choose(const uint32_t* distances, uint32_t* rows) const;
 
-  /// The longest list of walks that start from groups.
-  static constexpr uint32_t kListMost = 32;
+  /// The longest list of walks that start from groups: one that calibration tries, so that no promise lies between its walks
+  /// and those of longer lists.
+  static constexpr uint32_t kListMost = 31;
 
   uint64_t bytes() const { return members_.bytes(); }
 

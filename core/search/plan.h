@@ -21,6 +21,7 @@ struct BeamPlan {
   uint32_t beam = 0;
   uint32_t level = kWholeRows;      // of rows with prefixes, on the CPU
   uint32_t edges_part = kAllEdges;  // of a row's edges, on the CPU
+  bool from_groups = false;         // short lists start from groups of entry points, on the CPU
 };
 
 /// A slack bound: on a CUDA device with two lists, the nearest rows and those to be expanded (search/walk_cuda.cu),

@@ -6,6 +6,7 @@
 // it; answer_batch() runs that on the target.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -49,9 +50,16 @@ struct Effort {
   uint32_t warps = 0;               // of TWO_LISTS: that walk for a query
   bool capped = false;              // likewise: walks are cut near the mean
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
+  bool from_groups = false;         // whether its short lists start from groups of entry points there
   double recall = 0;                // that calibration promises of it; 0: not measured
   double expansions = 0;            // of one query, mean; 0: not measured
 };
+
+/// The rows of a list by a knob. One between two curves that end with the longest list may be a little above it.
+inline uint32_t beam_of(double knob) {
+  constexpr double kRounding = 1e-9;
+  return static_cast<uint32_t>(std::ceil(knob * (1 - kRounding)));
+}
 
 struct Procedure {
   int32_t id = ANN_SEARCH_AUTO;  // ANN_SEARCH_*

@@ -62,7 +62,7 @@ SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, cons
 inline std::span<const uint32_t> choose_starts(const Codes& codes, const SearchGraph& graph, uint32_t length,
                                                SearchWorkspace& workspace, SearchCounts& counts) {
   const EntryGroups& entries = workspace.entries;
-  if (!entries.serve(length)) return {graph.entries.data(), graph.entries.size()};
+  if (!workspace.starts_from_groups(length)) return {graph.entries.data(), graph.entries.size()};
   const uint32_t leaders = entries.leader_count();
   counts.distances += leaders;
   codes.walk_distances(workspace.code.data(), entries.leaders(), leaders, workspace.code_distances.data());

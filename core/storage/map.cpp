@@ -536,7 +536,8 @@ void check_rows(const FileMap& map, const Array<uint16_t>& prefixes, uint64_t* o
                  static_cast<Long>(map.find(kEdges)->items));
 }
 
-Calibration read_calibration(const Curve* curves, uint64_t count, float recall_max, const KnobCurves& slack) {
+Calibration read_calibration(const Curve* curves, uint64_t count, const Header& header,
+                             const KnobCurves& slack) {
   KnobCurves out;
   static_assert(KnobCurves::kCurves == kCurvesMax && KnobCurve::kPoints == kPointsMax);
   for (uint64_t i = 0; i < count; ++i) {
@@ -559,7 +560,7 @@ Calibration read_calibration(const Curve* curves, uint64_t count, float recall_m
     }
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
-  return Calibration(out, slack, recall_max);
+  return Calibration(out, slack, header.recall_max, (header.features & kFeatureEntryGroups) != 0);
 }
 
 KnobCurves read_slack_curves(const SlackCurve* curves, uint64_t count) {

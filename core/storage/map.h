@@ -65,7 +65,7 @@ void check_entries(const uint32_t* entries, uint64_t count);
 /// null.
 uint32_t levels_of(const FileMap& map);
 void check_rows(const FileMap& map, const Array<uint16_t>& prefixes, uint64_t* offsets);
-Calibration read_calibration(const format::Curve* curves, uint64_t count, float recall_max,
+Calibration read_calibration(const format::Curve* curves, uint64_t count, const format::Header& header,
                              const KnobCurves& slack = KnobCurves(KnobScale::kSlack));
 KnobCurves read_slack_curves(const format::SlackCurve* curves, uint64_t count);
 std::vector<MeasuredDevice> read_device_curves(const format::DeviceCurve* curves, uint64_t count);

@@ -223,7 +223,7 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
                                         const Allocator& memory) {
   const Header& header = map.header;
   const Calibration calibration =
-      read_calibration(parts.curves.data(), parts.curves.size(), header.recall_max,
+      read_calibration(parts.curves.data(), parts.curves.size(), header,
                        read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size()));
   Dataset::Parts rows;
   rows.rows = static_cast<uint32_t>(header.rows);
@@ -329,7 +329,7 @@ void verify(Source& source, const Expectation& expected, const Execution& execut
   execution.enter("verify");
   const FileMap map(source, expected, execution.memory);
   const Parts parts = read_all(map, source, false, execution);
-  read_calibration(parts.curves.data(), parts.curves.size(), map.header.recall_max);
+  read_calibration(parts.curves.data(), parts.curves.size(), map.header);
   read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size());
   parts.measured_devices();
   execution.advance(1);

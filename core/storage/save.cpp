@@ -131,7 +131,10 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    header_.minor = !first_curves_.empty()          ? kMinorWithFirstCurves
+    const bool from_groups = segment_.has_graph() && calibration_.from_groups();
+    if (from_groups) header_.features = kFeatureEntryGroups;
+    header_.minor = from_groups                     ? kMinorWithEntryGroups
+                    : !first_curves_.empty()        ? kMinorWithFirstCurves
                     : projected_width() != 0        ? kMinorWithProjectedCodes
                     : has_order()                   ? kMinorWithCodeOrder
                     : slack_count() != 0            ? kMinorWithSlackCurves

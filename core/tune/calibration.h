@@ -33,14 +33,14 @@
 // expansions are counted. AUTO takes SLACK where that is the lesser work (tune/search_work.h). It is not measured by
 // inner product.
 //
-// Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16
-// for 1,000; of masked rows 256, 64 and 16). One walk serves all curves and all beams up to four times its shortest
-// one (search/best_first.h), in steps of a sixth; and a query that has found all true neighbours keeps them with a
-// longer beam: its walk ends, and is not repeated. (Up to twice, with walks that went on to the end, calibration took
-// a tenth more time on GIST, words and texts, a twentieth on patches.) A walk for each beam, in steps of a third, took
-// as long for a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers all 256 are used:
-// 64 queries may include none that walks do not reach at all, however many neighbours each has (corners of a cube,
-// k = 100: recall was .983 where .999 was wanted).
+// Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16 for 1,000;
+// of masked rows 256, 64 and 16, with heads 512 for k of 1 and 10). One walk serves all curves and all beams up to four
+// times its shortest one (search/best_first.h), in steps of a sixth; and a query that has found all true neighbours
+// keeps them with a longer beam: its walk ends, and is not repeated. (Up to twice, with walks that went on to the end,
+// calibration took a tenth more time on GIST, words and texts, a twentieth on patches.) A walk for each beam, in steps
+// of a third, took as long for a quarter of the queries. Only where 64 masked rows have reached 0.999 of 100 answers
+// all 256 are used: 64 queries may include none that walks do not reach at all, however many neighbours each has
+// (corners of a cube, k = 100: recall was .983 where .999 was wanted).
 #pragma once
 
 #include <algorithm>
@@ -55,18 +55,22 @@ class Calibration {
  public:
   Calibration() = default;
   /// A calibration from curves that were measured before.
-  Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max)
-      : curves_(curves), slack_(slack), recall_max_(recall_max) {}
+  Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max, bool from_groups)
+      : curves_(curves), slack_(slack), recall_max_(recall_max), from_groups_(from_groups) {}
 
   /// Measures on rows, or on the queries of the caller if the segment keeps any. `own` is the segment's graph where its
-  /// edges may go past rows that serve as queries meanwhile; null: they do in a copy, or where there is no memory for
-  /// one these rows are masked.
+  /// edges may go past rows that serve as queries meanwhile; null: they do in a copy, or where there is no memory to
+  /// measure in one these rows are masked.
   void measure(const Segment& segment, const Execution& execution, SearchGraph* own = nullptr);
 
   bool empty() const { return curves_.empty(); }
   const KnobCurves& curves() const { return curves_; }
   /// The curves of SLACK, with expansions; none where walks of the CPU were not measured.
   const KnobCurves& slack() const { return slack_; }
+
+  /// Whether the short lists of these curves started from groups of entry points (search/entry_groups.h), as those of
+  /// searches are to.
+  bool from_groups() const { return from_groups_; }
 
   /// The highest mean recall@10 seen; 0 without a curve for it.
   float recall_max() const { return recall_max_; }
@@ -91,9 +95,12 @@ class Calibration {
   double recall_of_part(uint32_t k, uint32_t edges_part) const;
 
  private:
+  void measure_on(const Segment& segment, const Execution& execution, SearchGraph* own);
+
   KnobCurves curves_;
   KnobCurves slack_ = KnobCurves(KnobScale::kSlack);
   float recall_max_ = 0;
+  bool from_groups_ = false;
 };
 
 /// Bytes that measuring takes at most, with so many queries of the caller.

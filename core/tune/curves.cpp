@@ -75,9 +75,13 @@ double KnobCurves::knob(uint32_t k, double recall) const {
   const KnobCurve& low = curves_[place - 1];
   const double part =
       std::log(static_cast<double>(k) / low.k) / std::log(static_cast<double>(high.k) / low.k);
-  const double from = low.knob(recall, in_steps_);
-  const double to = high.knob(recall, in_steps_);
+  double from = low.knob(recall, in_steps_);
+  double to = high.knob(recall, in_steps_);
   if (scale_ == KnobScale::kSlack) return (1 - part) * from + part * to;
+  if ((from < shortest_list(low.k)) != (to < shortest_list(high.k))) {
+    from = std::max(from, shortest_list(low.k));
+    to = std::max(to, shortest_list(high.k));
+  }
   return std::exp((1 - part) * std::log(from) + part * std::log(to));
 }
 

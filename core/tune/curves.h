@@ -4,6 +4,11 @@
 // level curve the luckiest would be taken otherwise. Between points the logarithm of the miss, 1 - recall, falls
 // with the knob. Between curves a knob that counts rows goes in proportion to k on a logarithmic scale, a slack
 // in proportion to log k.
+//
+// A knob of fewer rows than the shortest list for its k stands for that list over a part of each row's edges
+// (tune/calibration.h). Between a list that is longer than the shortest and a part there is neither: the shortest list
+// takes the part's place. Ten of 30,000 rows in 50 islands took 12 rows for .95, a hundred the shortest list over half of
+// the edges; between them 15 of 15 got .934, and 18 get .979.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +20,11 @@ namespace gannet {
 inline double miss_of(double recall) { return std::max(1 - recall, 5e-5); }
 
 inline constexpr double kLeeway = 0.01;  // that a promise leaves
+
+inline constexpr uint32_t kBeamMin = 8;  // rows of the shortest list
+
+/// The shortest list for k answers.
+constexpr double shortest_list(uint32_t k) { return std::max(k, kBeamMin); }
 
 /// Fewer queries of the caller that miss nothing say little of so many answers, which are found all or none on many sets.
 inline constexpr uint32_t kGivenFew = 300;  // three in this many are kLeeway

@@ -28,14 +28,19 @@ inline double walk_distances(const SearchGraph& graph, double starts, double exp
   return std::min<double>(graph.rows, compared);
 }
 
-/// The work of a walk for one query, over codes or rows of `row_bytes`. A beam's rows are nearly all expanded.
-inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam) {
+/// The work of a walk for one query that starts at `starts` rows, over codes or rows of `row_bytes`. A beam's rows are
+/// nearly all expanded.
+inline double walk_work(const SearchGraph& graph, double starts, size_t row_bytes, double beam) {
   constexpr double kEdgeBytes = 512;
   constexpr double kJumpBytes = 512;
   const double expansions = std::min<double>(beam, graph.rows);
   return expansions * mean_degree(graph) * kEdgeBytes +
-         walk_distances(graph, static_cast<double>(graph.entries.size()), expansions) *
-             (static_cast<double>(row_bytes) + kJumpBytes);
+         walk_distances(graph, starts, expansions) * (static_cast<double>(row_bytes) + kJumpBytes);
+}
+
+/// The same of one that starts at all entry points.
+inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam) {
+  return walk_work(graph, static_cast<double>(graph.entries.size()), row_bytes, beam);
 }
 
 /// The work of a walk with a slack bound that compares as many rows as a beam's walk does. Its steps check more often

@@ -1,6 +1,7 @@
 // What calibration rests on: one walk that tells of many beams, and edges past rows that stand for queries.
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <set>
 #include <thread>
@@ -136,23 +137,30 @@ TEST_CASE("one walk finds at each beam what a walk with that beam finds") {
     uint32_t dim;  // 2: codes are floats
     int32_t metric;
     int32_t graph = ANN_GRAPH_AUTO;
+    bool has_heads = false;
   };
-  RowSet some({}, 2000);
-  for (uint32_t row = 0; row < 2000; row += 3) some.insert(row);
   constexpr BeamStop kStops[] = {{1, 1},   {8, 1},     {10, 10},   {11, 10},
                                  {40, 10}, {100, 100}, {700, 100}, {3000, 10}};
   for (const Case one : {Case{2, ANN_METRIC_L2},
                          {24, ANN_METRIC_L2},
                          {24, ANN_METRIC_L2, ANN_GRAPH_TSDG},
                          {24, ANN_METRIC_COSINE},
-                         {24, ANN_METRIC_INNER_PRODUCT}}) {
-    const std::vector<float> rows = made_floats(2000, one.dim, 1);
+                         {24, ANN_METRIC_INNER_PRODUCT},
+                         {8, ANN_METRIC_L2, ANN_GRAPH_AUTO, true}}) {
+    const uint32_t count = one.has_heads ? 4000 : 2000;
+    RowSet some({}, count);
+    for (uint32_t row = 0; row < count; row += 3) some.insert(row);
+    std::vector<float> rows = made_floats(count, one.dim, 1);
+    // Forty copies of 100 rows: short lists start from groups of entry points, and take other steps than longer ones.
+    for (size_t i = 100 * one.dim; one.has_heads && i < rows.size(); ++i) rows[i] = rows[i - 100 * one.dim];
     const std::vector<float> queries = made_floats(20, one.dim, 2);
     const auto built = built_of(view_of_floats(rows, one.dim), one.metric, ANN_OFF, one.graph);
     const Segment& segment = built->segment;
     const QueryBlock block(segment.dataset, view_of_floats(queries, one.dim), {});
     SearchWorkspace workspace(segment.dataset, segment.codes, segment.graph, {});
     SearchWorkspace other(segment.dataset, segment.codes, segment.graph, {});
+    workspace.from_groups = other.from_groups = true;
+    REQUIRE(workspace.starts_from_groups(8) == one.has_heads);
     for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
       for (uint32_t query = 0; query < 20; query += static_cast<uint32_t>(test_scale())) {
         size_t stops = 0;
@@ -458,6 +466,64 @@ TEST_CASE("a postponed calibration is that of the build") {
   masked.measure(segment, {short_of_memory, 2, nullptr});
   REQUIRE_FALSE(masked.empty());
   REQUIRE_FALSE(are_equal(masked.curves(), own.curves()));
+  // Likewise where the copy leaves too little for the walks.
+  struct Budget {
+    std::atomic<int64_t> left;
+    std::atomic<int64_t> least;
+  } budget{INT64_MAX / 2, INT64_MAX};
+  const Allocator counted{[](void* user, size_t bytes, size_t alignment) -> void* {
+                            auto& budget = *static_cast<Budget*>(user);
+                            const int64_t left = budget.left -= static_cast<int64_t>(bytes);
+                            if (left < budget.least) budget.least = left;
+                            if (left >= 0) return std::aligned_alloc(alignment, bytes);
+                            budget.left += static_cast<int64_t>(bytes);
+                            return nullptr;
+                          },
+                          [](void* user, void* memory, size_t bytes, size_t) {
+                            static_cast<Budget*>(user)->left += static_cast<int64_t>(bytes);
+                            std::free(memory);
+                          },
+                          &budget};
+  Calibration ample;
+  ample.measure(segment, {counted, 2, nullptr});
+  REQUIRE(are_equal(ample.curves(), own.curves()));
+  REQUIRE(budget.left == INT64_MAX / 2);
+  const int64_t most = budget.left - budget.least;
+  budget.left = most - static_cast<int64_t>(whole / 2);
+  Calibration after_copy;
+  after_copy.measure(segment, {counted, 2, nullptr});
+  REQUIRE(are_equal(after_copy.curves(), masked.curves()));
+  REQUIRE(are_equal(after_copy.slack(), masked.slack()));
+  budget.left = 4096;
+  REQUIRE_THROWS(Calibration().measure(segment, {counted, 2, nullptr}));
+}
+
+TEST_CASE("between a list and a part of the shortest one's edges lies the shortest list") {
+  KnobCurves curves;
+  const auto add = [&](uint32_t k, std::initializer_list<KnobPoint> points) {
+    KnobCurve& curve = curves.add(k);
+    for (const KnobPoint& point : points) curve.points[curve.count++] = point;
+  };
+  add(1, {{4, 0.9}, {8, 0.95}, {20, 0.99}});
+  add(10, {{7, 0.85}, {12, 0.95}, {40, 0.99}});
+  add(100, {{30, 0.95}, {100, 0.98}, {120, 0.99}});
+  for (uint32_t k = 11; k < 100; ++k) {
+    CAPTURE(k);
+    REQUIRE(curves.knob(k, 0.95) > k);
+    REQUIRE(curves.knob(k, 0.84) < k);
+    REQUIRE(curves.recall(k, k) < 0.95);
+  }
+  REQUIRE(curves.knob(3, 0.95) >= 8);
+  REQUIRE(curves.knob(3, 0.84) < 8);
+  for (const uint32_t k : {1u, 3u, 10u, 15u, 50u, 100u}) {
+    double before = 0;
+    for (double recall = 0.8; recall < 0.995; recall += 0.001) {
+      const double knob = curves.knob(k, recall);
+      REQUIRE(knob >= before);
+      REQUIRE(curves.recall(k, knob * 1.0001) >= std::min(recall, 0.99) - 1e-4);
+      before = knob;
+    }
+  }
 }
 
 TEST_CASE("calibration leaves the graph as it was") {

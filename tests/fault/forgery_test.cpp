@@ -180,14 +180,15 @@ class Judge {
                 made_.name.c_str(), text);
   }
 
-  /// Who wrote a file, and what of it may be ignored, is not kept.
+  /// Who wrote a file, and what of it may be ignored and is not known, is not kept.
   void check_saved_again(const ann_index* opened, const Bytes& file, const char* text) {
     const Bytes again = saved(opened);
     Bytes wanted = file;
     Header header = header_of(file);
     const Header made = header_of(made_.file);
-    header.minor = made.minor;
-    header.features = made.features;
+    const bool from_groups = header.graph != kGraphNone && (header.features & kFeatureEntryGroups) != 0;
+    header.minor = from_groups ? kMinorWithEntryGroups : made.minor;
+    header.features = from_groups ? kFeatureEntryGroups : made.features;
     header.features_to_write = made.features_to_write;
     header.writer = made.writer;
     std::memcpy(wanted.data(), &header, sizeof header);

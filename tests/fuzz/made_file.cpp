@@ -268,6 +268,7 @@ FileShape read_shape(Input& input, bool large) {
     const uint32_t classes = (shape.device_curves + kOfClass - 1) / kOfClass;
     shape.first_curves = static_cast<uint32_t>(input.below(kWalkers * classes + 1));
   }
+  if (header.graph != kGraphNone && input.below(4) == 3) header.features = kFeatureEntryGroups;
   return shape;
 }
 
@@ -276,7 +277,8 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = shape.first_curves != 0      ? kMinorWithFirstCurves
+  header.minor = header.features != 0         ? kMinorWithEntryGroups
+                 : shape.first_curves != 0    ? kMinorWithFirstCurves
                  : shape.projected_width != 0 ? kMinorWithProjectedCodes
                  : shape.slack_curves != 0    ? kMinorWithSlackCurves
                  : shape.device_curves != 0   ? kMinorWithDeviceCurves

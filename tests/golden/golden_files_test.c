@@ -8,8 +8,9 @@
  * floats, two with queries to calibrate on, two with rows of varying length (TSDG), one with layers (GGNN), and since
  * format 1.5 two that say how well their codes order rows, one of which has codes with a scale for each row, one with
  * curves of a slack bound, and one with both; of format 1.7 one with curves of devices, which the second line leaves out
- * and device_curves.cpp puts into it. answers.txt says of each what its header says, gives queries as the
- * hexadecimal bytes of their vectors, and the answers as id:bits, bits being those of the 32-bit distance:
+ * and device_curves.cpp puts into it; of format 1.8 one of copies, whose short lists start from groups of entry points.
+ * answers.txt says of each what its header says, gives queries as the hexadecimal bytes of their vectors, and the
+ * answers as id:bits, bits being those of the 32-bit distance:
  *
  *     file NAME METRIC ELEMENT GRAPH IDS ROWS DIM
  *     query BYTES
@@ -29,7 +30,8 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 11 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 12 };
+enum { DISTINCT = 80, COPIES = 8 }; /* more unlike rows than the 64 entry points of other graphs */
 enum { FILE_BYTES_MAX = 100 << 10 };
 
 /* --- What there is --------------------------------------------------------------------------- */
@@ -43,6 +45,7 @@ typedef struct kind {
   int order;   /* says how well codes order rows */
   int slack;   /* has curves of a slack bound */
   int devices; /* has curves of devices */
+  int groups;  /* has rows with copies, and short lists that start from groups */
 } kind;
 
 static const char *graph_name(int32_t graph) {
@@ -63,25 +66,26 @@ static void list_kinds(kind *kinds) {
         k->graph = graph;
         k->ids = count++ % 2;
         k->dim = 8;
-        k->queries = k->order = k->slack = k->devices = 0;
+        k->queries = k->order = k->slack = k->devices = k->groups = 0;
       }
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1, 0, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0};
-  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1, 0};
-  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 1, 1};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 2, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 1, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_TSDG, 0, 8, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F32, ANN_GRAPH_TSDG, 1, 8, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_GGNN, 1, 8, 0, 0, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_INNER_PRODUCT, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 0, 1, 0, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1, 0, 0};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 1, 1, 0};
+  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 1};
   for (int i = 0; i < KINDS; i++)
-    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s%s", metric_name(kinds[i].metric),
+    snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
              kinds[i].dim == 2 ? "-float-codes" : "", kinds[i].queries ? "-queries" : "",
              kinds[i].order ? "-order" : "", kinds[i].slack ? "-slack" : "",
-             kinds[i].devices ? "-device-curves" : "");
+             kinds[i].devices ? "-device-curves" : "", kinds[i].groups ? "-groups" : "");
 }
 
 static const char *path_of(const char *folder, const char *name, const char *ending) {
@@ -110,11 +114,21 @@ static void print_answers(FILE *list, const char *which, const answers *found, u
   fputc('\n', list);
 }
 
+/* Where there are to be groups, the first rows are unlike and the others copy them in turn. */
+static vectors make_rows(const kind *what) {
+  const uint64_t count = what->groups ? DISTINCT * COPIES : ROWS;
+  vectors rows = vectors_make(DATA_NORMAL, what->element, count, what->dim, 11);
+  const size_t bytes = what->dim * element_size(what->element);
+  for (uint64_t i = DISTINCT; i < count; i++)
+    memcpy(vectors_row(&rows, i), vectors_row(&rows, i % DISTINCT), bytes);
+  return rows;
+}
+
 static void make_file(const char *folder, const kind *what, FILE *list) {
-  vectors rows = vectors_make(DATA_NORMAL, what->element, ROWS, what->dim, 11);
+  vectors rows = make_rows(what);
   vectors queries = vectors_make(DATA_NORMAL, what->element, QUERIES, what->dim, 12);
-  uint64_t ids[ROWS];
-  for (uint64_t i = 0; i < ROWS; i++) ids[i] = (ROWS - i) * 1000000007ull + i % 3;
+  uint64_t ids[DISTINCT * COPIES];
+  for (uint64_t i = 0; i < rows.rows; i++) ids[i] = (rows.rows - i) * 1000000007ull + i % 3;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.degree = 8;
   /* AUTO's graph is a file's CAGRA: the paper's own differs in its edges alone. */
@@ -128,8 +142,8 @@ static void make_file(const char *folder, const kind *what, FILE *list) {
   CHECK_OK(ann_build(index, &view, what->ids ? ids : NULL, &params, NULL, NULL));
   CHECK_OK(ann_save(index, path_of(folder, what->name, ".gannet"), NULL, NULL, NULL));
   answers usual = search(index, &queries, 0), exact = search(index, &queries, 1);
-  fprintf(list, "file %s %d %d %d %d %d %u\n", what->name, what->metric, what->element, what->graph,
-          what->ids, ROWS, what->dim);
+  fprintf(list, "file %s %d %d %d %d %" PRIu64 " %u\n", what->name, what->metric, what->element, what->graph,
+          what->ids, rows.rows, what->dim);
   for (uint64_t q = 0; q < QUERIES; q++) {
     const unsigned char *bytes = vectors_row(&queries, q);
     fprintf(list, "query ");
@@ -197,6 +211,7 @@ static int read_golden(FILE *list, golden *file) {
   k->order = strstr(k->name, "-order") != NULL;
   k->slack = strstr(k->name, "-slack") != NULL;
   k->devices = strstr(k->name, "-device-curves") != NULL;
+  k->groups = strstr(k->name, "-groups") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
   for (uint64_t q = 0; q < QUERIES; q++) {
     CHECK(fgets(line, sizeof line, list) && strncmp(line, "query ", 6) == 0);
@@ -292,7 +307,8 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   const kind *k = &file->what;
   const int grown = k->graph == ANN_GRAPH_TSDG || k->graph == ANN_GRAPH_GGNN;
   const int measured = k->order || k->slack;
-  const uint32_t format = k->devices   ? 0x10007
+  const uint32_t format = k->groups    ? 0x10008
+                          : k->devices ? 0x10007
                           : measured   ? 0x10005
                           : grown      ? 0x10003
                           : k->queries ? 0x10001
@@ -302,6 +318,13 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
                 facts.has_ids == (uint32_t)k->ids,
             "%s: its header says something else", k->name);
   *writer = facts.writer;
+}
+
+/* The features that a reader may ignore (header 16): bit 0, short lists start from groups. */
+static void check_features(const bytes *whole, const golden *file) {
+  uint64_t features;
+  memcpy(&features, whole->data + 16, sizeof features);
+  CHECK_SAY(features == (uint64_t)file->what.groups, "%s: features %" PRIx64, file->what.name, features);
 }
 
 /* Of codes beside the rows most of these files say nothing but what they are: they are older than what tells how well
@@ -323,6 +346,7 @@ static void check_file(const char *folder, const golden *file) {
   if (whole.count == 0) return;
   uint32_t writer = 0;
   check_description(path, file, &writer);
+  check_features(&whole, file);
   CHECK_OK(ann_verify(path, NULL, NULL, NULL));
   for (int way = 0; way < 7; way++) {
     ann_open_params params = ANN_OPEN_PARAMS_INIT;

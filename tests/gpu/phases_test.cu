@@ -274,7 +274,7 @@ void compare_led_on(const Rows& rows, uint32_t degree, uint32_t share) {
     }
   }
   // Of 3,000 rows three random neighbours lead to few.
-  expect(led_on > 0 || rows.rows < 100 || degree < 16, "edges are led on");
+  expect(led_on > 0 || rows.rows < 100 || degree < 4, "edges are led on");
 }
 
 void claim_led_on() {

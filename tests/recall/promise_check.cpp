@@ -249,8 +249,7 @@ int check_set(const Set& set, const Asked& asked) {
         if (!kept || !cheap || asked.verbose) {
           std::printf(
               "%s%s: batch %u, k %u, asked %g, got %.4f (standard error %.4f), compared %.4f of the rows; "
-              "promised "
-              "%.4f by procedure %d, warps %u\n",
+              "promised %.4f by procedure %d, warps %u\n",
               kept && cheap ? "" : "FALLS SHORT ", set.name.c_str(), batch, k, static_cast<double>(recall),
               got.recall, got.error, got.compared, static_cast<double>(got.last.recall), got.last.procedure,
               got.last.warps_per_query);

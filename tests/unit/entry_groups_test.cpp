@@ -23,9 +23,9 @@ struct Made {
   Codes codes;
   SearchGraph graph;
 
-  explicit Made(uint32_t entries, int32_t metric = ANN_METRIC_L2)
+  explicit Made(uint32_t entries)
       : bytes(make_bytes()),
-        dataset({bytes.data(), kRows, kDim, ANN_U8, kDim}, nullptr, metric, 0, false, {}),
+        dataset({bytes.data(), kRows, kDim, ANN_U8, kDim}, nullptr, ANN_METRIC_L2, 0, false, {}),
         codes(dataset, 1, Execution()) {
     graph.rows = kRows;
     graph.entries = choose_entries(kRows, entries, 3, {});

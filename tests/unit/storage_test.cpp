@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "index/choose.h"
 #include "storage/map.h"
 #include "storage/storage.h"
 
@@ -101,11 +102,11 @@ TEST_CASE("values that section 4 of the specification forbids") {
   curve.count = 2;
   curve.points[0] = {10, 0, 0.5};
   curve.points[1] = {20, 0, 0.5};
-  CHECK(read_calibration(&curve, 1, 0.5f).curves().count() == 1);
+  CHECK(read_calibration(&curve, 1, Header{}).curves().count() == 1);
   const auto refused = [&](auto change) {
     Curve changed = curve;
     change(changed);
-    CHECK_THROWS_AS(read_calibration(&changed, 1, 0.5f), Error);
+    CHECK_THROWS_AS(read_calibration(&changed, 1, Header{}), Error);
   };
   refused([](Curve& c) { c.k = 0; });
   refused([](Curve& c) { c.count = 0; });
@@ -260,6 +261,50 @@ TEST_CASE("curves of the first answers of devices' walks are in the file and com
     CHECK(bytes_of(*opened) == bytes);
   }
   CHECK(bytes_of(*make_measured(false)).size() < bytes.size());
+}
+
+TEST_CASE(
+    "whether short lists start from groups is in the file, and a file that does not say so was measured "
+    "without") {
+  // Fifty copies of 160 rows: a graph with more entry points than others.
+  constexpr uint32_t kRows = 8000;
+  constexpr uint32_t kDim = 6;
+  std::vector<float> values(kRows * kDim);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % (160 * kDim) * 7919 % 1009);
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = kDim;
+  shape.metric = ANN_METRIC_L2;
+  const MatrixView rows{reinterpret_cast<const uint8_t*>(values.data()), kRows, kDim, ANN_F32,
+                        kDim * sizeof(float)};
+  const auto built = build(shape, rows, nullptr, plan_build(ANN_BUILD_PARAMS_INIT, shape, kRows, 2), nullptr,
+                           {{}, 2, nullptr});
+  const auto starts_from_groups = [](const PlacedSegment& placed) {
+    SearchRequest request{ANN_SEARCH_PARAMS_INIT, 0.9f, 1, 10, 10};
+    request.params.beam = 20;
+    return std::get<BeamPlan>(choose(placed, nullptr, request, {}).plan).from_groups;
+  };
+  REQUIRE(starts_from_groups(*built));
+  std::vector<uint8_t> bytes = bytes_of(*built);
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  CHECK(header.minor == kMinorWithEntryGroups);
+  REQUIRE(header.features == kFeatureEntryGroups);
+  for (const bool says_so : {true, false}) {
+    if (!says_so) {
+      header.features = 0;
+      header.header_sum = header_sum(header);
+      const Tail tail = tail_of(header);
+      std::memcpy(bytes.data(), &header, sizeof header);
+      std::memcpy(bytes.data() + bytes.size() - sizeof tail, &tail, sizeof tail);
+    }
+    for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
+      const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
+      CHECK(starts_from_groups(*opened) == says_so);
+      Header again;
+      std::memcpy(&again, bytes_of(*opened).data(), sizeof again);
+      CHECK(again.features == header.features);
+    }
+  }
 }
 
 TEST_CASE("walks for a hundred answers go by the curve of their first answers where it is there") {
