@@ -17,7 +17,6 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kHeadLists = 48;        // neighbours of a head among heads
 constexpr uint32_t kHeadsCompared = 4096;  // all pairs of so few are compared
 constexpr uint32_t kDegreeLeast = 4;       // of a row that is shared with long edges
 
@@ -105,12 +104,9 @@ void cover(const SearchGraph& graph, Array<uint32_t>& of, const Execution& execu
 
 /// The graph over heads alone, in numbers of heads.
 SearchGraph graph_of_heads(const Codes& all, const Array<uint32_t>& rows, uint32_t degree, uint64_t seed,
-                           const Execution& execution) {
+                           const FindHeads& find, const Execution& execution) {
   const Codes codes(all, rows.data(), static_cast<uint32_t>(rows.size()), execution.memory);
-  const uint32_t k = std::min(kHeadLists, codes.rows() - 1);
-  KnnGraph lists = codes.rows() <= kHeadsCompared ? exact_knn(codes, k, execution)
-                                                  : cells_knn(codes, {k, 16, 16, 0.001f, seed}, execution);
-  return graph_of_lists(std::move(lists), degree,
+  return graph_of_lists(find(codes, std::min(kHeadLists, codes.rows() - 1)), degree,
                         choose_entries(codes.rows(), kEntriesMax, seed, execution.memory), execution);
 }
 
@@ -180,13 +176,19 @@ Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution
   return heads;
 }
 
-bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution) {
+KnnGraph find_heads(const Codes& heads, uint32_t k, uint64_t seed, const Execution& execution) {
+  return heads.rows() <= kHeadsCompared ? exact_knn(heads, k, execution)
+                                        : cells_knn(heads, {k, 16, 16, 0.001f, seed}, execution);
+}
+
+bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const FindHeads& find,
+                    const Execution& execution) {
   if (graph.degree < kDegreeLeast || !graph.is_fixed()) return false;
   Heads heads = choose_heads(codes, graph, execution);
   const uint32_t count = static_cast<uint32_t>(heads.rows.size());
   if (count < 2 || count > graph.rows / kHeadShare) return false;
   {
-    const SearchGraph upper = graph_of_heads(codes, heads.rows, graph.degree / 2, seed, execution);
+    const SearchGraph upper = graph_of_heads(codes, heads.rows, graph.degree / 2, seed, find, execution);
     write_edges(heads, upper, graph, execution);
   }
   start_at_heads(graph, std::move(heads.rows), seed, execution.memory);

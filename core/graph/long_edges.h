@@ -26,19 +26,38 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "base/execution.h"
 #include "dataset/codes.h"
 #include "graph/search_graph.h"
+#include "knn/knn_graph.h"
 
 namespace gannet {
 
 /// One row in this many is a head at most.
 inline constexpr uint32_t kHeadShare = 4;
 
+/// Finds lists of k among heads, by their codes.
+using FindHeads = std::function<KnnGraph(const Codes& heads, uint32_t k)>;
+
 /// Gives a graph of fixed rows heads and their edges, and repairs it again; nothing where there are no two heads, or
 /// more of them than one of kHeadShare rows. Whether it has.
-bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution);
+bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const FindHeads& find,
+                    const Execution& execution);
+
+/// Finds those lists on the CPU: few heads are all compared.
+KnnGraph find_heads(const Codes& heads, uint32_t k, uint64_t seed, const Execution& execution);
+
+/// The same by these lists.
+inline bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed,
+                           const Execution& execution) {
+  const auto find = [&](const Codes& heads, uint32_t k) { return find_heads(heads, k, seed, execution); };
+  return add_long_edges(codes, graph, seed, find, execution);
+}
+
+/// Neighbours of a head among heads, at most.
+inline constexpr uint32_t kHeadLists = 48;
 
 /// Bytes that this takes at most, of codes of a stride.
 uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_t threads);

@@ -17,6 +17,9 @@
 
 namespace gannet::cuda {
 
+/// Heads of a graph (graph/long_edges.h) that a device compares: more take longer than cells on the CPU.
+inline constexpr uint32_t kHeadsOnDevice = 16384;
+
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 /// `ingest`, which may be null, has the codes there; the host has everything when the call returns.
 ///

@@ -9,6 +9,7 @@
 #include "graph/long_edges.h"
 #include "graph/product_edges.h"
 #include "graph/search_graph.h"
+#include "index/build_cuda.h"
 #include "index/choose_projection.h"
 #include "index/product_walks.h"
 #include "index/reach.h"
@@ -122,7 +123,10 @@ uint64_t scaling(const Asked& asked) {
   const uint32_t dim = asked.shape.dim;
   const uint64_t by_distance = asked.rows * Codes::code_stride(dim, ANN_METRIC_L2, may_be_wide(asked));
   const uint64_t of_one_cell = asked.rows * ScaledCodes::code_stride(dim);
-  return std::max(by_distance, of_one_cell) + fit_scaled_codes_bytes(dim, asked.plan.threads);
+  // A device finds near rows while the CPU makes the codes by product.
+  const bool beside = asked.plan.device >= ANN_DEVICE_CUDA;
+  const uint64_t codes = beside ? by_distance + of_one_cell : std::max(by_distance, of_one_cell);
+  return codes + fit_scaled_codes_bytes(dim, asked.plan.threads);
 }
 
 /// The most that a phase of a build with a graph takes beside the index.
@@ -179,12 +183,22 @@ uint64_t finding_on_device(const Asked& asked, size_t stride) {
   }
 }
 
+/// Lists of heads that are found beside the placement.
+uint64_t joining_on_device(const Asked& asked, size_t stride) {
+  const uint64_t heads = std::min<uint64_t>(asked.rows / kHeadShare, cuda::kHeadsOnDevice);
+  const uint64_t lists = heads * kHeadLists * 2 * sizeof(uint32_t);
+  return codes_device_bytes(heads, stride) + lists +
+         exact_knn_device_bytes(heads, stride, kHeadLists, likely_wide(asked));
+}
+
 /// The time after the graph is made: the index's placement, beside codes and edges, and its measures.
 uint64_t placed(const Asked& asked) {
   const PlacedShape shape = placed_shape(asked);
   const uint64_t comparing = measure_rows_device_bytes(shape);
   const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
-  const uint64_t measuring = asked.plan.calibrate ? std::max(calibrating, comparing) : comparing;
+  const bool joins = asked.plan.repair && !asked.is_tsdg() && !asked.is_ggnn() && !asked.is_inner_product();
+  const uint64_t joining = joins ? joining_on_device(asked, shape.code_stride) : 0;
+  const uint64_t measuring = std::max({comparing, joining, asked.plan.calibrate ? calibrating : 0});
   const bool walks =
       asked.is_inner_product() && asked.plan.knn != ANN_KNN_GIVEN && asked.rows >= kProductWalksMin;
   const uint64_t walking = walks ? product_walks::device_bytes(shape, asked.k(), asked.plan.degree) : 0;
