@@ -137,6 +137,30 @@ void lead_back(uint32_t* edges, uint32_t degree, uint32_t head) {
   *(end == edges + degree ? end - 1 : end) = head;
 }
 
+/// The rows that are their own heads, ascending.
+Array<uint32_t> own_heads(const Array<uint32_t>& of, const Execution& execution) {
+  const auto each_head = [&](const auto& visit) {
+    serial_for(execution, of.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
+        if (of[row] == row) visit(row);
+      }
+    });
+  };
+  uint32_t count = 0;
+  each_head([&](uint32_t) { ++count; });
+  Array<uint32_t> rows(execution.memory, count);
+  count = 0;
+  each_head([&](uint32_t row) { rows[count++] = row; });
+  return rows;
+}
+
+/// One row of each code, ascending.
+Array<uint32_t> first_copies(const Codes& codes, const Execution& execution) {
+  Array<uint32_t> first(execution.memory, codes.rows());
+  find_copies(codes, first, execution);
+  return own_heads(first, execution);
+}
+
 void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& graph,
                  const Execution& execution) {
   const EdgeTable table = graph.table();
@@ -161,18 +185,7 @@ Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution
   Heads heads;
   heads.of = Array<uint32_t>(execution.memory, graph.rows);
   if (find_copies(codes, heads.of, execution) > graph.rows / kHeadShare) cover(graph, heads.of, execution);
-  const auto each_head = [&](const auto& visit) {
-    serial_for(execution, graph.rows, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
-      for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
-        if (heads.of[row] == row) visit(row);
-      }
-    });
-  };
-  uint32_t count = 0;
-  each_head([&](uint32_t) { ++count; });
-  heads.rows = Array<uint32_t>(execution.memory, count);
-  count = 0;
-  each_head([&](uint32_t row) { heads.rows[count++] = row; });
+  heads.rows = own_heads(heads.of, execution);
   return heads;
 }
 
@@ -210,6 +223,10 @@ uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_
   const uint64_t upper = heads * (stride + edges * sizeof(uint32_t)) + std::max(finding, shaping);
   const uint64_t numbers = (rows + heads) * sizeof(uint32_t);
   return numbers + std::max({CodeTable::bytes(rows), upper, repair_bytes(rows, degree)});
+}
+
+uint64_t draw_queries_bytes(uint64_t rows) {
+  return CodeTable::bytes(rows) + 2 * rows * sizeof(uint32_t) + 8 * kAlignment;
 }
 
 void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, const Allocator& memory) {
@@ -281,13 +298,15 @@ Array<uint32_t> count_copies(const Codes& codes, const Array<uint32_t>& rows, co
   return counts;
 }
 
-/// Heads, of few copies each, spread over all, and their copies, which with them are at most `most` rows.
-DrawnRows draw_heads(const Codes& codes, const SearchGraph& graph, uint32_t count, uint64_t most,
+/// Those of `all`, which are rows of unlike codes, that have few copies each, spread over them, and their copies, which
+/// with them are at most `most` rows.
+DrawnRows draw_heads(const Codes& codes, const Array<uint32_t>& all, uint32_t count, uint64_t most,
                      uint64_t seed, uint64_t stream, const Execution& execution) {
   const Allocator& memory = execution.memory;
-  Array<uint32_t> heads(memory, std::min<uint64_t>(graph.heads.size(), uint64_t{kCandidates} * count));
-  random_strata(graph.heads.size(), heads.size(), seed, stream, heads.data());
-  for (uint32_t& head : heads) head = graph.heads[head];
+  Array<uint32_t> heads(memory, std::min<uint64_t>(all.size(), uint64_t{kCandidates} * count));
+  random_strata(static_cast<uint32_t>(all.size()), static_cast<uint32_t>(heads.size()), seed, stream,
+                heads.data());
+  for (uint32_t& head : heads) head = all[head];
   const Array<uint32_t> copies = count_copies(codes, heads, execution);
   // Every `step`-th of those of few copies, so that all that are wanted have room.
   uint64_t few = 0;
@@ -324,11 +343,13 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   DrawnRows drawn;
   drawn.rows = Array<uint32_t>(execution.memory, count);
   random_strata(graph.rows, count, seed, stream, drawn.rows.data());
-  if (graph.heads.empty()) return drawn;
-  avoid_heads(graph, drawn.rows);
+  if (!graph.heads.empty()) avoid_heads(graph, drawn.rows);
   const Array<uint32_t> copies = count_copies(codes, drawn.rows, execution);
   if (2 * std::count(copies.begin(), copies.end(), 0u) > static_cast<ptrdiff_t>(count)) return drawn;
-  DrawnRows heads = draw_heads(codes, graph, count, most, seed, stream, execution);
+  Array<uint32_t> firsts;
+  if (graph.heads.empty()) firsts = first_copies(codes, execution);
+  DrawnRows heads =
+      draw_heads(codes, graph.heads.empty() ? firsts : graph.heads, count, most, seed, stream, execution);
   return heads.rows.size() < std::min(count, kHeadsLeast) ? std::move(drawn) : std::move(heads);
 }
 

@@ -17,8 +17,8 @@
 
 namespace gannet::cuda {
 
-/// Heads of a graph (graph/long_edges.h) that a device compares: more take longer than cells on the CPU.
-inline constexpr uint32_t kHeadsOnDevice = 16384;
+/// Heads of a graph (graph/long_edges.h) of which a device compares all pairs; of more it finds lists by cells.
+inline constexpr uint32_t kHeadsCompared = 16384;
 
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 /// `ingest`, which may be null, has the codes there; the host has everything when the call returns.

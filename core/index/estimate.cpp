@@ -185,10 +185,14 @@ uint64_t finding_on_device(const Asked& asked, size_t stride) {
 
 /// Lists of heads that are found beside the placement.
 uint64_t joining_on_device(const Asked& asked, size_t stride) {
-  const uint64_t heads = std::min<uint64_t>(asked.rows / kHeadShare, cuda::kHeadsOnDevice);
+  const uint64_t heads = asked.rows / kHeadShare;
+  const uint64_t compared = std::min<uint64_t>(heads, cuda::kHeadsCompared);
+  const bool wide = likely_wide(asked);
   const uint64_t lists = heads * kHeadLists * 2 * sizeof(uint32_t);
+  const uint64_t by_cells =
+      heads == compared ? 0 : cuda::cells_bytes(heads, stride, kHeadLists, cuda::kListEffort, wide);
   return codes_device_bytes(heads, stride) + lists +
-         exact_knn_device_bytes(heads, stride, kHeadLists, likely_wide(asked));
+         std::max(exact_knn_device_bytes(compared, stride, kHeadLists, wide), by_cells);
 }
 
 /// The time after the graph is made: the index's placement, beside codes and edges, and its measures.

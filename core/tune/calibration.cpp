@@ -875,9 +875,10 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint64_t 
       std::max({bounded, nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
                 nearest_by_codes_bytes(stride, few, deep, threads)});
   const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
-  return count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
-         KnobCurves::kCurves * kSampleMax[0] * 8 + hiding + std::max(threads * workspace, ground_truth) +
-         64 * kAlignment;
+  const uint64_t measuring = count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
+                             HostWalks::kBytes + KnobCurves::kCurves * kSampleMax[0] * 8 + hiding +
+                             std::max(threads * workspace, ground_truth);
+  return std::max(measuring, given != 0 ? 0 : draw_queries_bytes(rows)) + 64 * kAlignment;
 }
 
 }  // namespace gannet
