@@ -318,16 +318,22 @@ DrawnRows draw_heads(const Codes& codes, const Array<uint32_t>& all, uint32_t co
   }
   const uint64_t wanted =
       std::min<uint64_t>({few, count, few_with_copies == 0 ? 0 : few * most / few_with_copies});
-  DrawnRows drawn;
-  drawn.rows = Array<uint32_t>(memory, wanted);
+  Array<uint32_t> chosen(memory, wanted);
   size_t room = 0;
   uint64_t seen = 0;
   size_t taken = 0;
-  for (size_t i = 0; i < heads.size() && taken < wanted; ++i) {
-    if (copies[i] > kCopiesMost || seen++ != taken * few / wanted) continue;
-    drawn.rows[taken++] = heads[i];
+  size_t steps = 0;
+  for (size_t i = 0; i < heads.size() && steps < wanted; ++i) {
+    if (copies[i] > kCopiesMost || seen++ != steps * few / wanted) continue;
+    ++steps;
+    // Of those that are chosen more may have copies than of all.
+    if (taken + 1 + room + copies[i] > most) continue;
+    chosen[taken++] = heads[i];
     room += copies[i];
   }
+  DrawnRows drawn;
+  drawn.rows = Array<uint32_t>(memory, taken);
+  std::copy_n(chosen.data(), taken, drawn.rows.data());
   drawn.copies = Array<uint32_t>(memory, room);
   std::atomic<size_t> next = 0;
   each_copy(codes, drawn.rows, execution,

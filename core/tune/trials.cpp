@@ -126,6 +126,8 @@ bool CalibrationQueries::hides(uint32_t query, uint32_t row) const {
 /// codes bound recall.
 double CalibrationQueries::margin(double miss) const {
   if (!are_rows()) return 0;
+  // Queries that find their own copies promise nothing: there was no memory to hide these.
+  if (copies_most() != 0 && !are_held_out()) return 1;
   const bool by_product = dataset_.metric() == ANN_METRIC_INNER_PRODUCT;
   if (hidden_) return ((by_product ? kProductMargin : kMargin) - 1 + kMarginOfMiss * miss) * miss;
   return by_product ? std::max(0.0, (kMargin - 1) * miss - kNearTheEnd) : 0;

@@ -277,6 +277,24 @@ TEST_CASE("a head that no other row leads back to stands for a query as often as
   REQUIRE(alone > count / size / 2);
 }
 
+TEST_CASE("rows that stand for queries are with their copies no more than there is room for") {
+  // Every other code has 29 copies, so that every second one of all has twice as many as the mean.
+  const uint32_t islands = 100, size = 24, distinct = 150;
+  const MadeData data(distinct, 6, Shape::kUniform, 9);
+  const SearchGraph graph = islands_of(islands, size, 8);
+  std::vector<uint32_t> copied(graph.rows);
+  for (uint32_t row = 0; row < graph.rows; ++row) {
+    const bool is_first = row < distinct;
+    const bool is_only = row - distinct < distinct / 2;
+    copied[row] = is_first ? row : is_only ? 2 * (row - distinct) + 1 : row % (distinct / 2) * 2;
+  }
+  const Codes codes(data.codes, copied.data(), graph.rows, {});
+  const uint64_t most = graph.rows / 2;
+  const DrawnRows drawn = draw_queries(codes, graph, 100, most, 3, 4, kTwoThreads);
+  REQUIRE((drawn.rows.size() >= 32 && !drawn.copies.empty()));
+  REQUIRE(drawn.rows.size() + drawn.copies.size() <= most);
+}
+
 TEST_CASE("rows that stand for queries are no heads, or heads whose copies are named") {
   const uint32_t islands = 100, size = 24;
   {
