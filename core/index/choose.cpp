@@ -165,17 +165,21 @@ struct Chooser {
     }
   }
 
-  /// One list on a device, where its own curves reach the recall, or the CPU's where these stand for them. They are asked
-  /// once: where memory is short each question may be a measurement in vain.
+  /// One list on a device, where its own curves reach the recall, or the CPU's where these stand for them.
   std::optional<Choice> choose_beam() const {
-    if (const auto found = beam_on_device()) {
-      if (found->recall < request.recall) return std::nullopt;
-      return planned(kBestFirst, *found);
-    }
-    const Calibration& curves = placed.curves(execution);
-    if (!curves.reaches(request.k, request.recall)) return std::nullopt;
-    return planned(kBestFirst, promised(kBestFirst, kBestFirst.unmeasured(
-                                                        request, curves.beam(request.k, request.recall))));
+    const auto measured = beam_on_device();
+    const bool reaches = measured ? measured->recall >= request.recall
+                                  : placed.curves(execution).reaches(request.k, request.recall);
+    if (!reaches) return std::nullopt;
+    return planned(kBestFirst, effort_of_beam(measured));
+  }
+
+  /// The effort of one list as measured on a device, which is asked once: where memory is short each question may be a
+  /// measurement in vain. Else by the build's calibration, or by a cautious rule.
+  Effort effort_of_beam(const std::optional<Effort>& measured) const {
+    if (measured) return *measured;
+    const uint32_t beam = placed.curves(execution).beam(request.k, request.recall);
+    return promised(kBestFirst, kBestFirst.unmeasured(request, beam));
   }
 
   bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
@@ -297,12 +301,9 @@ struct Chooser {
       if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }
     if (procedure.unmeasured == nullptr) return {};
-    if (&procedure == &kBestFirst) {
-      if (const auto found = beam_on_device()) return *found;
-    }
-    const Effort effort = promised(procedure, procedure.unmeasured(request, beam_asked()));
-    const bool is_measured =
-        &procedure != &kBestFirst && procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
+    if (&procedure == &kBestFirst) return effort_of_beam(beam_on_device());
+    const Effort effort = procedure.unmeasured(request, beam_asked());
+    const bool is_measured = procedure.knob_at != nullptr && request.k != 0 && request.queries != 0;
     return is_measured && placed.calibration.exists() ? measured_effort(procedure, effort) : effort;
   }
 

@@ -41,8 +41,6 @@ constexpr uint32_t kTenthsTried[] = {8, 6, 5, 4, 3};  // of its edges
 /// `tenths` of it, rounded up. Knobs of beams are whole numbers, as files hold them.
 constexpr uint32_t tenths_of(uint32_t whole, uint32_t tenths) { return (whole * tenths + 9) / 10; }
 
-constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, ANN_BEAM_MAX); }
-
 /// Beams that are tried however little a comparison of all rows takes, for callers that name the walk.
 constexpr uint32_t always_tried(uint32_t k) { return 4 * k + 64; }
 

@@ -78,9 +78,11 @@ double KnobCurves::knob(uint32_t k, double recall) const {
   double from = low.knob(recall, in_steps_);
   double to = high.knob(recall, in_steps_);
   if (scale_ == KnobScale::kSlack) return (1 - part) * from + part * to;
-  if ((from < shortest_list(low.k)) != (to < shortest_list(high.k))) {
-    from = std::max(from, shortest_list(low.k));
-    to = std::max(to, shortest_list(high.k));
+  const double shortest_from = shortest_beam(low.k);
+  const double shortest_to = shortest_beam(high.k);
+  if ((from < shortest_from) != (to < shortest_to)) {
+    from = std::max(from, shortest_from);
+    to = std::max(to, shortest_to);
   }
   return std::exp((1 - part) * std::log(from) + part * std::log(to));
 }

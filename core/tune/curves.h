@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ann.h"
+
 namespace gannet {
 
 /// The share of neighbours that is missed. None of a sample is as good as half of one of 10,000.
@@ -24,7 +26,7 @@ inline constexpr double kLeeway = 0.01;  // that a promise leaves
 inline constexpr uint32_t kBeamMin = 8;  // rows of the shortest list
 
 /// The shortest list for k answers.
-constexpr double shortest_list(uint32_t k) { return std::max(k, kBeamMin); }
+constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, ANN_BEAM_MAX); }
 
 /// Fewer queries of the caller that miss nothing say little of so many answers, which are found all or none on many sets.
 inline constexpr uint32_t kGivenFew = 300;  // three in this many are kLeeway
