@@ -216,7 +216,14 @@ ann_status ann_index_place(const ann_index* index, int32_t device, ann_monitor* 
     check_cuda_device(device);
     const Execution execution{handle.memory(), thread_count(0, handle.threads_max()), begin_monitor(monitor)};
     execution.enter("placement");
-    placed.devices.get(placed, ordinal, execution);
+    const bool was_placed = placed.devices.find(ordinal) != nullptr;
+    const auto device = placed.devices.get(placed, ordinal, execution);
+    try {
+      device->whole_two_lists(placed, execution);
+    } catch (...) {
+      if (!was_placed) placed.devices.drop(ordinal);
+      throw;
+    }
     execution.advance(1);
   });
 }

@@ -235,7 +235,7 @@ struct Chooser {
     std::optional<Choice> best;
     double least = 0;
     const auto consider = [&](QueryWarps query_warps, uint32_t answers, double ahead = 1) {
-      const DeviceCalibration& tables = device->two_lists;
+      const DeviceCalibration& tables = two_lists();
       const auto effort = answers == request.k ? tables.find(query_warps, request.k, recall)
                                                : tables.find_deep(query_warps, request.k, recall);
       if (!effort) return false;
@@ -283,7 +283,7 @@ struct Chooser {
     if (queries <= multiprocessors) return {{{16}, {8}, {1}, {1}}};
     if (queries > 4 * multiprocessors && queries <= cuda::resident_queries(*target.device, request.k))
       return {{{1, true}, {8}, {1}, {16}}};
-    const auto warp = device->two_lists.find({1}, request.k, recall);
+    const auto warp = two_lists().find({1}, request.k, recall);
     const SearchGraph& graph = placed.segment.graph;
     const bool narrow = list_bytes() <= kNarrowRow;
     const double short_walk = narrow ? 10 : 6.5;  // expansions at degree 64
@@ -293,10 +293,21 @@ struct Chooser {
     return {{{1}, {8}, {16}, {16}}};
   }
 
+  /// The calibration of two lists for the request's answers; none where there is no memory to measure it.
+  const DeviceCalibration& two_lists() const {
+    static const DeviceCalibration kNone;
+    try {
+      return device->two_lists_for(request.k, placed, execution);
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+      return kNone;
+    }
+  }
+
   /// The effort that the caller names, or the one that calibration has found for the wanted recall.
   Effort effort_of(const Procedure& procedure) const {
     if (&procedure == &kTwoLists)
-      return device->two_lists.nearest(request.params.warps_per_query, request.k, request.recall);
+      return two_lists().nearest(request.params.warps_per_query, request.k, request.recall);
     if (procedure.given != nullptr) {
       if (const auto given = procedure.given(request)) return promised(procedure, *given);
     }

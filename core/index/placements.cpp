@@ -6,6 +6,16 @@
 
 namespace gannet {
 
+const DeviceCalibration& PlacedDevice::whole_two_lists(const PlacedSegment& placed,
+                                                       const Execution& execution) const {
+  if (two_lists.is_whole()) return two_lists;
+  return others.get(execution, [&](DeviceCalibration& whole, const Execution& all) {
+    whole = two_lists;
+    whole.measure_others({placed.host, placement.get()}, all);
+    placed.devices.remember({placement->device_class(), whole});
+  });
+}
+
 std::shared_ptr<const PlacedDevice> Placements::find(int32_t device) const {
   const std::lock_guard lock(mutex_);
   for (const auto& placed : devices_) {
@@ -60,8 +70,27 @@ void Placements::remember(const MeasuredDevice& measured) {
       measured_.begin(), measured_.end(), measured.device,
       [](const MeasuredDevice& known, const DeviceClass& device) { return known.device < device; });
   const bool is_known = place != measured_.end() && place->device == measured.device;
-  if (!is_known && !measured.two_lists.empty() && measured_.size() < kDeviceClassesKept)
+  if (is_known) {
+    if (!place->two_lists.is_whole()) place->two_lists = measured.two_lists.tables_alone();
+  } else if (!measured.two_lists.empty() && measured_.size() < kDeviceClassesKept) {
     measured_.insert(place, {measured.device, measured.two_lists.tables_alone()});
+  }
+}
+
+void Placements::measure_others(const PlacedSegment& placed, const Execution& execution) const {
+  std::vector<std::shared_ptr<const PlacedDevice>> devices;
+  {
+    const std::lock_guard lock(mutex_);
+    devices = devices_;
+  }
+  for (const auto& device : devices) {
+    try {
+      device->whole_two_lists(placed, execution);
+    } catch (const Error& error) {
+      if (error.status == ANN_CANCELLED) throw;
+    } catch (const std::bad_alloc&) {
+    }
+  }
 }
 
 void Placements::adopt(std::shared_ptr<const PlacedDevice> device) {

@@ -7,6 +7,7 @@
 
 #include "search/device_search.h"
 #include "tune/device_calibration.h"
+#include "tune/measured_once.h"
 #include "tune/tuning.h"
 
 namespace gannet {
@@ -16,8 +17,17 @@ struct PlacedSegment;
 /// A segment on one CUDA device.
 struct PlacedDevice {
   std::unique_ptr<DevicePlacement> placement;
-  DeviceCalibration two_lists;
-  Tuning tuning;  // of the other procedures
+  DeviceCalibration two_lists;             // measured before the first search
+  MeasuredOnce<DeviceCalibration> others;  // with the curves for other numbers of answers
+  Tuning tuning;                           // of the other procedures
+
+  /// The calibration of two lists that serves k answers, measured now if it was not.
+  const DeviceCalibration& two_lists_for(uint32_t k, const PlacedSegment& placed,
+                                         const Execution& execution) const {
+    return two_lists.serves(k) ? two_lists : whole_two_lists(placed, execution);
+  }
+  /// That of all numbers of answers, likewise.
+  const DeviceCalibration& whole_two_lists(const PlacedSegment& placed, const Execution& execution) const;
 };
 
 /// The calibration of two lists on devices of a class.
@@ -42,9 +52,13 @@ class Placements {
   void adopt(std::shared_ptr<const PlacedDevice> device);
   /// Takes a placement away, if there is one.
   void drop(int32_t device);
+  /// Measures the curves of two lists that placements lack. Where that fails, for want of memory or of the device, they
+  /// go on lacking them: a save must not fail for it.
+  void measure_others(const PlacedSegment& placed, const Execution& execution) const;
   /// The calibrations of devices, of this process or from the file, in order of their classes. They outlive the
   /// placements.
   std::vector<MeasuredDevice> measured() const;
+  /// Of one class the calibration with the most curves.
   void remember(const MeasuredDevice& measured);
   /// Host memory that they hold.
   uint64_t host_bytes() const;

@@ -48,7 +48,7 @@ class Content {
                 segment_.dataset.ids() != nullptr ? segment_.rows() : 0, execution);
     encode_calibration();
     encode_layers(execution);
-    encode_devices();
+    encode_devices(execution);
     const CodeOrder order = segment_.codes.order();
     order_[0] = order.first_ten;
     order_[1] = order.first_twenty;
@@ -207,10 +207,14 @@ class Content {
     }
   }
 
-  /// Class by class, those of a warp, of blocks of 8 and 16, and of walks at once, by k.
-  void encode_devices() {
+  /// Class by class, those of a warp, of blocks of 8 and 16, and of walks at once, by k. Only whole calibrations: so that
+  /// equal indexes give equal files whatever was asked of them, and since earlier readers take the curves that they find
+  /// for all.
+  void encode_devices(const Execution& execution) {
     if (!segment_.has_graph()) return;
+    placed_.devices.measure_others(placed_, execution);
     for (const MeasuredDevice& device : placed_.devices.measured()) {
+      if (!device.two_lists.is_whole()) continue;
       for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
         const DeviceCalibration::Table& table = device.two_lists.table(place);
         for (uint32_t i = 0; i < table.count; ++i)

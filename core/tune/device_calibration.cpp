@@ -1,6 +1,7 @@
 #include "tune/device_calibration.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -247,9 +248,11 @@ class DeviceCalibration::Samples {
   }
 
   const Sample& of(uint32_t k) {
-    if (k <= full_answers_) return full();
+    if (needs_full(k)) return full();
     return k <= kSomeAnswers ? deep_ : many();
   }
+
+  bool needs_full(uint32_t k) const { return k <= full_answers_; }
 
   const Sample& full() {
     std::call_once(full_once_, [this] {
@@ -311,17 +314,23 @@ struct DeviceCalibration::Job {
   }
 };
 
-/// Gives each table the curves of its warps, all without points, and returns the tasks that trace them. Those that
-/// take longest come first: their walks have one warp, or are for the most answers, or the sample is large.
-std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchTarget& target) {
-  // The most answers of a sorted list of 32 rows.
-  constexpr uint32_t kFewMost = 32;
-  constexpr uint32_t kFewMostLossy = 16;
-  static_assert(list_length(kFewMost, true) == kWideBlockListMax);
-  static_assert(list_length(kFewMostLossy, false) == kWideBlockListMax);
+/// The most answers of a sorted list of 32 rows.
+static constexpr uint32_t few_most(bool lossless) {
+  constexpr uint32_t kLossless = 32;
+  constexpr uint32_t kLossy = 16;
+  static_assert(list_length(kLossless, true) == kWideBlockListMax);
+  static_assert(list_length(kLossy, false) == kWideBlockListMax);
+  return lossless ? kLossless : kLossy;
+}
+
+/// Gives each table the curves of its warps for some numbers of answers, ascending, all without points, and returns the
+/// tasks that trace them. Those that take longest come first: their walks have one warp, or are for the most answers, or
+/// the sample is large.
+std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchTarget& target,
+                                                                   std::span<const uint32_t> answers) {
   const DevicePlacement& placement = *target.device;
   const bool lossless = target.segment().codes.lossless();
-  const uint32_t few = lossless ? kFewMost : kFewMostLossy;
+  const uint32_t few = few_most(lossless);
   const auto serves = [&](uint32_t warps, uint32_t k) {
     if (k > kSomeAnswers)
       return warps == 8 && target.segment().rows() > 4 * kManyAnswers &&
@@ -329,6 +338,7 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
     if (warps == 1) return two_lists_serve(k, lossless);
     return (warps == 16 ? k <= few : k != few) && blocks_serve(placement, k);
   };
+  std::fill(std::begin(tables_), std::end(tables_), Table{});
   for (uint32_t place = 0; place < kTables; ++place) tables_[place].query_warps = {kWarps[place], false};
   Table& resident = tables_[kTables];
   resident.query_warps = {1, true};
@@ -343,7 +353,7 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
     table.first.k = kFirstAnswers;
     return &table.first;
   };
-  for (const uint32_t k : {1u, kFewAnswers, few, kSomeAnswers, kMoreAnswers, kManyAnswers}) {
+  for (const uint32_t k : answers) {
     for (uint32_t place = kTables; place-- > 0;) {
       Table& table = tables_[place];
       if (!serves(kWarps[place], k)) continue;
@@ -364,9 +374,41 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
 }
 
 void DeviceCalibration::measure(const SearchTarget& target, const Execution& execution) {
+  measure_curves(target, std::to_array({kFewAnswers, kSomeAnswers}), nullptr, execution);
+  is_whole_ = empty();
+}
+
+void DeviceCalibration::measure_others(const SearchTarget& target, const Execution& execution) {
+  const auto known = std::make_unique<const DeviceCalibration>(*this);
+  const uint32_t few = few_most(target.segment().codes.lossless());
+  measure_curves(target, std::to_array({1u, kFewAnswers, few, kSomeAnswers, kMoreAnswers, kManyAnswers}),
+                 known.get(), execution);
+  is_whole_ = true;
+}
+
+/// Fills in a task's curves, if they are known.
+bool DeviceCalibration::give_known(Job& job) const {
+  const uint32_t k = job.curve->k;
+  if (k != kFirstAnswers && k != kDeepAnswers) return false;
+  const auto give = [k](const Table& table, Curve* curve, Curve* first) {
+    const Curve* end = table.curves + table.count;
+    if (curve != nullptr)
+      *curve = *std::find_if(table.curves, end, [k](const Curve& of) { return of.k == k; });
+    if (first != nullptr) *first = table.first;
+  };
+  give(tables_[job.table], job.curve, job.first);
+  give(tables_[kTables], job.capped, job.first_capped);
+  return true;
+}
+
+/// Measures the curves of some numbers of answers, ascending, but for those of `known`, unless null.
+void DeviceCalibration::measure_curves(const SearchTarget& target, std::span<const uint32_t> answers,
+                                       const DeviceCalibration* known, const Execution& execution) {
   const Segment& segment = target.segment();
   const uint32_t count = count_calibration_queries(segment.dataset, segment.queries);
   if (count == 0) return;
+  std::vector<Job> jobs = plan_curves(target, answers);
+  if (known != nullptr) std::erase_if(jobs, [known](Job& job) { return known->give_known(job); });
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
   const CalibrationQueries queries(target, count, execution);
@@ -380,18 +422,19 @@ void DeviceCalibration::measure(const SearchTarget& target, const Execution& exe
     else
       reserve_workspaces(*target.device, queries);
   });
-  cost_.ground_truth_seconds = seconds_since(start);
+  cost_.ground_truth_seconds += seconds_since(start);
 
   // None keeps the device busy alone. The first task finds what curves for the fewest answers wait for.
-  std::vector<Job> jobs = plan_curves(target);
+  const bool needs_full =
+      std::ranges::any_of(jobs, [&](const Job& job) { return samples->needs_full(job.curve->k); });
   Execution alone = execution;
   alone.threads = 1;
   Execution each = execution;
   each.threads = std::min(execution.threads, kWalksAtOnce);
   parallel_for(each, jobs.size() + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0)
+    if (task == 0 && needs_full)
       samples->full();
-    else
+    else if (task > 0)
       jobs[task - 1].run(target, *samples, alone);
   });
   for (const Job& job : jobs) {
@@ -527,12 +570,9 @@ uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given) {
   if (count == 0) return 0;
   const uint64_t workspaces = uint64_t{kWalksAtOnce} * workspace_device_bytes(shape, count, kSomeAnswers);
   const uint64_t hiding = given == 0 ? shape.hiding_bytes() : 0;
-  const bool has_many = shape.rows > 4 * kManyAnswers;
-  const uint64_t ground_truth = std::max({
-      ground_truth_device_bytes(shape, count, kFewAnswers),
-      ground_truth_device_bytes(shape, std::min(count, kQueriesForSome), kSomeAnswers),
-      has_many ? ground_truth_device_bytes(shape, kQueriesForMany, kManyAnswers) : 0,
-  });
+  const uint64_t ground_truth =
+      std::max(ground_truth_device_bytes(shape, count, kFewAnswers),
+               ground_truth_device_bytes(shape, std::min(count, kQueriesForSome), kSomeAnswers));
   return hiding + workspaces + ground_truth;
 }
 

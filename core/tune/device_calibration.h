@@ -1,6 +1,9 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
-// Measured when an index is first placed on a device of a class, as tune/calibration.h does it on the CPU: the
+// Measured when an index is first placed on a device of a class, as tune/calibration.h does it on the CPU: the curves
+// of ten and of a hundred answers. Those of other numbers of answers take 36 ms more of 59,000 patches, 160 by product
+// of 150,000 words (one H100). They are measured when a search first asks for such a number, when ann_index_place places
+// an index and when one is saved: with all curves at the build, builds of these sets took 1.09 to 1.15 times as long. The
 // queries are the caller's (segment/query_sample.h), or held-out rows, and exact search on the device finds the true
 // neighbours. Held-out rows are hidden from the graph (place/bypass_edges_cuda.h), so that it is to them as to
 // queries that it has never seen; in sets of which they would be more than a hundredth each is only masked
@@ -54,6 +57,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/execution.h"
@@ -64,11 +68,18 @@ namespace gannet {
 
 class DeviceCalibration {
  public:
-  /// On queries of the caller that the segment keeps, or where there are none on rows.
+  /// The curves of kFirstAnswers and kDeepAnswers, on queries of the caller that the segment keeps, or where there are
+  /// none on rows.
   void measure(const SearchTarget& target, const Execution& execution);
+  /// Those of other numbers of answers, beside these.
+  void measure_others(const SearchTarget& target, const Execution& execution);
 
   /// Whether nothing is measured.
   bool empty() const;
+  /// Whether no curve is left for measure_others. Those of a file are what there will be.
+  bool is_whole() const { return is_whole_; }
+  /// Whether searches for k answers need no other curve; those for none need nothing.
+  bool serves(uint32_t k) const { return is_whole_ || k == 0 || k == kFirstAnswers || k == kDeepAnswers; }
 
   /// The warps that walk for a query. `resident`: one, in a batch in which every query has one at the same time.
   struct QueryWarps {
@@ -140,15 +151,19 @@ class DeviceCalibration {
   class Samples;
   struct Job;
   using FindPoint = bool (Table::*)(uint32_t k, double recall, Point* point) const;
-  std::vector<Job> plan_curves(const SearchTarget& target);
+  std::vector<Job> plan_curves(const SearchTarget& target, std::span<const uint32_t> answers);
+  bool give_known(Job& job) const;
+  void measure_curves(const SearchTarget& target, std::span<const uint32_t> answers,
+                      const DeviceCalibration* known, const Execution& execution);
   std::optional<Effort> find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k, float recall) const;
 
   Table tables_[kTables + 1];
   Cost cost_;
   float recall_max_ = 0;
+  bool is_whole_ = true;
 };
 
-/// Device memory that measuring takes at most beside a placement, with as many queries as are given, or none.
+/// Device memory that `measure` takes at most beside a placement, with as many queries as are given, or none.
 uint64_t device_calibration_bytes(const PlacedShape& shape, uint64_t given);
 
 }  // namespace gannet
