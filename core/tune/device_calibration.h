@@ -1,7 +1,7 @@
 // DeviceCalibration: which slack and cap give which recall when a CUDA device walks with two lists.
 //
 // Measured when an index is first placed on a device of a class, as tune/calibration.h does it on the CPU: the curves
-// of ten and of a hundred answers. Those of other numbers of answers take 36 ms more of 59,000 patches, 160 by product
+// of ten and of a hundred answers. Those of other numbers of answers take 36 ms more of 60,000 patches, 160 by product
 // of 150,000 words (one H100). They are measured when a search first asks for such a number, when ann_index_place places
 // an index and when one is saved: with all curves at the build, builds of these sets took 1.09 to 1.15 times as long. The
 // queries are the caller's (segment/query_sample.h), or held-out rows, and exact search on the device finds the true
