@@ -35,6 +35,10 @@ class Transfers {
   /// Copies to the device in the order of the stream. When it returns the host memory has been read.
   void send(void* to, const void* from, uint64_t bytes, const Stream& stream);
 
+  /// The same of rows of `bytes` bytes, with strides in bytes; behind each row in `to` come zeros.
+  void send_rows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride, uint64_t bytes,
+                 uint64_t rows, const Stream& stream);
+
   /// Copies from the device, when the stream has got there; returns when the bytes are there.
   void fetch(void* to, const void* from, uint64_t bytes, const Stream& stream);
 

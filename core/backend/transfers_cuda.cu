@@ -25,13 +25,13 @@ struct Target {
     if (stride == bytes) return;
     for (uint64_t row = 0; row < rows; ++row) std::memset(data + row * stride + bytes, 0, stride - bytes);
   }
-  /// From rows without anything between them.
-  void take(const uint8_t* packed) const {
-    if (stride == bytes) {
-      std::memcpy(data, packed, rows * bytes);
+  void take(const uint8_t* from, uint64_t from_stride) const {
+    if (stride == bytes && from_stride == bytes) {
+      std::memcpy(data, from, rows * bytes);
       return;
     }
-    for (uint64_t row = 0; row < rows; ++row) std::memcpy(data + row * stride, packed + row * bytes, bytes);
+    for (uint64_t row = 0; row < rows; ++row)
+      std::memcpy(data + row * stride, from + row * from_stride, bytes);
     clear_behind();
   }
 };
@@ -72,7 +72,7 @@ class Transfers::Lane {
   void deliver(bool other) {
     if (piece_ == nullptr) return;
     events_[other ? turn_ ^ 1 : turn_].wait();
-    target_.take(piece_);
+    target_.take(piece_, target_.bytes);
     piece_ = nullptr;
   }
 
@@ -156,6 +156,33 @@ void Transfers::send(void* to, const void* from, uint64_t bytes, const Stream& s
         uint8_t* piece = lane.next();
         std::memcpy(piece, source + first, count);
         copy_to_device(target + first, piece, count, stream, "sending to the device");
+        lane.queued(stream);
+      },
+      [](Lane&) {});
+}
+
+void Transfers::send_rows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride,
+                          uint64_t bytes, uint64_t rows, const Stream& stream) {
+  if (to_stride == bytes && from_stride == bytes) return send(to, from, rows * bytes, stream);
+  uint8_t* target = static_cast<uint8_t*>(to);
+  const uint8_t* source = static_cast<const uint8_t*>(from);
+  if (!uses_lanes(rows * to_stride)) {
+    if (to_stride != bytes) fill(to, 0, rows * to_stride, stream, "clearing device memory");
+    const uint64_t step = std::max<uint64_t>(1, kDriverBytes / to_stride);
+    for (uint64_t first = 0; first < rows; first += step) {
+      execution_.check();
+      copy_rows(target + first * to_stride, to_stride, source + first * from_stride, from_stride, bytes,
+                std::min(step, rows - first), cudaMemcpyHostToDevice, stream, "sending rows to the device");
+    }
+    return;
+  }
+  each_piece(
+      rows, kPiece / to_stride,
+      [&](Lane& lane, uint64_t first, uint64_t count) {
+        uint8_t* piece = lane.next();
+        Target{piece, to_stride, bytes, count}.take(source + first * from_stride, from_stride);
+        copy_to_device(target + first * to_stride, piece, count * to_stride, stream,
+                       "sending rows to the device");
         lane.queued(stream);
       },
       [](Lane&) {});

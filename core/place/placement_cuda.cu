@@ -18,7 +18,6 @@
 namespace gannet::cuda {
 namespace {
 
-constexpr uint64_t kCopyBytes = uint64_t{64} << 20;      // sent between two questions to the monitor
 constexpr uint64_t kReserveBytes = uint64_t{256} << 20;  // of a device's memory, left to searches
 
 class CudaPlacement final : public DevicePlacement {
@@ -37,7 +36,7 @@ class CudaPlacement final : public DevicePlacement {
     multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
     capability_ =
         10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
-    Upload upload{*this, Transfers(execution), execution};
+    Upload upload{*this, Transfers(execution)};
     if (segment.has_graph()) place_graph(segment, built == nullptr, upload);
     place_rows(segment, built, upload);
     if (built != nullptr) {
@@ -93,7 +92,7 @@ class CudaPlacement final : public DevicePlacement {
 
   void replace_graph(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
-    Upload upload{*this, Transfers(execution), execution};
+    Upload upload{*this, Transfers(execution)};
     const SearchGraph& graph = segment.graph;
     upload.transfers.send(const_cast<uint32_t*>(view_.graph.targets), graph.edges.data(),
                           graph.edges.size() * sizeof(uint32_t), *stream_);
@@ -157,24 +156,12 @@ class CudaPlacement final : public DevicePlacement {
   struct Upload {
     CudaPlacement& placement;
     Transfers transfers;
-    const Execution& execution;
 
     /// `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
     uint8_t* vectors(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
                      size_t to_stride) {
       uint8_t* to = placement.take(count * to_stride);
-      if (from_stride == bytes && to_stride == bytes) {
-        transfers.send(to, from, count * bytes, *placement.stream_);
-        return to;
-      }
-      if (bytes != to_stride) fill(to, 0, count * to_stride, *placement.stream_, "clearing device memory");
-      const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
-      for (uint64_t first = 0; first < count; first += step) {
-        execution.check();
-        copy_rows(to + first * to_stride, to_stride, from + first * from_stride, from_stride, bytes,
-                  std::min(step, count - first), cudaMemcpyHostToDevice, *placement.stream_,
-                  "sending an index to the device");
-      }
+      transfers.send_rows(to, to_stride, from, from_stride, bytes, count, *placement.stream_);
       return to;
     }
 
