@@ -31,10 +31,9 @@ class CodeTable {
   static uint64_t bytes(uint64_t rows) { return room(rows) * sizeof(uint32_t); }
 
   /// The row that was entered with the code of this one, or kNoRow.
-  uint32_t find(uint32_t row) const { return places_[place_of(row, hash_of(codes_, row))]; }
+  uint32_t find(uint32_t row, uint32_t hash) const { return places_[place_of(row, hash)]; }
 
   /// The same, which is the row itself if there was none.
-  uint32_t enter(uint32_t row) { return enter(row, hash_of(codes_, row)); }
   uint32_t enter(uint32_t row, uint32_t hash) {
     uint32_t& place = places_[place_of(row, hash)];
     if (place == kNoRow) place = row;
@@ -63,13 +62,17 @@ class CodeTable {
   Array<uint32_t> places_;
 };
 
-/// Writes for each row the first row with its code; returns how many codes there are.
-uint32_t find_copies(const Codes& codes, Array<uint32_t>& first, const Execution& execution) {
-  // Hashes by all threads, in the places of the first rows: they are most of the work.
+/// The hash of each row's code, which is most of the work where copies are looked for.
+void hash_codes(const Codes& codes, Array<uint32_t>& hashes, const Execution& execution) {
   parallel_for(execution, codes.rows(), kRowsAtOnce / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row)
-      first[row] = CodeTable::hash_of(codes, row);
+      hashes[row] = CodeTable::hash_of(codes, row);
   });
+}
+
+/// Writes for each row the first row with its code; returns how many codes there are.
+uint32_t find_copies(const Codes& codes, Array<uint32_t>& first, const Execution& execution) {
+  hash_codes(codes, first, execution);
   CodeTable table(codes, codes.rows(), execution);
   uint32_t distinct = 0;
   serial_for(execution, codes.rows(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
@@ -226,7 +229,7 @@ uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_
 }
 
 uint64_t draw_queries_bytes(uint64_t rows) {
-  return CodeTable::bytes(rows) + 2 * rows * sizeof(uint32_t) + 8 * kAlignment;
+  return CodeTable::bytes(rows) + 3 * rows * sizeof(uint32_t) + 8 * kAlignment;
 }
 
 void start_at_heads(SearchGraph& graph, Array<uint32_t> heads, uint64_t seed, const Allocator& memory) {
@@ -273,23 +276,33 @@ void avoid_heads(const SearchGraph& graph, Array<uint32_t>& rows) {
   }
 }
 
+/// Codes and the hash of each, [rows].
+struct HashedCodes {
+  HashedCodes(const Codes& of, const Execution& execution) : codes(of), hashes(execution.memory, of.rows()) {
+    hash_codes(codes, hashes, execution);
+  }
+  const Codes& codes;
+  Array<uint32_t> hashes;
+};
+
 /// Calls visit(row, like) for every row that has the code of another one, `like`, of `rows`; from many threads. Of
 /// equal codes among `rows` the first is that one.
 template <class Visit>
-void each_copy(const Codes& codes, const Array<uint32_t>& rows, const Execution& execution,
+void each_copy(const HashedCodes& all, const Array<uint32_t>& rows, const Execution& execution,
                const Visit& visit) {
+  const Codes& codes = all.codes;
   CodeTable table(codes, static_cast<uint32_t>(rows.size()), execution);
-  for (const uint32_t row : rows) table.enter(row);
+  for (const uint32_t row : rows) table.enter(row, all.hashes[row]);
   parallel_for(execution, codes.rows(), kRowsAtOnce / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint32_t row = static_cast<uint32_t>(begin); row < end; ++row) {
-      const uint32_t like = table.find(row);
+      const uint32_t like = table.find(row, all.hashes[row]);
       if (like != kNoRow && like != row) visit(row, like);
     }
   });
 }
 
 /// How many copies each of `rows` has, which are ascending.
-Array<uint32_t> count_copies(const Codes& codes, const Array<uint32_t>& rows, const Execution& execution) {
+Array<uint32_t> count_copies(const HashedCodes& codes, const Array<uint32_t>& rows, const Execution& execution) {
   Array<uint32_t> counts = Array<uint32_t>::zeroed(execution.memory, rows.size());
   each_copy(codes, rows, execution, [&](uint32_t, uint32_t like) {
     const size_t place = std::lower_bound(rows.begin(), rows.end(), like) - rows.begin();
@@ -300,7 +313,7 @@ Array<uint32_t> count_copies(const Codes& codes, const Array<uint32_t>& rows, co
 
 /// Those of `all`, which are rows of unlike codes, that have few copies each, spread over them, and their copies, which
 /// with them are at most `most` rows.
-DrawnRows draw_heads(const Codes& codes, const Array<uint32_t>& all, uint32_t count, uint64_t most,
+DrawnRows draw_heads(const HashedCodes& codes, const Array<uint32_t>& all, uint32_t count, uint64_t most,
                      uint64_t seed, uint64_t stream, const Execution& execution) {
   const Allocator& memory = execution.memory;
   Array<uint32_t> heads(memory, std::min<uint64_t>(all.size(), uint64_t{kCandidates} * count));
@@ -350,12 +363,13 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   drawn.rows = Array<uint32_t>(execution.memory, count);
   random_strata(graph.rows, count, seed, stream, drawn.rows.data());
   if (!graph.heads.empty()) avoid_heads(graph, drawn.rows);
-  const Array<uint32_t> copies = count_copies(codes, drawn.rows, execution);
+  const HashedCodes hashed(codes, execution);
+  const Array<uint32_t> copies = count_copies(hashed, drawn.rows, execution);
   if (2 * std::count(copies.begin(), copies.end(), 0u) > static_cast<ptrdiff_t>(count)) return drawn;
   Array<uint32_t> firsts;
   if (graph.heads.empty()) firsts = first_copies(codes, execution);
   DrawnRows heads =
-      draw_heads(codes, graph.heads.empty() ? firsts : graph.heads, count, most, seed, stream, execution);
+      draw_heads(hashed, graph.heads.empty() ? firsts : graph.heads, count, most, seed, stream, execution);
   return heads.rows.size() < std::min(count, kHeadsLeast) ? std::move(drawn) : std::move(heads);
 }
 

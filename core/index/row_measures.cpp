@@ -1,6 +1,7 @@
 #include "index/row_measures.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/random.h"
 #include "search/exact.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr uint64_t kShareStream = 0x7368617265;  // "share"
 constexpr uint32_t kSampleRows = 256;            // a standard error of about 0.004
+constexpr uint64_t kRowsPerTask = 8;
 constexpr uint32_t kDepth = 32;                  // true neighbours of each that are looked for
 
 /// Rows as stored among which the first by code are looked for.
@@ -45,14 +47,14 @@ struct NearSample {
   }
 
   double share_of(const SampledLists& lists, uint32_t known) const {
-    uint64_t found = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      execution.check();
+    Array<uint32_t> found(execution.memory, rows.size());
+    each_row([&](uint64_t i) {
       const uint32_t* list = lists.neighbors.data() + i * lists.k;
       const uint32_t count = static_cast<uint32_t>(std::find(list, list + lists.k, kNoRow) - list);
-      found += count_near(i, list, count, known);
-    }
-    return static_cast<double>(found) / static_cast<double>(rows.size() * known);
+      found[i] = count_near(i, list, count, known);
+    });
+    const uint64_t sum = std::accumulate(found.begin(), found.end(), uint64_t{0});
+    return static_cast<double>(sum) / static_cast<double>(rows.size() * known);
   }
 
   CodeOrder order() const {
@@ -60,16 +62,24 @@ struct NearSample {
     constexpr uint32_t kLooked = CodeOrder::kLooked;
     Array<double> ten(execution.memory, rows.size());
     Array<double> twenty(execution.memory, rows.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
+    each_row([&](uint64_t i) {
       const uint32_t* by_code = first.data() + i * kLooked;
       const auto count = static_cast<uint32_t>(std::find(by_code, by_code + kLooked, kNoRow) - by_code);
       ten[i] = count_near(i, by_code, std::min(count, kNear), kNear) / double{kNear};
       twenty[i] = count_near(i, by_code, count, kNear) / double{kNear};
-    }
+    });
     return order_of(ten, twenty);
   }
 
  private:
+  /// By all threads, which find most of the rows that are compared in no cache.
+  template <class Body>
+  void each_row(const Body& body) const {
+    parallel_for(execution, rows.size(), kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint64_t i = begin; i < end; ++i) body(i);
+    });
+  }
+
   size_t row_bytes() const { return size_t{dataset.dim()} * element_bytes(dataset.element()); }
 
   MatrixView copies() {

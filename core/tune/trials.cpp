@@ -75,12 +75,10 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   std::merge(drawn.rows.begin(), drawn.rows.end(), drawn.copies.begin(), drawn.copies.end(), out_.data());
   const uint32_t out = static_cast<uint32_t>(out_.size());
   send(segment, execution);
-  if (placement_ != nullptr) {
-    hidden_ = hideable >= out && placement_->hide_rows(out_.data(), out);
-  } else {
-    held_out_ = std::make_unique<RowSet>(memory, dataset_.rows());
-    for (const uint32_t row : out_) held_out_->insert(row);
-  }
+  RowSet held_out(memory, dataset_.rows());
+  for (const uint32_t row : out_) held_out.insert(row);
+  if (placement_ != nullptr) hidden_ = hideable >= out && placement_->hide_rows(out_.data(), out);
+  if (placement_ == nullptr || hidden_) held_out_ = std::move(held_out);
 }
 
 /// Once for all trials: to pin memory for nine copies of 2,048 queries of GIST took 25 ms, as long as a third of the walks.
@@ -99,7 +97,7 @@ CalibrationQueries::~CalibrationQueries() {
 
 BatchAdmission CalibrationQueries::admission() const {
   BatchAdmission admission;
-  if (held_out_ != nullptr) admission.held_out = held_out_->view();
+  if (placement_ == nullptr && are_held_out()) admission.held_out = held_out_.view();
   return admission;
 }
 
@@ -117,7 +115,7 @@ MatrixView CalibrationQueries::between(uint32_t first, uint32_t end) const {
 
 bool CalibrationQueries::hides(uint32_t query, uint32_t row) const {
   if (!are_rows()) return false;
-  return row == rows_[query] || (are_held_out() && std::binary_search(out_.begin(), out_.end(), row));
+  return row == rows_[query] || held_out_.holds(row);
 }
 
 /// Queries to come are farther from the rows than hidden rows are; the caller's queries are as those to come.

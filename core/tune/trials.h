@@ -60,7 +60,7 @@ class CalibrationQueries {
   uint32_t count() const { return count_; }
   bool are_rows() const { return given_.count() == 0; }
   /// Whether no query finds any of them; else each only does not find itself.
-  bool are_held_out() const { return held_out_ != nullptr || hidden_; }
+  bool are_held_out() const { return held_out_.count() != 0; }
   /// Whether a device's edges go past them.
   bool are_hidden() const { return hidden_; }
   /// [count] the row that each must not find, or null.
@@ -92,7 +92,7 @@ class CalibrationQueries {
   Array<uint32_t> rows_;   // [count] in random order, where rows serve as queries
   Array<uint32_t> out_;    // held-out rows: the same and their copies, ascending
   Array<uint8_t> copied_;  // [count, row_bytes] the rows' values
-  std::unique_ptr<RowSet> held_out_;
+  RowSet held_out_;        // the same; empty where each is only masked for itself
   bool hidden_ = false;
   std::unique_ptr<DeviceWorkspaceLease> sent_;
 };
