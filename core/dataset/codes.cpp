@@ -123,23 +123,7 @@ Codes Codes::of_rows(const Dataset& dataset, uint64_t seed, const Execution& exe
 
 void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& execution) {
   if (data_ != nullptr) return;
-  if (!lossless_) {
-    if (metric_ == ANN_METRIC_INNER_PRODUCT) {
-      Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
-      parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
-                   [&](uint64_t begin, uint64_t end, uint32_t worker) {
-                     for (uint64_t row = begin; row < end; ++row)
-                       longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
-                   });
-      norm_max_ = *std::max_element(longest.begin(), longest.end());
-    }
-    const Array<uint32_t> sample = sample_of(count_, seed, execution.memory);
-    fit(
-        static_cast<uint32_t>(sample.size()), [&](uint64_t i) { return dataset.view().row(sample[i]); },
-        execution);
-  }
-  make_room(execution.memory);
-  see_halves(dataset);
+  begin(dataset, seed, execution);
   Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
   parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
                [&](uint64_t begin, uint64_t end, uint32_t worker) {
@@ -158,6 +142,27 @@ void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& executi
                });
 }
 
+/// Everything but the codes, for which there is room then.
+void Codes::begin(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+  if (!lossless_) {
+    if (metric_ == ANN_METRIC_INNER_PRODUCT) {
+      Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
+      parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
+                   [&](uint64_t begin, uint64_t end, uint32_t worker) {
+                     for (uint64_t row = begin; row < end; ++row)
+                       longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
+                   });
+      norm_max_ = *std::max_element(longest.begin(), longest.end());
+    }
+    const Array<uint32_t> sample = sample_of(count_, seed, execution.memory);
+    fit(
+        static_cast<uint32_t>(sample.size()), [&](uint64_t i) { return dataset.view().row(sample[i]); },
+        execution);
+  }
+  make_room(execution.memory);
+  see_halves(dataset);
+}
+
 /// Rows that are shorter than their codes are worth it from some columns on: below, a row is a cache line or two
 /// anyway.
 void Codes::see_halves(const Dataset& dataset) {
@@ -174,6 +179,12 @@ Codes::Codes(const Dataset& dataset, const RowsView& sample, double norm_max, co
   fit(std::min(count_, kSampleRows), [&](uint64_t i) { return sample.row(i); }, execution);
   make_room(execution.memory);
   see_halves(dataset);
+}
+
+Codes Codes::to_be_made(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+  Codes codes(dataset, dataset.metric());
+  if (codes.data_ == nullptr) codes.begin(dataset, seed, execution);
+  return codes;
 }
 
 // Gathered bytes are unsigned, so that these codes have nothing to flip.

@@ -94,6 +94,9 @@ class Codes {
   /// codes. `norm_max` is the largest length of a row, for inner product.
   Codes(const Dataset& dataset, const RowsView& sample, double norm_max, const Execution& execution);
 
+  /// The same, fitted to rows that the host has.
+  static Codes to_be_made(const Dataset& dataset, uint64_t seed, const Execution& execution);
+
   /// The rows that codes are fitted to.
   static Array<uint32_t> sample_of(uint32_t rows, uint64_t seed, const Allocator& memory);
 
@@ -201,6 +204,7 @@ class Codes {
  private:
   Codes(const Dataset& dataset, int32_t metric);
   void make(const Dataset& dataset, uint64_t seed, const Execution& execution);
+  void begin(const Dataset& dataset, uint64_t seed, const Execution& execution);
   uint32_t columns() const { return code_columns(dim_, metric_); }
   void transform(const uint8_t* row, double norm, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;

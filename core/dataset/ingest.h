@@ -1,6 +1,9 @@
-// DeviceIngest: rows in the memory of the device that works on them. Their codes are made there, from the caller's
-// memory, while the host gets its copy of rows and codes, which searches on the CPU, files and exact
-// distances need.
+// DeviceIngest: rows in the memory of the device that works on them, the caller's or sent there ahead. Their codes are
+// made there, while the host gets its copy of the codes, and of rows that it does not have, which searches on the CPU,
+// files and exact distances need.
+//
+// Rows that are sent ahead of the build are those of its placement, which would get them at the end else. Codes are made
+// of them in less time than the host's processors take and need not be sent.
 //
 // Codes and copy are those of rows from host memory, bit for bit.
 #pragma once
@@ -17,12 +20,14 @@ namespace gannet::cuda {
 class DeviceCodes;
 class Stream;
 class Transfers;
+template <class Item>
+class DeviceArray;
 
 class DeviceIngest {
  public:
   virtual ~DeviceIngest() = default;
 
-  /// The caller's rows, on the device.
+  /// The rows, on the device.
   virtual const MatrixView& rows() const = 0;
 
   /// Makes codes on the device, and begins to fill `dataset`, which was made of the same rows, and the returned
@@ -34,6 +39,9 @@ class DeviceIngest {
   virtual std::unique_ptr<DeviceCodes> take_codes() = 0;
   virtual std::unique_ptr<Stream> take_stream() = 0;
 
+  /// The memory of rows() where they were sent; null: it is the caller's.
+  virtual std::unique_ptr<DeviceArray<uint8_t>> take_rows() = 0;
+
   /// The transfers that copied the rows, for further copies after wait().
   virtual Transfers& transfers() = 0;
 
@@ -44,5 +52,9 @@ class DeviceIngest {
 
 /// Takes rows on a device, none of which may be NaN or infinite (ANN_NOT_FINITE).
 std::unique_ptr<DeviceIngest> ingest_rows(const MatrixView& rows, int32_t metric, const Execution& execution);
+
+/// Sends rows that the host has to a device, each Dataset::stored_stride from the next; not of inner product. Errors:
+/// also ANN_DEVICE_NO_MEMORY.
+std::unique_ptr<DeviceIngest> send_rows(const Dataset& dataset, int32_t device, const Execution& execution);
 
 }  // namespace gannet::cuda

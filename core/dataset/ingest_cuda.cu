@@ -165,23 +165,24 @@ __global__ void __launch_bounds__(kThreads) encode(const __grid_constant__ Args 
 
 class RowsIngest final : public DeviceIngest {
  public:
+  /// Rows of the caller.
   RowsIngest(const MatrixView& rows, int32_t metric, const Execution& execution)
-      : rows_(rows), device_(rows.space - ANN_DEVICE_CUDA), execution_(execution) {
-    execution_.threads = std::clamp(execution.threads - 1, 1u, kCopiers);
+      : device_(rows.space - ANN_DEVICE_CUDA), execution_(execution) {
     const DeviceGuard guard(device_);
-    stream_ = std::make_unique<Stream>();
-    args_.rows = rows.data;
-    args_.row_stride = rows.stride;
-    args_.row_bytes = rows.dim * element_bytes(rows.element);
-    args_.count = static_cast<uint32_t>(rows.rows);
-    args_.dim = rows.dim;
-    args_.columns = Codes::code_columns(rows.dim, metric);
-    args_.metric = metric;
-    args_.element = rows.element;
-    args_.aligned = rows.stride % element_bytes(rows.element) == 0 &&
-                    reinterpret_cast<uintptr_t>(rows.data) % element_bytes(rows.element) == 0;
-    transfers_ = std::make_unique<Transfers>(execution_);
+    begin();
+    describe(rows, metric);
     survey_rows();
+  }
+
+  /// Rows that are sent, when codes are made.
+  RowsIngest(const Dataset& dataset, int32_t device, const Execution& execution)
+      : device_(device - ANN_DEVICE_CUDA), execution_(execution) {
+    const DeviceGuard guard(device_);
+    begin();
+    const RowsView& here = dataset.view();
+    const uint64_t stride = Dataset::stored_stride(here.dim, dataset.metric(), here.element);
+    sent_ = std::make_unique<DeviceArray<uint8_t>>(dataset.rows() * stride, *stream_);
+    describe({sent_->data(), dataset.rows(), here.dim, here.element, stride, device}, dataset.metric());
   }
 
   ~RowsIngest() override {
@@ -189,6 +190,7 @@ class RowsIngest final : public DeviceIngest {
     const LastDeviceGuard guard(device_);
     transfers_.reset();
     codes_.reset();
+    sent_.reset();
     stream_.reset();
   }
 
@@ -200,6 +202,8 @@ class RowsIngest final : public DeviceIngest {
     try {
       start(dataset);
       codes = fit(dataset, seed, execution);
+      prepared_.wait();
+      if (unprepared_ != nullptr) std::rethrow_exception(unprepared_);
       make_on_device(codes);
     } catch (...) {
       codes_made_.set_value({});
@@ -207,12 +211,12 @@ class RowsIngest final : public DeviceIngest {
     }
     codes_made_.set_value({codes.host_buffer(), codes_->view().data, uint64_t{args_.count} * codes.stride()});
     if (!thread_.joinable()) fill_host_copy(dataset);
-    prepared_.wait();
     return codes;
   }
 
   std::unique_ptr<DeviceCodes> take_codes() override { return std::move(codes_); }
   std::unique_ptr<Stream> take_stream() override { return std::move(stream_); }
+  std::unique_ptr<DeviceArray<uint8_t>> take_rows() override { return std::move(sent_); }
 
   Transfers& transfers() override { return *transfers_; }
 
@@ -222,6 +226,27 @@ class RowsIngest final : public DeviceIngest {
   }
 
  private:
+  void begin() {
+    execution_.threads = std::clamp(execution_.threads - 1, 1u, kCopiers);
+    stream_ = std::make_unique<Stream>();
+    transfers_ = std::make_unique<Transfers>(execution_);
+  }
+
+  void describe(const MatrixView& rows, int32_t metric) {
+    rows_ = rows;
+    host_has_rows_ = sent_ != nullptr;
+    args_.rows = rows.data;
+    args_.row_stride = rows.stride;
+    args_.row_bytes = rows.dim * element_bytes(rows.element);
+    args_.count = static_cast<uint32_t>(rows.rows);
+    args_.dim = rows.dim;
+    args_.columns = Codes::code_columns(rows.dim, metric);
+    args_.metric = metric;
+    args_.element = rows.element;
+    args_.aligned = rows.stride % element_bytes(rows.element) == 0 &&
+                    reinterpret_cast<uintptr_t>(rows.data) % element_bytes(rows.element) == 0;
+  }
+
   uint32_t blocks() const { return (args_.count - 1) / kWarps + 1; }
 
   void survey_rows() {
@@ -239,6 +264,7 @@ class RowsIngest final : public DeviceIngest {
 
   /// The host fits the codes, to a sample of the rows.
   Codes fit(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+    if (host_has_rows_) return Codes::to_be_made(dataset, seed, execution);
     if (Codes::rows_serve(args_.metric, rows_.element, false))
       return Codes(dataset, RowsView(), 0, execution);
     const Array<uint32_t> sample = Codes::sample_of(args_.count, seed, execution.memory);
@@ -283,12 +309,32 @@ class RowsIngest final : public DeviceIngest {
     launch("encode", encode, blocks(), kThreads, *stream_, args_);
   }
 
-  /// Starts the thread that fills the host's copy. Where there is none to be had, make_codes does its work.
+  /// Starts the thread that sends rows and fills the host's copy. Where there is none to be had, make_codes does its
+  /// work.
   void start(Dataset& dataset) {
     try {
-      thread_ = std::thread([this, &dataset] { fill_host_copy(dataset); });
+      thread_ = std::thread([this, &dataset] {
+        prepare(dataset);
+        fill_host_copy(dataset);
+      });
     } catch (const std::system_error&) {
+      prepare(dataset);
     }
+  }
+
+  /// Pins the memory that copies go through, and sends the rows that are to be sent.
+  void prepare(const Dataset& dataset) noexcept {
+    try {
+      const DeviceGuard guard(device_);
+      if (host_has_rows_)
+        transfers_->send_rows(sent_->data(), args_.row_stride, dataset.view().data, dataset.view().stride,
+                              args_.row_bytes, args_.count, *stream_);
+      else
+        transfers_->prepare(uint64_t{args_.count} * args_.row_bytes);
+    } catch (...) {
+      unprepared_ = std::current_exception();
+    }
+    prepared_.count_down();
   }
 
   /// Brings rows and codes when those have been made.
@@ -296,17 +342,18 @@ class RowsIngest final : public DeviceIngest {
     try {
       const DeviceGuard guard(device_);
       const Stream stream;
-      transfers_->prepare(uint64_t{args_.count} * args_.row_bytes);
-      prepared_.count_down();
       const Made made = codes_made_.get_future().get();
-      transfers_->fetch_rows(dataset.host_buffer(), dataset.view().stride, rows_.data, rows_.stride,
-                             args_.row_bytes, args_.count, stream);
-      dataset.complete(execution_);
+      if (!host_has_rows_) fetch_rows(dataset, stream);
       if (made.to != nullptr) transfers_->fetch(made.to, made.from, made.bytes, stream);
     } catch (...) {
       failure_ = std::current_exception();
     }
-    if (!prepared_.try_wait()) prepared_.count_down();
+  }
+
+  void fetch_rows(Dataset& dataset, const Stream& stream) {
+    transfers_->fetch_rows(dataset.host_buffer(), dataset.view().stride, rows_.data, rows_.stride,
+                           args_.row_bytes, args_.count, stream);
+    dataset.complete(execution_);
   }
 
   /// Codes beside the rows, if there are any. On the device they are then as the host has them.
@@ -317,15 +364,18 @@ class RowsIngest final : public DeviceIngest {
   };
 
   MatrixView rows_;
+  bool host_has_rows_ = false;
   int32_t device_;
   Execution execution_;
   Args args_ = {};
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<DeviceArray<uint8_t>> sent_;  // [rows, stride], until it is taken; null: rows of the caller
   std::unique_ptr<DeviceCodes> codes_;
   std::unique_ptr<Transfers> transfers_;
   std::thread thread_;
   std::latch prepared_{1};
   std::promise<Made> codes_made_;
+  std::exception_ptr unprepared_;
   std::exception_ptr failure_;
 };
 
@@ -334,6 +384,10 @@ class RowsIngest final : public DeviceIngest {
 std::unique_ptr<DeviceIngest> ingest_rows(const MatrixView& rows, int32_t metric,
                                           const Execution& execution) {
   return std::make_unique<RowsIngest>(rows, metric, execution);
+}
+
+std::unique_ptr<DeviceIngest> send_rows(const Dataset& dataset, int32_t device, const Execution& execution) {
+  return std::make_unique<RowsIngest>(dataset, device, execution);
 }
 
 }  // namespace gannet::cuda

@@ -2,7 +2,8 @@
 //
 // On a CUDA device everything between codes and search graph stays there (build_cuda.cu), and so does the
 // graph: as the placement that searches on the device use. Rows that lie there stay too: the host
-// gets its copy of them while the device finds neighbours (dataset/ingest.h).
+// gets its copy of them while the device finds neighbours. Rows of the host that the placement will hold are sent first,
+// since the device makes codes of them in less time than it gets those of the host (dataset/ingest.h).
 
 #include <atomic>
 #include <chrono>
@@ -251,16 +252,37 @@ KnnGraph find_heads_on_device(const Codes& heads, uint32_t k, uint64_t seed, int
   }
 }
 
-/// Graph and calibration by a CUDA device, where the segment is then placed. `ingest` is null if rows came
-/// from the host.
-void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> ingest, PlacedSegment& built,
-                     const Execution& execution) {
+/// The graph by the device. Where its memory does not hold rows that were sent ahead, it gets codes of the host.
+std::unique_ptr<cuda::GraphOnDevice> make_on_device(const BuildPlan& plan,
+                                                    std::unique_ptr<cuda::DeviceIngest> ingest, bool ahead,
+                                                    const KnnLists* given, Segment& segment,
+                                                    const Execution& execution) {
+  SearchGraph& graph = segment.graph;
+  if (plan.graph == ANN_GRAPH_GGNN)
+    return cuda::build_ggnn_graph(segment.codes, std::move(ingest), plan, graph, execution);
+  const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
+  const auto make = [&](std::unique_ptr<cuda::DeviceIngest> rows) {
+    return cuda::build_graph(segment.codes, std::move(rows), method, given, plan, graph.entries, execution);
+  };
+  if (!ahead) return make(std::move(ingest));
+  try {
+    return make(std::move(ingest));
+  } catch (const Error& error) {
+    if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+  }
+  segment.codes = Codes(segment.dataset, segment.seed, execution);
+  return make(nullptr);
+}
+
+/// Graph and calibration by a CUDA device, where the segment is then placed. `ingest` is null if rows are on the host
+/// alone; `ahead`: if they were sent from there.
+void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> ingest, bool ahead,
+                     PlacedSegment& built, const Execution& execution) {
   Segment& segment = built.segment;
   SearchGraph& graph = segment.graph;
   KnnLists copied;
   const bool given = plan.knn == ANN_KNN_GIVEN;
   if (given) copied = copy_lists(segment.codes, plan, execution);
-  const int32_t method = knn_method_for(segment.codes.rows(), plan.nn_descent.k, plan.knn);
   const bool is_ggnn = plan.graph == ANN_GRAPH_GGNN;
   // The system maps untouched memory page by page, which takes longer than the copy
   // that fills it. So the pages of the edges are touched while the device finds them.
@@ -269,11 +291,9 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0 && is_ggnn)
-      made = cuda::build_ggnn_graph(segment.codes, std::move(ingest), plan, graph, execution.span(0, 0.85));
-    else if (task == 0)
-      made = cuda::build_graph(segment.codes, std::move(ingest), method, given ? &copied : nullptr, plan,
-                               graph.entries, execution.span(0, 0.85));
+    if (task == 0)
+      made = make_on_device(plan, std::move(ingest), ahead, given ? &copied : nullptr, segment,
+                            execution.span(0, 0.85));
     else
       make_pages(graph.edges, execution);
   });
@@ -397,10 +417,21 @@ void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, 
   finish_on_host(plan, std::move(placement), built, execution);
 }
 
-/// Whether the host reads its copy of rows or codes that lie on a device before the device has built: codes, entry
-/// points and edges by product are made of it, a given graph is measured, given lists are pruned by distance.
-bool reads_copy(const BuildPlan& plan, bool by_product) {
-  return by_product || plan.finished || (plan.knn == ANN_KNN_GIVEN && plan.pruning.by_distance);
+/// The codes of all rows; made on a device where `ingest` has rows there, or gets those that are sent ahead.
+Codes make_codes(const BuildPlan& plan, Segment& segment, std::unique_ptr<cuda::DeviceIngest>* ingest,
+                 const Execution& execution) {
+  Dataset& dataset = segment.dataset;
+  if (*ingest != nullptr) return (*ingest)->make_codes(dataset, segment.seed, execution);
+  if (dataset.rows() != 0 && sends_rows_ahead(plan, dataset.metric(), dataset.element())) {
+    try {
+      *ingest = cuda::send_rows(dataset, plan.device, execution);
+      return (*ingest)->make_codes(dataset, segment.seed, execution);
+    } catch (const Error& error) {
+      if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+      ingest->reset();
+    }
+  }
+  return Codes(dataset, segment.seed, execution);
 }
 
 /// Narrower codes for the walks of the CPU, where the rows have such.
@@ -436,8 +467,7 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
   segment.seed = seed;
   if (plan.graph != ANN_GRAPH_NONE) {
     execution.span(0.03, 0.06).enter("codes");
-    segment.codes = ingest != nullptr ? ingest->make_codes(segment.dataset, seed, execution)
-                                      : Codes(segment.dataset, seed, execution);
+    segment.codes = make_codes(plan, segment, &ingest, execution);
     const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
     if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     const bool by_walks = by_product && plan.device >= ANN_DEVICE_CUDA && !plan.finished &&
@@ -464,7 +494,8 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
     } else if (plan.device >= ANN_DEVICE_CUDA && by_product) {
       build_ggnn_by_product_on_device(plan, *built, execution.span(0.06, 1));
     } else if (plan.device >= ANN_DEVICE_CUDA && graph.rows != 0) {
-      build_on_device(plan, std::move(ingest), *built, execution.span(0.06, 1));
+      const bool ahead = ingest != nullptr && !rows.on_device();
+      build_on_device(plan, std::move(ingest), ahead, *built, execution.span(0.06, 1));
     } else {
       make_graph(plan, segment, execution.span(0.06, 0.88));
       calibrate(plan, *built, execution.span(0.88, 1));

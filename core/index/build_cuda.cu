@@ -119,11 +119,13 @@ class Graph final : public GraphOnDevice {
     if (codes_->ingest() == nullptr) return;
     left_.rows = codes_->ingest()->rows().data;
     left_.row_stride = codes_->ingest()->rows().stride;
+    left_.sent = codes_->ingest()->take_rows();
   }
 
   ~Graph() override {
     const LastDeviceGuard guard(device_);
     left_.edges.reset();
+    left_.sent.reset();
     codes_.reset();
     left_.codes.reset();
     left_.stream.reset();

@@ -12,6 +12,11 @@ std::unique_ptr<DeviceIngest> ingest_rows(const MatrixView& rows, int32_t, const
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
+std::unique_ptr<DeviceIngest> send_rows(const Dataset&, int32_t device, const Execution&) {
+  check_cuda_device(device);
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
 KnnLists find_neighbors(const Codes&, std::unique_ptr<DeviceIngest>, int32_t, const NnDescentParams&,
                         int32_t device, const Execution&) {
   check_cuda_device(device);

@@ -228,11 +228,18 @@ uint64_t made_on_device(const Asked& asked, size_t stride) {
   return std::max({lists + std::max(finding, pruned), reversing, repairing});
 }
 
+/// Rows that lie on the device while it makes the graph. A build goes on without them where they leave too little memory.
+uint64_t rows_ahead(const Asked& asked) {
+  const ann_index_params& shape = asked.shape;
+  if (!sends_rows_ahead(asked.plan, shape.metric, asked.element)) return 0;
+  return asked.rows * Dataset::stored_stride(shape.dim, shape.metric, asked.element);
+}
+
 uint64_t device_bytes(const Asked& asked) {
   if (asked.plan.device < ANN_DEVICE_CUDA || !asked.has_graph()) return 0;
   const size_t stride = placed_shape(asked).code_stride;
-  return codes_device_bytes(asked.rows, stride) + std::max(made_on_device(asked, stride), placed(asked)) +
-         kDeviceSmall;
+  const uint64_t made = rows_ahead(asked) + made_on_device(asked, stride);
+  return codes_device_bytes(asked.rows, stride) + std::max(made, placed(asked)) + kDeviceSmall;
 }
 
 /// Bytes of a build, all threads together.

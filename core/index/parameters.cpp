@@ -4,6 +4,7 @@
 
 #include "backend/devices.h"
 #include "base/execution.h"
+#include "dataset/codes.h"
 #include "knn/cells_effort.h"
 
 namespace gannet {
@@ -195,6 +196,16 @@ Pruning complete_pruning(const ann_build_params& params, uint32_t degree, uint32
   check_choice("reorder", params.reorder, ANN_REORDER_DISTANCE);
   const bool whole = params.detours != ANN_DETOURS_AUTO ? params.detours == ANN_DETOURS_WHOLE : paper;
   return {degree, whole ? k : degree, params.reorder == ANN_REORDER_DISTANCE};
+}
+
+bool reads_copy(const BuildPlan& plan, bool by_product) {
+  return by_product || plan.finished || (plan.knn == ANN_KNN_GIVEN && plan.pruning.by_distance);
+}
+
+bool sends_rows_ahead(const BuildPlan& plan, int32_t metric, int32_t element) {
+  return plan.device >= ANN_DEVICE_CUDA && plan.graph == ANN_GRAPH_CAGRA &&
+         metric != ANN_METRIC_INNER_PRODUCT && !Codes::rows_serve(metric, element, false) &&
+         !reads_copy(plan, false);
 }
 
 BuildPlan plan_build(const ann_build_params& params, const ann_index_params& shape, uint64_t rows,

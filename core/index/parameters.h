@@ -40,6 +40,14 @@ struct BuildPlan {
 BuildPlan plan_build(const ann_build_params& params, const ann_index_params& shape, uint64_t rows,
                      uint32_t threads_max);
 
+/// Whether the host reads its copy of rows or codes before a device has built: codes, entry points and edges by product
+/// are made of it, a given graph is measured, given lists are pruned by distance.
+bool reads_copy(const BuildPlan& plan, bool by_product);
+
+/// Whether a device that builds gets the rows, stored as `element`, ahead of their codes (dataset/ingest.h): where its
+/// placement holds both. GGNN's layers are not made twice where that leaves too little memory.
+bool sends_rows_ahead(const BuildPlan& plan, int32_t metric, int32_t element);
+
 /// Checks dim, metric and element of an index; fills in a metric of zero.
 void check_shape(ann_index_params* shape);
 

@@ -12,8 +12,9 @@ struct DeviceBuildResult {
   std::unique_ptr<Stream> stream;               // in whose order the memory is given back
   std::unique_ptr<DeviceArray<uint8_t>> codes;  // [rows, stride] as on the host
   std::unique_ptr<DeviceArray<uint8_t>> edges;  // [rows, degree] uint32_t
-  const uint8_t* rows = nullptr;                // the caller's, `row_stride` bytes apart, as the segment
-  uint64_t row_stride = 0;                      // stores them; null: they lie on the host
+  std::unique_ptr<DeviceArray<uint8_t>> sent;   // [rows, row_stride] rows that were sent ahead, or null
+  const uint8_t* rows = nullptr;                // these, or the caller's, `row_stride` bytes apart, as the
+  uint64_t row_stride = 0;                      // segment stores them; null: they lie on the host
 };
 
 }  // namespace gannet::cuda

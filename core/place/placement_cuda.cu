@@ -26,7 +26,7 @@ class CudaPlacement final : public DevicePlacement {
       : DevicePlacement(device, execution.memory) {
     const DeviceGuard guard(device);
     describe(segment);
-    check_memory(segment, built != nullptr);
+    check_memory(segment, built);
     stream_ = std::make_unique<Stream>();
     const auto attribute = [device](cudaDeviceAttr name) {
       int value = 0;
@@ -197,13 +197,15 @@ class CudaPlacement final : public DevicePlacement {
   }
 
   /// Refuses a segment that cannot fit, before anything is sent.
-  void check_memory(const Segment& segment, bool graph_is_there) const {
+  void check_memory(const Segment& segment, const DeviceBuildResult* built) const {
     const Dataset& dataset = segment.dataset;
+    const bool graph_is_there = built != nullptr;
+    const bool rows_are_there = built != nullptr && built->sent != nullptr;
     const bool lossless = segment.codes.lossless();
     if (graph_is_there && lossless && dataset.ids() == nullptr) return;
     uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
-    if (!lossless) row += view_.row_stride + view_.scaled.stride;
+    if (!lossless) row += (rows_are_there ? 0 : view_.row_stride) + view_.scaled.stride;
     if (view_.kind == CodeKind::kFloat && view_.columns >= kHalfColumnsMin)
       row += HalfView::stride_of(view_.code_stride);
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
@@ -280,10 +282,13 @@ class CudaPlacement final : public DevicePlacement {
     const uint64_t n = dataset.rows();
     if (dataset.ids() != nullptr) view_.ids = upload.items(dataset.ids(), n);
     if (segment.codes.lossless()) return;
-    view_.rows = built != nullptr && built->rows != nullptr
-                     ? copy_rows_here(built->rows, built->row_stride, n, row_bytes(dataset))
-                     : upload.vectors(static_cast<const uint8_t*>(dataset.view().data), dataset.view().stride,
-                                      n, row_bytes(dataset), view_.row_stride);
+    if (built != nullptr && built->sent != nullptr)
+      view_.rows = built->sent->data();
+    else if (built != nullptr && built->rows != nullptr)
+      view_.rows = copy_rows_here(built->rows, built->row_stride, n, row_bytes(dataset));
+    else
+      view_.rows = upload.vectors(static_cast<const uint8_t*>(dataset.view().data), dataset.view().stride, n,
+                                  row_bytes(dataset), view_.row_stride);
     if (dataset.norms() != nullptr) view_.norms = upload.items(dataset.norms(), n);
   }
 
@@ -321,10 +326,14 @@ class CudaPlacement final : public DevicePlacement {
 
   /// Takes over the arrays that a build has left, when nothing can go wrong any more.
   void adopt(DeviceBuildResult& built, const Segment& segment) {
-    arrays_.reserve(arrays_.size() + 2);
+    arrays_.reserve(arrays_.size() + 3);
     view_.graph.targets = reinterpret_cast<const uint32_t*>(built.edges->data());
     arrays_.push_back(std::move(built.codes));
     arrays_.push_back(std::move(built.edges));
+    if (built.sent != nullptr) {
+      arrays_.push_back(std::move(built.sent));
+      bytes_ += segment.rows() * built.row_stride;
+    }
     build_stream_ = std::move(built.stream);
     bytes_ += segment.rows() * (segment.codes.stride() + segment.graph.degree * sizeof(uint32_t));
   }
