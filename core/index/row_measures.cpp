@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kShareStream = 0x7368617265;  // "share"
 constexpr uint32_t kSampleRows = 256;            // a standard error of about 0.004
 constexpr uint64_t kRowsPerTask = 8;
-constexpr uint32_t kDepth = 32;                  // true neighbours of each that are looked for
+constexpr uint32_t kDepth = 32;  // true neighbours of each that are looked for
 
 /// Rows as stored among which the first by code are looked for.
 constexpr uint32_t looked_at(uint32_t depth) { return depth + depth / 2 + 64; }
