@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "base/row_loops.h"
+#include "graph/head_edges.h"
 #include "knn/cells.h"
 #include "knn/exact_knn.h"
 
@@ -18,7 +19,6 @@ namespace gannet {
 namespace {
 
 constexpr uint32_t kHeadsCompared = 4096;  // all pairs of so few are compared
-constexpr uint32_t kDegreeLeast = 4;       // of a row that is shared with long edges
 
 /// Rows by their codes: a table of row numbers with open places.
 class CodeTable {
@@ -105,39 +105,18 @@ void cover(const SearchGraph& graph, Array<uint32_t>& of, const Execution& execu
   });
 }
 
+/// Lists of k among heads, by their codes.
+KnnGraph find_lists(const Codes& heads, uint32_t k, uint64_t seed, const Execution& execution) {
+  return heads.rows() <= kHeadsCompared ? exact_knn(heads, k, execution)
+                                        : cells_knn(heads, {k, 16, 16, 0.001f, seed}, execution);
+}
+
 /// The graph over heads alone, in numbers of heads.
 SearchGraph graph_of_heads(const Codes& all, const Array<uint32_t>& rows, uint32_t degree, uint64_t seed,
-                           const FindHeads& find, const Execution& execution) {
+                           const Execution& execution) {
   const Codes codes(all, rows.data(), static_cast<uint32_t>(rows.size()), execution.memory);
-  return graph_of_lists(find(codes, std::min(kHeadLists, codes.rows() - 1)), degree,
+  return graph_of_lists(find_lists(codes, std::min(kHeadLists, codes.rows() - 1), seed, execution), degree,
                         choose_entries(codes.rows(), kEntriesMax, seed, execution.memory), execution);
-}
-
-/// The second half of a head's row gets its edges to heads; edges of the row that are left over fill the free places.
-void share_row(uint32_t* edges, uint32_t degree, AdjacencyRow to_heads, const uint32_t* heads,
-               uint32_t* merged) {
-  uint32_t count = 0;
-  const auto take = [&](uint32_t target) {
-    if (count < degree && std::find(merged, merged + count, target) == merged + count)
-      merged[count++] = target;
-  };
-  const uint32_t kept = degree - degree / 2;
-  const uint32_t length = static_cast<uint32_t>(std::find(edges, edges + degree, kNoRow) - edges);
-  for (uint32_t i = 0; i < std::min(kept, length); ++i) take(edges[i]);
-  for (const uint32_t head : to_heads) {
-    if (head == kNoRow) break;
-    take(heads[head]);
-  }
-  for (uint32_t i = kept; i < length; ++i) take(edges[i]);
-  std::fill(merged + count, merged + degree, kNoRow);
-  std::copy_n(merged, degree, edges);
-}
-
-/// The last edge of a row that is no head leads to its head.
-void lead_back(uint32_t* edges, uint32_t degree, uint32_t head) {
-  uint32_t* end = std::find(edges, edges + degree, kNoRow);
-  if (std::find(edges, end, head) != end) return;
-  *(end == edges + degree ? end - 1 : end) = head;
 }
 
 /// The rows that are their own heads, ascending.
@@ -169,10 +148,13 @@ void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& grap
   const EdgeTable table = graph.table();
   const uint64_t grain = items_per_task(uint64_t{graph.degree} * graph.degree / 8, kRowsAtOnce / 64);
   Array<uint32_t> merged(execution.memory, checked_product(execution.threads, graph.degree));
+  const auto share = [&](uint32_t* edges, const AdjacencyRow& to_heads, uint32_t* shared) {
+    share_row(edges, graph.degree, to_heads.targets, to_heads.length, heads.rows.data(), shared);
+    std::copy_n(shared, graph.degree, edges);
+  };
   parallel_for(execution, heads.rows.size(), grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     for (uint32_t i = static_cast<uint32_t>(begin); i < end; ++i)
-      share_row(table.row(heads.rows[i]), graph.degree, upper.row(i), heads.rows.data(),
-                merged.data() + size_t{worker} * graph.degree);
+      share(table.row(heads.rows[i]), upper.row(i), merged.data() + size_t{worker} * graph.degree);
   });
   parallel_for(execution, graph.rows, kRowsAtOnce / 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t row = begin; row < end; ++row) {
@@ -192,19 +174,13 @@ Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution
   return heads;
 }
 
-KnnGraph find_heads(const Codes& heads, uint32_t k, uint64_t seed, const Execution& execution) {
-  return heads.rows() <= kHeadsCompared ? exact_knn(heads, k, execution)
-                                        : cells_knn(heads, {k, 16, 16, 0.001f, seed}, execution);
-}
-
-bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const FindHeads& find,
-                    const Execution& execution) {
-  if (graph.degree < kDegreeLeast || !graph.is_fixed()) return false;
+bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution) {
+  if (graph.degree < kSharedDegreeLeast || !graph.is_fixed()) return false;
   Heads heads = choose_heads(codes, graph, execution);
   const uint32_t count = static_cast<uint32_t>(heads.rows.size());
   if (count < 2 || count > graph.rows / kHeadShare) return false;
   {
-    const SearchGraph upper = graph_of_heads(codes, heads.rows, graph.degree / 2, seed, find, execution);
+    const SearchGraph upper = graph_of_heads(codes, heads.rows, graph.degree / 2, seed, execution);
     write_edges(heads, upper, graph, execution);
   }
   start_at_heads(graph, std::move(heads.rows), seed, execution.memory);
@@ -302,7 +278,8 @@ void each_copy(const HashedCodes& all, const Array<uint32_t>& rows, const Execut
 }
 
 /// How many copies each of `rows` has, which are ascending.
-Array<uint32_t> count_copies(const HashedCodes& codes, const Array<uint32_t>& rows, const Execution& execution) {
+Array<uint32_t> count_copies(const HashedCodes& codes, const Array<uint32_t>& rows,
+                             const Execution& execution) {
   Array<uint32_t> counts = Array<uint32_t>::zeroed(execution.memory, rows.size());
   each_copy(codes, rows, execution, [&](uint32_t, uint32_t like) {
     const size_t place = std::lower_bound(rows.begin(), rows.end(), like) - rows.begin();

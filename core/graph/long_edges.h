@@ -21,12 +21,13 @@
 //
 // A file holds the heads in place of the entry points, which are drawn from them again.
 //
+// A device that has the graph does all of this there (graph/long_edges_cuda.h).
+//
 // Cost, n rows: one hash and one comparison of codes a row, 12 bytes a row while they are chosen, 4 bytes a head kept;
 // then lists of the heads, at most a fourth of the graph's.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "base/execution.h"
 #include "dataset/codes.h"
@@ -38,26 +39,18 @@ namespace gannet {
 /// One row in this many is a head at most.
 inline constexpr uint32_t kHeadShare = 4;
 
-/// Finds lists of k among heads, by their codes.
-using FindHeads = std::function<KnnGraph(const Codes& heads, uint32_t k)>;
-
 /// Gives a graph of fixed rows heads and their edges, and repairs it again; nothing where there are no two heads, or
-/// more of them than one of kHeadShare rows. Whether it has.
-bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const FindHeads& find,
-                    const Execution& execution);
+/// more of them than one of kHeadShare rows, or rows of fewer than kSharedDegreeLeast edges. Whether it has.
+bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const Execution& execution);
 
-/// Finds those lists on the CPU: few heads are all compared.
-KnnGraph find_heads(const Codes& heads, uint32_t k, uint64_t seed, const Execution& execution);
-
-/// The same by these lists.
-inline bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed,
-                           const Execution& execution) {
-  const auto find = [&](const Codes& heads, uint32_t k) { return find_heads(heads, k, seed, execution); };
-  return add_long_edges(codes, graph, seed, find, execution);
-}
+/// Edges of a row that is shared with long ones, at least.
+inline constexpr uint32_t kSharedDegreeLeast = 4;
 
 /// Neighbours of a head among heads, at most.
 inline constexpr uint32_t kHeadLists = 48;
+
+/// Heads of which a device compares all pairs; of more it finds lists by cells.
+inline constexpr uint32_t kHeadsComparedThere = 16384;
 
 /// Bytes that this takes at most, of codes of a stride.
 uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_t threads);

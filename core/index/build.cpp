@@ -222,13 +222,6 @@ void place_whole(const BuildPlan& plan, std::unique_ptr<DevicePlacement> placeme
   calibrate_and_adopt(plan, placed, built, execution);
 }
 
-/// A placement with the graph that the segment has now.
-std::unique_ptr<DevicePlacement> replaced(std::unique_ptr<DevicePlacement> placement, const Segment& segment,
-                                          const Execution& execution) {
-  placement->replace_graph(segment, execution);
-  return placement;
-}
-
 /// Touches memory, so that the system makes its pages.
 void make_pages(Array<uint32_t>& items, const Execution& execution) {
   constexpr size_t kItemsPerPage = 4096 / sizeof(uint32_t);
@@ -237,19 +230,30 @@ void make_pages(Array<uint32_t>& items, const Execution& execution) {
   });
 }
 
-/// Lists of heads.
-KnnGraph find_heads_on_device(const Codes& heads, uint32_t k, uint64_t seed, int32_t device,
-                              const Execution& execution) {
-  NnDescentParams params;
-  params.k = k;
-  params.seed = seed;
-  const int32_t method = heads.rows() <= cuda::kHeadsCompared ? ANN_KNN_EXACT : ANN_KNN_CELLS;
+/// Gives the graph long edges, and the placement too, which without memory for that makes none: the host does then.
+std::shared_ptr<PlacedDevice> join_islands(Segment& segment, std::shared_ptr<PlacedDevice> placed,
+                                           const Execution& execution) {
+  execution.enter("long edges");
+  if (placed == nullptr) {
+    add_long_edges(segment.codes, segment.graph, segment.seed, execution);
+    return placed;
+  }
+  DevicePlacement& placement = *placed->placement;
+  bool by_device = true;
   try {
-    return cuda::find_neighbors(heads, nullptr, method, params, device, execution).graph;
+    if (!cuda::add_long_edges(placement, segment, execution)) return placed;
   } catch (const Error& error) {
     if (error.status != ANN_DEVICE_NO_MEMORY) throw;
-    return find_heads(heads, k, seed, execution);
+    by_device = false;
   }
+  if (!by_device && !add_long_edges(segment.codes, segment.graph, segment.seed, execution)) return placed;
+  return place([&] {
+    if (by_device)
+      placement.replace_starts(segment.graph, execution);
+    else
+      placement.replace_graph(segment.graph, execution);
+    return std::move(placed->placement);
+  });
 }
 
 /// The graph by the device. Where its memory does not hold rows that were sent ahead, it gets codes of the host.
@@ -325,13 +329,7 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   });
   made.reset();
   // So few graphs want long edges that all are placed without waiting for the host to look.
-  const auto find = [&](const Codes& heads, uint32_t k) {
-    return find_heads_on_device(heads, k, segment.seed, plan.device, measuring);
-  };
-  if (!finds && add_long_edges(segment.codes, graph, segment.seed, find, measuring) && placed != nullptr) {
-    measuring.enter("placement");
-    placed = place([&] { return replaced(std::move(placed->placement), segment, measuring); });
-  }
+  if (!finds) placed = join_islands(segment, std::move(placed), measuring);
   calibrate_and_adopt(plan, placed, built, measuring);
 }
 

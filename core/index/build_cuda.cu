@@ -16,6 +16,7 @@
 #include "dataset/codes_cuda.h"
 #include "graph/diversify_cuda.h"
 #include "graph/ggnn_cuda.h"
+#include "graph/long_edges_cuda.h"
 #include "graph/search_graph_cuda.h"
 #include "index/build_cuda.h"
 #include "knn/cells_cuda.h"
@@ -346,6 +347,19 @@ std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_
   auto graph = std::make_unique<Graph>(codes, std::move(ingest), plan.device - ANN_DEVICE_CUDA, execution);
   graph->make_ggnn(plan, layers, execution);
   return graph;
+}
+
+bool add_long_edges(DevicePlacement& placement, Segment& segment, const Execution& execution) {
+  const IndexView& view = placement.view();
+  SearchGraph& graph = segment.graph;
+  const DeviceGuard guard(placement.device());
+  const Stream stream;
+  const DeviceArray<uint32_t> edges(graph.edges.size(), stream);  // [rows, degree]
+  if (!add_long_edges(segment.codes, {view.codes, view.graph.targets}, graph, segment.seed, edges.data(),
+                      stream, execution))
+    return false;
+  placement.replace_edges(edges.data());
+  return true;
 }
 
 }  // namespace gannet::cuda

@@ -17,9 +17,6 @@
 
 namespace gannet::cuda {
 
-/// Heads of a graph (graph/long_edges.h) of which a device compares all pairs; of more it finds lists by cells.
-inline constexpr uint32_t kHeadsCompared = 16384;
-
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 /// `ingest`, which may be null, has the codes there; the host has everything when the call returns.
 ///
@@ -80,5 +77,9 @@ std::unique_ptr<GraphOnDevice> build_graph(const Codes& codes, std::unique_ptr<D
 std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes& codes, std::unique_ptr<DeviceIngest> ingest,
                                                 const BuildPlan& plan, SearchGraph& graph,
                                                 const Execution& execution);
+
+/// Gives the graph of a segment that is placed long edges (graph/long_edges.h), and puts them into the placement, whose
+/// starts are then to be replaced. Whether it has. After ANN_DEVICE_NO_MEMORY both graphs have their edges as before.
+bool add_long_edges(DevicePlacement& placement, Segment& segment, const Execution& execution);
 
 }  // namespace gannet::cuda

@@ -48,6 +48,11 @@ std::unique_ptr<GraphOnDevice> build_graph(const Codes&, std::unique_ptr<DeviceI
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 
+bool add_long_edges(DevicePlacement& placement, Segment&, const Execution&) {
+  check_cuda_device(ANN_DEVICE_CUDA + placement.device());
+  fail(ANN_NO_DEVICE, "this library was built without CUDA");
+}
+
 std::unique_ptr<GraphOnDevice> build_ggnn_graph(const Codes&, std::unique_ptr<DeviceIngest>,
                                                 const BuildPlan& plan, SearchGraph&, const Execution&) {
   check_cuda_device(plan.device);

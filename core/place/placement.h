@@ -66,13 +66,15 @@ class DevicePlacement {
   virtual bool hide_rows(const uint32_t* rows, uint32_t count) = 0;
   virtual void show_rows() noexcept = 0;
 
-  /// Takes over the segment's edges, as many a row as before, and its entry points. Before the first search, by one
-  /// thread; after an error the placement is of no use. Errors: ANN_DEVICE_NO_MEMORY, ANN_DEVICE_LOST, ANN_CANCELLED,
-  /// ANN_DEADLINE.
-  virtual void replace_graph(const Segment& segment, const Execution& execution) = 0;
+  // Before the first search, by one thread; after an error the placement is of no use. Errors: ANN_DEVICE_NO_MEMORY,
+  // ANN_DEVICE_LOST, ANN_CANCELLED, ANN_DEADLINE.
 
-  /// Takes over edges that lie on the device, [rows, stride] as those before.
+  /// Takes over the edges of the segment's graph, as many a row as before, and its entry points.
+  virtual void replace_graph(const SearchGraph& graph, const Execution& execution) = 0;
+  /// The same of edges that lie on the device, [rows, stride],
   virtual void replace_edges(const uint32_t* edges) = 0;
+  /// and of entry points alone.
+  virtual void replace_starts(const SearchGraph& graph, const Execution& execution) = 0;
 
   /// Rows that the list of a block's walk can hold on this device: 0 where rows are too long for any. Set by
   /// the searches when the segment is placed.

@@ -90,12 +90,16 @@ class CudaPlacement final : public DevicePlacement {
     return true;
   }
 
-  void replace_graph(const Segment& segment, const Execution& execution) override {
+  void replace_graph(const SearchGraph& graph, const Execution& execution) override {
+    const DeviceGuard guard(device_);
+    Transfers(execution).send(const_cast<uint32_t*>(view_.graph.targets), graph.edges.data(),
+                              graph.edges.size() * sizeof(uint32_t), *stream_);
+    replace_starts(graph, execution);
+  }
+
+  void replace_starts(const SearchGraph& graph, const Execution& execution) override {
     const DeviceGuard guard(device_);
     Upload upload{*this, Transfers(execution)};
-    const SearchGraph& graph = segment.graph;
-    upload.transfers.send(const_cast<uint32_t*>(view_.graph.targets), graph.edges.data(),
-                          graph.edges.size() * sizeof(uint32_t), *stream_);
     place_entries(graph, upload);
     place_pivots(graph, upload);
     stream_->wait();

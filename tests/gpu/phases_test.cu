@@ -14,6 +14,8 @@
 #include "claims.h"
 #include "base/random.h"
 #include "graph/search_graph.h"
+#include "graph/long_edges.h"
+#include "graph/long_edges_cuda.h"
 #include "graph/search_graph_cuda.h"
 #include "knn/cells_cuda.h"
 #include "knn/exact_knn.h"
@@ -562,6 +564,77 @@ void claim_exact() {
   for (const uint32_t dim : {64u, 130u, 1000u})
     compare_exact(extreme_rows(quick ? 150 : 700, dim), ANN_METRIC_L2, 20);
   if (!quick) compare_exact(Rows(ANN_U8, 20'000, 128, Values::kClusters, 6), ANN_METRIC_L2, 64);
+}
+
+/// A graph of exact lists.
+SearchGraph graph_of(const Codes& codes, uint32_t degree) {
+  return graph_of_lists(exact_knn(codes, std::min(2 * degree, codes.rows() - 1), all_threads()), degree,
+                        choose_entries(codes.rows(), kEntryPoints, 3, {}), all_threads());
+}
+
+/// Heads and edges of a graph by the device and by the CPU, which compares all pairs of so few heads too.
+void compare_long_edges(const Rows& rows, int32_t metric, uint32_t degree, bool joined) {
+  const BothCodes both(rows, metric);
+  SearchGraph expected = graph_of(both.codes, degree);
+  SearchGraph found = graph_of(both.codes, degree);
+  const OnDevice<uint32_t> given(found.edges.data(), found.edges.size(), both.stream);
+  const OnDevice<uint32_t> edges(found.edges.size(), both.stream);
+  const std::string name = std::to_string(rows.rows) + " x " + std::to_string(rows.dim) + " " +
+                           element_name(rows.element) + ", degree " + std::to_string(degree);
+  const bool has = add_long_edges(both.codes, expected, 5, all_threads());
+  expect(has == joined, "whether there are long edges: " + name);
+  expect(cuda::add_long_edges(both.codes, {both.sent.view().data, given.data()}, found, 5, edges.data(),
+                              both.stream, all_threads()) == has,
+         "whether the device makes long edges: " + name);
+  const auto equal = [](const Array<uint32_t>& one, const auto& other) {
+    return one.size() == other.size() && std::equal(one.begin(), one.end(), other.data());
+  };
+  expect(equal(expected.heads, found.heads), "heads of " + name);
+  expect(equal(expected.entries, found.entries), "entry points of " + name);
+  expect(equal(expected.edges, found.edges), "edges on the host of " + name);
+  expect(!has || equal(expected.edges, edges.fetch()), "edges on the device of " + name);
+  expect(expected.repaired_edges == found.repaired_edges, "repaired edges of " + name);
+}
+
+/// Rows of islands of `size`, in the order of islands or one of each after the other, each `copies` times.
+Rows island_rows(int32_t element, uint32_t islands, uint32_t size, uint32_t dim, bool mixed,
+                 uint32_t copies) {
+  Rows rows(element, islands * size, dim, Values::kNormal, 7);
+  const bool floats = is_float_element(element);
+  for (uint32_t row = 0; row < rows.rows; ++row) {
+    const uint32_t island = mixed ? row % islands : row / size;
+    for (uint32_t column = 0; column < dim; ++column) {
+      const uint32_t drawn = row / copies * dim + column;
+      const auto noise = static_cast<float>(random_below(100, 11, 1, drawn)) * (floats ? 1e-2f : 1e-3f);
+      const auto centre = static_cast<float>(random_below(7, 11, 2 + island, column));
+      rows.put(row * rows.stride, column, (floats ? 40 : 2) * (centre - 3) + noise);
+    }
+  }
+  return rows;
+}
+
+void claim_long_edges() {
+  for (const int32_t element : kElements) {
+    if (race && element != ANN_U8) continue;
+    for (const bool mixed : {false, true}) {
+      const uint32_t islands = race ? 8 : quick ? 20 : 150;
+      compare_long_edges(island_rows(element, islands, 40, 24, mixed, 1), ANN_METRIC_L2, 16, true);
+      if (race) continue;
+      compare_long_edges(island_rows(element, islands, 40, 24, mixed, 40), ANN_METRIC_L2, 16, true);
+      compare_long_edges(island_rows(element, islands, 48, 24, mixed, 4), ANN_METRIC_COSINE, 9, true);
+    }
+  }
+  if (race) return;
+  for (const Values values : {Values::kNormal, Values::kDuplicates, Values::kEqual, Values::kGrid})
+    compare_long_edges(Rows(ANN_F32, quick ? 500 : 3000, 3, values, 5), ANN_METRIC_L2, 12,
+                       values == Values::kDuplicates || values == Values::kGrid || values == Values::kNormal);
+  // On a line, where a row has its neighbours' numbers, there are more rounds than the device makes.
+  Rows line(ANN_F32, quick ? 1000 : 4000, 2, Values::kNormal, 1);
+  for (uint32_t row = 0; row < line.rows; ++row) {
+    line.put(row * line.stride, 0, static_cast<float>(row));
+    line.put(row * line.stride, 1, 0);
+  }
+  compare_long_edges(line, ANN_METRIC_L2, 8, true);
 }
 
 /// Lists longer than a search graph's rows.
@@ -1138,6 +1211,7 @@ constexpr Claim kClaims[] = {
     {"measures of graphs are the CPU's", claim_measures},
     {"exact lists are the CPU's", claim_exact},
     {"exact lists of more than 256 rows are the CPU's", claim_long_exact},
+    {"long edges are the CPU's", claim_long_edges},
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"NN-Descent makes the CPU's lists of more than 256 rows", claim_long_descent},
     {"NN-Descent by inner product makes the CPU's lists", claim_products},
