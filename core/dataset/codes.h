@@ -30,7 +30,7 @@
 // bytes, and no rounding. One thread, 50,000 image patches of 192 columns, beams of 10, 24 and 80, which find .964,
 // .978 and .989 in both ways: 26, 35 and 77 us a query instead of 41, 57 and 125 (AMD EPYC, AVX2).
 //
-// Walks of a device compare halves of wide codes, where these order rows as well (place/half_codes_cuda.h).
+// Walks of a device compare halves of wide codes, where these order rows as well (place/narrow_codes_cuda.h).
 //
 // Code distances are 32-bit numbers whose order is the order of distances: integers for bytes, the
 // bits of a float for wide codes.
@@ -58,7 +58,7 @@
 namespace gannet {
 
 /// The form in which codes are compared: unsigned bytes, or floats; by walks on a device also halves made of the latter
-/// (place/half_codes_cuda.h), by queries that are floats.
+/// (place/narrow_codes_cuda.h), by queries that are floats.
 enum class CodeKind { kUnsigned, kFloat, kHalf };
 
 class Codes {

@@ -185,8 +185,9 @@ struct Chooser {
   bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
 
   double two_lists_time(const Effort& effort, const DeviceBatch& batch) const {
-    return gannet::two_lists_time(placed.segment.graph, list_bytes(),
-                                  {effort.warps, effort.capped, by_product()}, effort.expansions, batch);
+    const size_t bytes = two_lists_row_bytes(placed.segment, *device->placement, effort.warps);
+    return gannet::two_lists_time(placed.segment.graph, bytes, {effort.warps, effort.capped, by_product()},
+                                  effort.expansions, batch);
   }
 
   size_t list_bytes() const { return walked_row_bytes(placed.segment, *device->placement); }

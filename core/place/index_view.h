@@ -28,7 +28,8 @@ struct ScaledView {
   uint32_t query_bytes() const { return codes == nullptr ? 0 : query_bytes(stride, cells); }
 };
 
-/// Wide codes as halves (place/half_codes_cuda.h), which one list and two lists take where no row is removed.
+/// Wide codes as halves (place/narrow_codes_cuda.h), which one list takes, and two lists without
+/// narrower codes, where no row is removed.
 struct HalfView {
   const uint8_t* codes = nullptr;        // [row_count, stride]; null: there are none
   const uint8_t* pivot_codes = nullptr;  // [kPivots, stride]
@@ -39,6 +40,12 @@ struct HalfView {
   }
   /// Of a query, whose code stays of floats, with zeros behind.
   uint32_t query_bytes() const { return 2 * stride; }
+};
+
+/// Wide codes as bytes with a scale for each row, about their centre (place/narrow_codes_cuda.h), which two lists take
+/// where no row is removed; `centres` null.
+struct NarrowView : ScaledView {
+  const uint8_t* pivot_codes = nullptr;  // [kPivots, stride]
 };
 
 /// The layers above the bottom of GGNN's graph, each on the one before it.
@@ -94,10 +101,11 @@ struct IndexView {
   bool lossless = false;  // code distances are the reported ones
   ScaledView scaled;
   HalfView halves;
+  NarrowView narrow;
 
   /// Room that the code of a query takes, whichever it is.
   uint32_t query_code_bytes() const {
-    return std::max({code_stride, scaled.query_bytes(), halves.query_bytes()});
+    return std::max({code_stride, scaled.query_bytes(), halves.query_bytes(), narrow.query_bytes()});
   }
 
   /// Bytes of a query on the device: its values, and for cosine its length.

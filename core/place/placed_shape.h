@@ -45,10 +45,12 @@ struct PlacedShape {
   }
   uint64_t query_code_bytes() const {
     if (lossless()) return 0;
-    if (metric != ANN_METRIC_INNER_PRODUCT)
-      return std::max<uint64_t>(code_stride,
-                                2 * uint64_t{HalfView::stride_of(static_cast<uint32_t>(code_stride))});
     const auto scaled_stride = static_cast<uint32_t>(ScaledCodes::code_stride(dim));
+    const bool wide = code_stride >= dim * sizeof(float);
+    if (metric != ANN_METRIC_INNER_PRODUCT)
+      return std::max<uint64_t>({code_stride,
+                                 2 * uint64_t{HalfView::stride_of(static_cast<uint32_t>(code_stride))},
+                                 wide ? ScaledView::query_bytes(scaled_stride, 1) : 0u});
     return std::max<uint64_t>(code_stride, ScaledView::query_bytes(scaled_stride, ScaledCodes::kCellsMany));
   }
 };

@@ -34,7 +34,9 @@ struct HostPlacement {
 struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor
   uint32_t multiprocessors = 0;
-  uint32_t block_list_max = 0;  // of DevicePlacement
+  uint32_t block_list_max =
+      0;  // of DevicePlacement, an even number; odd: two lists walk by bytes in place of wide
+          // codes, which earlier versions did not
 
   auto operator<=>(const DeviceClass&) const = default;
 };
@@ -50,7 +52,9 @@ class DevicePlacement {
   const Allocator& memory() const { return memory_; }  // of the host
   uint64_t bytes() const { return bytes_; }            // of device memory, workspaces not included
   uint32_t multiprocessors() const { return multiprocessors_; }
-  DeviceClass device_class() const { return {capability_, multiprocessors_, block_list_max}; }
+  DeviceClass device_class() const {
+    return {capability_, multiprocessors_, block_list_max | (view_.narrow.codes != nullptr ? 1u : 0u)};
+  }
 
   WorkspacePool& workspaces() { return workspaces_; }
   const WorkspacePool& workspaces() const { return workspaces_; }

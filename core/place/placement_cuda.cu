@@ -10,7 +10,7 @@
 #include "dataset/codes_cuda.h"
 #include "place/bypass_edges_cuda.h"
 #include "place/device_build_result_cuda.h"
-#include "place/half_codes_cuda.h"
+#include "place/narrow_codes_cuda.h"
 #include "place/pivots_cuda.h"
 #include "place/placement.h"
 #include "segment/row_set.h"
@@ -211,7 +211,7 @@ class CudaPlacement final : public DevicePlacement {
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
     if (!lossless) row += (rows_are_there ? 0 : view_.row_stride) + view_.scaled.stride;
     if (view_.kind == CodeKind::kFloat && view_.columns >= kHalfColumnsMin)
-      row += HalfView::stride_of(view_.code_stride);
+      row += HalfView::stride_of(view_.code_stride) + ScaledCodes::code_stride(view_.dim);
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
     uint64_t layers = 0;
@@ -308,24 +308,41 @@ class CudaPlacement final : public DevicePlacement {
     };
     if (view_.halves.codes != nullptr)
       view_.halves.pivot_codes = gather(view_.halves.codes, view_.halves.stride);
+    if (view_.narrow.codes != nullptr)
+      view_.narrow.pivot_codes = gather(view_.narrow.codes, view_.narrow.stride);
     view_.pivot_codes = gather(view_.codes, view_.code_stride);
     view_.squares = squares;
   }
 
-  /// Wide codes as halves, where those order rows as well. `built`: edges that a build has left.
+  /// Wide codes as halves and as bytes, where those order rows as well. `built`: edges that a build has left.
   void place_halves(const uint8_t* built) {
     if (view_.kind != CodeKind::kFloat || view_.scaled.codes != nullptr || view_.columns < kHalfColumnsMin)
       return;
     const uint32_t* edges = built != nullptr ? reinterpret_cast<const uint32_t*>(built) : view_.graph.targets;
-    const uint32_t stride = HalfView::stride_of(view_.code_stride);
-    auto halves = std::make_unique<DeviceArray<uint8_t>>(uint64_t{view_.row_count} * stride, *stream_);
-    const HalfCodesArgs args = {view_.codes, halves->data(),    edges, view_.row_count, view_.code_stride,
-                                stride,      view_.graph.stride};
-    if (!make_half_codes(args, *stream_)) return;
-    arrays_.push_back(std::move(halves));
-    bytes_ += uint64_t{view_.row_count} * stride;
-    view_.halves.codes = arrays_.back()->data();
-    view_.halves.stride = stride;
+    const uint32_t half_stride = HalfView::stride_of(view_.code_stride);
+    view_.halves.codes = make_narrow(make_half_codes, half_stride, edges);
+    if (view_.halves.codes != nullptr) view_.halves.stride = half_stride;
+    const auto byte_stride = static_cast<uint32_t>(ScaledCodes::code_stride(view_.dim));
+    if (view_.metric != ANN_METRIC_L2 || byte_stride >= half_stride) return;
+    view_.narrow.codes = make_narrow(make_byte_codes, byte_stride, edges);
+    if (view_.narrow.codes == nullptr) return;
+    view_.narrow.stride = byte_stride;
+    view_.narrow.cells = 1;
+  }
+
+  /// Narrow codes that the placement then holds, or null where they do not serve.
+  template <class Make>
+  const uint8_t* make_narrow(const Make& make, uint32_t stride, const uint32_t* edges) {
+    const uint64_t bytes = uint64_t{view_.row_count} * stride;
+    auto narrow = std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_);
+    const auto terms_at = static_cast<uint32_t>(ScaledCodes::terms_at(view_.dim));
+    if (!make({view_.codes, narrow->data(), edges, view_.row_count, view_.code_stride, stride,
+               view_.graph.stride, view_.dim, terms_at},
+              *stream_))
+      return nullptr;
+    arrays_.push_back(std::move(narrow));
+    bytes_ += bytes;
+    return arrays_.back()->data();
   }
 
   /// Takes over the arrays that a build has left, when nothing can go wrong any more.

@@ -329,6 +329,12 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
     placement->block_list_max =
         std::min(placement->block_list_max, allow_block_walks(device, CodeKind::kHalf, shape));
   }
+  if (view.narrow.codes != nullptr) {
+    shape.stride = view.narrow.stride;
+    shape.whole.scaled.code_bytes = view.narrow.query_bytes();
+    placement->block_list_max =
+        std::min(placement->block_list_max, allow_block_walks(device, view.kind, shape));
+  }
   return placement;
 }
 

@@ -124,10 +124,17 @@ inline bool blocks_serve(const DevicePlacement& placement, uint32_t k) {
   return list_length(k, placement.view().lossless) <= placement.block_list_max;
 }
 
-/// Bytes of a row that walks with one list and with two read.
+/// Bytes of a row that walks with one list read.
 inline size_t walked_row_bytes(const Segment& segment, const DevicePlacement& placement) {
   const HalfView& halves = placement.view().halves;
   return halves.codes != nullptr ? halves.stride : segment.codes.device_walk_stride();
+}
+
+/// The same of walks with two lists.
+inline size_t two_lists_row_bytes(const Segment& segment, const DevicePlacement& placement, uint32_t warps) {
+  const ScaledView& narrow = placement.view().narrow;
+  const bool is_narrow = narrow.codes != nullptr && walks_narrow(warps);
+  return is_narrow ? narrow.stride : walked_row_bytes(segment, placement);
 }
 
 /// A workspace of a device for the duration of a search.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ann.h"
+#include "dataset/coding_cuda.h"
 #include "distance/element_cuda.h"
 #include "search/scaled_codes_cuda.h"
 #include "traverse/walk_steps.cuh"
@@ -35,7 +36,7 @@ struct EncodeScaled {
     const float range = static_cast<float>(args.most);
     const uint32_t sum = write_digits(sound ? __fdiv_rn(range, most) : 0.0f, range);
     if (threadIdx.x >= kHeadBytes / sizeof(uint32_t)) return;
-    const float weight = sound ? -__fdiv_rn(most, range) : 0.0f;
+    const float weight = sound ? (is_wide() ? -2 : -1) * __fdiv_rn(most, range) : 0.0f;
     const uint32_t words[] = {__float_as_uint(weight), sum * 128, args.terms_at};
     reinterpret_cast<uint32_t*>(code)[threadIdx.x] = threadIdx.x < 3 ? words[threadIdx.x] : 0;
   }
@@ -43,7 +44,15 @@ struct EncodeScaled {
  private:
   static __device__ uint32_t warps() { return blockDim.x / kWarp; }
 
+  /// Whether wide codes are coded, by squared L2.
+  __device__ bool is_wide() const { return args.centre != nullptr; }
+
   __device__ float value(uint32_t column) const {
+    if (!is_wide()) return given(column);
+    return wide_code(in_steps(given(column), args.centre[column], args.inverse_step));
+  }
+
+  __device__ float given(uint32_t column) const {
     if constexpr (kElement == ANN_F32) return reinterpret_cast<const float*>(query)[column];
     if constexpr (kElement == ANN_I8) return static_cast<float>(static_cast<int8_t>(query[column]));
     return static_cast<float>(query[column]);
@@ -51,10 +60,21 @@ struct EncodeScaled {
 
   __device__ void fill_table() const {
     float* table = reinterpret_cast<float*>(code + kHeadBytes + 2 * args.row_stride);
+    if (is_wide()) return fill_square(table);
     for (uint32_t cell = threadIdx.x / kWarp; cell < args.cells; cell += warps()) {
       const float sum = product(args.centres + (uint64_t{cell} + 1) * args.dim);
       if (lane_number() == 0) table[cell] = -sum;
     }
+  }
+
+  /// |q - c|^2, by the first warp.
+  __device__ void fill_square(float* table) const {
+    if (threadIdx.x >= kWarp) return;
+    float sum = 0;
+    for (uint32_t column = lane_number(); column < args.dim; column += kWarp)
+      sum = fmaf(value(column), value(column), sum);
+    for (uint32_t half = kWarp / 2; half != 0; half /= 2) sum += __shfl_xor_sync(kAllLanes, sum, half);
+    if (lane_number() == 0) *table = sum;
   }
 
   /// As the CPU sums it: column i in lane i mod 64, of which a thread has two, and the lanes folded.

@@ -73,6 +73,17 @@ EncodeScaledArgs encode_scaled_args(const IndexView& view, const DeviceRun& run)
   return args;
 }
 
+/// The same of wide codes, for rows of bytes about their centre.
+EncodeScaledArgs encode_narrow_args(const IndexView& view, const DeviceRun& run) {
+  EncodeScaledArgs args = encode_scaled_args(view, run);
+  args.centre = view.centre;
+  args.inverse_step = view.inverse_step;
+  args.code_bytes = view.narrow.query_bytes();
+  args.row_stride = view.narrow.stride;
+  args.cells = view.narrow.cells;
+  return args;
+}
+
 /// Whether a plan walks with one list or with two.
 bool walks_by_lists(const SearchPlan& plan) {
   return std::holds_alternative<TwoListsPlan>(plan) || std::holds_alternative<BeamPlan>(plan);
@@ -88,6 +99,13 @@ bool walks_by_halves(const IndexView& view, const DeviceRun& run, const SearchPl
   return view.halves.codes != nullptr && run.removed.empty() && walks_by_lists(plan);
 }
 
+/// Whether it walks by bytes in place of wide codes.
+bool walks_by_narrow(const IndexView& view, const DeviceRun& run, const SearchPlan& plan) {
+  const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
+  return view.narrow.codes != nullptr && run.removed.empty() && two_lists != nullptr &&
+         walks_narrow(two_lists->warps);
+}
+
 /// Bytes of a query's code, which is compared with halves or with the codes themselves.
 uint32_t query_code_bytes(const IndexView& view, bool halves) {
   return halves ? view.halves.query_bytes() : view.code_stride;
@@ -97,6 +115,8 @@ uint32_t query_code_bytes(const IndexView& view, bool halves) {
 void start_codes(const IndexView& view, const DeviceRun& run, const SearchPlan& plan, const Stream& stream) {
   if (walks_by_scaled(view, plan))
     return start_encode_scaled(encode_scaled_args(view, run), view.element, stream);
+  if (walks_by_narrow(view, run, plan))
+    return start_encode_scaled(encode_narrow_args(view, run), view.element, stream);
   const uint32_t code_bytes = query_code_bytes(view, walks_by_halves(view, run, plan));
   start_encode(encode_args(view, run, code_bytes), view.element, view.kind == CodeKind::kFloat, stream);
 }
@@ -138,14 +158,21 @@ struct StartWalk {
     const bool halves = walks_by_halves(view, run, plan);
     WalkArgs args = halves ? half_args(walk_args()) : walk_args();
     args.beam = plan.beam;
-    if (walks_by_scaled(view, plan)) return start_scaled_one_list(device, scaled_args(args), stream);
+    if (walks_by_scaled(view, plan))
+      return start_scaled_one_list(device, scaled_args(args, view.scaled), stream);
     start_one_list(device, halves ? CodeKind::kHalf : view.kind, args, stream);
   }
 
   void operator()(const TwoListsPlan& plan) const {
     const bool scaled = walks_by_scaled(view, plan);
-    const bool halves = walks_by_halves(view, run, plan);
-    WalkArgs args = scaled ? scaled_args(walk_args()) : halves ? half_args(walk_args()) : walk_args();
+    const bool narrow = walks_by_narrow(view, run, plan);
+    const bool halves = !narrow && walks_by_halves(view, run, plan);
+    WalkArgs args = scaled   ? scaled_args(walk_args(), view.scaled)
+                    : narrow ? scaled_args(walk_args(), view.narrow)
+                    : halves ? half_args(walk_args())
+                             : walk_args();
+    if (narrow) args.pivot_codes = view.narrow.pivot_codes;
+    if (narrow && plan.uses_blocks()) args.whole.scaled = encode_narrow_args(view, run);
     if (scaled && plan.uses_blocks()) args.whole.scaled = encode_scaled_args(view, run);
     if (whole) {
       args.whole.encode = encode_args(view, run, query_code_bytes(view, halves));
@@ -165,6 +192,7 @@ struct StartWalk {
     args.k = std::max(args.k, plan.answers);
     args.expansions_max = plan.expansions_max;
     args.slack_squared = (1 + plan.slack) * (1 + plan.slack);
+    if (narrow && !plan.uses_blocks()) return start_narrow_two_lists(device, args, stream);
     if (scaled && !plan.uses_blocks()) return start_scaled_two_lists(device, args, stream);
     const CodeKind kind = halves ? CodeKind::kHalf : view.kind;
     args.rerank_margin = kind == CodeKind::kFloat ? 0 : kRerankMargin;
@@ -265,13 +293,14 @@ struct StartWalk {
     return args;
   }
 
-  WalkArgs scaled_args(const WalkArgs& plain) const {
+  WalkArgs scaled_args(const WalkArgs& plain, const ScaledView& scaled) const {
     WalkArgs args = plain;
-    args.codes = view.scaled.codes;
-    args.stride = view.scaled.stride;
+    args.codes = scaled.codes;
+    args.pivot_codes = nullptr;
+    args.stride = scaled.stride;
     if (whole) return args;  // queries are records
     args.queries = run.codes;
-    args.query_stride = view.scaled.query_bytes();
+    args.query_stride = scaled.query_bytes();
     return args;
   }
 

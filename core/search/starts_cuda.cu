@@ -48,11 +48,12 @@ static_assert(kQueries * kStarts == kThreads);
 constexpr int32_t kFar = kNoPivot;
 
 /// The nearest pivot of a class so far.
+template <class Distance>
 struct Nearest {
-  int32_t distance = kFar;  // x.x - 2 x.q
+  Distance distance = static_cast<Distance>(kFar);  // x.x - 2 x.q
   uint32_t tile = 0;
 
-  __device__ void offer(int32_t other_distance, uint32_t other_tile) {
+  __device__ void offer(Distance other_distance, uint32_t other_tile) {
     if (other_distance >= distance) return;
     distance = other_distance;
     tile = other_tile;
@@ -75,15 +76,93 @@ __device__ float min_over(float value) {
   return value;
 }
 
-/// Adds the products of 16 rows and 8 columns over 32 bytes.
+/// Adds the products of 16 rows and 8 columns over 32 bytes; the rows' may have signs.
+template <bool kSigned>
 __device__ void multiply(int32_t (&sums)[4], const uint32_t (&left)[4], uint32_t right_low,
                          uint32_t right_high) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
-      : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
+  if constexpr (kSigned)
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
+  else
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right_low), "r"(right_high));
 }
 
+/// Codes of bytes: |x - q|^2 less q.q is whole.
+struct PlainPivots {
+  using Distance = int32_t;
+  static constexpr bool kSigned = false;
+  static constexpr uint32_t kQueryBytes = 0;  // before the bytes of a query that are multiplied
+
+  const WalkArgs& args;
+
+  __device__ void begin(const uint8_t*, const uint8_t*, uint32_t) const {}
+
+  /// Exact modulo 2^32, and the result fits.
+  __device__ int32_t distance(uint32_t, uint32_t pivot, int32_t product) const {
+    const int32_t square = __ldg(args.squares + pivot);
+    return static_cast<int32_t>(static_cast<uint32_t>(square) - 2 * static_cast<uint32_t>(product));
+  }
+
+  /// q.q of the pieces of a query that fall to one of kTile threads.
+  __device__ float square_part(const uint8_t* code, uint32_t column) const {
+    uint32_t square = 0;
+    for (uint32_t byte = column * 4; byte < args.stride; byte += kTile * 4) {
+      const uint32_t word = __ldg(reinterpret_cast<const uint32_t*>(code + byte));
+      square = __dp4a(word, word, square);
+    }
+    return static_cast<float>(square);
+  }
+};
+
+/// Codes with a scale for each row (traverse/scaled_steps.cuh), by squared L2 about one cell. The high digits of a query
+/// tell well enough which pivots are near.
+struct ScaledPivots {
+  using Distance = float;
+  static constexpr bool kSigned = true;
+  static constexpr uint32_t kQueryBytes = 64;  // its head
+
+  const WalkArgs& args;
+  float weights[2] = {};  // of both queries of a lane: of a product and a row's scale,
+  float biases[2] = {};   // and the products' own bias
+  uint32_t terms_at = 0;
+
+  /// For the queries of a tile's halves, of which four lanes each have a part; `member`: of these lanes.
+  __device__ void begin(const uint8_t* upper, const uint8_t* lower, uint32_t member) {
+    const uint8_t* const queries[2] = {upper, lower};
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint4 head = __ldg(reinterpret_cast<const uint4*>(queries[half]));
+      int32_t sum = 0;
+      for (uint32_t byte = member * 4; byte < args.stride; byte += 4 * kMembers)
+        sum = __dp4a(__ldg(reinterpret_cast<const int32_t*>(queries[half] + kQueryBytes + byte)), 0x01010101,
+                     sum);
+      sum += __shfl_xor_sync(kAllLanes, sum, 1);
+      sum += __shfl_xor_sync(kAllLanes, sum, 2);
+      weights[half] = 256 * __uint_as_float(head.x);
+      biases[half] = 128 * static_cast<float>(sum);
+      terms_at = head.z;
+    }
+  }
+
+  __device__ float distance(uint32_t half, uint32_t pivot, int32_t product) const {
+    if (__ldg(args.pivots + pivot) == kNoRow) return static_cast<float>(kFar);
+    const float2 terms =
+        __ldg(reinterpret_cast<const float2*>(args.pivot_codes + uint64_t{pivot} * args.stride + terms_at));
+    return terms.y + weights[half] * terms.x * (static_cast<float>(product) - biases[half]);
+  }
+
+  /// Of the centre, which the first of these threads has.
+  __device__ float square_part(const uint8_t* code, uint32_t column) const {
+    return column == 0 ? __ldg(reinterpret_cast<const float*>(code + kQueryBytes + 2 * args.stride)) : 0.0f;
+  }
+};
+
+template <class Pivots>
 struct FindStarts {
+  using Nearest = cuda::Nearest<typename Pivots::Distance>;
   struct Shared {
     Nearest of_warp[kWarps][kQueries][kTile];
     float sums[kWarps][kQueries];
@@ -92,6 +171,7 @@ struct FindStarts {
 
   const WalkArgs& args;
   Shared& shared;
+  Pivots pivots{args};
   uint32_t warp = threadIdx.x / kWarp;
   uint32_t row = lane_number() / 4;     // of a tile's upper half; of the right operand the pivot
   uint32_t member = lane_number() % 4;  // of the lanes that share a row
@@ -101,6 +181,7 @@ struct FindStarts {
 
   __device__ void run() {
     if (blockIdx.x == 0 && threadIdx.x == 0) *args.counters = {};
+    pivots.begin(query(row), query(row + 8), member);
     for (uint32_t tile = warp * kGroup; tile < kTiles; tile += kWarps * kGroup) compare(tile);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
@@ -123,9 +204,9 @@ struct FindStarts {
 
   __device__ void compare(uint32_t first_tile) {
     int32_t products[kGroup][4] = {};
-    const uint8_t* upper = query(row) + member * 16;
-    const uint8_t* lower = query(row + 8) + member * 16;
-    const uint8_t* pivots = args.pivot_codes + uint64_t{first_tile * kTile + row} * args.stride + member * 16;
+    const uint8_t* upper = query(row) + Pivots::kQueryBytes + member * 16;
+    const uint8_t* lower = query(row + 8) + Pivots::kQueryBytes + member * 16;
+    const uint8_t* codes = args.pivot_codes + uint64_t{first_tile * kTile + row} * args.stride + member * 16;
     for (uint32_t byte = 0; byte < args.stride; byte += 64) {
       const uint4 up = __ldg(reinterpret_cast<const uint4*>(upper + byte));
       const uint4 low = __ldg(reinterpret_cast<const uint4*>(lower + byte));
@@ -133,29 +214,24 @@ struct FindStarts {
 #pragma unroll
       for (uint32_t tile = 0; tile < kGroup; ++tile) {
         const uint4 right =
-            __ldg(reinterpret_cast<const uint4*>(pivots + uint64_t{tile * kTile} * args.stride + byte));
-        multiply(products[tile], left[0], right.x, right.y);
-        multiply(products[tile], left[1], right.z, right.w);
+            __ldg(reinterpret_cast<const uint4*>(codes + uint64_t{tile * kTile} * args.stride + byte));
+        multiply<Pivots::kSigned>(products[tile], left[0], right.x, right.y);
+        multiply<Pivots::kSigned>(products[tile], left[1], right.z, right.w);
       }
     }
 #pragma unroll
     for (uint32_t tile = 0; tile < kGroup; ++tile) {
 #pragma unroll
       for (uint32_t column = 0; column < 2; ++column) {
-        const int32_t square = __ldg(args.squares + (first_tile + tile) * kTile + 2 * member + column);
+        const uint32_t pivot = (first_tile + tile) * kTile + 2 * member + column;
 #pragma unroll
         for (uint32_t half = 0; half < 2; ++half) {
-          const int32_t distance = less_twice(square, products[tile][2 * half + column]);
+          const auto distance = pivots.distance(half, pivot, products[tile][2 * half + column]);
           nearest[half][column].offer(distance, first_tile + tile);
           sums[half] += static_cast<float>(distance);
         }
       }
     }
-  }
-
-  /// Exact modulo 2^32, and the result fits.
-  static __device__ int32_t less_twice(int32_t square, int32_t dot) {
-    return static_cast<int32_t>(static_cast<uint32_t>(square) - 2 * static_cast<uint32_t>(dot));
   }
 
   /// The first of equally near pivots, so that it does not matter which warp compared it.
@@ -170,22 +246,12 @@ struct FindStarts {
       args.starts[uint64_t{first + place} * kStarts + column] =
           __ldg(args.pivots + best.tile * kTile + column);
     const float near = min_over<kTile>(static_cast<float>(best.distance));
-    const float square = sum_over<kTile>(square_part(query(place), column));
+    const float square = sum_over<kTile>(pivots.square_part(query(place), column));
     float sum = 0;
 #pragma unroll
     for (uint32_t other = 0; other < kWarps; ++other) sum += shared.sums[other][place];
     const float mean = fmaxf(1, sum / kPivots + square);
     if (column == 0) shared.effort[place] = (near + square) / (mean * mean);  // squared, in the same order
-  }
-
-  /// q.q of the pieces of a query that fall to one of kTile threads.
-  __device__ float square_part(const uint8_t* code, uint32_t column) const {
-    uint32_t square = 0;
-    for (uint32_t byte = column * 4; byte < args.stride; byte += kTile * 4) {
-      const uint32_t word = __ldg(reinterpret_cast<const uint32_t*>(code + byte));
-      square = __dp4a(word, word, square);
-    }
-    return static_cast<float>(square);
   }
 
   /// Writes a query to its place in the order: the hardest of each block, then the second of each, and so on.
@@ -203,17 +269,19 @@ struct FindStarts {
   }
 };
 
+template <class Pivots>
 __global__ void __launch_bounds__(kThreads) starts(const __grid_constant__ WalkArgs args) {
-  __shared__ FindStarts::Shared shared;
-  FindStarts{args, shared}.run();
+  __shared__ typename FindStarts<Pivots>::Shared shared;
+  FindStarts<Pivots>{args, shared}.run();
 }
 
 }  // namespace
 
 // --- Host ----------------------------------------------------------------------------------------
 
-void find_starts(const WalkArgs& args, const Stream& stream) {
-  launch("starts", starts, (args.count + kQueries - 1) / kQueries, kThreads, stream, args);
+void find_starts(const WalkArgs& args, bool scaled, const Stream& stream) {
+  launch("starts", scaled ? starts<ScaledPivots> : starts<PlainPivots>,
+         (args.count + kQueries - 1) / kQueries, kThreads, stream, args);
 }
 
 }  // namespace gannet::cuda

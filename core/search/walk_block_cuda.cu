@@ -234,7 +234,7 @@ struct BlockWalk {
 
   __device__ void run() {
     begin();
-    if constexpr (kPolicy.scaled) {
+    if (kPolicy.scaled && args.pivot_codes == nullptr) {
       start_at_entries();
     } else {
       offer_pivots();

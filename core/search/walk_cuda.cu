@@ -806,6 +806,21 @@ Kernel choose_scaled_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) 
                          : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, 1))>>();
 }
 
+/// Without entry points to loop over.
+template <uint32_t kBestWords>
+Kernel choose_narrow_edges(uint32_t degree) {
+  constexpr CodeKind kKind = CodeKind::kUnsigned;
+  if (kBestWords == 1 && degree <= kWarp)
+    return kernel_of<TwoLists<scaled(two_lists(kKind, 0, 1, false, 1))>>();
+  return degree <= 2 * kWarp ? kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, false, kBestWords))>>()
+                             : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, kBestWords))>>();
+}
+
+Kernel choose_narrow_two_lists(uint32_t degree, uint32_t kept) {
+  return kept <= kRegisterListMax ? choose_narrow_edges<1>(degree)
+                                  : choose_narrow_edges<kTwoListsMax / kWarp>(degree);
+}
+
 Kernel choose_resident() {
   return kernel_of<TwoLists<resident_batch(two_lists(CodeKind::kUnsigned, 128, 2, false, 1))>>();
 }
@@ -862,7 +877,7 @@ void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32
   }
   const WalkChoice choice = resident_blocks(device, choose_warp_walk(device, kind, args));
   if (given.starts != nullptr)
-    find_starts(given, stream);
+    find_starts(given, false, stream);
   else
     clear_counters(args, stream);
   start(choice, given, stream);
@@ -879,6 +894,14 @@ void start_scaled_one_list(int32_t device, const WalkArgs& args, const Stream& s
 void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& stream) {
   start_at_entries(device, choose_scaled_two_lists(args.degree, args.kept, !args.removed.empty()), args,
                    stream);
+}
+
+void start_narrow_two_lists(int32_t device, const WalkArgs& args, const Stream& stream) {
+  WalkArgs given = args;
+  given.order = given.starts + uint64_t{given.count} * kStarts;
+  const WalkChoice choice = resident_blocks(device, choose_narrow_two_lists(args.degree, args.kept));
+  find_starts(given, true, stream);
+  start(choice, given, stream);
 }
 
 }  // namespace gannet::cuda

@@ -106,12 +106,16 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape)
 void start_scaled_one_list(int32_t device, const WalkArgs& args, const Stream& stream);
 void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& stream);
 
+/// The latter by squared L2 about one cell, of which pivots are known too: walks start at these.
+void start_narrow_two_lists(int32_t device, const WalkArgs& args, const Stream& stream);
+
 // --- Pivots --------------------------------------------------------------------------------------
 
 /// Whether pivots can be compared with codes of this kind.
 constexpr bool has_pivots(CodeKind kind) { return kind == CodeKind::kUnsigned; }
 
-/// Finds where each query of a batch starts, and sets the counters to zero.
-void find_starts(const WalkArgs& args, const Stream& stream);
+/// Finds where each query of a batch starts, and sets the counters to zero. `scaled`: by codes with a scale for each row,
+/// about one cell.
+void find_starts(const WalkArgs& args, bool scaled, const Stream& stream);
 
 }  // namespace gannet::cuda

@@ -24,6 +24,7 @@
 #include "knn/products.h"
 #include "search/exact_cuda.h"
 #include "place/bypass_edges_cuda.h"
+#include "place/narrow_codes_cuda.h"
 
 namespace {
 
@@ -637,6 +638,61 @@ void claim_long_edges() {
   compare_long_edges(line, ANN_METRIC_L2, 8, true);
 }
 
+/// Bytes with a scale for each row of wide codes, which serve unless one column hides the others.
+void compare_byte_codes(uint32_t rows, uint32_t dim, bool hidden) {
+  const auto code_stride = static_cast<uint32_t>(Codes::code_stride(dim, ANN_METRIC_L2, true));
+  const auto stride = static_cast<uint32_t>(ScaledCodes::code_stride(dim));
+  const uint32_t terms_at = static_cast<uint32_t>(ScaledCodes::terms_at(dim));
+  const uint32_t columns = code_stride / sizeof(float);
+  std::vector<float> values(uint64_t{rows} * columns);
+  for (uint64_t row = 0; row < rows; ++row) {
+    // Rows of one pair lie near each other; lengths differ by a thousand.
+    const float length = std::exp2(-static_cast<float>(random_below(100, 3, 1, row / 2)) / 10);
+    for (uint32_t column = 0; column < dim; ++column) {
+      const auto drawn = [&](uint64_t of, uint64_t stream) {
+        return static_cast<float>(random_below(2001, 3, stream, of * dim + column)) / 1000 - 1;
+      };
+      values[row * columns + column] = length * (drawn(row / 2, 2) + 0.2f * drawn(row, 3));
+    }
+    if (hidden) values[row * columns] = static_cast<float>(row / 2 % 2 == 0 ? 40 : -40);
+    if (row == 5) std::fill_n(values.data() + row * columns, dim, 0.0f);
+  }
+  std::vector<uint32_t> edges(rows);
+  for (uint32_t row = 0; row < rows; ++row) edges[row] = row % 2 == 0 && row + 1 < rows ? row + 1 : row - 1;
+  const cuda::DeviceGuard guard(0);
+  const cuda::Stream stream;
+  const OnDevice<float> codes(values.data(), values.size(), stream);
+  const OnDevice<uint32_t> there(edges.data(), edges.size(), stream);
+  const OnDevice<uint8_t> narrow(uint64_t{rows} * stride, stream);
+  const std::string name = std::to_string(rows) + " x " + std::to_string(dim);
+  expect(cuda::make_byte_codes({reinterpret_cast<const uint8_t*>(codes.data()), narrow.data(), there.data(),
+                                rows, code_stride, stride, 1, dim, terms_at},
+                               stream) != hidden,
+         "whether bytes serve: " + name);
+  const std::vector<uint8_t> found = narrow.fetch();
+  for (uint64_t row = 0; row < rows; ++row) {
+    const uint8_t* code = found.data() + row * stride;
+    ScaledCodes::Terms terms;
+    std::memcpy(&terms, code + terms_at, sizeof terms);
+    double square = 0;
+    for (uint32_t column = 0; column < dim; ++column) {
+      const float rounded = terms.scale * static_cast<float>(code[column] - 128);
+      square += double{rounded} * rounded;
+      expect(std::fabs(rounded - values[row * columns + column]) <= terms.scale * 0.501f,
+             "a byte of " + name + ", row " + std::to_string(row));
+    }
+    expect(std::fabs(terms.offset - square) <= 1e-5 * square, "the square of a row of " + name);
+    expect(terms.cell == 0, "the cell of a row of " + name);
+  }
+}
+
+void claim_byte_codes() {
+  for (const uint32_t dim : race ? std::vector{72u} : std::vector{72u, 96u, 192u, 1000u}) {
+    compare_byte_codes(quick || race ? 60 : 3001, dim, false);
+    compare_byte_codes(quick || race ? 60 : 3001, dim, true);
+  }
+}
+
 /// Lists longer than a search graph's rows.
 void claim_long_exact() {
   std::vector<uint32_t> sizes = {2, 257, 512, 513, 640, 1500};
@@ -1212,6 +1268,7 @@ constexpr Claim kClaims[] = {
     {"exact lists are the CPU's", claim_exact},
     {"exact lists of more than 256 rows are the CPU's", claim_long_exact},
     {"long edges are the CPU's", claim_long_edges},
+    {"bytes with a scale in place of wide codes", claim_byte_codes},
     {"NN-Descent makes the CPU's lists", claim_descent},
     {"NN-Descent makes the CPU's lists of more than 256 rows", claim_long_descent},
     {"NN-Descent by inner product makes the CPU's lists", claim_products},

@@ -638,16 +638,18 @@ void claim_values() {
   compare(borrowed);
 }
 
-/// Whether the index stands on the device with halves of its codes, which are wide.
-bool has_halves(const Prepared& data) {
+/// The index on the device, whose codes are wide.
+IndexView wide_view_of(const Prepared& data) {
   const Index::Call call(data.index->index);
   const PlacedSegment& built = placed_of(call);
   expect(built.segment.codes.wide(), data.c.name() + ": wide codes");
-  return built.devices.get(built, 0, {})->placement->view().halves.codes != nullptr;
+  return built.devices.get(built, 0, {})->placement->view();
 }
+bool has_halves(const Prepared& data) { return wide_view_of(data).halves.codes != nullptr; }
+bool has_bytes(const Prepared& data) { return wide_view_of(data).narrow.codes != nullptr; }
 
-/// Halves stand in for wide codes where they order rows as well, in rows of every length.
-void claim_halves() {
+/// Halves and bytes stand in for wide codes where they order rows as well, in rows of every length.
+void claim_narrow() {
   std::vector<uint32_t> dims = {64, 72, 80, 96, 100, 192, 1000};
   if (quick) dims = {72, 100, 192};
   for (const uint32_t dim : dims) {
@@ -655,6 +657,7 @@ void claim_halves() {
     const Prepared data(c);
     const Truth truth(data);
     expect(has_halves(data), c.name() + ": halves serve");
+    expect(has_bytes(data) == (dim != 64), c.name() + ": bytes serve, where they take less room");
     compare_recall(data, truth, 10, 0.95f, 0.06);
     for (const uint32_t k : {1u, 10u, 40u, 200u})
       for (const uint32_t warps : kWarps) compare_two_lists(data, truth, k, 0.3f, 1000, warps);
@@ -662,7 +665,7 @@ void claim_halves() {
   const Prepared narrow({.rows = 600, .dim = 40, .contrast = true});
   expect(!has_halves(narrow), "few columns have no halves");
   const Prepared tight({.rows = 600, .dim = 96, .values = Values::kTight});
-  expect(!has_halves(tight), "rows that halves do not tell apart have none");
+  expect(!has_halves(tight) && !has_bytes(tight), "rows that narrow codes do not tell apart have none");
   compare_two_lists(tight, Truth(tight), 10, 0.3f, 1000, 8);
 }
 
@@ -1135,7 +1138,7 @@ constexpr Claim kQuickClaims[] = {
     {"every k", claim_k},
     {"every degree", claim_degrees},
     {"indexes of long and of short rows", claim_widths},
-    {"halves of wide codes", claim_halves},
+    {"narrow codes in place of wide ones", claim_narrow},
     {"duplicates, equal rows, equal distances", claim_values},
     {"batches of any size", claim_batches},
     {"procedures by name", claim_names},
