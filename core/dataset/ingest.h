@@ -15,6 +15,13 @@
 #include "dataset/codes.h"
 #include "dataset/dataset.h"
 
+namespace gannet {
+
+/// Threads at most that copy beside the one that drives the device, which leave it a processor.
+inline constexpr uint32_t kIngestCopiers = 8;
+
+}  // namespace gannet
+
 namespace gannet::cuda {
 
 class DeviceCodes;

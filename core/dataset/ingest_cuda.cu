@@ -30,6 +30,7 @@
 #include <thread>
 
 #include "backend/transfers.h"
+#include "base/detached_thread.h"
 #include "dataset/ingest.h"
 #include "dataset/codes_cuda.h"
 #include "dataset/coding_cuda.h"
@@ -42,8 +43,6 @@ namespace cg = cooperative_groups;
 
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / 32;
-constexpr uint32_t kCopiers =
-    8;  // threads at most; one processor is left to the thread that drives the device
 
 struct Found {
   unsigned long long first_bad;     // row * dim + column of the first value that is not finite, or all ones
@@ -178,6 +177,7 @@ class RowsIngest final : public DeviceIngest {
   RowsIngest(const Dataset& dataset, int32_t device, const Execution& execution)
       : device_(device - ANN_DEVICE_CUDA), execution_(execution) {
     const DeviceGuard guard(device_);
+    is_alone_ = execution.threads == 1;
     begin();
     const RowsView& here = dataset.view();
     const uint64_t stride = Dataset::stored_stride(here.dim, dataset.metric(), here.element);
@@ -227,7 +227,7 @@ class RowsIngest final : public DeviceIngest {
 
  private:
   void begin() {
-    execution_.threads = std::clamp(execution_.threads - 1, 1u, kCopiers);
+    execution_.threads = std::clamp(execution_.threads - 1, 1u, kIngestCopiers);
     stream_ = std::make_unique<Stream>();
     transfers_ = std::make_unique<Transfers>(execution_);
   }
@@ -309,10 +309,12 @@ class RowsIngest final : public DeviceIngest {
     launch("encode", encode, blocks(), kThreads, *stream_, args_);
   }
 
-  /// Starts the thread that sends rows and fills the host's copy. Where there is none to be had, make_codes does its
-  /// work.
+  /// Starts the thread that sends rows and fills the host's copy. Where there is none to be had, or rows of the host come
+  /// with one thread, make_codes does its work.
   void start(Dataset& dataset) {
+    if (is_alone_) return prepare(dataset);
     try {
+      const SignalsBlocked blocked;
       thread_ = std::thread([this, &dataset] {
         prepare(dataset);
         fill_host_copy(dataset);
@@ -365,6 +367,7 @@ class RowsIngest final : public DeviceIngest {
 
   MatrixView rows_;
   bool host_has_rows_ = false;
+  bool is_alone_ = false;  // the caller's thread
   int32_t device_;
   Execution execution_;
   Args args_ = {};

@@ -280,6 +280,7 @@ class HeadsThere {
     if (find_copies() > graph.rows / kHeadShare && !cover()) {
       const Heads chosen = choose_heads(codes, graph, execution);
       transfers.send(of_.data(), chosen.of.data(), graph.rows * sizeof(uint32_t), stream);
+      stream.wait();  // pinned memory of an allocator is read later
     }
     take_heads();
   }
@@ -436,7 +437,9 @@ void write_edges(const GraphThere& there, const HeadsThere& heads, const uint32_
 bool add_long_edges(const Codes& codes, const GraphThere& there, SearchGraph& graph, uint64_t seed,
                     uint32_t* edges, const Stream& stream, const Execution& execution) {
   if (graph.degree < kSharedDegreeLeast || !graph.is_fixed() || graph.rows == 0) return false;
+  // Lanes are made first: nothing is refused once the host's graph changes.
   Transfers transfers(execution);
+  transfers.prepare(graph.edges.size() * sizeof(uint32_t));
   const HeadsThere heads(codes, there, graph, transfers, stream, execution);
   if (heads.size() < 2 || heads.size() > graph.rows / kHeadShare) return false;
   {

@@ -230,7 +230,8 @@ void make_pages(Array<uint32_t>& items, const Execution& execution) {
   });
 }
 
-/// Gives the graph long edges, and the placement too, which without memory for that makes none: the host does then.
+/// Gives the graph long edges, and the placement too. Where there is none, or its device has no memory for that, the host
+/// makes them, by lists of cells from fewer heads on.
 std::shared_ptr<PlacedDevice> join_islands(Segment& segment, std::shared_ptr<PlacedDevice> placed,
                                            const Execution& execution) {
   execution.enter("long edges");
@@ -274,6 +275,7 @@ std::unique_ptr<cuda::GraphOnDevice> make_on_device(const BuildPlan& plan,
   } catch (const Error& error) {
     if (error.status != ANN_DEVICE_NO_MEMORY) throw;
   }
+  segment.codes = Codes();  // no memory is held twice
   segment.codes = Codes(segment.dataset, segment.seed, execution);
   return make(nullptr);
 }

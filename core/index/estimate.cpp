@@ -149,7 +149,9 @@ uint64_t phases(const Asked& asked) {
                                ? long_edges_bytes(asked.rows, stride, plan.degree, plan.threads)
                                : 0;
   const uint64_t projecting = choose_projection_bytes(asked.rows, dim, projected_stride(asked), plan.threads);
-  const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(plan.threads) : 0;
+  const bool ahead = sends_rows_ahead(plan, asked.shape.metric, asked.element);
+  const uint64_t lanes = plan.threads + (ahead ? kIngestCopiers : 0);
+  const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(lanes) : 0;
   return std::max({coding, finding, projecting, measuring, edging(asked), joining, calibrating, products}) +
          scaling(asked) + sending;
 }

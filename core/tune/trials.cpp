@@ -115,7 +115,7 @@ MatrixView CalibrationQueries::between(uint32_t first, uint32_t end) const {
 
 bool CalibrationQueries::hides(uint32_t query, uint32_t row) const {
   if (!are_rows()) return false;
-  return row == rows_[query] || held_out_.holds(row);
+  return row == rows_[query] || (row != kNoRow && held_out_.holds(row));
 }
 
 /// Queries to come are farther from the rows than hidden rows are; the caller's queries are as those to come.
