@@ -42,8 +42,8 @@ struct HalfView {
   uint32_t query_bytes() const { return 2 * stride; }
 };
 
-/// Wide codes as bytes with a scale for each row, about their centre (place/narrow_codes_cuda.h), which two lists take
-/// where no row is removed; `centres` null.
+/// Wide codes as bytes with a scale for each row, about their centre (place/narrow_codes_cuda.h), which two lists take;
+/// `centres` null.
 struct NarrowView : ScaledView {
   const uint8_t* pivot_codes = nullptr;  // [kPivots, stride]
 };

@@ -59,8 +59,8 @@ struct RoundToHalves {
   }
 };
 
-/// A row as bytes with its scale, by a warp: u + 128 of each column, then the terms of ScaledCodes. Places without a
-/// column weigh nothing, whatever they hold.
+/// A row as bytes with its scale, by a warp: u + 128 of each column, then the terms of ScaledCodes and zeros. Places
+/// without a column weigh nothing, whatever they hold.
 struct RoundToBytes {
   static constexpr uint32_t kLanes = kWarp;
   const Args& args;
@@ -84,10 +84,13 @@ struct RoundToBytes {
       squares += whole * whole;
     }
     squares = __reduce_add_sync(kAllLanes, squares);
+    // Not of the scale's square, which may be less than a float has.
     const uint32_t terms[] = {__float_as_uint(scale),
-                              __float_as_uint(scale * scale * __int2float_rn(squares)), 0, 0};
-    if (lane_number() < 4)
-      reinterpret_cast<uint32_t*>(to + given.terms_at)[lane_number()] = terms[lane_number()];
+                              __float_as_uint(scale * (scale * __int2float_rn(squares)))};
+    uint32_t* const behind = reinterpret_cast<uint32_t*>(to + given.terms_at);
+    for (uint32_t word = lane_number(); word < (given.stride - given.terms_at) / sizeof(uint32_t);
+         word += kWarp)
+      behind[word] = word < 2 ? terms[word] : 0;
   }
 };
 

@@ -43,7 +43,7 @@ class CudaPlacement final : public DevicePlacement {
       built->stream->wait();
       view_.codes = built->codes->data();
     }
-    if (segment.has_graph()) place_halves(built != nullptr ? built->edges->data() : nullptr);
+    if (makes_halves(segment)) place_narrow(built != nullptr ? built->edges->data() : nullptr);
     if (segment.has_graph()) place_pivots(segment.graph, upload);
     stream_->wait();
     // Last, because a build whose copy is refused goes on with its own arrays.
@@ -200,6 +200,12 @@ class CudaPlacement final : public DevicePlacement {
     view_.value_bytes = static_cast<uint32_t>(round_up(dataset.query_bytes(), 16));
   }
 
+  /// Whether halves are made of codes, which are wide and have no scaled ones beside them.
+  bool makes_halves(const Segment& segment) const {
+    return segment.has_graph() && view_.kind == CodeKind::kFloat && segment.codes.scaled() == nullptr &&
+           view_.columns >= kHalfColumnsMin;
+  }
+
   /// Refuses a segment that cannot fit, before anything is sent.
   void check_memory(const Segment& segment, const DeviceBuildResult* built) const {
     const Dataset& dataset = segment.dataset;
@@ -210,8 +216,7 @@ class CudaPlacement final : public DevicePlacement {
     uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
     if (!lossless) row += (rows_are_there ? 0 : view_.row_stride) + view_.scaled.stride;
-    if (view_.kind == CodeKind::kFloat && view_.columns >= kHalfColumnsMin)
-      row += HalfView::stride_of(view_.code_stride) + ScaledCodes::code_stride(view_.dim);
+    if (makes_halves(segment)) row += HalfView::stride_of(view_.code_stride);
     if (!lossless && dataset.norms() != nullptr) row += sizeof(float);
     if (dataset.ids() != nullptr) row += sizeof(uint64_t);
     uint64_t layers = 0;
@@ -315,15 +320,15 @@ class CudaPlacement final : public DevicePlacement {
   }
 
   /// Wide codes as halves and as bytes, where those order rows as well. `built`: edges that a build has left.
-  void place_halves(const uint8_t* built) {
-    if (view_.kind != CodeKind::kFloat || view_.scaled.codes != nullptr || view_.columns < kHalfColumnsMin)
-      return;
+  void place_narrow(const uint8_t* built) {
     const uint32_t* edges = built != nullptr ? reinterpret_cast<const uint32_t*>(built) : view_.graph.targets;
     const uint32_t half_stride = HalfView::stride_of(view_.code_stride);
     view_.halves.codes = make_narrow(make_half_codes, half_stride, edges);
     if (view_.halves.codes != nullptr) view_.halves.stride = half_stride;
     const auto byte_stride = static_cast<uint32_t>(ScaledCodes::code_stride(view_.dim));
-    if (view_.metric != ANN_METRIC_L2 || byte_stride >= half_stride) return;
+    const uint64_t needed = uint64_t{view_.row_count} * byte_stride + kReserveBytes;
+    const bool has_room = needed <= DevicePool::of(device_).free_bytes();  // halves serve as well
+    if (view_.metric != ANN_METRIC_L2 || byte_stride >= half_stride || !has_room) return;
     view_.narrow.codes = make_narrow(make_byte_codes, byte_stride, edges);
     if (view_.narrow.codes == nullptr) return;
     view_.narrow.stride = byte_stride;

@@ -100,10 +100,9 @@ bool walks_by_halves(const IndexView& view, const DeviceRun& run, const SearchPl
 }
 
 /// Whether it walks by bytes in place of wide codes.
-bool walks_by_narrow(const IndexView& view, const DeviceRun& run, const SearchPlan& plan) {
+bool walks_by_narrow(const IndexView& view, const SearchPlan& plan) {
   const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
-  return view.narrow.codes != nullptr && run.removed.empty() && two_lists != nullptr &&
-         walks_narrow(two_lists->warps);
+  return view.narrow.codes != nullptr && two_lists != nullptr && walks_narrow(two_lists->warps);
 }
 
 /// Bytes of a query's code, which is compared with halves or with the codes themselves.
@@ -115,7 +114,7 @@ uint32_t query_code_bytes(const IndexView& view, bool halves) {
 void start_codes(const IndexView& view, const DeviceRun& run, const SearchPlan& plan, const Stream& stream) {
   if (walks_by_scaled(view, plan))
     return start_encode_scaled(encode_scaled_args(view, run), view.element, stream);
-  if (walks_by_narrow(view, run, plan))
+  if (walks_by_narrow(view, plan))
     return start_encode_scaled(encode_narrow_args(view, run), view.element, stream);
   const uint32_t code_bytes = query_code_bytes(view, walks_by_halves(view, run, plan));
   start_encode(encode_args(view, run, code_bytes), view.element, view.kind == CodeKind::kFloat, stream);
@@ -165,7 +164,7 @@ struct StartWalk {
 
   void operator()(const TwoListsPlan& plan) const {
     const bool scaled = walks_by_scaled(view, plan);
-    const bool narrow = walks_by_narrow(view, run, plan);
+    const bool narrow = walks_by_narrow(view, plan);
     const bool halves = !narrow && walks_by_halves(view, run, plan);
     WalkArgs args = scaled   ? scaled_args(walk_args(), view.scaled)
                     : narrow ? scaled_args(walk_args(), view.narrow)

@@ -95,6 +95,7 @@ struct PlainPivots {
   using Distance = int32_t;
   static constexpr bool kSigned = false;
   static constexpr uint32_t kQueryBytes = 0;  // before the bytes of a query that are multiplied
+  static constexpr float kLeastMean = 1;      // of squared distances to pivots
 
   const WalkArgs& args;
 
@@ -123,6 +124,7 @@ struct ScaledPivots {
   using Distance = float;
   static constexpr bool kSigned = true;
   static constexpr uint32_t kQueryBytes = 64;  // its head
+  static constexpr float kLeastMean = 1e-15f;  // the square of which is a float
 
   const WalkArgs& args;
   float weights[2] = {};  // of both queries of a lane: of a product and a row's scale,
@@ -250,7 +252,7 @@ struct FindStarts {
     float sum = 0;
 #pragma unroll
     for (uint32_t other = 0; other < kWarps; ++other) sum += shared.sums[other][place];
-    const float mean = fmaxf(1, sum / kPivots + square);
+    const float mean = fmaxf(Pivots::kLeastMean, sum / kPivots + square);
     if (column == 0) shared.effort[place] = (near + square) / (mean * mean);  // squared, in the same order
   }
 

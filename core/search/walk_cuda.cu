@@ -816,7 +816,8 @@ Kernel choose_narrow_edges(uint32_t degree) {
                              : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, kBestWords))>>();
 }
 
-Kernel choose_narrow_two_lists(uint32_t degree, uint32_t kept) {
+Kernel choose_narrow_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) {
+  if (leaves_out) return kernel_of<TwoLists<scaled(leaving_out(CodeKind::kUnsigned))>>();
   return kept <= kRegisterListMax ? choose_narrow_edges<1>(degree)
                                   : choose_narrow_edges<kTwoListsMax / kWarp>(degree);
 }
@@ -899,7 +900,8 @@ void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& 
 void start_narrow_two_lists(int32_t device, const WalkArgs& args, const Stream& stream) {
   WalkArgs given = args;
   given.order = given.starts + uint64_t{given.count} * kStarts;
-  const WalkChoice choice = resident_blocks(device, choose_narrow_two_lists(args.degree, args.kept));
+  const WalkChoice choice =
+      resident_blocks(device, choose_narrow_two_lists(args.degree, args.kept, !args.removed.empty()));
   find_starts(given, true, stream);
   start(choice, given, stream);
 }

@@ -42,6 +42,8 @@ struct Case {
   uint32_t k = 10;
   uint32_t degree = 0;
   bool ids = false;
+  bool contrast =
+      false;  // lengths of f32 from 1/64 to 4 times those of normal rows, so that codes are floats
 
   std::string name() const {
     return std::string(element_name(element)) + " " + metric_name(metric) + ", graph " +
@@ -65,6 +67,10 @@ struct Placed {
       : c(given),
         rows(c.element, row_count(), c.dim, Values::kNormal, c.dim),
         queries(c.element, query_count(), c.dim, Values::kNormal, c.dim + 1) {
+    if (c.contrast) {
+      stretch_lengths(rows);
+      stretch_lengths(queries);
+    }
     for (uint32_t row = 0; c.ids && row < rows.rows; ++row) ids.push_back((row * 7919ull) % 1000003);
     ann_index_params shape = ANN_INDEX_PARAMS_INIT;
     shape.dim = c.dim;
@@ -76,6 +82,15 @@ struct Placed {
     const BuildPlan plan = plan_build(params, shape, rows.rows, 2);
     built = build(shape, rows.view(), c.ids ? ids.data() : nullptr, plan, nullptr, kTwoThreads);
     placement = cuda::place_for_search(0, built->segment, nullptr, kTwoThreads);
+  }
+
+  void stretch_lengths(Rows& made) const {
+    std::mt19937 random(7);
+    for (uint32_t row = 0; row < made.rows; ++row) {
+      float* const values = reinterpret_cast<float*>(made.bytes.data() + row * made.stride);
+      const float factor = std::ldexp(1.0f, static_cast<int>(random() % 9) - 6);
+      for (uint32_t column = 0; column < c.dim; ++column) values[column] *= factor;
+    }
   }
 
   SearchTarget target() const { return {built->host, placement.get()}; }
@@ -277,6 +292,8 @@ std::vector<Case> all_cases() {
   out.push_back({ANN_U8, ANN_METRIC_L2, ANN_GRAPH_AUTO, 128, 10, 64, false});  // walks at once
   out.push_back({ANN_I8, ANN_METRIC_L2, ANN_GRAPH_AUTO, 70, 30, 16, false});
   out.push_back({ANN_F32, ANN_METRIC_L2, ANN_GRAPH_AUTO, 3, 10, 0, false});  // codes are floats
+  for (const uint32_t k : {10u, 100u})                                       // which bytes stand in for
+    out.push_back({ANN_F32, ANN_METRIC_L2, ANN_GRAPH_AUTO, 96, k, 0, false, true});
   out.push_back({ANN_F32, ANN_METRIC_INNER_PRODUCT, ANN_GRAPH_AUTO, 33, 10, 0, true});
   out.push_back({ANN_F16, ANN_METRIC_L2, ANN_GRAPH_AUTO, 600, 100, 0, false});
   out.push_back({ANN_U8, ANN_METRIC_L2, ANN_GRAPH_AUTO, 16, 200, 0, false});
