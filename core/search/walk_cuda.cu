@@ -752,19 +752,24 @@ Kernel one_list_kernel(uint32_t beam) {
   return {walk<OneList<kPolicy>>, OneList<kPolicy>::kThreads, BeamShape::of(beam).bytes()};
 }
 
-template <CodeKind kKind, uint32_t kRowBytes, uint32_t kBestWords>
+/// `kLoops`: over entry points, where no pivots are known. `kScaled`: by codes with a scale for each row.
+template <CodeKind kKind, uint32_t kRowBytes, uint32_t kBestWords, bool kLoops, bool kScaled>
 Kernel choose_edges(uint32_t degree) {
-  constexpr bool kLoops = !has_pivots(kKind);  // over entry points
-  if (kBestWords == 1 && degree <= kWarp)
-    return kernel_of<TwoLists<two_lists(kKind, kRowBytes, 1, kLoops, 1)>>();
-  return degree <= 2 * kWarp ? kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, kLoops, kBestWords)>>()
-                             : kernel_of<TwoLists<two_lists(kKind, kRowBytes, 2, true, kBestWords)>>();
+  constexpr auto policy_of = [](uint32_t edge_words, bool any_degree) {
+    const Policy policy = two_lists(kKind, kRowBytes, edge_words, any_degree, kBestWords);
+    return kScaled ? scaled(policy) : policy;
+  };
+  if constexpr (kBestWords == 1)
+    if (degree <= kWarp) return kernel_of<TwoLists<policy_of(1, kLoops)>>();
+  return degree <= 2 * kWarp ? kernel_of<TwoLists<policy_of(2, kLoops)>>()
+                             : kernel_of<TwoLists<policy_of(2, true)>>();
 }
 
-template <CodeKind kKind, uint32_t kRowBytes>
+template <CodeKind kKind, uint32_t kRowBytes, bool kLoops = !has_pivots(kKind), bool kScaled = false>
 Kernel choose_best(uint32_t degree, uint32_t kept) {
-  return kept <= kRegisterListMax ? choose_edges<kKind, kRowBytes, 1>(degree)
-                                  : choose_edges<kKind, kRowBytes, kTwoListsMax / kWarp>(degree);
+  return kept <= kRegisterListMax
+             ? choose_edges<kKind, kRowBytes, 1, kLoops, kScaled>(degree)
+             : choose_edges<kKind, kRowBytes, kTwoListsMax / kWarp, kLoops, kScaled>(degree);
 }
 
 template <CodeKind kKind>
@@ -797,29 +802,11 @@ Kernel choose_leaving_out(CodeKind kind) {
                                   : kernel_of<TwoLists<leaving_out(CodeKind::kUnsigned)>>();
 }
 
-Kernel choose_scaled_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) {
+template <bool kLoops>
+Kernel choose_scaled_two_lists(const WalkArgs& args) {
   constexpr CodeKind kKind = CodeKind::kUnsigned;
-  if (leaves_out) return kernel_of<TwoLists<scaled(leaving_out(kKind))>>();
-  if (kept > kRegisterListMax)
-    return kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, kTwoListsMax / kWarp))>>();
-  return degree <= kWarp ? kernel_of<TwoLists<scaled(two_lists(kKind, 0, 1, true, 1))>>()
-                         : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, 1))>>();
-}
-
-/// Without entry points to loop over.
-template <uint32_t kBestWords>
-Kernel choose_narrow_edges(uint32_t degree) {
-  constexpr CodeKind kKind = CodeKind::kUnsigned;
-  if (kBestWords == 1 && degree <= kWarp)
-    return kernel_of<TwoLists<scaled(two_lists(kKind, 0, 1, false, 1))>>();
-  return degree <= 2 * kWarp ? kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, false, kBestWords))>>()
-                             : kernel_of<TwoLists<scaled(two_lists(kKind, 0, 2, true, kBestWords))>>();
-}
-
-Kernel choose_narrow_two_lists(uint32_t degree, uint32_t kept, bool leaves_out) {
-  if (leaves_out) return kernel_of<TwoLists<scaled(leaving_out(CodeKind::kUnsigned))>>();
-  return kept <= kRegisterListMax ? choose_narrow_edges<1>(degree)
-                                  : choose_narrow_edges<kTwoListsMax / kWarp>(degree);
+  if (!args.removed.empty()) return kernel_of<TwoLists<scaled(leaving_out(kKind))>>();
+  return choose_best<kKind, 0, kLoops, true>(args.degree, args.kept);
 }
 
 Kernel choose_resident() {
@@ -893,15 +880,13 @@ void start_scaled_one_list(int32_t device, const WalkArgs& args, const Stream& s
 }
 
 void start_scaled_two_lists(int32_t device, const WalkArgs& args, const Stream& stream) {
-  start_at_entries(device, choose_scaled_two_lists(args.degree, args.kept, !args.removed.empty()), args,
-                   stream);
+  start_at_entries(device, choose_scaled_two_lists<true>(args), args, stream);
 }
 
 void start_narrow_two_lists(int32_t device, const WalkArgs& args, const Stream& stream) {
   WalkArgs given = args;
   given.order = given.starts + uint64_t{given.count} * kStarts;
-  const WalkChoice choice =
-      resident_blocks(device, choose_narrow_two_lists(args.degree, args.kept, !args.removed.empty()));
+  const WalkChoice choice = resident_blocks(device, choose_scaled_two_lists<false>(args));
   find_starts(given, true, stream);
   start(choice, given, stream);
 }
