@@ -20,6 +20,11 @@
 
 namespace gannet::cuda {
 
+/// Queues the copy of rows of `bytes` bytes to the device, with strides in bytes and zeros behind each row there, left to
+/// the driver in pieces, between which the monitor is asked.
+void send_by_driver(void* to, uint64_t to_stride, const void* from, uint64_t from_stride, uint64_t bytes,
+                    uint64_t rows, const Stream& stream, const Execution& execution);
+
 class Transfers {
  public:
   /// Transfers of the current device, with the threads and the memory of `execution`.

@@ -38,6 +38,19 @@ struct Target {
 
 }  // namespace
 
+void send_by_driver(void* to, uint64_t to_stride, const void* from, uint64_t from_stride, uint64_t bytes,
+                    uint64_t rows, const Stream& stream, const Execution& execution) {
+  uint8_t* target = static_cast<uint8_t*>(to);
+  const uint8_t* source = static_cast<const uint8_t*>(from);
+  if (to_stride != bytes) fill(to, 0, rows * to_stride, stream, "clearing device memory");
+  const uint64_t step = std::max<uint64_t>(1, kDriverBytes / to_stride);
+  for (uint64_t first = 0; first < rows; first += step) {
+    execution.check();
+    copy_rows(target + first * to_stride, to_stride, source + first * from_stride, from_stride, bytes,
+              std::min(step, rows - first), cudaMemcpyHostToDevice, stream, "sending rows to the device");
+  }
+}
+
 /// The two pieces of one thread.
 class Transfers::Lane {
  public:
@@ -164,18 +177,10 @@ void Transfers::send(void* to, const void* from, uint64_t bytes, const Stream& s
 void Transfers::send_rows(void* to, uint64_t to_stride, const void* from, uint64_t from_stride,
                           uint64_t bytes, uint64_t rows, const Stream& stream) {
   if (to_stride == bytes && from_stride == bytes) return send(to, from, rows * bytes, stream);
+  if (!uses_lanes(rows * to_stride))
+    return send_by_driver(to, to_stride, from, from_stride, bytes, rows, stream, execution_);
   uint8_t* target = static_cast<uint8_t*>(to);
   const uint8_t* source = static_cast<const uint8_t*>(from);
-  if (!uses_lanes(rows * to_stride)) {
-    if (to_stride != bytes) fill(to, 0, rows * to_stride, stream, "clearing device memory");
-    const uint64_t step = std::max<uint64_t>(1, kDriverBytes / to_stride);
-    for (uint64_t first = 0; first < rows; first += step) {
-      execution_.check();
-      copy_rows(target + first * to_stride, to_stride, source + first * from_stride, from_stride, bytes,
-                std::min(step, rows - first), cudaMemcpyHostToDevice, stream, "sending rows to the device");
-    }
-    return;
-  }
   each_piece(
       rows, kPiece / to_stride,
       [&](Lane& lane, uint64_t first, uint64_t count) {

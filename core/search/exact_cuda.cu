@@ -33,6 +33,7 @@
 #include <cmath>
 
 #include "backend/devices.h"
+#include "backend/transfers.h"
 #include "dataset/codes_cuda.h"
 #include "distance/element.h"
 #include "search/exact_launch.h"
@@ -47,25 +48,11 @@ uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 constexpr uint32_t kBatchMax = 4096;                   // queries answered together
 constexpr uint64_t kBatchColumns = uint64_t{1} << 24;  // of all queries of a batch
 constexpr uint64_t kLaunchRowsMin = 4096;
-constexpr uint64_t kCopyBytes = uint64_t{64} << 20;  // sent between two looks at the monitor
-
-/// Sends `count` vectors of `bytes` bytes, `from_stride` apart, to the device, zeros behind each.
-void send(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes, uint8_t* to,
-          size_t to_stride, const Stream& stream, const Execution& execution) {
-  if (bytes != to_stride) fill(to, 0, count * to_stride, stream, "clearing device memory");
-  const uint64_t step = std::max<uint64_t>(1, kCopyBytes / to_stride);
-  for (uint64_t first = 0; first < count; first += step) {
-    execution.check();
-    copy_rows(to + first * to_stride, to_stride, from + first * from_stride, from_stride, bytes,
-              std::min(step, count - first), cudaMemcpyHostToDevice, stream, "sending vectors to the device");
-  }
-}
 
 template <class Item>
 void send_items(const Item* from, uint64_t count, Item* to, const Stream& stream,
                 const Execution& execution) {
-  send(reinterpret_cast<const uint8_t*>(from), sizeof(Item), count, sizeof(Item),
-       reinterpret_cast<uint8_t*>(to), sizeof(Item), stream, execution);
+  send_by_driver(to, sizeof(Item), from, sizeof(Item), sizeof(Item), count, stream, execution);
 }
 
 /// One request on its way. Members are in the order in which they take device memory.
@@ -212,8 +199,8 @@ class Search {
 
   void send_queries(uint64_t first, ExactArgs* args) {
     const uint8_t* queries = static_cast<const uint8_t*>(request_.queries);
-    send(queries + first * query_bytes_, query_bytes_, args->query_count, query_bytes_, queries_.data(),
-         query_stride_, stream_, execution_);
+    send_by_driver(queries_.data(), query_stride_, queries + first * query_bytes_, query_bytes_, query_bytes_,
+                   args->query_count, stream_, execution_);
     if (request_.flip != 0)
       flip_and_square(queries_.data(), args->query_count, static_cast<uint32_t>(query_stride_), request_.flip,
                       nullptr, stream_);
@@ -243,8 +230,8 @@ class Search {
       chunk_first_row_ = first_row;
       return;
     }
-    send(request_.rows.row(first_row), request_.rows.stride, row_count, row_bytes_, rows_.data(), row_stride_,
-         stream_, execution_);
+    send_by_driver(rows_.data(), row_stride_, request_.rows.row(first_row), request_.rows.stride, row_bytes_,
+                   row_count, stream_, execution_);
     if (cosine_) send_items(request_.norms + first_row, row_count, norms_.data(), stream_, execution_);
     measure(row_count);
     chunk_first_row_ = first_row;
