@@ -3,7 +3,8 @@
 //   row        the caller's: any element, stride and alignment
 //   length     of a row, for cosine and inner product: a sum of doubles in the order of columns, as on
 //              the CPU
-//   sample     4,096 rows, which the host gets first, because it fits the codes to them
+//   sample     4,096 rows, which the host gets first, because it fits the codes to them; of rows that it sends it has
+//              them, and neither surveys nor gathers any here
 //
 //   Survey     a warp a row: the first NaN or infinity of all, and the largest length
 //   Gather     the sampled rows side by side

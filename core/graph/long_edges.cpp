@@ -70,9 +70,8 @@ void hash_codes(const Codes& codes, Array<uint32_t>& hashes, const Execution& ex
   });
 }
 
-/// Writes for each row the first row with its code; returns how many codes there are.
+/// Writes for each row the first row with its code in the place of its hash; returns how many codes there are.
 uint32_t find_copies(const Codes& codes, Array<uint32_t>& first, const Execution& execution) {
-  hash_codes(codes, first, execution);
   CodeTable table(codes, codes.rows(), execution);
   uint32_t distinct = 0;
   serial_for(execution, codes.rows(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
@@ -136,10 +135,20 @@ Array<uint32_t> own_heads(const Array<uint32_t>& of, const Execution& execution)
   return rows;
 }
 
+/// Codes and the hash of each, [rows].
+struct HashedCodes {
+  HashedCodes(const Codes& of, const Execution& execution) : codes(of), hashes(execution.memory, of.rows()) {
+    hash_codes(codes, hashes, execution);
+  }
+  const Codes& codes;
+  Array<uint32_t> hashes;
+};
+
 /// One row of each code, ascending.
-Array<uint32_t> first_copies(const Codes& codes, const Execution& execution) {
-  Array<uint32_t> first(execution.memory, codes.rows());
-  find_copies(codes, first, execution);
+Array<uint32_t> first_copies(const HashedCodes& all, const Execution& execution) {
+  Array<uint32_t> first(execution.memory, all.hashes.size());
+  std::copy(all.hashes.begin(), all.hashes.end(), first.data());
+  find_copies(all.codes, first, execution);
   return own_heads(first, execution);
 }
 
@@ -169,6 +178,7 @@ void write_edges(const Heads& heads, const SearchGraph& upper, SearchGraph& grap
 Heads choose_heads(const Codes& codes, const SearchGraph& graph, const Execution& execution) {
   Heads heads;
   heads.of = Array<uint32_t>(execution.memory, graph.rows);
+  hash_codes(codes, heads.of, execution);
   if (find_copies(codes, heads.of, execution) > graph.rows / kHeadShare) cover(graph, heads.of, execution);
   heads.rows = own_heads(heads.of, execution);
   return heads;
@@ -251,15 +261,6 @@ void avoid_heads(const SearchGraph& graph, Array<uint32_t>& rows) {
     if (row < end) rows[i] = row;
   }
 }
-
-/// Codes and the hash of each, [rows].
-struct HashedCodes {
-  HashedCodes(const Codes& of, const Execution& execution) : codes(of), hashes(execution.memory, of.rows()) {
-    hash_codes(codes, hashes, execution);
-  }
-  const Codes& codes;
-  Array<uint32_t> hashes;
-};
 
 /// Calls visit(row, like) for every row that has the code of another one, `like`, of `rows`; from many threads. Of
 /// equal codes among `rows` the first is that one.
@@ -344,7 +345,7 @@ DrawnRows draw_queries(const Codes& codes, const SearchGraph& graph, uint32_t co
   const Array<uint32_t> copies = count_copies(hashed, drawn.rows, execution);
   if (2 * std::count(copies.begin(), copies.end(), 0u) > static_cast<ptrdiff_t>(count)) return drawn;
   Array<uint32_t> firsts;
-  if (graph.heads.empty()) firsts = first_copies(codes, execution);
+  if (graph.heads.empty()) firsts = first_copies(hashed, execution);
   DrawnRows heads =
       draw_heads(hashed, graph.heads.empty() ? firsts : graph.heads, count, most, seed, stream, execution);
   return heads.rows.size() < std::min(count, kHeadsLeast) ? std::move(drawn) : std::move(heads);

@@ -191,14 +191,14 @@ uint64_t joining_on_device(const Asked& asked, size_t stride) {
   const uint64_t heads = asked.rows / kHeadShare;
   const uint64_t compared = std::min<uint64_t>(heads, kHeadsComparedThere);
   const bool wide = likely_wide(asked);
-  const uint64_t degree = asked.plan.degree / 2;
+  const uint32_t degree = asked.plan.degree / 2;
   const uint64_t upper = heads * degree * sizeof(uint32_t);
   const uint64_t lists = heads * kHeadLists * sizeof(uint32_t);
   const uint64_t by_cells =
       heads == compared ? 0 : cuda::cells_bytes(heads, stride, kHeadLists, cuda::kListEffort, wide);
   const uint64_t finding = codes_device_bytes(heads, stride) + lists +
                            std::max(exact_knn_device_bytes(compared, stride, kHeadLists, wide), by_cells);
-  const uint64_t shaping = std::max(finding, reverse_edges_device_bytes(heads, asked.plan.degree / 2));
+  const uint64_t shaping = std::max(finding, reverse_edges_device_bytes(heads, degree));
   const uint64_t choosing = std::bit_ceil(asked.rows * 2) * sizeof(uint32_t);
   return asked.edge_bytes() + asked.rows * 2 * sizeof(uint32_t) + heads * sizeof(uint32_t) +
          std::max({choosing, 2 * upper + shaping, repair_device_bytes(asked.rows)});
