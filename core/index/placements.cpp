@@ -12,7 +12,7 @@ const DeviceCalibration& PlacedDevice::whole_two_lists(const PlacedSegment& plac
   return others.get(execution, [&](DeviceCalibration& whole, const Execution& all) {
     whole = two_lists;
     whole.measure_others({placed.host, placement.get()}, all);
-    placed.devices.remember({placement->device_class(), whole});
+    placed.devices.remember(placement->device_class(), whole);
   });
 }
 
@@ -26,7 +26,7 @@ std::shared_ptr<const PlacedDevice> Placements::find(int32_t device) const {
 
 uint64_t Placements::host_bytes() const {
   const std::lock_guard lock(mutex_);
-  uint64_t bytes = measured_.capacity() * sizeof(MeasuredDevice);
+  uint64_t bytes = measured_.size() * sizeof(MeasuredDevice);
   for (const auto& placed : devices_) bytes += placed->placement->workspaces().bytes();
   return bytes;
 }
@@ -50,30 +50,34 @@ std::shared_ptr<const PlacedDevice> Placements::get(const PlacedSegment& placed,
 
 void Placements::calibrate(const PlacedSegment& placed, PlacedDevice& device, const Execution& execution) {
   const DeviceClass device_class = device.placement->device_class();
-  for (const MeasuredDevice& known : measured()) {
-    if (known.device != device_class) continue;
-    device.two_lists = known.two_lists;
+  for (const auto& known : measured()) {
+    if (known->device != device_class) continue;
+    device.two_lists = known->two_lists;
     return;
   }
   device.two_lists.measure({placed.host, device.placement.get()}, execution);
-  remember({device_class, device.two_lists});
+  remember(device_class, device.two_lists);
 }
 
-std::vector<MeasuredDevice> Placements::measured() const {
+std::vector<std::shared_ptr<const MeasuredDevice>> Placements::measured() const {
   const std::lock_guard lock(mutex_);
   return measured_;
 }
 
-void Placements::remember(const MeasuredDevice& measured) {
+void Placements::remember(const DeviceClass& device, const DeviceCalibration& two_lists) {
+  const auto made = std::make_shared<MeasuredDevice>();
+  made->device = device;
+  made->two_lists = two_lists;
+  made->two_lists.forget_cost();
   const std::lock_guard lock(mutex_);
-  const auto place = std::lower_bound(
-      measured_.begin(), measured_.end(), measured.device,
-      [](const MeasuredDevice& known, const DeviceClass& device) { return known.device < device; });
-  const bool is_known = place != measured_.end() && place->device == measured.device;
+  const auto place =
+      std::lower_bound(measured_.begin(), measured_.end(), device,
+                       [](const auto& known, const DeviceClass& wanted) { return known->device < wanted; });
+  const bool is_known = place != measured_.end() && (*place)->device == device;
   if (is_known) {
-    if (!place->two_lists.is_whole()) place->two_lists = measured.two_lists.tables_alone();
-  } else if (!measured.two_lists.empty() && measured_.size() < kDeviceClassesKept) {
-    measured_.insert(place, {measured.device, measured.two_lists.tables_alone()});
+    if (!(*place)->two_lists.is_whole()) *place = made;
+  } else if (!two_lists.empty() && measured_.size() < kDeviceClassesKept) {
+    measured_.insert(place, made);
   }
 }
 
@@ -94,7 +98,7 @@ void Placements::measure_others(const PlacedSegment& placed, const Execution& ex
 }
 
 void Placements::adopt(std::shared_ptr<const PlacedDevice> device) {
-  remember({device->placement->device_class(), device->two_lists});
+  remember(device->placement->device_class(), device->two_lists);
   const std::lock_guard lock(mutex_);
   devices_.push_back(std::move(device));
 }

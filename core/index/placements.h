@@ -30,7 +30,8 @@ struct PlacedDevice {
   const DeviceCalibration& whole_two_lists(const PlacedSegment& placed, const Execution& execution) const;
 };
 
-/// The calibration of two lists on devices of a class.
+/// The calibration of two lists on devices of a class. It has 18 KB, and is made on the heap, since the caller's thread
+/// may have a small stack.
 struct MeasuredDevice {
   DeviceClass device;
   DeviceCalibration two_lists;
@@ -57,9 +58,9 @@ class Placements {
   void measure_others(const PlacedSegment& placed, const Execution& execution) const;
   /// The calibrations of devices, of this process or from the file, in order of their classes. They outlive the
   /// placements.
-  std::vector<MeasuredDevice> measured() const;
+  std::vector<std::shared_ptr<const MeasuredDevice>> measured() const;
   /// Of one class the calibration with the most curves.
-  void remember(const MeasuredDevice& measured);
+  void remember(const DeviceClass& device, const DeviceCalibration& two_lists);
   /// Host memory that they hold.
   uint64_t host_bytes() const;
 
@@ -69,7 +70,7 @@ class Placements {
   std::mutex making_;  // one at a time, held while a segment is sent
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<const PlacedDevice>> devices_;
-  std::vector<MeasuredDevice> measured_;  // by class
+  std::vector<std::shared_ptr<const MeasuredDevice>> measured_;  // by class
 };
 
 }  // namespace gannet

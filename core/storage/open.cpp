@@ -250,7 +250,7 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   for (MeasuredDevice& device : parts.measured_devices()) {
     for (uint32_t blocks = 1; of_plain_codes && blocks < DeviceCalibration::kTables; ++blocks)
       device.two_lists.table(blocks) = {};
-    placed->devices.remember(device);
+    placed->devices.remember(device.device, device.two_lists);
   }
   segment.queries = QuerySample(segment.dataset, std::move(parts.queries), touches.of[kQueries]);
   segment.codes =

@@ -38,7 +38,11 @@ uint32_t graph_kind(int32_t kind) {
 class Content {
  public:
   Content(const PlacedSegment& placed, const Execution& execution)
-      : placed_(placed), segment_(placed.segment), calibration_(placed.curves(execution)) {
+      : placed_(placed),
+        segment_(placed.segment),
+        calibration_(placed.curves(execution)),
+        curves_(Array<Curve>::zeroed(execution.memory, kCurvesMax)),
+        slack_curves_(Array<SlackCurve>::zeroed(execution.memory, kSlackCurvesMax)) {
     execution.enter("check");
     // Unchecked bytes must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse a file that a LAZY one has saved.
@@ -213,13 +217,13 @@ class Content {
   void encode_devices(const Execution& execution) {
     if (!segment_.has_graph()) return;
     placed_.devices.measure_others(placed_, execution);
-    for (const MeasuredDevice& device : placed_.devices.measured()) {
-      if (!device.two_lists.is_whole()) continue;
+    for (const auto& device : placed_.devices.measured()) {
+      if (!device->two_lists.is_whole()) continue;
       for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
-        const DeviceCalibration::Table& table = device.two_lists.table(place);
+        const DeviceCalibration::Table& table = device->two_lists.table(place);
         for (uint32_t i = 0; i < table.count; ++i)
-          device_curves_.push_back(encoded(device.device, table, table.curves[i]));
-        if (table.first.count != 0) first_curves_.push_back(encoded(device.device, table, table.first));
+          device_curves_.push_back(encoded(device->device, table, table.curves[i]));
+        if (table.first.count != 0) first_curves_.push_back(encoded(device->device, table, table.first));
       }
     }
   }
@@ -280,12 +284,12 @@ class Content {
       case kFirstCurves:
         return first_curves_.data();
       case kSlackCurves:
-        return slack_curves_;
+        return slack_curves_.data();
       case kCodeOrder:
       case kProjectedOrder:
         return order_;
       default:
-        return curves_;
+        return curves_.data();
     }
   }
 
@@ -323,8 +327,9 @@ class Content {
   const Calibration& calibration_;
   Header header_ = {};
   Section sections_[kTypesMax] = {};
-  Curve curves_[kCurvesMax] = {};
-  SlackCurve slack_curves_[kSlackCurvesMax] = {};
+  // 5 KB, and the thread may have a small stack.
+  Array<Curve> curves_;
+  Array<SlackCurve> slack_curves_;
   Array<uint32_t> layers_;  // of section 11
   float nearest_[2] = {};
   double order_[kOrderNumbers] = {};  // of codes

@@ -133,12 +133,9 @@ class DeviceCalibration {
   /// The highest mean recall of ten answers seen; of this process alone.
   float recall_max() const { return recall_max_; }
 
-  /// The tables of kWarps, and that of resident batches, without the cost, to be kept.
-  DeviceCalibration tables_alone() const {
-    DeviceCalibration copy = *this;
-    copy.cost_ = {};
-    return copy;
-  }
+  /// Leaves the tables alone.
+  void forget_cost() { cost_ = {}; }
+  /// The tables of kWarps, and that of resident batches.
   const Table& table(uint32_t place) const { return tables_[place]; }
   Table& table(uint32_t place) { return tables_[place]; }
 

@@ -1,5 +1,5 @@
 // MeasuredOnce: a value that the first call which needs it measures, for all. Others wait, and check their monitors; if
-// measuring fails the next call tries again. It is measured where it stays: a calibration has 6 KB, and the caller's
+// measuring fails the next call tries again. It is measured where it stays: a calibration has up to 18 KB, and the caller's
 // thread may have a small stack.
 #pragma once
 

@@ -189,7 +189,7 @@ std::unique_ptr<const PlacedSegment> make_measured(bool has_first) {
       table.first.points[0] = {0.5, -0.2 + 0.01 * place, 4096, 11.5};
       table.first.points[1] = {0.99, 0.3, 4096, 40};
     }
-    built->devices.remember(measured);
+    built->devices.remember(measured.device, measured.two_lists);
   }
   return built;
 }
@@ -214,17 +214,18 @@ TEST_CASE("what devices have measured is in the file, class by class, and comes 
   const std::vector<uint8_t> bytes = bytes_of(*built);
   for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
     const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
-    const std::vector<MeasuredDevice> measured = opened->devices.measured();
+    const auto measured = opened->devices.measured();
     REQUIRE(measured.size() == 2);
-    CHECK(measured[0].device.capability == 80);
-    for (const MeasuredDevice& device : measured) {
+    CHECK(measured[0]->device.capability == 80);
+    for (const auto& known : measured) {
+      const MeasuredDevice& device = *known;
       for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place)
         for (const uint32_t k : {1u, 10u})
           for (const float recall : {0.5f, 0.8f, 0.9f}) {
             const DeviceCalibration::QueryWarps query_warps = device.two_lists.table(place).query_warps;
             const auto wanted =
-                built->devices.measured()[device.device.capability == 90 ? 1 : 0].two_lists.find(query_warps,
-                                                                                                 k, recall);
+                built->devices.measured()[device.device.capability == 90 ? 1 : 0]->two_lists.find(query_warps,
+                                                                                                  k, recall);
             const auto found = device.two_lists.find(query_warps, k, recall);
             REQUIRE(found);
             CHECK(found->knob == wanted->knob);
@@ -247,14 +248,14 @@ TEST_CASE("curves of the first answers of devices' walks are in the file and com
   CHECK(header.minor == kMinorWithFirstCurves);
   for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
     const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
-    const std::vector<MeasuredDevice> measured = opened->devices.measured();
+    const auto measured = opened->devices.measured();
     REQUIRE(measured.size() == 2);
     for (uint32_t place = 0; place <= DeviceCalibration::kTables; ++place) {
-      CHECK(measured[0].two_lists.table(place).first.count == 0);
-      const DeviceCalibration::Table& table = measured[1].two_lists.table(place);
+      CHECK(measured[0]->two_lists.table(place).first.count == 0);
+      const DeviceCalibration::Table& table = measured[1]->two_lists.table(place);
       CHECK(table.count == 2);
       REQUIRE(table.first.count == (place == 2 ? 0 : 2));
-      const DeviceCalibration::Curve wanted = built->devices.measured()[1].two_lists.table(place).first;
+      const DeviceCalibration::Curve wanted = built->devices.measured()[1]->two_lists.table(place).first;
       CHECK(table.first.k == wanted.k);
       CHECK(std::memcmp(table.first.points, wanted.points, sizeof wanted.points) == 0);
     }
