@@ -125,6 +125,9 @@ class Intervals final : public gannet::Monitor::Watcher {
   };
   std::map<std::string, Phase> phases;
 
+  /// Whether the call was ended. One may finish before: a build of the graph of TSDG on a device does not calibrate.
+  bool ended() const { return ended_; }
+
   /// The call has returned to the thread that made it.
   void finish() { note(thread_seconds()); }
 
@@ -132,8 +135,11 @@ class Intervals final : public gannet::Monitor::Watcher {
   void asked(gannet::Monitor& monitor) override {
     if (here_.run == run_) note(thread_seconds());
     const char* phase = monitor.phase();
-    if (stop_at_ != nullptr && std::strcmp(phase, stop_at_) == 0) monitor.cancel();
-    if (left_-- == 1) monitor.cancel();
+    const bool stops = stop_at_ != nullptr && std::strcmp(phase, stop_at_) == 0;
+    if (left_-- == 1 || stops) {
+      ended_ = true;
+      monitor.cancel();
+    }
     here_ = {run_, thread_seconds(), phase};
   }
   void note(double now) {
@@ -147,6 +153,7 @@ class Intervals final : public gannet::Monitor::Watcher {
   inline static thread_local LastQuestion here_;
   const char* stop_at_;
   std::atomic<uint64_t> left_;
+  std::atomic<bool> ended_ = false;
   uint64_t run_;
   std::mutex mutex_;
 };
@@ -693,8 +700,9 @@ void work_between_questions(const HardScene& scene, const char* only) {
       const MonitorHandle monitor(&intervals);
       const ann_status status = call.run(monitor.get());
       intervals.finish();
-      const bool ended = call.stop_at != nullptr || call.questions_max != UINT64_MAX;
-      CHECK_SAY(status == (ended ? ANN_CANCELLED : ANN_OK), "%s answers %s", call.name,
+      const bool ends = call.stop_at != nullptr || call.questions_max != UINT64_MAX;
+      CHECK_SAY(on_device || intervals.ended() == ends, "%s does not come to where it is ended", call.name);
+      CHECK_SAY(status == (intervals.ended() ? ANN_CANCELLED : ANN_OK), "%s answers %s", call.name,
                 ann_status_name(status));
       bool above = false;
       for (const auto& [name, phase] : intervals.phases) {
