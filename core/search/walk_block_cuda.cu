@@ -218,8 +218,9 @@ struct BlockWalk {
   std::conditional_t<kPolicy.scaled, ScaledComparison<true>, RowComparison<kPolicy.code>> codes{args.stride};
   uint32_t warp = threadIdx.x / kWarp;
   uint32_t units = (args.degree + kWarp - 1) / kWarp;  // warps that one parent takes
+  uint32_t span = (args.degree + units - 1) / units;   // edges of a warp, as many as of the others
   uint32_t parent = warp / units;                      // of this warp
-  uint32_t first_edge = warp % units * kWarp;
+  uint32_t first_edge = warp % units * span;
   uint32_t parents_max = kWarps / units;
   uint32_t* candidates = shared.candidates[warp];  // of this warp
   uint32_t query = blockIdx.x;
@@ -352,7 +353,8 @@ struct BlockWalk {
     if (parent >= parents) return;
     const uint32_t place = first_edge + lane_number();
     const uint32_t row = RowKey::row(shared.queue[turn][parent]);
-    visit(place < args.degree ? __ldg(fixed_row(args.edges, args.degree, row) + place) : kNoRow);
+    const bool has_edge = lane_number() < span && place < args.degree;
+    visit(has_edge ? __ldg(fixed_row(args.edges, args.degree, row) + place) : kNoRow);
   }
 
   /// Compares the row of each lane of the warp, if it is new, and offers it where it is near enough.
@@ -607,9 +609,13 @@ WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
   constexpr CodeKind kKind = CodeKind::kUnsigned;
   if (!args.removed.empty()) return choose_leaving_out<kKind, true>(args);
   if (args.kept > kMediumListMax) return choice_of<scaled(block_policy(kKind, 0, 8, kBlockListMax))>(args);
-  if (args.kept > kShortListMax) return choice_of<scaled(block_policy(kKind, 0, 8, kMediumListMax))>(args);
+  const bool many = are_many(args.count, args.kept);
+  if (args.kept > kShortListMax)
+    return many ? choice_of<scaled(block_policy(kKind, 0, 8, kMediumListMax, true))>(args)
+                : choice_of<scaled(block_policy(kKind, 0, 8, kMediumListMax))>(args);
   if (warps == 16) return choice_of<scaled(block_policy(kKind, 0, 16, kShortListMax))>(args);
-  return choice_of<scaled(block_policy(kKind, 0, 8, kShortListMax))>(args);
+  return many ? choice_of<scaled(block_policy(kKind, 0, 8, kShortListMax, true))>(args)
+              : choice_of<scaled(block_policy(kKind, 0, 8, kShortListMax))>(args);
 }
 
 }  // namespace

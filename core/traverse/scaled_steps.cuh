@@ -56,7 +56,10 @@ struct ScaledComparison : RowTeams<2> {
   __device__ uint32_t compare(const uint8_t* codes, const uint32_t* rows, uint32_t count,
                               const Meanwhile& meanwhile) const {
     uint32_t sums[kRounds] = {};
-    add_piece(codes, rows, 0, count, sums, meanwhile);
+    add_piece(codes, rows, 0, count, sums, [&] {
+      if constexpr (kInShared) prefetch_rows(codes, stride, rows, count);
+      meanwhile();
+    });
     for (uint32_t byte = kPiece; byte < stride; byte += kPiece)
       add_piece(codes, rows, byte, count, sums, [] {});
     const uint32_t sum = turn(sums);
