@@ -67,14 +67,33 @@ struct MakeRecord {
   __device__ double write(bool usable) const {
     Value* values = reinterpret_cast<Value*>(record);
     const uint32_t places = args.value_bytes / sizeof(Value);
+    for (uint32_t column = warp.thread_rank(); column < places; column += 32)
+      values[column] = usable && column < args.dim ? value_of(column) : nothing();
+    if (!args.scaled) return 0;
+    warp.sync();
+    return length();
+  }
+
+  /// Squares of floats are exact as doubles; their sum is rounded at every column, in order, as on the CPU. Each lane
+  /// reads the values anew and adds for itself, so that one sum waits for the last one alone: exchanged from lane to
+  /// lane squares took 39 cycles a column, 9 of 88 us for a query of 384 columns (one NVIDIA H100).
+  __device__ double length() const {
+    constexpr uint32_t kWord = sizeof(uint4) / sizeof(Value);
     double sum = 0;
-    for (uint32_t first = 0; first < places; first += 32) {
-      const uint32_t column = first + warp.thread_rank();
-      const Value value = usable && column < args.dim ? value_of(column) : nothing();
-      if (column < places) values[column] = value;
-      if (args.scaled && first < args.dim) sum = add_squares(sum, value);
+#pragma unroll 4
+    for (uint32_t first = 0; first < args.dim; first += kWord) {
+      const uint4 word = *reinterpret_cast<const uint4*>(record + first * sizeof(Value));
+      const Value* values = reinterpret_cast<const Value*>(&word);
+#pragma unroll
+      for (uint32_t i = 0; i < kWord; ++i) sum = __dadd_rn(sum, square(values[i]));
     }
     return __dsqrt_rn(sum);
+  }
+
+  static __device__ double square(Value value) {
+    double number = static_cast<double>(value);
+    if constexpr (kElement == ANN_I8 && !kAsFloats) number = static_cast<int8_t>(value);
+    return number * number;
   }
 
   __device__ Value value_of(uint32_t column) const {
@@ -86,16 +105,6 @@ struct MakeRecord {
 
   /// The value behind the columns.
   __device__ Value nothing() const { return kAsFloats ? Value{0} : static_cast<Value>(args.flip); }
-
-  /// Squares of floats are exact as doubles; their sum is rounded at every column.
-  __device__ double add_squares(double sum, Value value) const {
-    double number = static_cast<double>(value);
-    if constexpr (kElement == ANN_I8 && !kAsFloats) number = static_cast<int8_t>(value);
-    const double square = number * number;
-#pragma unroll 8
-    for (uint32_t lane = 0; lane < 32; ++lane) sum = __dadd_rn(sum, warp.shfl(square, lane));
-    return sum;
-  }
 
   __device__ float float_of(uint32_t column) const {
     return column_of<kElement>(query, column, args.aligned);
