@@ -208,18 +208,23 @@ def allocator(library: str) -> str:
                       "distances), or install CuPy or Torch")
 
 
-def results_of_cupy(number: int, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], tuple[_core.View, _core.View]]:
-    """Empty arrays of CuPy for ids and distances in one piece of memory, and Views of them: in two pieces, whose
-    attributes are read for the Views, they take some 5 us more."""
+def memory_of_cupy(number: int, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], tuple[_core.View, _core.View]]:
+    """CuPy's memory for ids and distances, in one piece, and Views of it: in two pieces they take some 5 us more. Arrays
+    are made of it once the search is queued, while it runs."""
     import cupy
     places = math.prod(shape)
     with on_cupy_device(cupy, number):
         memory = cupy.cuda.alloc(12 * places)
-        rest = memory + 8 * places
-        found = cupy.ndarray(shape, np.int64, memory), cupy.ndarray(shape, np.float32, rest)
+    rest = memory + 8 * places
     space = CUDA + number
-    return found, (_core.from_address(memory.ptr, shape, None, "i", 8, space, False, found[0]),
-                   _core.from_address(rest.ptr, shape, None, "f", 4, space, False, found[1]))
+    return (memory, rest), (_core.from_address(memory.ptr, shape, None, "i", 8, space, False, memory),
+                            _core.from_address(rest.ptr, shape, None, "f", 4, space, False, memory))
+
+
+def arrays_of_cupy(memory: tuple[Any, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """The ids and distances that lie there."""
+    import cupy
+    return cupy.ndarray(shape, np.int64, memory[0]), cupy.ndarray(shape, np.float32, memory[1])
 
 
 def results_on_device(queries: Any, number: int, shape: tuple[int, ...]) -> tuple[Any, Any]:

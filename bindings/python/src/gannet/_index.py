@@ -246,10 +246,11 @@ class Index:
         number, library, shape = given.space - _names.CUDA, _arrays.library_of(queries), (*given.shape[:-1], k)
         stream = _arrays.stream_of_library(library, number)
         if library == "cupy":
-            found, views = _arrays.results_of_cupy(number, shape)
-        else:
-            found = _arrays.results_on_device(queries, number, shape)
-            views = _arrays.lent_by_attributes(found[0]), _arrays.lent_by_attributes(found[1])
+            memory, views = _arrays.memory_of_cupy(number, shape)
+            self._core.search(exact, given, k, params, *views, stream, timeout, strict)
+            return Neighbors(*_arrays.arrays_of_cupy(memory, shape))
+        found = _arrays.results_on_device(queries, number, shape)
+        views = _arrays.lent_by_attributes(found[0]), _arrays.lent_by_attributes(found[1])
         self._core.search(exact, given, k, params, *views, stream, timeout, strict)
         return Neighbors(*found)
 
