@@ -185,7 +185,7 @@ struct Chooser {
   bool by_product() const { return placed.segment.codes.scaled() != nullptr; }
 
   double two_lists_time(const Effort& effort, const DeviceBatch& batch) const {
-    const size_t bytes = two_lists_row_bytes(placed.segment, *device->placement, effort.warps);
+    const size_t bytes = two_lists_row_bytes(placed.segment, *device->placement);
     return gannet::two_lists_time(placed.segment.graph, bytes, {effort.warps, effort.capped, by_product()},
                                   effort.expansions, batch);
   }

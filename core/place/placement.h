@@ -35,7 +35,7 @@ struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor
   uint32_t multiprocessors = 0;
   uint32_t block_list_max =
-      0;  // of DevicePlacement, an even number; odd: two lists walk by bytes in place of wide
+      0;  // of DevicePlacement, a multiple of four; and two: two lists walk by bytes in place of wide
           // codes, which earlier versions did not
 
   auto operator<=>(const DeviceClass&) const = default;
@@ -53,7 +53,7 @@ class DevicePlacement {
   uint64_t bytes() const { return bytes_; }            // of device memory, workspaces not included
   uint32_t multiprocessors() const { return multiprocessors_; }
   DeviceClass device_class() const {
-    return {capability_, multiprocessors_, block_list_max | (view_.narrow.codes != nullptr ? 1u : 0u)};
+    return {capability_, multiprocessors_, block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u)};
   }
 
   WorkspacePool& workspaces() { return workspaces_; }

@@ -131,10 +131,9 @@ inline size_t walked_row_bytes(const Segment& segment, const DevicePlacement& pl
 }
 
 /// The same of walks with two lists.
-inline size_t two_lists_row_bytes(const Segment& segment, const DevicePlacement& placement, uint32_t warps) {
+inline size_t two_lists_row_bytes(const Segment& segment, const DevicePlacement& placement) {
   const ScaledView& narrow = placement.view().narrow;
-  const bool is_narrow = narrow.codes != nullptr && walks_narrow(warps);
-  return is_narrow ? narrow.stride : walked_row_bytes(segment, placement);
+  return narrow.codes != nullptr ? narrow.stride : walked_row_bytes(segment, placement);
 }
 
 /// A workspace of a device for the duration of a search.

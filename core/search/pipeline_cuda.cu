@@ -101,8 +101,7 @@ bool walks_by_halves(const IndexView& view, const DeviceRun& run, const SearchPl
 
 /// Whether it walks by bytes in place of wide codes.
 bool walks_by_narrow(const IndexView& view, const SearchPlan& plan) {
-  const auto* two_lists = std::get_if<TwoListsPlan>(&plan);
-  return view.narrow.codes != nullptr && two_lists != nullptr && walks_narrow(two_lists->warps);
+  return view.narrow.codes != nullptr && std::holds_alternative<TwoListsPlan>(plan);
 }
 
 /// Bytes of a query's code, which is compared with halves or with the codes themselves.

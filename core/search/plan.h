@@ -35,10 +35,6 @@ struct TwoListsPlan {
   bool uses_blocks() const { return warps > 1; }
 };
 
-/// Whether so many warps compare bytes in place of wide codes, where a placement has such (place/narrow_codes_cuda.h), or
-/// halves: by bytes two lists of 850,000 patches reach .998 and no more, and other warps are asked then.
-constexpr bool walks_narrow(uint32_t warps) { return warps != 16; }
-
 using SearchPlan = std::variant<ExactPlan, BeamPlan, TwoListsPlan, CagraPlan, GgnnPlan, TsdgPlan>;
 
 /// Whether a block of a device walks for each query of a batch of host memory.
