@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "dataset/lengths.h"
 
 namespace gannet {
 namespace {
@@ -15,6 +16,7 @@ constexpr uint64_t kRowsPerFit = 256;
 constexpr uint64_t kColumnsPerSum = 32;  // two cache lines of a row
 constexpr uint32_t kSampledRows = 128;
 constexpr float kStepsApart = 16;
+constexpr uint32_t kFirstColumns = 64;  // that tell most rows apart
 constexpr int64_t kNearShare = 20;
 constexpr uint32_t kWidePiece = 128;              // right rows of a wide tile that are compared in one call
 constexpr uint64_t kSampleStream = 0x636f646573;  // "codes"
@@ -25,7 +27,8 @@ constexpr uint32_t kSampledValues = 1 << 16;  // of wide codes, for the step of 
 constexpr double kKept = 0.998;               // so many of these are not clipped
 
 /// Counts and sums of the sizes of deviations, by the first of kStepsTried clips beyond them. Clips are equally
-/// far apart up to the largest deviation.
+/// far apart up to the largest deviation. Most lie below the first few clips, so that one addition would wait for the
+/// last: callers take turns between several.
 struct Deviations {
   double count[kStepsTried] = {};
   double sum[kStepsTried] = {};
@@ -124,18 +127,21 @@ Codes Codes::of_rows(const Dataset& dataset, uint64_t seed, const Execution& exe
 void Codes::make(const Dataset& dataset, uint64_t seed, const Execution& execution) {
   if (data_ != nullptr) return;
   begin(dataset, seed, execution);
+  const RowsView& rows = dataset.view();
   Array<float> scratch(execution.memory, size_t{columns()} * execution.threads);
   parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
                [&](uint64_t begin, uint64_t end, uint32_t worker) {
                  float* values = scratch.data() + size_t{columns()} * worker;
+                 double lengths[kRowsPerTaskMax];
+                 if (needs_lengths())
+                   find_lengths(rows.row(begin), rows.stride, end - begin, element_, dim_, lengths);
                  for (uint64_t number = begin; number < end; ++number) {
-                   const uint8_t* row = dataset.view().row(number);
                    uint8_t* code = stored_.data() + number * stride_;
                    if (lossless_) {
-                     std::memcpy(code, row, dim_);
+                     std::memcpy(code, rows.row(number), dim_);
                      std::memset(code + dim_, 0, stride_ - dim_);
                    } else {
-                     transform(row, row_norm(row), values);
+                     transform(rows.row(number), needs_lengths() ? lengths[number - begin] : 0, values);
                      encode(values, 0, columns(), code);
                    }
                  }
@@ -149,8 +155,11 @@ void Codes::begin(const Dataset& dataset, uint64_t seed, const Execution& execut
       Array<double> longest = Array<double>::zeroed(execution.memory, execution.threads);
       parallel_for(execution, count_, items_per_task(columns(), kRowsPerTaskMax),
                    [&](uint64_t begin, uint64_t end, uint32_t worker) {
-                     for (uint64_t row = begin; row < end; ++row)
-                       longest[worker] = std::max(longest[worker], row_norm(dataset.view().row(row)));
+                     const RowsView& rows = dataset.view();
+                     double lengths[kRowsPerTaskMax];
+                     find_lengths(rows.row(begin), rows.stride, end - begin, element_, dim_, lengths);
+                     for (uint64_t i = 0; i < end - begin; ++i)
+                       longest[worker] = std::max(longest[worker], lengths[i]);
                    });
       norm_max_ = *std::max_element(longest.begin(), longest.end());
     }
@@ -285,23 +294,19 @@ Codes::Codes(const Dataset& dataset, Parts&& parts)
   see_halves(dataset);
 }
 
-double Codes::row_norm(const uint8_t* row) const {
-  if (metric_ == ANN_METRIC_L2) return 0;
-  double sum = 0;
-  for (uint32_t column = 0; column < dim_; ++column) {
-    const double value = element_to_float(row, element_, column);
-    sum += value * value;
-  }
-  return std::sqrt(sum);
+double Codes::length_of_row(const uint8_t* row) const {
+  return needs_lengths() ? length_of(row, element_, dim_) : 0;
 }
 
 /// The vector that is coded: as it is, at length one, or with its extra columns.
-void Codes::transform(const uint8_t* row, double norm, float* values) const {
-  const double scale = metric_ == ANN_METRIC_COSINE && norm > 0 ? 1 / norm : 1;
-  for (uint32_t column = 0; column < dim_; ++column)
-    values[column] = static_cast<float>(element_to_float(row, element_, column) * scale);
+void Codes::transform(const uint8_t* row, double length, float* values) const {
+  const double scale = metric_ == ANN_METRIC_COSINE && length > 0 ? 1 / length : 1;
+  with_element(element_, [&](auto element) {
+    for (uint32_t column = 0; column < dim_; ++column)
+      values[column] = static_cast<float>(element_to_float(row, element(), column) * scale);
+  });
   if (metric_ == ANN_METRIC_INNER_PRODUCT) {
-    const double rest = std::max(0.0, norm_max_ * norm_max_ - norm * norm);
+    const double rest = std::max(0.0, norm_max_ * norm_max_ - length * length);
     for (uint32_t i = 0; i < kSplit; ++i) values[dim_ + i] = static_cast<float>(std::sqrt(rest / kSplit));
   }
 }
@@ -336,7 +341,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   parallel_for(execution, sample_rows, items_per_task(width, 64),
                [&](uint64_t begin, uint64_t end, uint32_t) {
                  for (uint64_t i = begin; i < end; ++i)
-                   transform(row_of(i), row_norm(row_of(i)), values.data() + i * width);
+                   transform(row_of(i), length_of_row(row_of(i)), values.data() + i * width);
                });
   parallel_for(execution, width, kColumnsPerSum, [&](uint64_t begin, uint64_t end, uint32_t) {
     double sums[kColumnsPerSum] = {};
@@ -365,14 +370,21 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
   const float largest = *std::max_element(largest_of.data(), largest_of.data() + tasks);
   Array<Deviations> parts(execution.memory, tasks);
   parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {
-    Deviations part;
+    constexpr uint32_t kTurns = 4;
+    Deviations turns[kTurns];
     const double clips_per_unit = largest > 0 ? kStepsTried / double{largest} : 0;
     for (uint64_t row = begin; row < end; ++row) {
       if (row % items_per_task(width, 16) == 0) execution.check();
-      for (uint64_t i = row * width; i < (row + 1) * width; ++i)
-        part.add(std::fabs(values[i]), clips_per_unit);
+      const float* const sizes = values.data() + row * width;
+      uint32_t column = 0;
+      for (; column + kTurns <= width; column += kTurns) {
+        for (uint32_t turn = 0; turn < kTurns; ++turn)
+          turns[turn].add(std::fabs(sizes[column + turn]), clips_per_unit);
+      }
+      for (; column < width; ++column) turns[0].add(std::fabs(sizes[column]), clips_per_unit);
     }
-    parts[begin / kRowsPerFit] = part;
+    for (uint32_t turn = 1; turn < kTurns; ++turn) turns[0].add(turns[turn]);
+    parts[begin / kRowsPerFit] = turns[0];
   });
   Deviations all;
   for (uint64_t i = 0; i < tasks; ++i) all.add(parts[i]);
@@ -390,9 +402,12 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
 /// H200 instead of 3.2 by floats, and at .95 no more than by floats. Rows equal to another do not count: nothing
 /// distinguishes them.
 ///
-/// A task compares all sampled rows with a part of the others, which stays in its processor's cache.
+/// A task compares all sampled rows with a part of the others, which stays in its processor's cache: by their first columns,
+/// and by all of them where these alone are not farther apart. Sums of squares only grow.
 bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const {
   if (!(step > 0)) return true;
+  constexpr float kFarEnough = kStepsApart * kStepsApart;
+  constexpr float kSurely = 1.001f;  // of a sum in another order
   const uint32_t width = columns();
   const uint32_t sampled = std::min(rows, kSampledRows);
   // In steps, so that no square leaves the range of a float.
@@ -405,28 +420,30 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const 
   const uint64_t parts = (rows + part - 1) / part;
   Array<float> others(execution.memory, part * width * execution.threads);
   Array<float> distances(execution.memory, part * execution.threads);
-  Array<float> nearest(execution.memory, parts * sampled);
+  Array<uint8_t> is_near = Array<uint8_t>::zeroed(execution.memory, parts * sampled);
   parallel_for(execution, rows, part, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     float* there = others.data() + part * width * worker;
     for (uint64_t row = begin; row < end; ++row) in_steps(row, there + (row - begin) * width);
-    const RowsView view{there, width * sizeof(float), width, ANN_F32};
+    const RowsView first_columns{there, width * sizeof(float), std::min(width, kFirstColumns), ANN_F32};
+    const RowsView whole{there, width * sizeof(float), width, ANN_F32};
+    const auto squared = kernels().squared_l2[ANN_F32];
     float* found = distances.data() + part * worker;
     const auto count = static_cast<uint32_t>(end - begin);
     for (uint32_t i = 0; i < sampled; ++i) {
-      kernels().squared_l2[ANN_F32](chosen.data() + size_t{i} * width, view, nullptr, count, found);
-      float& least = nearest[begin / part * sampled + i];
-      least = INFINITY;
+      const float* const one = chosen.data() + size_t{i} * width;
+      squared(one, first_columns, nullptr, count, found);
       for (uint32_t other = 0; other < count; ++other) {
-        if (found[other] > 0) least = std::min(least, found[other]);
+        if (found[other] > kSurely * kFarEnough) continue;
+        float distance = 0;
+        squared(one, whole, &other, 1, &distance);
+        if (distance > 0 && distance < kFarEnough) is_near[begin / part * sampled + i] = 1;
       }
     }
   });
-  const float far_enough = kStepsApart * kStepsApart;
   int64_t near = 0;
   for (uint32_t i = 0; i < sampled; ++i) {
-    const auto is_near = [&](uint64_t number) { return nearest[number * sampled + i] < far_enough; };
     uint64_t number = 0;
-    while (number < parts && !is_near(number)) ++number;
+    while (number < parts && is_near[number * sampled + i] == 0) ++number;
     near += number < parts;
   }
   return near * kNearShare <= static_cast<int64_t>(sampled);

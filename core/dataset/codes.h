@@ -206,7 +206,7 @@ class Codes {
   void make(const Dataset& dataset, uint64_t seed, const Execution& execution);
   void begin(const Dataset& dataset, uint64_t seed, const Execution& execution);
   uint32_t columns() const { return code_columns(dim_, metric_); }
-  void transform(const uint8_t* row, double norm, float* values) const;
+  void transform(const uint8_t* row, double length, float* values) const;
   void encode(const float* values, uint32_t first, uint32_t end, uint8_t* code) const;
   template <class RowOf>
   void fit(uint32_t sample_rows, const RowOf& row_of, const Execution& execution);
@@ -219,7 +219,8 @@ class Codes {
   void half_distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const;
   bool bytes_suffice(const float* sample, uint32_t rows, float step, const Execution& execution) const;
   RowsView wide_rows(const uint8_t* first) const { return {first, stride_, columns(), ANN_F32}; }
-  double row_norm(const uint8_t* row) const;
+  bool needs_lengths() const { return metric_ != ANN_METRIC_L2; }
+  double length_of_row(const uint8_t* row) const;
   float query_scale(const uint8_t* values, int32_t element) const;
 
   uint32_t count_ = 0;

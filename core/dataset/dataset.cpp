@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/parallel_sort.h"
+#include "dataset/lengths.h"
 
 namespace gannet {
 namespace {
@@ -21,15 +22,6 @@ constexpr float kNormMin = 1e-15f;
 constexpr float kNormMax = 1e15f;
 
 uint64_t rows_per_task(uint32_t dim) { return items_per_task(dim, kRowsPerTaskMax); }
-
-double norm_of(const uint8_t* row, int32_t element, uint32_t dim) {
-  double sum = 0;
-  for (uint32_t column = 0; column < dim; ++column) {
-    const double value = element_to_float(row, element, column);
-    sum += value * value;
-  }
-  return std::sqrt(sum);
-}
 
 /// Whether all numbers have another exponent than infinity and NaN have. Without a way out of the loop the
 /// compiler takes 8 to 32 of them at once.
@@ -248,8 +240,10 @@ uint64_t sort_ids_bytes(uint64_t rows, bool ids) { return ids ? rows * sizeof(ui
 void Dataset::measure_norms(const Execution& execution) {
   norms_ = Array<float>(execution.memory, count_);
   parallel_for(execution, count_, rows_per_task(view_.dim), [&](uint64_t begin, uint64_t end, uint32_t) {
+    double lengths[kRowsPerTaskMax];
+    find_lengths(view_.row(begin), view_.stride, end - begin, view_.element, view_.dim, lengths);
     for (uint64_t row = begin; row < end; ++row) {
-      const double norm = norm_of(view_.row(row), view_.element, view_.dim);
+      const double norm = lengths[row - begin];
       norms_[row] = static_cast<float>(std::min(norm, double{FLT_MAX}));
       // A length below the smallest float still is no zero vector.
       if (norm > 0 && norms_[row] == 0) norms_[row] = FLT_TRUE_MIN;
@@ -284,8 +278,8 @@ bool Dataset::prepare(const uint8_t* vector, int32_t element, void* values, Prep
     }
   }
   if (metric_ == ANN_METRIC_COSINE) {
-    out->norm = norm_of(static_cast<const uint8_t*>(values),
-                        is_float_element(view_.element) ? int32_t{ANN_F32} : view_.element, view_.dim);
+    out->norm = length_of(static_cast<const uint8_t*>(values),
+                          is_float_element(view_.element) ? int32_t{ANN_F32} : view_.element, view_.dim);
   }
   return true;
 }
@@ -295,7 +289,7 @@ double Dataset::extreme_cosine(const PreparedQuery& query, const uint8_t* row) c
   double sum = 0;
   for (uint32_t column = 0; column < view_.dim; ++column)
     sum += double{values[column]} * element_to_float(row, view_.element, column);
-  return sum / (query.norm * norm_of(row, view_.element, view_.dim));
+  return sum / (query.norm * length_of(row, view_.element, view_.dim));
 }
 
 void Dataset::distances(const PreparedQuery& query, const uint32_t* numbers, uint32_t first, uint32_t count,

@@ -4,11 +4,13 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "dataset/lengths.h"
 
 namespace gannet {
 namespace {
 
 constexpr uint64_t kRowsPerTask = 256;
+constexpr uint64_t kColumnsPerSum = 16;
 constexpr uint32_t kSampleRows = 8192;  // that centres are fitted to
 constexpr uint32_t kRounds = 6;         // of k-means
 constexpr uint32_t kSampledRows = 128;
@@ -42,12 +44,7 @@ ScaledCodes::ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, 
       cells_(std::max(1u, std::min(cells, dataset.rows()))),
       stride_(code_stride(dim_)),
       products_(row_products()) {
-  Array<uint32_t> sample(execution.memory, std::min(count_, kSampleRows));
-  const auto sampled = static_cast<uint32_t>(sample.size());
-  random_strata(count_, sampled, seed, kSampleStream, sample.data());
-  centres_ = Array<float>(execution.memory, (size_t{cells_} + 1) * dim_);
-  find_mean(dataset, sample.data(), sampled, execution);
-  find_centres(dataset, seed, sample.data(), sampled, execution);
+  fit(dataset, seed, execution);
   if (metric_ == ANN_METRIC_INNER_PRODUCT) std::fill_n(centres_.data(), dim_, 0.0f);
   stored_ = Array<uint8_t>(execution.memory, checked_product(count_, stride_));
   Array<float> scratch(execution.memory, (size_t{dim_} + cells_) * execution.threads);
@@ -58,6 +55,20 @@ ScaledCodes::ScaledCodes(const Dataset& dataset, uint32_t cells, uint64_t seed, 
       encode(values, nearest_cell(values, values + dim_), stored_.data() + row * stride_);
     }
   });
+}
+
+/// Mean and centres of a sample.
+void ScaledCodes::fit(const Dataset& dataset, uint64_t seed, const Execution& execution) {
+  Array<uint32_t> sample(execution.memory, std::min(count_, kSampleRows));
+  const auto sampled = static_cast<uint32_t>(sample.size());
+  random_strata(count_, sampled, seed, kSampleStream, sample.data());
+  centres_ = Array<float>(execution.memory, (size_t{cells_} + 1) * dim_);
+  Array<float> values(execution.memory, size_t{sampled} * dim_);
+  parallel_for(execution, sampled, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t i = begin; i < end; ++i) row_values(dataset, sample[i], values.data() + i * dim_);
+  });
+  find_mean(values.data(), sampled, execution);
+  find_centres(values.data(), sampled, seed, execution);
 }
 
 ScaledCodes::ScaledCodes(const Dataset& dataset, Parts&& parts)
@@ -75,20 +86,16 @@ ScaledCodes::ScaledCodes(const Dataset& dataset, Parts&& parts)
 /// The vector that is coded: as it is, or for cosine at length one.
 void ScaledCodes::values_of(const uint8_t* vector, int32_t element, double norm, float* values) const {
   const double scale = metric_ == ANN_METRIC_COSINE && norm > 0 ? 1 / norm : 1;
-  for (uint32_t column = 0; column < dim_; ++column)
-    values[column] = static_cast<float>(element_to_float(vector, element, column) * scale);
+  with_element(element, [&](auto known) {
+    for (uint32_t column = 0; column < dim_; ++column)
+      values[column] = static_cast<float>(element_to_float(vector, known(), column) * scale);
+  });
 }
 
 void ScaledCodes::row_values(const Dataset& dataset, uint64_t row, float* values) const {
   const uint8_t* vector = dataset.view().row(row);
-  double squares = 0;
-  if (metric_ == ANN_METRIC_COSINE) {
-    for (uint32_t column = 0; column < dim_; ++column) {
-      const double value = element_to_float(vector, dataset.element(), column);
-      squares += value * value;
-    }
-  }
-  values_of(vector, dataset.element(), std::sqrt(squares), values);
+  const double length = metric_ == ANN_METRIC_COSINE ? length_of(vector, dataset.element(), dim_) : 0;
+  values_of(vector, dataset.element(), length, values);
 }
 
 uint32_t ScaledCodes::nearest_cell(const float* values, float* distances) const {
@@ -97,30 +104,30 @@ uint32_t ScaledCodes::nearest_cell(const float* values, float* distances) const 
   return static_cast<uint32_t>(std::min_element(distances, distances + cells_) - distances);
 }
 
-void ScaledCodes::find_mean(const Dataset& dataset, const uint32_t* sample, uint32_t count,
-                            const Execution& execution) {
+void ScaledCodes::find_mean(const float* values, uint32_t count, const Execution& execution) {
   std::fill_n(centres_.data(), dim_, 0.0f);
-  Array<double> sums = Array<double>::zeroed(execution.memory, dim_);
-  Array<float> values(execution.memory, dim_);
-  for (uint32_t i = 0; i < count; ++i) {
-    row_values(dataset, sample[i], values.data());
-    for (uint32_t column = 0; column < dim_; ++column) sums[column] += static_cast<double>(values[column]);
-  }
-  for (uint32_t column = 0; column < dim_ && count > 0; ++column)
-    centres_[column] = static_cast<float>(sums[column] / count);
+  if (count == 0) return;
+  parallel_for(execution, dim_, kColumnsPerSum, [&](uint64_t begin, uint64_t end, uint32_t) {
+    double sums[kColumnsPerSum] = {};
+    for (uint32_t i = 0; i < count; ++i) {
+      const float* const row = values + size_t{i} * dim_;
+      for (uint64_t column = begin; column < end; ++column)
+        sums[column - begin] += static_cast<double>(row[column]);
+    }
+    for (uint64_t column = begin; column < end; ++column)
+      centres_[column] = static_cast<float>(sums[column - begin] / count);
+  });
 }
 
 /// Lloyd's k-means on the sample, from rows of it. A centre that no row is nearest to stays where it is.
-void ScaledCodes::find_centres(const Dataset& dataset, uint64_t seed, const uint32_t* sample, uint32_t count,
+void ScaledCodes::find_centres(const float* values, uint32_t count, uint64_t seed,
                                const Execution& execution) {
   float* const cells = centres_.data() + dim_;
   if (cells_ == 1) return static_cast<void>(std::copy_n(mean(), dim_, cells));
-  Array<float> values(execution.memory, size_t{count} * dim_);
-  for (uint32_t i = 0; i < count; ++i) row_values(dataset, sample[i], values.data() + size_t{i} * dim_);
   Array<uint32_t> first(execution.memory, cells_);
   random_strata(count, cells_, seed, kSampleStream + 1, first.data());
   for (uint32_t cell = 0; cell < cells_; ++cell)
-    std::copy_n(values.data() + size_t{first[cell]} * dim_, dim_, cells + size_t{cell} * dim_);
+    std::copy_n(values + size_t{first[cell]} * dim_, dim_, cells + size_t{cell} * dim_);
 
   Array<uint32_t> cell_of(execution.memory, count);
   Array<double> sums(execution.memory, size_t{cells_} * dim_);
@@ -129,22 +136,24 @@ void ScaledCodes::find_centres(const Dataset& dataset, uint64_t seed, const uint
   for (uint32_t round = 0; round < kRounds; ++round) {
     parallel_for(execution, count, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t worker) {
       for (uint64_t i = begin; i < end; ++i)
-        cell_of[i] = nearest_cell(values.data() + i * dim_, scratch.data() + size_t{cells_} * worker);
+        cell_of[i] = nearest_cell(values + i * dim_, scratch.data() + size_t{cells_} * worker);
     });
     std::fill(sums.begin(), sums.end(), 0.0);
     std::fill(sizes.begin(), sizes.end(), 0u);
-    for (uint32_t i = 0; i < count; ++i) {
-      ++sizes[cell_of[i]];
-      double* sum = sums.data() + size_t{cell_of[i]} * dim_;
-      for (uint32_t column = 0; column < dim_; ++column)
-        sum[column] += static_cast<double>(values[size_t{i} * dim_ + column]);
-    }
-    for (uint32_t cell = 0; cell < cells_; ++cell) {
-      for (uint32_t column = 0; column < dim_ && sizes[cell] > 0; ++column) {
-        const size_t place = size_t{cell} * dim_ + column;
-        cells[place] = static_cast<float>(sums[place] / sizes[cell]);
+    for (uint32_t i = 0; i < count; ++i) ++sizes[cell_of[i]];
+    parallel_for(execution, dim_, kColumnsPerSum, [&](uint64_t begin, uint64_t end, uint32_t) {
+      for (uint32_t i = 0; i < count; ++i) {
+        double* const sum = sums.data() + size_t{cell_of[i]} * dim_;
+        const float* const row = values + size_t{i} * dim_;
+        for (uint64_t column = begin; column < end; ++column) sum[column] += static_cast<double>(row[column]);
       }
-    }
+      for (uint32_t cell = 0; cell < cells_; ++cell) {
+        for (uint64_t column = begin; column < end && sizes[cell] > 0; ++column) {
+          const size_t place = size_t{cell} * dim_ + column;
+          cells[place] = static_cast<float>(sums[place] / sizes[cell]);
+        }
+      }
+    });
   }
 }
 
@@ -157,20 +166,28 @@ void ScaledCodes::encode(const float* values, uint32_t cell, uint8_t* code) cons
   const bool sound = most > 1e-36f && most < INFINITY;
   Terms terms = {sound ? most / 127 : 0, 0, cell, 0};
   const float inverse = sound ? 127 / most : 0;
-  double squares = 0;
-  double cross = 0;
+  uint8_t* const __restrict bytes = code;
   for (uint32_t column = 0; column < dim_; ++column) {
     // Halves go up: 128.5 and truncation.
     const float steps = sound ? (values[column] - about[column]) * inverse : 0;
-    const auto byte = static_cast<uint8_t>(static_cast<int32_t>(std::clamp(steps, -127.0f, 127.0f) + 128.5f));
-    code[column] = byte;
-    const double part = static_cast<double>(terms.scale) * (int32_t{byte} - 128);
+    bytes[column] = static_cast<uint8_t>(static_cast<int32_t>(std::clamp(steps, -127.0f, 127.0f) + 128.5f));
+  }
+  std::memset(code + dim_, 0, stride_ - dim_);
+  if (metric_ != ANN_METRIC_INNER_PRODUCT) terms.offset = offset_of(code, cell, terms.scale);
+  std::memcpy(code + terms_at(dim_), &terms, sizeof terms);
+}
+
+/// The part of a squared distance that depends on the row alone.
+float ScaledCodes::offset_of(const uint8_t* code, uint32_t cell, float scale) const {
+  const float* about = centre(cell);
+  double squares = 0;
+  double cross = 0;
+  for (uint32_t column = 0; column < dim_; ++column) {
+    const double part = static_cast<double>(scale) * (int32_t{code[column]} - 128);
     squares += part * part;
     cross += part * (static_cast<double>(about[column]) - static_cast<double>(mean()[column]));
   }
-  std::memset(code + dim_, 0, stride_ - dim_);
-  if (metric_ != ANN_METRIC_INNER_PRODUCT) terms.offset = static_cast<float>(squares + 2 * cross);
-  std::memcpy(code + terms_at(dim_), &terms, sizeof terms);
+  return static_cast<float>(squares + 2 * cross);
 }
 
 void ScaledCodes::encode_query(const PreparedQuery& prepared, uint8_t* query) const {

@@ -174,9 +174,10 @@ class ScaledCodes {
   void values_of(const uint8_t* vector, int32_t element, double norm, float* values) const;
   void row_values(const Dataset& dataset, uint64_t row, float* values) const;
   uint32_t nearest_cell(const float* values, float* distances) const;
-  void find_mean(const Dataset& dataset, const uint32_t* sample, uint32_t count, const Execution& execution);
-  void find_centres(const Dataset& dataset, uint64_t seed, const uint32_t* sample, uint32_t count,
-                    const Execution& execution);
+  void fit(const Dataset& dataset, uint64_t seed, const Execution& execution);
+  void find_mean(const float* values, uint32_t count, const Execution& execution);
+  void find_centres(const float* values, uint32_t count, uint64_t seed, const Execution& execution);
+  float offset_of(const uint8_t* code, uint32_t cell, float scale) const;
   void encode(const float* values, uint32_t cell, uint8_t* code) const;
   void touch(const uint32_t* ids, uint32_t first, uint32_t count) const;
 

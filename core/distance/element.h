@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ann.h"
 
@@ -73,6 +74,23 @@ inline float element_to_float(const void* row, int32_t element, uint32_t column)
   uint16_t half;
   std::memcpy(&half, bytes + size_t{column} * 2, 2);
   return element == ANN_F16 ? float_of_f16(half) : float_of_bf16(half);
+}
+
+/// Calls use() with the element as a constant, for loops over columns that are not to ask for it at each.
+template <class Use>
+void with_element(int32_t element, const Use& use) {
+  switch (element) {
+    case ANN_F32:
+      return use(std::integral_constant<int32_t, ANN_F32>());
+    case ANN_F16:
+      return use(std::integral_constant<int32_t, ANN_F16>());
+    case ANN_BF16:
+      return use(std::integral_constant<int32_t, ANN_BF16>());
+    case ANN_I8:
+      return use(std::integral_constant<int32_t, ANN_I8>());
+    default:
+      return use(std::integral_constant<int32_t, ANN_U8>());
+  }
 }
 
 inline void float_to_element(float value, void* row, int32_t element, uint32_t column) {
