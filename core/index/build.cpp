@@ -394,9 +394,9 @@ void find_near_rows_on_device(const BuildPlan& plan, Segment& segment, const Knn
   made->fetch(graph.edges, execution);
 }
 
-/// The same by inner product: the device finds near rows, while the CPU makes the codes of `queries` or rows by product,
-/// and walks for lists by product, the CPU makes edges of them, and the index is placed when it is whole. A graph of
-/// the caller's lists gets no edges by product.
+/// The same by inner product: the device finds near rows, while the CPU makes the codes, unless they are there, and those
+/// that order rows by the products of `queries` or rows. Then the device walks for lists by product, edges are made of them,
+/// and the index is placed when it is whole. A graph of the caller's lists gets no edges by product.
 void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, PlacedSegment& built,
                               const Execution& execution) {
   Segment& segment = built.segment;
@@ -407,10 +407,12 @@ void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, 
   Execution both = execution;
   both.threads = std::min(execution.threads, 2u);
   parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0)
+    if (task == 0) {
       find_near_rows_on_device(plan, segment, given ? &copied : nullptr, execution);
-    else
+    } else {
+      if (segment.codes.rows() == 0) segment.codes = Codes(segment.dataset, segment.seed, execution);
       make_scaled_codes(queries, segment, execution);
+    }
   });
   std::unique_ptr<DevicePlacement> placement;
   if (adds_products(plan, segment)) placement = finish_product_graph(plan, segment, execution.span(0.3, 0.8));
@@ -467,11 +469,13 @@ std::unique_ptr<const PlacedSegment> build(const ann_index_params& shape, const 
   segment.seed = seed;
   if (plan.graph != ANN_GRAPH_NONE) {
     execution.span(0.03, 0.06).enter("codes");
-    segment.codes = make_codes(plan, segment, &ingest, execution);
     const bool by_product = shape.metric == ANN_METRIC_INNER_PRODUCT && segment.rows() != 0;
-    if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     const bool by_walks = by_product && plan.device >= ANN_DEVICE_CUDA && !plan.finished &&
                           plan.graph != ANN_GRAPH_TSDG && plan.graph != ANN_GRAPH_GGNN;
+    // The lists of near rows that walks by product start from have codes of their own.
+    const bool are_first = !by_walks || ingest != nullptr || plan.knn == ANN_KNN_GIVEN;
+    if (are_first) segment.codes = make_codes(plan, segment, &ingest, execution);
+    if (ingest != nullptr && reads_copy(plan, by_product)) ingest->wait();
     if (by_product && !by_walks) make_scaled_codes(calibration, segment, execution);
     // A device that builds calibrates by its own walks, which take the codes as they are.
     if (plan.device < ANN_DEVICE_CUDA) project_codes(segment, execution.span(0.03, 0.06));
