@@ -118,4 +118,17 @@ void parallel_for(const Execution& execution, uint64_t count, uint64_t grain, co
   if (failure) std::rethrow_exception(failure);
 }
 
+/// Runs two tasks side by side, each of which may use as many threads as there are.
+template <class First, class Second>
+void run_both(const Execution& execution, const First& first, const Second& second) {
+  Execution both = execution;
+  both.threads = std::min(execution.threads, 2u);
+  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
+    if (task == 0)
+      first();
+    else
+      second();
+  });
+}
+
 }  // namespace gannet

@@ -432,12 +432,12 @@ bool Codes::bytes_suffice(const float* sample, uint32_t rows, float step, const 
     for (uint32_t i = 0; i < sampled; ++i) {
       const float* const one = chosen.data() + size_t{i} * width;
       squared(one, first_columns, nullptr, count, found);
-      for (uint32_t other = 0; other < count; ++other) {
-        if (found[other] > kSurely * kFarEnough) continue;
-        float distance = 0;
-        squared(one, whole, &other, 1, &distance);
-        if (distance > 0 && distance < kFarEnough) is_near[begin / part * sampled + i] = 1;
-      }
+      const bool are_far =
+          std::none_of(found, found + count, [](float distance) { return distance <= kSurely * kFarEnough; });
+      if (are_far) continue;
+      if (width > kFirstColumns) squared(one, whole, nullptr, count, found);
+      is_near[begin / part * sampled + i] = std::any_of(
+          found, found + count, [](float distance) { return distance > 0 && distance < kFarEnough; });
     }
   });
   int64_t near = 0;

@@ -173,7 +173,7 @@ void ScaledCodes::encode(const float* values, uint32_t cell, uint8_t* code) cons
     bytes[column] = static_cast<uint8_t>(static_cast<int32_t>(std::clamp(steps, -127.0f, 127.0f) + 128.5f));
   }
   std::memset(code + dim_, 0, stride_ - dim_);
-  if (metric_ != ANN_METRIC_INNER_PRODUCT) terms.offset = offset_of(code, cell, terms.scale);
+  if (metric_ != ANN_METRIC_INNER_PRODUCT) terms.offset = offset_of(bytes, cell, terms.scale);
   std::memcpy(code + terms_at(dim_), &terms, sizeof terms);
 }
 

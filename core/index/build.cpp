@@ -294,15 +294,13 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   // that fills it. So the pages of the edges are touched while the device finds them.
   graph.make_fixed(execution.memory);
   std::unique_ptr<cuda::GraphOnDevice> made;
-  Execution both = execution;
-  both.threads = std::min(execution.threads, 2u);
-  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0)
-      made = make_on_device(plan, std::move(ingest), ahead, given ? &copied : nullptr, segment,
-                            execution.span(0, 0.85));
-    else
-      make_pages(graph.edges, execution);
-  });
+  run_both(
+      execution,
+      [&] {
+        made = make_on_device(plan, std::move(ingest), ahead, given ? &copied : nullptr, segment,
+                              execution.span(0, 0.85));
+      },
+      [&] { make_pages(graph.edges, execution); });
   segment.knn_iterations = made->found.iterations;
   segment.knn_share = made->found.share;
   graph.repaired_edges = made->repaired_edges;
@@ -321,14 +319,12 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   measuring.enter("edges to the host");
   const DevicePlacement* on_device = placed != nullptr ? placed->placement.get() : nullptr;
   bool finds = true;
-  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0) {
-      measure(segment, made->found.sampled, made->found.share, on_device, measuring);
-    } else {
-      if (!fetched) made->fetch(graph.edges, measuring);
-      finds = is_ggnn || !plan.repair || walks_find_rows(segment, kRowsPerMissOnDevice, measuring);
-    }
-  });
+  run_both(
+      execution, [&] { measure(segment, made->found.sampled, made->found.share, on_device, measuring); },
+      [&] {
+        if (!fetched) made->fetch(graph.edges, measuring);
+        finds = is_ggnn || !plan.repair || walks_find_rows(segment, kRowsPerMissOnDevice, measuring);
+      });
   made.reset();
   // So few graphs want long edges that all are placed without waiting for the host to look.
   if (!finds) placed = join_islands(segment, std::move(placed), measuring);
@@ -404,16 +400,12 @@ void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, 
   const bool given = plan.knn == ANN_KNN_GIVEN;
   segment.graph.make_fixed(execution.memory);
   if (given) copied = copy_lists(segment.codes, plan, execution);
-  Execution both = execution;
-  both.threads = std::min(execution.threads, 2u);
-  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0) {
-      find_near_rows_on_device(plan, segment, given ? &copied : nullptr, execution);
-    } else {
-      if (segment.codes.rows() == 0) segment.codes = Codes(segment.dataset, segment.seed, execution);
-      make_scaled_codes(queries, segment, execution);
-    }
-  });
+  run_both(
+      execution, [&] { find_near_rows_on_device(plan, segment, given ? &copied : nullptr, execution); },
+      [&] {
+        if (segment.codes.rows() == 0) segment.codes = Codes(segment.dataset, segment.seed, execution);
+        make_scaled_codes(queries, segment, execution);
+      });
   std::unique_ptr<DevicePlacement> placement;
   if (adds_products(plan, segment)) placement = finish_product_graph(plan, segment, execution.span(0.3, 0.8));
   finish_on_host(plan, std::move(placement), built, execution);

@@ -124,10 +124,11 @@ uint64_t scaling(const Asked& asked) {
   const uint32_t dim = asked.shape.dim;
   const uint64_t by_distance = asked.rows * Codes::code_stride(dim, ANN_METRIC_L2, may_be_wide(asked));
   const uint64_t of_one_cell = asked.rows * ScaledCodes::code_stride(dim);
-  // A device finds near rows while the CPU makes the codes by product.
+  // A device finds near rows while the CPU makes both kinds of codes by product.
   const bool beside = asked.plan.device >= ANN_DEVICE_CUDA;
   const uint64_t codes = beside ? by_distance + of_one_cell : std::max(by_distance, of_one_cell);
-  return codes + fit_scaled_codes_bytes(dim, asked.plan.threads);
+  const uint64_t coding = beside ? coding_bytes(dim, asked.plan.threads) : 0;
+  return codes + std::max(coding, fit_scaled_codes_bytes(dim, asked.plan.threads));
 }
 
 /// The most that a phase of a build with a graph takes beside the index.

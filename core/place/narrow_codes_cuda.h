@@ -11,8 +11,10 @@
 // for each does not. They serve if 19 of 20 distances differ by no more than 1 of 8: of 850,000 patches 2 % differ by
 // more (10 % by more than 1 of 32), and of the ten nearest to a query .9993 are among the first twenty. Calibration
 // measures the recall of the walks that take them. Two lists for ten answers reach .998 of 850,000 patches by them; beyond,
-// walks for a hundred answers find the first ten (tune/device_calibration.cpp). Beside the bytes of a row it is the starts that pay: walks by floats and halves start at all entry
-// points, 64 or 256 of them, and those by bytes at the nearest of 512 pivots, longest walks first (search/starts_cuda.cu).
+// walks for a hundred answers find the first ten (tune/device_calibration.cpp), and other numbers of answers have what
+// two lists do not reach. Beside the bytes of a row it is the starts that pay: walks by floats and halves start at all
+// entry points, 64 or 256 of them, and those by bytes at the nearest of 512 pivots, longest walks first
+// (search/starts_cuda.cu).
 //
 // Image patches, 60,000 x 192 f32: 768 bytes a row as floats, 384 as halves, 208 as bytes, which take 256. Time by halves as
 // a part of that by floats: 10,000 queries .65 at .95, 1,000 .67 to .77, one .81 (one NVIDIA H200). By bytes as a part of

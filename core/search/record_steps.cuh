@@ -5,7 +5,7 @@
 //
 // A warp goes through the query twice: to look for NaN and infinity and for the largest value, and to write. The
 // second time it comes from the cache. A block does so once where nothing is scaled; else its first warp makes the
-// record, since the length is one sum in the order of columns.
+// record, and reads it once more, since the length is one sum in the order of columns.
 #pragma once
 
 #include <cooperative_groups.h>

@@ -3,8 +3,8 @@
 //
 // Bytes a query of 128 f32 columns: 512 in, 512 out. 10,000 queries are 10 MB: 3 us of memory time.
 // Operations: some 10 a column. The length of a cosine's query is summed column by column, because its
-// bits must be the CPU's; every lane adds the same numbers, 3 instructions a column and warp: 10,000
-// queries of 128 columns are 10 us. Rows of i8 and u8 have sums that are exact in any order.
+// bits must be the CPU's; every lane squares and adds the same numbers, 4 instructions a column and warp.
+// Rows of i8 and u8 have sums that are exact in any order.
 
 #include "search/record_steps.cuh"
 

@@ -5,8 +5,8 @@
 //   s, T       the slack, and T = (1 + s)^2 d_k: rows nearer than T are worth expanding
 //   p          parents of a round: warps / (degree / 32)
 //   start      each warp compares 32 pivots and offers its nearest ones
-//   round      the first p rows of the queue that are nearer than T are expanded, each warp taking 32
-//              edges: drop the rows that have been visited, compare the others, offer those nearer than
+//   round      the first p rows of the queue that are nearer than T are expanded, each warp taking an even part of
+//              the edges of one, 32 at most: drop the rows that have been visited, compare the others, offer those nearer than
 //              max(d_kept, min(T, end of the queue))
 //   merge      all threads put the offered rows into both lists: the place of a row in the new list is
 //              its place in its own list and the number of rows before it in the others

@@ -91,9 +91,12 @@ class DeviceCalibration::CurveTracer {
 
   void run() {
     double step = kFirstStep;
-    for (double slack = kSlackMin; slack <= kSlackMax && curve_.count < kPoints; slack += step) {
+    for (double slack = kSlackMin; slack <= kSlackMax && has_room(); slack += step) {
       const Trial trial = measure(slack, trials_ == 0 ? kNoCap : stray_cap(last_.expansions));
-      add(trial);
+      if (is_beyond_)
+        add(*first_, trial, trial.promised_first);
+      else
+        add(trial);
       if (is_last(trial)) break;
       before_ = last_;
       last_ = trial;
@@ -180,18 +183,20 @@ class DeviceCalibration::CurveTracer {
     return warps_ == 1 && curve_.k == kSomeAnswers ? kOfWarpMax : kExpansionsMax;
   }
 
-  /// Whether more slack is not worth a trial.
+  bool has_room() const { return curve_.count < kPoints && (first_ == nullptr || first_->count < kPoints); }
+
+  /// Whether more slack is not worth a trial. Where all of a sample's first ten are found, no more promises more.
   bool is_last(const Trial& trial) {
     if (trial.expansions > expansions_max()) return true;
-    is_beyond_ |= trial.recall >= KnobCurve::kEnough || is_stuck(trial, &Trial::recall);
+    is_beyond_ |= trial.recall >= KnobCurve::kEnough || is_stuck(trial, &Trial::recall, curve_.count);
     if (!is_beyond_ || first_ == nullptr || warps_ != kWarpsBeyond) return is_beyond_;
-    return trial.promised_first >= KnobCurve::kEnough || trial.expansions > kExpansionsBeyond ||
-           is_stuck(trial, &Trial::recall_first);
+    return trial.promised_first >= KnobCurve::kEnough || trial.recall_first >= 1 ||
+           trial.expansions > kExpansionsBeyond || is_stuck(trial, &Trial::recall_first, trials_);
   }
 
-  /// Whether more work has hardly raised a recall.
-  bool is_stuck(const Trial& trial, double Trial::* recall) const {
-    if (curve_.count < 3 || trial.expansions < 1.2 * last_.expansions) return false;
+  /// Whether more work, after some trials, has hardly raised a recall.
+  bool is_stuck(const Trial& trial, double Trial::* recall, uint32_t tried) const {
+    if (tried < 3 || trial.expansions < 1.2 * last_.expansions) return false;
     return std::log(miss_of(last_.*recall) / miss_of(trial.*recall)) <
            kStuck * std::log(trial.expansions / last_.expansions);
   }
@@ -286,7 +291,7 @@ class DeviceCalibration::Samples {
   /// Where queries find all of their answers or none, all are needed.
   static bool walks_wide_rows(const SearchTarget& target) {
     const Segment& segment = target.segment();
-    return walked_row_bytes(segment, *target.device) >= kWideRow && segment.graph.heads.empty();
+    return two_lists_row_bytes(segment, *target.device) >= kWideRow && segment.graph.heads.empty();
   }
 
   const Sample& many() {
@@ -435,14 +440,9 @@ void DeviceCalibration::measure_curves(const SearchTarget& target, std::span<con
   const CalibrationQueries queries(target, count, execution);
   // The memory of the walks is taken while the device finds true neighbours.
   std::optional<Samples> samples;
-  Execution both = execution;
-  both.threads = std::min(execution.threads, 2u);
-  parallel_for(both, 2, 1, [&](uint64_t task, uint64_t, uint32_t) {
-    if (task == 0)
-      samples.emplace(target, queries, execution);
-    else
-      reserve_workspaces(*target.device, queries);
-  });
+  run_both(
+      execution, [&] { samples.emplace(target, queries, execution); },
+      [&] { reserve_workspaces(*target.device, queries); });
   cost_.ground_truth_seconds += seconds_since(start);
 
   // None keeps the device busy alone. The first task finds what curves for the fewest answers wait for.

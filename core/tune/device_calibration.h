@@ -14,7 +14,8 @@
 //
 // A curve is traced upwards in slack, in steps after which the miss, 1 - recall, has fallen to about half,
 // from where it is large to where a thousandth is left, or to where more work hardly raises recall: some
-// 12 walks of the sample. The logarithm of the miss falls nearly in proportion to the slack, and so it is
+// 12 walks of the sample, and of eight warps for a hundred answers a few more, where .999 of the first ten is not promised
+// by then. The logarithm of the miss falls nearly in proportion to the slack, and so it is
 // interpolated. Straight lines through recall itself ask for more slack than is needed; points three times as
 // far apart put the tables up to 0.016 of recall apart at 100 answers.
 //
