@@ -258,3 +258,17 @@ TEST_CASE("as many threads are planned as the caller's affinity allows, and work
   REQUIRE(thread_count(5, 0) == 5);
   REQUIRE(thread_count(5, 2) == 2);
 }
+
+TEST_CASE(
+    "two tasks run side by side, one after the other by one thread, and the error of either comes back") {
+  for (const uint32_t threads : {1u, 2u, 4u}) {
+    const Execution execution{{}, threads, nullptr};
+    int first = 0;
+    int second = 0;
+    run_both(execution, [&] { ++first; }, [&] { ++second; });
+    CHECK(first == 1);
+    CHECK(second == 1);
+    CHECK_THROWS_AS(run_both(execution, [] { fail(ANN_LIMIT, "the first"); }, [&] { ++second; }), Error);
+    CHECK_THROWS_AS(run_both(execution, [&] { ++first; }, [] { fail(ANN_LIMIT, "the second"); }), Error);
+  }
+}

@@ -1,9 +1,11 @@
-// Elements: conversions to and from the 16-bit floats, over all of their values.
+// Elements: conversions to and from the 16-bit floats, over all of their values, and lengths of vectors of them.
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "catch.h"
+#include "dataset/lengths.h"
 #include "distance/element.h"
 
 using namespace gannet;
@@ -45,5 +47,35 @@ TEST_CASE("all values of i8 and u8 are values of every float element") {
     const float exact = static_cast<float>(value);
     REQUIRE(float_of_f16(f16_of_float(exact)) == exact);
     REQUIRE(float_of_bf16(bf16_of_float(exact)) == exact);
+  }
+}
+
+TEST_CASE("lengths of several rows at once are those of each alone, summed in doubles column by column") {
+  constexpr uint32_t kDim = 37;
+  for (const int32_t element : {ANN_F32, ANN_F16, ANN_BF16, ANN_I8, ANN_U8}) {
+    const size_t stride = kDim * element_bytes(element) + 3;  // rows may start anywhere
+    std::vector<uint8_t> rows(9 * stride);
+    for (size_t row = 0; row < 9; ++row)
+      for (uint32_t column = 0; column < kDim; ++column) {
+        const auto value = static_cast<float>((row * kDim + column) * 7919 % 101);
+        if (is_float_element(element))
+          float_to_element(value / 13 - 3, rows.data() + row * stride, element, column);
+        else
+          rows[row * stride + column] = static_cast<uint8_t>(value);
+      }
+    for (uint32_t count = 0; count <= 9; ++count) {
+      std::vector<double> lengths(count + 1, -1);
+      find_lengths(rows.data(), stride, count, element, kDim, lengths.data());
+      for (uint32_t row = 0; row < count; ++row) {
+        double sum = 0;
+        for (uint32_t column = 0; column < kDim; ++column) {
+          const double value = element_to_float(rows.data() + row * stride, element, column);
+          sum += value * value;
+        }
+        CHECK(lengths[row] == std::sqrt(sum));
+        CHECK(length_of(rows.data() + row * stride, element, kDim) == std::sqrt(sum));
+      }
+      CHECK(lengths[count] == -1);
+    }
   }
 }
