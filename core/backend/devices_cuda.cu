@@ -1,5 +1,6 @@
 // The CUDA half of devices.h, and the errors of launch.h.
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +18,27 @@ std::atomic<int32_t> first_fault = 0;
 
 /// The process that called the driver; 0: none has.
 std::atomic<pid_t> owner = 0;
+
+/// One in that process, and zero in its children, for whom the system wipes the page, whatever call makes them. Null where
+/// it does not do that, or no driver was called: then processes are told apart by their numbers. One search in a device's
+/// memory asks 21 times, which took 3.6 us by numbers, each a call of the system, and of the 3.8 that the library took
+/// there beside CUDA.
+std::atomic<const volatile uint8_t*> mark = nullptr;
+
+const volatile uint8_t* make_mark() {
+#if defined(MADV_WIPEONFORK)
+  const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  if (madvise(page, bytes, MADV_WIPEONFORK) == 0) {
+    auto* const made = static_cast<volatile uint8_t*>(page);
+    *made = 1;
+    return made;
+  }
+  munmap(page, bytes);
+#endif
+  return nullptr;
+}
 
 /// Errors after which CUDA answers every call of the process with the same error.
 bool is_fault(cudaError_t error) {
@@ -68,6 +90,7 @@ void version_text(int version, char* text, size_t capacity) {
 
 Probe ask_driver() {
   owner.store(getpid());
+  mark.store(make_mark(), std::memory_order_release);
   Probe found;
   int count = 0;
   const cudaError_t error = runtime().count_devices(&count);
@@ -130,6 +153,8 @@ void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
 }  // namespace
 
 bool is_child() noexcept {
+  const volatile uint8_t* known = mark.load(std::memory_order_acquire);
+  if (known != nullptr) return *known == 0;
   const pid_t asked = owner.load(std::memory_order_relaxed);
   return asked != 0 && asked != getpid();
 }
