@@ -137,7 +137,7 @@ const char* advice_of(cudaError_t error) {
 void check_address(const uint8_t* address, int32_t ordinal, const char* name) {
   cudaPointerAttributes found = {};
   const cudaError_t error = runtime().describe_pointer(&found, address);
-  runtime().last_error();
+  if (error != cudaSuccess) runtime().last_error();
   if (error != cudaSuccess && error != cudaErrorInvalidValue) check(error, "asking what a pointer points to");
   const int device = ANN_DEVICE_CUDA + ordinal;
   if (error != cudaSuccess || found.type == cudaMemoryTypeUnregistered)

@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import sys
+import types
 import weakref
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from conftest import floats
 
 import gannet
-from gannet import _core
+from gannet import _arrays, _core
 
 
 class Lent:
@@ -195,3 +197,31 @@ def test_torch_on_the_host(index, rows, queries):
     gannet.build(torch.from_numpy(rows).to(torch.bfloat16))
     with pytest.raises(gannet.InvalidArgument, match="grad"):
         index.search(given.clone().requires_grad_())
+
+
+class MadeUpMemory:
+    def __init__(self, ptr):
+        self.ptr = ptr
+
+    def __add__(self, bytes_behind):
+        return MadeUpMemory(self.ptr + bytes_behind)
+
+
+def test_results_of_cupy_are_one_piece_of_memory_and_arrays_of_it(monkeypatch):
+    taken, arrays = [], []
+
+    def take(count):
+        taken.append(count)
+        return MadeUpMemory(1 << 40)
+
+    cuda = types.SimpleNamespace(alloc=take, get_current_stream=lambda: types.SimpleNamespace(ptr=7),
+                                 runtime=types.SimpleNamespace(getDevice=lambda: 0))
+    cupy = types.SimpleNamespace(cuda=cuda, ndarray=lambda shape, dtype, memory: arrays.append(
+        (shape, np.dtype(dtype), memory.ptr)))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    stream, memory, views = _arrays.results_of_cupy(0, (3, 10))
+    assert stream == 7 and taken == [12 * 30]
+    assert [view.shape for view in views] == [(3, 10), (3, 10)]
+    assert {view.space for view in views} == {_arrays.CUDA}
+    _arrays.arrays_of_cupy(memory, (3, 10))
+    assert arrays == [((3, 10), np.dtype(np.int64), 1 << 40), ((3, 10), np.dtype(np.float32), (1 << 40) + 8 * 30)]

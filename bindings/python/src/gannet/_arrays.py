@@ -208,17 +208,18 @@ def allocator(library: str) -> str:
                       "distances), or install CuPy or Torch")
 
 
-def memory_of_cupy(number: int, shape: tuple[int, ...]) -> tuple[tuple[Any, Any], tuple[_core.View, _core.View]]:
-    """CuPy's memory for ids and distances, in one piece, and Views of it: in two pieces they take some 5 us more. Arrays
-    are made of it once the search is queued, while it runs."""
+def results_of_cupy(number: int, shape: tuple[int, ...]) -> tuple[int, tuple[Any, Any], tuple[_core.View, _core.View]]:
+    """CuPy's current stream on a device, its memory for ids and distances there, and Views of that. It is one piece: in
+    two they take some 5 us more. Arrays are made of it once the search is queued, while it runs."""
     import cupy
     places = math.prod(shape)
     with on_cupy_device(cupy, number):
+        stream = cupy.cuda.get_current_stream().ptr or LEGACY_STREAM
         memory = cupy.cuda.alloc(12 * places)
     rest = memory + 8 * places
     space = CUDA + number
-    return (memory, rest), (_core.from_address(memory.ptr, shape, None, "i", 8, space, False, memory),
-                            _core.from_address(rest.ptr, shape, None, "f", 4, space, False, memory))
+    return stream, (memory, rest), (_core.from_address(memory.ptr, shape, None, "i", 8, space, False, memory),
+                                    _core.from_address(rest.ptr, shape, None, "f", 4, space, False, memory))
 
 
 def arrays_of_cupy(memory: tuple[Any, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:

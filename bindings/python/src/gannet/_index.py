@@ -180,9 +180,13 @@ class Index:
                 params["beam"] = beam
             if procedure is not None:
                 params["procedure"] = _names.procedure(procedure)
-        if type(queries) is np.ndarray and stream is None and out is None and not_finite == "raise":
-            return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
-                                                              timeout, True))
+        if stream is None and out is None and not_finite == "raise":
+            if type(queries) is np.ndarray:
+                return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
+                                                                  timeout, True))
+            neighbors = self._search_where_they_lie(False, queries, k, params, timeout, True)
+            if neighbors is not None:
+                return neighbors
         return self._search(False, queries, k, params, stream, timeout, out, not_finite)
 
     def exact(self, queries: Array, k: int = 10, *, threads: int | None = None, device: Any = None,
@@ -244,11 +248,11 @@ class Index:
             return None
         views: tuple[Any, Any]
         number, library, shape = given.space - _names.CUDA, _arrays.library_of(queries), (*given.shape[:-1], k)
-        stream = _arrays.stream_of_library(library, number)
         if library == "cupy":
-            memory, views = _arrays.memory_of_cupy(number, shape)
+            stream, memory, views = _arrays.results_of_cupy(number, shape)
             self._core.search(exact, given, k, params, *views, stream, timeout, strict)
             return Neighbors(*_arrays.arrays_of_cupy(memory, shape))
+        stream = _arrays.stream_of_library(library, number)
         found = _arrays.results_on_device(queries, number, shape)
         views = _arrays.lent_by_attributes(found[0]), _arrays.lent_by_attributes(found[1])
         self._core.search(exact, given, k, params, *views, stream, timeout, strict)
