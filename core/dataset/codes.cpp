@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "dataset/column_means.h"
 #include "dataset/lengths.h"
 
 namespace gannet {
@@ -13,7 +14,6 @@ constexpr uint64_t kRowsPerTaskMax = 512;
 constexpr uint32_t kSampleRows = 4096;
 constexpr uint32_t kStepsTried = 16;
 constexpr uint64_t kRowsPerFit = 256;
-constexpr uint64_t kColumnsPerSum = 32;  // two cache lines of a row
 constexpr uint32_t kSampledRows = 128;
 constexpr float kStepsApart = 16;
 constexpr uint32_t kFirstColumns = 64;  // that tell most rows apart
@@ -301,10 +301,7 @@ double Codes::length_of_row(const uint8_t* row) const {
 /// The vector that is coded: as it is, at length one, or with its extra columns.
 void Codes::transform(const uint8_t* row, double length, float* values) const {
   const double scale = metric_ == ANN_METRIC_COSINE && length > 0 ? 1 / length : 1;
-  with_element(element_, [&](auto element) {
-    for (uint32_t column = 0; column < dim_; ++column)
-      values[column] = static_cast<float>(element_to_float(row, element(), column) * scale);
-  });
+  scale_to_floats(row, element_, dim_, scale, values);
   if (metric_ == ANN_METRIC_INNER_PRODUCT) {
     const double rest = std::max(0.0, norm_max_ * norm_max_ - length * length);
     for (uint32_t i = 0; i < kSplit; ++i) values[dim_ + i] = static_cast<float>(std::sqrt(rest / kSplit));
@@ -343,15 +340,7 @@ void Codes::fit(uint32_t sample_rows, const RowOf& row_of, const Execution& exec
                  for (uint64_t i = begin; i < end; ++i)
                    transform(row_of(i), length_of_row(row_of(i)), values.data() + i * width);
                });
-  parallel_for(execution, width, kColumnsPerSum, [&](uint64_t begin, uint64_t end, uint32_t) {
-    double sums[kColumnsPerSum] = {};
-    for (uint32_t i = 0; i < sample_rows; ++i) {
-      const float* row = values.data() + size_t{i} * width;
-      for (uint64_t column = begin; column < end; ++column) sums[column - begin] += row[column];
-    }
-    for (uint64_t column = begin; column < end; ++column)
-      centre_[column] = static_cast<float>(sums[column - begin] / sample_rows);
-  });
+  find_column_means(values.data(), sample_rows, width, execution, centre_.data());
   const uint64_t tasks = (sample_rows + kRowsPerFit - 1) / kRowsPerFit;
   Array<float> largest_of = Array<float>::zeroed(execution.memory, tasks);
   parallel_for(execution, sample_rows, kRowsPerFit, [&](uint64_t begin, uint64_t end, uint32_t) {

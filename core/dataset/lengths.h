@@ -1,4 +1,5 @@
-// Lengths of vectors: squares are summed as doubles, column after column, so that their bits are the same everywhere.
+// Lengths of vectors: squares are summed as doubles, column after column, so that their bits are the same everywhere. And
+// vectors brought to another length.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +41,15 @@ inline double length_of(const uint8_t* vector, int32_t element, uint32_t dim) {
   double length = 0;
   find_lengths(vector, 0, 1, element, dim, &length);
   return length;
+}
+
+/// The vector times `scale`, [dim].
+inline void scale_to_floats(const uint8_t* vector, int32_t element, uint32_t dim, double scale,
+                            float* values) {
+  with_element(element, [&](auto known) {
+    for (uint32_t column = 0; column < dim; ++column)
+      values[column] = static_cast<float>(element_to_float(vector, known(), column) * scale);
+  });
 }
 
 }  // namespace gannet

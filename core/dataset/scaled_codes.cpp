@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "dataset/column_means.h"
 #include "dataset/lengths.h"
 
 namespace gannet {
@@ -67,7 +68,8 @@ void ScaledCodes::fit(const Dataset& dataset, uint64_t seed, const Execution& ex
   parallel_for(execution, sampled, kRowsPerTask, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t i = begin; i < end; ++i) row_values(dataset, sample[i], values.data() + i * dim_);
   });
-  find_mean(values.data(), sampled, execution);
+  std::fill_n(centres_.data(), dim_, 0.0f);
+  if (sampled > 0) find_column_means(values.data(), sampled, dim_, execution, centres_.data());
   find_centres(values.data(), sampled, seed, execution);
 }
 
@@ -86,10 +88,7 @@ ScaledCodes::ScaledCodes(const Dataset& dataset, Parts&& parts)
 /// The vector that is coded: as it is, or for cosine at length one.
 void ScaledCodes::values_of(const uint8_t* vector, int32_t element, double norm, float* values) const {
   const double scale = metric_ == ANN_METRIC_COSINE && norm > 0 ? 1 / norm : 1;
-  with_element(element, [&](auto known) {
-    for (uint32_t column = 0; column < dim_; ++column)
-      values[column] = static_cast<float>(element_to_float(vector, known(), column) * scale);
-  });
+  scale_to_floats(vector, element, dim_, scale, values);
 }
 
 void ScaledCodes::row_values(const Dataset& dataset, uint64_t row, float* values) const {
@@ -102,21 +101,6 @@ uint32_t ScaledCodes::nearest_cell(const float* values, float* distances) const 
   if (cells_ == 1) return 0;
   kernels().squared_l2[ANN_F32](values, cell_rows(), nullptr, cells_, distances);
   return static_cast<uint32_t>(std::min_element(distances, distances + cells_) - distances);
-}
-
-void ScaledCodes::find_mean(const float* values, uint32_t count, const Execution& execution) {
-  std::fill_n(centres_.data(), dim_, 0.0f);
-  if (count == 0) return;
-  parallel_for(execution, dim_, kColumnsPerSum, [&](uint64_t begin, uint64_t end, uint32_t) {
-    double sums[kColumnsPerSum] = {};
-    for (uint32_t i = 0; i < count; ++i) {
-      const float* const row = values + size_t{i} * dim_;
-      for (uint64_t column = begin; column < end; ++column)
-        sums[column - begin] += static_cast<double>(row[column]);
-    }
-    for (uint64_t column = begin; column < end; ++column)
-      centres_[column] = static_cast<float>(sums[column - begin] / count);
-  });
 }
 
 /// Lloyd's k-means on the sample, from rows of it. A centre that no row is nearest to stays where it is.

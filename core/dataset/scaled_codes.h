@@ -175,7 +175,6 @@ class ScaledCodes {
   void row_values(const Dataset& dataset, uint64_t row, float* values) const;
   uint32_t nearest_cell(const float* values, float* distances) const;
   void fit(const Dataset& dataset, uint64_t seed, const Execution& execution);
-  void find_mean(const float* values, uint32_t count, const Execution& execution);
   void find_centres(const float* values, uint32_t count, uint64_t seed, const Execution& execution);
   float offset_of(const uint8_t* code, uint32_t cell, float scale) const;
   void encode(const float* values, uint32_t cell, uint8_t* code) const;

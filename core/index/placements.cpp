@@ -65,19 +65,22 @@ std::vector<std::shared_ptr<const MeasuredDevice>> Placements::measured() const 
 }
 
 void Placements::remember(const DeviceClass& device, const DeviceCalibration& two_lists) {
-  const auto made = std::make_shared<MeasuredDevice>();
-  made->device = device;
-  made->two_lists = two_lists;
-  made->two_lists.forget_cost();
+  const auto kept = [&] {
+    auto made = std::make_shared<MeasuredDevice>();
+    made->device = device;
+    made->two_lists = two_lists;
+    made->two_lists.forget_cost();
+    return made;
+  };
   const std::lock_guard lock(mutex_);
   const auto place =
       std::lower_bound(measured_.begin(), measured_.end(), device,
                        [](const auto& known, const DeviceClass& wanted) { return known->device < wanted; });
   const bool is_known = place != measured_.end() && (*place)->device == device;
   if (is_known) {
-    if (!(*place)->two_lists.is_whole()) *place = made;
+    if (!(*place)->two_lists.is_whole()) *place = kept();
   } else if (!two_lists.empty() && measured_.size() < kDeviceClassesKept) {
-    measured_.insert(place, made);
+    measured_.insert(place, kept());
   }
 }
 

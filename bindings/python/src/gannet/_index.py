@@ -180,13 +180,9 @@ class Index:
                 params["beam"] = beam
             if procedure is not None:
                 params["procedure"] = _names.procedure(procedure)
-        if stream is None and out is None and not_finite == "raise":
-            if type(queries) is np.ndarray:
-                return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
-                                                                  timeout, True))
-            neighbors = self._search_where_they_lie(False, queries, k, params, timeout, True)
-            if neighbors is not None:
-                return neighbors
+        if type(queries) is np.ndarray and stream is None and out is None and not_finite == "raise":
+            return tuple.__new__(Neighbors, self._core.search(False, queries, k, params, None, None, None,
+                                                              timeout, True))
         return self._search(False, queries, k, params, stream, timeout, out, not_finite)
 
     def exact(self, queries: Array, k: int = 10, *, threads: int | None = None, device: Any = None,
