@@ -88,7 +88,7 @@ struct Chooser {
     if (const auto effort = slack_effort();
         effort && request.params.occlusion_max == 0 && curves.slack().reaches(request.k, request.recall))
       consider(planned(kSlack, *effort),
-               slack_work(segment.graph, row_bytes,
+               slack_work(segment.graph, entries_compared(segment, *effort), row_bytes,
                           curves.slack().cost(&KnobPoint::bound, request.k, effort->knob)));
     return best;
   }
@@ -103,6 +103,9 @@ struct Chooser {
     if (curves.reaches(request.k, request.recall))
       effort.recall = std::max(effort.recall, double{request.recall});
     effort.expansions = curves.cost(&KnobPoint::expansions, request.k, effort.knob);
+    // Between the curves of two k, one of which goes by a walk from all entry points, so do walks.
+    effort.from_groups = placed.curves(execution).from_groups().slacks &&
+                         curves.knob_most(request.k, request.recall) <= EntryGroups::kSlackMost;
     return effort;
   }
 
@@ -327,7 +330,8 @@ struct Chooser {
     effort.recall = calibration.curves().recall(request.k, effort.knob);
     const bool edges_are_given =
         target.on_device() || request.params.beam != 0 || request.params.occlusion_max != 0;
-    effort.from_groups = !target.on_device() && calibration.from_groups();
+    effort.from_groups = !target.on_device() && calibration.from_groups().lists &&
+                         beam_of(effort.knob) <= EntryGroups::kListMost;
     if (edges_are_given) return effort;
     effort.edges_part =
         calibration.edges_part(request.k, request.recall, !placed.segment.graph.heads.empty());

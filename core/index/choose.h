@@ -15,7 +15,7 @@ struct Choice {
 /// Entry points that a walk of the CPU with an effort compares, about.
 inline double entries_compared(const Segment& segment, const Effort& effort) {
   if (!effort.from_groups) return static_cast<double>(segment.graph.entries.size());
-  return EntryGroups::compared_of(segment.codes, segment.graph, effort.knob);
+  return EntryGroups::compared_of(segment.codes, segment.graph);
 }
 
 /// Whether a search compares every row whatever is calibrated: by name, or as there is no graph. Error:

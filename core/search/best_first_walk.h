@@ -34,7 +34,7 @@ class BestFirstWalk {
 
   void start() {
     const std::span<const uint32_t> starts =
-        choose_starts(codes_, graph_, beam.capacity(), workspace_, counts);
+        choose_starts(codes_, graph_, workspace_.starts_from_groups(beam.capacity()), workspace_, counts);
     fresh_ = enter(starts.data(), static_cast<uint32_t>(starts.size()));
     compare();
   }

@@ -12,14 +12,15 @@
 //
 // 13 made sets of 100,000 rows in islands or with copies take .45 to .9 of the distances for .8 to .95.
 //
-// A walk that starts in the wrong group may never come to the right island. So longer lists, which calibration chooses
-// for more recall than short ones promise, start from all entry points: of the corners of a cube .99 is found so in 620
-// distances, and from groups by no list that costs less than all rows. And calibration doubts walks from groups more
-// (tune/calibration.cpp). Without one, or with one of a file that was measured from all entry points, so walk all.
+// A walk that starts in the wrong group may never come to the right island. So longer lists and larger slacks, which
+// calibration chooses for more recall than short ones promise, start from all entry points: of the corners of a cube .99 is
+// found so in 620 distances, and from groups by no list that costs less than all rows. And calibration doubts walks from
+// groups more (tune/calibration.cpp). Without one, or with one of a file that was measured from all entry points, so walk
+// all.
 //
-// Rejected: groups for SLACK and all lists (corners and one-hot rows were compared with all rows); fewer entry points
-// (64 of them for all: so were six of the 13 sets); groups of the 64 entry points of other sets (24 distances less, no
-// time). By inner product near rows are no groups of near products: all entry points are compared.
+// Rejected: groups for all lists and slacks (corners and one-hot rows were compared with all rows, and .999 of near copies
+// got .9955); fewer entry points (64 of them for all: so were six of the 13 sets); groups of the 64 entry points of other
+// sets (24 distances less, no time). By inner product near rows are no groups of near products: all entry points are compared.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +34,17 @@ class EntryGroups {
  public:
   EntryGroups(const Codes& codes, const SearchGraph& graph, const Allocator& memory);
 
-  /// Entry points that a walk with a list of `length` compares, about.
-  static double compared_of(const Codes& codes, const SearchGraph& graph, double length) {
-    const uint32_t leaders = length <= kListMost ? leaders_of(codes, graph) : 0;
+  /// Entry points that a walk that is to start from groups compares, about; all where there are none.
+  static double compared_of(const Codes& codes, const SearchGraph& graph) {
+    const uint32_t leaders = leaders_of(codes, graph);
     const auto entries = static_cast<double>(graph.entries.size());
     return leaders == 0 ? entries : leaders + kChosen * entries / leaders;
   }
 
+  bool exist() const { return leader_count_ != 0; }
+
   /// Whether there are groups for a walk with a list of `length`.
-  bool serve(uint32_t length) const { return leader_count_ != 0 && length <= kListMost; }
+  bool serve(uint32_t length) const { return exist() && length <= kListMost; }
 
   /// Entry points that are compared to choose groups.
   uint32_t leader_count() const { return leader_count_; }
@@ -53,6 +56,7 @@ class EntryGroups {
   /// The longest list of walks that start from groups: one that calibration tries, so that no promise lies between its walks
   /// and those of longer lists.
   static constexpr uint32_t kListMost = 31;
+  static constexpr float kSlackMost = 0.08f;  // likewise, of SLACK
 
   uint64_t bytes() const { return members_.bytes(); }
 

@@ -29,8 +29,9 @@ struct BeamPlan {
 struct TwoListsPlan {
   float slack = 0;  // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;
-  uint32_t warps = 1;    // for one query: 1, or a block of 8 or 16
-  uint32_t answers = 0;  // that it walks for, k of which are kept; 0: k
+  uint32_t warps = 1;        // for one query: 1, or a block of 8 or 16
+  uint32_t answers = 0;      // that it walks for, k of which are kept; 0: k
+  bool from_groups = false;  // starts from groups of entry points, on the CPU
 
   bool uses_blocks() const { return warps > 1; }
 };

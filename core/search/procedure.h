@@ -50,7 +50,7 @@ struct Effort {
   uint32_t warps = 0;               // of TWO_LISTS: that walk for a query
   bool capped = false;              // likewise: walks are cut near the mean
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
-  bool from_groups = false;         // whether its short lists start from groups of entry points there
+  bool from_groups = false;         // whether its walk starts from groups of entry points there
   double recall = 0;                // that calibration promises of it; 0: not measured
   double expansions = 0;            // of one query, mean; 0: not measured
 };

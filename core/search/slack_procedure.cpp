@@ -17,13 +17,13 @@ void check(const SearchTarget&, const SearchRequest& request) {
 }
 
 SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort& effort) {
-  return TwoListsPlan{static_cast<float>(effort.knob), 0, 1};
+  return TwoListsPlan{static_cast<float>(effort.knob), 0, 1, 0, effort.from_groups};
 }
 
 void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
          const Execution& execution, SearchCounts* counts) {
   const Segment& segment = host.segment;
-  const float slack = std::get<TwoListsPlan>(plan).slack;
+  const TwoListsPlan walk = std::get<TwoListsPlan>(plan);
   const uint32_t k = std::min(batch.results.k, segment.rows());
   answer_by_turns<SlackSearch, SearchWorkspace>(
       host, batch, execution, counts,
@@ -34,7 +34,9 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
       [&](std::optional<SlackSearch>& search, const PreparedQuery& query, const Admission& admission,
           SearchWorkspace& workspace) {
         workspace.level = kWholeRows;  // a search by a beam may have had it before
-        search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, slack, workspace);
+        workspace.from_groups = walk.from_groups;
+        search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.slack,
+                       workspace);
       });
 }
 

@@ -49,8 +49,10 @@ class SlackWalk {
   SearchCounts counts = {};
 
   void start() {
-    const uint32_t count = enter(graph_.entries.data(), static_cast<uint32_t>(graph_.entries.size()),
-                                 workspace_.candidates.data());
+    const bool from_groups = workspace_.from_groups && workspace_.entries.exist();
+    const std::span<const uint32_t> starts = choose_starts(codes_, graph_, from_groups, workspace_, counts);
+    const uint32_t count =
+        enter(starts.data(), static_cast<uint32_t>(starts.size()), workspace_.candidates.data());
     compare(workspace_.candidates.data(), count);
   }
 

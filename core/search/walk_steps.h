@@ -58,11 +58,11 @@ class VisitedCleared {
 SearchWorkspace& begin_walk(const Codes& codes, const PreparedQuery& query, const Admission& admission,
                             uint32_t length, SearchWorkspace& workspace);
 
-/// The rows where a walk with a list of `length` starts, for which the leaders of entry points may be compared.
-inline std::span<const uint32_t> choose_starts(const Codes& codes, const SearchGraph& graph, uint32_t length,
+/// The rows where a walk starts, for which the leaders of entry points may be compared.
+inline std::span<const uint32_t> choose_starts(const Codes& codes, const SearchGraph& graph, bool from_groups,
                                                SearchWorkspace& workspace, SearchCounts& counts) {
   const EntryGroups& entries = workspace.entries;
-  if (!workspace.starts_from_groups(length)) return {graph.entries.data(), graph.entries.size()};
+  if (!from_groups) return {graph.entries.data(), graph.entries.size()};
   const uint32_t leaders = entries.leader_count();
   counts.distances += leaders;
   codes.walk_distances(workspace.code.data(), entries.leaders(), leaders, workspace.code_distances.data());

@@ -135,9 +135,11 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    const bool from_groups = segment_.has_graph() && calibration_.from_groups();
-    if (from_groups) header_.features = kFeatureEntryGroups;
-    header_.minor = from_groups                     ? kMinorWithEntryGroups
+    const auto [lists, slacks] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
+    if (lists) header_.features |= kFeatureEntryGroups;
+    if (slacks) header_.features |= kFeatureSlackGroups;
+    header_.minor = slacks                          ? kMinorWithSlackGroups
+                    : lists                         ? kMinorWithEntryGroups
                     : !first_curves_.empty()        ? kMinorWithFirstCurves
                     : projected_width() != 0        ? kMinorWithProjectedCodes
                     : has_order()                   ? kMinorWithCodeOrder

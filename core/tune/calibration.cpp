@@ -290,8 +290,9 @@ class SlackWalks {
  public:
   static constexpr uint32_t kKsMost = 3;    // beyond 100 answers lists would be long ones
   static constexpr uint32_t kCounted = 64;  // queries whose expansions and distances are counted
-  static constexpr size_t kStages[] = {6, 10, 13, std::size(kSlacksTried)};  // where each ends
-  static constexpr size_t kStops = 6;
+  static constexpr size_t kStages[] = {8, 11, 13, std::size(kSlacksTried)};  // where each ends
+  static constexpr size_t kStops = 8;
+  static_assert(kSlacksTried[kStages[0] - 1] == EntryGroups::kSlackMost);
   static constexpr uint32_t kBeams = 7;
 
   SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, const Execution& execution)
@@ -302,8 +303,18 @@ class SlackWalks {
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{kKsMost} * kSampleMax[0]);
   }
 
-  /// Measures slacks [begin, end) for the curves that are open.
+  /// Whether walks with the slacks of the stage that begins there start from groups of entry points.
+  bool starts_from_groups(size_t begin) const {
+    return begin < kStages[0] && workspaces_.front().entries.exist();
+  }
+
+  /// Measures slacks [begin, end), a stage, for the curves that are open.
   void trace(const bool (&open)[kKsMost], size_t begin, size_t end) {
+    const bool from_groups = starts_from_groups(begin);
+    for (SearchWorkspace& workspace : workspaces_) workspace.from_groups = from_groups;
+    // Walks from all entry points need not find what walks from groups have found.
+    if (from_groups_ && !from_groups) std::fill(has_all_.begin(), has_all_.end(), uint8_t{0});
+    from_groups_ = from_groups;
     parallel_for(execution_, sample_.count, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
         trace_query(open, begin, end, static_cast<uint32_t>(query), workspaces_[worker]);
@@ -390,6 +401,7 @@ class SlackWalks {
   Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
   double of_beam_[kBeams] = {};  // rows that a walk with a beam of kBeamMin << i compares, mean
   Array<uint8_t> has_all_;       // [kKsMost, kSampleMax[0]] 1: found all its neighbours with a slack
+  bool from_groups_ = false;     // of the slacks that were traced last
 };
 
 uint32_t truth_depth(uint64_t rows) {
@@ -668,6 +680,7 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
   MeasuredPoints points[kMost];
   for (MeasuredPoints& of_curve : points)
     of_curve = MeasuredPoints(execution.memory, std::size(kSlacksTried));
+  const auto entries = static_cast<double>(segment.graph.entries.size());
   Recall of_ten = {1, 0};
   bool open[kMost];
   for (uint32_t c = 0; c < kMost; ++c) open[c] = c < tried;
@@ -675,6 +688,8 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
   for (const size_t end : SlackWalks::kStages) {
     if (!open[0] && !open[1] && !open[2]) break;
     walks.trace(open, begin, end);
+    const bool from_groups = walks.starts_from_groups(begin);
+    const double starts = from_groups ? EntryGroups::compared_of(segment.codes, segment.graph) : entries;
     for (size_t at = begin; at < end; ++at) {
       const auto recall_of = [&](uint32_t c) {
         return mean_of(walks.shares(at - begin, c), sample.sizes[c]);
@@ -685,11 +700,15 @@ void measure_slack(const Segment& segment, Sample& sample, uint32_t curves, cons
         if (!open[c]) continue;
         const Recall recall = recall_of(c);
         const double expansions = walks.mean(&SearchCounts::expansions, at - begin, c);
-        const double beam = walks.beam_of(walks.mean(&SearchCounts::distances, at - begin, c));
+        const double distances = walks.mean(&SearchCounts::distances, at - begin, c);
+        const double beam = walks.beam_of(distances + entries - starts);
         points[c].add({static_cast<double>(kSlacksTried[at]), recall.mean,
-                       doubt_of(sample, kKs[c], recall, c > ten ? recall : of_ten), expansions, beam});
-        open[c] = recall.mean < KnobCurve::kEnough && slack_work(segment.graph, segment.codes.walk_stride(),
-                                                                 beam) <= exact_work(segment.dataset, 1);
+                       doubt_of(sample, kKs[c], recall, c > ten ? recall : of_ten, from_groups), expansions,
+                       beam});
+        // From groups more is not promised, however much is found.
+        const bool is_enough = !from_groups && recall.mean >= KnobCurve::kEnough;
+        open[c] = !is_enough && slack_work(segment.graph, starts, segment.codes.walk_stride(), beam) <=
+                                    exact_work(segment.dataset, 1);
       }
     }
     begin = end;
@@ -763,7 +782,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   }
   const std::vector<uint32_t> beams = beams_tried();
   std::optional<HostWalks> host_walks(std::in_place, segment, sample, beams, execution);
-  from_groups_ = host_walks->starts_from_groups(EntryGroups::kListMost);
+  from_groups_.lists = host_walks->starts_from_groups(EntryGroups::kListMost);
   MeasuredPoints points[KnobCurves::kCurves];
   for (MeasuredPoints& of_curve : points) of_curve = MeasuredPoints(memory, beams.size());
   bool done[KnobCurves::kCurves] = {};
@@ -805,8 +824,9 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   PartWalks(segment, sample, execution).measure(curves_.count(), points);
   for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
   // By inner product a bound finds no good end (search/slack.h).
-  if (dataset.metric() != ANN_METRIC_INNER_PRODUCT)
-    measure_slack(segment, sample, curves_.count(), execution, slack_);
+  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT) return;
+  measure_slack(segment, sample, curves_.count(), execution, slack_);
+  from_groups_.slacks = from_groups_.lists && slack_.count() != 0;
 }
 
 uint32_t Calibration::beam(uint32_t k, float recall) const {

@@ -51,11 +51,18 @@
 
 namespace gannet {
 
+/// Which walks started from groups of entry points (search/entry_groups.h) as curves were measured, and are to start so in
+/// searches that go by these.
+struct FromGroups {
+  bool lists = false;   // short ones
+  bool slacks = false;  // small ones
+};
+
 class Calibration {
  public:
   Calibration() = default;
   /// A calibration from curves that were measured before.
-  Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max, bool from_groups)
+  Calibration(const KnobCurves& curves, const KnobCurves& slack, float recall_max, FromGroups from_groups)
       : curves_(curves), slack_(slack), recall_max_(recall_max), from_groups_(from_groups) {}
 
   /// Measures on rows, or on the queries of the caller if the segment keeps any. `own` is the segment's graph where its
@@ -68,9 +75,7 @@ class Calibration {
   /// The curves of SLACK, with expansions; none where walks of the CPU were not measured.
   const KnobCurves& slack() const { return slack_; }
 
-  /// Whether the short lists of these curves started from groups of entry points (search/entry_groups.h), as those of
-  /// searches are to.
-  bool from_groups() const { return from_groups_; }
+  FromGroups from_groups() const { return from_groups_; }
 
   /// The highest mean recall@10 seen; 0 without a curve for it.
   float recall_max() const { return recall_max_; }
@@ -100,7 +105,7 @@ class Calibration {
   KnobCurves curves_;
   KnobCurves slack_ = KnobCurves(KnobScale::kSlack);
   float recall_max_ = 0;
-  bool from_groups_ = false;
+  FromGroups from_groups_;
 };
 
 /// Bytes that measuring takes at most, with so many queries of the caller.

@@ -87,6 +87,13 @@ double KnobCurves::knob(uint32_t k, double recall) const {
   return std::exp((1 - part) * std::log(from) + part * std::log(to));
 }
 
+double KnobCurves::knob_most(uint32_t k, double recall) const {
+  const uint32_t place = std::min(above(k), count_ - 1);
+  const double high = curves_[place].knob(recall, in_steps_);
+  if (curves_[place].k <= k || place == 0) return high;
+  return std::max(high, curves_[place - 1].knob(recall, in_steps_));
+}
+
 double KnobCurves::most(uint32_t k) const {
   const auto last = [](const KnobCurve& curve) {
     return std::min(1.0, curve.points[curve.count - 1].recall + KnobCurve::kSampleDoubt);

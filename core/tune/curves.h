@@ -96,6 +96,9 @@ class KnobCurves {
   /// curve.
   double knob(uint32_t k, double recall) const;
 
+  /// The larger of the values that knob() goes by, of the curves next to k. There must be a curve.
+  double knob_most(uint32_t k, double recall) const;
+
   /// Expansions, or the bound, of a query for k answers with a value of the knob, by the curves next to k. There
   /// must be a curve.
   double cost(double KnobPoint::* cost, uint32_t k, double knob) const;

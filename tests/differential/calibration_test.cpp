@@ -195,20 +195,26 @@ TEST_CASE("a walk by slack that stops once is the search, and one that stops oft
     uint32_t dim;  // 2: codes are floats
     int32_t metric;
     int32_t graph = ANN_GRAPH_AUTO;
+    bool from_groups = false;
   };
   RowSet some({}, 3000);
   for (uint32_t row = 0; row < 3000; row += 3) some.insert(row);
   for (const Case one : {Case{2, ANN_METRIC_L2},
                          {24, ANN_METRIC_L2},
                          {24, ANN_METRIC_L2, ANN_GRAPH_TSDG},
-                         {24, ANN_METRIC_COSINE}}) {
-    const std::vector<float> rows = made_floats(3000, one.dim, 1);
+                         {24, ANN_METRIC_COSINE},
+                         {24, ANN_METRIC_L2, ANN_GRAPH_AUTO, true}}) {
+    std::vector<float> rows = made_floats(3000, one.dim, 1);
+    // Thirty copies of 100 rows.
+    for (size_t i = 100 * one.dim; one.from_groups && i < rows.size(); ++i) rows[i] = rows[i - 100 * one.dim];
     const std::vector<float> queries = made_floats(40, one.dim, 2);
     const auto built = built_of(view_of_floats(rows, one.dim), one.metric, ANN_OFF, one.graph);
     const Segment& segment = built->segment;
     const QueryBlock block(segment.dataset, view_of_floats(queries, one.dim), {});
     SearchWorkspace workspace(segment.dataset, segment.codes, segment.graph, {});
     SearchWorkspace other(segment.dataset, segment.codes, segment.graph, {});
+    workspace.from_groups = other.from_groups = one.from_groups;
+    REQUIRE(workspace.entries.exist() == one.from_groups);
     uint64_t traced = 0;
     uint64_t alone = 0;
     for (const Admission& admission : {Admission{}, Admission{{}, some.view(), 7}}) {
@@ -278,6 +284,7 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
         const Choice choice = choose(*built, nullptr, request, {});
         INFO("k " << k << " recall " << recall << " queries " << queries << " " << choice.procedure->name);
         const size_t row_bytes = segment.codes.walk_stride();
+        const auto starts = static_cast<double>(segment.graph.entries.size());
         double least = exact_work(segment.dataset, queries);
         const Procedure* wanted = &kExact;
         const double edges =
@@ -289,8 +296,8 @@ TEST_CASE("AUTO takes what reaches the recall at the least counted work") {
         }
         const KnobCurves& slack = calibration.slack();
         if (slack.reaches(k, recall) &&
-            slack_work(segment.graph, row_bytes, slack.cost(&KnobPoint::bound, k, slack.knob(k, recall))) <=
-                least)
+            slack_work(segment.graph, starts, row_bytes,
+                       slack.cost(&KnobPoint::bound, k, slack.knob(k, recall))) <= least)
           wanted = &kSlack;
         REQUIRE(choice.procedure == wanted);
         REQUIRE(choice.effort.recall >= static_cast<double>(recall) - 0.0011);
@@ -524,6 +531,22 @@ TEST_CASE("between a list and a part of the shortest one's edges lies the shorte
       before = knob;
     }
   }
+}
+
+TEST_CASE("a slack between two curves goes by the larger one's walks") {
+  KnobCurves curves(KnobScale::kSlack);
+  const auto add = [&](uint32_t k, std::initializer_list<KnobPoint> points) {
+    KnobCurve& curve = curves.add(k);
+    for (const KnobPoint& point : points) curve.points[curve.count++] = point;
+  };
+  add(1, {{0.02, 0.9}, {0.06, 0.99}});
+  add(10, {{0.01, 0.9}, {0.1, 0.99}});
+  for (const auto& [k, wanted] : {std::pair{1u, 0.06}, {2u, 0.1}, {9u, 0.1}, {10u, 0.1}, {11u, 0.1}}) {
+    CAPTURE(k);
+    REQUIRE(curves.knob_most(k, 0.99) == wanted);
+    REQUIRE(curves.knob(k, 0.99) <= wanted);
+  }
+  REQUIRE(curves.knob_most(5, 0.9) == 0.02);
 }
 
 TEST_CASE("calibration leaves the graph as it was") {

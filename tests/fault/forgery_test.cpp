@@ -186,9 +186,12 @@ class Judge {
     Bytes wanted = file;
     Header header = header_of(file);
     const Header made = header_of(made_.file);
-    const bool from_groups = header.graph != kGraphNone && (header.features & kFeatureEntryGroups) != 0;
-    header.minor = from_groups ? kMinorWithEntryGroups : made.minor;
-    header.features = from_groups ? kFeatureEntryGroups : made.features;
+    header.features = header.graph != kGraphNone
+                          ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups)
+                          : made.features;
+    header.minor = (header.features & kFeatureSlackGroups) != 0   ? kMinorWithSlackGroups
+                   : (header.features & kFeatureEntryGroups) != 0 ? kMinorWithEntryGroups
+                                                                  : made.minor;
     header.features_to_write = made.features_to_write;
     header.writer = made.writer;
     std::memcpy(wanted.data(), &header, sizeof header);

@@ -78,12 +78,12 @@ TEST_CASE("a walk with a short list starts from the groups of the nearest leader
     }
     REQUIRE(all == std::set<uint32_t>(made.graph.entries.begin(), made.graph.entries.end()));
     REQUIRE(leaders + compared / count < count);
-    REQUIRE(EntryGroups::compared_of(made.codes, made.graph, 1) < count);
+    REQUIRE(EntryGroups::compared_of(made.codes, made.graph) < count);
   }
 }
 
 TEST_CASE("few entry points are one group") {
   const Made few(kEntryPoints);
-  REQUIRE_FALSE(EntryGroups(few.codes, few.graph, {}).serve(1));
-  REQUIRE(EntryGroups::compared_of(few.codes, few.graph, 1) == kEntryPoints);
+  REQUIRE_FALSE(EntryGroups(few.codes, few.graph, {}).exist());
+  REQUIRE(EntryGroups::compared_of(few.codes, few.graph) == kEntryPoints);
 }

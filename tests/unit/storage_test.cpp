@@ -265,8 +265,8 @@ TEST_CASE("curves of the first answers of devices' walks are in the file and com
 }
 
 TEST_CASE(
-    "whether short lists start from groups is in the file, and a file that does not say so was measured "
-    "without") {
+    "whether short lists and small slacks start from groups is in the file, and a file that does not say so "
+    "was measured without") {
   // Fifty copies of 160 rows: a graph with more entry points than others.
   constexpr uint32_t kRows = 8000;
   constexpr uint32_t kDim = 6;
@@ -284,15 +284,25 @@ TEST_CASE(
     request.params.beam = 20;
     return std::get<BeamPlan>(choose(placed, nullptr, request, {}).plan).from_groups;
   };
+  const auto slack_starts_from_groups = [](const PlacedSegment& placed, float recall) {
+    SearchRequest request{ANN_SEARCH_PARAMS_INIT, recall, 1, 10, 10};
+    request.params.procedure = ANN_SEARCH_SLACK;
+    const Choice choice = choose(placed, nullptr, request, {});
+    const auto& plan = std::get<TwoListsPlan>(choice.plan);
+    REQUIRE((plan.slack <= EntryGroups::kSlackMost || !plan.from_groups));
+    return plan.from_groups;
+  };
   REQUIRE(starts_from_groups(*built));
+  REQUIRE(slack_starts_from_groups(*built, 0.9f));
+  REQUIRE_FALSE(slack_starts_from_groups(*built, 1.0f));
   std::vector<uint8_t> bytes = bytes_of(*built);
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  CHECK(header.minor == kMinorWithEntryGroups);
-  REQUIRE(header.features == kFeatureEntryGroups);
-  for (const bool says_so : {true, false}) {
-    if (!says_so) {
-      header.features = 0;
+  CHECK(header.minor == kMinorWithSlackGroups);
+  REQUIRE(header.features == (kFeatureEntryGroups | kFeatureSlackGroups));
+  for (const uint64_t features : {3, 1, 0}) {
+    if (features != 3) {
+      header.features = features;
       header.header_sum = header_sum(header);
       const Tail tail = tail_of(header);
       std::memcpy(bytes.data(), &header, sizeof header);
@@ -300,7 +310,8 @@ TEST_CASE(
     }
     for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
       const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
-      CHECK(starts_from_groups(*opened) == says_so);
+      CHECK(starts_from_groups(*opened) == ((features & kFeatureEntryGroups) != 0));
+      CHECK(slack_starts_from_groups(*opened, 0.9f) == ((features & kFeatureSlackGroups) != 0));
       Header again;
       std::memcpy(&again, bytes_of(*opened).data(), sizeof again);
       CHECK(again.features == header.features);
