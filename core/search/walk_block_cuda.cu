@@ -43,7 +43,14 @@
 // Cycles of a round with 16 warps on one NVIDIA H200 (1M SIFT rows, one query, 79 rows offered): some 4,000
 // to expand; 3,400 to merge when some threads had a key of each list, which is now one pass (one query 40.2
 // us before, 37.6 after, at recall 0.949). Thinning out the offered rows by a histogram of distances gained
-// nothing. A search without branches in a few sorted rows cost the walks for 1,000 answers 23 %.
+// nothing there. A search without branches in a few sorted rows cost the walks for 1,000 answers 23 %.
+//
+// Cycles of one query with 16 warps, thread 0, on one NVIDIA H100 (ten of 850,000 patches by bytes with a scale, of
+// 150,000 words, of gist, at recall .95): until the record and the code are made 7,000, 3,600, 6,300; pivots 10,500, 4,400,
+// 16,000 (30 bytes a cycle); the first round 5,500 and, for 350 offered rows of which each was counted before all others,
+// 14,500 to merge, 3,000 and 13,000, 16,000 and 12,000; all other rounds 22,000 and 12,000, 8,000 and 4,000, 20,000 and
+// 14,000; the end 11,000, 8,500, 29,000, which waited for rows as stored. So the first round's offered rows are thinned out
+// by halving a range of distances, and stored rows requested ahead: .90 to .95 of the time of one query, .94 of 100 of gist.
 //
 // Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, 64 edges, recall 0.95, one query after
 // the other, us from host to host): 4 warps 44, 8 warps 33, 12 warps 31.5, 16 warps 31.8; at recall 0.99
@@ -248,6 +255,7 @@ struct BlockWalk {
       __syncthreads();
       merge();
       __syncthreads();
+      if (kWarps == 16 && makes_code()) prefetch_kept();
     }
     report();
   }
@@ -402,7 +410,8 @@ struct BlockWalk {
   /// number of keys before it in the others. Removed rows, whose keys have the flag, are merged into the queue
   /// alone: the lists take their turns then, and the offered keys are cut to the answers in between.
   __device__ void merge() {
-    const uint32_t count = shared.offered_count[turn];
+    uint32_t count = shared.offered_count[turn];
+    if constexpr (kWarps == 16) count = thin_out(count);
     if constexpr (kPolicy.leaves_out) {
       merge_lists<true, false>(count);
       __syncthreads();
@@ -418,6 +427,43 @@ struct BlockWalk {
     }
     parents = 0;
     turn ^= 1;
+  }
+
+  /// Drops offered rows that none of the lists has room for, where there are many; how many are left. The first round
+  /// offers some 350, each of which would be compared with all others. Halves the range of distances until the rows below
+  /// are as many as the longer list holds, and not many more.
+  __device__ uint32_t thin_out(uint32_t count) {
+    constexpr uint32_t kNeeded = kQueue > kBest ? kQueue : kBest;
+    constexpr uint32_t kEnough = 2 * kNeeded;
+    constexpr uint32_t kTurns = 20;
+    static_assert(!kPolicy.leaves_out, "removed rows do not enter the best ones, which would not be filled");
+    if (count <= kEnough) return count;
+    const uint64_t key = threadIdx.x < count ? shared.offered[threadIdx.x] : RowKey::kNone;
+    const uint32_t distance = RowKey::distance(key);
+    const uint64_t nearest = shared.best[turn][0];
+    uint32_t low = nearest == RowKey::kNone ? 0 : RowKey::distance(nearest);
+    uint32_t high = kFarthest;  // where what is not there stands
+    uint32_t left = count;
+    if (threadIdx.x == 0) shared.offered_count[turn ^ 1] = 0;  // of those that stay, behind the next barrier
+    for (uint32_t i = 0; i < kTurns && left > kEnough && low < high; ++i) {
+      const uint32_t middle = i == 0 && limit != kFarthest ? limit : low + (high - low) / 2;
+      const uint32_t below = __syncthreads_count(distance < middle);
+      if (below >= kNeeded) {
+        high = middle;
+        left = below;
+      } else {
+        low = middle + 1;
+      }
+    }
+    if (left == count) return count;
+    const bool stays = distance < high;
+    const uint32_t lanes = __ballot_sync(kAllLanes, stays);
+    uint32_t first = 0;
+    if (lane_number() == 0 && lanes != 0) first = atomicAdd(shared.offered_count + (turn ^ 1), __popc(lanes));
+    first = __shfl_sync(kAllLanes, first, 0);
+    if (stays) shared.offered[first + __popc(lanes & lanes_before())] = key;
+    __syncthreads();
+    return left;
   }
 
   template <bool kToQueue, bool kToBest>
@@ -531,7 +577,9 @@ struct BlockWalk {
   /// Compares the rows that are kept with the query as it is, and writes the nearest of them.
   __device__ void answer_exactly() {
     static_assert(kBest > kWholeKeptMax || kBest <= kThreads);
+    constexpr uint32_t kWideRow = 1024;  // bytes, from which on rows are worth a request of their own
     const uint8_t* values = shared.query + code_bytes(args);
+    if (kWarps != 16 && args.whole.rerank.row_stride >= kWideRow) prefetch_kept();
     for (uint32_t first = warp * kRerankRows; first < args.kept; first += kWarps * kRerankRows) {
       const uint4 rows = {kept_row(first), kept_row(first + 1), kept_row(first + 2), kept_row(first + 3)};
       const Key key = exact_key(args.whole.rerank, args.whole.element, values, rows);
@@ -547,6 +595,20 @@ struct BlockWalk {
     __syncthreads();
     if (writes_answer()) return write_answer(FoundExactly{sorted});
     if (threadIdx.x < args.k) write(threadIdx.x, sorted[threadIdx.x]);
+  }
+
+  /// Asks the second cache for the best rows so far as they are stored: most of them are compared at the end, by warps that
+  /// would wait for memory every 128 columns.
+  __device__ void prefetch_kept() const {
+    constexpr uint32_t kLine = 128;
+    const RerankArgs& stored = args.whole.rerank;
+    for (uint32_t place = warp; place < args.kept; place += kWarps) {
+      const uint32_t row = kept_row(place);
+      if (row == kNoRow) return;
+      const uint8_t* first = stored.rows + uint64_t{row} * stored.row_stride;
+      for (uint32_t byte = lane_number() * kLine; byte < stored.row_stride; byte += kWarp * kLine)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(first + byte));
+    }
   }
 
   __device__ uint32_t kept_row(uint32_t place) const {
