@@ -4,9 +4,11 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "search/workspace_bytes.h"
@@ -45,12 +47,15 @@ constexpr double kRise = 0.0005;  // slack over which a step rises
 constexpr double kLastMiss = 0.0009;
 constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
 // Where codes order rows well enough for ten answers and not for a hundred, walks of blocks of eight warps for a hundred are
-// what finds .999 of the first ten, and go on for these: in larger steps, up to a mean of so many expansions. For .999 of
-// ten of 850,000 patches one query takes .13 of the time of comparing all rows, and 10,000 .11 of that of one list (one
-// NVIDIA H100). All curves traced until they promise .999 instead of measuring it made builds of gist take 1.34 of the time.
+// what finds .999 of the first ten, and go on for these: in larger steps, up to a mean of so many expansions, and where
+// these are found all or none, by all queries: 1,024 of them that miss two answers promise .9987, 2,048 .9992. For .999 of
+// ten of 60,000 patches one query takes .46 of the time of comparing all rows and 10,000 .40, but 100 1.36 (.61, .54 and not
+// run of 850,000; one NVIDIA H100). All curves traced until they promise .999 instead of measuring it made builds of gist
+// take 1.34 of the time.
 constexpr double kGrowthBeyond = 2.5;
 constexpr double kExpansionsBeyond = 512;
 constexpr uint32_t kWarpsBeyond = 8;
+constexpr double kWorthMore = 0.9995;  // recall of the first ten, from which on more queries may promise .999
 
 constexpr uint32_t kNoCap = 4096;  // expansions, the bound of every walk of two lists,
 constexpr double kStray = 8;       // and times the mean, at which a walk that strays is capped
@@ -82,17 +87,24 @@ void reserve_workspaces(DevicePlacement& placement, const CalibrationQueries& qu
 /// miss and expansions are expected to go on as between the last two points.
 class DeviceCalibration::CurveTracer {
  public:
+  /// Walks of more queries, whose first ten true neighbours are known; null: there are none.
+  using FindMore = std::function<Trials*()>;
+
   /// `first`, unless null: that of the first ten answers of the same walks, which searches for fewer answers may take
-  /// (search/plan.h, kDeepAnswers). What it finds of them counts for `curve`, too; its points do not change the walks.
-  CurveTracer(Trials& walks, uint32_t warps, Curve* curve, Curve* first = nullptr)
-      : walks_(walks), warps_(warps), curve_(*curve), first_(first) {}
+  /// (search/plan.h, kDeepAnswers). What it finds of them counts for `curve`, too; its points do not change the walks,
+  /// but for those beyond the end of `curve`, which are measured by more queries.
+  CurveTracer(Trials& walks, uint32_t warps, Curve* curve, Curve* first = nullptr, FindMore find_more = {})
+      : walks_(walks), warps_(warps), curve_(*curve), first_(first), find_more_(std::move(find_more)) {}
 
   double recall_max = 0;  // mean
 
   void run() {
     double step = kFirstStep;
     for (double slack = kSlackMin; slack <= kSlackMax && has_room(); slack += step) {
-      const Trial trial = measure(slack, trials_ == 0 ? kNoCap : stray_cap(last_.expansions));
+      const double cap = trials_ == 0 ? kNoCap : stray_cap(last_.expansions);
+      Trial trial = measure(slack, cap);
+      if (is_beyond_ && trial.promised_first < KnobCurve::kEnough && trial.recall_first >= kWorthMore)
+        measure_first(&trial);
       if (is_beyond_)
         add(*first_, trial, trial.promised_first);
       else
@@ -168,6 +180,18 @@ class DeviceCalibration::CurveTracer {
       trial.promised = promised;
     }
     return trial;
+  }
+
+  /// The first answers once more by more queries, where there are any.
+  void measure_first(Trial* trial) {
+    if (more_ == nullptr && find_more_) more_ = find_more_();
+    if (more_ == nullptr) return;
+    const auto cap = static_cast<uint32_t>(trial->cap);
+    const Outcome outcome =
+        more_->run(kTwoLists, TwoListsPlan{static_cast<float>(trial->slack), cap, warps_});
+    first_all_or_none_ |= outcome.is_all_or_none();
+    trial->recall_first = outcome.recall;
+    trial->promised_first = promise(outcome, kFewAnswers, first_all_or_none_);
   }
 
   double promise(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
@@ -251,6 +275,8 @@ class DeviceCalibration::CurveTracer {
   uint32_t warps_;
   Curve& curve_;
   Curve* first_;  // or null
+  FindMore find_more_;
+  Trials* more_ = nullptr;
   Trial before_;
   Trial last_;
   uint32_t trials_ = 0;
@@ -280,9 +306,12 @@ class DeviceCalibration::Samples {
 
   bool needs_full(uint32_t k) const { return k <= full_answers_; }
 
+  /// All queries with their first ten true neighbours; null where these are no more.
+  const Sample* more() { return queries_.count() / share_ <= deep_.count() ? nullptr : &full(); }
+
   const Sample& full() {
     std::call_once(full_once_, [this] {
-      full_.emplace(target_, queries_, queries_.count() / share_, full_answers_, execution_, &deep_);
+      full_.emplace(target_, queries_, queries_.count() / share_, kFewAnswers, execution_, &deep_);
     });
     return *full_;
   }
@@ -326,7 +355,11 @@ struct DeviceCalibration::Job {
   void run(const SearchTarget& target, Samples& samples, const Execution& execution) {
     const Clock::time_point begin = Clock::now();
     Trials walks(target, samples.of(curve->k), curve->k, execution);
-    CurveTracer whole(walks, kWarps[table], curve, first);
+    std::optional<Trials> more;
+    CurveTracer whole(walks, kWarps[table], curve, first, [&]() -> Trials* {
+      const Sample* sample = samples.more();
+      return sample == nullptr ? nullptr : &more.emplace(target, *sample, curve->k, execution);
+    });
     whole.run();
     if (capped != nullptr) {
       CurveTracer tracer(walks, kWarps[table], capped, first_capped);
@@ -336,7 +369,7 @@ struct DeviceCalibration::Job {
     whole.make_steps();
     seconds = seconds_since(begin);
     recall_max = whole.recall_max;
-    runs = walks.runs;
+    runs = walks.runs + (more ? more->runs : 0);
   }
 };
 

@@ -229,7 +229,7 @@ Outcome Trials::run(const Procedure& procedure, const SearchPlan& plan) {
     found_ = answer_on_host(procedure, plan, &expansions);
   }
   expansions_ = static_cast<double>(expansions) / used_;
-  return first_of(k_);
+  return first_of(std::min(k_, sample_.depth()));
 }
 
 Outcome Trials::first_of(uint32_t answers) const {

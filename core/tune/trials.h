@@ -105,6 +105,7 @@ class Sample {
          const Execution& execution, const Sample* known = nullptr);
 
   uint32_t count() const { return count_; }
+  uint32_t depth() const { return depth_; }
   const CalibrationQueries& queries() const { return queries_; }
   MatrixView view() const { return queries_.first(count_); }
 
@@ -144,6 +145,7 @@ class Trials {
  public:
   Trials(const SearchTarget& target, const Sample& sample, uint32_t k, const Execution& execution);
 
+  /// Of all k, or of the first of them, whose true neighbours the sample has.
   Outcome run(const Procedure& procedure, const SearchPlan& plan);
 
   /// Of the last run the first `answers` of the k, as a search for so many would have them.
