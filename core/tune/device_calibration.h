@@ -19,7 +19,7 @@
 // interpolated. Straight lines through recall itself ask for more slack than is needed; points three times as
 // far apart put the tables up to 0.016 of recall apart at 100 answers.
 //
-// A walk ends by its slack, so that hard queries lose nothing; only walks that stray are capped, at 8 times the mean:
+// A walk ends by its slack, so that hard queries lose nothing; only walks that stray are capped, at 4 to 8 times the mean:
 // a batch takes as long as its longest walk (850,000 patches, 10,000 queries at .99: 14.2 ms at a mean of 70
 // expansions, since a few walks took 4,096). The exception are batches so small that every query has a warp at the
 // same time: their walks are capped at 1.05 times the mean of uncapped ones. Capped walks with more slack find as
