@@ -824,7 +824,8 @@ ANN_API ann_status ann_estimate(const ann_index_params *shape, uint64_t rows, in
  * SLACK is ANN_UNSUPPORTED on CUDA devices. SLACK where the index's calibration leaves it out (k above 100, by
  * inner product) and TSDG's three are calibrated by the first search that names them and gives a `recall`.
  * CAGRA's procedures, GGNN and TSDG's run on every graph, of any build. From random rows clusters that few edges lead
- * to may not be reached; the other procedures start from entry points that reach every row. For a beam
+ * to may not be reached; the other procedures start from entry points that reach every row, on the CPU for
+ * recalls that calibration has found so from the nearest of these. For a beam
  * a device and the CPU give equal answers, bit for bit, and equal counts. */
 enum {
   ANN_SEARCH_AUTO = 0,

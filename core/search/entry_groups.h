@@ -1,7 +1,7 @@
 // EntryGroups: where a walk of the CPU starts without comparing every entry point.
 //
 // The entry points are grouped around some of them, the leaders: each belongs to its nearest leader. A walk with a
-// short list compares the leaders, and then the entry points of the nearest groups alone: 64 rows instead of 256, which
+// short list, or a small slack, compares the leaders, and then the entry points of the nearest groups alone: 64 rows instead of 256, which
 // are there where rows lie in islands or have copies (graph/long_edges.h) or the graph has layers (graph/ggnn.h), and
 // of which a short walk otherwise compares more than of all other rows together. Time of a query and distances for the
 // recall asked (k = 10, one thread of an AMD EPYC with AVX-512 VNNI, the best of nine rounds):
@@ -56,7 +56,8 @@ class EntryGroups {
   /// The longest list of walks that start from groups: one that calibration tries, so that no promise lies between its walks
   /// and those of longer lists.
   static constexpr uint32_t kListMost = 31;
-  static constexpr float kSlackMost = 0.08f;  // likewise, of SLACK
+  /// The largest slack of such walks, likewise.
+  static constexpr float kSlackMost = 0.08f;
 
   uint64_t bytes() const { return members_.bytes(); }
 

@@ -45,12 +45,16 @@
 // us before, 37.6 after, at recall 0.949). Thinning out the offered rows by a histogram of distances gained
 // nothing there. A search without branches in a few sorted rows cost the walks for 1,000 answers 23 %.
 //
-// Cycles of one query with 16 warps, thread 0, on one NVIDIA H100 (ten of 850,000 patches by bytes with a scale, of
-// 150,000 words, of gist, at recall .95): until the record and the code are made 7,000, 3,600, 6,300; pivots 10,500, 4,400,
-// 16,000 (30 bytes a cycle); the first round 5,500 and, for 350 offered rows of which each was counted before all others,
-// 14,500 to merge, 3,000 and 13,000, 16,000 and 12,000; all other rounds 22,000 and 12,000, 8,000 and 4,000, 20,000 and
-// 14,000; the end 11,000, 8,500, 29,000, which waited for rows as stored. So the first round's offered rows are thinned out
-// by halving a range of distances, and stored rows requested ahead: .90 to .95 of the time of one query, .94 of 100 of gist.
+// Cycles of one query with 16 warps at recall .95 (one NVIDIA H100, k = 10; patches by bytes with a scale):
+//                                                    850,000 patches    150,000 words    gist
+//   record and code of the query                               7,000            3,600     6,300
+//   pivots (30 bytes a cycle)                                 10,500            4,400    16,000
+//   the first round: expand, merge                    5,500   14,500    3,000  13,000    16,000  12,000
+//   all other rounds                                 22,000   12,000    8,000   4,000    20,000  14,000
+//   rows as stored, and the answer                            11,000            8,500    29,000
+// The first round offers some 350 rows, of which each was counted before all others, and the end waited for memory. Since
+// offered rows are thinned out by halving a range of distances, and stored rows requested ahead, one query takes .90 to .95
+// of the time (60,000 patches 1.00 and .98 at .95 and .99), 100 queries of gist .94.
 //
 // Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, 64 edges, recall 0.95, one query after
 // the other, us from host to host): 4 warps 44, 8 warps 33, 12 warps 31.5, 16 warps 31.8; at recall 0.99
@@ -442,11 +446,11 @@ struct BlockWalk {
     const uint32_t distance = RowKey::distance(key);
     const uint64_t nearest = shared.best[turn][0];
     uint32_t low = nearest == RowKey::kNone ? 0 : RowKey::distance(nearest);
-    uint32_t high = kFarthest;  // where what is not there stands
+    uint32_t high = limit;  // all offered rows are nearer
     uint32_t left = count;
     if (threadIdx.x == 0) shared.offered_count[turn ^ 1] = 0;  // of those that stay, behind the next barrier
     for (uint32_t i = 0; i < kTurns && left > kEnough && low < high; ++i) {
-      const uint32_t middle = i == 0 && limit != kFarthest ? limit : low + (high - low) / 2;
+      const uint32_t middle = low + (high - low) / 2;
       const uint32_t below = __syncthreads_count(distance < middle);
       if (below >= kNeeded) {
         high = middle;
@@ -608,6 +612,8 @@ struct BlockWalk {
       const uint8_t* first = stored.rows + uint64_t{row} * stored.row_stride;
       for (uint32_t byte = lane_number() * kLine; byte < stored.row_stride; byte += kWarp * kLine)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(first + byte));
+      // Rows start anywhere in a line.
+      if (lane_number() == 0) asm volatile("prefetch.global.L2 [%0];" ::"l"(first + stored.row_stride - 1));
     }
   }
 

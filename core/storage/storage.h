@@ -30,8 +30,8 @@
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
 //     14  u16     minor version: the least that has all that the file has; 9 with bit 1 of the next field, else 8 with
-//                 bit 0, else 7 with section 23, else 6 with section 20, else 5 with section 18 or 19, else 4 with section 15, else 3 for
-//                 GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
+//                 bit 0, else 7 with section 23, else 6 with section 20, else 5 with section 18 or 19, else 4 with
+//                 section 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore: bit 0, the recalls of section 9 of beams up to 31 are of walks that
 //                 start from groups of entry points (core/search/entry_groups.h); bit 1, those of section 18 of slacks up
 //                 to 0.08 are. A reader that starts them from all entry points finds no less, one that starts from
@@ -141,7 +141,7 @@
 //                     are 0 to 2,147,483,646. With a graph and at least one curve; since 1.2. Item: a curve
 //     18  slack curves   calibration curves of searches with a slack bound on the CPU, of 776 bytes: u32 k, u32
 //                    points (1 to 24), then 24 times { f64 slack, f64 recall, f64 expansions of a query, mean,
-//                    f64 beam whose walk compares the same number }, zeros where a curve has fewer. k is at least 1
+//                    f64 beam whose walk compares the same number past its starts }, zeros where a curve has fewer. k is at least 1
 //                    and ascends from curve to curve, slacks ascend (0 to 3), recalls are in [0, 1] and do not
 //                    fall, expansions are 0 to 2,147,483,646, beams 1 to 65,536. With a graph and 1 to 4 curves;
 //                    since 1.5. Without it the CPU walks by the beams of section 9. Item: a curve

@@ -333,7 +333,7 @@ class SlackWalks {
     return sum / counted;
   }
 
-  /// Counts the rows that walks with beams compare for the same queries, from all entry points as walks with a slack.
+  /// Counts the rows that walks with beams compare for the same queries, all from all entry points.
   void count_beams() {
     BeamStop stops[kBeams];
     for (uint32_t i = 0; i < kBeams; ++i) stops[i] = {kBeamMin << i, 1};

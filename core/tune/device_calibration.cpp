@@ -48,10 +48,10 @@ constexpr double kLastMiss = 0.0009;
 constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of the expansions'
 // Where codes order rows well enough for ten answers and not for a hundred, walks of blocks of eight warps for a hundred are
 // what finds .999 of the first ten, and go on for these: in larger steps, up to a mean of so many expansions, and where
-// these are found all or none, by all queries: 1,024 of them that miss two answers promise .9987, 2,048 .9992. For .999 of
-// ten of 60,000 patches one query takes .46 of the time of comparing all rows and 10,000 .40, but 100 1.36 (.61, .54 and not
-// run of 850,000; one NVIDIA H100). All curves traced until they promise .999 instead of measuring it made builds of gist
-// take 1.34 of the time.
+// these miss little but promise less than that, by all queries: 1,024 of them that find all or none promise .9987 where
+// they miss two answers, 2,048 .9992. Time at .999 of ten of 60,000 patches beside comparing all rows: one query .46, 100
+// 1.36, 10,000 .40; of 850,000 .61, not run, .54 (one NVIDIA H100). All curves traced until they promise .999 instead of
+// measuring it made builds of gist take 1.34 of the time.
 constexpr double kGrowthBeyond = 2.5;
 constexpr double kExpansionsBeyond = 512;
 constexpr uint32_t kWarpsBeyond = 8;
@@ -97,7 +97,7 @@ void reserve_workspaces(DevicePlacement& placement, const CalibrationQueries& qu
 /// miss and expansions are expected to go on as between the last two points.
 class DeviceCalibration::CurveTracer {
  public:
-  /// Walks of more queries, whose first ten true neighbours are known; null: there are none.
+  /// Walks of more queries, whose first ten true neighbours are known; null: there are none, or no memory for them.
   using FindMore = std::function<Trials*()>;
 
   /// `first`, unless null: that of the first ten answers of the same walks, which searches for fewer answers may take
@@ -117,13 +117,14 @@ class DeviceCalibration::CurveTracer {
     for (double slack = kSlackMin; slack <= kSlackMax && has_room(); slack += step) {
       const double cap = trials_ == 0 ? kNoCap : stray_cap(last_.recall, last_.expansions);
       Trial trial = measure(slack, cap);
-      if (is_beyond_ && trial.promised_first < KnobCurve::kEnough && trial.recall_first >= kWorthMore)
+      if (!is_beyond_) add(curve_, trial, trial.promised);
+      is_beyond_ = is_beyond_ || ends_curve(trial);
+      const bool goes_beyond = is_beyond_ && first_ != nullptr && warps_ == kWarpsBeyond;
+      if (goes_beyond && trial.promised_first < KnobCurve::kEnough && trial.recall_first >= kWorthMore)
         measure_first(&trial);
-      if (is_beyond_)
-        add(*first_, trial, trial.promised_first);
-      else
-        add(trial);
-      if (is_last(trial)) break;
+      if (first_ != nullptr) add(*first_, trial, trial.promised_first);
+      if (trial.expansions > expansions_max() || (is_beyond_ && !goes_beyond)) break;
+      if (goes_beyond && ends_first(trial)) break;
       before_ = last_;
       last_ = trial;
       ++trials_;
@@ -157,6 +158,7 @@ class DeviceCalibration::CurveTracer {
     double expansions = 0;
     double cap = kNoCap;
     double recall_first = 1;  // of the first ten answers, mean
+    double recall_more = 1;   // the same of more queries, where these were walked for
     double promised_first = 0;
   };
 
@@ -187,7 +189,7 @@ class DeviceCalibration::CurveTracer {
       // Where rows have some tens of near copies, the first ten are found all or none, and a hundred are not.
       first_all_or_none_ |= all_or_none_ || (answers > 1 && first.is_all_or_none());
       const double promised = promise(first, answers, answers > 1 && first_all_or_none_);
-      trial.recall_first = first.recall;  // at last of the first ten
+      trial.recall_first = trial.recall_more = first.recall;  // at last of the first ten
       trial.promised_first = promised;
       if (promised >= trial.promised) continue;
       trial.recall = first.recall;
@@ -203,8 +205,7 @@ class DeviceCalibration::CurveTracer {
     const auto cap = static_cast<uint32_t>(trial->cap);
     const Outcome outcome =
         more_->run(kTwoLists, TwoListsPlan{static_cast<float>(trial->slack), cap, warps_});
-    first_all_or_none_ |= outcome.is_all_or_none();
-    trial->recall_first = outcome.recall;
+    trial->recall_more = outcome.recall;
     trial->promised_first = promise(outcome, kFewAnswers, first_all_or_none_);
   }
 
@@ -224,14 +225,18 @@ class DeviceCalibration::CurveTracer {
 
   bool has_room() const { return curve_.count < kPoints && (first_ == nullptr || first_->count < kPoints); }
 
-  /// Whether more slack is not worth a trial. Where all of a sample's first ten are found, no more promises more.
-  bool is_last(const Trial& trial) {
-    if (trial.expansions > expansions_max()) return true;
-    const bool is_stuck_here = is_stuck(trial, &Trial::recall, curve_.count);
-    is_beyond_ |= trial.recall >= KnobCurve::kEnough || (is_stuck_here && stray_ == kStrayMax);
-    if (is_stuck_here) stray_ = kStrayMax;
-    if (!is_beyond_ || first_ == nullptr || warps_ != kWarpsBeyond) return is_beyond_;
-    return trial.promised_first >= KnobCurve::kEnough || trial.recall_first >= 1 ||
+  /// Whether more slack is not worth a trial for all answers. Where walks that stray are capped early, they are let go on.
+  bool ends_curve(const Trial& trial) {
+    if (trial.recall >= KnobCurve::kEnough) return true;
+    if (!is_stuck(trial, &Trial::recall, curve_.count)) return false;
+    const bool was_capped = stray_ < kStrayMax;
+    stray_ = kStrayMax;
+    return !was_capped;
+  }
+
+  /// Nor for the first. Where all of these are found by all queries, no more slack promises more.
+  bool ends_first(const Trial& trial) const {
+    return trial.promised_first >= KnobCurve::kEnough || trial.recall_more >= 1 ||
            trial.expansions > kExpansionsBeyond || is_stuck(trial, &Trial::recall_first, trials_);
   }
 
@@ -375,8 +380,13 @@ struct DeviceCalibration::Job {
     Trials walks(target, samples.of(curve->k), curve->k, execution);
     std::optional<Trials> more;
     CurveTracer whole(walks, kWarps[table], curve, first, [&]() -> Trials* {
-      const Sample* sample = samples.more();
-      return sample == nullptr ? nullptr : &more.emplace(target, *sample, curve->k, execution);
+      try {
+        const Sample* sample = samples.more();
+        return sample == nullptr ? nullptr : &more.emplace(target, *sample, curve->k, execution);
+      } catch (const Error& error) {
+        if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+        return nullptr;
+      }
     });
     whole.run();
     if (capped != nullptr) {

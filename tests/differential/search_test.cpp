@@ -696,6 +696,38 @@ TEST_CASE("a walk with slack reads whole rows, whoever searched before") {
   REQUIRE(found.expansions == wanted.expansions);
 }
 
+TEST_CASE(
+    "a walk with slack starts from groups of entry points where its plan says so, whoever searched before") {
+  Floats rows(4000, 8, 91, 1);
+  // Forty copies of 100 rows: more entry points than others.
+  for (size_t i = 100 * 8; i < rows.values.size(); ++i) rows.values[i] = rows.values[i - 100 * 8];
+  const Floats queries(20, 8, 92, 1);
+  const auto built = build_floats(rows, ANN_METRIC_L2, false);
+  const auto search = [&](bool from_groups) {
+    Answers answers(20, 10);
+    SearchCounts counts;
+    kSlack.run_on_host(built->host, {queries.view(), answers.view(), nullptr, {}},
+                       TwoListsPlan{0.05f, 0, 1, 0, from_groups}, {{}, 1, nullptr}, &counts);
+    return counts.distances;
+  };
+  const auto search_by_list = [&](bool from_groups) {
+    Answers answers(20, 10);
+    SearchCounts counts;
+    kBestFirst.run_on_host(built->host, {queries.view(), answers.view(), nullptr, {}},
+                           BeamPlan{20, kWholeRows, kAllEdges, from_groups}, {{}, 1, nullptr}, &counts);
+    return counts.distances;
+  };
+  const uint64_t all = search(false);
+  const uint64_t groups = search(true);
+  REQUIRE(groups < all);
+  const uint64_t list = search_by_list(false);
+  REQUIRE(search(false) == all);
+  REQUIRE(search_by_list(true) < list);
+  REQUIRE(search(false) == all);
+  REQUIRE(search(true) == groups);
+  REQUIRE(search_by_list(false) == list);
+}
+
 TEST_CASE("a walk with slack is the CPU's, and goes by a rule where nothing can be measured") {
   REQUIRE((kSlack.on_host && !kSlack.on_device));
   SearchRequest request;
