@@ -1,10 +1,10 @@
 // EntryGroups: where a walk of the CPU starts without comparing every entry point.
 //
-// The entry points are grouped around some of them, the leaders: each belongs to its nearest leader. A walk with a
-// short list, or a small slack, compares the leaders, and then the entry points of the nearest groups alone: 64 rows instead of 256, which
-// are there where rows lie in islands or have copies (graph/long_edges.h) or the graph has layers (graph/ggnn.h), and
-// of which a short walk otherwise compares more than of all other rows together. Time of a query and distances for the
-// recall asked (k = 10, one thread of an AMD EPYC with AVX-512 VNNI, the best of nine rounds):
+// The entry points are grouped around some of them, the leaders: each belongs to its nearest leader. A walk with a short
+// list, or a small slack, compares the leaders, and then the entry points of the nearest groups alone: 64 rows instead
+// of 256, which are there where rows lie in islands or have copies (graph/long_edges.h) or the graph has layers
+// (graph/ggnn.h), and of which a short walk otherwise compares more than of all other rows together. Time of a query and
+// distances for the recall asked (k = 10, one thread of an AMD EPYC with AVX-512 VNNI, the best of nine rounds):
 //
 //                   .90                          .95
 //     patches       4.1 us  211, all 5.9  380    4.8  254, 7.3  423

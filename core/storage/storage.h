@@ -140,11 +140,11 @@
 //                     are finite, above -1 and at most 100, recalls are in [0, 1] and do not fall, expansions
 //                     are 0 to 2,147,483,646. With a graph and at least one curve; since 1.2. Item: a curve
 //     18  slack curves   calibration curves of searches with a slack bound on the CPU, of 776 bytes: u32 k, u32
-//                    points (1 to 24), then 24 times { f64 slack, f64 recall, f64 expansions of a query, mean,
-//                    f64 beam whose walk compares the same number past its starts }, zeros where a curve has fewer. k is at least 1
-//                    and ascends from curve to curve, slacks ascend (0 to 3), recalls are in [0, 1] and do not
-//                    fall, expansions are 0 to 2,147,483,646, beams 1 to 65,536. With a graph and 1 to 4 curves;
-//                    since 1.5. Without it the CPU walks by the beams of section 9. Item: a curve
+//                    points (1 to 24), then 24 times { f64 slack, f64 recall, f64 expansions of a query, mean, f64 beam
+//                    whose walk compares the same number past its starts }, zeros where a curve has fewer. k is at
+//                    least 1 and ascends from curve to curve, slacks ascend (0 to 3), recalls are in [0, 1] and do not
+//                    fall, expansions are 0 to 2,147,483,646, beams 1 to 65,536. With a graph and 1 to 4 curves; since
+//                    1.5. Without it the CPU walks by the beams of section 9. Item: a curve
 //     19  code order  [3] f64 in [0, 1]: how well the codes of walks order a sample of rows, or of section 10's kind of
 //                     queries, by distance: the share of their true 10 nearest among the first 10 by code, among the
 //                     first 20, and that of the tenth of the sample that fares worst. May be there with codes 2 or 3,

@@ -162,8 +162,8 @@ void make_workspaces(const Segment& segment, const Sample& sample, const Executi
 }
 
 /// For walks that searches take with a beam that is asked for by recall.
-void start_from_groups(std::vector<SearchWorkspace>& workspaces) {
-  for (SearchWorkspace& workspace : workspaces) workspace.from_groups = true;
+void start_from_groups(std::vector<SearchWorkspace>& workspaces, bool from_groups = true) {
+  for (SearchWorkspace& workspace : workspaces) workspace.from_groups = from_groups;
 }
 
 /// Whether the curve for k goes no further than a beam, whatever recall that has.
@@ -311,10 +311,10 @@ class SlackWalks {
   /// Measures slacks [begin, end), a stage, for the curves that are open.
   void trace(const bool (&open)[kKsMost], size_t begin, size_t end) {
     const bool from_groups = starts_from_groups(begin);
-    for (SearchWorkspace& workspace : workspaces_) workspace.from_groups = from_groups;
     // Walks from all entry points need not find what walks from groups have found.
-    if (from_groups_ && !from_groups) std::fill(has_all_.begin(), has_all_.end(), uint8_t{0});
-    from_groups_ = from_groups;
+    if (workspaces_.front().from_groups && !from_groups)
+      std::fill(has_all_.begin(), has_all_.end(), uint8_t{0});
+    start_from_groups(workspaces_, from_groups);
     parallel_for(execution_, sample_.count, 1, [&](uint64_t first, uint64_t last, uint32_t worker) {
       for (uint64_t query = first; query < last; ++query)
         trace_query(open, begin, end, static_cast<uint32_t>(query), workspaces_[worker]);
@@ -401,7 +401,6 @@ class SlackWalks {
   Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
   double of_beam_[kBeams] = {};  // rows that a walk with a beam of kBeamMin << i compares, mean
   Array<uint8_t> has_all_;       // [kKsMost, kSampleMax[0]] 1: found all its neighbours with a slack
-  bool from_groups_ = false;     // of the slacks that were traced last
 };
 
 uint32_t truth_depth(uint64_t rows) {

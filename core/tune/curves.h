@@ -36,9 +36,9 @@ struct KnobPoint {
   double knob;
   double recall;
   double expansions = 0;  // of a query, mean; 0: they follow from the knob
-  double bound =
-      0;  // of SLACK on the CPU the beam whose walk compares as many past its starts; of queries that are cut
-          // on a device their expansions at most; 0: none of these
+  /// Of SLACK on the CPU the beam whose walk compares as many rows past its starts; of queries that are cut on a device
+  /// their expansions at most; 0: none of these.
+  double bound = 0;
 };
 
 /// The points for one k.

@@ -213,7 +213,7 @@ class DeviceCalibration::CurveTracer {
     return std::max(0.0, walks_.promise(outcome.recall) - walks_.allow_for(outcome, answers, all_or_none));
   }
 
-  /// The cap on walks that stray, where such walks as one were measured.
+  /// The cap on walks that stray, behind a trial of this recall and these mean expansions.
   double stray_cap(double recall, double expansions) const {
     const double times = stray_ * std::sqrt(std::max(1.0, kStrayMiss / miss_of(recall)));
     return std::clamp(std::min(times, kStrayMax) * expansions, kStrayMin, static_cast<double>(kNoCap));

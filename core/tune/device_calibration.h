@@ -46,15 +46,14 @@
 // ten, which counts where ten are asked for.
 //
 // Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds
-// all or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours; all of them again where .999
-// of the first ten of a hundred hangs on it. With 2,048 for k of 10
-// the recall by so many warps differed by 0.002 to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two
-// points of a block's curve are far from each other. Where walks compare 512 bytes a row or more, half of them serve:
-// runs of gist are bound by memory. Cost: exact searches for 2,048 and for 64 queries, and some 150 runs, those of six
-// curves side by side (eight took as long), of queries that are sent once. A curve of a warp for 100 answers ends
-// at 400 expansions, where blocks take half as many: its last three runs, from .9987 to .9991, took as long as all
-// other curves. One NVIDIA H100, ms: gist 110 with queries pinned nine times, 92 sent once, 87 with half of them, 58 with
-// shorter curves of a warp; 60,000 patches 70, 59, -, 56.
+// all or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours; all of them again where
+// .999 of the first ten of a hundred hangs on it. With 2,048 for k of 10 the recall by so many warps differed by 0.002
+// to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two points of a block's curve are far from each
+// other. Where walks compare 512 bytes a row or more, half of them serve: runs of gist are bound by memory. Cost: exact
+// searches for 2,048 and for 64 queries, and some 150 runs, those of six curves side by side (eight took as long), of
+// queries that are sent once. A curve of a warp for 100 answers ends at 400 expansions, where blocks take half as many:
+// its last three runs, from .9987 to .9991, took as long as all other curves. One NVIDIA H100, ms: gist 110 with queries
+// pinned nine times, 92 sent once, 87 with half of them, 58 with shorter curves of a warp; 60,000 patches 70, 59, -, 56.
 #pragma once
 
 #include <cstdint>

@@ -43,9 +43,10 @@ inline double walk_work(const SearchGraph& graph, size_t row_bytes, double beam)
   return walk_work(graph, static_cast<double>(graph.entries.size()), row_bytes, beam);
 }
 
-/// The work of a walk with a slack bound that starts at `starts` rows, past which it compares as many as a beam's walk. Its steps check more often
-/// whether they are the last, and two of them are on their way when it ends. Thread time and distances as parts of
-/// the shortest beam's with the recall, one thread, k = 10, on an AMD EPYC with AVX2 and other work beside it:
+/// The work of a walk with a slack bound that starts at `starts` rows, past which it compares as many as a beam's walk. Its
+/// steps check more often whether they are the last, and two of them are on their way when it ends. Thread time and
+/// distances as parts of the shortest beam's with the recall, one thread, k = 10, on an AMD EPYC with AVX2 and other work
+/// beside it:
 ///
 ///                        .95          .99          .999
 ///     SIFT 100k     1.16  .99     .94  .89     .76  .80
