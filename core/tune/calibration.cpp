@@ -131,16 +131,18 @@ double query_recall(const float* distances, uint32_t compared, uint32_t k, uint3
 }
 
 /// The allowance subtracted from the mean recall of a sample, that of ten answers or more beside it. Future queries
-/// miss at most kLeeway more than a sample that is lucky by three standard errors. Masked rows promise too little,
-/// except where rows form islands or have copies, or a query's answers are all found or none. Where few queries of
-/// the caller all reach it, so do all future ones except three in their number.
+/// miss at most kLeeway more than a sample that is lucky by three standard errors, four where few queries find all or
+/// none. Masked rows promise too little, except where rows form islands or have copies, or a query's answers are all
+/// found or none. Where few queries of the caller all reach it, so do all future ones except three or four in their
+/// number.
 double doubt_of(const Sample& sample, uint32_t k, const Recall& recall, const Recall& of_several) {
   const bool few = sample.is_fair && sample.count < kGivenFew && k <= kTogetherMost;
+  const bool together = sample.has_heads || of_several.is_all_or_none();
   const double error = few ? std::max(recall.error, 1.0 / recall.count) : recall.error;
-  const double of_three = 3 * error - kLeeway;
+  const double for_luck = errors_allowed(few && together) * error - kLeeway;
   if (sample.is_fair)
-    return std::max(0.0, of_three + (sample.is_hidden ? kHiddenMargin * (1 - recall.mean) : 0));
-  return sample.has_heads || of_several.is_all_or_none() ? std::max(recall.error, of_three) : recall.error;
+    return std::max(0.0, for_luck + (sample.is_hidden ? kHiddenMargin * (1 - recall.mean) : 0));
+  return together ? std::max(recall.error, for_luck) : recall.error;
 }
 
 /// The same of a walk that may start from groups of entry points (search/entry_groups.h): one that starts in the wrong

@@ -32,6 +32,9 @@ constexpr uint32_t shortest_beam(uint32_t k) { return std::clamp(k, kBeamMin, AN
 inline constexpr uint32_t kGivenFew = 300;  // three in this many are kLeeway
 inline constexpr uint32_t kTogetherMost = 10;
 
+/// The standard errors by which a sample may be lucky. `scarce`: few queries of the caller, which find all or none.
+constexpr double errors_allowed(bool scarce) { return scarce ? 4 : 3; }
+
 struct KnobPoint {
   double knob;
   double recall;

@@ -49,6 +49,7 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
     : placement_(target.device),
       given_(target.segment().queries),
       dataset_(target.segment().dataset),
+      in_islands_(!target.segment().graph.heads.empty()),
       count_(count) {
   const Segment& segment = target.segment();
   if (!are_rows()) {
@@ -250,14 +251,16 @@ bool Outcome::is_all_or_none() const {
 }
 
 double Trials::allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
+  // The first alone is found or not; in islands it goes as several do.
+  const bool together = all_or_none || (answers == 1 && sample_.queries().are_in_islands());
   double error = outcome.error;
-  if (all_or_none) {
+  if (together) {
     const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
     error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
   }
   const bool few = !sample_.queries().are_rows() && outcome.queries < kGivenFew && answers <= kTogetherMost;
   const double least = few ? std::max(error, 1.0 / outcome.queries) : error;
-  return std::max(error, 3 * least - kLeeway);
+  return std::max(error, errors_allowed(few && together) * least - kLeeway);
 }
 
 }  // namespace gannet
