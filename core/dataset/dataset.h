@@ -125,6 +125,8 @@ class Dataset {
 
  private:
   void make_room(const MatrixView& rows, const Allocator& memory);
+  static bool is_stored_whole(const MatrixView& rows, int32_t metric, int32_t element);
+  void store_whole(const MatrixView& rows, const Execution& execution);
   void store(const MatrixView& rows, const Execution& execution);
   void sort_ids(const uint64_t* ids, const Execution& execution);
   void measure_norms(const Execution& execution);
