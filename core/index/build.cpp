@@ -73,17 +73,25 @@ Codes codes_of_rows(const Segment& segment, const Execution& execution) {
   return Codes::of_rows(segment.dataset, segment.seed, execution);
 }
 
-/// Adds the edges by product to a graph of near rows. A device that builds many rows does so where it searches them, and
-/// makes every row reachable: then the result is the segment's placement, else null.
-std::unique_ptr<DevicePlacement> finish_product_graph(const BuildPlan& plan, Segment& segment,
-                                                      const Execution& execution) {
-  const uint32_t k = plan.nn_descent.k;
-  if (plan.device >= ANN_DEVICE_CUDA && segment.rows() >= kProductWalksMin) {
-    auto placement = cuda::add_product_edges(segment, k, plan.repair, plan.device, execution);
-    if (placement != nullptr) return placement;
-  }
+/// Adds the edges by product to a graph of near rows.
+void finish_product_graph(const BuildPlan& plan, Segment& segment, const Execution& execution) {
   execution.enter("edges by product");
-  add_product_edges(segment.graph, segment.dataset, segment.codes, k, execution);
+  add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
+}
+
+/// The same of a graph that a device has. Many rows get these edges where the device searches them, which makes every row
+/// reachable: then the result is the segment's placement. Else it is null, and the host has the graph.
+std::unique_ptr<DevicePlacement> finish_product_graph_on_device(const BuildPlan& plan,
+                                                                cuda::GraphOnDevice& near, Segment& segment,
+                                                                const Execution& execution) {
+  const bool adds = adds_products(plan, segment);
+  if (adds && segment.rows() >= kProductWalksMin) {
+    auto placement = cuda::add_product_edges(segment, near, plan.nn_descent.k, plan.repair, execution);
+    if (placement != nullptr) return placement;
+  } else {
+    near.fetch(segment.graph.edges, execution);
+  }
+  if (adds) finish_product_graph(plan, segment, execution);
   return nullptr;
 }
 
@@ -313,21 +321,27 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   execution.span(0.85, 0.86).enter("placement");
   auto placed = place([&] { return made->place(segment, execution); });
 
-  // The host gets the edges and walks them while the device looks at lists and codes. Calibration comes behind, since
-  // where walks do not find rows it would be of a graph that is given up: 95 of the 390 ms of patches' build.
+  // The host walks the edges, and what follows goes on, while the device looks at lists and codes. Calibration
+  // waits for these walks: where they do not find rows it would be of a graph that is given up, 95 of the 390 ms of patches'
+  // build.
   const Execution measuring = execution.span(0.86, 1);
   measuring.enter("edges to the host");
   const DevicePlacement* on_device = placed != nullptr ? placed->placement.get() : nullptr;
   bool finds = true;
+  if (!fetched) made->fetch(graph.edges, measuring);
   run_both(
-      execution, [&] { measure(segment, made->found.sampled, made->found.share, on_device, measuring); },
+      execution,
       [&] {
-        if (!fetched) made->fetch(graph.edges, measuring);
+        measure(segment, made->found.sampled, made->found.share, on_device, measuring);
+        made.reset();  // takes a millisecond
+      },
+      [&] {
         finds = is_ggnn || !plan.repair || walks_find_rows(segment, kRowsPerMissOnDevice, measuring);
+        if (finds) calibrate_and_adopt(plan, placed, built, measuring);
       });
-  made.reset();
+  if (finds) return;
   // So few graphs want long edges that all are placed without waiting for the host to look.
-  if (!finds) placed = join_islands(segment, std::move(placed), measuring);
+  placed = join_islands(segment, std::move(placed), measuring);
   calibrate_and_adopt(plan, placed, built, measuring);
 }
 
@@ -370,29 +384,33 @@ void build_ggnn_by_product_on_device(const BuildPlan& plan, PlacedSegment& built
 /// Codes that order rows by product.
 void make_scaled_codes(const MatrixView* queries, Segment& segment, const Execution& execution) {
   CodeOrder order;
-  ScaledCodes scaled = ScaledCodes::choose(segment.dataset, queries, segment.seed, execution, &order);
-  segment.codes.walk_by(std::move(scaled));
+  segment.codes.walk_by(ScaledCodes::choose(segment.dataset, queries, segment.seed, execution, &order));
   segment.codes.set_order(order);
 }
 
-/// The graph of near rows by a device, fetched.
-void find_near_rows_on_device(const BuildPlan& plan, Segment& segment, const KnnLists* given,
-                              const Execution& execution) {
+/// The graph of near rows by a device.
+std::unique_ptr<cuda::GraphOnDevice> find_near_rows_on_device(const BuildPlan& plan, Segment& segment,
+                                                              const KnnLists* given,
+                                                              const Execution& execution) {
   SearchGraph& graph = segment.graph;
   const Codes rows = codes_of_rows(segment, execution);
   const int32_t method = knn_method_for(rows.rows(), plan.nn_descent.k, plan.knn);
   BuildPlan unrepaired = plan;
   unrepaired.repair = false;
-  const auto made =
+  auto made =
       cuda::build_graph(rows, nullptr, method, given, unrepaired, graph.entries, execution.span(0, 0.3));
   segment.knn_iterations = made->found.iterations;
   segment.knn_share = made->found.share;
-  made->fetch(graph.edges, execution);
+  return made;
 }
 
 /// The same by inner product: the device finds near rows, while the CPU makes the codes, unless they are there, and those
 /// that order rows by the products of `queries` or rows. Then the device walks for lists by product, edges are made of them,
 /// and the index is placed when it is whole. A graph of the caller's lists gets no edges by product.
+///
+/// Codes about one centre order the rows of every set that was tried. So the device walks by them while the CPU measures
+/// whether they do: to wait took 21 of the 142 ms of 150,000 words' build (one NVIDIA H100). Where they do not, it all is
+/// done again.
 void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, PlacedSegment& built,
                               const Execution& execution) {
   Segment& segment = built.segment;
@@ -400,15 +418,41 @@ void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, 
   const bool given = plan.knn == ANN_KNN_GIVEN;
   segment.graph.make_fixed(execution.memory);
   if (given) copied = copy_lists(segment.codes, plan, execution);
-  run_both(
-      execution, [&] { find_near_rows_on_device(plan, segment, given ? &copied : nullptr, execution); },
-      [&] {
-        if (segment.codes.rows() == 0) segment.codes = Codes(segment.dataset, segment.seed, execution);
-        make_scaled_codes(queries, segment, execution);
-      });
   std::unique_ptr<DevicePlacement> placement;
-  if (adds_products(plan, segment)) placement = finish_product_graph(plan, segment, execution.span(0.3, 0.8));
-  finish_on_host(plan, std::move(placement), built, execution);
+  const auto order_by = [&](uint32_t cells) {
+    segment.codes.walk_by(ScaledCodes(segment.dataset, cells, segment.seed, execution));
+  };
+  std::unique_ptr<cuda::GraphOnDevice> near;
+  const auto find_near = [&] {
+    near = find_near_rows_on_device(plan, segment, given ? &copied : nullptr, execution);
+  };
+  const auto add_products = [&] {
+    placement = finish_product_graph_on_device(plan, *near, segment, execution.span(0.3, 0.8));
+  };
+  run_both(execution, find_near, [&] {
+    if (segment.codes.rows() == 0) segment.codes = Codes(segment.dataset, segment.seed, execution);
+    order_by(1);
+  });
+  CodeOrder order;
+  Execution some = execution;  // the others send the index to the device
+  some.threads = (execution.threads + 1) / 2;
+  const auto measure_order = [&] {
+    order = segment.codes.scaled()->measure(segment.dataset, queries, segment.seed, some);
+  };
+  run_both(execution, add_products, measure_order);
+  if (!order.is_enough()) {
+    placement.reset();
+    near.reset();
+    run_both(execution, find_near, [&] {
+      order_by(ScaledCodes::kCellsMany);
+      measure_order();
+    });
+    add_products();
+  }
+  segment.codes.set_order(order);
+  run_both(
+      execution, [&] { finish_on_host(plan, std::move(placement), built, execution); },
+      [&] { near.reset(); });
 }
 
 /// The codes of all rows; made on a device where `ingest` has rows there, or gets those that are sent ahead.

@@ -159,8 +159,11 @@ class Graph final : public GraphOnDevice {
     execution.check();
     const DeviceGuard guard(device_);
     const Stream stream;
-    Transfers& transfers = codes_->ingest() != nullptr ? codes_->ingest()->transfers() : transfers_;
-    transfers.fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
+    transfers().fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
+  }
+
+  Transfers& transfers() const override {
+    return codes_->ingest() != nullptr ? codes_->ingest()->transfers() : transfers_;
   }
 
   void replace(const Array<uint32_t>& edges, const Execution& execution) override {
@@ -173,6 +176,15 @@ class Graph final : public GraphOnDevice {
   std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
     codes_->release_to(left_);
+    left_.transfers = &transfers();
+    return place_for_search(device_, segment, &left_, execution);
+  }
+
+  std::unique_ptr<DevicePlacement> place_edges(const Segment& segment, const Execution& execution) override {
+    const DeviceGuard guard(device_);
+    codes_->release_to(left_);
+    left_.codes.reset();
+    left_.transfers = &transfers();
     return place_for_search(device_, segment, &left_, execution);
   }
 

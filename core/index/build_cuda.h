@@ -17,6 +17,8 @@
 
 namespace gannet::cuda {
 
+class Transfers;
+
 /// k-NN lists by a method, ANN_KNN_NN_DESCENT, _EXACT or _CELLS. `device` is an ANN_DEVICE_CUDA + i.
 /// `ingest`, which may be null, has the codes there; the host has everything when the call returns.
 ///
@@ -63,6 +65,11 @@ class GraphOnDevice {
 
   /// Makes the segment's placement on the device of it, once.
   virtual std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) = 0;
+  /// Likewise, of a segment with other codes than those that have made the graph.
+  virtual std::unique_ptr<DevicePlacement> place_edges(const Segment& segment,
+                                                       const Execution& execution) = 0;
+  /// Copies to and from the device, by memory that has been pinned.
+  virtual Transfers& transfers() const = 0;
 };
 
 /// Finds k-NN lists by a method, or takes `given` if not null, prunes them, adds reverse edges, and repairs

@@ -153,8 +153,11 @@ uint64_t phases(const Asked& asked) {
   const bool ahead = sends_rows_ahead(plan, asked.shape.metric, asked.element);
   const uint64_t lanes = plan.threads + (ahead ? kIngestCopiers : 0);
   const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(lanes) : 0;
-  return std::max({coding, finding, projecting, measuring, edging(asked), joining, calibrating, products}) +
-         scaling(asked) + sending;
+  // A device that has made the graph measures it and calibrates at a time.
+  const bool beside = plan.device >= ANN_DEVICE_CUDA;
+  const uint64_t looking = beside ? measuring + calibrating : std::max(measuring, calibrating);
+  return std::max({coding, finding, projecting, looking, edging(asked), joining, products}) + scaling(asked) +
+         sending;
 }
 
 // --- A device ------------------------------------------------------------------------------------
@@ -212,7 +215,7 @@ uint64_t placed(const Asked& asked) {
   const uint64_t calibrating = device_calibration_bytes(shape, asked.plan.queries_given);
   const bool joins = asked.plan.repair && !asked.is_tsdg() && !asked.is_ggnn() && !asked.is_inner_product();
   const uint64_t joining = joins ? joining_on_device(asked, shape.code_stride) : 0;
-  const uint64_t measuring = std::max({comparing, joining, asked.plan.calibrate ? calibrating : 0});
+  const uint64_t measuring = std::max(joining, comparing + (asked.plan.calibrate ? calibrating : 0));
   const bool walks =
       asked.is_inner_product() && asked.plan.knn != ANN_KNN_GIVEN && asked.rows >= kProductWalksMin;
   const uint64_t walking = walks ? product_walks::device_bytes(shape, asked.k(), asked.plan.degree) : 0;

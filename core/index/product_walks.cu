@@ -9,6 +9,7 @@
 #include "graph/product_merge.h"
 #include "graph/search_graph.h"
 #include "graph/search_graph_cuda.h"
+#include "index/build_cuda.h"
 #include "search/device_search.h"
 #include "search/pipeline_cuda.h"
 #include "search/records_cuda.h"
@@ -285,7 +286,7 @@ struct MergeEdges {
 };
 
 /// Makes the edges, for the host and the placement, which has the near ones.
-void make_edges(DevicePlacement& placement, uint32_t k, bool repair, SearchGraph& graph,
+void make_edges(DevicePlacement& placement, uint32_t k, bool repair, SearchGraph& graph, Transfers& transfers,
                 const Execution& execution) {
   const IndexView& view = placement.view();
   const uint64_t places = uint64_t{graph.rows} * graph.degree;
@@ -306,7 +307,6 @@ void make_edges(DevicePlacement& placement, uint32_t k, bool repair, SearchGraph
     repaired = repair_reachability(
         {edges.data(), view.entries.rows, graph.rows, graph.degree, view.entries.count}, stream, execution);
   }
-  Transfers transfers(execution);
   transfers.fetch(graph.edges.data(), edges.data(), places * sizeof(uint32_t), stream);
   graph.repaired_edges = repaired.edges_added;
   if (repaired.unreachable_left != 0) {
@@ -319,16 +319,19 @@ void make_edges(DevicePlacement& placement, uint32_t k, bool repair, SearchGraph
 
 }  // namespace
 
-std::unique_ptr<DevicePlacement> add_product_edges(Segment& segment, uint32_t k, bool repair, int32_t device,
-                                                   const Execution& execution) {
+std::unique_ptr<DevicePlacement> add_product_edges(Segment& segment, GraphOnDevice& near, uint32_t k,
+                                                   bool repair, const Execution& execution) {
+  std::unique_ptr<DevicePlacement> placement;
   try {
-    auto placement = place_for_search(device - ANN_DEVICE_CUDA, segment, nullptr, execution.span(0, 0.1));
+    execution.enter("placement");
+    placement = near.place_edges(segment, execution.span(0, 0.1));
     execution.span(0.1, 1).enter("edges by product");
     const DeviceGuard guard(placement->device());
-    make_edges(*placement, k, repair, segment.graph, execution.span(0.1, 1));
+    make_edges(*placement, k, repair, segment.graph, near.transfers(), execution.span(0.1, 1));
     return placement;
   } catch (const Error& error) {
     if (error.status != ANN_DEVICE_NO_MEMORY) throw;
+    near.fetch(segment.graph.edges, execution);  // which the placement may have
     return nullptr;
   }
 }

@@ -36,11 +36,13 @@ inline constexpr uint32_t kProductWalksMin = 1 << 15;
 
 namespace cuda {
 
-/// Adds the edges by product to a segment's graph of near rows, from lists of k, and makes every row reachable if
-/// `repair`. Returns the segment's placement on the device (ANN_DEVICE_CUDA and on); null, and the graph as it was, where
-/// its memory does not hold graph, codes and walks. Errors: as of build_cuda.h, but ANN_DEVICE_NO_MEMORY.
-std::unique_ptr<DevicePlacement> add_product_edges(Segment& segment, uint32_t k, bool repair, int32_t device,
-                                                   const Execution& execution);
+class GraphOnDevice;
+
+/// Adds the edges by product to a graph of near rows, from lists of k, and makes every row reachable if `repair`; the
+/// segment gets the edges. Returns its placement on the device of that graph; null, and the segment has the near edges,
+/// where its memory does not hold graph, codes and walks. Errors: as of build_cuda.h, but ANN_DEVICE_NO_MEMORY.
+std::unique_ptr<DevicePlacement> add_product_edges(Segment& segment, GraphOnDevice& near, uint32_t k,
+                                                   bool repair, const Execution& execution);
 
 /// The lists of k by product that those edges are made of: of each row the rows of the largest products, itself not
 /// among them, that walks over the segment's graph find. Errors: as of build_cuda.h.

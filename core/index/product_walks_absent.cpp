@@ -7,9 +7,8 @@
 
 namespace gannet::cuda {
 
-std::unique_ptr<DevicePlacement> add_product_edges(Segment&, uint32_t, bool, int32_t device,
+std::unique_ptr<DevicePlacement> add_product_edges(Segment&, GraphOnDevice&, uint32_t, bool,
                                                    const Execution&) {
-  check_cuda_device(device);
   fail(ANN_NO_DEVICE, "this library was built without CUDA");
 }
 

@@ -36,12 +36,13 @@ class CudaPlacement final : public DevicePlacement {
     multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount);
     capability_ =
         10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
-    Upload upload{*this, Transfers(execution)};
-    if (segment.has_graph()) place_graph(segment, built == nullptr, upload);
+    Transfers own(execution);
+    Upload upload{*this, built != nullptr && built->transfers != nullptr ? *built->transfers : own};
+    if (segment.has_graph()) place_graph(segment, built, upload);
     place_rows(segment, built, upload);
     if (built != nullptr) {
       built->stream->wait();
-      view_.codes = built->codes->data();
+      if (built->codes != nullptr) view_.codes = built->codes->data();
     }
     if (makes_halves(segment)) place_narrow(built != nullptr ? built->edges->data() : nullptr);
     if (segment.has_graph()) place_pivots(segment.graph, upload);
@@ -99,7 +100,8 @@ class CudaPlacement final : public DevicePlacement {
 
   void replace_starts(const SearchGraph& graph, const Execution& execution) override {
     const DeviceGuard guard(device_);
-    Upload upload{*this, Transfers(execution)};
+    Transfers transfers(execution);
+    Upload upload{*this, transfers};
     place_entries(graph, upload);
     place_pivots(graph, upload);
     stream_->wait();
@@ -159,7 +161,7 @@ class CudaPlacement final : public DevicePlacement {
   /// Copies to device memory that the placement then holds.
   struct Upload {
     CudaPlacement& placement;
-    Transfers transfers;
+    Transfers& transfers;
 
     /// `count` vectors of `bytes` bytes, `from_stride` apart, with zeros behind each.
     uint8_t* vectors(const uint8_t* from, size_t from_stride, uint64_t count, size_t bytes,
@@ -209,11 +211,11 @@ class CudaPlacement final : public DevicePlacement {
   /// Refuses a segment that cannot fit, before anything is sent.
   void check_memory(const Segment& segment, const DeviceBuildResult* built) const {
     const Dataset& dataset = segment.dataset;
-    const bool graph_is_there = built != nullptr;
     const bool rows_are_there = built != nullptr && built->sent != nullptr;
     const bool lossless = segment.codes.lossless();
-    if (graph_is_there && lossless && dataset.ids() == nullptr) return;
-    uint64_t row = graph_is_there ? 0 : view_.code_stride + segment.graph.degree * sizeof(uint32_t);
+    if (has_codes(built) && lossless && dataset.ids() == nullptr) return;
+    uint64_t row = has_codes(built) ? 0 : view_.code_stride;
+    if (built == nullptr) row += segment.graph.degree * sizeof(uint32_t);
     if (!segment.graph.prefixes.empty()) row += segment.graph.levels * sizeof(uint16_t);
     if (!lossless) row += (rows_are_there ? 0 : view_.row_stride) + view_.scaled.stride;
     if (makes_halves(segment)) row += HalfView::stride_of(view_.code_stride);
@@ -229,14 +231,16 @@ class CudaPlacement final : public DevicePlacement {
            static_cast<unsigned long long>(needed), device_, static_cast<unsigned long long>(free_bytes));
   }
 
+  static bool has_codes(const DeviceBuildResult* built) {
+    return built != nullptr && built->codes != nullptr;
+  }
+
   /// Codes and edges where no build has left them, and the arrays that searches by the graph need beside them.
-  void place_graph(const Segment& segment, bool with_edges, Upload& upload) {
+  void place_graph(const Segment& segment, const DeviceBuildResult* built, Upload& upload) {
     const Codes& codes = segment.codes;
     const uint64_t n = segment.rows();
-    if (with_edges) {
-      view_.codes = place_codes(codes, upload);
-      view_.graph.targets = place_edges(segment.graph, upload);
-    }
+    if (!has_codes(built)) view_.codes = place_codes(codes, upload);
+    if (built == nullptr) view_.graph.targets = place_edges(segment.graph, upload);
     if (!segment.graph.prefixes.empty())
       view_.graph.prefixes = upload.items(segment.graph.prefixes.data(), segment.graph.prefixes.size());
     place_entries(segment.graph, upload);
@@ -354,14 +358,17 @@ class CudaPlacement final : public DevicePlacement {
   void adopt(DeviceBuildResult& built, const Segment& segment) {
     arrays_.reserve(arrays_.size() + 3);
     view_.graph.targets = reinterpret_cast<const uint32_t*>(built.edges->data());
-    arrays_.push_back(std::move(built.codes));
+    if (built.codes != nullptr) {
+      arrays_.push_back(std::move(built.codes));
+      bytes_ += segment.rows() * segment.codes.stride();
+    }
     arrays_.push_back(std::move(built.edges));
     if (built.sent != nullptr) {
       arrays_.push_back(std::move(built.sent));
       bytes_ += segment.rows() * built.row_stride;
     }
     build_stream_ = std::move(built.stream);
-    bytes_ += segment.rows() * (segment.codes.stride() + segment.graph.degree * sizeof(uint32_t));
+    bytes_ += segment.rows() * segment.graph.degree * sizeof(uint32_t);
   }
 
   /// Copies rows of `bytes` bytes that lie on the device.

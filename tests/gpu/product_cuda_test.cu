@@ -388,10 +388,16 @@ void claim_mutual() {
   expect(missing == 0, std::to_string(missing) + " rows are missing in the list of another");
 }
 
-/// The edges that a device has made are those of the host's graph, on both, and every row is reached.
-void claim_edges() {
-  const Made made = make(Law::kUnlike, 40'000, 1, 24);
+/// The edges that a device has made are those of the host's graph, on both, and every row is reached. Where one centre does
+/// not order the rows, they are made once more by codes about many.
+void compare_edges(Law law, uint32_t dim, uint32_t centres) {
+  const Made made = make(law, 40'000, 1, dim);
   const Built built(made.rows, nullptr, ANN_OFF, 0, ANN_DEVICE_CUDA);
+  ann_index_info info = ANN_INDEX_INFO_INIT;
+  ann_error error = ANN_ERROR_INIT;
+  expect_ok(ann_index_get_info(built.index, &info, &error), error, "what is known of an index");
+  expect(info.code_centres == centres, std::to_string(info.code_centres) + " centres");
+  expect(info.code_first_twenty > 0.99f, "the order by code is measured");
   const Index::Call call(built.index->index);
   const SearchGraph& graph = segment_of(call).graph;
   expect(count_unreachable(graph, Allocator()) == 0, "rows are not reached");
@@ -411,6 +417,11 @@ void claim_edges() {
     expect(std::set<uint32_t>(targets, end).size() == static_cast<size_t>(end - targets),
            "two edges lead to one row");
   }
+}
+
+void claim_edges() {
+  compare_edges(Law::kUnlike, 24, 1);
+  compare_edges(Law::kNarrow, 40, 256);
 }
 
 /// Walks of a device for every row leave as good lists by product as the host's, which look through those of others.
