@@ -27,6 +27,12 @@ struct DeviceAdmission {
   RowSetView removed = {};           // in memory of the host: rows that are walked through, never returned
 };
 
+/// Records of queries on a placement's device, which workspaces that are taken for them read.
+struct SentQueries {
+  virtual ~SentQueries() = default;
+  uint8_t* records = nullptr;  // [queries, record_bytes]; null: to come
+};
+
 /// Room for one search of up to capacity() queries.
 class DeviceWorkspace : public Workspace {
  public:
@@ -58,9 +64,8 @@ class DeviceWorkspace : public Workspace {
     found_usable_ = usable_.data();
   }
 
-  /// Sends the first `count` queries to the device and waits, after which workspaces that were taken to read them there
-  /// may run.
-  virtual void send(uint32_t count) = 0;
+  /// Sends the first `count` queries to places from `first` on, and waits.
+  virtual void send(uint32_t count, const SentQueries& to, uint32_t first) = 0;
 
   /// Answers the first `count` queries by a walk and waits for the answers. With `timed` the kernels are timed.
   virtual void run(uint32_t count, const SearchPlan& plan, const DeviceAdmission& admission, bool timed) = 0;
@@ -104,9 +109,12 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
                                                   DeviceBuildResult* built, const Execution& execution);
 
 /// Room for `queries` queries of k answers each, or for as many of them as one run takes. Unless `sent` is null, its
-/// runs read the queries that this one, of the same placement, has sent, and has no room for others.
+/// runs read these queries of the same placement, and has no room for others.
 std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k,
-                                                const DeviceWorkspace* sent = nullptr);
+                                                const SentQueries* sent = nullptr);
+
+/// Room for queries on the device alone.
+std::unique_ptr<SentQueries> room_for_queries(const DevicePlacement& placement, uint32_t queries);
 
 /// Queries of k answers that a warp each walks for at the same time; 0 where no kernel is made for that.
 uint32_t resident_queries(const DevicePlacement& placement, uint32_t k);
@@ -140,7 +148,7 @@ inline size_t two_lists_row_bytes(const Segment& segment, const DevicePlacement&
 class DeviceWorkspaceLease {
  public:
   DeviceWorkspaceLease(DevicePlacement& placement, uint64_t queries, uint32_t k,
-                       const DeviceWorkspace* sent = nullptr)
+                       const SentQueries* sent = nullptr)
       : placement_(placement), workspace_(cuda::take_workspace(placement, queries, k, sent)) {}
   ~DeviceWorkspaceLease() {
     workspace_->settle();

@@ -19,10 +19,11 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
   return place_segment(device, segment, built, execution);
 }
 
-std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement&, uint64_t, uint32_t,
-                                                const DeviceWorkspace*) {
+std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement&, uint64_t, uint32_t, const SentQueries*) {
   refuse();
 }
+
+std::unique_ptr<SentQueries> room_for_queries(const DevicePlacement&, uint32_t) { refuse(); }
 
 uint32_t resident_queries(const DevicePlacement&, uint32_t) { refuse(); }
 

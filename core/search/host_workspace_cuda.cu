@@ -60,10 +60,10 @@ class CudaWorkspace final : public DeviceWorkspace {
   uint64_t staged_bytes() const { return queries_.bytes() + answers_.bytes(); }
   uint64_t bytes() const override { return staged_bytes() + usable_.bytes(); }
 
-  /// `sent`: another workspace, whose queries serve, or null.
-  void fit(uint32_t queries, uint32_t k, const CudaWorkspace* sent) {
+  /// `sent`: queries that serve, or null.
+  void fit(uint32_t queries, uint32_t k, const SentQueries* sent) {
     capacity_ = 0;
-    sent_ = sent != nullptr ? sent->queries_.device() : nullptr;
+    sent_ = sent;
     if (sent == nullptr) queries_.fit(queries * record_bytes_, true, stream_);
     answers_.fit(answer_bytes(queries, k) + queries * sizeof(WalkCounts), true, stream_);
     found_usable_ = nullptr;
@@ -79,9 +79,9 @@ class CudaWorkspace final : public DeviceWorkspace {
     k_ = k;
   }
 
-  void send(uint32_t count) override {
+  void send(uint32_t count, const SentQueries& to, uint32_t first) override {
     const DeviceGuard guard(device_);
-    copy_to_device(queries_.device(), queries_.host(), count * record_bytes_, stream_,
+    copy_to_device(to.records + first * record_bytes_, queries_.host(), count * record_bytes_, stream_,
                    "sending queries to the device");
     stream_.wait();
   }
@@ -201,7 +201,7 @@ class CudaWorkspace final : public DeviceWorkspace {
     uint8_t* answers = direct ? answers_.host() : answers_.device();
     const bool one_kernel = view_.lossless || walks_whole(view_, plan, k_);
     run.is_on_host = direct && one_kernel && sent_ == nullptr;
-    run.queries = sent_ != nullptr ? sent_ : run.is_on_host ? queries_.host() : queries_.device();
+    run.queries = sent_ != nullptr ? sent_->records : run.is_on_host ? queries_.host() : queries_.device();
     run.query_stride = static_cast<uint32_t>(record_bytes_);
     run.starts = reinterpret_cast<uint32_t*>(starts_.device());
     run.counters = reinterpret_cast<WalkCounters*>(answers_.device());
@@ -254,10 +254,9 @@ class CudaWorkspace final : public DeviceWorkspace {
   Stream stream_;
   Event begin_{true};
   Event end_{true};
-  const uint8_t* sent_ =
-      nullptr;          // [capacity, record_bytes] on the device: queries of another workspace, or null
-  Staging queries_;     // [capacity, record_bytes], or vectors, which take no more
-  Staging made_;        // [capacity, record_bytes] records of vectors
+  const SentQueries* sent_ = nullptr;  // queries that are read, or null: its own
+  Staging queries_;                    // [capacity, record_bytes], or vectors, which take no more
+  Staging made_;                       // [capacity, record_bytes] records of vectors
   Staging answers_;     // counters, [capacity, k] rows, [capacity, k] distances, [capacity] counts or flags
   Staging starts_;      // [capacity, kStartWords]
   Staging codes_;       // [capacity, code_stride] where codes are lossy
@@ -272,10 +271,34 @@ class CudaWorkspace final : public DeviceWorkspace {
   bool started_ = false;
 };
 
+/// They go on a stream of their own.
+struct QueriesOnDevice final : SentQueries {
+  QueriesOnDevice(int32_t of_device, uint64_t bytes) : device(of_device) {
+    const DeviceGuard guard(device);
+    stream = std::make_unique<Stream>();
+    memory = std::make_unique<DeviceArray<uint8_t>>(bytes, *stream);
+    records = memory->data();
+    stream->wait();  // others write and read there
+  }
+  ~QueriesOnDevice() override {
+    const LastDeviceGuard guard(device);
+    memory.reset();
+    stream.reset();
+  }
+
+  int32_t device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<DeviceArray<uint8_t>> memory;
+};
+
 }  // namespace
 
+std::unique_ptr<SentQueries> room_for_queries(const DevicePlacement& placement, uint32_t queries) {
+  return std::make_unique<QueriesOnDevice>(placement.device(), queries * placement.view().record_bytes());
+}
+
 std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k,
-                                                const DeviceWorkspace* sent) {
+                                                const SentQueries* sent) {
   const IndexView& view = placement.view();
   uint64_t piece = std::min(staged_queries(queries, view.record_bytes(), k), queries_per_run(k));
   const DeviceGuard guard(placement.device());
@@ -290,7 +313,7 @@ std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint
   if (workspace == nullptr) workspace = std::make_unique<CudaWorkspace>(placement);
   for (;; piece /= 2) {
     try {
-      workspace->fit(static_cast<uint32_t>(piece), k, static_cast<const CudaWorkspace*>(sent));
+      workspace->fit(static_cast<uint32_t>(piece), k, sent);
       return workspace;
     } catch (const Error& error) {
       if (error.status != ANN_DEVICE_NO_MEMORY || piece <= kQueriesPerRunMin) throw;

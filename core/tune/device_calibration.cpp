@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "search/workspace_bytes.h"
 #include "tune/curves.h"
+#include "tune/device_work.h"
 #include "tune/trials.h"
 
 namespace gannet {
@@ -54,7 +56,7 @@ constexpr double kStuck = 0.3;  // fall of the miss's logarithm for a growth of 
 // measuring it made builds of gist take 1.34 of the time.
 constexpr double kGrowthBeyond = 2.5;
 constexpr double kExpansionsBeyond = 512;
-constexpr uint32_t kWarpsBeyond = 8;
+constexpr uint32_t kWarpsOfBlocks = 8;  // in large batches
 constexpr double kWorthMore = 0.9995;  // recall of the first ten, from which on more queries may promise .999
 
 constexpr uint32_t kNoCap = 4096;  // expansions, the bound of every walk of two lists
@@ -71,67 +73,122 @@ constexpr double kStrayMax = 8;
 constexpr double kStrayMin = 64;  // expansions
 
 constexpr double kExpansionsMax = 1024;  // the highest mean that is measured,
-constexpr double kOfWarpMax = 400;  // and by a warp for a hundred answers, where blocks take half or less
-constexpr double kCut = 1.05;       // times the mean of uncapped walks, where all of a batch are resident
-constexpr double kCapMin = 4;       // for means near zero
+constexpr double kOfWarpMax = 400;       // and by a warp for a hundred answers
+// A warp's curve ends where its walks are counted to take so many times as long as a block's in a large batch, which a
+// search leaves to blocks from 1.4 times on (index/choose.cpp). The last two trials took 15 and 9 of the 33 and 27 ms of
+// GIST's curves, 13 of 29 by product (one NVIDIA H100).
+constexpr double kFarBehind = 1.5;
+constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident
+constexpr double kCapMin = 4;  // for means near zero
 constexpr double kCutRecallMax = 0.991;  // beyond, blocks answer: the longest runs are not made twice
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Takes the memory of all walks before the first runs: an allocation waits for running kernels.
-void reserve_workspaces(DevicePlacement& placement, const CalibrationQueries& queries) {
-  const auto take = [&](uint32_t workspaces, uint32_t count, uint32_t k) {
+/// Takes the memory of all walks of `count` queries before the first runs: an allocation waits for running kernels.
+void reserve_workspaces(DevicePlacement& placement, uint32_t count) {
+  const SentQueries to_come;
+  const auto take = [&](uint32_t workspaces, uint32_t queries, uint32_t k) {
     std::vector<std::unique_ptr<DeviceWorkspaceLease>> held;
     while (held.size() < workspaces)
-      held.push_back(std::make_unique<DeviceWorkspaceLease>(placement, count, k, queries.sent()));
+      held.push_back(std::make_unique<DeviceWorkspaceLease>(placement, queries, k, &to_come));
   };
-  take(DeviceCalibration::kTables, queries.count(), 1);
-  take(kWalksAtOnce, std::min(queries.count(), kQueriesForSome), kSomeAnswers);
+  take(DeviceCalibration::kTables, count, 1);
+  take(kWalksAtOnce, std::min(count, kQueriesForSome), kSomeAnswers);
 }
+
+TwoListsPlan plan_of(double slack, double cap, uint32_t warps) {
+  return {static_cast<float>(slack), static_cast<uint32_t>(cap), warps};
+}
+
+/// What the walks of a sample by one plan found of all answers, and where `first` of one and of few of them.
+struct Outcomes {
+  Outcomes() = default;
+  Outcomes(Trials& walks, const TwoListsPlan& plan, bool first) : all(walks.run(kTwoLists, plan)) {
+    if (!first) return;
+    one = walks.first_of(1);
+    few = walks.first_of(kFewAnswers);
+  }
+
+  Outcome all = {};
+  Outcome one = {};
+  Outcome few = {};
+};
+
+/// One of these, as a point of a curve.
+struct Trial {
+  double slack = 0;
+  double recall = 0;  // mean
+  double promised = 0;
+  double expansions = 0;
+  double cap = kNoCap;
+  double recall_first = 1;  // of the first ten answers, mean
+  double recall_more = 1;   // the same of more queries, where these were walked for
+  double promised_first = 0;
+};
 
 }  // namespace
 
-/// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
-/// miss and expansions are expected to go on as between the last two points.
-class DeviceCalibration::CurveTracer {
+/// A curve that another waits for.
+class DeviceCalibration::TracedCurve {
  public:
-  /// Walks of more queries, whose first ten true neighbours are known; null: there are none, or no memory for them.
-  using FindMore = std::function<Trials*()>;
-
-  /// `first`, unless null: that of the first ten answers of the same walks, which searches for fewer answers may take
-  /// (search/plan.h, kDeepAnswers). What it finds of them counts for `curve`, too; its points do not change the walks,
-  /// but for those beyond the end of `curve`, which are measured by more queries.
-  CurveTracer(Trials& walks, uint32_t warps, Curve* curve, Curve* first = nullptr, FindMore find_more = {})
-      : walks_(walks), warps_(warps), curve_(*curve), first_(first), find_more_(std::move(find_more)) {
-    // Their few queries say little of those that stray: 64 without a miss promised .99 of 300 answers by product, of which
-    // 1,000 queries found .977.
-    if (curve->k > kSomeAnswers) stray_ = kStrayMax;
+  explicit TracedCurve(const Curve* curve) : curve_(curve) {}
+  /// Waits until it is traced, or will not be.
+  const Curve& curve() {
+    traced_.wait();
+    return *curve_;
   }
+  void set_traced() { traced_.count_down(); }
+
+ private:
+  const Curve* curve_;
+  std::latch traced_{1};
+};
+
+/// The points of one curve, and where `first` is not null those of the first ten answers of the same walks, which searches
+/// for fewer answers may take (search/plan.h, kDeepAnswers). What is found of these counts for `curve`, too.
+class DeviceCalibration::CurvePoints {
+ public:
+  CurvePoints(const CalibrationQueries& queries, Curve* curve, Curve* first)
+      : queries_(queries), curve_(*curve), first_(first) {}
 
   double recall_max = 0;  // mean
 
-  void run() {
-    double step = kFirstStep;
-    for (double slack = kSlackMin; slack <= kSlackMax && has_room(); slack += step) {
-      const double cap = trials_ == 0 ? kNoCap : stray_cap(last_.recall, last_.expansions);
-      Trial trial = measure(slack, cap);
-      if (!is_beyond_) add(curve_, trial, trial.promised);
-      is_beyond_ = is_beyond_ || ends_curve(trial);
-      const bool goes_beyond = is_beyond_ && first_ != nullptr && warps_ == kWarpsBeyond;
-      if (goes_beyond && trial.promised_first < KnobCurve::kEnough && trial.recall_first >= kWorthMore)
-        measure_first(&trial);
-      if (first_ != nullptr) add(*first_, trial, trial.promised_first);
-      if (trial.expansions > expansions_max() || (is_beyond_ && !goes_beyond)) break;
-      if (goes_beyond && ends_first(trial)) break;
-      before_ = last_;
-      last_ = trial;
-      ++trials_;
-      step = next_step(step);
+  const Curve& curve() const { return curve_; }
+  bool have_first() const { return first_ != nullptr; }
+  bool have_room() const { return curve_.count < kPoints && (first_ == nullptr || first_->count < kPoints); }
+
+  /// What is promised of walks that found this.
+  Trial judge(double slack, double cap, const Outcomes& outcomes) {
+    const Outcome& all = outcomes.all;
+    recall_max = std::max(recall_max, all.recall);
+    // The recall of one answer is all or none of itself.
+    all_or_none_ |= curve_.k > 1 && all.is_all_or_none();
+    Trial trial{slack, all.recall, promise(all, curve_.k, all_or_none_), all.expansions, cap};
+    if (first_ == nullptr) return trial;
+    // Where hundreds of copies differ in stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
+    for (const uint32_t answers : {1u, kFewAnswers}) {
+      const Outcome& first = answers == 1 ? outcomes.one : outcomes.few;
+      // Where rows have some tens of near copies, the first ten are found all or none, and a hundred are not.
+      first_all_or_none_ |= all_or_none_ || (answers > 1 && first.is_all_or_none());
+      const double promised = promise(first, answers, answers > 1 && first_all_or_none_);
+      trial.recall_first = trial.recall_more = first.recall;  // at last of the first ten
+      trial.promised_first = promised;
+      if (promised >= trial.promised) continue;
+      trial.recall = first.recall;
+      trial.promised = promised;
     }
-    while (curve_.count < kPoints && refine()) {
-    }
+    return trial;
+  }
+
+  double promise_of_first(const Outcome& first) const {
+    return promise(first, kFewAnswers, first_all_or_none_);
+  }
+
+  void add(const Trial& trial) { add(curve_, trial, trial.promised); }
+  void add_first(const Trial& trial) {
+    if (first_ != nullptr) add(*first_, trial, trial.promised_first);
   }
 
   /// Where queries find all of several neighbours or none (copies, islands, corners of a cube), a slack that
@@ -142,25 +199,24 @@ class DeviceCalibration::CurveTracer {
     if (first_all_or_none_) make_steps(*first_);
   }
 
-  /// The points of another curve, whose walks are uncapped, with capped walks.
-  void trace_capped(const Curve& whole) {
-    for (uint32_t i = 0; i < whole.count && (i == 0 || last_.promised < kCutRecallMax); ++i) {
-      last_ = measure(whole.points[i].slack, kCapMin + kCut * whole.points[i].expansions);
-      add(last_);
-    }
+ private:
+  double promise(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
+    return std::max(0.0,
+                    queries_.promise(outcome.recall) - queries_.allow_for(outcome, answers, all_or_none));
   }
 
- private:
-  struct Trial {
-    double slack = 0;
-    double recall = 0;  // mean
-    double promised = 0;
-    double expansions = 0;
-    double cap = kNoCap;
-    double recall_first = 1;  // of the first ten answers, mean
-    double recall_more = 1;   // the same of more queries, where these were walked for
-    double promised_first = 0;
-  };
+  /// Adds a point, unless one before it promises as much. Tracing goes by the curve of all answers, so that that of the
+  /// first may be full.
+  static void add(Curve& curve, const Trial& trial, double promised) {
+    if (curve.count == kPoints) return;
+    Point* end = curve.points + curve.count;
+    Point* place = std::find_if(curve.points, end, [&](const Point& p) { return p.slack > trial.slack; });
+    if (place != curve.points && place[-1].recall >= promised) return;
+    if (place != end && place->recall <= promised) return;
+    std::copy_backward(place, end, end + 1);
+    *place = {promised, trial.slack, trial.cap, trial.expansions};
+    ++curve.count;
+  }
 
   static void make_steps(Curve& curve) {
     for (uint32_t i = curve.count; i-- > 1 && curve.count < kPoints;) {
@@ -175,42 +231,72 @@ class DeviceCalibration::CurveTracer {
     }
   }
 
-  Trial measure(double slack, double cap) {
-    const Outcome outcome =
-        walks_.run(kTwoLists, TwoListsPlan{static_cast<float>(slack), static_cast<uint32_t>(cap), warps_});
-    recall_max = std::max(recall_max, outcome.recall);
-    // The recall of one answer is all or none of itself.
-    all_or_none_ |= curve_.k > 1 && outcome.is_all_or_none();
-    Trial trial{slack, outcome.recall, promise(outcome, curve_.k, all_or_none_), outcome.expansions, cap};
-    if (first_ == nullptr) return trial;
-    // Where hundreds of copies differ in stored rows alone, 0.99 of a hundred and 0.89 of the first are found.
-    for (const uint32_t answers : {1u, kFewAnswers}) {
-      const Outcome first = walks_.first_of(answers);
-      // Where rows have some tens of near copies, the first ten are found all or none, and a hundred are not.
-      first_all_or_none_ |= all_or_none_ || (answers > 1 && first.is_all_or_none());
-      const double promised = promise(first, answers, answers > 1 && first_all_or_none_);
-      trial.recall_first = trial.recall_more = first.recall;  // at last of the first ten
-      trial.promised_first = promised;
-      if (promised >= trial.promised) continue;
-      trial.recall = first.recall;
-      trial.promised = promised;
+  const CalibrationQueries& queries_;
+  Curve& curve_;
+  Curve* first_;  // or null
+  bool all_or_none_ = false;
+  bool first_all_or_none_ = false;
+};
+
+/// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
+/// miss and expansions are expected to go on as between the last two points. The curve of the first ten answers does not
+/// change the walks, but for those beyond the end of that of all, which are measured by more queries.
+class DeviceCalibration::CurveTracer {
+ public:
+  /// Walks of more queries, whose first ten true neighbours are known; null: there are none, or no memory for them.
+  using FindMore = std::function<Trials*()>;
+
+  /// `blocks`, unless null, has the curve of the same answers by a block's walks, if that is traced.
+  CurveTracer(const SearchTarget& target, Trials& walks, uint32_t warps, TracedCurve* blocks,
+              CurvePoints* points, FindMore find_more)
+      : target_(target),
+        walks_(walks),
+        warps_(warps),
+        blocks_(blocks),
+        points_(*points),
+        find_more_(std::move(find_more)) {
+    // Their few queries say little of those that stray: 64 without a miss promised .99 of 300 answers by product, of which
+    // 1,000 queries found .977.
+    if (curve().k > kSomeAnswers) stray_ = kStrayMax;
+  }
+
+  void run() {
+    double step = kFirstStep;
+    for (double slack = kSlackMin; slack <= kSlackMax && points_.have_room(); slack += step) {
+      const double cap = trials_ == 0 ? kNoCap : stray_cap(last_.recall, last_.expansions);
+      Trial trial = measure(slack, cap);
+      if (!is_beyond_) points_.add(trial);
+      is_beyond_ = is_beyond_ || ends_curve(trial);
+      const bool goes_beyond = is_beyond_ && points_.have_first() && warps_ == kWarpsOfBlocks;
+      if (goes_beyond && trial.promised_first < KnobCurve::kEnough && trial.recall_first >= kWorthMore)
+        measure_first(&trial);
+      points_.add_first(trial);
+      if (trial.expansions > expansions_max() || (is_beyond_ && !goes_beyond)) break;
+      if (goes_beyond && ends_first(trial)) break;
+      if (is_far_behind(trial)) break;
+      before_ = last_;
+      last_ = trial;
+      ++trials_;
+      step = next_step(step);
     }
-    return trial;
+    while (curve().count < kPoints && refine()) {
+    }
+  }
+
+ private:
+  const Curve& curve() const { return points_.curve(); }
+
+  Trial measure(double slack, double cap) {
+    return points_.judge(slack, cap, Outcomes(walks_, plan_of(slack, cap, warps_), points_.have_first()));
   }
 
   /// The first answers once more by more queries, where there are any.
   void measure_first(Trial* trial) {
     if (more_ == nullptr && find_more_) more_ = find_more_();
     if (more_ == nullptr) return;
-    const auto cap = static_cast<uint32_t>(trial->cap);
-    const Outcome outcome =
-        more_->run(kTwoLists, TwoListsPlan{static_cast<float>(trial->slack), cap, warps_});
+    const Outcome outcome = more_->run(kTwoLists, plan_of(trial->slack, trial->cap, warps_));
     trial->recall_more = outcome.recall;
-    trial->promised_first = promise(outcome, kFewAnswers, first_all_or_none_);
-  }
-
-  double promise(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
-    return std::max(0.0, walks_.promise(outcome.recall) - walks_.allow_for(outcome, answers, all_or_none));
+    trial->promised_first = points_.promise_of_first(outcome);
   }
 
   /// The cap on walks that stray, behind a trial of this recall and these mean expansions.
@@ -219,16 +305,29 @@ class DeviceCalibration::CurveTracer {
     return std::clamp(std::min(times, kStrayMax) * expansions, kStrayMin, static_cast<double>(kNoCap));
   }
 
-  double expansions_max() const {
-    return warps_ == 1 && curve_.k == kSomeAnswers ? kOfWarpMax : kExpansionsMax;
+  bool is_far_behind(const Trial& trial) const {
+    Point of_block;
+    return blocks_ != nullptr && trial.recall >= kRecallMin &&
+           blocks_->curve().find(trial.promised, &of_block) &&
+           time_of(1, trial.expansions) > kFarBehind * time_of(kWarpsOfBlocks, of_block.expansions);
   }
 
-  bool has_room() const { return curve_.count < kPoints && (first_ == nullptr || first_->count < kPoints); }
+  /// In a large batch.
+  double time_of(uint32_t warps, double expansions) const {
+    const Segment& segment = target_.segment();
+    return two_lists_time(segment.graph, two_lists_row_bytes(segment, *target_.device),
+                          {warps, false, segment.codes.scaled() != nullptr}, expansions,
+                          {double{kLargeBatch}, curve().k});
+  }
+
+  double expansions_max() const {
+    return warps_ == 1 && curve().k == kSomeAnswers ? kOfWarpMax : kExpansionsMax;
+  }
 
   /// Whether more slack is not worth a trial for all answers. Where walks that stray are capped early, they are let go on.
   bool ends_curve(const Trial& trial) {
     if (trial.recall >= KnobCurve::kEnough) return true;
-    if (!is_stuck(trial, &Trial::recall, curve_.count)) return false;
+    if (!is_stuck(trial, &Trial::recall, curve().count)) return false;
     const bool was_capped = stray_ < kStrayMax;
     stray_ = kStrayMax;
     return !was_capped;
@@ -261,50 +360,33 @@ class DeviceCalibration::CurveTracer {
     return std::clamp(std::clamp(std::min(wanted, allowed), step / 4, step * 2), kStepMin, kStepMax);
   }
 
-  void add(const Trial& trial) {
-    add(curve_, trial, trial.promised);
-    if (first_ != nullptr) add(*first_, trial, trial.promised_first);
-  }
-
-  /// Adds a point, unless one before it promises as much. Tracing goes by the curve of all answers, so that that of the
-  /// first may be full.
-  static void add(Curve& curve, const Trial& trial, double promised) {
-    if (curve.count == kPoints) return;
-    Point* end = curve.points + curve.count;
-    Point* place = std::find_if(curve.points, end, [&](const Point& p) { return p.slack > trial.slack; });
-    if (place != curve.points && place[-1].recall >= promised) return;
-    if (place != end && place->recall <= promised) return;
-    std::copy_backward(place, end, end + 1);
-    *place = {promised, trial.slack, trial.cap, trial.expansions};
-    ++curve.count;
-  }
-
   /// Measures halfway between two points where the miss fell by too much; false where there are none.
   bool refine() {
-    for (uint32_t i = 1; i < curve_.count; ++i) {
-      const Point& low = curve_.points[i - 1];
-      const Point& high = curve_.points[i];
+    for (uint32_t i = 1; i < curve().count; ++i) {
+      const Point& low = curve().points[i - 1];
+      const Point& high = curve().points[i];
       const bool steep = std::log(miss_of(low.recall) / miss_of(high.recall)) > kFallMax;
       if (!steep || high.recall < kRecallMin || high.slack - low.slack < 2 * kStepMin) continue;
-      const uint32_t count = curve_.count;
-      add(measure((low.slack + high.slack) / 2, stray_cap(high.recall, high.expansions)));
-      if (curve_.count > count) return true;
+      const uint32_t count = curve().count;
+      const Trial trial = measure((low.slack + high.slack) / 2, stray_cap(high.recall, high.expansions));
+      points_.add(trial);
+      points_.add_first(trial);
+      if (curve().count > count) return true;
     }
     return false;
   }
 
+  const SearchTarget& target_;
   Trials& walks_;
   uint32_t warps_;
-  Curve& curve_;
-  Curve* first_;  // or null
+  TracedCurve* blocks_;  // or null
+  CurvePoints& points_;
   FindMore find_more_;
   Trials* more_ = nullptr;
   Trial before_;
   Trial last_;
   uint32_t trials_ = 0;
   double stray_ = kStray;
-  bool all_or_none_ = false;
-  bool first_all_or_none_ = false;
   bool is_beyond_ = false;  // all of the curve's answers are done with, and the first are not
 };
 
@@ -321,6 +403,8 @@ class DeviceCalibration::Samples {
         full_answers_(target.segment().graph.heads.empty() ? 1 : kFewAnswers),
         deep_(target, queries, std::min(queries.count(), kQueriesForSome) / share_, kSomeAnswers, execution) {
   }
+
+  const CalibrationQueries& queries() const { return queries_; }
 
   const Sample& of(uint32_t k) {
     if (needs_full(k)) return full();
@@ -368,18 +452,22 @@ class DeviceCalibration::Samples {
 struct DeviceCalibration::Job {
   uint32_t table;
   Curve* curve;
-  Curve* first = nullptr;         // of the first answers of its walks, or null
-  Curve* capped = nullptr;        // that of resident batches, which follows from it, or null
-  Curve* first_capped = nullptr;  // likewise
+  Curve* first = nullptr;                          // of the first answers of its walks, or null
+  Curve* capped = nullptr;                         // that of resident batches, which follows from it, or null
+  Curve* first_capped = nullptr;                   // likewise
+  std::shared_ptr<TracedCurve> awaited = nullptr;  // itself, if another waits for it, or null
+  std::shared_ptr<TracedCurve> blocks = nullptr;   // that it waits for, or null
   double seconds = 0;
   double recall_max = 0;
   uint32_t runs = 0;
 
   void run(const SearchTarget& target, Samples& samples, const Execution& execution) {
     const Clock::time_point begin = Clock::now();
+    const SetTraced set_traced{awaited.get()};
     Trials walks(target, samples.of(curve->k), curve->k, execution);
     std::optional<Trials> more;
-    CurveTracer whole(walks, kWarps[table], curve, first, [&]() -> Trials* {
+    CurvePoints points(samples.queries(), curve, first);
+    CurveTracer whole(target, walks, kWarps[table], blocks.get(), &points, [&]() -> Trials* {
       try {
         const Sample* sample = samples.more();
         return sample == nullptr ? nullptr : &more.emplace(target, *sample, curve->k, execution);
@@ -389,15 +477,35 @@ struct DeviceCalibration::Job {
       }
     });
     whole.run();
-    if (capped != nullptr) {
-      CurveTracer tracer(walks, kWarps[table], capped, first_capped);
-      tracer.trace_capped(*curve);
-      tracer.make_steps();
-    }
-    whole.make_steps();
+    if (capped != nullptr) trace_capped(walks, CurvePoints(samples.queries(), capped, first_capped));
+    points.make_steps();
     seconds = seconds_since(begin);
-    recall_max = whole.recall_max;
+    recall_max = points.recall_max;
     runs = walks.runs + (more ? more->runs : 0);
+  }
+
+ private:
+  /// At the end of a run, which an error may be.
+  struct SetTraced {
+    TracedCurve* curve;
+    ~SetTraced() {
+      if (curve != nullptr) curve->set_traced();
+    }
+  };
+
+  /// The points of the whole curve, whose walks are uncapped, with capped walks.
+  void trace_capped(Trials& walks, CurvePoints points) const {
+    double promised = 0;
+    for (uint32_t i = 0; i < curve->count && promised < kCutRecallMax; ++i) {
+      const Point& whole = curve->points[i];
+      const double cap = kCapMin + kCut * whole.expansions;
+      const Outcomes outcomes(walks, plan_of(whole.slack, cap, kWarps[table]), points.have_first());
+      const Trial trial = points.judge(whole.slack, cap, outcomes);
+      points.add(trial);
+      points.add_first(trial);
+      promised = trial.promised;
+    }
+    points.make_steps();
   }
 };
 
@@ -411,8 +519,8 @@ static constexpr uint32_t few_most(bool lossless) {
 }
 
 /// Gives each table the curves of its warps for some numbers of answers, ascending, all without points, and returns the
-/// tasks that trace them. Those that take longest come first: their walks have one warp, or are for the most answers, or
-/// the sample is large.
+/// tasks that trace them. Those of blocks come first, since those of a warp wait for some; of these, those that take
+/// longest: their walks are for the most answers, or the sample is large.
 std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchTarget& target,
                                                                    std::span<const uint32_t> answers) {
   const DevicePlacement& placement = *target.device;
@@ -452,11 +560,18 @@ std::vector<DeviceCalibration::Job> DeviceCalibration::plan_curves(const SearchT
       jobs.push_back(job);
     }
   }
-  std::reverse(jobs.begin(), jobs.end());
-  const auto rest = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) {
-    return kWarps[job.table] == 1 || job.curve->k > kSomeAnswers;
-  });
-  std::reverse(rest, jobs.end());
+  for (Job& job : jobs) {
+    const auto block = std::ranges::find_if(jobs, [&](const Job& other) {
+      return kWarps[job.table] == 1 && kWarps[other.table] == kWarpsOfBlocks &&
+             other.curve->k == job.curve->k;
+    });
+    if (block == jobs.end()) continue;
+    block->awaited = job.blocks = std::make_shared<TracedCurve>(block->curve);
+  }
+  const auto rank = [](const Job& job) {
+    return job.curve->k > kSomeAnswers ? 0 : kWarps[job.table] != 1 ? 1 : 2;
+  };
+  std::ranges::stable_sort(jobs, std::less(), rank);
   return jobs;
 }
 
@@ -485,6 +600,7 @@ bool DeviceCalibration::give_known(Job& job) const {
   };
   give(tables_[job.table], job.curve, job.first);
   give(tables_[kTables], job.capped, job.first_capped);
+  if (job.awaited != nullptr) job.awaited->set_traced();
   return true;
 }
 
@@ -498,12 +614,17 @@ void DeviceCalibration::measure_curves(const SearchTarget& target, std::span<con
   if (known != nullptr) std::erase_if(jobs, [known](Job& job) { return known->give_known(job); });
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
-  const CalibrationQueries queries(target, count, execution);
-  // The memory of the walks is taken while the device finds true neighbours.
+  // The memory of the walks is taken meanwhile: to pin some takes as long as to find true neighbours.
+  std::optional<CalibrationQueries> queries;
   std::optional<Samples> samples;
   run_both(
-      execution, [&] { samples.emplace(target, queries, execution); },
-      [&] { reserve_workspaces(*target.device, queries); });
+      execution,
+      [&] {
+        queries.emplace(target, count, execution);
+        queries->send(segment, execution);
+        samples.emplace(target, *queries, execution);
+      },
+      [&] { reserve_workspaces(*target.device, count); });
   cost_.ground_truth_seconds += seconds_since(start);
 
   // None keeps the device busy alone. The first task finds what curves for the fewest answers wait for.

@@ -145,6 +145,8 @@ class DeviceCalibration {
   Effort nearest(uint32_t warps, uint32_t k, float recall) const;
 
  private:
+  class TracedCurve;
+  class CurvePoints;
   class CurveTracer;
   class Samples;
   struct Job;

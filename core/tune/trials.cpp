@@ -13,6 +13,7 @@ namespace gannet {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x64657669636573;  // "devices"
+constexpr uint32_t kSentAtOnce = 512;                 // queries
 constexpr uint32_t kHiddenMin = 1024;  // this many masked rows are better than fewer hidden ones
 // Times the miss of a hidden sample is promised, more where much is missed and by inner product: .8 got .786 in two
 // densities, and .8 and .9 .781 and .887 of a ball by product (1M rows of 32 columns).
@@ -54,7 +55,6 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   const Segment& segment = target.segment();
   if (!are_rows()) {
     count_ = std::min(count, given_.count());
-    send(segment, execution);
     return;
   }
   if (placement_ != nullptr) alone_ = lock_checking(placement_->hiding(), execution);
@@ -75,21 +75,24 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   out_ = Array<uint32_t>(memory, drawn.rows.size() + drawn.copies.size());
   std::merge(drawn.rows.begin(), drawn.rows.end(), drawn.copies.begin(), drawn.copies.end(), out_.data());
   const uint32_t out = static_cast<uint32_t>(out_.size());
-  send(segment, execution);
   RowSet held_out(memory, dataset_.rows());
   for (const uint32_t row : out_) held_out.insert(row);
   if (placement_ != nullptr) hidden_ = hideable >= out && placement_->hide_rows(out_.data(), out);
   if (placement_ == nullptr || hidden_) held_out_ = std::move(held_out);
 }
 
-/// Once for all trials: to pin memory for nine copies of 2,048 queries of GIST took 25 ms, as long as a third of the walks.
+/// Once for all trials, and by a little pinned memory: to pin some for nine copies of 2,048 queries of GIST took 25 ms, as
+/// long as a third of the walks, and for one copy 5.
 void CalibrationQueries::send(const Segment& segment, const Execution& execution) {
   if (placement_ == nullptr) return;
-  sent_ = std::make_unique<DeviceWorkspaceLease>(*placement_, count_, 1);
-  DeviceWorkspace& workspace = **sent_;
-  const uint32_t count = std::min(count_, workspace.capacity());
-  fill_workspace(segment, first(count), 0, count, workspace, execution);
-  workspace.send(count);
+  sent_ = cuda::room_for_queries(*placement_, count_);
+  const DeviceWorkspaceLease lease(*placement_, std::min(count_, kSentAtOnce), 1);
+  DeviceWorkspace& workspace = *lease;
+  for (uint32_t first = 0; first < count_; first += workspace.capacity()) {
+    const uint32_t some = std::min(workspace.capacity(), count_ - first);
+    fill_workspace(segment, this->first(count_), first, some, workspace, execution);
+    workspace.send(some, *sent_, first);
+  }
 }
 
 CalibrationQueries::~CalibrationQueries() {
@@ -130,6 +133,19 @@ double CalibrationQueries::margin(double miss) const {
   const bool by_product = dataset_.metric() == ANN_METRIC_INNER_PRODUCT;
   if (hidden_) return ((by_product ? kProductMargin : kMargin) - 1 + kMarginOfMiss * miss) * miss;
   return by_product ? std::max(0.0, (kMargin - 1) * miss - kNearTheEnd) : 0;
+}
+
+double CalibrationQueries::allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
+  // The first alone is found or not; in islands it goes as several do.
+  const bool together = all_or_none || (answers == 1 && in_islands_);
+  double error = outcome.error;
+  if (together) {
+    const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
+    error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
+  }
+  const bool few = !are_rows() && outcome.queries < kGivenFew && answers <= kTogetherMost;
+  const double least = few ? std::max(error, 1.0 / outcome.queries) : error;
+  return std::max(error, errors_allowed(few && together) * least - kLeeway);
 }
 
 Sample::Sample(const SearchTarget& target, const CalibrationQueries& queries, uint32_t count, uint32_t depth,
@@ -197,9 +213,7 @@ double Sample::recall_of(uint32_t query, const float* found, uint32_t k) const {
 Trials::Trials(const SearchTarget& target, const Sample& sample, uint32_t k, const Execution& execution)
     : target_(target), sample_(sample), execution_(execution), k_(k), used_(sample.count()) {
   if (target.on_device()) {
-    const DeviceWorkspace& sent = *sample.queries().sent();
-    used_ = std::min(used_, sent.capacity());
-    workspace_ = std::make_unique<DeviceWorkspaceLease>(*target.device, used_, k, &sent);
+    workspace_ = std::make_unique<DeviceWorkspaceLease>(*target.device, used_, k, sample.queries().sent());
     used_ = std::min(used_, (*workspace_)->capacity());
   } else {
     ids_ = Array<uint64_t>(execution.memory, size_t{used_} * k);
@@ -248,19 +262,6 @@ Outcome Trials::first_of(uint32_t answers) const {
 
 bool Outcome::is_all_or_none() const {
   return recall > kRecallMin && recall < kRecallMax && variance > kAllOrNone * recall * (1 - recall);
-}
-
-double Trials::allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const {
-  // The first alone is found or not; in islands it goes as several do.
-  const bool together = all_or_none || (answers == 1 && sample_.queries().are_in_islands());
-  double error = outcome.error;
-  if (together) {
-    const double missed = (outcome.queries * (1 - outcome.recall) + 1) / (outcome.queries + 2);
-    error = std::max(error, std::sqrt(missed * (1 - missed) / outcome.queries));
-  }
-  const bool few = !sample_.queries().are_rows() && outcome.queries < kGivenFew && answers <= kTogetherMost;
-  const double least = few ? std::max(error, 1.0 / outcome.queries) : error;
-  return std::max(error, errors_allowed(few && together) * least - kLeeway);
 }
 
 }  // namespace gannet

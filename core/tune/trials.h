@@ -49,6 +49,18 @@ inline uint32_t count_calibration_queries(const Dataset& dataset, const QuerySam
   return count_calibration_queries(dataset.rows(), given.count());
 }
 
+/// The result of a sample by one plan.
+struct Outcome {
+  double recall;      // mean
+  double error;       // its standard error
+  double expansions;  // mean
+  double variance;    // of one query's recall
+  uint32_t queries;
+
+  /// Whether queries find all of several neighbours or none of them.
+  bool is_all_or_none() const;
+};
+
 class CalibrationQueries {
  public:
   /// `count` of them, at most those that the segment keeps, or for which a device has memory. Where rows serve as
@@ -59,7 +71,6 @@ class CalibrationQueries {
 
   uint32_t count() const { return count_; }
   bool are_rows() const { return given_.count() == 0; }
-  bool are_in_islands() const { return in_islands_; }
   /// Whether no query finds any of them; else each only does not find itself.
   bool are_held_out() const { return held_out_.count() != 0; }
   /// Whether a device's edges go past them.
@@ -76,13 +87,27 @@ class CalibrationQueries {
   uint32_t copies_most() const { return out_.size() > rows_.size() ? kCopiesMost : 0; }
   /// Whether a search for query `query` cannot find this row.
   bool hides(uint32_t query, uint32_t row) const;
-  /// The workspace that has sent them to the device, for those that walk there; null: the CPU walks.
-  const DeviceWorkspace* sent() const { return sent_ != nullptr ? &**sent_ : nullptr; }
-  /// The share that queries to come miss beyond the miss of the sample.
-  double margin(double miss) const;
+  /// Sends them to the device, before its first walk; nothing where the CPU walks.
+  void send(const Segment& segment, const Execution& execution);
+  /// Where they are then; null: the CPU walks.
+  const SentQueries* sent() const { return sent_.get(); }
+
+  /// The promise for a recall of the sample, before the allowance for luck.
+  double promise(double recall) const { return recall - margin(1 - recall); }
+
+  /// The allowance for the luck of a sample, of which the first `answers` count: its standard error, and more where
+  /// three of them would not stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with
+  /// few misses is weak evidence: its error is that of one query more that missed. 200 rows with at most one miss
+  /// promised .99, and 1,000 queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss
+  /// promised .99 of 300 answers likewise. Of few queries of the caller three in their number may be missed unseen, as
+  /// in tune/calibration.cpp: 64 of a million rows in 2,500 islands promised .999 of the first, and 10,000 got .947. Four are
+  /// allowed for where these find all or none: of ten such samples of 64 one promised .963 and .9 where 10,000 got .928 and
+  /// .887.
+  double allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const;
 
  private:
-  void send(const Segment& segment, const Execution& execution);
+  /// The share that queries to come miss beyond the miss of the sample.
+  double margin(double miss) const;
   size_t row_bytes() const { return size_t{dataset_.dim()} * element_bytes(dataset_.element()); }
 
   DevicePlacement* placement_;          // null: the CPU
@@ -96,7 +121,7 @@ class CalibrationQueries {
   Array<uint8_t> copied_;  // [count, row_bytes] the rows' values
   RowSet held_out_;        // the same; empty where each is only masked for itself
   bool hidden_ = false;
-  std::unique_ptr<DeviceWorkspaceLease> sent_;
+  std::unique_ptr<SentQueries> sent_;
 };
 
 class Sample {
@@ -131,40 +156,17 @@ class Sample {
 /// Device memory that the true neighbours of `count` queries take at most, beside a placement.
 uint64_t ground_truth_device_bytes(const PlacedShape& shape, uint64_t count, uint32_t depth);
 
-/// The result of a sample by one plan.
-struct Outcome {
-  double recall;      // mean
-  double error;       // its standard error
-  double expansions;  // mean
-  double variance;    // of one query's recall
-  uint32_t queries;
-
-  /// Whether queries find all of several neighbours or none of them.
-  bool is_all_or_none() const;
-};
-
 class Trials {
  public:
   Trials(const SearchTarget& target, const Sample& sample, uint32_t k, const Execution& execution);
+
+  const CalibrationQueries& queries() const { return sample_.queries(); }
 
   /// Of all k, or of the first of them, whose true neighbours the sample has.
   Outcome run(const Procedure& procedure, const SearchPlan& plan);
 
   /// Of the last run the first `answers` of the k, as a search for so many would have them.
   Outcome first_of(uint32_t answers) const;
-
-  /// The promise for a recall of the sample, before the allowance for luck.
-  double promise(double recall) const { return recall - sample_.queries().margin(1 - recall); }
-
-  /// The allowance for the luck of a sample, of which the first `answers` count: its standard error, and more where
-  /// three of them would not stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with
-  /// few misses is weak evidence: its error is that of one query more that missed. 200 rows with at most one miss
-  /// promised .99, and 1,000 queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss
-  /// promised .99 of 300 answers likewise. Of few queries of the caller three in their number may be missed unseen, as
-  /// in tune/calibration.cpp: 64 of a million rows in 2,500 islands promised .999 of the first, and 10,000 got .947. Four are
-  /// allowed for where these find all or none: of ten such samples of 64 one promised .963 and .9 where 10,000 got .928 and
-  /// .887.
-  double allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const;
 
   uint32_t runs = 0;
 

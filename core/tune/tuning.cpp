@@ -117,8 +117,9 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
     const double cap = cap_of(plan.target, plan.procedure, outcome.expansions);
     if (cap != 0) outcome = trials.run(plan.procedure, plan(curve.k, *knob, width, cap));
     all_or_none |= curve.k > 1 && outcome.is_all_or_none();
-    const bool ends = curve.add(*knob, trials.promise(outcome.recall),
-                                trials.allow_for(outcome, curve.k, all_or_none), outcome.expansions, cap);
+    const CalibrationQueries& queries = trials.queries();
+    const bool ends = curve.add(*knob, queries.promise(outcome.recall),
+                                queries.allow_for(outcome, curve.k, all_or_none), outcome.expansions, cap);
     if (ends || outcome.recall >= KnobCurve::kEnough) return;
     if (ends_curve(plan.target, plan.procedure, curve.k, *knob, outcome.expansions)) return;
   }
@@ -128,9 +129,10 @@ void trace(Trials& trials, const Planner& plan, uint32_t width, KnobCurve& curve
 void measure_curves(const SearchTarget& target, std::span<const uint32_t> answers, uint32_t count,
                     const Execution& execution, MeasuredProcedure& measured) {
   const Procedure& procedure = *find_procedure(measured.like.procedure);
-  const CalibrationQueries queries(target, count, execution);
+  CalibrationQueries queries(target, count, execution);
   // The kernels of these procedures cannot mask a row for one query alone.
   if (target.on_device() && queries.are_rows() && !queries.are_hidden()) return;
+  queries.send(target.segment(), execution);
   const Planner plan{target, procedure, measured.like, count};
   for (const uint32_t k : answers) {
     if (4 * uint64_t{k} + queries.count() > target.segment().rows()) return;
