@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "base/row_loops.h"
 #include "graph/head_edges.h"
+#include "graph/start_edges.h"
 #include "knn/cells.h"
 #include "knn/exact_knn.h"
 
@@ -194,6 +195,7 @@ bool add_long_edges(const Codes& codes, SearchGraph& graph, uint64_t seed, const
     write_edges(heads, upper, graph, execution);
   }
   start_at_heads(graph, std::move(heads.rows), seed, execution.memory);
+  spread_start_edges(codes, graph, execution);
   graph.repaired_edges += repair_reachability(graph, execution);
   return true;
 }
@@ -211,7 +213,8 @@ uint64_t long_edges_bytes(uint64_t rows, size_t stride, uint32_t degree, uint32_
                 reverse_edges_bytes(heads, edges), repair_bytes(heads, edges)});
   const uint64_t upper = heads * (stride + edges * sizeof(uint32_t)) + std::max(finding, shaping);
   const uint64_t numbers = (rows + heads) * sizeof(uint32_t);
-  return numbers + std::max({CodeTable::bytes(rows), upper, repair_bytes(rows, degree)});
+  const uint64_t spreading = start_edges_bytes(heads, stride, degree, threads);
+  return numbers + std::max({CodeTable::bytes(rows), upper, spreading, repair_bytes(rows, degree)});
 }
 
 uint64_t draw_queries_bytes(uint64_t rows) {

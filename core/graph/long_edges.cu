@@ -36,6 +36,7 @@
 #include "backend/prefix_sums.h"
 #include "dataset/codes_cuda.h"
 #include "graph/head_edges.h"
+#include "graph/start_edges.h"
 #include "graph/long_edges.h"
 #include "graph/search_graph_cuda.h"
 #include "knn/cells_cuda.h"
@@ -257,6 +258,30 @@ struct LeadBack {
   }
 };
 
+struct StartArgs {
+  uint32_t* edges;         // [rows, degree]
+  const uint32_t* starts;  // [starts]
+  uint32_t* taken;         // [starts, degree] their edges
+  uint32_t degree;
+
+  __device__ uint32_t& edge(uint64_t item) const {
+    return edges[uint64_t{starts[item / degree]} * degree + item % degree];
+  }
+};
+
+/// A place of a start's edges an item, as the next.
+struct TakeStarts {
+  static constexpr uint32_t kLanes = 1;
+  const StartArgs& args;
+  __device__ void run(uint64_t item) const { args.taken[item] = args.edge(item); }
+};
+
+struct PutStarts {
+  static constexpr uint32_t kLanes = 1;
+  const StartArgs& args;
+  __device__ void run(uint64_t item) const { args.edge(item) = args.taken[item]; }
+};
+
 // --- Host ----------------------------------------------------------------------------------------
 
 /// The heads of a graph, and the head of each row.
@@ -432,6 +457,26 @@ void write_edges(const GraphThere& there, const HeadsThere& heads, const uint32_
   launch_items<LeadBack>("lead_back", graph.rows, args, stream);
 }
 
+/// The host has the codes, and the starts are few.
+void spread_starts(const Codes& codes, const SearchGraph& graph, uint32_t* edges, const Stream& stream,
+                   const Execution& execution) {
+  const uint64_t items = uint64_t{graph.entries.size()} * graph.degree;
+  const DeviceArray<uint32_t> starts(graph.entries.size(), stream);
+  const DeviceArray<uint32_t> taken(items, stream);
+  Array<uint32_t> here(execution.memory, items);
+  const uint64_t bytes = items * sizeof(uint32_t);
+  copy_to_device(starts.data(), graph.entries.data(), graph.entries.size() * sizeof(uint32_t), stream,
+                 "sending entry points");
+  const StartArgs args = {edges, starts.data(), taken.data(), graph.degree};
+  launch_items<TakeStarts>("take_starts", items, args, stream);
+  copy_to_host(here.data(), taken.data(), bytes, stream, "fetching edges of entry points");
+  stream.wait();
+  spread_start_edges(codes, graph, here.data(), execution);
+  copy_to_device(taken.data(), here.data(), bytes, stream, "sending edges of entry points");
+  launch_items<PutStarts>("put_starts", items, args, stream);
+  stream.wait();  // pinned memory of an allocator is read later
+}
+
 }  // namespace
 
 bool add_long_edges(const Codes& codes, const GraphThere& there, SearchGraph& graph, uint64_t seed,
@@ -451,6 +496,7 @@ bool add_long_edges(const Codes& codes, const GraphThere& there, SearchGraph& gr
   Array<uint32_t> rows(execution.memory, heads.size());
   transfers.fetch(rows.data(), heads.rows(), rows.size() * sizeof(uint32_t), stream);
   start_at_heads(graph, std::move(rows), seed, execution.memory);
+  spread_starts(codes, graph, edges, stream, execution);
   const uint32_t added = repair(edges, graph.entries, graph.rows, graph.degree, transfers, stream, execution);
   transfers.fetch(graph.edges.data(), edges, graph.edges.size() * sizeof(uint32_t), stream);
   graph.repaired_edges += added;

@@ -74,6 +74,7 @@ const Names kLaws = {{"clusters", static_cast<int32_t>(Law::kClusters)},
                      {"duplicates", static_cast<int32_t>(Law::kDuplicates)},
                      {"norms", static_cast<int32_t>(Law::kNorms)},
                      {"islands", static_cast<int32_t>(Law::kIslands)},
+                     {"tree", static_cast<int32_t>(Law::kTree)},
                      {"copies", static_cast<int32_t>(Law::kCopies)},
                      {"echoes", static_cast<int32_t>(Law::kEchoes)},
                      {"densities", static_cast<int32_t>(Law::kDensities)},
@@ -100,7 +101,7 @@ CLI::App* add_make(CLI::App& app, Options& options) {
   make->add_option("--dim", options.made.dim, "dimension")->capture_default_str();
   make->add_option("--intrinsic", options.made.intrinsic_dim, "intrinsic dimension of each cluster")
       ->capture_default_str();
-  make->add_option("--clusters", options.made.clusters, "clusters, or islands")
+  make->add_option("--clusters", options.made.clusters, "clusters, islands, or parts of each group of a tree")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
   make->add_option("--distinct", options.made.distinct,

@@ -46,7 +46,7 @@ class Draws {
   uint64_t counter_ = 0;
 };
 
-enum Stream : uint64_t { kCentres, kBasis, kRowsOf, kQueriesOf, kForeignOf, kGrowth };
+enum Stream : uint64_t { kCentres, kBasis, kRowsOf, kQueriesOf, kForeignOf, kBranches, kGrowth };
 
 Stream stream_of(Part part) {
   switch (part) {
@@ -195,6 +195,24 @@ void MadeRows::make_near_another(Part part, uint64_t row, float* out) const {
   }
 }
 
+// The sum of the places of all groups that a row is in, each about that of the group around it.
+void MadeRows::make_in_tree(Part part, uint64_t row, float* out) const {
+  constexpr uint64_t kRowsOfIsland = 15;
+  Draws draws(~set_.seed, stream_of(part), row);
+  const float spread = set_.spread != 0 ? static_cast<float>(set_.spread) : 0.5f;
+  const uint64_t branches = std::max(2u, set_.clusters);
+  float deviation = kCentreDeviation;
+  uint64_t group = part == Part::kForeignQueries ? 2 : 1;
+  std::fill_n(out, set_.dim, 0.0f);
+  for (uint64_t rows = set_.rows / branches; rows >= kRowsOfIsland; rows /= branches) {
+    group = group * branches + draws.below(branches);
+    Draws place(set_.seed, kBranches, group);
+    for (uint32_t j = 0; j < set_.dim; ++j) out[j] += deviation * place.normal();
+    deviation *= spread;
+  }
+  for (uint32_t j = 0; j < set_.dim; ++j) out[j] += deviation * draws.normal();
+}
+
 // Rows as in clusters, changed.
 void MadeRows::change_clustered(Part part, uint64_t row, float* out) const {
   Draws draws(~set_.seed, stream_of(part), row);
@@ -261,6 +279,8 @@ void MadeRows::make_row(Part part, uint64_t row, float* out) const {
       for (uint32_t j = 0; j < dim; ++j) out[j] = 0.01f * draws.normal() + (j == hot ? 1.0f : 0.0f);
       break;
     }
+    case Law::kTree:
+      return make_in_tree(part, row, out);
     case Law::kIslands:
     case Law::kCopies:
     case Law::kEchoes:

@@ -6,6 +6,8 @@
 //   norms       for inner products: directions as in clusters, lengths from 0.1 to 10
 //   islands     balls about centres, of which a row has `spread` of the centres' deviation: 0.3 leaves them
 //               apart, 1 lets them touch; equally many rows each
+//   tree        islands in groups of `clusters`, these in groups of as many, and so on, down to some 15 rows an island;
+//               what divides a group is `spread` times as far apart as groups are
 //   copies      near copies of a few rows as in clusters, `spread` of whose deviation they lie away
 //   echoes      a few rows as in clusters, some of them very often: half are exact copies, half lie `spread` away
 //   densities   a normal ball, and a share of the rows within `spread` of its deviation about one point
@@ -38,6 +40,7 @@ enum class Law {
   kDuplicates,
   kNorms,
   kIslands,
+  kTree,
   kCopies,
   kEchoes,
   kDensities,
@@ -58,7 +61,7 @@ struct MadeSet {
   uint32_t clusters = 100;
   double distinct = 0.1;  // duplicates, copies, echoes: distinct vectors as a share of the rows
   double share = 0.2;     // densities: rows that lie close together, as a share
-  double spread = 0;      // islands, copies, echoes, densities; 0: 0.3, 0.02, 0.0001, 0.001
+  double spread = 0;      // islands, tree, copies, echoes, densities; 0: 0.3, 0.5, 0.02, 0.0001, 0.001
   uint64_t rows = 0;      // of the whole set
   uint64_t seed = 1;
 };
@@ -74,6 +77,7 @@ class MadeRows {
   void make_row(Part part, uint64_t row, float* out) const;
   void make_clustered(Part part, uint64_t row, float* out) const;
   void make_near_another(Part part, uint64_t row, float* out) const;
+  void make_in_tree(Part part, uint64_t row, float* out) const;
   void change_clustered(Part part, uint64_t row, float* out) const;
 
   MadeSet set_;

@@ -310,6 +310,27 @@ static vectors island_rows(uint64_t rows, uint64_t islands, double width, uint64
   return out;
 }
 
+/* Rows about centres that lie about others, `groups` of which there are, in no order. */
+static vectors grouped_rows(uint64_t rows, uint64_t islands, uint64_t groups, uint64_t seed) {
+  vectors out = island_rows(rows, islands, 0.02, seed);
+  vectors inner = vectors_make(DATA_NORMAL, ANN_F32, islands, 16, 7); /* the centres of `out` */
+  vectors outer = vectors_make(DATA_NORMAL, ANN_F32, groups, 16, 6);
+  for (uint64_t row = 0; row < rows; row++) {
+    const uint64_t island = row % islands;
+    uint32_t drawn = (uint32_t)island * 2654435761u;
+    drawn = (drawn ^ drawn >> 15) * 2246822519u;
+    const uint64_t group = (drawn ^ drawn >> 13) % groups;
+    for (uint32_t i = 0; i < 16; i++) {
+      float *value = (float *)vectors_row(&out, row) + i;
+      const float centre = ((float *)vectors_row(&inner, island))[i];
+      *value += ((float *)vectors_row(&outer, group))[i] - 0.8f * centre;
+    }
+  }
+  vectors_free(&inner);
+  vectors_free(&outer);
+  return out;
+}
+
 /* Rows that copy one of `originals`, each about as often as another. */
 static vectors copied_rows(uint64_t rows, uint64_t originals) {
   vectors of = vectors_make(DATA_NORMAL, ANN_F32, originals, 16, 7);
@@ -321,9 +342,12 @@ static vectors copied_rows(uint64_t rows, uint64_t originals) {
 }
 
 /* Walks find what is near with few distances, also in an index that was saved and opened. */
-static void walks_arrive(const char *what, const vectors *rows, const vectors *queries, uint32_t beam) {
+static void walks_arrive(const char *what, const vectors *rows, const vectors *queries, uint32_t beam,
+                         uint32_t degree) {
   enum { DISTANCES = 1200 };
-  ann_index *index = index_build(ANN_METRIC_L2, rows, NULL);
+  ann_build_params build = ANN_BUILD_PARAMS_INIT;
+  build.degree = degree;
+  ann_index *index = index_build(ANN_METRIC_L2, rows, &build);
   check_reach(what, index);
   file saved = {NULL, 0, 0};
   ann_writer to = ANN_WRITER_INIT;
@@ -372,13 +396,22 @@ static void islands(void) {
     vectors rows = island_rows(counts[n] * per_island, counts[n], 0.1, 8);
     vectors queries = island_rows(ASKED, counts[n], 0.1, 9);
     snprintf(what, sizeof what, "%d islands", (int)counts[n]);
-    walks_arrive(what, &rows, &queries, 32);
+    walks_arrive(what, &rows, &queries, 32, 0);
+    vectors_free(&rows);
+    vectors_free(&queries);
+  }
+  { /* groups of more islands than a head has neighbours among heads, some without an entry point */
+    enum { GROUPS = 64, OF_GROUP = 56, OF_ISLAND = 18, DEGREE = 16 };
+    const uint64_t all = GROUPS * OF_GROUP;
+    vectors rows = grouped_rows(all * OF_ISLAND, all, GROUPS, 8);
+    vectors queries = grouped_rows(ASKED, all, GROUPS, 9);
+    walks_arrive("groups of islands", &rows, &queries, 32, DEGREE);
     vectors_free(&rows);
     vectors_free(&queries);
   }
   vectors rows = copied_rows(1000 * COPIES, 1000);
   vectors queries = vectors_make(DATA_NORMAL, ANN_F32, ASKED, 16, 9);
-  walks_arrive("copies", &rows, &queries, 192);
+  walks_arrive("copies", &rows, &queries, 192, 0);
   vectors_free(&rows);
   vectors_free(&queries);
 }

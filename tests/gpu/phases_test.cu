@@ -623,6 +623,8 @@ void claim_long_edges() {
       if (race) continue;
       compare_long_edges(island_rows(element, islands, 40, 24, mixed, 40), ANN_METRIC_L2, 16, true);
       compare_long_edges(island_rows(element, islands, 48, 24, mixed, 4), ANN_METRIC_COSINE, 9, true);
+      // More heads than entry points.
+      if (!quick) compare_long_edges(island_rows(element, 500, 20, 24, mixed, 1), ANN_METRIC_L2, 16, true);
     }
   }
   if (race) return;

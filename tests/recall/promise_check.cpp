@@ -67,6 +67,8 @@ std::vector<Set> all_sets(uint64_t rows) {
     touching.made.clusters = islands;
     touching.made.spread = 1;
   }
+  for (const uint32_t parts : {2u, 8u, 30u})
+    add("tree_" + std::to_string(parts), Law::kTree, 32, 1).made.clusters = parts;
   Set& few_given = add("islands_few_given", Law::kIslands, 24, 1);
   few_given.made.clusters = std::max(2u, many / 2);
   few_given.calibrates = 64;
