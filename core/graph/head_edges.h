@@ -7,9 +7,9 @@
 
 namespace gannet {
 
-/// `shared` gets the first half of a head's edges, then those to other heads, by their numbers in `heads`, unless that is
-/// null, then, while there is room, its other edges. Both are [degree] and `to_heads` [count], kNoRow in unused places at the end; `shared`
-/// is none of the others.
+/// `shared` gets the first half of a head's edges, then those to other heads, by their numbers in `heads`, unless that
+/// is null, then, while there is room, its other edges. Both are [degree] and `to_heads` [count], kNoRow in unused
+/// places at the end; `shared` is none of the others.
 constexpr void share_row(const uint32_t* edges, uint32_t degree, const uint32_t* to_heads, uint32_t count,
                          const uint32_t* heads, uint32_t* shared) {
   const uint32_t kept = degree - degree / 2;

@@ -9,8 +9,8 @@
 //   graph     over the heads alone, made as the one below (lists, pruned by rank, reverse edges, repaired); its edges
 //             take the second half of a head's row
 //   way back  the last edge of every other row leads to its head
-//   starts    kEntriesMax heads, and the pivots of a device; each of the first has edges to heads in all directions, since
-//             islands may form groups that have no start (graph/start_edges.h)
+//   starts    kEntriesMax heads, and the pivots of a device; each of the first has edges to heads in all directions,
+//             since islands may form groups that have no start (graph/start_edges.h)
 //
 // So a walk goes from head to head until it is on the right island, in the same lists and by the same steps as
 // within it: every procedure on every device is served, and none knows of it. It is the upper layer of HNSW (Malkov

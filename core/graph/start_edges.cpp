@@ -37,43 +37,41 @@ class StartCells {
     for (size_t i = 0; i < heads_.size(); ++i) heads_[ends[start_of[i]]++] = graph.heads[i];
   }
 
+  uint32_t begin(uint32_t start) const { return begins_[start]; }
   uint32_t size(uint32_t start) const { return begins_[start + 1] - begins_[start]; }
   const uint32_t* heads(uint32_t start) const { return heads_.data() + begins_[start]; }
-  uint32_t largest() const {
-    uint32_t most = 0;
-    for (uint32_t start = 0; start + 1 < begins_.size(); ++start) most = std::max(most, size(start));
-    return most;
-  }
 
  private:
   Array<uint32_t> begins_;  // [starts + 1]
   Array<uint32_t> heads_;   // [heads] start by start
 };
 
-/// The memory of one thread that chooses.
+/// Chooses heads of one cell.
 struct Chooser {
-  Chooser(const Codes& all, uint32_t most, const Allocator& memory)
-      : codes(all), code(memory, all.stride()), nearest(memory, most), distances(memory, most) {}
+  const Codes& codes;
+  const Execution& execution;
+  const uint32_t* heads;  // [count] of the cell
+  uint32_t count;
+  uint8_t* code;        // [stride] of the last one chosen
+  uint32_t* nearest;    // [count] distance to the nearest one chosen
+  uint32_t* distances;  // [count] to the last
 
-  /// Writes at most `wanted` of `count` heads, each the farthest from `start` and those before; how many.
-  uint32_t choose(uint32_t start, const uint32_t* heads, uint32_t count, uint32_t wanted, uint32_t* chosen) {
-    std::fill_n(nearest.data(), count, UINT32_MAX);
+  /// Writes at most `wanted` heads, each the farthest from `start` and those before; how many.
+  uint32_t choose(uint32_t start, uint32_t wanted, uint32_t* chosen) const {
+    std::fill_n(nearest, count, UINT32_MAX);
     uint32_t size = 0;
-    for (uint32_t last = start; size < wanted; last = chosen[size - 1]) {
-      codes.gather(&last, 1, code.data());
-      codes.distances(code.data(), heads, count, distances.data());
+    for (uint32_t last = start; count > 0 && size < wanted; last = chosen[size - 1]) {
+      codes.gather(&last, 1, code);
+      serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+        codes.distances(code, heads + begin, static_cast<uint32_t>(end - begin), distances + begin);
+      });
       for (uint32_t i = 0; i < count; ++i) nearest[i] = std::min(nearest[i], distances[i]);
-      const uint32_t* const farthest = std::max_element(nearest.data(), nearest.data() + count);
-      if (count == 0 || *farthest == 0) break;
-      chosen[size++] = heads[farthest - nearest.data()];
+      const uint32_t* const farthest = std::max_element(nearest, nearest + count);
+      if (*farthest == 0) break;
+      chosen[size++] = heads[farthest - nearest];
     }
     return size;
   }
-
-  const Codes& codes;
-  Array<uint8_t> code;
-  Array<uint32_t> nearest;    // [heads of a cell] distance to the nearest one chosen
-  Array<uint32_t> distances;  // likewise, to the last
 };
 
 }  // namespace
@@ -84,17 +82,23 @@ void spread_start_edges(const Codes& codes, const SearchGraph& graph, uint32_t* 
   const uint32_t wanted = degree / kShare;
   if (graph.heads.size() <= graph.entries.size() || wanted == 0) return;
   const StartCells cells(codes, graph, execution);
-  std::vector<Chooser> choosers;
-  choosers.reserve(execution.threads);
-  for (uint32_t worker = 0; worker < execution.threads; ++worker)
-    choosers.emplace_back(codes, cells.largest(), execution.memory);
+  Array<uint32_t> nearest(execution.memory, graph.heads.size());
+  Array<uint32_t> distances(execution.memory, graph.heads.size());
+  Array<uint8_t> code(execution.memory, codes.stride() * execution.threads);
   Array<uint32_t> scratch(execution.memory, size_t{2} * degree * execution.threads);
   parallel_for(execution, graph.entries.size(), 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
     uint32_t* const chosen = scratch.data() + size_t{2} * degree * worker;
     uint32_t* const shared = chosen + degree;
     for (uint32_t start = static_cast<uint32_t>(begin); start < end; ++start) {
-      const uint32_t count = choosers[worker].choose(graph.entries[start], cells.heads(start),
-                                                     cells.size(start), wanted, chosen);
+      const uint64_t first = cells.begin(start);
+      const Chooser chooser{codes,
+                            execution,
+                            cells.heads(start),
+                            cells.size(start),
+                            code.data() + codes.stride() * worker,
+                            nearest.data() + first,
+                            distances.data() + first};
+      const uint32_t count = chooser.choose(graph.entries[start], wanted, chosen);
       share_row(rows + size_t{start} * degree, degree, chosen, count, nullptr, shared);
       std::copy_n(shared, degree, rows + size_t{start} * degree);
     }
@@ -114,7 +118,7 @@ void spread_start_edges(const Codes& codes, SearchGraph& graph, const Execution&
 uint64_t start_edges_bytes(uint64_t heads, size_t stride, uint32_t degree, uint32_t threads) {
   const uint64_t cells =
       (2 * heads + 2 * kEntriesMax) * sizeof(uint32_t) + threads * (stride + kEntriesMax * sizeof(uint32_t));
-  const uint64_t choosing = threads * (stride + 2 * (heads + degree) * sizeof(uint32_t));
+  const uint64_t choosing = 2 * heads * sizeof(uint32_t) + threads * (stride + 2 * degree * sizeof(uint32_t));
   const uint64_t rows = uint64_t{kEntriesMax} * degree * sizeof(uint32_t);
   return rows + cells + choosing + (uint64_t{threads} * 4 + 16) * kAlignment;
 }

@@ -79,18 +79,21 @@ void finish_product_graph(const BuildPlan& plan, Segment& segment, const Executi
   add_product_edges(segment.graph, segment.dataset, segment.codes, plan.nn_descent.k, execution);
 }
 
-/// The same of a graph that a device has. Many rows get these edges where the device searches them, which makes every row
-/// reachable: then the result is the segment's placement. Else it is null, and the host has the graph.
+/// The same of a graph that a device has. Many rows get these edges where the device searches them, which makes every
+/// row reachable: then the result is the segment's placement. Else it is null, and the host has the graph, no longer
+/// the device.
 std::unique_ptr<DevicePlacement> finish_product_graph_on_device(const BuildPlan& plan,
-                                                                cuda::GraphOnDevice& near, Segment& segment,
+                                                                std::unique_ptr<cuda::GraphOnDevice>& near,
+                                                                Segment& segment,
                                                                 const Execution& execution) {
   const bool adds = adds_products(plan, segment);
   if (adds && segment.rows() >= kProductWalksMin) {
-    auto placement = cuda::add_product_edges(segment, near, plan.nn_descent.k, plan.repair, execution);
+    auto placement = cuda::add_product_edges(segment, *near, plan.nn_descent.k, plan.repair, execution);
     if (placement != nullptr) return placement;
   } else {
-    near.fetch(segment.graph.edges, execution);
+    near->fetch(segment.graph.edges, execution);
   }
+  near.reset();
   if (adds) finish_product_graph(plan, segment, execution);
   return nullptr;
 }
@@ -322,8 +325,8 @@ void build_on_device(const BuildPlan& plan, std::unique_ptr<cuda::DeviceIngest> 
   auto placed = place([&] { return made->place(segment, execution); });
 
   // The host walks the edges, and what follows goes on, while the device looks at lists and codes. Calibration
-  // waits for these walks: where they do not find rows it would be of a graph that is given up, 95 of the 390 ms of patches'
-  // build.
+  // waits for these walks: where they do not find rows it would be of a graph that is given up, 95 of the 390 ms of
+  // patches' build.
   const Execution measuring = execution.span(0.86, 1);
   measuring.enter("edges to the host");
   const DevicePlacement* on_device = placed != nullptr ? placed->placement.get() : nullptr;
@@ -408,9 +411,9 @@ std::unique_ptr<cuda::GraphOnDevice> find_near_rows_on_device(const BuildPlan& p
 /// that order rows by the products of `queries` or rows. Then the device walks for lists by product, edges are made of them,
 /// and the index is placed when it is whole. A graph of the caller's lists gets no edges by product.
 ///
-/// Codes about one centre order the rows of every set that was tried. So the device walks by them while the CPU measures
-/// whether they do: to wait took 21 of the 142 ms of 150,000 words' build (one NVIDIA H100). Where they do not, it all is
-/// done again.
+/// Codes about one centre order the rows of every real set that was tried. So the device walks by them while the CPU
+/// measures whether they do: to wait took 21 of the 142 ms of 150,000 words' build (one NVIDIA H100). Where they do
+/// not, it all is done again.
 void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, PlacedSegment& built,
                               const Execution& execution) {
   Segment& segment = built.segment;
@@ -427,7 +430,7 @@ void build_products_on_device(const BuildPlan& plan, const MatrixView* queries, 
     near = find_near_rows_on_device(plan, segment, given ? &copied : nullptr, execution);
   };
   const auto add_products = [&] {
-    placement = finish_product_graph_on_device(plan, *near, segment, execution.span(0.3, 0.8));
+    placement = finish_product_graph_on_device(plan, near, segment, execution.span(0.3, 0.8));
   };
   run_both(execution, find_near, [&] {
     if (segment.codes.rows() == 0) segment.codes = Codes(segment.dataset, segment.seed, execution);

@@ -157,6 +157,8 @@ class Graph final : public GraphOnDevice {
 
   void fetch(Array<uint32_t>& edges, const Execution& execution) const override {
     execution.check();
+    if (edges_ == nullptr)
+      fail(ANN_DEVICE_NO_MEMORY, "the edges went with a placement for which memory was short");
     const DeviceGuard guard(device_);
     const Stream stream;
     transfers().fetch(edges.data(), edges_, edges.size() * sizeof(uint32_t), stream);
@@ -176,19 +178,28 @@ class Graph final : public GraphOnDevice {
   std::unique_ptr<DevicePlacement> place(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
     codes_->release_to(left_);
-    left_.transfers = &transfers();
-    return place_for_search(device_, segment, &left_, execution);
+    return hand_over(segment, execution);
   }
 
   std::unique_ptr<DevicePlacement> place_edges(const Segment& segment, const Execution& execution) override {
     const DeviceGuard guard(device_);
     codes_->release_to(left_);
     left_.codes.reset();
-    left_.transfers = &transfers();
-    return place_for_search(device_, segment, &left_, execution);
+    return hand_over(segment, execution);
   }
 
  private:
+  /// To a placement, which may fail with the edges in its hands.
+  std::unique_ptr<DevicePlacement> hand_over(const Segment& segment, const Execution& execution) {
+    left_.transfers = &transfers();
+    try {
+      return place_for_search(device_, segment, &left_, execution);
+    } catch (...) {
+      if (left_.edges == nullptr) edges_ = nullptr;
+      throw;
+    }
+  }
+
   const Stream& stream() const { return codes_->stream(); }
 
   /// From codes, or given lists, to pruned lists.

@@ -153,7 +153,7 @@ uint64_t phases(const Asked& asked) {
   const bool ahead = sends_rows_ahead(plan, asked.shape.metric, asked.element);
   const uint64_t lanes = plan.threads + (ahead ? kIngestCopiers : 0);
   const uint64_t sending = plan.device >= ANN_DEVICE_CUDA ? transfer_bytes(lanes) : 0;
-  // A device that has made the graph measures it and calibrates at a time.
+  // A device that has made the graph measures it while it calibrates.
   const bool beside = plan.device >= ANN_DEVICE_CUDA;
   const uint64_t looking = beside ? measuring + calibrating : std::max(measuring, calibrating);
   return std::max({coding, finding, projecting, looking, edging(asked), joining, products}) + scaling(asked) +

@@ -109,7 +109,7 @@ std::unique_ptr<DevicePlacement> place_for_search(int32_t device, const Segment&
                                                   DeviceBuildResult* built, const Execution& execution);
 
 /// Room for `queries` queries of k answers each, or for as many of them as one run takes. Unless `sent` is null, its
-/// runs read these queries of the same placement, and has no room for others.
+/// runs read these queries of the same placement, and it has no room for others.
 std::unique_ptr<DeviceWorkspace> take_workspace(DevicePlacement& placement, uint64_t queries, uint32_t k,
                                                 const SentQueries* sent = nullptr);
 

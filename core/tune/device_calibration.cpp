@@ -75,8 +75,8 @@ constexpr double kStrayMin = 64;  // expansions
 constexpr double kExpansionsMax = 1024;  // the highest mean that is measured,
 constexpr double kOfWarpMax = 400;       // and by a warp for a hundred answers
 // A warp's curve ends where its walks are counted to take so many times as long as a block's in a large batch, which a
-// search leaves to blocks from 1.4 times on (index/choose.cpp). The last two trials took 15 and 9 of the 33 and 27 ms of
-// GIST's curves, 13 of 29 by product (one NVIDIA H100).
+// search leaves to blocks from 1.4 times on (index/choose.cpp). The last two trials took 15 and 9 of the 33 and 27 ms
+// of GIST's curves, 13 of 29 by product (one NVIDIA H100).
 constexpr double kFarBehind = 1.5;
 constexpr double kCut = 1.05;  // times the mean of uncapped walks, where all of a batch are resident
 constexpr double kCapMin = 4;  // for means near zero
@@ -146,8 +146,8 @@ class DeviceCalibration::TracedCurve {
   std::latch traced_{1};
 };
 
-/// The points of one curve, and where `first` is not null those of the first ten answers of the same walks, which searches
-/// for fewer answers may take (search/plan.h, kDeepAnswers). What is found of these counts for `curve`, too.
+/// The points of one curve, and where `first` is not null those of the first ten answers of the same walks, which
+/// searches for fewer answers may take (search/plan.h, kDeepAnswers). What is found of these counts for `curve`, too.
 class DeviceCalibration::CurvePoints {
  public:
   CurvePoints(const CalibrationQueries& queries, Curve* curve, Curve* first)
@@ -239,8 +239,8 @@ class DeviceCalibration::CurvePoints {
 };
 
 /// Finds the points of one curve. The slack grows in steps after which the miss has fallen to about half;
-/// miss and expansions are expected to go on as between the last two points. The curve of the first ten answers does not
-/// change the walks, but for those beyond the end of that of all, which are measured by more queries.
+/// miss and expansions are expected to go on as between the last two points. The curve of the first ten answers does
+/// not change the walks, but for those beyond the end of that of all, which are measured by more queries.
 class DeviceCalibration::CurveTracer {
  public:
   /// Walks of more queries, whose first ten true neighbours are known; null: there are none, or no memory for them.
@@ -255,8 +255,8 @@ class DeviceCalibration::CurveTracer {
         blocks_(blocks),
         points_(*points),
         find_more_(std::move(find_more)) {
-    // Their few queries say little of those that stray: 64 without a miss promised .99 of 300 answers by product, of which
-    // 1,000 queries found .977.
+    // Their few queries say little of those that stray: 64 without a miss promised .99 of 300 answers by product, of
+    // which 1,000 queries found .977.
     if (curve().k > kSomeAnswers) stray_ = kStrayMax;
   }
 
@@ -614,17 +614,17 @@ void DeviceCalibration::measure_curves(const SearchTarget& target, std::span<con
   if (known != nullptr) std::erase_if(jobs, [known](Job& job) { return known->give_known(job); });
   execution.enter("calibrate");
   const Clock::time_point start = Clock::now();
-  // The memory of the walks is taken meanwhile: to pin some takes as long as to find true neighbours.
-  std::optional<CalibrationQueries> queries;
+  // They hide rows, for which there is to be memory, and hold a lock of this thread's.
+  CalibrationQueries queries(target, count, execution);
+  // The memory of the walks is taken while the device finds true neighbours: to pin some takes as long.
   std::optional<Samples> samples;
   run_both(
       execution,
       [&] {
-        queries.emplace(target, count, execution);
-        queries->send(segment, execution);
-        samples.emplace(target, *queries, execution);
+        queries.send(segment, execution);
+        samples.emplace(target, queries, execution);
       },
-      [&] { reserve_workspaces(*target.device, count); });
+      [&] { reserve_workspaces(*target.device, queries.count()); });
   cost_.ground_truth_seconds += seconds_since(start);
 
   // None keeps the device busy alone. The first task finds what curves for the fewest answers wait for.

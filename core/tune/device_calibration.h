@@ -51,10 +51,10 @@
 // to 0.004 at 0.95 and 0.99, by 0.012 at 0.9 (SIFT 1M, k = 10), where two points of a block's curve are far from each
 // other. Where walks compare 512 bytes a row or more, half of them serve: runs of gist are bound by memory. Cost: exact
 // searches for 2,048 and for 64 queries, and some 150 runs, those of six curves side by side (eight took as long), of
-// queries that are sent once. A curve of a warp ends where blocks answer, and for 100 answers at 400 expansions: its last
-// runs took as long as all other curves. One NVIDIA H100, ms: gist 110 with queries pinned nine times, 92 sent once, 87 with
-// half of them, 58 with curves for 100 that end; 60,000 patches 70, 59, -, 56. On another gist 48 before and 32 once all of
-// a warp end and a fourth of the queries are pinned, words by product 35 and 25, patches 38 and 36.
+// queries that are sent once. A curve of a warp ends where blocks answer, and for 100 answers at 400 expansions: its
+// last runs took as long as all other curves. One NVIDIA H100, ms: gist 110 with queries pinned nine times, 92 sent
+// once, 87 with half of them, 58 with curves for 100 that end; 60,000 patches 70, 59, -, 56. On another gist 48 before
+// and 32 once all of a warp end and a fourth of the queries are pinned, words by product 35 and 25, patches 38 and 36.
 #pragma once
 
 #include <cstdint>

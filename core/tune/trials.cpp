@@ -81,8 +81,8 @@ CalibrationQueries::CalibrationQueries(const SearchTarget& target, uint32_t coun
   if (placement_ == nullptr || hidden_) held_out_ = std::move(held_out);
 }
 
-/// Once for all trials, and by a little pinned memory: to pin some for nine copies of 2,048 queries of GIST took 25 ms, as
-/// long as a third of the walks, and for one copy 5.
+/// Once for all trials, and by a little pinned memory: to pin some for nine copies of 2,048 queries of GIST took 25 ms,
+/// as long as a third of the walks, and for one copy 5.
 void CalibrationQueries::send(const Segment& segment, const Execution& execution) {
   if (placement_ == nullptr) return;
   sent_ = cuda::room_for_queries(*placement_, count_);

@@ -96,13 +96,13 @@ class CalibrationQueries {
   double promise(double recall) const { return recall - margin(1 - recall); }
 
   /// The allowance for the luck of a sample, of which the first `answers` count: its standard error, and more where
-  /// three of them would not stay within the 0.01 that the promise leaves. Where queries find all or none, a sample with
-  /// few misses is weak evidence: its error is that of one query more that missed. 200 rows with at most one miss
+  /// three of them would not stay within the 0.01 that the promise leaves. Where queries find all or none, a sample
+  /// with few misses is weak evidence: its error is that of one query more that missed. 200 rows with at most one miss
   /// promised .99, and 1,000 queries had .977 (20,000 rows of 24 columns by inner product); 64 rows without a miss
   /// promised .99 of 300 answers likewise. Of few queries of the caller three in their number may be missed unseen, as
-  /// in tune/calibration.cpp: 64 of a million rows in 2,500 islands promised .999 of the first, and 10,000 got .947. Four are
-  /// allowed for where these find all or none: of ten such samples of 64 one promised .963 and .9 where 10,000 got .928 and
-  /// .887.
+  /// in tune/calibration.cpp: 64 of a million rows in 2,500 islands promised .999 of the first, and 10,000 got .947.
+  /// Four are allowed for where these find all or none: of ten such samples of 64 one promised .963 and .9 where 10,000
+  /// got .928 and .887.
   double allow_for(const Outcome& outcome, uint32_t answers, bool all_or_none) const;
 
  private:

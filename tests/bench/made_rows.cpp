@@ -46,7 +46,8 @@ class Draws {
   uint64_t counter_ = 0;
 };
 
-enum Stream : uint64_t { kCentres, kBasis, kRowsOf, kQueriesOf, kForeignOf, kBranches, kGrowth };
+// Sets that are grown have no branches.
+enum Stream : uint64_t { kCentres, kBasis, kRowsOf, kQueriesOf, kForeignOf, kBranches, kGrowth = kBranches };
 
 Stream stream_of(Part part) {
   switch (part) {
@@ -202,7 +203,7 @@ void MadeRows::make_in_tree(Part part, uint64_t row, float* out) const {
   const float spread = set_.spread != 0 ? static_cast<float>(set_.spread) : 0.5f;
   const uint64_t branches = std::max(2u, set_.clusters);
   float deviation = kCentreDeviation;
-  uint64_t group = part == Part::kForeignQueries ? 2 : 1;
+  uint64_t group = part == Part::kForeignQueries ? uint64_t{1} << 32 : 1;
   std::fill_n(out, set_.dim, 0.0f);
   for (uint64_t rows = set_.rows / branches; rows >= kRowsOfIsland; rows /= branches) {
     group = group * branches + draws.below(branches);

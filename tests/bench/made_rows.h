@@ -6,8 +6,8 @@
 //   norms       for inner products: directions as in clusters, lengths from 0.1 to 10
 //   islands     balls about centres, of which a row has `spread` of the centres' deviation: 0.3 leaves them
 //               apart, 1 lets them touch; equally many rows each
-//   tree        islands in groups of `clusters`, these in groups of as many, and so on, down to some 15 rows an island;
-//               what divides a group is `spread` times as far apart as groups are
+//   tree        islands in groups of `clusters`, these in groups of as many, and so on, down to islands of 15 rows and
+//               more; what divides a group is `spread` times as far apart as groups are
 //   copies      near copies of a few rows as in clusters, `spread` of whose deviation they lie away
 //   echoes      a few rows as in clusters, some of them very often: half are exact copies, half lie `spread` away
 //   densities   a normal ball, and a share of the rows within `spread` of its deviation about one point

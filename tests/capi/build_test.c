@@ -230,6 +230,28 @@ static void row_ids(void) {
   answers_free(&found);
 }
 
+/* Rows that are copied as they lie are looked at in blocks: of bad values in several, the first is named, also
+ * where its row is cut by a block, and before ids that are there twice. */
+static void not_finite_in_blocks(void) {
+  enum { ROWS = 60000, COLUMNS = 12 };                     /* 48 bytes a row, no part of a block of 16 KB */
+  const uint64_t bad_rows[] = {341, 342, 43690, ROWS - 1}; /* the first and third cross borders of blocks */
+  vectors rows = vectors_make(DATA_NORMAL, ANN_F32, ROWS, COLUMNS, 1);
+  uint64_t *ids = calloc(ROWS, sizeof *ids);
+  const ann_matrix view = vectors_view(&rows);
+  for (int first = 3; first >= 0; first--)
+    for (uint32_t column = COLUMNS - 1; column < COLUMNS; column -= 3) {
+      put_value(ANN_F32, (char *)vectors_row(&rows, bad_rows[first]) + column * 4, NAN);
+      ann_index *index = index_make(COLUMNS, ANN_METRIC_L2, ANN_ELEMENT_AUTO);
+      ann_error error = ANN_ERROR_INIT;
+      CHECK_STATUS(ann_build(index, &view, ids, NULL, NULL, &error), ANN_NOT_FINITE);
+      CHECK_EQUAL(error.row, bad_rows[first]);
+      CHECK_EQUAL(error.column, column);
+      ann_index_free(index);
+    }
+  free(ids);
+  vectors_free(&rows);
+}
+
 static void not_finite(void) {
   const double bad_values[] = {NAN, -NAN, INFINITY, -INFINITY};
   const int32_t floats[] = {ANN_F32, ANN_F16, ANN_BF16};
@@ -789,6 +811,7 @@ int main(void) {
   estimate_arguments();
   row_ids();
   not_finite();
+  not_finite_in_blocks();
   once_in_a_life();
   stored_elements();
   rounding();

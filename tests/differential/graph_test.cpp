@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "graph/long_edges.h"
 #include "graph/search_graph.h"
+#include "graph/start_edges.h"
 #include "knn/exact_knn.h"
 #include "made_data.h"
 
@@ -441,6 +442,73 @@ TEST_CASE("built graphs of hard shapes have no unreachable row") {
     repair_reachability(graph, {});
     REQUIRE(count_unreachable(graph, {}) == 0);
   }
+}
+
+/// Every third row is a head and every sixteenth of these a start; edges lead to the next rows.
+SearchGraph graph_with_starts(uint32_t rows, uint32_t degree) {
+  SearchGraph graph;
+  graph.rows = rows;
+  graph.degree = degree;
+  graph.make_fixed({});
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t i = 0; i < degree; ++i) graph.table().row(row)[i] = (row + 1 + i) % rows;
+  }
+  graph.heads = Array<uint32_t>({}, rows / 3);
+  for (uint32_t i = 0; i < graph.heads.size(); ++i) graph.heads[i] = 3 * i;
+  graph.entries = Array<uint32_t>({}, (graph.heads.size() + 15) / 16);
+  for (uint32_t i = 0; i < graph.entries.size(); ++i) graph.entries[i] = graph.heads[16 * i];
+  return graph;
+}
+
+TEST_CASE("a start gets edges to heads of its cell, each the farthest from those before") {
+  constexpr uint32_t kDegree = 16;
+  for (const Shape shape : {Shape::kUniform, Shape::kClusters, Shape::kDuplicates, Shape::kAllEqual}) {
+    const MadeData data(1200, 8, shape, 3);
+    const SearchGraph before = graph_with_starts(1200, kDegree);
+    SearchGraph graph = graph_with_starts(1200, kDegree);
+    spread_start_edges(data.codes, graph, kTwoThreads);
+    const auto cell_of = [&](uint32_t head) {
+      return *std::min_element(graph.entries.begin(), graph.entries.end(), [&](uint32_t a, uint32_t b) {
+        return std::pair(data.distance(head, a), a) < std::pair(data.distance(head, b), b);
+      });
+    };
+    for (uint32_t row = 0; row < graph.rows; ++row) {
+      const uint32_t* was = before.row(row).targets;
+      const uint32_t* is = graph.row(row).targets;
+      const bool is_start = std::count(graph.entries.begin(), graph.entries.end(), row) != 0;
+      REQUIRE(std::equal(was, was + (is_start ? kDegree / 2 : kDegree), is));
+      if (!is_start) continue;
+      std::vector<uint32_t> cell;
+      for (const uint32_t head : graph.heads) {
+        if (cell_of(head) == row) cell.push_back(head);
+      }
+      const auto gap = [&](uint32_t head, const std::vector<uint32_t>& chosen) {
+        uint32_t least = UINT32_MAX;
+        for (const uint32_t other : chosen) least = std::min(least, data.distance(head, other));
+        return least;
+      };
+      std::vector<uint32_t> chosen = {row};
+      while (!cell.empty() && chosen.size() <= kDegree / 4) {
+        const uint32_t next = *std::max_element(cell.begin(), cell.end(), [&](uint32_t a, uint32_t b) {
+          return gap(a, chosen) < gap(b, chosen);
+        });
+        if (gap(next, chosen) == 0) break;
+        chosen.push_back(next);
+        REQUIRE(std::count(is, is + kDegree, next) == 1);
+      }
+      REQUIRE(std::count(is, is + kDegree, row) == 0);
+      REQUIRE(std::set<uint32_t>(is, is + kDegree).size() == kDegree);
+    }
+  }
+}
+
+TEST_CASE("starts that are all heads keep their edges") {
+  const MadeData data(300, 8, Shape::kUniform, 3);
+  SearchGraph graph = graph_with_starts(300, 8);
+  graph.entries = Array<uint32_t>({}, graph.heads.size());
+  std::copy(graph.heads.begin(), graph.heads.end(), graph.entries.begin());
+  spread_start_edges(data.codes, graph, kTwoThreads);
+  for (uint32_t row = 0; row < graph.rows; ++row) REQUIRE(graph.row(row).targets[7] == (row + 8) % 300);
 }
 
 TEST_CASE("measures agree with a closure of small random graphs") {

@@ -388,8 +388,8 @@ void claim_mutual() {
   expect(missing == 0, std::to_string(missing) + " rows are missing in the list of another");
 }
 
-/// The edges that a device has made are those of the host's graph, on both, and every row is reached. Where one centre does
-/// not order the rows, they are made once more by codes about many.
+/// The edges that a device has made are those of the host's graph, on both, and every row is reached. Where one centre
+/// does not order the rows, they are made once more by codes about many.
 void compare_edges(Law law, uint32_t dim, uint32_t centres) {
   const Made made = make(law, 40'000, 1, dim);
   const Built built(made.rows, nullptr, ANN_OFF, 0, ANN_DEVICE_CUDA);
