@@ -90,13 +90,14 @@ Dataset::Dataset(const MatrixView& rows, const uint64_t* ids, int32_t metric, in
   if (borrow && stored != rows.element)
     fail(ANN_INVALID_ARGUMENT, "rows_mode is BORROW, but rows are %s and the index stores %s",
          element_name(rows.element), element_name(stored));
-  const bool is_copied_whole = !borrow && is_stored_whole(rows, metric, stored);
+  const bool is_copied = !borrow && !rows.on_device();
+  const bool is_copied_whole = is_copied && is_stored_whole(rows, metric, stored);
   if (!rows.on_device() && !is_copied_whole) check_finite(rows, execution);
   view_ = {rows.data, rows.stride, rows.dim, stored};
   if (!borrow) make_room(rows, execution.memory);
-  if (is_copied_whole && !rows.on_device())
+  if (is_copied_whole)
     store_whole(rows, execution);
-  else if (!borrow && !rows.on_device())
+  else if (is_copied)
     store(rows, execution);
   if (ids != nullptr) sort_ids(ids, execution);
   if (!rows.on_device()) complete(execution);

@@ -7,9 +7,9 @@
 
 namespace gannet {
 
-/// `shared` gets the first half of a head's edges, then those to other heads, by their numbers in `heads`, unless that
-/// is null, then, while there is room, its other edges. Both are [degree] and `to_heads` [count], kNoRow in unused
-/// places at the end; `shared` is none of the others.
+/// `shared` gets the first half of a head's edges, then those to other heads, by their numbers in `heads`, then, while
+/// there is room, its other edges. Both are [degree] and `to_heads` [count], kNoRow in unused places at the end; `shared`
+/// is none of the others.
 constexpr void share_row(const uint32_t* edges, uint32_t degree, const uint32_t* to_heads, uint32_t count,
                          const uint32_t* heads, uint32_t* shared) {
   const uint32_t kept = degree - degree / 2;
@@ -23,8 +23,7 @@ constexpr void share_row(const uint32_t* edges, uint32_t degree, const uint32_t*
   };
   uint32_t place = 0;
   for (; place < kept && edges[place] != kNoRow; ++place) add(edges[place]);
-  for (uint32_t i = 0; i < count && to_heads[i] != kNoRow; ++i)
-    add(heads != nullptr ? heads[to_heads[i]] : to_heads[i]);
+  for (uint32_t i = 0; i < count && to_heads[i] != kNoRow; ++i) add(heads[to_heads[i]]);
   for (; place < degree && edges[place] != kNoRow; ++place) add(edges[place]);
   while (size < degree) shared[size++] = kNoRow;
 }

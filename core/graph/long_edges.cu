@@ -36,9 +36,9 @@
 #include "backend/prefix_sums.h"
 #include "dataset/codes_cuda.h"
 #include "graph/head_edges.h"
-#include "graph/start_edges.h"
 #include "graph/long_edges.h"
 #include "graph/search_graph_cuda.h"
+#include "graph/start_edges.h"
 #include "knn/cells_cuda.h"
 #include "knn/exact_knn_cuda.h"
 

@@ -56,11 +56,11 @@ struct Chooser {
   uint32_t* nearest;    // [count] distance to the nearest one chosen
   uint32_t* distances;  // [count] to the last
 
-  /// Writes at most `wanted` heads, each the farthest from `start` and those before; how many.
+  /// Writes the places of at most `wanted` heads, each the farthest from `start` and those before; how many.
   uint32_t choose(uint32_t start, uint32_t wanted, uint32_t* chosen) const {
     std::fill_n(nearest, count, UINT32_MAX);
     uint32_t size = 0;
-    for (uint32_t last = start; count > 0 && size < wanted; last = chosen[size - 1]) {
+    for (uint32_t last = start; count > 0 && size < wanted; last = heads[chosen[size - 1]]) {
       codes.gather(&last, 1, code);
       serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
         codes.distances(code, heads + begin, static_cast<uint32_t>(end - begin), distances + begin);
@@ -68,7 +68,7 @@ struct Chooser {
       for (uint32_t i = 0; i < count; ++i) nearest[i] = std::min(nearest[i], distances[i]);
       const uint32_t* const farthest = std::max_element(nearest, nearest + count);
       if (*farthest == 0) break;
-      chosen[size++] = heads[farthest - nearest];
+      chosen[size++] = static_cast<uint32_t>(farthest - nearest);
     }
     return size;
   }
@@ -99,7 +99,7 @@ void spread_start_edges(const Codes& codes, const SearchGraph& graph, uint32_t* 
                             nearest.data() + first,
                             distances.data() + first};
       const uint32_t count = chooser.choose(graph.entries[start], wanted, chosen);
-      share_row(rows + size_t{start} * degree, degree, chosen, count, nullptr, shared);
+      share_row(rows + size_t{start} * degree, degree, chosen, count, cells.heads(start), shared);
       std::copy_n(shared, degree, rows + size_t{start} * degree);
     }
   });

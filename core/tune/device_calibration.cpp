@@ -104,14 +104,13 @@ TwoListsPlan plan_of(double slack, double cap, uint32_t warps) {
 
 /// What the walks of a sample by one plan found of all answers, and where `first` of one and of few of them.
 struct Outcomes {
-  Outcomes() = default;
   Outcomes(Trials& walks, const TwoListsPlan& plan, bool first) : all(walks.run(kTwoLists, plan)) {
     if (!first) return;
     one = walks.first_of(1);
     few = walks.first_of(kFewAnswers);
   }
 
-  Outcome all = {};
+  Outcome all;
   Outcome one = {};
   Outcome few = {};
 };
