@@ -56,6 +56,17 @@
 // offered rows are thinned out by halving a range of distances, and stored rows requested ahead, one query takes .90 to .95
 // of the time (60,000 patches 1.00 and .98 at .95 and .99), 100 queries of gist .94.
 //
+// CLUSTERS. One multiprocessor reads some 30 bytes a cycle, so that few queries of wide rows spend most of their time
+// on comparisons: of GIST's 960 columns a half. Then the blocks of a cluster share these. The first one walks as if
+// it were alone; when its warps know what to compare, each block compares every fourth candidate of its warp of the
+// same number, and writes the distance into the first block's memory. Pivots and rows that are compared as stored are
+// shared likewise. That takes two barriers of the cluster a round; answers and counts are the same. 1 to 24 queries, as
+// parts of the time of one block: GIST .81 to .86 on one NVIDIA H100 and .78 to .82 on one H200, texts of 384 columns
+// .98 to 1.01 and .94 to .95. Rejected: rows of 128 to 192 bytes too (1.02 to 1.15, by product to 1.25); 8 blocks (the
+// same for one query, 1.03 to 1.48 for 16, as clusters of more blocks do not all run at once); messages between warps,
+// with a number beside each row and distance, instead of barriers (GIST .78 instead of .82, texts .93 instead of .94,
+// but racecheck takes the polls for races, and the code is harder to trust).
+//
 // Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, 64 edges, recall 0.95, one query after
 // the other, us from host to host): 4 warps 44, 8 warps 33, 12 warps 31.5, 16 warps 31.8; at recall 0.99
 // 62, 43, 39 and 38. 32 warps were slower, reading edges of offered rows ahead gained nothing, and a
@@ -77,6 +88,8 @@
 // Departures from CAGRA's searches, which share one list per block or per query: two lists and slack as in
 // walk_cuda.cu; the filter never forgets.
 
+#include <cooperative_groups.h>
+
 #include <algorithm>
 
 #include "search/answer_steps.cuh"
@@ -91,6 +104,26 @@
 namespace gannet::cuda {
 namespace {
 
+/// What the blocks of a cluster do together. Code for devices that have no clusters does not come here.
+namespace cluster {
+#if __CUDA_ARCH__ >= 900
+__device__ inline uint32_t rank() { return cooperative_groups::this_cluster().block_rank(); }
+__device__ inline void sync() { cooperative_groups::this_cluster().sync(); }
+/// The same place in the first block's shared memory.
+template <class T>
+__device__ T* of_first_block(T* own) {
+  return cooperative_groups::this_cluster().map_shared_rank(own, 0);
+}
+#else
+__device__ inline uint32_t rank() { return 0; }
+__device__ inline void sync() {}
+template <class T>
+__device__ T* of_first_block(T* own) {
+  return own;
+}
+#endif
+}  // namespace cluster
+
 /// The parameters that a kernel is compiled for.
 struct Policy {
   CodePolicy code;
@@ -99,6 +132,7 @@ struct Policy {
   BlockShape shape;
   bool scaled = false;      // codes have a scale for each row, and `code` does not count
   bool leaves_out = false;  // rows may be removed, which walks pass through and do not return
+  uint32_t cluster = 1;     // blocks that compare rows for one query
 };
 
 // Rows kept of a query: lists are compiled for up to these and for kBlockListMax.
@@ -135,6 +169,23 @@ constexpr Policy leaving_out(Policy policy) {
   policy.leaves_out = true;
   return policy;
 }
+
+constexpr uint32_t kClusterBlocks = 4;
+constexpr uint32_t kClusterStride = 384;  // bytes of a code, from which on clusters pay
+
+constexpr Policy in_cluster(Policy policy) {
+  policy.cluster = kClusterBlocks;
+  return policy;
+}
+
+// Blocks of a cluster that work: code for devices that have none leaves all of it to the first.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr uint32_t blocks_that_work(const Policy&) { return 1; }
+#define GANNET_IN_CLUSTERS
+#else
+constexpr uint32_t blocks_that_work(const Policy& policy) { return policy.cluster; }
+#define GANNET_IN_CLUSTERS __cluster_dims__(kClusterBlocks, 1, 1)
+#endif
 
 /// Keys of a sorted array that come before `key`, without branches. kSize is a power of two, or near one;
 /// `size`, at most kSize, counts.
@@ -179,6 +230,9 @@ struct BlockWalk {
   static constexpr uint32_t kBlocks = kPolicy.blocks;
   static constexpr uint32_t kQueue = kPolicy.shape.queue;
   static constexpr uint32_t kBest = kPolicy.shape.best;
+  static constexpr uint32_t kCluster = blocks_that_work(kPolicy);
+  static constexpr bool kIsCluster = kCluster > 1;
+  static constexpr uint32_t kShare = kWarp / kCluster;  // of the rows of a warp, those that a block compares
   using Visited = VisitedWords<kWalkBits, kPolicy.shape.visited_word_bits>;
   // Places of which kThreads are used at most. The slowest of a warp's lanes counts: with 8 times as many
   // instead of twice one query took 42.7 us instead of 45.5 at recall 0.990, 33.3 instead of 35.5 at 0.957.
@@ -196,6 +250,12 @@ struct BlockWalk {
     uint64_t sorted[kSortsFirst ? kThreads : 1];
     uint32_t claims[kClaims];
     uint32_t candidates[kWarps][kWarp];
+    // Of a cluster: what its first block asks of all, what they answer, and this block's part of it.
+    uint32_t counts[kIsCluster ? kWarps : 1];  // candidates of each warp
+    uint32_t answers[kIsCluster ? kWarps : 1][kWarp];
+    uint32_t share[kIsCluster ? kWarps : 1][kShare];
+    uint32_t last_turn;  // whose best rows are compared as stored
+    bool is_over;        // the walk
     uint32_t offered_count[2];
     uint32_t distances;
     uint32_t usable;                // whether the query is finite
@@ -218,10 +278,12 @@ struct BlockWalk {
   /// product 12 bytes of spills and 7 % of the time of 1,000 queries.
   static __device__ void make_own_record(const WalkArgs& args, Shared& shared) {
     const RecordArgs& given = args.whole.given;
-    const bool usable = make_record_by_block(given, given.queries + blockIdx.x * given.query_stride,
+    const bool usable = make_record_by_block(given, given.queries + query_of_block() * given.query_stride,
                                              record_place(args, shared));
     if (threadIdx.x == 0) shared.usable = usable ? 1 : 0;
   }
+
+  static __device__ uint32_t query_of_block() { return blockIdx.x / kPolicy.cluster; }
 
   const WalkArgs& args;
   Shared& shared;
@@ -234,7 +296,7 @@ struct BlockWalk {
   uint32_t first_edge = warp % units * span;
   uint32_t parents_max = kWarps / units;
   uint32_t* candidates = shared.candidates[warp];  // of this warp
-  uint32_t query = blockIdx.x;
+  uint32_t query = query_of_block();
   uint32_t turn = 0;            // which of both lists are this round's
   uint32_t compared = kNoRow;   // the row that this thread has to put into the filter
   uint32_t claim = 0;           // and its place in the table
@@ -245,7 +307,12 @@ struct BlockWalk {
   uint32_t limit = kFarthest;  // only nearer rows are offered
 
   __device__ void run() {
+    if (kIsCluster && threadIdx.x == 0) shared.is_over = false;
     begin();
+    if constexpr (kIsCluster) {
+      cluster::sync();
+      if (cluster::rank() != 0) return serve();
+    }
     if (kPolicy.scaled && args.pivot_codes == nullptr) {
       start_at_entries();
     } else {
@@ -326,11 +393,18 @@ struct BlockWalk {
   /// these count as visited; the others may be found by an edge.
   __device__ void offer_pivots() {
     constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);
-    const uint32_t place = (codes.place() * kWarps + warp) * (kPivots / kThreads);
-    const uint32_t given = (lane_number() * kWarps + warp) * (kPivots / kThreads);
-    candidates[lane_number()] = given;
-    __syncwarp();
-    ListEntry item = {codes.compare(args.pivot_codes, candidates, kWarp, [] {}), __ldg(args.pivots + place)};
+    const uint32_t place = pivot(codes.place());
+    uint32_t distance;
+    if constexpr (kIsCluster) {
+      compare_pivots();
+      cluster::sync();
+      distance = shared.answers[warp][codes.place()];
+    } else {
+      candidates[lane_number()] = pivot(lane_number());
+      __syncwarp();
+      distance = codes.compare(args.pivot_codes, candidates, kWarp, [] {});
+    }
+    ListEntry item = {distance, __ldg(args.pivots + place)};
     const uint32_t masked = args.masked != nullptr ? args.masked[query] : kNoRow;
     if (item.row == kNoRow || item.row == masked) item = {};
     sort_lanes<true>(item);
@@ -342,6 +416,9 @@ struct BlockWalk {
     else if (item.row != kNoRow)
       visited.add(Visited::place_of(item.row));  // the thread that keeps the masked row
   }
+
+  /// A warp's pivots are numbered as its lanes are.
+  __device__ uint32_t pivot(uint32_t lane) const { return (lane * kWarps + warp) * (kPivots / kThreads); }
 
   /// Chooses the rows that this round expands; false at the end of the walk.
   __device__ bool look() {
@@ -362,10 +439,10 @@ struct BlockWalk {
   }
 
   __device__ void expand() {
-    if (parent >= parents) return;
+    if (!kIsCluster && parent >= parents) return;
     const uint32_t place = first_edge + lane_number();
     const uint32_t row = RowKey::row(shared.queue[turn][parent]);
-    const bool has_edge = lane_number() < span && place < args.degree;
+    const bool has_edge = parent < parents && lane_number() < span && place < args.degree;
     visit(has_edge ? __ldg(fixed_row(args.edges, args.degree, row) + place) : kNoRow);
   }
 
@@ -379,12 +456,72 @@ struct BlockWalk {
       candidates[__popc(news & lanes_before())] = target;
     }
     __syncwarp();
-    if (count == 0) return;
+    if (!kIsCluster && count == 0) return;
     distance_count += count;
-    const uint32_t distance = codes.compare(args.codes, candidates, count, [] {});
+    const uint32_t distance = compare(count);
     const uint32_t found = codes.place() < count ? candidates[codes.place()] : kNoRow;
     __syncwarp();  // all have read the candidates before they change
     offer({distance, found}, distance < limit && found != kNoRow);
+  }
+
+  /// The distances of the candidates of this warp: that of candidates[codes.place()], where those are so many. The
+  /// blocks of a cluster take every kCluster-th one each.
+  __device__ uint32_t compare(uint32_t count) {
+    if constexpr (!kIsCluster) return codes.compare(args.codes, candidates, count, [] {});
+    if (lane_number() == 0) shared.counts[warp] = count;
+    cluster::sync();
+    compare_share(shared);
+    cluster::sync();
+    return codes.place() < count ? shared.answers[warp][codes.place()] : kFarthest;
+  }
+
+  /// The other blocks of a cluster compare rows for the first one until its walk is over, each warp for the one of
+  /// its number. Barriers here are those of run().
+  __device__ void serve() {
+    Shared& first = *cluster::of_first_block(&shared);
+    if (!kPolicy.scaled || args.pivot_codes != nullptr) {
+      compare_pivots();
+      cluster::sync();
+    }
+    for (cluster::sync(); !first.is_over; cluster::sync()) {
+      compare_share(first);
+      cluster::sync();
+    }
+    if (makes_code()) compare_as_stored(first);
+    cluster::sync();
+  }
+
+  __device__ void compare_pivots() {
+    if (lane_number() < kShare)
+      shared.share[warp][lane_number()] = pivot(cluster::rank() + lane_number() * kCluster);
+    answer_share(*cluster::of_first_block(&shared), args.pivot_codes, kShare);
+  }
+
+  __device__ void compare_share(Shared& first) {
+    const uint32_t place = (cluster::rank() + lane_number() * kCluster) % kWarp;
+    const uint32_t count = first.counts[warp];
+    const uint32_t row = first.candidates[warp][place];
+    const bool is_own = lane_number() < kShare && place < count;
+    if (is_own) shared.share[warp][lane_number()] = row;
+    answer_share(first, args.codes, __popc(__ballot_sync(kAllLanes, is_own)));
+  }
+
+  /// Compares the rows in this warp's share.
+  __device__ void answer_share(Shared& first, const uint8_t* rows, uint32_t count) {
+    if (count == 0) return;
+    __syncwarp();
+    const uint32_t distance = codes.compare(rows, shared.share[warp], count, [] {});
+    if (codes.place() < count) first.answers[warp][cluster::rank() + codes.place() * kCluster] = distance;
+  }
+
+  /// Compares one of the rows that are kept with the query as it is.
+  __device__ void compare_as_stored(Shared& first) {
+    static_assert(kShortListMax <= kWarps * kCluster);
+    const uint32_t place = warp * kCluster + cluster::rank();
+    if (place >= args.kept) return;
+    const uint32_t row = row_of_key(first.best[first.last_turn][place]);
+    const Key key = exact_key(args.whole.rerank, args.whole.element, stored_query(), {row, row, row, row});
+    if (lane_number() == 0) first.offered[place] = key;
   }
 
   /// Whether no other thread has claimed the row in this round.
@@ -541,6 +678,15 @@ struct BlockWalk {
 
   __device__ void report() {
     if (lane_number() == 0) atomicAdd(&shared.distances, distance_count);
+    if constexpr (kIsCluster) {
+      if (threadIdx.x == 0) {
+        shared.is_over = true;
+        shared.last_turn = turn;
+      }
+      cluster::sync();
+      if (makes_code()) compare_as_stored(shared);
+      cluster::sync();  // no block goes while another one reads its memory
+    }
     if (makes_code())
       answer_exactly();
     else
@@ -582,13 +728,14 @@ struct BlockWalk {
   __device__ void answer_exactly() {
     static_assert(kBest > kWholeKeptMax || kBest <= kThreads);
     constexpr uint32_t kWideRow = 1024;  // bytes, from which on rows are worth a request of their own
-    const uint8_t* values = shared.query + code_bytes(args);
     if (kWarps != 16 && args.whole.rerank.row_stride >= kWideRow) prefetch_kept();
-    for (uint32_t first = warp * kRerankRows; first < args.kept; first += kWarps * kRerankRows) {
-      const uint4 rows = {kept_row(first), kept_row(first + 1), kept_row(first + 2), kept_row(first + 3)};
-      const Key key = exact_key(args.whole.rerank, args.whole.element, values, rows);
-      if (lane_number() < kRerankRows && first + lane_number() < args.kept)
-        shared.offered[first + lane_number()] = key;
+    if constexpr (!kIsCluster) {
+      for (uint32_t first = warp * kRerankRows; first < args.kept; first += kWarps * kRerankRows) {
+        const uint4 rows = {kept_row(first), kept_row(first + 1), kept_row(first + 2), kept_row(first + 3)};
+        const Key key = exact_key(args.whole.rerank, args.whole.element, stored_query(), rows);
+        if (lane_number() < kRerankRows && first + lane_number() < args.kept)
+          shared.offered[first + lane_number()] = key;
+      }
     }
     __syncthreads();
     const Key own = threadIdx.x < args.kept ? shared.offered[threadIdx.x] : kNoKey;
@@ -600,6 +747,8 @@ struct BlockWalk {
     if (writes_answer()) return write_answer(FoundExactly{sorted});
     if (threadIdx.x < args.k) write(threadIdx.x, sorted[threadIdx.x]);
   }
+
+  __device__ const uint8_t* stored_query() const { return shared.query + code_bytes(args); }
 
   /// Asks the second cache for the best rows so far as they are stored: most of them are compared at the end, by warps that
   /// would wait for memory every 128 columns.
@@ -618,7 +767,10 @@ struct BlockWalk {
   }
 
   __device__ uint32_t kept_row(uint32_t place) const {
-    const uint64_t key = place < args.kept ? shared.best[turn][place] : RowKey::kNone;
+    return place < args.kept ? row_of_key(shared.best[turn][place]) : kNoRow;
+  }
+
+  static __device__ uint32_t row_of_key(uint64_t key) {
     return key == RowKey::kNone ? kNoRow : RowKey::row(key);
   }
 
@@ -639,12 +791,24 @@ __global__ void __launch_bounds__(Walk::kThreads, Walk::kBlocks)
   Walk{args, shared}.run();
 }
 
+template <class Walk>
+__global__ void GANNET_IN_CLUSTERS __launch_bounds__(Walk::kThreads, Walk::kBlocks)
+    walk_cluster(const __grid_constant__ WalkArgs args) {
+  if (blockIdx.x % kClusterBlocks >= Walk::kCluster) return;
+  auto& shared = reinterpret_cast<typename Walk::Shared&>(*block_shared);
+  if (args.whole.given.queries != nullptr) Walk::make_own_record(args, shared);
+  Walk{args, shared}.run();
+}
+
 // --- Host ----------------------------------------------------------------------------------------
 
 template <Policy kPolicy>
 WalkChoice choice_of(const WalkArgs& args) {
   using Walk = BlockWalk<kPolicy>;
-  return {walk_block<Walk>, Walk::kThreads, UINT32_MAX, Walk::shared_bytes(args)};
+  if constexpr (kPolicy.cluster > 1)
+    return {walk_cluster<Walk>, Walk::kThreads, UINT32_MAX, Walk::shared_bytes(args), kPolicy.cluster};
+  else
+    return {walk_block<Walk>, Walk::kThreads, UINT32_MAX, Walk::shared_bytes(args)};
 }
 
 /// With removed rows, by 8 warps.
@@ -660,7 +824,7 @@ WalkChoice choose_leaving_out(const WalkArgs& args) {
 }
 
 template <CodeKind kKind, uint32_t kRowBytes>
-WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
+WalkChoice choose_lists(const WalkArgs& args, uint32_t warps, bool clusters) {
   if constexpr (kKind != CodeKind::kHalf)
     if (!args.removed.empty()) return choose_leaving_out<kKind>(args);
   if (args.kept > kMediumListMax) return choice_of<block_policy(kKind, kRowBytes, 8, kBlockListMax)>(args);
@@ -668,12 +832,15 @@ WalkChoice choose_lists(const WalkArgs& args, uint32_t warps) {
   if (args.kept > kShortListMax)
     return many ? choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax, true)>(args)
                 : choice_of<block_policy(kKind, kRowBytes, 8, kMediumListMax)>(args);
+  if constexpr (kRowBytes == 0)
+    if (warps == 16 && clusters)
+      return choice_of<in_cluster(block_policy(kKind, 0, 16, kShortListMax))>(args);
   if (warps == 16) return choice_of<block_policy(kKind, kRowBytes, 16, kShortListMax)>(args);
   return many ? choice_of<block_policy(kKind, kRowBytes, 8, kShortListMax, true)>(args)
               : choice_of<block_policy(kKind, kRowBytes, 8, kShortListMax)>(args);
 }
 
-WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
+WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps, bool clusters) {
   constexpr CodeKind kKind = CodeKind::kUnsigned;
   if (!args.removed.empty()) return choose_leaving_out<kKind, true>(args);
   if (args.kept > kMediumListMax) return choice_of<scaled(block_policy(kKind, 0, 8, kBlockListMax))>(args);
@@ -681,6 +848,8 @@ WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
   if (args.kept > kShortListMax)
     return many ? choice_of<scaled(block_policy(kKind, 0, 8, kMediumListMax, true))>(args)
                 : choice_of<scaled(block_policy(kKind, 0, 8, kMediumListMax))>(args);
+  if (warps == 16 && clusters)
+    return choice_of<in_cluster(scaled(block_policy(kKind, 0, 16, kShortListMax)))>(args);
   if (warps == 16) return choice_of<scaled(block_policy(kKind, 0, 16, kShortListMax))>(args);
   return many ? choice_of<scaled(block_policy(kKind, 0, 8, kShortListMax, true))>(args)
               : choice_of<scaled(block_policy(kKind, 0, 8, kShortListMax))>(args);
@@ -688,12 +857,24 @@ WalkChoice choose_scaled_lists(const WalkArgs& args, uint32_t warps) {
 
 }  // namespace
 
-WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps) {
-  if (args.whole.scaled.code_bytes != 0) return choose_scaled_lists(args, warps);
-  if (kind == CodeKind::kHalf) return choose_lists<CodeKind::kHalf, 0>(args, warps);
-  if (kind == CodeKind::kFloat) return choose_lists<CodeKind::kFloat, 0>(args, warps);
-  return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps)
-                            : choose_lists<CodeKind::kUnsigned, 0>(args, warps);
+WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps, bool clusters) {
+  if (args.whole.scaled.code_bytes != 0) return choose_scaled_lists(args, warps, clusters);
+  if (kind == CodeKind::kHalf) return choose_lists<CodeKind::kHalf, 0>(args, warps, clusters);
+  if (kind == CodeKind::kFloat) return choose_lists<CodeKind::kFloat, 0>(args, warps, clusters);
+  return args.stride == 128 ? choose_lists<CodeKind::kUnsigned, 128>(args, warps, clusters)
+                            : choose_lists<CodeKind::kUnsigned, 0>(args, warps, clusters);
+}
+
+/// All clusters are to run at once, and a group of multiprocessors has not always a multiple of four.
+bool serves_clusters(int32_t device, const WalkArgs& args) {
+  if (args.stride < kClusterStride) return false;
+  int clusters = 0;
+  int multiprocessors = 0;
+  check(runtime().attribute(&clusters, cudaDevAttrClusterLaunch, device), "asking for clusters");
+  check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+        "asking for multiprocessors");
+  return clusters != 0 &&
+         uint64_t{args.count} * kClusterBlocks <= static_cast<uint32_t>(multiprocessors) * 3 / 4;
 }
 
 uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape) {
@@ -708,11 +889,12 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape)
     struct Variant {
       uint32_t warps;  // 0: with removed rows
       uint32_t count;
+      bool clusters = false;
     };
-    for (const Variant variant : {Variant{8, 1}, {8, UINT32_MAX}, {16, 1}, {0, 1}}) {
+    for (const Variant variant : {Variant{8, 1}, {8, UINT32_MAX}, {16, 1}, {16, 1, true}, {0, 1}}) {
       args.removed.words = variant.warps == 0 ? &no_row : nullptr;
       args.count = variant.count;
-      const WalkChoice choice = choose_block_walk(kind, args, variant.warps);
+      const WalkChoice choice = choose_block_walk(kind, args, variant.warps, variant.clusters);
       if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
       // Always the most, so that an index of shorter rows does not take it away again.
       allow_shared(choice.function, static_cast<uint32_t>(limit));

@@ -827,8 +827,8 @@ WalkChoice resident_blocks(int32_t device, const Kernel& kernel) {
 }
 
 void start(const WalkChoice& choice, const WalkArgs& args, const Stream& stream) {
-  launch("walk", choice.function, std::min(choice.blocks_max, args.count), choice.threads, stream, args,
-         choice.shared_bytes);
+  launch("walk", choice.function, std::min(choice.blocks_max, args.count * choice.blocks_of_query),
+         choice.threads, stream, args, choice.shared_bytes);
 }
 
 void clear_counters(const WalkArgs& args, const Stream& stream) {
@@ -861,7 +861,8 @@ void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32
   given.order = given.starts == nullptr ? nullptr : given.starts + uint64_t{given.count} * kStarts;
   if (warps > 1) {
     if (args.counts == nullptr && args.counters != nullptr) clear_counters(args, stream);
-    return start(choose_block_walk(kind, args, warps), given, stream);
+    const bool clusters = warps == 16 && serves_clusters(device, args);
+    return start(choose_block_walk(kind, args, warps, clusters), given, stream);
   }
   const WalkChoice choice = resident_blocks(device, choose_warp_walk(device, kind, args));
   if (given.starts != nullptr)

@@ -91,10 +91,14 @@ struct WalkChoice {
   uint32_t threads;
   uint32_t blocks_max;    // that are started at once
   uint32_t shared_bytes;  // beyond the bytes that the kernel declares
+  uint32_t blocks_of_query = 1;
 };
 
-/// A kernel in which a block of 8 or 16 warps walks.
-WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps);
+/// A kernel in which a block of 8 or 16 warps walks; with `clusters` one of 16 has other blocks compare rows for it.
+WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps, bool clusters);
+
+/// Whether blocks of 16 warps should have others compare rows for them: for few queries of wide rows.
+bool serves_clusters(int32_t device, const WalkArgs& args);
 
 /// Lets these kernels have the shared memory that they need, on the current device, by the stride and the
 /// sizes in `whole`. Before the first of them there. Returns the most rows that their answers can keep,

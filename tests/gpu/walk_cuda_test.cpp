@@ -726,6 +726,54 @@ void claim_batches() {
   }
 }
 
+/// For few queries of wide rows the blocks of a cluster share the comparisons; for more of them one block makes all.
+/// Codes of every kind, with starts among pivots and among entry points.
+void claim_clusters() {
+  struct Kind {
+    int32_t element;
+    int32_t metric;
+    Values values;
+    bool contrast;
+  };
+  constexpr Kind kKinds[] = {{ANN_U8, ANN_METRIC_L2, Values::kClusters, false},
+                             {ANN_I8, ANN_METRIC_COSINE, Values::kClusters, false},
+                             {ANN_F32, ANN_METRIC_L2, Values::kClusters, false},
+                             {ANN_F32, ANN_METRIC_L2, Values::kClusters, true},
+                             {ANN_F32, ANN_METRIC_L2, Values::kTight, false},
+                             {ANN_F16, ANN_METRIC_COSINE, Values::kClusters, false},
+                             {ANN_F32, ANN_METRIC_INNER_PRODUCT, Values::kClusters, false}};
+  std::vector<uint32_t> dims = {384, 500, 960, 2100};
+  if (quick) dims = {400};
+  for (const uint32_t dim : dims) {
+    for (const Kind& kind : kKinds) {
+      Case c{.element = kind.element,
+             .metric = kind.metric,
+             .rows = quick ? 300u : 3000u,
+             .queries = 130,
+             .dim = dim,
+             .values = kind.values};
+      c.contrast = kind.contrast;
+      const Prepared data(c);
+      for (const uint32_t k : {1u, 10u}) {
+        const Answers all = search_by(data, k, 16, 0);
+        for (const uint64_t size : {1ull, 10ull, 20ull}) {
+          const uint64_t first = c.queries - size;
+          const Answers part = search_by(data, k, 16, 0, first, size);
+          for (uint64_t i = 0; i < part.ids.size(); ++i)
+            expect(part.same(all, i, first * k + i),
+                   c.name() + ", k " + std::to_string(k) + ": a batch of " + std::to_string(size));
+        }
+      }
+      c.queries = quick ? 3 : 20;
+      const Prepared few(c);
+      const Truth truth(few);
+      compare_two_lists(few, truth, 10, 0.3f, 1000, 16);
+      compare_two_lists(few, truth, 10, 0.02f, 10, 16);
+      compare_with_twin(few, 10, 0.05f, 40, 16);
+    }
+  }
+}
+
 /// AUTO may take another procedure for another batch, but recall is what was asked for, of all queries in
 /// batches of each size. The ways to it share their sample of 1,024 queries, and are at most 0.006 apart, at 0.9 0.012,
 /// where the points of a block's curve are farther from each other: what lies between two of them differs from one
@@ -1126,6 +1174,10 @@ void claim_handful() {
                .degree = dim / 2});
     }
   }
+  for (const int32_t metric : {ANN_METRIC_L2, ANN_METRIC_INNER_PRODUCT}) {
+    const Prepared wide({.metric = metric, .rows = 100, .queries = 2, .dim = 400});
+    compare_with_twin(wide, 10, 0.05f, 40, 16);
+  }
   const Prepared data({.element = ANN_U8, .rows = 900, .queries = 3, .dim = 20});
   const Truth truth(data);
   for (const uint32_t beam : {100u, 300u, 800u}) compare_one_list(data, truth, 10, beam);
@@ -1141,6 +1193,7 @@ constexpr Claim kQuickClaims[] = {
     {"narrow codes in place of wide ones", claim_narrow},
     {"duplicates, equal rows, equal distances", claim_values},
     {"batches of any size", claim_batches},
+    {"wide rows that a cluster compares", claim_clusters},
     {"procedures by name", claim_names},
     {"queries that are not finite", claim_not_finite},
     {"many threads at once", claim_threads},
