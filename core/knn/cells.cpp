@@ -11,8 +11,9 @@
 namespace gannet {
 namespace {
 
-// A round of refinement must find this share of the missing neighbours, or it is the last.
-constexpr double kLeastGain = 0.1;
+// A round of refinement must find this share of the missing neighbours, or it is the last. Of 4M rows (clusters of
+// intrinsic dimension 24) three rounds found .34, .12 and .02 of them, and the third took 12 of 287 seconds.
+constexpr double kLeastGain = 0.15;
 constexpr uint32_t kRoundsMax = 3;
 constexpr size_t kShorter = 3;     // times as long as bytes that stand in are wide codes at least
 constexpr double kTrusted = 0.75;  // share of sampled rows whose neighbours bytes find, at least

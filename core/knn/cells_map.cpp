@@ -19,7 +19,7 @@ uint32_t cell_count(uint64_t rows) {
 
 /// begins[c] ... begins[c + 1] are the places of sorted[] that hold the items with homes[i] == c, in
 /// ascending order.
-void sort_by_home(const uint32_t* homes, uint32_t count, uint32_t cells, uint32_t* begins, uint32_t* sorted,
+void sort_by_home(const uint16_t* homes, uint32_t count, uint32_t cells, uint32_t* begins, uint32_t* sorted,
                   const Execution& execution) {
   std::fill(begins, begins + cells + 1, 0);
   serial_for(execution, count, kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
@@ -108,7 +108,7 @@ void CellMap::centroid_distances(const Codes& codes, const uint32_t* rows, uint3
 }
 
 /// homes[i] becomes the nearest cell of rows[i], or of row i.
-void CellMap::settle(const Codes& codes, const uint32_t* rows, uint32_t count, uint32_t* homes,
+void CellMap::settle(const Codes& codes, const uint32_t* rows, uint32_t count, uint16_t* homes,
                      const Execution& execution) {
   std::vector<CentroidSpace> spaces;
   spaces.reserve(execution.threads);
@@ -122,7 +122,10 @@ void CellMap::settle(const Codes& codes, const uint32_t* rows, uint32_t count, u
       for (uint32_t i = 0; i < slice; ++i)
         numbers[i] = rows != nullptr ? rows[first + i] : static_cast<uint32_t>(first + i);
       centroid_distances(codes, numbers, slice, space);
-      kernels().nearest_in_rows(space.distances.data(), space.width, slice, cells_, homes + first);
+      uint32_t nearest[kSliceRows];
+      kernels().nearest_in_rows(space.distances.data(), space.width, slice, cells_, nearest);
+      std::transform(nearest, nearest + slice, homes + first,
+                     [](uint32_t cell) { return static_cast<uint16_t>(cell); });
     }
   });
 }
@@ -139,7 +142,7 @@ void CellMap::train(const Codes& codes, uint64_t seed, const Execution& executio
     codes.gather(sample.data() + place, 1, centroids_.data() + cell * codes.stride());
   }
   pack_centroids(codes);
-  Array<uint32_t> homes(memory, sampled);
+  Array<uint16_t> homes(memory, sampled);
   Array<uint32_t> sorted(memory, sampled);
   Array<uint32_t> begins(memory, size_t{cells_} + 1);
   Array<double> sums(memory, codes.stride() * execution.threads);
@@ -214,7 +217,8 @@ void CellMap::split_and_sort(const Codes& codes, const Execution& execution) {
       sizes_[next] = end - begins_[next];
       offsets_[next] = bytes;
       bytes += round_up(packed_bytes(sizes_[next], stride), kAlignment);
-      for (uint32_t place = begins_[next]; place < end; ++place) homes_[members_[place]] = next;
+      for (uint32_t place = begins_[next]; place < end; ++place)
+        homes_[members_[place]] = static_cast<uint16_t>(next);
       std::memcpy(centroids_.data() + next * stride, old.data() + cell * stride, stride);
     }
   }
@@ -265,8 +269,8 @@ uint64_t cell_map_bytes(uint64_t rows, size_t stride, uint32_t threads) {
   const uint64_t cells = cells_at_most(rows);
   const uint64_t most = cell_rows_max(rows);
   const uint64_t padding = kPackRows * (stride + 8) + kAlignment;
-  const uint64_t map = rows * (8 + stride + 8) + cells * (2 * stride + 28 + kNearCells * 2 + padding);
-  const uint64_t sample = std::min(rows, uint64_t{cell_count(rows)} * kSamplePerCell) * 12;
+  const uint64_t map = rows * (6 + stride + 8) + cells * (2 * stride + 28 + kNearCells * 2 + padding);
+  const uint64_t sample = std::min(rows, uint64_t{cell_count(rows)} * kSamplePerCell) * 10;
   const uint64_t made = cells * (stride + 16) + sample;
   const uint64_t space = kSliceRows * (stride + (cells + 16) * 4) + most * stride + stride * 9 +
                          (cells + 16) * 4 + nearest_room(kNearCells) * 8;

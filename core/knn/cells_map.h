@@ -10,7 +10,7 @@
 // Centroids are codes themselves: means of bytes, rounded, or of floats for wide codes, summed in
 // the order of rows.
 //
-// Bytes: 8 a row for its cell and place and one packed code, stride + 8. Operations: n * cells pairs to
+// Bytes: 6 a row for its cell and place and one packed code, stride + 8. Operations: n * cells pairs to
 // settle; with kRowsPerCell = 192 and 100,000 rows that is 520 pairs a row, a twentieth of the
 // products.
 #pragma once
@@ -92,7 +92,7 @@ class CellMap {
 
  private:
   void train(const Codes& codes, uint64_t seed, const Execution& execution);
-  void settle(const Codes& codes, const uint32_t* rows, uint32_t count, uint32_t* homes,
+  void settle(const Codes& codes, const uint32_t* rows, uint32_t count, uint16_t* homes,
               const Execution& execution);
   void order_cells(const Codes& codes, const Execution& execution);
   void split_and_sort(const Codes& codes, const Execution& execution);
@@ -105,7 +105,7 @@ class CellMap {
   size_t stride_;
   Array<uint8_t> centroids_;  // [cells, stride] as blocks hold codes
   Array<uint8_t> packed_centroids_;
-  Array<uint32_t> homes_;    // [rows] cell
+  Array<uint16_t> homes_;    // [rows] cell; refinement looks 384 of them up for a row
   Array<uint32_t> members_;  // [rows] rows by cell, ascending in each
   Array<uint32_t> begins_;   // [cells + 1] positions
   Array<uint32_t> sizes_;    // [cells]

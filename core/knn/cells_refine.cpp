@@ -94,17 +94,21 @@ uint32_t Refinement::find_candidates(uint32_t row, bool first, RefineSpace& spac
   uint32_t size = 0;
   for (; size < k && own[size] != kNoRow; ++size) space.met.enter(own[size]);
   const uint32_t expanded = std::min(size, kExpanded);
-  for (uint32_t i = 0; i < expanded; ++i) __builtin_prefetch(neighbors + uint64_t{own[i]} * k);
+  for (uint32_t i = 0; i < expanded; ++i) {
+    __builtin_prefetch(neighbors + uint64_t{own[i]} * k);
+    if (!first) __builtin_prefetch(fresh_.data() + own[i] * words_);
+  }
   uint32_t count = 0;
   for (uint32_t i = 0; i < expanded; ++i) {
     const uint32_t* theirs = neighbors + uint64_t{own[i]} * k;
-    const bool all = first || is_fresh(row, i);
+    static_assert(kRead <= 64, "the first word has all");
+    const uint64_t news = first || is_fresh(row, i) ? ~uint64_t{0} : fresh_[own[i] * words_];
     // Most are known by their cell; they are left out without a branch, which would be guessed wrong.
     uint32_t outside[kRead];
     uint32_t kept = 0;
     for (uint32_t j = 0; j < read && theirs[j] != kNoRow; ++j) {
       outside[kept] = theirs[j];
-      kept += space.compared[map_.home(theirs[j])] == 0 && (all || is_fresh(own[i], j)) ? 1 : 0;
+      kept += (news >> j & 1) & (space.compared[map_.home(theirs[j])] ^ 1u);
     }
     for (uint32_t j = 0; j < kept; ++j) {
       if (outside[j] == row || !space.met.enter(outside[j])) continue;
