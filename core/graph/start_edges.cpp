@@ -8,7 +8,6 @@
 namespace gannet {
 namespace {
 
-constexpr uint32_t kShare = 4;  // of a start's edges, one in so many
 constexpr uint64_t kHeadsPerTask = 64;
 
 /// Heads by the start that is nearest to each, those of a start ascending.
@@ -79,7 +78,7 @@ struct Chooser {
 void spread_start_edges(const Codes& codes, const SearchGraph& graph, uint32_t* rows,
                         const Execution& execution) {
   const uint32_t degree = graph.degree;
-  const uint32_t wanted = degree / kShare;
+  const uint32_t wanted = degree / kStartShare;
   if (graph.heads.size() <= graph.entries.size() || wanted == 0) return;
   const StartCells cells(codes, graph, execution);
   Array<uint32_t> nearest(execution.memory, graph.heads.size());

@@ -104,8 +104,10 @@ struct Chooser {
       effort.recall = std::max(effort.recall, double{request.recall});
     effort.expansions = curves.cost(&KnobPoint::expansions, request.k, effort.knob);
     // Between the curves of two k, one of which goes by a walk from all entry points, so do walks.
-    effort.from_groups = placed.curves(execution).from_groups().slacks &&
-                         curves.knob_most(request.k, request.recall) <= EntryGroups::kSlackMost;
+    const FromGroups from_groups = placed.curves(execution).from_groups();
+    effort.from_groups =
+        from_groups.slacks && curves.knob_most(request.k, request.recall) <= EntryGroups::kSlackMost;
+    effort.spreads = from_groups.spreads;
     return effort;
   }
 

@@ -32,6 +32,7 @@ struct TwoListsPlan {
   uint32_t warps = 1;        // for one query: 1, or a block of 8 or 16
   uint32_t answers = 0;      // that it walks for, k of which are kept; 0: k
   bool from_groups = false;  // starts from groups of entry points, on the CPU
+  bool spreads = false;      // goes on to the heads that all entry points lead to, likewise
 
   bool uses_blocks() const { return warps > 1; }
 };

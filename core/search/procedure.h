@@ -51,6 +51,7 @@ struct Effort {
   bool capped = false;              // likewise: walks are cut near the mean
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
   bool from_groups = false;         // whether its walk starts from groups of entry points there
+  bool spreads = false;             // or, with a slack, from all and from the heads that these lead to
   double recall = 0;                // that calibration promises of it; 0: not measured
   double expansions = 0;            // of one query, mean; 0: not measured
 };

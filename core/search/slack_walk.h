@@ -10,6 +10,7 @@
 #include <limits>
 #include <span>
 
+#include "graph/start_edges.h"
 #include "search/slack.h"
 #include "search/walk_steps.h"
 
@@ -54,6 +55,7 @@ class SlackWalk {
     const uint32_t count =
         enter(starts.data(), static_cast<uint32_t>(starts.size()), workspace_.candidates.data());
     compare(workspace_.candidates.data(), count);
+    if (workspace_.spreads && !from_groups && has_start_edges(graph_)) spread();
   }
 
   /// How many rows of the list lie within the bound.
@@ -122,6 +124,27 @@ class SlackWalk {
   }
 
  private:
+  /// Compares the heads in all directions that the starts lead to, some starts' at once.
+  void spread() {
+    const Array<uint32_t>& starts = graph_.entries;
+    uint32_t* const heads = workspace_.starts.data();  // which are compared already
+    const size_t room = workspace_.starts.size();
+    size_t count = 0;
+    const auto compare_heads = [&] {
+      const uint32_t fresh = enter(heads, static_cast<uint32_t>(count), workspace_.candidates.data());
+      compare(workspace_.candidates.data(), fresh);
+      count = 0;
+    };
+    for (const uint32_t start : starts) {
+      for (const uint32_t head : start_edges(graph_.touched_row(start), graph_.degree)) {
+        if (head == kNoRow) break;
+        heads[count++] = head;
+        if (count == room) compare_heads();
+      }
+    }
+    compare_heads();
+  }
+
   /// Rows whose codes are on their way.
   struct Step {
     uint32_t count = 0;

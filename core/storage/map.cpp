@@ -561,7 +561,8 @@ Calibration read_calibration(const Curve* curves, uint64_t count, const Header& 
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
   const FromGroups from_groups = {(header.features & kFeatureEntryGroups) != 0,
-                                  (header.features & kFeatureSlackGroups) != 0};
+                                  (header.features & kFeatureSlackGroups) != 0,
+                                  (header.features & kFeatureSlackSpread) != 0};
   return Calibration(out, slack, header.recall_max, from_groups);
 }
 

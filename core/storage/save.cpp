@@ -135,10 +135,12 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    const auto [lists, slacks] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
+    const auto [lists, slacks, spreads] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
     if (lists) header_.features |= kFeatureEntryGroups;
     if (slacks) header_.features |= kFeatureSlackGroups;
-    header_.minor = slacks                          ? kMinorWithSlackGroups
+    if (spreads) header_.features |= kFeatureSlackSpread;
+    header_.minor = spreads                         ? kMinorWithSlackSpread
+                    : slacks                        ? kMinorWithSlackGroups
                     : lists                         ? kMinorWithEntryGroups
                     : !first_curves_.empty()        ? kMinorWithFirstCurves
                     : projected_width() != 0        ? kMinorWithProjectedCodes

@@ -54,8 +54,9 @@ namespace gannet {
 /// Which walks started from groups of entry points (search/entry_groups.h) as curves were measured, and are to start so in
 /// searches that go by these.
 struct FromGroups {
-  bool lists = false;   // short ones
-  bool slacks = false;  // small ones
+  bool lists = false;    // short ones
+  bool slacks = false;   // small ones
+  bool spreads = false;  // the other slacks' also compared what starts lead to (graph/start_edges.h)
 };
 
 class Calibration {

@@ -186,10 +186,12 @@ class Judge {
     Bytes wanted = file;
     Header header = header_of(file);
     const Header made = header_of(made_.file);
-    header.features = header.graph != kGraphNone
-                          ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups)
-                          : made.features;
-    header.minor = (header.features & kFeatureSlackGroups) != 0   ? kMinorWithSlackGroups
+    header.features =
+        header.graph != kGraphNone
+            ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups | kFeatureSlackSpread)
+            : made.features;
+    header.minor = (header.features & kFeatureSlackSpread) != 0   ? kMinorWithSlackSpread
+                   : (header.features & kFeatureSlackGroups) != 0 ? kMinorWithSlackGroups
                    : (header.features & kFeatureEntryGroups) != 0 ? kMinorWithEntryGroups
                                                                   : made.minor;
     header.features_to_write = made.features_to_write;

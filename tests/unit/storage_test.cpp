@@ -265,8 +265,9 @@ TEST_CASE("curves of the first answers of devices' walks are in the file and com
 }
 
 TEST_CASE(
-    "whether short lists and small slacks start from groups is in the file, and a file that does not say so "
-    "was measured without") {
+    "where lists and slacks start is in the file, and a file that does not say so was measured from all "
+    "entry "
+    "points") {
   // Fifty copies of 160 rows: a graph with more entry points than others.
   constexpr uint32_t kRows = 8000;
   constexpr uint32_t kDim = 6;
@@ -292,6 +293,11 @@ TEST_CASE(
     REQUIRE((plan.slack <= EntryGroups::kSlackMost || !plan.from_groups));
     return plan.from_groups;
   };
+  const auto spreads = [](const PlacedSegment& placed) {
+    SearchRequest request{ANN_SEARCH_PARAMS_INIT, 1.0f, 1, 10, 10};
+    request.params.procedure = ANN_SEARCH_SLACK;
+    return std::get<TwoListsPlan>(choose(placed, nullptr, request, {}).plan).spreads;
+  };
   REQUIRE(starts_from_groups(*built));
   REQUIRE(slack_starts_from_groups(*built, 0.9f));
   REQUIRE_FALSE(slack_starts_from_groups(*built, 1.0f));
@@ -300,7 +306,7 @@ TEST_CASE(
   std::memcpy(&header, bytes.data(), sizeof header);
   CHECK(header.minor == kMinorWithSlackGroups);
   REQUIRE(header.features == (kFeatureEntryGroups | kFeatureSlackGroups));
-  for (const uint64_t features : {3, 1, 0}) {
+  for (const uint64_t features : {3, 1, 0, 4, 7}) {
     if (features != 3) {
       header.features = features;
       header.header_sum = header_sum(header);
@@ -312,9 +318,14 @@ TEST_CASE(
       const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
       CHECK(starts_from_groups(*opened) == ((features & kFeatureEntryGroups) != 0));
       CHECK(slack_starts_from_groups(*opened, 0.9f) == ((features & kFeatureSlackGroups) != 0));
+      CHECK(spreads(*opened) == ((features & kFeatureSlackSpread) != 0));
       Header again;
       std::memcpy(&again, bytes_of(*opened).data(), sizeof again);
       CHECK(again.features == header.features);
+      CHECK(again.minor == (features >= 4   ? kMinorWithSlackSpread
+                            : features >= 2 ? kMinorWithSlackGroups
+                            : features != 0 ? kMinorWithEntryGroups
+                                            : again.minor));
     }
   }
 }
