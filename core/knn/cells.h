@@ -27,7 +27,7 @@
 //   operations  3 rounds of training on a sixth of the rows and one of settling: n / 192 pairs, twice;
 //               up to 512 pairs to choose cells; 9,000 pairs of products; selection by 3 instructions
 //               for 16 pairs and about 150 entries, thinned out three times
-//   bytes held  8 for members of cells, 136 for the packed copy, 576 for lists (twice neighbours, once
+//   bytes held  6 for members of cells, 136 for the packed copy, 576 for lists (twice neighbours, once
 //               distances); the rest is a few MB a thread
 //   bytes read  its code three times; a cell of 25 KB is read from the third cache once for every
 //               unit of 400 rows, of which some 60 probe it: 20 KB

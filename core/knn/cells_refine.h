@@ -6,8 +6,8 @@
 // The others, some 50 of 384, are gathered and compared; rows read the lists of the round before, so
 // that no two threads meet.
 //
-// Cost of a row: 24 lists of 64 bytes, 384 look-ups of a row's cell (4 bytes each, from the second
-// cache up to some 200,000 rows), 50 gathered codes; about 3 us at 128 columns. Reading 24 or 32
+// Cost of a row: 24 lists of 64 bytes, 384 look-ups of a row's cell (2 bytes each, from the second
+// cache up to some 400,000 rows), 50 gathered codes; about 3 us at 128 columns. Reading 24 or 32
 // entries of each list found a fifth more and took twice as long.
 #pragma once
 

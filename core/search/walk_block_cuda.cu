@@ -104,7 +104,7 @@
 namespace gannet::cuda {
 namespace {
 
-/// What the blocks of a cluster do together. Code for devices that have no clusters does not come here.
+/// What the blocks of a cluster do together. In code for devices that have none the first one is alone.
 namespace cluster {
 #if __CUDA_ARCH__ >= 900
 __device__ inline uint32_t rank() { return cooperative_groups::this_cluster().block_rank(); }
@@ -252,8 +252,8 @@ struct BlockWalk {
     uint32_t candidates[kWarps][kWarp];
     // Of a cluster: what its first block asks of all, what they answer, and this block's part of it.
     uint32_t counts[kIsCluster ? kWarps : 1];  // candidates of each warp
-    uint32_t answers[kIsCluster ? kWarps : 1][kWarp];
-    uint32_t share[kIsCluster ? kWarps : 1][kShare];
+    uint32_t answers[kIsCluster ? kWarps : 1][kIsCluster ? kWarp : 1];
+    uint32_t share[kIsCluster ? kWarps : 1][kIsCluster ? kShare : 1];
     uint32_t last_turn;  // whose best rows are compared as stored
     bool is_over;        // the walk
     uint32_t offered_count[2];
@@ -866,14 +866,18 @@ WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps
 }
 
 /// All clusters are to run at once, and a group of multiprocessors has not always a multiple of four.
-bool serves_clusters(int32_t device, const WalkArgs& args) {
+bool serves_clusters(int32_t device, CodeKind kind, const WalkArgs& args) {
   if (args.stride < kClusterStride) return false;
   int clusters = 0;
   int multiprocessors = 0;
+  int memory = 0;
   check(runtime().attribute(&clusters, cudaDevAttrClusterLaunch, device), "asking for clusters");
   check(runtime().attribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
         "asking for multiprocessors");
+  check(runtime().attribute(&memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "asking for shared memory of a block");
   return clusters != 0 &&
+         choose_block_walk(kind, args, 16, true).shared_bytes <= static_cast<uint32_t>(memory) &&
          uint64_t{args.count} * kClusterBlocks <= static_cast<uint32_t>(multiprocessors) * 3 / 4;
 }
 
@@ -895,6 +899,8 @@ uint32_t allow_block_walks(int32_t device, CodeKind kind, const WalkArgs& shape)
       args.removed.words = variant.warps == 0 ? &no_row : nullptr;
       args.count = variant.count;
       const WalkChoice choice = choose_block_walk(kind, args, variant.warps, variant.clusters);
+      // Clusters take some memory more: where there is none, one block walks.
+      if (variant.clusters && choice.shared_bytes > static_cast<uint32_t>(limit)) continue;
       if (choice.shared_bytes > static_cast<uint32_t>(limit)) return allowed;
       // Always the most, so that an index of shorter rows does not take it away again.
       allow_shared(choice.function, static_cast<uint32_t>(limit));

@@ -861,7 +861,7 @@ void start_two_lists(int32_t device, CodeKind kind, const WalkArgs& args, uint32
   given.order = given.starts == nullptr ? nullptr : given.starts + uint64_t{given.count} * kStarts;
   if (warps > 1) {
     if (args.counts == nullptr && args.counters != nullptr) clear_counters(args, stream);
-    const bool clusters = warps == 16 && serves_clusters(device, args);
+    const bool clusters = warps == 16 && serves_clusters(device, kind, args);
     return start(choose_block_walk(kind, args, warps, clusters), given, stream);
   }
   const WalkChoice choice = resident_blocks(device, choose_warp_walk(device, kind, args));

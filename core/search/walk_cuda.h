@@ -98,7 +98,7 @@ struct WalkChoice {
 WalkChoice choose_block_walk(CodeKind kind, const WalkArgs& args, uint32_t warps, bool clusters);
 
 /// Whether blocks of 16 warps should have others compare rows for them: for few queries of wide rows.
-bool serves_clusters(int32_t device, const WalkArgs& args);
+bool serves_clusters(int32_t device, CodeKind kind, const WalkArgs& args);
 
 /// Lets these kernels have the shared memory that they need, on the current device, by the stride and the
 /// sizes in `whole`. Before the first of them there. Returns the most rows that their answers can keep,

@@ -292,7 +292,8 @@ void FileMap::check_ranges() const {
   const uint64_t features = header.graph == kGraphTsdg   ? kFeatureVariableRows
                             : header.graph == kGraphGgnn ? kFeatureLayers
                                                          : 0;
-  demand(header.features_to_read == features, "features", header.features_to_read);
+  const uint64_t of_curves = header.graph == kGraphCagra ? kFeatureSlackSpread : 0;
+  demand((header.features_to_read & ~of_curves) == features, "features", header.features_to_read);
   demand(header.rows <= ANN_ROWS_MAX, "rows", header.rows);
   demand(header.dim >= 1 && header.dim <= ANN_DIM_MAX, "dim", header.dim);
   demand(header.has_ids <= 1 && (header.has_ids == 0 || header.rows > 0), "ids", header.has_ids);
@@ -562,7 +563,7 @@ Calibration read_calibration(const Curve* curves, uint64_t count, const Header& 
   }
   const FromGroups from_groups = {(header.features & kFeatureEntryGroups) != 0,
                                   (header.features & kFeatureSlackGroups) != 0,
-                                  (header.features & kFeatureSlackSpread) != 0};
+                                  (header.features_to_read & kFeatureSlackSpread) != 0};
   return Calibration(out, slack, header.recall_max, from_groups);
 }
 

@@ -138,7 +138,7 @@ class Content {
     const auto [lists, slacks, spreads] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
     if (lists) header_.features |= kFeatureEntryGroups;
     if (slacks) header_.features |= kFeatureSlackGroups;
-    if (spreads) header_.features |= kFeatureSlackSpread;
+    if (spreads) header_.features_to_read |= kFeatureSlackSpread;
     header_.minor = spreads                         ? kMinorWithSlackSpread
                     : slacks                        ? kMinorWithSlackGroups
                     : lists                         ? kMinorWithEntryGroups

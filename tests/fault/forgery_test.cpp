@@ -186,14 +186,13 @@ class Judge {
     Bytes wanted = file;
     Header header = header_of(file);
     const Header made = header_of(made_.file);
-    header.features =
-        header.graph != kGraphNone
-            ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups | kFeatureSlackSpread)
-            : made.features;
-    header.minor = (header.features & kFeatureSlackSpread) != 0   ? kMinorWithSlackSpread
-                   : (header.features & kFeatureSlackGroups) != 0 ? kMinorWithSlackGroups
-                   : (header.features & kFeatureEntryGroups) != 0 ? kMinorWithEntryGroups
-                                                                  : made.minor;
+    header.features = header.graph != kGraphNone
+                          ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups)
+                          : made.features;
+    header.minor = (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
+                   : (header.features & kFeatureSlackGroups) != 0       ? kMinorWithSlackGroups
+                   : (header.features & kFeatureEntryGroups) != 0       ? kMinorWithEntryGroups
+                                                                        : made.minor;
     header.features_to_write = made.features_to_write;
     header.writer = made.writer;
     std::memcpy(wanted.data(), &header, sizeof header);
@@ -460,11 +459,11 @@ void later_versions(const Made& made, Judge& judge) {
     mend(file, Mending::kAll);
     return file;
   };
-  CHECK(judge.judge(changed([](Header& h) { h.minor = 9; }), true, "a later minor"));
+  CHECK(judge.judge(changed([](Header& h) { h.minor = 11; }), true, "a later minor"));
   CHECK(judge.judge(changed([](Header& h) { h.features = 5; }), true, "features to ignore"));
   CHECK(judge.judge(changed([](Header& h) { h.features_to_write = 5; }), true, "features to write"));
   CHECK_STATUS(open_status(changed([](Header& h) { h.major = 2; })), ANN_VERSION);
-  CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 4; })), ANN_VERSION);
+  CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 8; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 1; })), ANN_CORRUPT);  // of layers
   for (const uint32_t type : {24u, 31u, 63u, UINT32_MAX})
     for (const uint64_t bytes : {0, 1, 100, 4096, 5000, 3000000}) {

@@ -124,7 +124,7 @@ int main() {
   refused(changed(edges, uint32_t{0xffffffff}), "an unused place");
   refused(changed(edges, kRowCount), "an edge to no row");
   refused(changed(offsetof(Header, features_to_read), uint64_t{0}), "no feature");
-  refused(changed(offsetof(Header, features_to_read), uint64_t{6}), "a feature of later", ANN_VERSION);
+  refused(changed(offsetof(Header, features_to_read), uint64_t{10}), "a feature of later", ANN_VERSION);
   refused(changed(offsetof(Header, graph), uint32_t{kGraphCagra}), "another graph");
   refused(changed(offsetof(Header, degree), uint32_t{2}), "a degree below that of rows");
 

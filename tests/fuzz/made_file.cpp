@@ -277,15 +277,15 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = header.features >= kFeatureSlackSpread  ? kMinorWithSlackSpread
-                 : header.features > kFeatureEntryGroups ? kMinorWithSlackGroups
-                 : header.features != 0                  ? kMinorWithEntryGroups
-                 : shape.first_curves != 0               ? kMinorWithFirstCurves
-                 : shape.projected_width != 0            ? kMinorWithProjectedCodes
-                 : shape.slack_curves != 0               ? kMinorWithSlackCurves
-                 : shape.device_curves != 0              ? kMinorWithDeviceCurves
-                 : shape.queries != 0                    ? kMinorWithQueries
-                                                         : kMinor;
+  header.minor = (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
+                 : header.features > kFeatureEntryGroups              ? kMinorWithSlackGroups
+                 : header.features != 0                               ? kMinorWithEntryGroups
+                 : shape.first_curves != 0                            ? kMinorWithFirstCurves
+                 : shape.projected_width != 0                         ? kMinorWithProjectedCodes
+                 : shape.slack_curves != 0                            ? kMinorWithSlackCurves
+                 : shape.device_curves != 0                           ? kMinorWithDeviceCurves
+                 : shape.queries != 0                                 ? kMinorWithQueries
+                                                                      : kMinor;
   header.table_offset = kPage;
   header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
   Section table[kSectionsMax] = {};

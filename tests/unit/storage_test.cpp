@@ -306,9 +306,10 @@ TEST_CASE(
   std::memcpy(&header, bytes.data(), sizeof header);
   CHECK(header.minor == kMinorWithSlackGroups);
   REQUIRE(header.features == (kFeatureEntryGroups | kFeatureSlackGroups));
-  for (const uint64_t features : {3, 1, 0, 4, 7}) {
+  for (const uint64_t features : {3, 1, 0, 4, 7}) {  // bit 2 is of those that a reader must know
     if (features != 3) {
-      header.features = features;
+      header.features = features & 3;
+      header.features_to_read = features & kFeatureSlackSpread;
       header.header_sum = header_sum(header);
       const Tail tail = tail_of(header);
       std::memcpy(bytes.data(), &header, sizeof header);
@@ -322,12 +323,61 @@ TEST_CASE(
       Header again;
       std::memcpy(&again, bytes_of(*opened).data(), sizeof again);
       CHECK(again.features == header.features);
+      CHECK(again.features_to_read == header.features_to_read);
       CHECK(again.minor == (features >= 4   ? kMinorWithSlackSpread
                             : features >= 2 ? kMinorWithSlackGroups
                             : features != 0 ? kMinorWithEntryGroups
                                             : again.minor));
     }
   }
+}
+
+/// Nearly normal: a sum of uniform numbers.
+float drawn(uint64_t seed, uint64_t stream, uint64_t number) {
+  double sum = 0;
+  for (uint64_t i = 0; i < 4; ++i)
+    sum += static_cast<double>(random_below(2001, seed, stream, number * 4 + i)) / 1000 - 1;
+  return static_cast<float>(sum);
+}
+
+TEST_CASE("where islands are many more than starts, slacks go on from starts, and so they do of a file") {
+  constexpr uint32_t kRows = 45000;
+  constexpr uint32_t kDim = 48;
+  constexpr uint32_t kIslands = 1500;
+  std::vector<float> values(kRows * kDim);
+  for (uint64_t i = 0; i < values.size(); ++i)
+    values[i] = drawn(1, 1, i / kDim * 7919 % kIslands * kDim + i % kDim) + 0.5f * drawn(1, 2, i);
+  ann_index_params shape = ANN_INDEX_PARAMS_INIT;
+  shape.dim = kDim;
+  shape.metric = ANN_METRIC_L2;
+  ann_build_params params = ANN_BUILD_PARAMS_INIT;
+  params.degree = 8;
+  const MatrixView rows{reinterpret_cast<const uint8_t*>(values.data()), kRows, kDim, ANN_F32,
+                        kDim * sizeof(float)};
+  const auto built =
+      build(shape, rows, nullptr, plan_build(params, shape, kRows, 2), nullptr, {{}, 2, nullptr});
+  const auto search = [&](const PlacedSegment& placed) {
+    SearchRequest request{ANN_SEARCH_PARAMS_INIT, 1.0f, 100, 10, 10};
+    request.params.procedure = ANN_SEARCH_SLACK;
+    const Choice choice = choose(placed, nullptr, request, {});
+    CHECK(std::get<TwoListsPlan>(choice.plan).spreads);
+    std::vector<uint64_t> ids(100 * 10);
+    std::vector<float> distances(ids.size());
+    SearchCounts counts;
+    const MatrixView queries{rows.data, 100, kDim, ANN_F32, kDim * sizeof(float)};
+    kSlack.run_on_host(placed.host,
+                       {queries, {10, ids.data(), distances.data(), nullptr, nullptr}, nullptr, {}},
+                       choice.plan, {{}, 1, nullptr}, &counts);
+    return std::pair(ids, counts.distances);
+  };
+  const std::vector<uint8_t> bytes = bytes_of(*built);
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  CHECK(header.minor == kMinorWithSlackSpread);
+  CHECK(header.features_to_read == kFeatureSlackSpread);
+  const auto opened = open_memory(bytes.data(), bytes.size(), {ANN_OPEN_FULL, {}}, {});
+  CHECK(search(*opened) == search(*built));
+  CHECK(bytes_of(*opened) == bytes);
 }
 
 TEST_CASE("walks for a hundred answers go by the curve of their first answers where it is there") {
