@@ -12,7 +12,8 @@ constexpr uint64_t kPiece = kTransferPiece;
 constexpr uint32_t kThreadsMin = 3;  // fewer are no faster than the driver
 constexpr uint64_t kWorthBytes = 16 * kPiece;
 constexpr uint64_t kPage = kTransferPage;
-constexpr uint64_t kDriverBytes = uint64_t{16} << 20;  // left to the driver between two looks at the monitor: 7 ms
+/// Left to the driver between two looks at the monitor: 7 ms.
+constexpr uint64_t kDriverBytes = uint64_t{16} << 20;
 
 /// Rows in host memory on their way to where they belong.
 struct Target {
