@@ -13,9 +13,8 @@
 //
 // Rejected: starts chosen so, which a file does not say; lists of 200 heads instead of 48, which end at groups of 200.
 //
-// A walk with a slack bound can compare all of these at its start (search/slack_walk.h): where islands are many more
-// than starts, and as far from each other in all directions, the start whose edges lead to the right one is no nearer
-// than others, and a walk looks through the islands of several starts before it comes to that.
+// Where islands are many more than starts, and as far from each other in all directions, the start whose edges lead to
+// the right one is no nearer than others: such sets need more starts (graph/covering_heads.h).
 //
 // Cost, h heads: h kEntriesMax comparisons of codes, and h for each edge of a start.
 #pragma once

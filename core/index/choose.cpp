@@ -85,30 +85,51 @@ struct Chooser {
     if (curves.reaches(request.k, request.recall))
       consider(beam_choice, walk_work(segment.graph, entries_compared(segment, beam_choice.effort), row_bytes,
                                       beam_choice.effort.knob * beam_choice.effort.edges_part / kAllEdges));
-    if (const auto effort = slack_effort();
-        effort && request.params.occlusion_max == 0 && curves.slack().reaches(request.k, request.recall))
-      consider(planned(kSlack, *effort),
-               slack_work(segment.graph, entries_compared(segment, *effort), row_bytes,
-                          curves.slack().cost(&KnobPoint::bound, request.k, effort->knob)));
+    if (const auto way = slack_way(); way && way->reaches && request.params.occlusion_max == 0)
+      consider(planned(kSlack, way->effort), way->work);
     return best;
   }
 
-  /// The slack for the recall by the build's calibration; none where that has no curve for k answers.
-  std::optional<Effort> slack_effort() const {
-    const KnobCurves& curves = placed.curves(execution).slack();
+  /// A slack for the recall, by curves of the build's calibration.
+  struct SlackWay {
+    Effort effort;
+    bool reaches;
+    double work;
+
+    bool is_ahead_of(const SlackWay& other) const {
+      if (reaches != other.reaches) return reaches;
+      return reaches ? work < other.work : effort.recall > other.effort.recall;
+    }
+  };
+
+  /// From entry points, or from covering heads, whichever takes less; none where there is no curve for k answers.
+  std::optional<SlackWay> slack_way() const {
+    const Calibration& calibration = placed.curves(execution);
+    auto best = slack_way(calibration.slack(), {});
+    if (const CoveringWalks* covering = calibration.covering()) {
+      const auto other = slack_way(covering->slack, {covering->heads.data(), covering->heads.size()});
+      if (other && (!best || other->is_ahead_of(*best))) best = other;
+    }
+    return best;
+  }
+
+  std::optional<SlackWay> slack_way(const KnobCurves& curves, std::span<const uint32_t> covering) const {
     if (curves.empty() || request.k == 0 || request.k > curves[curves.count() - 1].k) return std::nullopt;
     Effort effort(curves.knob(request.k, request.recall));
     effort.recall = curves.recall(request.k, effort.knob);
+    const bool reaches = curves.reaches(request.k, request.recall);
     // The recall of a knob is rounded, and may end a little below its target.
-    if (curves.reaches(request.k, request.recall))
-      effort.recall = std::max(effort.recall, double{request.recall});
+    if (reaches) effort.recall = std::max(effort.recall, double{request.recall});
     effort.expansions = curves.cost(&KnobPoint::expansions, request.k, effort.knob);
+    effort.covering = covering;
     // Between the curves of two k, one of which goes by a walk from all entry points, so do walks.
-    const FromGroups from_groups = placed.curves(execution).from_groups();
-    effort.from_groups =
-        from_groups.slacks && curves.knob_most(request.k, request.recall) <= EntryGroups::kSlackMost;
-    effort.spreads = from_groups.spreads;
-    return effort;
+    effort.from_groups = covering.empty() && placed.curves(execution).from_groups().slacks &&
+                         curves.knob_most(request.k, request.recall) <= EntryGroups::kSlackMost;
+    const Segment& segment = placed.segment;
+    const double work =
+        slack_work(segment.graph, entries_compared(segment, effort), segment.codes.walk_stride(),
+                   curves.cost(&KnobPoint::bound, request.k, effort.knob));
+    return SlackWay{effort, reaches, work};
   }
 
   Choice choose_on_device() const {
@@ -346,7 +367,7 @@ struct Chooser {
   /// A longer beam may choose the other of two procedures that a name stands for, whose own curves then count.
   Effort measured_effort(const Procedure& procedure, Effort effort) const {
     if (&procedure == &kSlack) {
-      if (const auto found = slack_effort()) return *found;
+      if (const auto found = slack_way()) return found->effort;
     }
     for (uint32_t turn = 0; turn < 2; ++turn) {
       const auto found = find_measured(measured_as(procedure, effort));

@@ -14,8 +14,9 @@ struct Choice {
 
 /// Entry points that a walk of the CPU with an effort compares, about.
 inline double entries_compared(const Segment& segment, const Effort& effort) {
-  if (!effort.from_groups) return static_cast<double>(segment.graph.entries.size());
-  return EntryGroups::compared_of(segment.codes, segment.graph);
+  if (effort.from_groups) return EntryGroups::compared_of(segment.codes, segment.graph);
+  const size_t starts = effort.covering.empty() ? segment.graph.entries.size() : effort.covering.size();
+  return static_cast<double>(starts);
 }
 
 /// Whether a search compares every row whatever is calibrated: by name, or as there is no graph. Error:

@@ -141,8 +141,9 @@ uint64_t phases(const Asked& asked) {
       asked.is_ggnn() ? ggnn_bytes(asked.rows, stride, plan.ggnn, plan.threads)
                       : find_neighbors_bytes(asked.rows, stride, plan.nn_descent, plan.knn, plan.threads);
   const uint64_t measuring = asked.list_bytes() + measure_rows_bytes(dim, stride, plan.threads);
-  const uint64_t calibrating =
-      plan.calibrate ? calibration_bytes(dim, stride, asked.rows, plan.queries_given, plan.threads) : 0;
+  const uint64_t calibrating = plan.calibrate ? calibration_bytes(dim, stride, asked.rows, plan.degree,
+                                                                  plan.queries_given, plan.threads)
+                                              : 0;
   const uint64_t products = asked.is_inner_product()
                                 ? product_edges_bytes(asked.rows, dim, asked.k(), plan.degree, plan.threads)
                                 : 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <variant>
 
 #include "search/cagra.h"
@@ -29,10 +30,10 @@ struct BeamPlan {
 struct TwoListsPlan {
   float slack = 0;  // s: rows up to 1 + s times as far as the k-th best are expanded
   uint32_t expansions_max = 0;
-  uint32_t warps = 1;        // for one query: 1, or a block of 8 or 16
-  uint32_t answers = 0;      // that it walks for, k of which are kept; 0: k
-  bool from_groups = false;  // starts from groups of entry points, on the CPU
-  bool spreads = false;      // goes on to the heads that all entry points lead to, likewise
+  uint32_t warps = 1;                       // for one query: 1, or a block of 8 or 16
+  uint32_t answers = 0;                     // that it walks for, k of which are kept; 0: k
+  bool from_groups = false;                 // starts from groups of entry points, on the CPU
+  std::span<const uint32_t> covering = {};  // heads that it starts at instead of the entry points, likewise
 
   bool uses_blocks() const { return warps > 1; }
 };

@@ -51,9 +51,10 @@ struct Effort {
   bool capped = false;              // likewise: walks are cut near the mean
   uint32_t edges_part = kAllEdges;  // of a row's edges that BEST_FIRST reads on the CPU
   bool from_groups = false;         // whether its walk starts from groups of entry points there
-  bool spreads = false;             // or, with a slack, from all and from the heads that these lead to
-  double recall = 0;                // that calibration promises of it; 0: not measured
-  double expansions = 0;            // of one query, mean; 0: not measured
+  std::span<const uint32_t>
+      covering;           // the heads at which its walk starts there, if it has a slack; none: entry points
+  double recall = 0;      // that calibration promises of it; 0: not measured
+  double expansions = 0;  // of one query, mean; 0: not measured
 };
 
 /// The rows of a list by a knob. One between two curves that end with the longest list may be a little above it.

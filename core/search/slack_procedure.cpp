@@ -17,7 +17,7 @@ void check(const SearchTarget&, const SearchRequest& request) {
 }
 
 SearchPlan plan(const SearchTarget&, const SearchRequest&, const Effort& effort) {
-  return TwoListsPlan{static_cast<float>(effort.knob), 0, 1, 0, effort.from_groups, effort.spreads};
+  return TwoListsPlan{static_cast<float>(effort.knob), 0, 1, 0, effort.from_groups, effort.covering};
 }
 
 void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& plan,
@@ -35,7 +35,7 @@ void run(const HostPlacement& host, const SearchBatch& batch, const SearchPlan& 
           SearchWorkspace& workspace) {
         workspace.level = kWholeRows;  // a search by a beam may have had it before
         workspace.from_groups = walk.from_groups;
-        workspace.spreads = walk.spreads;
+        workspace.covering = walk.covering;
         search.emplace(segment.dataset, segment.codes, segment.graph, query, admission, k, walk.slack,
                        workspace);
       });

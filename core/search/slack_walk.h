@@ -10,7 +10,6 @@
 #include <limits>
 #include <span>
 
-#include "graph/start_edges.h"
 #include "search/slack.h"
 #include "search/walk_steps.h"
 
@@ -51,11 +50,16 @@ class SlackWalk {
 
   void start() {
     const bool from_groups = workspace_.from_groups && workspace_.entries.exist();
-    const std::span<const uint32_t> starts = choose_starts(codes_, graph_, from_groups, workspace_, counts);
-    const uint32_t count =
-        enter(starts.data(), static_cast<uint32_t>(starts.size()), workspace_.candidates.data());
-    compare(workspace_.candidates.data(), count);
-    if (workspace_.spreads && !from_groups && has_start_edges(graph_)) spread();
+    std::span<const uint32_t> starts = workspace_.covering;
+    if (from_groups || starts.empty())
+      starts = choose_starts(codes_, graph_, from_groups, workspace_, counts);
+    while (!starts.empty()) {
+      const auto some = starts.first(std::min(starts.size(), workspace_.starts.size()));
+      const uint32_t count =
+          enter(some.data(), static_cast<uint32_t>(some.size()), workspace_.candidates.data());
+      compare(workspace_.candidates.data(), count);
+      starts = starts.subspan(some.size());
+    }
   }
 
   /// How many rows of the list lie within the bound.
@@ -124,27 +128,6 @@ class SlackWalk {
   }
 
  private:
-  /// Compares the heads in all directions that the starts lead to, some starts' at once.
-  void spread() {
-    const Array<uint32_t>& starts = graph_.entries;
-    uint32_t* const heads = workspace_.starts.data();  // which are compared already
-    const size_t room = workspace_.starts.size();
-    size_t count = 0;
-    const auto compare_heads = [&] {
-      const uint32_t fresh = enter(heads, static_cast<uint32_t>(count), workspace_.candidates.data());
-      compare(workspace_.candidates.data(), fresh);
-      count = 0;
-    };
-    for (const uint32_t start : starts) {
-      for (const uint32_t head : start_edges(graph_.touched_row(start), graph_.degree)) {
-        if (head == kNoRow) break;
-        heads[count++] = head;
-        if (count == room) compare_heads();
-      }
-    }
-    compare_heads();
-  }
-
   /// Rows whose codes are on their way.
   struct Step {
     uint32_t count = 0;

@@ -31,8 +31,10 @@ inline constexpr uint16_t kMinorWithSlackGroups = 9;
 inline constexpr uint64_t kFeatureEntryGroups = 1;  // to be ignored: short lists start from groups
 inline constexpr uint64_t kFeatureSlackGroups = 2;  // likewise: and small slacks do
 inline constexpr uint16_t kMinorWithSlackSpread = 10;
+inline constexpr uint16_t kMinorWithCoveringHeads = 11;
 inline constexpr uint64_t kFeatureVariableRows = 2;
-inline constexpr uint64_t kFeatureSlackSpread = 4;  // to be known: slacks beyond small ones go on from starts
+inline constexpr uint64_t kFeatureSlackSpread =
+    4;  // to be known: curves of slacks are of walks that are no more
 inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows | kFeatureSlackSpread;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;
@@ -63,10 +65,12 @@ enum SectionType : uint32_t {
   kProjection = 21,
   kProjectedOrder = 22,
   kFirstCurves = 23,
+  kCoveringHeads = 24,
+  kCoveringCurves = 25,
 };
-inline constexpr uint32_t kTypesMax = 23;
+inline constexpr uint32_t kTypesMax = 25;
 constexpr bool is_known(uint32_t type) {
-  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kFirstCurves);
+  return (type >= kRows && type <= kPrefixes) || (type >= kScaledCodes && type <= kCoveringCurves);
 }
 inline constexpr uint32_t kLayerWords = 8;  // before the layers: how many, and the rows of each
 inline constexpr uint32_t kSkippable = 1;   // flag of a section
@@ -193,6 +197,7 @@ struct DeviceCurve {
 static_assert(sizeof(DeviceCurve) == 800);
 
 inline constexpr uint32_t kSlackCurvesMax = 4;
+inline constexpr uint32_t kCoveringHeadsMax = 8192;
 inline constexpr double kSlackMax = 3;
 struct SlackPoint {
   double slack;

@@ -61,6 +61,10 @@ uint32_t demanded_sections(const Header& header, const Calibrated& calibrated, S
     }
     if (calibrated.device_curves != 0 && calibrated.first_curves != 0)
       demand(kFirstCurves, calibrated.first_curves, sizeof(DeviceCurve));
+    if (header.graph == kGraphCagra && calibrated.covering_heads != 0) {
+      demand(kCoveringHeads, calibrated.covering_heads, sizeof(uint32_t));
+      demand(kCoveringCurves, calibrated.covering_curves, sizeof(SlackCurve));
+    }
   }
   return count;
 }

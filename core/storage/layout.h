@@ -31,7 +31,8 @@ uint64_t query_bytes(const Header& header);
 
 /// The counts that a header leaves open: how many curves there are, queries, and curves of devices; of variable rows
 /// how many edges they have together, and how many prefixes each; cells of scaled codes (0: no such codes); curves of
-/// SLACK; bytes of a projected code (0: no such codes); and curves of the first answers of devices' walks.
+/// SLACK; bytes of a projected code (0: no such codes); curves of the first answers of devices' walks; covering heads,
+/// and curves of SLACK from there.
 struct Calibrated {
   uint32_t curves = 0;
   uint64_t queries = 0;
@@ -44,6 +45,8 @@ struct Calibrated {
   bool order = false;  // of codes
   uint32_t projected_width = 0;
   uint32_t first_curves = 0;
+  uint32_t covering_heads = 0;
+  uint32_t covering_curves = 0;
 };
 
 /// The sections that a header demands, with type, flags, item_bytes, items, bytes and chunk_bytes filled

@@ -151,6 +151,7 @@ const char* fault_in(const FileMap& map, uint32_t type, uint64_t begin, const ui
                  : "an id is 2^64 - 1";
     case kOrder:
     case kEntries:
+    case kCoveringHeads:
       return all_legal<uint32_t>(data, bytes, [=](uint32_t row) { return row < rows; })
                  ? nullptr
                  : "a row number is not below the number of rows";
@@ -238,6 +239,8 @@ const char* section_name(uint32_t type) {
   if (type == kProjection) return "projection";
   if (type == kProjectedOrder) return "projected order";
   if (type == kFirstCurves) return "first curves";
+  if (type == kCoveringHeads) return "covering heads";
+  if (type == kCoveringCurves) return "covering curves";
   return is_known(type) ? kNames[type] : "of unknown type";
 }
 
@@ -405,6 +408,12 @@ void FileMap::check_sections() {
       calibrated.slack_curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kSlackCurvesMax + 1));
     if (section.type == kFirstCurves)
       calibrated.first_curves = static_cast<uint32_t>(std::min<uint64_t>(section.items, kFirstCurvesMax + 1));
+    if (section.type == kCoveringHeads)
+      calibrated.covering_heads =
+          static_cast<uint32_t>(std::min<uint64_t>(section.items, kCoveringHeadsMax + 1));
+    if (section.type == kCoveringCurves)
+      calibrated.covering_curves =
+          static_cast<uint32_t>(std::min<uint64_t>(section.items, kSlackCurvesMax + 1));
     if (section.type == kCodeOrder || section.type == kProjectedOrder) calibrated.order = true;
     if (section.type == kProjectedCodes) calibrated.projected_width = section.item_bytes;
     if (section.type == kEdges) calibrated.edges = section.items;
@@ -429,6 +438,12 @@ void FileMap::check_sections() {
     fail_corrupt("there are more calibration curves by slack than %u", kSlackCurvesMax);
   if (calibrated.first_curves > kFirstCurvesMax)
     fail_corrupt("there are more calibration curves of first answers than %u", kFirstCurvesMax);
+  if (calibrated.covering_heads > kCoveringHeadsMax)
+    fail_corrupt("there are more covering heads than %u", kCoveringHeadsMax);
+  if (calibrated.covering_curves > kSlackCurvesMax ||
+      (calibrated.covering_curves == 0) != (calibrated.covering_heads == 0))
+    fail_corrupt("covering heads have %u calibration curves, allowed are 1 to %u", calibrated.covering_curves,
+                 kSlackCurvesMax);
   projected_width = calibrated.projected_width;
   if (projected_width != 0) check_projected();
   Section demanded[kTypesMax];
@@ -511,9 +526,9 @@ void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const 
   fail_corrupt("the ids are not distinct, or their order is wrong at place %llu", static_cast<Long>(place));
 }
 
-void check_entries(const uint32_t* entries, uint64_t count) {
-  for (uint64_t i = 1; i < count; ++i) {
-    if (entries[i - 1] >= entries[i]) fail_corrupt("the entry points are not ascending");
+void check_starts(const Array<uint32_t>& rows, const char* name) {
+  for (uint64_t i = 1; i < rows.size(); ++i) {
+    if (rows[i - 1] >= rows[i]) fail_corrupt("the %s are not ascending", name);
   }
 }
 
@@ -561,10 +576,11 @@ Calibration read_calibration(const Curve* curves, uint64_t count, const Header& 
     }
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
+  // Those of 1.10 with that feature are of walks that nothing makes any more: searches go by beams.
+  const bool serves = (header.features_to_read & kFeatureSlackSpread) == 0;
   const FromGroups from_groups = {(header.features & kFeatureEntryGroups) != 0,
-                                  (header.features & kFeatureSlackGroups) != 0,
-                                  (header.features_to_read & kFeatureSlackSpread) != 0};
-  return Calibration(out, slack, header.recall_max, from_groups);
+                                  serves && (header.features & kFeatureSlackGroups) != 0};
+  return Calibration(out, serves ? slack : KnobCurves(KnobScale::kSlack), header.recall_max, from_groups);
 }
 
 KnobCurves read_slack_curves(const SlackCurve* curves, uint64_t count) {

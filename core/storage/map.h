@@ -59,7 +59,7 @@ struct FileMap {
 
 /// Checks that section 4 of the specification cannot make chunk by chunk.
 void check_ids(const uint64_t* ids, const uint32_t* order, uint64_t rows, const Execution& execution);
-void check_entries(const uint32_t* entries, uint64_t count);
+void check_starts(const Array<uint32_t>& rows, const char* name);
 /// How many prefixes a row of varying length has; such rows and their edges, each prefix as long as the one before it
 /// or longer, and together all edges. The begin of each row goes to `offsets` [rows + 1] unless that is
 /// null.

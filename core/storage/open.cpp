@@ -116,6 +116,8 @@ struct Parts {
   Array<DeviceCurve> device_curves;
   Array<DeviceCurve> first_curves;
   Array<SlackCurve> slack_curves;
+  Array<uint32_t> covering_heads;
+  Array<SlackCurve> covering_curves;
   Array<uint8_t> scaled_codes;
   Array<float> scaled_centres;
   Array<double> order_of_codes;
@@ -158,6 +160,10 @@ struct Parts {
         return visit(first_curves);
       case kSlackCurves:
         return visit(slack_curves);
+      case kCoveringHeads:
+        return visit(covering_heads);
+      case kCoveringCurves:
+        return visit(covering_curves);
       case kScaledCodes:
         return visit(scaled_codes);
       case kScaledCentres:
@@ -187,7 +193,8 @@ struct Parts {
   }
   /// The same of the sections that every open checks.
   void check_small(const Header& header) const {
-    check_entries(entries.data(), entries.size());
+    check_starts(entries, "entry points");
+    check_starts(covering_heads, "covering heads");
     if (header.graph == kGraphGgnn)
       check_layers(layers.data(), layers.size(), static_cast<uint32_t>(header.rows), header.degree);
   }
@@ -222,7 +229,7 @@ void place_rows(const FileMap& map, Array<uint16_t>&& prefixes, SearchGraph& gra
 std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const Touches& touches,
                                         const Allocator& memory) {
   const Header& header = map.header;
-  const Calibration calibration =
+  Calibration calibration =
       read_calibration(parts.curves.data(), parts.curves.size(), header,
                        read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size()));
   Dataset::Parts rows;
@@ -244,6 +251,9 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
   segment.graph.kind = graph_kind(header);
   if (!segment.has_graph()) return placed;
   segment.knn_iterations = header.knn_iterations;
+  if (!parts.covering_heads.empty())
+    calibration.add({std::move(parts.covering_heads),
+                     read_slack_curves(parts.covering_curves.data(), parts.covering_curves.size())});
   placed->calibration.set(calibration);
   // Before 1.5 blocks walked by the plain codes where there are scaled ones, with other recalls.
   const bool of_plain_codes = !parts.scaled_centres.empty() && parts.order_of_codes.empty();
@@ -288,7 +298,8 @@ std::unique_ptr<PlacedSegment> assemble(const FileMap& map, Parts&& parts, const
 /// Which sections a verification must hold as a whole to compare their values with each other.
 bool compared_as_a_whole(uint32_t type) {
   return type == kIds || type == kOrder || type == kEntries || type == kCalibration || type == kLayers ||
-         type == kPrefixes || type == kDeviceCurves || type == kSlackCurves || type == kFirstCurves;
+         type == kPrefixes || type == kDeviceCurves || type == kSlackCurves || type == kFirstCurves ||
+         type == kCoveringHeads || type == kCoveringCurves;
 }
 
 /// Reads everything; keeps all of it, or the sections that must be compared as a whole.
@@ -331,6 +342,7 @@ void verify(Source& source, const Expectation& expected, const Execution& execut
   const Parts parts = read_all(map, source, false, execution);
   read_calibration(parts.curves.data(), parts.curves.size(), map.header);
   read_slack_curves(parts.slack_curves.data(), parts.slack_curves.size());
+  read_slack_curves(parts.covering_curves.data(), parts.covering_curves.size());
   parts.measured_devices();
   execution.advance(1);
 }
@@ -396,7 +408,8 @@ struct MappedFile {
 bool checked_at_once(uint32_t type) {
   return type == kCentre || type == kEntries || type == kCalibration || type == kLayers || type == kNearest ||
          type == kPrefixes || type == kDeviceCurves || type == kScaledCentres || type == kSlackCurves ||
-         type == kCodeOrder || type == kProjection || type == kProjectedOrder || type == kFirstCurves;
+         type == kCodeOrder || type == kProjection || type == kProjectedOrder || type == kFirstCurves ||
+         type == kCoveringHeads || type == kCoveringCurves;
 }
 
 std::unique_ptr<const PlacedSegment> open_mapped(std::unique_ptr<Mapping> mapping, const OpenPlan& plan,

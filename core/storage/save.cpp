@@ -42,7 +42,8 @@ class Content {
         segment_(placed.segment),
         calibration_(placed.curves(execution)),
         curves_(Array<Curve>::zeroed(execution.memory, kCurvesMax)),
-        slack_curves_(Array<SlackCurve>::zeroed(execution.memory, kSlackCurvesMax)) {
+        slack_curves_(Array<SlackCurve>::zeroed(execution.memory, kSlackCurvesMax)),
+        covering_curves_(Array<SlackCurve>::zeroed(execution.memory, kSlackCurvesMax)) {
     execution.enter("check");
     // Unchecked bytes must not get a good sum. Ids come in their order, or an open in mode FULL
     // would refuse a file that a LAZY one has saved.
@@ -59,12 +60,13 @@ class Content {
     order_[2] = order.worst_twenty;
     fill_header();
     const SearchGraph& graph = segment_.graph;
-    header_.sections = demanded_sections(header_,
-                                         {calibration_.curves().count(), segment_.queries.count(),
-                                          static_cast<uint32_t>(device_curves_.size()), graph.edges.size(),
-                                          graph.levels, cells(), layers_.size(), slack_count(), has_order(),
-                                          projected_width(), static_cast<uint32_t>(first_curves_.size())},
-                                         sections_);
+    header_.sections =
+        demanded_sections(header_,
+                          {calibration_.curves().count(), segment_.queries.count(),
+                           static_cast<uint32_t>(device_curves_.size()), graph.edges.size(), graph.levels,
+                           cells(), layers_.size(), slack_count(), has_order(), projected_width(),
+                           static_cast<uint32_t>(first_curves_.size()), covering_heads(), covering_count()},
+                          sections_);
     tail_offset_ = place_sections(sections_, header_.sections);
     header_.file_bytes = tail_offset_ + sizeof(Tail);
     for (uint32_t i = 0; i < header_.sections; ++i) chunks_ += chunks_of(sections_[i].bytes);
@@ -109,6 +111,11 @@ class Content {
 
  private:
   uint32_t slack_count() const { return segment_.has_graph() ? calibration_.slack().count() : 0; }
+  const CoveringWalks* covering() const { return segment_.has_graph() ? calibration_.covering() : nullptr; }
+  uint32_t covering_heads() const {
+    return covering() != nullptr ? static_cast<uint32_t>(covering()->heads.size()) : 0;
+  }
+  uint32_t covering_count() const { return covering() != nullptr ? covering()->slack.count() : 0; }
 
   /// Cells of scaled codes; 0: there are none.
   uint64_t cells() const {
@@ -135,11 +142,10 @@ class Content {
     std::memcpy(header_.magic, kMagic, sizeof header_.magic);
     header_.byte_order = kByteOrder;
     header_.major = kMajor;
-    const auto [lists, slacks, spreads] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
+    const auto [lists, slacks] = segment_.has_graph() ? calibration_.from_groups() : FromGroups{};
     if (lists) header_.features |= kFeatureEntryGroups;
     if (slacks) header_.features |= kFeatureSlackGroups;
-    if (spreads) header_.features_to_read |= kFeatureSlackSpread;
-    header_.minor = spreads                         ? kMinorWithSlackSpread
+    header_.minor = covering() != nullptr           ? kMinorWithCoveringHeads
                     : slacks                        ? kMinorWithSlackGroups
                     : lists                         ? kMinorWithEntryGroups
                     : !first_curves_.empty()        ? kMinorWithFirstCurves
@@ -204,15 +210,19 @@ class Content {
         curves_[i].points[point] = {static_cast<uint32_t>(from.points[point].knob), 0,
                                     from.points[point].recall};
     }
-    for (uint32_t i = 0; i < slack_count(); ++i) {
-      const KnobCurve& from = calibration_.slack()[i];
-      slack_curves_[i].k = from.k;
-      slack_curves_[i].count = from.count;
-      for (uint32_t at = 0; at < from.count; ++at) {
-        const KnobPoint& point = from.points[at];
-        slack_curves_[i].points[at] = {point.knob, point.recall, point.expansions, point.bound};
-      }
+    for (uint32_t i = 0; i < slack_count(); ++i) slack_curves_[i] = encoded(calibration_.slack()[i]);
+    for (uint32_t i = 0; i < covering_count(); ++i) covering_curves_[i] = encoded(covering()->slack[i]);
+  }
+
+  static SlackCurve encoded(const KnobCurve& from) {
+    SlackCurve curve = {};
+    curve.k = from.k;
+    curve.count = from.count;
+    for (uint32_t at = 0; at < from.count; ++at) {
+      const KnobPoint& point = from.points[at];
+      curve.points[at] = {point.knob, point.recall, point.expansions, point.bound};
     }
+    return curve;
   }
 
   /// Class by class, those of a warp, of blocks of 8 and 16, and of walks at once, by k. Only whole calibrations: so that
@@ -289,6 +299,10 @@ class Content {
         return first_curves_.data();
       case kSlackCurves:
         return slack_curves_.data();
+      case kCoveringHeads:
+        return covering()->heads.data();
+      case kCoveringCurves:
+        return covering_curves_.data();
       case kCodeOrder:
       case kProjectedOrder:
         return order_;
@@ -334,6 +348,7 @@ class Content {
   // 5 KB, and the thread may have a small stack.
   Array<Curve> curves_;
   Array<SlackCurve> slack_curves_;
+  Array<SlackCurve> covering_curves_;
   Array<uint32_t> layers_;  // of section 11
   float nearest_[2] = {};
   double order_[kOrderNumbers] = {};  // of codes

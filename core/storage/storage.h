@@ -29,19 +29,18 @@
 //      0  u8[8]   magic: 8A 47 4E 54 0D 0A 1A 0A ("\x8aGNT\r\n\x1a\n"; a copy in text mode breaks it)
 //      8  u32     byte order: 0x01020304
 //     12  u16     major version of the format: 1
-//     14  u16     minor version: the least that has all that the file has; 10 with bit 2 of the features that a
-//                 reader must know, else 9 with bit 1 of the next field, else 8 with bit 0, else 7 with section 23,
-//                 else 6 with section 20, else 5 with section 18 or 19, else 4 with section 15, else 3 for GGNN and
-//                 TSDG, else 2 with section 17, else 1 with section 10, else 0
+//     14  u16     minor version: the least that has all that the file has; 11 with section 24, else 10 with
+//                 bit 2 of the features that a reader must know, else 9 with bit 1 of the next field, else 8 with bit
+//                 0, else 7 with section 23, else 6 with section 20, else 5 with section 18 or 19, else 4 with section
+//                 15, else 3 for GGNN and TSDG, else 2 with section 17, else 1 with section 10, else 0
 //     16  u64     features that a reader may ignore: bit 0, the recalls of section 9 of beams up to 31 are of walks that
 //                 start from groups of entry points (core/search/entry_groups.h); bit 1, those of section 18 of slacks up
 //                 to 0.08 are. A reader that starts them from all entry points finds no less, one that starts from
 //                 groups without these bits breaks promises
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
-//                 length, set for TSDG; bit 2, of CAGRA alone, the recalls of section 18 that are not of walks from
-//                 groups are of walks that also compare the heads to which all entry points lead
-//                 (core/graph/start_edges.h). No other is defined: all other bits of the three are 0
+//                 length, set for TSDG; bit 2, of CAGRA alone, the recalls of section 18 are of walks that no
+//                 reader makes any more, and are not used. No other is defined: all other bits of the three are 0
 //     40  u64     bytes of the file, at most 2^56
 //     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
 //                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)
@@ -168,11 +167,16 @@
 //                     are 1 to 24, and each of a class's 1 warp, 8, 16, 1 at once has one curve at most. Every class
 //                     has curves in section 17, too. May be there with section 17, with 1 to 64 curves; since 1.7.
 //                     Without it such walks go by the curves of section 17 for a hundred. Item: a curve
+//     24  covering heads   u32 row numbers, ascending, distinct, 1 to 8,192 of them: where searches with a slack bound
+//                     on the CPU may start instead of at entry points (core/graph/covering_heads.h). May be there
+//                     with CAGRA, with section 25; since 1.11
+//     25  covering curves  calibration curves of searches that start there, like section 18, 1 to 4. With section 24;
+//                     since 1.11. Without it walks start at entry points. Item: a curve
 //
 // A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.
 //
-// Types 14 and 24 to 63 are kept for later sections: removed rows, shards.
+// Types 14 and 26 to 63 are kept for later sections: removed rows, shards.
 //
 // 5  THE TAIL
 //

@@ -8,8 +8,8 @@
 
 #include "base/random.h"
 #include "graph/bypass_edges.h"
+#include "graph/covering_heads.h"
 #include "graph/long_edges.h"
-#include "graph/start_edges.h"
 #include "search/host_batch.h"
 #include "search/exact.h"
 #include "search/exact_by_codes.h"
@@ -298,20 +298,30 @@ class SlackWalks {
   static_assert(kSlacksTried[kStages[0] - 1] == EntryGroups::kSlackMost);
   static constexpr uint32_t kBeams = 7;
 
-  /// `spreads`: those that start from all entry points go on to what these lead to.
-  SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, bool spreads,
-             const Execution& execution)
+  SlackWalks(const Segment& segment, const Sample& sample, uint32_t curves, const Execution& execution)
       : segment_(segment), sample_(sample), curves_(curves), execution_(execution) {
     make_workspaces(segment, sample, execution, workspaces_);
-    for (SearchWorkspace& workspace : workspaces_) workspace.spreads = spreads;
     shares_ = Array<double>(execution.memory, kStops * size_t{kKsMost} * kSampleMax[0]);
     counts_ = Array<SearchCounts>(execution.memory, kStops * size_t{kKsMost} * kCounted);
     has_all_ = Array<uint8_t>::zeroed(execution.memory, size_t{kKsMost} * kSampleMax[0]);
   }
 
+  /// Lets walks start at covering heads instead of entry points and groups of these.
+  void start_at(std::span<const uint32_t> covering) {
+    covering_ = covering;
+    for (SearchWorkspace& workspace : workspaces_) workspace.covering = covering;
+    std::fill(has_all_.begin(), has_all_.end(), uint8_t{0});
+  }
+
   /// Whether walks with the slacks of the stage that begins there start from groups of entry points.
   bool starts_from_groups(size_t begin) const {
-    return begin < kStages[0] && workspaces_.front().entries.exist();
+    return covering_.empty() && begin < kStages[0] && workspaces_.front().entries.exist();
+  }
+
+  /// How many rows those compare at their start, about.
+  double starts_compared(size_t begin) const {
+    if (starts_from_groups(begin)) return EntryGroups::compared_of(segment_.codes, segment_.graph);
+    return static_cast<double>(covering_.empty() ? segment_.graph.entries.size() : covering_.size());
   }
 
   /// Measures slacks [begin, end), a stage, for the curves that are open.
@@ -402,6 +412,7 @@ class SlackWalks {
   const Sample& sample_;
   uint32_t curves_;
   const Execution& execution_;
+  std::span<const uint32_t> covering_;
   std::vector<SearchWorkspace> workspaces_;
   Array<double> shares_;         // [kStops, kKsMost, kSampleMax[0]]
   Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
@@ -669,19 +680,12 @@ class PartWalks {
   bool open_[kKsMost] = {};
 };
 
-/// Measures SLACK on a sample that BEST_FIRST has been measured on.
-void measure_slacks(const Segment& segment, Sample& sample, uint32_t curves, bool spreads,
+/// Measures SLACK by walks that have counted beams. Three standard errors of the sample's size are less than kLeeway
+/// from a recall of .95 on; below that beams serve.
+void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried, SlackWalks& walks,
                     const Execution& execution, KnobCurves& out) {
   constexpr uint32_t kMost = SlackWalks::kKsMost;
-  // Three standard errors of this many queries are less than kLeeway from a recall of .95 on; below that beams serve.
-  constexpr uint32_t kSlackSample = 512;
-  const uint32_t tried = std::min(curves, kMost);
-  for (uint32_t c = 0; c < tried; ++c) {
-    sample.sizes[c] = std::min(sample.count, c == 2 ? kSampleFew[0] : kSlackSample);
-    out.add(kKs[c]);
-  }
-  SlackWalks walks(segment, sample, tried, spreads, execution);
-  walks.count_beams();
+  for (uint32_t c = 0; c < tried; ++c) out.add(kKs[c]);
   MeasuredPoints points[kMost];
   for (MeasuredPoints& of_curve : points)
     of_curve = MeasuredPoints(execution.memory, std::size(kSlacksTried));
@@ -694,7 +698,7 @@ void measure_slacks(const Segment& segment, Sample& sample, uint32_t curves, boo
     if (!open[0] && !open[1] && !open[2]) break;
     walks.trace(open, begin, end);
     const bool from_groups = walks.starts_from_groups(begin);
-    const double starts = from_groups ? EntryGroups::compared_of(segment.codes, segment.graph) : entries;
+    const double starts = walks.starts_compared(begin);
     for (size_t at = begin; at < end; ++at) {
       const auto recall_of = [&](uint32_t c) {
         return mean_of(walks.shares(at - begin, c), sample.sizes[c]);
@@ -721,28 +725,33 @@ void measure_slacks(const Segment& segment, Sample& sample, uint32_t curves, boo
   for (uint32_t c = 0; c < tried; ++c) make_curve(points[c], out[c]);
 }
 
-/// The highest recall promised of ten answers.
-double highest(const KnobCurves& curves) {
-  if (curves.count() == 0) return 0;
-  const KnobCurve& curve = curves[std::min(curves.count() - 1, 1u)];
-  return curve.count == 0 ? 0 : curve.points[curve.count - 1].recall;
-}
+/// The curve for ten answers, or for one where there is no other.
+const KnobCurve& curve_of_ten(const KnobCurves& curves) { return curves[std::min(curves.count() - 1, 1u)]; }
 
-/// Measures SLACK; where its walks do not find most islands from the starts, also by walks that go on to what these
-/// lead to. Whether the curves are of such walks. Of 300,000 x 768 in 1,000 clusters (one thread, ten answers) beams
-/// got .80, .90 and .95 in 320, 702 and 1,170 us, and no slack more than .82; where walks go on, one gets .98 in 122.
-bool measure_slack(const Segment& segment, Sample& sample, uint32_t curves, const Execution& execution,
-                   KnobCurves& out) {
-  constexpr double kReached = 0.9;
-  constexpr double kGain = 0.05;  // less is not worth so many comparisons
-  measure_slacks(segment, sample, curves, false, execution, out);
-  const double reached = highest(out);
-  if (!has_start_edges(sample.graph) || reached >= kReached) return false;
-  KnobCurves spread(KnobScale::kSlack);
-  measure_slacks(segment, sample, curves, true, execution, spread);
-  if (highest(spread) < reached + kGain) return false;
-  out = spread;
-  return true;
+/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Those are
+/// returned if they find more: they miss half at most.
+CoveringWalks measure_slack(const Segment& segment, Sample& sample, uint32_t curves,
+                            const Execution& execution, KnobCurves& out) {
+  constexpr uint32_t kSlackSample = 512;
+  constexpr double kHighest = 0.999;  // recall that is asked
+  constexpr double kMissedStill = 0.5;
+  const uint32_t tried = std::min(curves, SlackWalks::kKsMost);
+  for (uint32_t c = 0; c < tried; ++c)
+    sample.sizes[c] = std::min(sample.count, c == 2 ? kSampleFew[0] : kSlackSample);
+  SlackWalks walks(segment, sample, tried, execution);
+  walks.count_beams();
+  measure_slacks(segment, sample, tried, walks, execution, out);
+  if (tried == 0 || sample.graph.heads.empty() || curve_of_ten(out).reaches(kHighest)) return {};
+  CoveringWalks covering{covering_heads(sample.graph, execution)};
+  if (covering.heads.empty()) return {};
+  walks.start_at({covering.heads.data(), covering.heads.size()});
+  measure_slacks(segment, sample, tried, walks, execution, covering.slack);
+  const auto missed = [](const KnobCurves& of) {
+    const KnobCurve& curve = curve_of_ten(of);
+    return miss_of(curve.points[curve.count - 1].recall);
+  };
+  if (missed(covering.slack) > kMissedStill * missed(out)) return {};
+  return covering;
 }
 
 }  // namespace
@@ -854,7 +863,9 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
   // By inner product a bound finds no good end (search/slack.h).
   if (dataset.metric() == ANN_METRIC_INNER_PRODUCT) return;
-  from_groups_.spreads = measure_slack(segment, sample, curves_.count(), execution, slack_);
+  if (CoveringWalks covering = measure_slack(segment, sample, curves_.count(), execution, slack_);
+      !covering.heads.empty())
+    add(std::move(covering));
   from_groups_.slacks = from_groups_.lists && slack_.count() != 0;
 }
 
@@ -904,7 +915,8 @@ float Calibration::recall(uint32_t k, uint32_t beam) const {
   return static_cast<float>(1 - std::exp(-reached));
 }
 
-uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint64_t given, uint32_t threads) {
+uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t degree, uint64_t given,
+                           uint32_t threads) {
   const uint32_t deep = truth_depth(rows);
   const uint32_t depth = std::min(deep, kKs[2]);
   const uint32_t most = given != 0 || rows / kHiddenShare >= kHiddenMin ? kSampleMax[0] : 2 * kSampleFew[0];
@@ -924,7 +936,7 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint64_t 
   const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
   const uint64_t measuring = count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
                              HostWalks::kBytes + KnobCurves::kCurves * kSampleMax[0] * 8 + hiding +
-                             std::max(threads * workspace, ground_truth);
+                             std::max(threads * workspace + covering_heads_bytes(rows, degree), ground_truth);
   return std::max(measuring, given != 0 ? 0 : draw_queries_bytes(rows)) + 64 * kAlignment;
 }
 

@@ -31,7 +31,8 @@
 // (256 of them): one walk serves all k and the slacks of a stage (search/slack.h), a row is compared as stored
 // once a walk, and a query that has found all true neighbours is not repeated, except for the 64 queries whose
 // expansions are counted. AUTO takes SLACK where that is the lesser work (tune/search_work.h). It is not measured by
-// inner product.
+// inner product. Where its walks do not find all islands, since these are more than entry points, it is measured once
+// more by walks that start at covering heads (graph/covering_heads.h), which serve beside if they find more.
 //
 // Cost: 1,024 true answers (512 where codes have 512 bytes and more) and as many walks (256 for k of 100, 16 for 1,000;
 // of masked rows 256, 64 and 16, with heads 512 for k of 1 and 10). One walk serves all curves and all beams up to four
@@ -45,6 +46,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "segment/segment.h"
 #include "tune/curves.h"
@@ -54,9 +57,15 @@ namespace gannet {
 /// Which walks started from groups of entry points (search/entry_groups.h) as curves were measured, and are to start so in
 /// searches that go by these.
 struct FromGroups {
-  bool lists = false;    // short ones
-  bool slacks = false;   // small ones
-  bool spreads = false;  // the other slacks' also compared what starts lead to (graph/start_edges.h)
+  bool lists = false;   // short ones
+  bool slacks = false;  // small ones
+};
+
+/// Walks with a slack that start at covering heads (graph/covering_heads.h), which find more where islands are more than
+/// entry points.
+struct CoveringWalks {
+  Array<uint32_t> heads;
+  KnobCurves slack = KnobCurves(KnobScale::kSlack);
 };
 
 class Calibration {
@@ -77,6 +86,12 @@ class Calibration {
   const KnobCurves& slack() const { return slack_; }
 
   FromGroups from_groups() const { return from_groups_; }
+
+  /// Null where these find no more than walks from entry points, or there are none.
+  const CoveringWalks* covering() const { return covering_.get(); }
+  void add(CoveringWalks&& covering) {
+    covering_ = std::make_shared<const CoveringWalks>(std::move(covering));
+  }
 
   /// The highest mean recall@10 seen; 0 without a curve for it.
   float recall_max() const { return recall_max_; }
@@ -107,9 +122,11 @@ class Calibration {
   KnobCurves slack_ = KnobCurves(KnobScale::kSlack);
   float recall_max_ = 0;
   FromGroups from_groups_;
+  std::shared_ptr<const CoveringWalks> covering_;
 };
 
 /// Bytes that measuring takes at most, with so many queries of the caller.
-uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint64_t given, uint32_t threads);
+uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t degree, uint64_t given,
+                           uint32_t threads);
 
 }  // namespace gannet

@@ -2,10 +2,12 @@
 // graphs made to need it, and the measures against small closures.
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
 #include "catch.h"
+#include "graph/covering_heads.h"
 #include "graph/long_edges.h"
 #include "graph/search_graph.h"
 #include "graph/start_edges.h"
@@ -250,6 +252,48 @@ TEST_CASE("long edges lead from head to head and from every row to its own") {
         without += targets.contains(heads.of[row]) ? 0 : 1;
     }
     REQUIRE(without <= graph.repaired_edges);
+  }
+}
+
+TEST_CASE("covering heads are those that no earlier one reaches in two steps to heads near it") {
+  const uint32_t islands = 900, size = 24, degree = 8;
+  const MadeData data(islands * size, 6, Shape::kUniform, 9);
+  SearchGraph graph = islands_of(islands, size, degree);
+  REQUIRE(covering_heads(graph, kTwoThreads).empty());
+  REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
+  REQUIRE(graph.heads.size() > graph.entries.size());
+  const auto has_edge = [&](uint32_t from, uint32_t to) {
+    const AdjacencyRow row = graph.row(from);
+    return std::find(row.begin(), row.end(), to) != row.end();
+  };
+  std::map<uint32_t, std::set<uint32_t>> mutual, near;
+  for (const uint32_t head : graph.heads) {
+    for (const uint32_t other : graph.row(head)) {
+      const bool is_head = std::binary_search(graph.heads.begin(), graph.heads.end(), other);
+      if (is_head && has_edge(other, head)) mutual[head].insert(other);
+    }
+  }
+  for (const auto& [head, others] : mutual) {
+    for (const uint32_t other : others) {
+      for (const uint32_t third : others) {
+        if (mutual[other].contains(third)) near[head].insert(other);
+      }
+    }
+  }
+  std::vector<uint32_t> wanted;
+  std::set<uint32_t> covered;
+  for (const uint32_t head : graph.heads) {
+    if (!covered.insert(head).second) continue;
+    wanted.push_back(head);
+    for (const uint32_t other : near[head]) {
+      covered.insert(other);
+      covered.insert(near[other].begin(), near[other].end());
+    }
+  }
+  REQUIRE((near.size() > 100 && wanted.size() > 10 && wanted.size() < graph.heads.size() * 9 / 10));
+  for (const bool again : {false, true}) {
+    const Array<uint32_t> found = covering_heads(graph, again ? kTwoThreads : Execution{});
+    REQUIRE(std::equal(wanted.begin(), wanted.end(), found.begin(), found.end()));
   }
 }
 

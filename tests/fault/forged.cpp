@@ -366,6 +366,17 @@ bool lawful_slacks(const Values& values) {
   return true;
 }
 
+bool lawful_covering(const Header& header, const Values& heads, const Values& curves) {
+  const uint64_t count = heads.count<uint32_t>();
+  const uint64_t curve_count = curves.count<SlackCurve>();
+  if (count > 8192 || curve_count > 4 || (count == 0) != (curve_count == 0)) return false;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (heads.at<uint32_t>(i) >= header.rows) return false;
+    if (i > 0 && heads.at<uint32_t>(i - 1) >= heads.at<uint32_t>(i)) return false;
+  }
+  return lawful_slacks(curves);
+}
+
 bool lawful_device_curve(const DeviceCurve& curve) {
   const bool of_warp = curve.warps == 1 && curve.resident <= 1;
   const bool of_block = (curve.warps == 8 || curve.warps == 16) && curve.resident == 0;
@@ -442,7 +453,9 @@ bool lawful(const Bytes& file) {
          lawful_floats(values(kLengths), false) && lawful_floats(values(kCentre), true) &&
          lawful_codes(header, values(kCodes)) && lawful_edges(header, values(kEdges)) &&
          lawful_entries(header, values(kEntries)) && lawful_calibration(values(kCalibration)) &&
-         lawful_slacks(values(kSlackCurves)) && lawful_devices(values(kDeviceCurves)) &&
+         lawful_slacks(values(kSlackCurves)) &&
+         lawful_covering(header, values(kCoveringHeads), values(kCoveringCurves)) &&
+         lawful_devices(values(kDeviceCurves)) &&
          lawful_first_answers(values(kFirstCurves), values(kDeviceCurves)) &&
          lawful_queries(header, values(kQueries)) && lawful_shares(values(kCodeOrder)) &&
          lawful_shares(values(kProjectedOrder)) &&

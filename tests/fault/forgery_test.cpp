@@ -185,14 +185,15 @@ class Judge {
     const Bytes again = saved(opened);
     Bytes wanted = file;
     Header header = header_of(file);
+    if ((header.features_to_read & kFeatureSlackSpread) != 0) return;  // has curves that are not kept
     const Header made = header_of(made_.file);
     header.features = header.graph != kGraphNone
                           ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups)
                           : made.features;
-    header.minor = (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
-                   : (header.features & kFeatureSlackGroups) != 0       ? kMinorWithSlackGroups
-                   : (header.features & kFeatureEntryGroups) != 0       ? kMinorWithEntryGroups
-                                                                        : made.minor;
+    header.minor = made.minor == kMinorWithCoveringHeads          ? made.minor
+                   : (header.features & kFeatureSlackGroups) != 0 ? kMinorWithSlackGroups
+                   : (header.features & kFeatureEntryGroups) != 0 ? kMinorWithEntryGroups
+                                                                  : made.minor;
     header.features_to_write = made.features_to_write;
     header.writer = made.writer;
     std::memcpy(wanted.data(), &header, sizeof header);
@@ -459,13 +460,13 @@ void later_versions(const Made& made, Judge& judge) {
     mend(file, Mending::kAll);
     return file;
   };
-  CHECK(judge.judge(changed([](Header& h) { h.minor = 11; }), true, "a later minor"));
+  CHECK(judge.judge(changed([](Header& h) { h.minor = 12; }), true, "a later minor"));
   CHECK(judge.judge(changed([](Header& h) { h.features = 5; }), true, "features to ignore"));
   CHECK(judge.judge(changed([](Header& h) { h.features_to_write = 5; }), true, "features to write"));
   CHECK_STATUS(open_status(changed([](Header& h) { h.major = 2; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 8; })), ANN_VERSION);
   CHECK_STATUS(open_status(changed([](Header& h) { h.features_to_read = 1; })), ANN_CORRUPT);  // of layers
-  for (const uint32_t type : {24u, 31u, 63u, UINT32_MAX})
+  for (const uint32_t type : {26u, 31u, 63u, UINT32_MAX})
     for (const uint64_t bytes : {0, 1, 100, 4096, 5000, 3000000}) {
       const Bytes optional = with_section(made.file, type, kSkippable, bytes);
       CHECK_SAY(judge.judge(optional, true, "a section to skip"), "%s: refused with a section to skip",

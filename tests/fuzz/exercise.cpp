@@ -252,6 +252,9 @@ uint16_t minor_of(uint32_t type) {
       return kMinorWithProjectedCodes;
     case kFirstCurves:
       return kMinorWithFirstCurves;
+    case kCoveringHeads:
+    case kCoveringCurves:
+      return kMinorWithCoveringHeads;
     default:
       return kMinor;
   }
@@ -271,13 +274,13 @@ FileContent content_of(const std::vector<uint8_t>& file) {
       header.graph != kGraphNone ? header.features & (kFeatureEntryGroups | kFeatureSlackGroups) : 0;
   content.only_known =
       header.features == groups && header.features_to_write == 0 &&
+      (header.features_to_read & kFeatureSlackSpread) == 0 &&
       header.writer == (ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH);
   Section table[kSectionsMax];
   const uint32_t sections = table_of(file, table);
-  uint16_t minor = (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
-                   : (groups & kFeatureSlackGroups) != 0                ? kMinorWithSlackGroups
-                   : groups != 0                                        ? kMinorWithEntryGroups
-                                 : kMinor;  // that has all that the file has
+  uint16_t minor = (groups & kFeatureSlackGroups) != 0 ? kMinorWithSlackGroups
+                   : groups != 0                       ? kMinorWithEntryGroups
+                                                       : kMinor;  // that has all that the file has
   for (uint32_t i = 0; i < sections; ++i) {
     const uint8_t* data = file.data() + table[i].offset;
     minor = std::max(minor, minor_of(table[i].type));

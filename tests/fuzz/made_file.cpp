@@ -61,12 +61,15 @@ class Values {
       case kEdges:
         return fill_edges(out);
       case kEntries:
-        return fill_entries(out);
+        return fill_spread(out, section.items);
+      case kCoveringHeads:
+        return fill_spread(out, section.items);
       case kCalibration:
         return fill_curves(out, section.items);
       case kQueries:
         return fill_queries(out, section.bytes);
       case kSlackCurves:
+      case kCoveringCurves:
         return fill_slack_curves(out, section.items);
       case kDeviceCurves:
         for (uint32_t i = 0; i < section.items; ++i)
@@ -147,9 +150,8 @@ class Values {
             edge < used ? static_cast<uint32_t>(draw() % header_.rows) : UINT32_MAX);
     }
   }
-  void fill_entries(uint8_t* out) {
-    for (uint64_t entry = 0; entry < header_.entries; ++entry)
-      put(out, entry, static_cast<uint32_t>(entry * header_.rows / header_.entries));
+  void fill_spread(uint8_t* out, uint64_t count) {
+    for (uint64_t i = 0; i < count; ++i) put(out, i, static_cast<uint32_t>(i * header_.rows / count));
   }
   void fill_curves(uint8_t* out, uint64_t count) {
     for (uint64_t i = 0; i < count; ++i) {
@@ -218,7 +220,7 @@ class Values {
 uint32_t add_unknown(Section* table, uint32_t known, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     Section& section = table[known + i] = {};
-    section.type = 24 + i * 7;
+    section.type = 26 + i * 7;
     section.flags = kSkippable;
     section.item_bytes = 1;
     section.bytes = section.items = kUnknownBytes;
@@ -269,6 +271,12 @@ FileShape read_shape(Input& input, bool large) {
     shape.first_curves = static_cast<uint32_t>(input.below(kWalkers * classes + 1));
   }
   if (header.graph != kGraphNone && input.below(4) == 3) header.features = 1 + input.below(3);
+  if (header.graph == kGraphCagra && header.rows > 0 && input.below(8) == 7) {
+    shape.covering_heads = static_cast<uint32_t>(1 + input.byte() % header.rows);
+    shape.covering_curves = static_cast<uint32_t>(1 + input.below(kSlackCurvesMax));
+  } else if (header.graph == kGraphCagra && input.below(16) == 15) {
+    header.features_to_read |= kFeatureSlackSpread;
+  }
   return shape;
 }
 
@@ -277,15 +285,16 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.byte_order = kByteOrder;
   header.major = kMajor;
-  header.minor = (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
-                 : header.features > kFeatureEntryGroups              ? kMinorWithSlackGroups
-                 : header.features != 0                               ? kMinorWithEntryGroups
-                 : shape.first_curves != 0                            ? kMinorWithFirstCurves
-                 : shape.projected_width != 0                         ? kMinorWithProjectedCodes
-                 : shape.slack_curves != 0                            ? kMinorWithSlackCurves
-                 : shape.device_curves != 0                           ? kMinorWithDeviceCurves
-                 : shape.queries != 0                                 ? kMinorWithQueries
-                                                                      : kMinor;
+  header.minor = shape.covering_heads != 0                              ? kMinorWithCoveringHeads
+                 : (header.features_to_read & kFeatureSlackSpread) != 0 ? kMinorWithSlackSpread
+                 : header.features > kFeatureEntryGroups                ? kMinorWithSlackGroups
+                 : header.features != 0                                 ? kMinorWithEntryGroups
+                 : shape.first_curves != 0                              ? kMinorWithFirstCurves
+                 : shape.projected_width != 0                           ? kMinorWithProjectedCodes
+                 : shape.slack_curves != 0                              ? kMinorWithSlackCurves
+                 : shape.device_curves != 0                             ? kMinorWithDeviceCurves
+                 : shape.queries != 0                                   ? kMinorWithQueries
+                                                                        : kMinor;
   header.table_offset = kPage;
   header.writer = ANN_VERSION_MAJOR << 16 | ANN_VERSION_MINOR << 8 | ANN_VERSION_PATCH;
   Section table[kSectionsMax] = {};
@@ -295,6 +304,8 @@ std::vector<uint8_t> make_file(const FileShape& shape) {
   calibrated.slack_curves = shape.slack_curves;
   calibrated.device_curves = shape.device_curves;
   calibrated.first_curves = shape.first_curves;
+  calibrated.covering_heads = shape.covering_heads;
+  calibrated.covering_curves = shape.covering_curves;
   calibrated.projected_width = shape.projected_width;
   calibrated.order = shape.projected_width == 128;
   header.sections = add_unknown(table, demanded_sections(header, calibrated, table), shape.unknown_sections);

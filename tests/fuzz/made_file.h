@@ -20,6 +20,8 @@ struct FileShape {
   uint32_t slack_curves = 0;
   uint32_t device_curves = 0;
   uint32_t first_curves = 0;
+  uint32_t covering_heads = 0;
+  uint32_t covering_curves = 0;
   uint32_t projected_width = 0;
   uint32_t unknown_sections = 0;
   uint64_t values_seed = 0;

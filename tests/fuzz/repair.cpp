@@ -111,6 +111,12 @@ void lay_out(std::vector<uint8_t>& file, uint64_t bytes_max) {
     if (old[i].type == kDeviceCurves)
       calibrated.device_curves =
           static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kDeviceCurvesMax + 1));
+    if (old[i].type == kCoveringHeads)
+      calibrated.covering_heads =
+          static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kCoveringHeadsMax + 1));
+    if (old[i].type == kCoveringCurves)
+      calibrated.covering_curves =
+          static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kSlackCurvesMax + 1));
     if (old[i].type == kFirstCurves)
       calibrated.first_curves = static_cast<uint32_t>(std::min<uint64_t>(old[i].items, kFirstCurvesMax + 1));
     if (old[i].type == kCodeOrder || old[i].type == kProjectedOrder) calibrated.order = true;

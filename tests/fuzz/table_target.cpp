@@ -104,6 +104,10 @@ Header read_header(Input& input, Calibrated* calibrated) {
       calibrated->device_curves = static_cast<uint32_t>(choose(input, 1, kDeviceCurvesMax));
       calibrated->first_curves = static_cast<uint32_t>(input.below(kFirstCurvesMax + 1));
     }
+    if (input.below(8) == 7) {
+      calibrated->covering_heads = static_cast<uint32_t>(choose(input, 1, kCoveringHeadsMax));
+      calibrated->covering_curves = static_cast<uint32_t>(1 + input.below(kSlackCurvesMax));
+    }
     header.codes = Codes::rows_serve(metric, element, false) ? kCodesRows
                    : input.below(2) == 0                     ? kCodesBytes
                                                              : kCodesFloats;
@@ -124,7 +128,7 @@ Header read_header(Input& input, Calibrated* calibrated) {
 /// Adds a section of unknown type, up to the end of 64 bits.
 void add_unknown(Header& header, Section* table, Input& input) {
   Section& section = table[header.sections++] = {};
-  section.type = static_cast<uint32_t>(24 + input.below(40));
+  section.type = static_cast<uint32_t>(26 + input.below(38));
   section.flags = kSkippable;
   section.item_bytes = 1;
   const uint64_t less = choose(input, 0, uint64_t{4} << 20);
@@ -228,6 +232,14 @@ void check_map(const FileMap& map, uint64_t file_bytes) {
   DEMAND(first == nullptr || (devices != nullptr && first->items >= 1 && first->items <= kFirstCurvesMax &&
                               first->item_bytes == sizeof(DeviceCurve)),
          "curves of first answers are not as many as they are read");
+  const Section* covering = map.find(kCoveringHeads);
+  const Section* curves = map.find(kCoveringCurves);
+  DEMAND((covering == nullptr) == (curves == nullptr) &&
+             (covering == nullptr ||
+              (covering->items >= 1 && covering->items <= kCoveringHeadsMax && covering->item_bytes == 4 &&
+               curves->items >= 1 && curves->items <= kSlackCurvesMax &&
+               curves->item_bytes == sizeof(SlackCurve))),
+         "covering heads or their curves are not as many as they are read");
 }
 
 }  // namespace

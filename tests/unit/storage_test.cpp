@@ -2,6 +2,7 @@
 #include "storage/layout.h"
 
 #include <cstring>
+#include <set>
 #include <vector>
 
 #include "catch.h"
@@ -95,8 +96,8 @@ TEST_CASE("values that section 4 of the specification forbids") {
   CHECK_THROWS_AS(check_ids(ids, wrong, 3, Execution{}), Error);
   CHECK_THROWS_AS(check_ids(ids, repeated, 3, Execution{}), Error);
   const uint32_t ascending[] = {1, 5, 9}, twice[] = {1, 5, 5};
-  CHECK_NOTHROW(check_entries(ascending, 3));
-  CHECK_THROWS_AS(check_entries(twice, 3), Error);
+  CHECK_NOTHROW(check_starts(Array<uint32_t>::over(ascending, 3), "entry points"));
+  CHECK_THROWS_AS(check_starts(Array<uint32_t>::over(twice, 3), "entry points"), Error);
   Curve curve = {};
   curve.k = 10;
   curve.count = 2;
@@ -290,11 +291,6 @@ TEST_CASE("where lists and slacks start is in the file, from all entry points if
     REQUIRE((plan.slack <= EntryGroups::kSlackMost || !plan.from_groups));
     return plan.from_groups;
   };
-  const auto spreads = [](const PlacedSegment& placed) {
-    SearchRequest request{ANN_SEARCH_PARAMS_INIT, 1.0f, 1, 10, 10};
-    request.params.procedure = ANN_SEARCH_SLACK;
-    return std::get<TwoListsPlan>(choose(placed, nullptr, request, {}).plan).spreads;
-  };
   REQUIRE(starts_from_groups(*built));
   REQUIRE(slack_starts_from_groups(*built, 0.9f));
   REQUIRE_FALSE(slack_starts_from_groups(*built, 1.0f));
@@ -303,10 +299,9 @@ TEST_CASE("where lists and slacks start is in the file, from all entry points if
   std::memcpy(&header, bytes.data(), sizeof header);
   CHECK(header.minor == kMinorWithSlackGroups);
   REQUIRE(header.features == (kFeatureEntryGroups | kFeatureSlackGroups));
-  for (const uint64_t features : {3, 1, 0, 4, 7}) {  // bit 2 is of those that a reader must know
+  for (const uint64_t features : {3, 1, 0}) {
     if (features != 3) {
-      header.features = features & 3;
-      header.features_to_read = features & kFeatureSlackSpread;
+      header.features = features;
       header.header_sum = header_sum(header);
       const Tail tail = tail_of(header);
       std::memcpy(bytes.data(), &header, sizeof header);
@@ -316,17 +311,29 @@ TEST_CASE("where lists and slacks start is in the file, from all entry points if
       const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
       CHECK(starts_from_groups(*opened) == ((features & kFeatureEntryGroups) != 0));
       CHECK(slack_starts_from_groups(*opened, 0.9f) == ((features & kFeatureSlackGroups) != 0));
-      CHECK(spreads(*opened) == ((features & kFeatureSlackSpread) != 0));
       Header again;
       std::memcpy(&again, bytes_of(*opened).data(), sizeof again);
       CHECK(again.features == header.features);
-      CHECK(again.features_to_read == header.features_to_read);
-      CHECK(again.minor == (features >= 4   ? kMinorWithSlackSpread
-                            : features >= 2 ? kMinorWithSlackGroups
+      CHECK(again.minor == (features == 3   ? kMinorWithSlackGroups
                             : features != 0 ? kMinorWithEntryGroups
                                             : kMinorWithSlackCurves));
     }
   }
+  // Curves of walks that are no more: searches go by beams.
+  header.features = kFeatureEntryGroups | kFeatureSlackGroups;
+  header.features_to_read = kFeatureSlackSpread;
+  header.header_sum = header_sum(header);
+  const Tail tail = tail_of(header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::memcpy(bytes.data() + bytes.size() - sizeof tail, &tail, sizeof tail);
+  const auto opened = open_memory(bytes.data(), bytes.size(), {ANN_OPEN_FULL, {}}, {});
+  CHECK(starts_from_groups(*opened));
+  CHECK(opened->calibration.known().slack().empty());
+  CHECK_FALSE(slack_starts_from_groups(*opened, 0.9f));
+  Header again;
+  std::memcpy(&again, bytes_of(*opened).data(), sizeof again);
+  CHECK(again.minor == kMinorWithEntryGroups);
+  CHECK(again.features_to_read == 0);
 }
 
 /// Nearly normal: a sum of uniform numbers.
@@ -337,7 +344,8 @@ float drawn(uint64_t seed, uint64_t stream, uint64_t number) {
   return static_cast<float>(sum);
 }
 
-TEST_CASE("where islands are many more than starts, slacks go on from starts, and so they do of a file") {
+TEST_CASE(
+    "where islands are many more than starts, slacks start at covering heads, and so they do of a file") {
   constexpr uint32_t kRows = 45000;
   constexpr uint32_t kDim = 48;
   constexpr uint32_t kIslands = 1500;
@@ -357,7 +365,7 @@ TEST_CASE("where islands are many more than starts, slacks go on from starts, an
     SearchRequest request{ANN_SEARCH_PARAMS_INIT, 1.0f, 100, 10, 10};
     request.params.procedure = ANN_SEARCH_SLACK;
     const Choice choice = choose(placed, nullptr, request, {});
-    CHECK(std::get<TwoListsPlan>(choice.plan).spreads);
+    CHECK(std::get<TwoListsPlan>(choice.plan).covering.size() > kEntriesMax);
     std::vector<uint64_t> ids(100 * 10);
     std::vector<float> distances(ids.size());
     SearchCounts counts;
@@ -367,14 +375,23 @@ TEST_CASE("where islands are many more than starts, slacks go on from starts, an
                        choice.plan, {{}, 1, nullptr}, &counts);
     return std::pair(ids, counts.distances);
   };
+  const CoveringWalks* covering = built->calibration.known().covering();
+  REQUIRE(covering != nullptr);
+  std::set<uint64_t> found;
+  for (const uint32_t head : covering->heads) found.insert(uint64_t{head} * 7919 % kIslands);
+  CHECK(found.size() == kIslands);
+  CHECK_FALSE(built->calibration.known().slack().reaches(10, 0.9));
+  CHECK(covering->slack.reaches(10, 0.99));
   const std::vector<uint8_t> bytes = bytes_of(*built);
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  CHECK(header.minor == kMinorWithSlackSpread);
-  CHECK(header.features_to_read == kFeatureSlackSpread);
-  const auto opened = open_memory(bytes.data(), bytes.size(), {ANN_OPEN_FULL, {}}, {});
-  CHECK(search(*opened) == search(*built));
-  CHECK(bytes_of(*opened) == bytes);
+  CHECK(header.minor == kMinorWithCoveringHeads);
+  CHECK(header.features_to_read == 0);
+  for (const int32_t mode : {ANN_OPEN_FULL, ANN_OPEN_LAZY, ANN_OPEN_TRUSTED}) {
+    const auto opened = open_memory(bytes.data(), bytes.size(), {mode, {}}, {});
+    CHECK(search(*opened) == search(*built));
+    CHECK(bytes_of(*opened) == bytes);
+  }
 }
 
 TEST_CASE("walks for a hundred answers go by the curve of their first answers where it is there") {

@@ -1,0 +1,44 @@
+// Covering heads: where walks start whose graph has more islands than entry points.
+//
+// A graph of islands has heads, and searches start at kEntriesMax of them (graph/long_edges.h). Where islands are more
+// than these, and as far from each other in all directions, no start is nearer to the right island than others, and a
+// walk finds that by chance. So it starts at one head of each instead.
+//
+// Which heads are of one island is seen by their edges: two heads are near each other where each has an edge to the
+// other, and both such edges to a third. Edges from one island to another (of lists that are longer than an island has
+// heads, of repairs) sometimes have one back, hardly ever a third head beside. In order of rows a head covers all that
+// are kHops steps from it at most, and those that none before them covers are the covering heads. Every island has one,
+// and one of heads far from each other several.
+//
+// Ten answers, one thread of an AMD EPYC with AVX-512 VNNI. 1,000,000 x 128 in 1,000 clusters: 76,382 heads, of which
+// 2,577 cover all; .95, .99 and .999 in 70, 79 and 90 us. Walks from the entry points and all that their long edges
+// lead to got .96 in 144, and more only all rows, in 1,390. 300,000 x 768 in 1,000 clusters: 4,230 of 30,816, 186, 202
+// and 227 us; before .98 in 211, and all rows in 1,800.
+//
+// Rejected, by the two sets: edges in one direction (1,199 heads of the first, .977, since an island may be covered
+// from another); edges in both without a third head (1,344 and 1,104 heads, .993 and .983, and all rows beyond that, to save
+// a tenth and a quarter of the time); heads near no other left out (.944 and .983); neighbours alone, one step (9,879).
+//
+// A file holds them with the curves that were measured, so that an open reads no edges.
+//
+// Cost, h heads of d edges: h d^2 comparisons of numbers and, of e mutual edges, h e^3, by all threads; then h e^2 steps
+// by one at most.
+#pragma once
+
+#include <cstdint>
+
+#include "base/execution.h"
+#include "graph/search_graph.h"
+
+namespace gannet {
+
+/// A walk that starts at more of them would compare more than it spares.
+inline constexpr uint32_t kCoveringMost = 8192;
+
+/// The rows, ascending; none where the graph has no heads beside its entry points, or too many would be needed.
+Array<uint32_t> covering_heads(const SearchGraph& graph, const Execution& execution);
+
+/// Bytes that this takes at most.
+uint64_t covering_heads_bytes(uint64_t rows, uint32_t degree);
+
+}  // namespace gannet
