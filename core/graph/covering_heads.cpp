@@ -1,6 +1,7 @@
 #include "graph/covering_heads.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/row_loops.h"
 #include "graph/long_edges.h"
@@ -36,7 +37,10 @@ class HeadNeighbors {
   /// Calls visit(number of a neighbour) for each of a head.
   template <class Visit>
   void each(uint32_t head, const Visit& visit) const {
-    each_of(near_, head, [&](uint32_t, uint32_t neighbor) { visit(neighbor); });
+    any_of(near_, head, [&](uint32_t, uint32_t neighbor) {
+      visit(neighbor);
+      return false;
+    });
   }
 
  private:
@@ -48,13 +52,17 @@ class HeadNeighbors {
     });
   }
 
-  template <class Visit>
-  void each_of(const Array<uint32_t>& marks, uint32_t head, const Visit& visit) const {
-    const AdjacencyRow row = graph_.row(graph_.heads[head]);
-    for (uint32_t rank = 0; rank < row.length; ++rank) {
-      if ((marks[uint64_t{head} * words_ + rank / kWordBits] >> rank % kWordBits & 1) != 0)
-        visit(rank, numbers_[row.targets[rank]]);
+  /// Whether test(rank, number of the target) holds for an edge that has the mark; asked up to the first.
+  template <class Test>
+  bool any_of(const Array<uint32_t>& marks, uint32_t head, const Test& test) const {
+    const uint32_t* targets = graph_.row(graph_.heads[head]).targets;
+    for (uint32_t word = 0; word < words_; ++word) {
+      for (uint32_t left = marks[uint64_t{head} * words_ + word]; left != 0; left &= left - 1) {
+        const uint32_t rank = word * kWordBits + static_cast<uint32_t>(std::countr_zero(left));
+        if (test(rank, numbers_[targets[rank]])) return true;
+      }
     }
+    return false;
   }
 
   void set(Array<uint32_t>& marks, uint32_t head, uint32_t rank) {
@@ -76,13 +84,16 @@ class HeadNeighbors {
   void mark_near(uint32_t head) {
     uint32_t neighbors[ANN_DEGREE_MAX];
     uint32_t count = 0;
-    each_of(mutual_, head, [&](uint32_t, uint32_t neighbor) { neighbors[count++] = neighbor; });
-    each_of(mutual_, head, [&](uint32_t rank, uint32_t neighbor) {
-      bool share = false;
-      each_of(mutual_, neighbor, [&](uint32_t, uint32_t other) {
-        share = share || std::find(neighbors, neighbors + count, other) != neighbors + count;
-      });
-      if (share) set(near_, head, rank);
+    any_of(mutual_, head, [&](uint32_t, uint32_t neighbor) {
+      neighbors[count++] = neighbor;
+      return false;
+    });
+    const auto is_neighbor = [&](uint32_t, uint32_t other) {
+      return std::find(neighbors, neighbors + count, other) != neighbors + count;
+    };
+    any_of(mutual_, head, [&](uint32_t rank, uint32_t neighbor) {
+      if (any_of(mutual_, neighbor, is_neighbor)) set(near_, head, rank);
+      return false;
     });
   }
 

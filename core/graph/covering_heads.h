@@ -11,18 +11,22 @@
 // and one of heads far from each other several.
 //
 // Ten answers, one thread of an AMD EPYC with AVX-512 VNNI. 1,000,000 x 128 in 1,000 clusters: 76,382 heads, of which
-// 2,577 cover all; .95, .99 and .999 in 70, 79 and 90 us. Walks from the entry points and all that their long edges
-// lead to got .96 in 144, and more only all rows, in 1,390. 300,000 x 768 in 1,000 clusters: 4,230 of 30,816, 186, 202
+// 1,670 cover all; .95, .99 and .999 in 70, 79 and 90 us. Walks from the entry points and all that their long edges
+// lead to got .96 in 144, and more only all rows, in 1,390. 300,000 x 768 in 1,000 clusters: 3,684 of 30,816, 186, 202
 // and 227 us; before .98 in 211, and all rows in 1,800.
 //
 // Rejected, by the two sets: edges in one direction (1,199 heads of the first, .977, since an island may be covered
-// from another); edges in both without a third head (1,344 and 1,104 heads, .993 and .983, and all rows beyond that, to save
-// a tenth and a quarter of the time); heads near no other left out (.944 and .983); neighbours alone, one step (9,879).
+// from another); edges in both without a third head (1,344 and 1,104 heads, .993 and .983); two paths of two such
+// edges instead of the third head (2,577 and 4,230 heads, a fifth more time); heads near no other left out (.944 and
+// .983); neighbours alone, one step (9,879).
 //
-// A file holds them with the curves that were measured, so that an open reads no edges.
+// On CUDA devices they are pivots, where calibration there finds that these serve better (tune/device_calibration.h).
 //
-// Cost, h heads of d edges: h d^2 comparisons of numbers and, of e mutual edges, h e^3, by all threads; then h e^2 steps
-// by one at most.
+// A file holds them with the curves of the CPU, so that an open reads no edges. A device's curves are of those that this
+// makes: another choice needs another class of devices (place/placement.h).
+//
+// Cost, h heads of d edges, e of which have one back: h d^2 comparisons of numbers by all threads and, up to the first
+// third head, h e^3 at most; then h e^2 steps by one at most.
 #pragma once
 
 #include <cstdint>

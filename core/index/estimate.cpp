@@ -18,6 +18,7 @@
 #include "knn/cells_effort.h"
 #include "knn/exact_knn_launch.h"
 #include "knn/find_neighbors.h"
+#include "place/pivots.h"
 #include "place/placed_shape.h"
 #include "segment/query_sample.h"
 #include "tune/calibration.h"
@@ -222,7 +223,12 @@ uint64_t placed(const Asked& asked) {
   const uint64_t walking = walks ? product_walks::device_bytes(shape, asked.k(), asked.plan.degree) : 0;
   const uint64_t layers = asked.is_ggnn() ? ggnn_layer_bytes(asked.rows, asked.plan.ggnn) : 0;
   const uint64_t levels = asked.is_tsdg() ? asked.rows * asked.plan.diversify.levels * sizeof(uint16_t) : 0;
-  return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + std::max(walking, measuring);
+  const auto code_stride = static_cast<uint32_t>(shape.code_stride);
+  const uint64_t code_bytes =
+      code_stride + HalfView::stride_of(code_stride) + ScaledCodes::code_stride(shape.dim);
+  const uint64_t pivots = joins && asked.plan.calibrate ? pivot_device_bytes(asked.rows, code_bytes) : 0;
+  return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + pivots +
+         std::max(walking, measuring);
 }
 
 /// The most that build_cuda.cu holds beside codes, before the index is placed: each phase with the next ones' input.

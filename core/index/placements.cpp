@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/covering_heads.h"
 #include "index/snapshot.h"
 
 namespace gannet {
@@ -49,14 +50,26 @@ std::shared_ptr<const PlacedDevice> Placements::get(const PlacedSegment& placed,
 }
 
 void Placements::calibrate(const PlacedSegment& placed, PlacedDevice& device, const Execution& execution) {
-  const DeviceClass device_class = device.placement->device_class();
-  for (const auto& known : measured()) {
-    if (known->device != device_class) continue;
+  DevicePlacement& placement = *device.placement;
+  const auto known_of = [&](const DeviceClass& wanted) {
+    const auto all = measured();
+    const auto place = std::ranges::find(all, wanted, [](const auto& known) { return known->device; });
+    return place == all.end() ? nullptr : *place;
+  };
+  auto known = known_of(placement.device_class_with_covering_pivots());
+  if (known != nullptr) {
+    const SearchGraph& graph = placed.segment.graph;
+    const Array<uint32_t> covering = covering_heads(graph, execution);
+    if (covering.size() > kPivots)
+      placement.replace_pivots(graph, {covering.data(), covering.size()}, execution);
+  }
+  if (known == nullptr || !placement.has_covering_pivots()) known = known_of(placement.device_class());
+  if (known != nullptr) {
     device.two_lists = known->two_lists;
     return;
   }
-  device.two_lists.measure({placed.host, device.placement.get()}, execution);
-  remember(device_class, device.two_lists);
+  device.two_lists.measure({placed.host, &placement}, execution);
+  remember(placement.device_class(), device.two_lists);
 }
 
 std::vector<std::shared_ptr<const MeasuredDevice>> Placements::measured() const {

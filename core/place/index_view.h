@@ -32,7 +32,7 @@ struct ScaledView {
 /// narrower codes, where no row is removed.
 struct HalfView {
   const uint8_t* codes = nullptr;        // [row_count, stride]; null: there are none
-  const uint8_t* pivot_codes = nullptr;  // [kPivots, stride]
+  const uint8_t* pivot_codes = nullptr;  // [pivot_count, stride]
   uint32_t stride = 0;                   // bytes, a multiple of kCodeAlign
 
   static uint32_t stride_of(uint32_t code_stride) {
@@ -45,7 +45,7 @@ struct HalfView {
 /// Wide codes as bytes with a scale for each row, about their centre (place/narrow_codes_cuda.h), which two lists take;
 /// `centres` null.
 struct NarrowView : ScaledView {
-  const uint8_t* pivot_codes = nullptr;  // [kPivots, stride]
+  const uint8_t* pivot_codes = nullptr;  // [pivot_count, stride]
 };
 
 /// The layers above the bottom of GGNN's graph, each on the one before it.
@@ -70,7 +70,7 @@ struct EntriesView {
 struct BypassView {
   Adjacency graph;  // fixed rows; those of hidden rows are as they were
   EntriesView entries;
-  const uint32_t* pivots = nullptr;  // [kPivots] kNoRow in places of hidden rows
+  const uint32_t* pivots = nullptr;  // [pivot_count] kNoRow in places of hidden rows
   RowSetView hidden;
 };
 
@@ -82,9 +82,10 @@ struct IndexView {
   BypassView bypass;  // the same past hidden rows, while there are any
   LayersView layers;
   EntriesView entries;
-  const uint8_t* pivot_codes = nullptr;  // [kPivots, code_stride]
-  const uint32_t* pivots = nullptr;      // [kPivots] their rows, kNoRow in unused places at the end
-  const int32_t* squares = nullptr;      // [kPivots] x.x of their bytes
+  const uint8_t* pivot_codes = nullptr;  // [pivot_count, code_stride]
+  const uint32_t* pivots = nullptr;      // [pivot_count] their rows, kNoRow in unused places at the end
+  const int32_t* squares = nullptr;      // [pivot_count] x.x of their bytes
+  uint32_t pivot_count = 0;              // a multiple of kPivots (place/pivots.h)
   const uint8_t* rows = nullptr;         // [row_count, row_stride] as stored; null where codes are the rows
   const float* norms = nullptr;          // [row_count] lengths, for cosine; else null
   const uint64_t* ids = nullptr;         // [row_count], or null: ids are row numbers

@@ -1,16 +1,29 @@
-// Pivots: 512 rows spread over a segment, drawn from equal strata of its rows, or of its heads where it has any
-// (graph/long_edges.h). A search on a CUDA device starts at the nearest of them.
+// Pivots: rows spread over a segment, at the nearest of which a search on a CUDA device starts. They are 512, drawn
+// from equal strata of its rows, or of its heads where it has any (graph/long_edges.h); or, where calibration there
+// finds islands too many for these, the covering heads (graph/covering_heads.h) and others up to a multiple of 512.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <span>
 
 #include "base/random.h"
+#include "graph/covering_heads.h"
+#include "graph/long_edges.h"
 #include "graph/search_graph.h"
 #include "traverse/row_key.h"
 
 namespace gannet {
 
-inline constexpr uint32_t kPivots = 512;
+inline constexpr uint32_t kPivots = 512;  // as a rule, and what divides every other number of them
+inline constexpr uint32_t kPivotsMost = kCoveringMost;
+static_assert(kPivotsMost % kPivots == 0);
+
+/// How many there are beside so many covering heads.
+constexpr uint32_t pivot_count(size_t covering) {
+  return std::max(kPivots, static_cast<uint32_t>((covering + kPivots - 1) / kPivots * kPivots));
+}
 
 /// Pivots at which a query of a batch starts.
 inline constexpr uint32_t kStarts = 8;
@@ -18,15 +31,28 @@ inline constexpr uint32_t kStarts = 8;
 /// Room that a query of a batch takes for results found beforehand: its starts, and a place in the order.
 inline constexpr uint32_t kStartWords = kStarts + 1;
 
-/// Writes [kPivots] rows, kNoRow in unused places at the end.
-inline void draw_pivots(const SearchGraph& graph, uint32_t* pivots) {
+/// Returns [pivot_count(covering)] rows, kNoRow in unused places at the end. `covering`: heads of the graph, ascending.
+inline Array<uint32_t> draw_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
+                                   const Allocator& memory) {
   constexpr uint64_t kPivotStream = 0x7069766f7473;  // "pivots"
-  for (uint32_t i = 0; i < kPivots; ++i) pivots[i] = kNoRow;
-  const uint64_t count = graph.heads.empty() ? graph.rows : graph.heads.size();
-  const uint64_t drawn = count < kPivots ? count : kPivots;
-  random_strata(count, drawn, 0, kPivotStream, pivots);
-  if (graph.heads.empty()) return;
-  for (uint64_t i = 0; i < drawn; ++i) pivots[i] = graph.heads[pivots[i]];
+  Array<uint32_t> pivots(memory, pivot_count(covering.size()));
+  pivots.fill(kNoRow);
+  std::copy(covering.begin(), covering.end(), pivots.begin());
+  Array<uint32_t> others(memory, graph.heads.size() - covering.size());
+  std::set_difference(graph.heads.begin(), graph.heads.end(), covering.begin(), covering.end(),
+                      others.begin());
+  const uint64_t count = graph.heads.empty() ? graph.rows : others.size();
+  const uint64_t drawn = std::min<uint64_t>(count, pivots.size() - covering.size());
+  uint32_t* const rest = pivots.data() + covering.size();
+  random_strata(count, drawn, 0, kPivotStream, rest);
+  for (uint64_t i = 0; i < drawn && !graph.heads.empty(); ++i) rest[i] = others[rest[i]];
+  return pivots;
+}
+
+/// Device memory of pivots at most, of the rows of a segment and the bytes of their codes of all kinds.
+constexpr uint64_t pivot_device_bytes(uint64_t rows, uint64_t code_bytes) {
+  const uint64_t most = std::min<uint64_t>(pivot_count(rows / kHeadShare), kPivotsMost);
+  return most * (sizeof(uint32_t) + sizeof(int32_t) + code_bytes);
 }
 
 }  // namespace gannet

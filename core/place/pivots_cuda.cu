@@ -6,10 +6,10 @@ namespace gannet::cuda {
 namespace {
 
 struct GatherArgs {
-  const uint32_t* rows;  // [kPivots]
+  const uint32_t* rows;  // [pivots]
   const uint8_t* codes;  // [rows, stride]
-  uint8_t* pivot_codes;  // [kPivots, stride]
-  int32_t* squares;      // [kPivots]
+  uint8_t* pivot_codes;  // [pivots, stride]
+  int32_t* squares;      // [pivots]
   uint32_t stride;
 };
 
@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(kWarp) gather(const __grid_constant__ GatherAr
 
 }  // namespace
 
-void gather_pivots(const uint32_t* rows, const uint8_t* codes, uint32_t stride, uint8_t* pivot_codes,
-                   int32_t* squares, const Stream& stream) {
-  launch("gather", gather, kPivots, kWarp, stream, GatherArgs{rows, codes, pivot_codes, squares, stride});
+void gather_pivots(const uint32_t* rows, uint32_t count, const uint8_t* codes, uint32_t stride,
+                   uint8_t* pivot_codes, int32_t* squares, const Stream& stream) {
+  launch("gather", gather, count, kWarp, stream, GatherArgs{rows, codes, pivot_codes, squares, stride});
 }
 
 }  // namespace gannet::cuda

@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 
 #include "base/execution.h"
 #include "place/index_view.h"
 #include "place/nearest_sample.h"
+#include "place/pivots.h"
 #include "place/workspace.h"
 #include "segment/segment.h"
 
@@ -36,7 +38,7 @@ struct DeviceClass {
   uint32_t multiprocessors = 0;
   uint32_t block_list_max =
       0;  // of DevicePlacement, a multiple of four; and two: two lists walk by bytes in place of wide
-          // codes, which earlier versions did not
+          // codes, and one: walks start at covering heads, both of which earlier versions did not
 
   auto operator<=>(const DeviceClass&) const = default;
 };
@@ -53,8 +55,16 @@ class DevicePlacement {
   uint64_t bytes() const { return bytes_; }            // of device memory, workspaces not included
   uint32_t multiprocessors() const { return multiprocessors_; }
   DeviceClass device_class() const {
-    return {capability_, multiprocessors_, block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u)};
+    return {capability_, multiprocessors_,
+            block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u) | (has_covering_pivots() ? 1u : 0u)};
   }
+  /// The same with other pivots.
+  DeviceClass device_class_with_covering_pivots() const {
+    DeviceClass other = device_class();
+    other.block_list_max |= 1u;
+    return other;
+  }
+  bool has_covering_pivots() const { return view_.pivot_count > kPivots; }
 
   WorkspacePool& workspaces() { return workspaces_; }
   const WorkspacePool& workspaces() const { return workspaces_; }
@@ -79,6 +89,10 @@ class DevicePlacement {
   virtual void replace_edges(const uint32_t* edges) = 0;
   /// and of entry points alone.
   virtual void replace_starts(const SearchGraph& graph, const Execution& execution) = 0;
+  /// Makes covering heads of the graph pivots, more than kPivots of them; or, of none, the usual ones. False, and nothing
+  /// done, where device memory does not hold them.
+  virtual bool replace_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
+                              const Execution& execution) = 0;
 
   /// Rows that the list of a block's walk can hold on this device: 0 where rows are too long for any. Set by
   /// the searches when the segment is placed.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "backend/devices.h"
@@ -45,7 +48,7 @@ class CudaPlacement final : public DevicePlacement {
       if (built->codes != nullptr) view_.codes = built->codes->data();
     }
     if (makes_halves(segment)) place_narrow(built != nullptr ? built->edges->data() : nullptr);
-    if (segment.has_graph()) place_pivots(segment.graph, upload);
+    if (segment.has_graph()) place_pivots(segment.graph, {}, upload);
     stream_->wait();
     // Last, because a build whose copy is refused goes on with its own arrays.
     if (built != nullptr) adopt(*built, segment);
@@ -57,6 +60,7 @@ class CudaPlacement final : public DevicePlacement {
       fence_.clear();
       workspaces_.clear();
       arrays_.clear();
+      pivots_.reset();
       bypass_.reset();
       build_stream_.reset();
       stream_.reset();
@@ -70,7 +74,7 @@ class CudaPlacement final : public DevicePlacement {
     RowSet hidden(memory_, view_.row_count);
     for (uint32_t i = 0; i < count; ++i) hidden.insert(rows[i]);
     try {
-      auto bypass = std::make_unique<Bypass>(view_, hidden, memory_, *stream_);
+      auto bypass = std::make_unique<Bypass>(view_, std::move(hidden), memory_, *stream_);
       make_bypass_edges({view_.codes,
                          bypass->hidden.data(),
                          view_.graph,
@@ -86,7 +90,7 @@ class CudaPlacement final : public DevicePlacement {
     view_.bypass.graph = view_.graph;
     view_.bypass.graph.targets = bypass_->edges.data();
     view_.bypass.entries = {bypass_->entries.data(), bypass_->entry_count};
-    view_.bypass.pivots = bypass_->pivots.data();
+    view_.bypass.pivots = bypass_->pivots->data();
     view_.bypass.hidden = {bypass_->hidden.data()};
     return true;
   }
@@ -103,8 +107,34 @@ class CudaPlacement final : public DevicePlacement {
     Transfers transfers(execution);
     Upload upload{*this, transfers};
     place_entries(graph, upload);
-    place_pivots(graph, upload);
+    place_pivots(graph, {}, upload);
     stream_->wait();
+  }
+
+  bool replace_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
+                      const Execution& execution) override {
+    const DeviceGuard guard(device_);
+    Transfers transfers(execution);
+    const IndexView view_before = view_;
+    const uint64_t bytes_before = bytes_;
+    const uint64_t pivot_bytes_before = pivot_bytes_;
+    std::unique_ptr<DeviceArray<uint8_t>> pivots_before = std::move(pivots_);
+    try {
+      place_pivots(graph, covering, {*this, transfers});
+      if (bypass_ != nullptr) {
+        bypass_->set_pivots(view_, memory_, *stream_);
+        view_.bypass.pivots = bypass_->pivots->data();
+      }
+      stream_->wait();
+    } catch (...) {
+      view_ = view_before;
+      bytes_ = bytes_before;
+      pivot_bytes_ = pivot_bytes_before;
+      pivots_ = std::move(pivots_before);
+      if (!is_no_memory(std::current_exception())) throw;
+      return false;
+    }
+    return true;
   }
 
   void replace_edges(const uint32_t* edges) override {
@@ -123,39 +153,49 @@ class CudaPlacement final : public DevicePlacement {
  private:
   /// Device memory of view_.bypass, all but its edges filled in.
   struct Bypass {
-    Bypass(const IndexView& view, const RowSet& rows, const Allocator& memory, const Stream& stream)
-        : edges(checked_product(view.row_count, view.graph.stride), stream),
+    Bypass(const IndexView& view, RowSet&& hidden_rows, const Allocator& memory, const Stream& stream)
+        : rows(std::move(hidden_rows)),
+          edges(checked_product(view.row_count, view.graph.stride), stream),
           hidden(rows.words().size(), stream),
-          entries(view.entries.count, stream),
-          pivots(kPivots, stream) {
+          entries(view.entries.count, stream) {
       copy_to_device(hidden.data(), rows.words().data(), rows.words().size() * sizeof(uint32_t), stream,
                      "sending hidden rows to the device");
-      Array<uint32_t> starts(memory, std::max(view.entries.count, kPivots));
-      const auto take = [&](const uint32_t* from, uint32_t count) {
-        copy_to_host(starts.data(), from, count * sizeof(uint32_t), stream,
-                     "fetching starts from the device");
-        stream.wait();
-      };
-      const auto give = [&](const DeviceArray<uint32_t>& to, uint32_t count) {
-        copy_to_device(to.data(), starts.data(), count * sizeof(uint32_t), stream,
-                       "sending starts to the device");
-        stream.wait();
-      };
-      const auto is_hidden = [&](uint32_t row) { return row != kNoRow && rows.holds(row); };
-      take(view.entries.rows, view.entries.count);
-      uint32_t* const end = std::remove_if(starts.data(), starts.data() + view.entries.count, is_hidden);
-      entry_count = static_cast<uint32_t>(end - starts.data());
-      give(entries, entry_count);
-      take(view.pivots, kPivots);
-      std::replace_if(starts.data(), starts.data() + kPivots, is_hidden, kNoRow);
-      give(pivots, kPivots);
+      Array<uint32_t> starts = fetch(view.entries.rows, view.entries.count, memory, stream);
+      uint32_t* const end =
+          std::remove_if(starts.begin(), starts.end(), [&](uint32_t row) { return rows.holds(row); });
+      entry_count = static_cast<uint32_t>(end - starts.begin());
+      send(entries, starts.data(), entry_count, stream);
+      set_pivots(view, memory, stream);
     }
 
+    void set_pivots(const IndexView& view, const Allocator& memory, const Stream& stream) {
+      Array<uint32_t> shown = fetch(view.pivots, view.pivot_count, memory, stream);
+      const auto is_hidden = [&](uint32_t row) { return row != kNoRow && rows.holds(row); };
+      std::replace_if(shown.begin(), shown.end(), is_hidden, kNoRow);
+      auto there = std::make_unique<DeviceArray<uint32_t>>(view.pivot_count, stream);
+      send(*there, shown.data(), view.pivot_count, stream);
+      pivots = std::move(there);
+    }
+
+    static Array<uint32_t> fetch(const uint32_t* from, uint32_t count, const Allocator& memory,
+                                 const Stream& stream) {
+      Array<uint32_t> items(memory, count);
+      copy_to_host(items.data(), from, count * sizeof(uint32_t), stream, "fetching starts from the device");
+      stream.wait();
+      return items;
+    }
+    static void send(const DeviceArray<uint32_t>& to, const uint32_t* from, uint32_t count,
+                     const Stream& stream) {
+      copy_to_device(to.data(), from, count * sizeof(uint32_t), stream, "sending starts to the device");
+      stream.wait();
+    }
+
+    RowSet rows;                    // the hidden ones
     DeviceArray<uint32_t> edges;    // [row_count, stride]
     DeviceArray<uint32_t> hidden;   // [(row_count + 31) / 32]
     DeviceArray<uint32_t> entries;  // [entry_count]
-    DeviceArray<uint32_t> pivots;   // [kPivots]
     uint32_t entry_count = 0;
+    std::unique_ptr<DeviceArray<uint32_t>> pivots;  // [pivot_count]
   };
 
   /// Copies to device memory that the placement then holds.
@@ -305,22 +345,46 @@ class CudaPlacement final : public DevicePlacement {
     if (dataset.norms() != nullptr) view_.norms = upload.items(dataset.norms(), n);
   }
 
-  void place_pivots(const SearchGraph& graph, Upload& upload) {
-    uint32_t pivots[kPivots];
-    draw_pivots(graph, pivots);
-    view_.pivots = upload.items(pivots, kPivots);
-    int32_t* squares = reinterpret_cast<int32_t*>(take(kPivots * sizeof(int32_t)));
-    const auto gather = [&](const uint8_t* codes, uint32_t stride) {
-      uint8_t* gathered = take(uint64_t{kPivots} * stride);
-      gather_pivots(view_.pivots, codes, stride, gathered, squares, *stream_);
-      return gathered;
+  static bool is_no_memory(const std::exception_ptr& thrown) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      return error.status == ANN_DEVICE_NO_MEMORY;
+    } catch (...) {
+      return false;
+    }
+  }
+
+  /// The numbers and codes of the pivots, in one piece of memory.
+  void place_pivots(const SearchGraph& graph, std::span<const uint32_t> covering, const Upload& upload) {
+    const Array<uint32_t> rows = draw_pivots(graph, covering, memory_);
+    const auto count = static_cast<uint32_t>(rows.size());
+    const uint64_t code_bytes = uint64_t{view_.code_stride} + view_.halves.stride + view_.narrow.stride;
+    const uint64_t bytes = count * (code_bytes + sizeof(uint32_t) + sizeof(int32_t));
+    auto memory = std::make_unique<DeviceArray<uint8_t>>(bytes, *stream_);
+    uint8_t* next = memory->data();
+    const auto take = [&](uint64_t item_bytes) { return std::exchange(next, next + count * item_bytes); };
+    uint8_t* const codes = take(view_.code_stride);
+    uint8_t* const of_halves = take(view_.halves.stride);
+    uint8_t* const of_bytes = take(view_.narrow.stride);
+    auto* const numbers = reinterpret_cast<uint32_t*>(take(sizeof(uint32_t)));
+    auto* const squares = reinterpret_cast<int32_t*>(take(sizeof(int32_t)));
+    upload.transfers.send(numbers, rows.data(), count * sizeof(uint32_t), *stream_);
+    const auto gather = [&](const uint8_t* from, uint32_t stride, uint8_t* to) {
+      gather_pivots(numbers, count, from, stride, to, squares, *stream_);
+      return to;
     };
     if (view_.halves.codes != nullptr)
-      view_.halves.pivot_codes = gather(view_.halves.codes, view_.halves.stride);
+      view_.halves.pivot_codes = gather(view_.halves.codes, view_.halves.stride, of_halves);
     if (view_.narrow.codes != nullptr)
-      view_.narrow.pivot_codes = gather(view_.narrow.codes, view_.narrow.stride);
-    view_.pivot_codes = gather(view_.codes, view_.code_stride);
+      view_.narrow.pivot_codes = gather(view_.narrow.codes, view_.narrow.stride, of_bytes);
+    view_.pivot_codes = gather(view_.codes, view_.code_stride, codes);
+    view_.pivots = numbers;
     view_.squares = squares;
+    view_.pivot_count = count;
+    bytes_ += bytes - pivot_bytes_;
+    pivot_bytes_ = bytes;
+    pivots_ = std::move(memory);
   }
 
   /// Wide codes as halves and as bytes, where those order rows as well. `built`: edges that a build has left.
@@ -405,6 +469,8 @@ class CudaPlacement final : public DevicePlacement {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> build_stream_;  // the stream of arrays that a build has left
   std::vector<std::unique_ptr<DeviceArray<uint8_t>>> arrays_;
+  std::unique_ptr<DeviceArray<uint8_t>> pivots_;
+  uint64_t pivot_bytes_ = 0;
   std::unique_ptr<Bypass> bypass_;  // while rows are hidden
   StreamFence fence_;
 };

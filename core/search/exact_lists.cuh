@@ -169,16 +169,17 @@ struct BoundedCandidates : Candidates<kTile> {
   }
 
   __device__ void make_room() {
+    const uint32_t most = 2 * args.half - kTile.rows;
+    bool full = false;  // a list of this warp, which alone writes its count until the next barrier
     for (uint32_t query = threadIdx.x / 32; query < kTile.queries; query += kWarps) {
       if (exists(query) && shared.counts[query] >= shared.triggers[query]) thin_out(query);
+      full = full || shared.counts[query] > most;
     }
     ++tiles;
     if (tiles % kTilesBetween == 0 || (tiles & (tiles - 1)) == 0) {
       block.sync();
       refresh();
     }
-    const uint32_t most = 2 * args.half - kTile.rows;
-    const bool full = threadIdx.x < kTile.queries && shared.counts[threadIdx.x] > most;
     if (__syncthreads_or(full)) Base::sort_lists(most, 2 * args.half);
   }
 

@@ -276,6 +276,7 @@ struct StartWalk {
     args.counts = run.counts;
     args.stride = view.code_stride;
     args.entry_count = entries().count;
+    args.pivot_count = view.pivot_count;
     args.count = run.count;
     args.k = run.k;
     args.kept = depth;

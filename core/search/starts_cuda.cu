@@ -1,7 +1,7 @@
 // Where the queries of a batch start, on the GPU: at the nearest of some rows that are spread over the
 // index, the pivots.
 //
-//   pivot      one of 512 rows, drawn from equal strata of the rows
+//   pivot      one of some rows that are spread over all, 512 as a rule (place/pivots.h)
 //   class      pivot number mod 8; a query starts at the nearest pivot of each class, so that starts are
 //              near and differ
 //
@@ -19,7 +19,7 @@
 // first of all blocks, then the second of all, and so on: nearly sorted, without a kernel that sorts, and
 // without a count that blocks share. Only times depend on it.
 //
-// Bytes a block at rows of 128: 64 KB of pivots, from the second cache. Operations: 512 x 128 products a
+// Bytes a block at rows of 128: 64 KB of 512 pivots, from the second cache. Operations: 512 x 128 products a
 // query. 10,000 queries on an H200: some 10 us of 300 for the walk.
 //
 // Measured elsewhere (experiment on one NVIDIA H200, 1M SIFT rows, batch 10,000, recall 0.95, M q/s):
@@ -41,8 +41,7 @@ constexpr uint32_t kQueries = 16;  // of a block, the rows of a tile
 constexpr uint32_t kTile = 8;      // pivots of a tile, one of each class
 constexpr uint32_t kGroup = 4;     // tiles that a warp compares at once
 constexpr uint32_t kMembers = 4;   // lanes that share a row of a tile
-constexpr uint32_t kTiles = kPivots / kTile;
-static_assert(kTile == kStarts && kTiles % (kWarps * kGroup) == 0);
+static_assert(kTile == kStarts && kPivots % (kTile * kWarps * kGroup) == 0);
 static_assert(kQueries * kStarts == kThreads);
 
 constexpr int32_t kFar = kNoPivot;
@@ -184,7 +183,8 @@ struct FindStarts {
   __device__ void run() {
     if (blockIdx.x == 0 && threadIdx.x == 0) *args.counters = {};
     pivots.begin(query(row), query(row + 8), member);
-    for (uint32_t tile = warp * kGroup; tile < kTiles; tile += kWarps * kGroup) compare(tile);
+    const uint32_t tiles = args.pivot_count / kTile;
+    for (uint32_t tile = warp * kGroup; tile < tiles; tile += kWarps * kGroup) compare(tile);
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
 #pragma unroll
@@ -252,7 +252,7 @@ struct FindStarts {
     float sum = 0;
 #pragma unroll
     for (uint32_t other = 0; other < kWarps; ++other) sum += shared.sums[other][place];
-    const float mean = fmaxf(Pivots::kLeastMean, sum / kPivots + square);
+    const float mean = fmaxf(Pivots::kLeastMean, sum / static_cast<float>(args.pivot_count) + square);
     if (column == 0) shared.effort[place] = (near + square) / (mean * mean);  // squared, in the same order
   }
 

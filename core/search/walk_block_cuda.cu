@@ -4,7 +4,7 @@
 //   queue      the nearest rows visited and not yet expanded, sorted
 //   s, T       the slack, and T = (1 + s)^2 d_k: rows nearer than T are worth expanding
 //   p          parents of a round: warps / (degree / 32)
-//   start      each warp compares 32 pivots and offers its nearest ones
+//   start      each warp compares 32 pivots, or rounds of 32 where there are many, and offers its nearest ones
 //   round      the first p rows of the queue that are nearer than T are expanded, each warp taking an even part of
 //              the edges of one, 32 at most: drop the rows that have been visited, compare the others, offer those nearer than
 //              max(d_kept, min(T, end of the queue))
@@ -239,6 +239,7 @@ struct BlockWalk {
   static constexpr uint32_t kClaims = (kWarps == 16 ? 8 : 2) * kThreads;
   static constexpr uint32_t kUnits = ANN_DEGREE_MAX / kWarp;  // of the longest list of edges
   static_assert(kUnits <= kWarps && kPivots % kThreads == 0);
+  static constexpr uint32_t kStride = kPivots / kThreads;  // of the usual pivots one in this many serves
   // Lists of this many rows are worth sorting the offered ones first.
   static constexpr bool kSortsFirst = kBest + kQueue > 2 * kThreads;
 
@@ -389,27 +390,21 @@ struct BlockWalk {
     }
   }
 
-  /// Each warp compares every kWarps-th pivot, as many as it has lanes, and offers the nearest. Only
-  /// these count as visited; the others may be found by an edge.
+  /// Each warp compares every kWarps-th pivot, as many as it has lanes, or rounds of so many, and offers the nearest
+  /// of those that its lanes have found nearest. Only these count as visited; the others may be found by an edge.
   __device__ void offer_pivots() {
     constexpr uint32_t kOffered = std::min(kQueue / kWarps, kWarp);
-    const uint32_t place = pivot(codes.place());
-    uint32_t distance;
-    if constexpr (kIsCluster) {
-      compare_pivots();
-      cluster::sync();
-      distance = shared.answers[warp][codes.place()];
-    } else {
-      candidates[lane_number()] = pivot(lane_number());
-      __syncwarp();
-      distance = codes.compare(args.pivot_codes, candidates, kWarp, [] {});
-    }
-    ListEntry item = {distance, __ldg(args.pivots + place)};
     const uint32_t masked = args.masked != nullptr ? args.masked[query] : kNoRow;
-    if (item.row == kNoRow || item.row == masked) item = {};
+    ListEntry item = {};
+    for (uint32_t round = 0; round < pivot_rounds(); ++round) {
+      const uint32_t distance = compare_pivots_of(round);
+      const uint32_t row = __ldg(args.pivots + pivot(round, codes.place()));
+      const bool is_nearer = item.row == kNoRow || distance < item.distance;
+      if (row != kNoRow && row != masked && is_nearer) item = {distance, row};
+      distance_count += kWarp;
+    }
     sort_lanes<true>(item);
     if (lane_number() >= kOffered) item = {};
-    distance_count += kWarp;
     offer(item, item.row != kNoRow);
     if (compared == kNoRow)
       compared = item.row;
@@ -417,8 +412,29 @@ struct BlockWalk {
       visited.add(Visited::place_of(item.row));  // the thread that keeps the masked row
   }
 
+  /// The distance of the pivot pivot(round, codes.place()). Blocks of a cluster answer the next round after all of the
+  /// first block's have read this one's.
+  __device__ uint32_t compare_pivots_of(uint32_t round) {
+    if constexpr (!kIsCluster) {
+      __syncwarp();
+      candidates[lane_number()] = pivot(round, lane_number());
+      __syncwarp();
+      return codes.compare(args.pivot_codes, candidates, kWarp, [] {});
+    }
+    if (round > 0) cluster::sync();
+    compare_pivots(round);
+    cluster::sync();
+    return shared.answers[warp][codes.place()];
+  }
+
+  __device__ bool has_many_pivots() const { return args.pivot_count > kPivots; }
+  __device__ uint32_t pivot_rounds() const { return has_many_pivots() ? args.pivot_count / kThreads : 1; }
+
   /// A warp's pivots are numbered as its lanes are.
-  __device__ uint32_t pivot(uint32_t lane) const { return (lane * kWarps + warp) * (kPivots / kThreads); }
+  __device__ uint32_t pivot(uint32_t round, uint32_t lane) const {
+    const uint32_t place = lane * kWarps + warp;
+    return has_many_pivots() ? round * kThreads + place : place * kStride;
+  }
 
   /// Chooses the rows that this round expands; false at the end of the walk.
   __device__ bool look() {
@@ -480,8 +496,11 @@ struct BlockWalk {
   __device__ void serve() {
     Shared& first = *cluster::of_first_block(&shared);
     if (!kPolicy.scaled || args.pivot_codes != nullptr) {
-      compare_pivots();
-      cluster::sync();
+      for (uint32_t round = 0; round < pivot_rounds(); ++round) {
+        if (round > 0) cluster::sync();
+        compare_pivots(round);
+        cluster::sync();
+      }
     }
     for (cluster::sync(); !first.is_over; cluster::sync()) {
       compare_share(first);
@@ -491,9 +510,9 @@ struct BlockWalk {
     cluster::sync();
   }
 
-  __device__ void compare_pivots() {
+  __device__ void compare_pivots(uint32_t round) {
     if (lane_number() < kShare)
-      shared.share[warp][lane_number()] = pivot(cluster::rank() + lane_number() * kCluster);
+      shared.share[warp][lane_number()] = pivot(round, cluster::rank() + lane_number() * kCluster);
     answer_share(*cluster::of_first_block(&shared), args.pivot_codes, kShare);
   }
 

@@ -46,9 +46,9 @@ struct WalkArgs {
   const uint32_t* edges;    // [rows, degree] fixed rows, as fields of their own: as an Adjacency they cost a
                             // warp of 72 registers 8 bytes of spills more and 2 % of its time
   const uint32_t* entries;  // [entry_count] distinct
-  const uint8_t* pivot_codes;  // [kPivots, stride]
-  const uint32_t* pivots;      // [kPivots] their rows, kNoRow in unused places at the end
-  const int32_t* squares;      // [kPivots] x.x of bytes
+  const uint8_t* pivot_codes;  // [pivot_count, stride]
+  const uint32_t* pivots;      // [pivot_count] their rows, kNoRow in unused places at the end
+  const int32_t* squares;      // [pivot_count] x.x of bytes
   uint32_t* starts;            // [count, kStarts] room for rows; null: all start at the entry points
   uint32_t* order;             // [count] room for queries, in which order they are walked for; or null
   const uint8_t* queries;      // [count, query_stride] their codes, [stride] each, of halves [2 * stride]
@@ -62,7 +62,8 @@ struct WalkArgs {
   uint32_t query_stride;  // bytes
   uint32_t degree;
   uint32_t entry_count;
-  uint32_t count;  // of queries
+  uint32_t pivot_count;  // a multiple of kPivots
+  uint32_t count;        // of queries
   uint32_t k;
   uint32_t kept;            // rows of an answer: k, and some more to re-rank
   uint32_t beam;            // of one list

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/covering_heads.h"
 #include "search/workspace_bytes.h"
 #include "tune/curves.h"
 #include "tune/device_work.h"
@@ -626,24 +627,52 @@ void DeviceCalibration::measure_curves(const SearchTarget& target, std::span<con
       [&] { reserve_workspaces(*target.device, queries.count()); });
   cost_.ground_truth_seconds += seconds_since(start);
 
+  if (known == nullptr) choose_pivots(target, *samples, execution);
+  trace(target, jobs, *samples, execution);
+}
+
+void DeviceCalibration::trace(const SearchTarget& target, std::vector<Job>& jobs, Samples& samples,
+                              const Execution& execution) {
   // None keeps the device busy alone. The first task finds what curves for the fewest answers wait for.
   const bool needs_full =
-      std::ranges::any_of(jobs, [&](const Job& job) { return samples->needs_full(job.curve->k); });
+      std::ranges::any_of(jobs, [&](const Job& job) { return samples.needs_full(job.curve->k); });
   Execution alone = execution;
   alone.threads = 1;
   Execution each = execution;
   each.threads = std::min(execution.threads, kWalksAtOnce);
   parallel_for(each, jobs.size() + 1, 1, [&](uint64_t task, uint64_t, uint32_t) {
     if (task == 0 && needs_full)
-      samples->full();
+      samples.full();
     else if (task > 0)
-      jobs[task - 1].run(target, *samples, alone);
+      jobs[task - 1].run(target, samples, alone);
   });
   for (const Job& job : jobs) {
     cost_.seconds[job.table] += job.seconds;
     cost_.runs[job.table] += job.runs;
     if (job.curve->k == kFewAnswers) recall_max_ = std::max(recall_max_, static_cast<float>(job.recall_max));
   }
+}
+
+/// Makes covering heads the placement's pivots, where a block's walks from there find more of the islands.
+void DeviceCalibration::choose_pivots(const SearchTarget& target, Samples& samples,
+                                      const Execution& execution) const {
+  constexpr double kMissedLeast = 0.001;
+  constexpr double kMissedStill = 0.5;
+  DevicePlacement& placement = *target.device;
+  const SearchGraph& graph = target.segment().graph;
+  const bool may_gain = graph.heads.size() > kPivots && !placement.has_covering_pivots() &&
+                        target.segment().codes.scaled() == nullptr && blocks_serve(placement, kFewAnswers);
+  if (!may_gain) return;
+  Trials walks(target, samples.of(kFewAnswers), kFewAnswers, execution);
+  const auto missed = [&] {
+    return miss_of(walks.run(kTwoLists, plan_of(kCautiousSlack, kNoCap, kWarpsOfBlocks)).recall);
+  };
+  const double before = missed();
+  if (before <= kMissedLeast) return;
+  const Array<uint32_t> covering = covering_heads(graph, execution);
+  if (covering.size() <= kPivots) return;
+  if (!placement.replace_pivots(graph, {covering.data(), covering.size()}, execution)) return;
+  if (missed() > kMissedStill * before) placement.replace_pivots(graph, {}, execution);
 }
 
 /// The point where the curve reaches `recall`. Between points the logarithm of the miss is in proportion

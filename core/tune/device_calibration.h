@@ -45,6 +45,22 @@
 // since one of 1,024 queries that misses it leaves .998. So the same walks give a table a second curve, of their first
 // ten, which counts where ten are asked for.
 //
+// Where rows lie in more islands than there are pivots, walks do not find them, however long. If a block's walks for
+// ten miss half as much at most from covering heads, at one slack, these become the placement's pivots (place/pivots.h)
+// before any curve is traced. Such a placement is of a class of its own: its curves are of no use to others. Of sets
+// with long edges alone; builds of these take up to .1 s more. One NVIDIA H100, ten answers, by 512 pivots and by
+// covering heads:
+//
+//                                                10,000 queries, M/s              one query, us
+//                                              .8          .95         .999          .99
+//   1,000 clusters, 1,000,000 x 128        .52  11.0    .12   9.6    .12   3.7    960   41
+//   5,000 clusters, 1,000,000 x 96        4.1   12.9   3.3   11.5    .14   2.4    180   55
+//   3,000 islands, 1,000,000 x 128        6.6   11.1   3.2   11.1    .12   4.8    956   42
+//   1,000 clusters, 300,000 x 768          .92   1.6    .08   1.6    .08   1.0  1,053   87
+//   a tree of islands, 1,000,000 x 48    21.1   19.2  19.8   18.3   5.6   15.5    228   35
+//   near copies, 1,000,000 x 128         11.8   11.6  10.3    9.8    .90   3.9    116   45
+//   near duplicates, 1,000,000 x 128     10.2    9.5   7.3    7.2    .11    .11   971   81
+//
 // Samples: up to 2,048 queries for k of 1, and for 10 where rows have copies or lie in islands, so that a query finds
 // all or none; else 1,024 up to 100, and 64 for 300 and 1,000: each averages more neighbours; all of them again where
 // .999 of the first ten of a hundred hangs on it. With 2,048 for k of 10 the recall by so many warps differed by 0.002
@@ -154,6 +170,9 @@ class DeviceCalibration {
   using FindPoint = bool (Table::*)(uint32_t k, double recall, Point* point) const;
   std::vector<Job> plan_curves(const SearchTarget& target, std::span<const uint32_t> answers);
   bool give_known(Job& job) const;
+  void trace(const SearchTarget& target, std::vector<Job>& jobs, Samples& samples,
+             const Execution& execution);
+  void choose_pivots(const SearchTarget& target, Samples& samples, const Execution& execution) const;
   void measure_curves(const SearchTarget& target, std::span<const uint32_t> answers,
                       const DeviceCalibration* known, const Execution& execution);
   std::optional<Effort> find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k, float recall) const;

@@ -19,6 +19,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,6 +70,8 @@ struct Case {
   bool strange = false;              // queries lie farther out than the rows,
   bool told = false;                 // and the build is given others of them to calibrate on
   bool contrast = false;             // lengths of f32 from 1/64 to 4 times those of `values`
+  uint32_t distinct = 0;             // rows that the others copy; 0: there are no copies
+  float around = 0;                  // and of f32, from how far around
 
   std::string name() const {
     return std::string(element_name(element)) + " " + metric_name(metric) + ", " + std::to_string(rows) +
@@ -97,7 +100,10 @@ struct Prepared {
     const Rows more(c.element, c.told ? 3000 : 0, c.dim, Values::kFar, 3);
     const auto middle = made.bytes.begin() + static_cast<int64_t>(c.rows * vector_bytes(c));
     rows.assign(made.bytes.begin(), middle);
+    for (size_t at = c.distinct * vector_bytes(c); c.distinct != 0 && at < rows.size(); ++at)
+      rows[at] = rows[at - c.distinct * vector_bytes(c)];
     queries.assign(few ? others.bytes.begin() : middle, few ? others.bytes.end() : made.bytes.end());
+    if (c.around != 0) move_around();
     if (c.ids) {
       for (uint64_t i = 0; i < c.rows; ++i) ids.push_back((i * 7919 + 13) << 31);
       std::shuffle(ids.begin(), ids.end(), std::mt19937(5));
@@ -117,6 +123,18 @@ struct Prepared {
     const ann_matrix matrix = view(rows, c.rows);
     expect_ok(ann_build(index, &matrix, ids.empty() ? nullptr : ids.data(), &params, nullptr, &error), error,
               c.name());
+  }
+  void move_around() {
+    std::mt19937 random(8);
+    std::normal_distribution<float> normal;
+    for (size_t at = 0; at < rows.size(); at += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, rows.data() + at, sizeof value);
+      value += c.around * normal(random);
+      std::memcpy(rows.data() + at, &value, sizeof value);
+    }
+    // Queries come from the islands.
+    std::copy(rows.end() - static_cast<int64_t>(c.queries * vector_bytes(c)), rows.end(), queries.begin());
   }
   /// Powers of two.
   void stretch_lengths(Rows& made) const {
@@ -302,10 +320,12 @@ void compare_two_lists(const Prepared& data, const Truth& truth, uint32_t k, flo
 /// The walk of a block, step for step as search/walk_block_cuda.cu says it, by one thread and codes of bytes.
 class BlockTwin {
  public:
-  BlockTwin(const Segment& segment, uint32_t kept, uint32_t warps)
-      : segment_(segment), shape_(block_shape(kept)), warps_(kept > 32 ? 8 : warps), kept_(kept) {
-    draw_pivots(segment.graph, pivots_);
-  }
+  BlockTwin(const Segment& segment, std::span<const uint32_t> covering, uint32_t kept, uint32_t warps)
+      : segment_(segment),
+        shape_(block_shape(kept)),
+        warps_(kept > 32 ? 8 : warps),
+        kept_(kept),
+        pivots_(draw_pivots(segment.graph, covering, {})) {}
 
   std::vector<uint64_t> run(const uint8_t* code, uint32_t k, const TwoListsPlan& plan) {
     code_ = code;
@@ -367,18 +387,30 @@ class BlockTwin {
     return keys;
   }
 
-  /// Each warp offers the nearest of its pivots, of which there is one in every warps_ groups.
+  /// Each warp offers the nearest of its lanes' pivots, of which there is one in every warps_ groups, or each lane has
+  /// several and the nearest of these.
   void start() {
-    const uint32_t step = kPivots / (warps_ * 32);
+    const uint32_t threads = warps_ * 32;
+    const bool many = pivots_.size() > kPivots;
+    const auto rounds = static_cast<uint32_t>(many ? pivots_.size() / threads : 1);
     std::vector<uint64_t> offered;
     for (uint32_t warp = 0; warp < warps_; ++warp) {
-      std::vector<uint32_t> rows;
+      std::vector<uint64_t> keys;
       for (uint32_t lane = 0; lane < 32; ++lane) {
-        const uint32_t row = pivots_[(lane * warps_ + warp) * step];
-        if (row != kNoRow) rows.push_back(row);
+        std::vector<uint32_t> rows;
+        for (uint32_t round = 0; round < rounds; ++round) {
+          const uint32_t place = lane * warps_ + warp;
+          const uint32_t row = pivots_[many ? round * threads + place : place * (kPivots / threads)];
+          if (row != kNoRow) rows.push_back(row);
+        }
+        // Of equally near ones the first.
+        const std::vector<uint64_t> of_lane = keys_of(rows);
+        const auto nearest = std::min_element(
+            of_lane.begin(), of_lane.end(),
+            [](uint64_t one, uint64_t other) { return RowKey::distance(one) < RowKey::distance(other); });
+        if (nearest != of_lane.end()) keys.push_back(*nearest);
+        distances += rounds - static_cast<uint32_t>(rows.size());  // places without a pivot are compared too
       }
-      std::vector<uint64_t> keys = keys_of(rows);
-      distances += 32 - static_cast<uint32_t>(rows.size());  // places without a pivot are compared too
       std::sort(keys.begin(), keys.end());
       keys.resize(std::min<size_t>(keys.size(), std::min(shape_.queue / warps_, 32u)));
       offered.insert(offered.end(), keys.begin(), keys.end());
@@ -427,7 +459,7 @@ class BlockTwin {
   uint32_t warps_;
   uint32_t kept_;
   const uint8_t* code_ = nullptr;
-  uint32_t pivots_[kPivots];
+  Array<uint32_t> pivots_;
   std::vector<uint64_t> best_;
   std::vector<uint64_t> queue_;
   std::vector<uint32_t> met_;
@@ -451,23 +483,30 @@ std::vector<uint32_t> ranked(const Dataset& dataset, const PreparedQuery& query,
 }
 
 /// A block's answers are its twin's, and so are the counts, where codes are bytes. Sums of floats are not the CPU's.
-void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t expansions_max,
-                       uint32_t warps) {
+/// `covering`: heads that pivots are made of, unless they are the placement's own.
+void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t expansions_max, uint32_t warps,
+                       std::span<const uint32_t> covering = {}) {
   const Index::Call call(data.index->index);
   const PlacedSegment& built = placed_of(call);
   k = std::min(k, data.c.rows);
   const Codes& codes = built.segment.codes;
   if (k == 0 || data.c.queries == 0 || (codes.wide() && codes.scaled() == nullptr)) return;
+  if (codes.projected() != nullptr) return;  // which devices do not walk by
   const Execution execution;
   const auto placement = built.devices.get(built, 0, execution);
   if (!blocks_serve(*placement->placement, k)) return;
+  Array<uint32_t> own;
+  if (covering.empty() && placement->placement->has_covering_pivots()) {
+    own = covering_heads(built.segment.graph, execution);
+    covering = {own.data(), own.size()};
+  }
   DeviceWorkspaceLease space(*placement->placement, data.c.queries, k);
   const ann_matrix queries = data.view(data.queries, data.c.queries);
   fill_workspace(built.segment, read_matrix(&queries, "queries"), 0, data.c.queries, *space, execution);
   const TwoListsPlan plan = {slack, expansions_max, warps};
   space->run(data.c.queries, plan, {}, false);
   const uint32_t kept = list_length(k, codes.lossless());
-  BlockTwin twin(built.segment, kept, warps);
+  BlockTwin twin(built.segment, covering, kept, warps);
   uint64_t distances = 0;
   uint64_t expansions = 0;
   Array<uint8_t> code({}, codes.walk_query_bytes());
@@ -1122,6 +1161,27 @@ bool keeps_promise(const Prepared& data, const ann_index* index, const std::stri
   return kept;
 }
 
+/// A copy of an index by way of its file.
+ann_index* saved_and_opened(ann_index* index) {
+  std::vector<uint8_t> file;
+  ann_writer writer = ANN_WRITER_INIT;
+  writer.user = &file;
+  writer.write = [](void* user, const void* data, uint64_t bytes) {
+    std::vector<uint8_t>& written = *static_cast<std::vector<uint8_t>*>(user);
+    const uint8_t* from = static_cast<const uint8_t*>(data);
+    written.insert(written.end(), from, from + bytes);
+    return static_cast<int64_t>(bytes);
+  };
+  ann_error error = ANN_ERROR_INIT;
+  expect_ok(ann_save_stream(index, &writer, nullptr, nullptr, &error), error, "a save");
+  ann_open_params params = ANN_OPEN_PARAMS_INIT;
+  params.mode = ANN_OPEN_FULL;
+  ann_index* opened = nullptr;
+  expect_ok(ann_open_memory(nullptr, file.data(), file.size(), &params, &opened, nullptr, &error), error,
+            "an open");
+  return opened;
+}
+
 /// Queries unlike the rows: the promise holds where the build was given some of them, also in a copy of the
 /// index from a file, and does not hold else. Of bytes: floats are walked to by codes, which tell little of
 /// queries that lie outside all rows, so that two lists find 0.88 at most.
@@ -1136,20 +1196,7 @@ void claim_strange_queries() {
                .told = true};
   const Prepared told(c);
   expect(keeps_promise(told, told.index, told.c.name() + ", told"), "recall with queries to calibrate on");
-  std::vector<uint8_t> file;
-  ann_writer writer = ANN_WRITER_INIT;
-  writer.user = &file;
-  writer.write = [](void* user, const void* data, uint64_t bytes) {
-    std::vector<uint8_t>& written = *static_cast<std::vector<uint8_t>*>(user);
-    const uint8_t* from = static_cast<const uint8_t*>(data);
-    written.insert(written.end(), from, from + bytes);
-    return static_cast<int64_t>(bytes);
-  };
-  ann_error error = ANN_ERROR_INIT;
-  expect_ok(ann_save_stream(told.index, &writer, nullptr, nullptr, &error), error, "a save");
-  ann_index* opened = nullptr;
-  expect_ok(ann_open_memory(nullptr, file.data(), file.size(), nullptr, &opened, nullptr, &error), error,
-            "an open");
+  ann_index* const opened = saved_and_opened(told.index);
   const bool kept = keeps_promise(told, opened, told.c.name() + ", opened");
   ann_index_free(opened);
   expect(kept, "recall with queries from a file to calibrate on");
@@ -1158,6 +1205,36 @@ void claim_strange_queries() {
   const Prepared untold(c_untold);
   expect(!keeps_promise(untold, untold.index, untold.c.name() + ", not told"),
          "the promise does not need queries to calibrate on, so that this test claims nothing");
+}
+
+/// Pivots that are some of the heads, with some of the others, and places left without one.
+void compare_pivots(const Case& c) {
+  const Prepared data(c);
+  const Truth truth(data);
+  std::vector<uint32_t> all;
+  {
+    const Index::Call call(data.index->index);
+    const Array<uint32_t>& heads = placed_of(call).segment.graph.heads;
+    all.assign(heads.begin(), heads.end());
+  }
+  std::vector<uint32_t> some;
+  for (size_t i = 0; i < all.size(); i += std::max<size_t>(1, all.size() / c.distinct)) {
+    if (i % 20 != 0) some.push_back(all[i]);
+  }
+  expect(some.size() > kPivots && some.size() < pivot_count(some.size()) && all.size() <= kPivotsMost,
+         c.name() + ": heads, of which some leave places to others, not " + std::to_string(all.size()));
+  for (const std::vector<uint32_t>& covering : {some, all}) {
+    {
+      const Index::Call call(data.index->index);
+      const PlacedSegment& built = placed_of(call);
+      const auto placed = built.devices.get(built, 0, Execution{});
+      placed->placement->replace_pivots(built.segment.graph, covering, Execution{});
+    }
+    for (const uint32_t k : {1u, 10u, 40u}) {
+      for (const uint32_t warps : {8u, 16u}) compare_with_twin(data, k, 0.05f, 40, warps, covering);
+      for (const uint32_t warps : kWarps) compare_two_lists(data, truth, k, 0.3f, 1000, warps);
+    }
+  }
 }
 
 /// Each kernel at least once.
@@ -1181,6 +1258,53 @@ void claim_handful() {
   const Prepared data({.element = ANN_U8, .rows = 900, .queries = 3, .dim = 20});
   const Truth truth(data);
   for (const uint32_t beam : {100u, 300u, 800u}) compare_one_list(data, truth, 10, beam);
+  for (const uint32_t dim : {16u, 400u})
+    compare_pivots({.element = ANN_U8, .rows = 3600, .queries = 3, .dim = dim, .degree = 4, .distinct = 600});
+}
+
+void claim_pivots() {
+  constexpr uint32_t kDistinct = 700;
+  Case c{.element = ANN_U8, .rows = 24 * kDistinct, .dim = 24, .degree = 8, .distinct = kDistinct};
+  compare_pivots(c);
+  c.element = ANN_F32;
+  c.calibrate = ANN_OFF;
+  compare_pivots(c);
+  // So few that a cluster compares them.
+  c.queries = 3;
+  c.dim = 400;
+  c.around = 0.1f;
+  compare_pivots(c);
+}
+
+/// Islands that are more than the usual pivots have others, in a file too.
+void claim_islands() {
+  const Prepared data({.rows = quick ? 24'000u : 45'000u,
+                       .queries = 40,
+                       .dim = 48,
+                       .degree = 8,
+                       .values = Values::kNormal,
+                       .device = ANN_DEVICE_CUDA,
+                       .distinct = 1500,
+                       .around = 0.1f});
+  const Truth truth(data);
+  for (const float recall : {0.9f, 0.99f}) compare_recall(data, truth, 10, recall, 0.06);
+  ann_index* const opened = saved_and_opened(data.index);
+  const auto pivots_of = [](ann_index* index) {
+    const Index::Call call(index->index);
+    const PlacedSegment& built = placed_of(call);
+    const auto placed = built.devices.get(built, 0, Execution{});
+    expect(built.devices.measured().size() == 1, "one class of devices");
+    return placed->placement->has_covering_pivots() ? placed->placement->view().pivot_count : 0;
+  };
+  const uint32_t pivots = pivots_of(data.index);
+  expect(pivots > kPivots && pivots == pivots_of(opened), "covering heads, also after an open");
+  const ann_matrix queries = data.view(data.queries, data.c.queries);
+  ann_error error = ANN_ERROR_INIT;
+  Answers before, after;
+  expect_ok(ask(data.index, queries, 10, on_device(), false, &before, &error), error, "a search");
+  expect_ok(ask(opened, queries, 10, on_device(), false, &after, &error), error, "a search");
+  expect(before.ids == after.ids, "the file's answers");
+  ann_index_free(opened);
 }
 
 constexpr Claim kQuickClaims[] = {
@@ -1194,6 +1318,8 @@ constexpr Claim kQuickClaims[] = {
     {"duplicates, equal rows, equal distances", claim_values},
     {"batches of any size", claim_batches},
     {"wide rows that a cluster compares", claim_clusters},
+    {"pivots that are covering heads", claim_pivots},
+    {"more islands than pivots", claim_islands},
     {"procedures by name", claim_names},
     {"queries that are not finite", claim_not_finite},
     {"many threads at once", claim_threads},
