@@ -10,6 +10,8 @@ const FEATURE_LAYERS: u64 = 1;
 const MAJOR: u16 = 1;
 const SECTIONS_MAX: u32 = 64;
 const VARIABLE_ROWS: u64 = 2;
+/// Curves of slacks are of walks that no reader makes any more.
+const SLACK_SPREAD: u64 = 4;
 const ROWS_MAX: u64 = 2_147_483_646;
 
 macro_rules! coded {
@@ -243,7 +245,8 @@ impl Header {
         within("sections", header.sections.into(), 0, SECTIONS_MAX.into())?;
         let layers = if header.has_layers() { FEATURE_LAYERS } else { 0 };
         let features = layers | if header.has_variable_rows() { VARIABLE_ROWS } else { 0 };
-        within("features", u64_at(page, 32), features, features)?;
+        let of_curves = if header.graph == Graph::Cagra { SLACK_SPREAD } else { 0 };
+        within("features", u64_at(page, 32) & !of_curves, features, features)?;
         within("offset of the section table", u64_at(page, 72), PAGE, PAGE)?;
         within("rows", header.rows, 0, ROWS_MAX)?;
         within("dim", header.dim.into(), 1, 32_768)?;
@@ -324,7 +327,7 @@ fn check_prologue(page: &[u8; PAGE as usize], size: u64) -> Result<(), Problem> 
         return Err(Problem::Version(what));
     }
     // Those at 16 and 24 may be ignored by a reader that does not write.
-    let unknown = u64_at(page, 32) & !(FEATURE_LAYERS | VARIABLE_ROWS);
+    let unknown = u64_at(page, 32) & !(FEATURE_LAYERS | VARIABLE_ROWS | SLACK_SPREAD);
     if unknown != 0 {
         return Err(Problem::Version(format!("features {unknown:#x} must be known and are not")));
     }

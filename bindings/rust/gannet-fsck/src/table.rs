@@ -1,6 +1,6 @@
 //! Sections 3 and 4 of the specification: which sections there are, where, and how long.
 
-use crate::header::Header;
+use crate::header::{Graph, Header};
 use crate::source::{u32_at, u64_at, zeros, Source};
 use crate::{round_to_page, sum, Metric, Place, Problem, CHUNK, PAGE, TAIL};
 
@@ -14,6 +14,7 @@ const DEVICE_CURVES_MAX: u64 = 320;
 const FIRST_CURVES_MAX: u64 = 64;
 pub(crate) const SLACK_CURVE: u64 = 776;
 const SLACK_CURVES_MAX: u64 = 4;
+const COVERING_HEADS_MAX: u64 = 8192;
 const CELLS_MAX: u64 = 256;
 
 pub(crate) const ROWS: u32 = 1;
@@ -39,6 +40,8 @@ pub(crate) const PROJECTED_CODES: u32 = 20;
 pub(crate) const PROJECTION: u32 = 21;
 pub(crate) const PROJECTED_ORDER: u32 = 22;
 pub(crate) const FIRST_CURVES: u32 = 23;
+pub(crate) const COVERING_HEADS: u32 = 24;
+pub(crate) const COVERING_CURVES: u32 = 25;
 /// Bytes before the offsets of a projection.
 pub(crate) const PROJECTION_HEAD: u64 = 64;
 
@@ -67,6 +70,8 @@ pub(crate) fn name(kind: u32) -> Option<&'static str> {
         PROJECTION => "projection",
         PROJECTED_ORDER => "projected order",
         FIRST_CURVES => "first curves",
+        COVERING_HEADS => "covering heads",
+        COVERING_CURVES => "covering curves",
         _ => return None,
     })
 }
@@ -123,6 +128,7 @@ pub(crate) fn read(source: &mut impl Source, header: &Header) -> Result<Table, P
         has_devices: find(DEVICE_CURVES).is_some(),
         has_first: find(FIRST_CURVES).is_some(),
         has_slacks: find(SLACK_CURVES).is_some(),
+        has_covering: find(COVERING_HEADS).is_some(),
         has_order: find(CODE_ORDER).is_some(),
         projected: find(PROJECTED_CODES).map(|entry| u64::from(u32_at(entry, 24))),
         has_projected_order: find(PROJECTED_ORDER).is_some(),
@@ -274,7 +280,7 @@ impl Shape {
 }
 
 /// What the table alone says: whether there are queries, scaled codes, curves of devices, of their walks' first answers
-/// and of slacks, and how well codes order rows, and of rows of varying length how many edges they have, and how many
+/// and of slacks, covering heads, and how well codes order rows, and of rows of varying length how many edges they have, and how many
 /// prefixes each.
 struct Open {
     has_queries: bool,
@@ -282,6 +288,7 @@ struct Open {
     has_devices: bool,
     has_first: bool,
     has_slacks: bool,
+    has_covering: bool,
     has_order: bool,
     /// Bytes of a projected code.
     projected: Option<u64>,
@@ -296,6 +303,7 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
     let coded = header.codes.bytes().is_some();
     let lengths = header.metric == Metric::Cosine;
     let variable = header.has_variable_rows();
+    let covers = header.graph == Graph::Cagra;
     // Checked where the table is read: at most 512.
     let width = open.projected.unwrap_or(0);
     let projected_stride = header.projected_stride().unwrap_or(0);
@@ -344,6 +352,14 @@ fn wanted_sections(header: &Header, open: &Open) -> Vec<Shape> {
         (
             graph && open.has_devices && open.has_first,
             Shape { items_min: 1, ..shape(FIRST_CURVES, DEVICE_CURVE, FIRST_CURVES_MAX) },
+        ),
+        (
+            covers && open.has_covering,
+            Shape { items_min: 1, ..shape(COVERING_HEADS, 4, COVERING_HEADS_MAX) },
+        ),
+        (
+            covers && open.has_covering,
+            Shape { items_min: 1, ..shape(COVERING_CURVES, SLACK_CURVE, SLACK_CURVES_MAX) },
         ),
     ];
     all.into_iter().filter(|(there, _)| *there).map(|(_, shape)| shape).collect()

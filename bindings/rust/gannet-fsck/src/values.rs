@@ -161,7 +161,7 @@ impl Values {
             table::EDGES => {
                 Values::Edges { rows, degree: header.degree.into(), at: 0, ended: false }
             }
-            table::ENTRIES => Values::Entries { rows, last: None },
+            table::ENTRIES | table::COVERING_HEADS => Values::Entries { rows, last: None },
             table::LAYERS => {
                 Values::Layers { rows, degree: header.degree.into(), bytes: Vec::new() }
             }
@@ -178,7 +178,9 @@ impl Values {
             table::SCALED_CENTRES => Values::ScaledCentres { dim: header.dim.into(), at: 0 },
             table::DEVICE_CURVES => Values::DeviceCurves { bytes: Vec::new() },
             table::FIRST_CURVES => Values::FirstCurves { bytes: Vec::new() },
-            table::SLACK_CURVES => Values::SlackCurves { bytes: Vec::new() },
+            table::SLACK_CURVES | table::COVERING_CURVES => {
+                Values::SlackCurves { bytes: Vec::new() }
+            }
             table::CODE_ORDER | table::PROJECTED_ORDER => Values::Shares,
             table::PROJECTED_CODES => Values::ProjectedCodes { width: section.item.into() },
             table::PROJECTION => Values::Projection { at: 0 },

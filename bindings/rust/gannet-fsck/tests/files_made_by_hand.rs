@@ -303,6 +303,9 @@ fn values_of_sections() {
         (slack_floats, 18, 32, long(0), "point 0 is 0, 0.5, 20.5, 0"),
         (slack_floats, 18, 32, long(65_537f64.to_bits()), "point 0 is 0, 0.5, 20.5, 65537"),
         (slack_floats, 18, 32, long(f64::NAN.to_bits()), "point 0 is 0, 0.5, 20.5, NaN"),
+        (covering_floats, 24, 4, word(4), "section 24 (covering heads): entry 4 of 4 rows"),
+        (covering_floats, 24, 4, word(0), "section 24 (covering heads): entry 0 of 4 rows"),
+        (covering_floats, 25, 0, word(0), "section 25 (covering curves): curve 0 by slack has k 0"),
         (product_scaled, 15, 64 + 2, vec![1], "row 1: its code is not filled up"),
         (product_scaled, 15, 128 + 32, vec![1], "row 2: its code is not filled up"),
         (product_scaled, 15, 16, word(infinite), "row 0: its terms are -inf"),
@@ -449,6 +452,34 @@ fn curves_of_first_answers_that_do_not_fit() {
     drop(draft.parts.remove(place));
     let text = verdict(&draft.file()).unwrap_err();
     assert!(text.contains("section 23 (first curves): is there"), "{text}");
+}
+
+#[test]
+fn covering_heads_that_do_not_fit() {
+    assert!(verdict(&covering_floats().file()).is_ok());
+    for (part, item, count) in [(2, 4, 0), (2, 4, 8193), (1, 776, 0), (1, 776, 5)] {
+        let mut draft = covering_floats();
+        let place = draft.parts.len() - part;
+        draft.parts[place].bytes = vec![0; item * count];
+        let text = verdict(&draft.file()).unwrap_err();
+        assert!(text.contains(&format!("{count} items of {item} bytes, not")), "{text}");
+    }
+    // One without the other.
+    for (part, wanted) in [(2, "section 25 (covering curves): is there"), (1, "is missing")] {
+        let mut draft = covering_floats();
+        let place = draft.parts.len() - part;
+        drop(draft.parts.remove(place));
+        let text = verdict(&draft.file()).unwrap_err();
+        assert!(text.contains(wanted), "{text}");
+    }
+    // Curves of walks that are no more, which CAGRA's alone has.
+    for (draft, there) in
+        [(covering_floats(), true), (measured_floats(), true), (plain_bf16(), false)]
+    {
+        let mut draft = draft;
+        put(&mut draft.header, 32, &[4]);
+        assert_eq!(verdict(&draft.file()).is_ok(), there);
+    }
 }
 
 #[test]

@@ -281,6 +281,18 @@ pub fn slack_floats() -> Draft {
     draft
 }
 
+/// Where searches by slack may start at covering heads, too.
+pub fn covering_floats() -> Draft {
+    let mut draft = slack_floats();
+    let rising = [(0.0, 0.5), (0.05, 0.5), (0.2, 0.9)];
+    put(&mut draft.header, 14, &[11]); // minor version
+    draft.part(24, 4, words(&[0, 2]));
+    draft.parts.last_mut().unwrap().flags = 1;
+    draft.part(25, 776, slack_curve(10, &rising));
+    draft.parts.last_mut().unwrap().flags = 1;
+    draft
+}
+
 /// Rows of f16 by inner product, with codes of floats: 16 columns more than the rows; and with queries.
 pub fn product_halves() -> Draft {
     let mut draft = Draft::new(2, 2, 3, 2, 16);
