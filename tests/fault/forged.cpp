@@ -184,6 +184,32 @@ Bytes with_device_curves(const Bytes& file) {
   return longer;
 }
 
+Bytes with_covering_heads(const Bytes& file) {
+  const auto rows = static_cast<uint32_t>(header_of(file).rows);
+  const uint32_t heads[] = {0, rows / 3, rows / 2, rows - 1};
+  SlackCurve curves[2] = {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    curves[i].k = 1 + 9 * i;
+    curves[i].count = 3;
+    for (uint32_t at = 0; at < 3; ++at)
+      curves[i].points[at] = {0.05 * at, 0.1 * at, 2.5 * (at + 1), 8.0 * (at + 1)};
+  }
+  const auto bytes_of = [](const void* from, size_t bytes) {
+    std::vector<uint8_t> copy(bytes);
+    std::memcpy(copy.data(), from, bytes);
+    return copy;
+  };
+  Bytes longer =
+      with_bytes(file, kCoveringHeads, kSkippable, sizeof(uint32_t), bytes_of(heads, sizeof heads));
+  longer =
+      with_bytes(longer, kCoveringCurves, kSkippable, sizeof(SlackCurve), bytes_of(curves, sizeof curves));
+  Header header = header_of(longer);
+  header.minor = kMinorWithCoveringHeads;
+  std::memcpy(longer.data(), &header, sizeof header);
+  mend(longer, Mending::kAll);
+  return longer;
+}
+
 // --- What the specification demands of values -----------------------------------------------------
 
 namespace {

@@ -35,5 +35,8 @@ Bytes with_projection(const Bytes& file);
 
 /// The file of a graph with curves of devices of two classes, and of the first answers of one.
 Bytes with_device_curves(const Bytes& file);
+/// The file with covering heads and curves of slacks from there, which promise little, of an index of CAGRA with four rows
+/// or more.
+Bytes with_covering_heads(const Bytes& file);
 
 }  // namespace fault

@@ -480,7 +480,7 @@ void later_versions(const Made& made, Judge& judge) {
 Made with_rare_sections() {
   Made made({ANN_METRIC_L2, ANN_U8, true, false, 256, 40}, 1);
   made.name += "-projected-measured";
-  made.file = with_device_curves(with_projection(made.file));
+  made.file = with_covering_heads(with_device_curves(with_projection(made.file)));
   ann_index* opened = nullptr;
   CHECK_OK(ann_open_memory(nullptr, made.file.data(), made.file.size(), nullptr, &opened, nullptr, nullptr));
   ann_index_info info = ANN_INDEX_INFO_INIT;

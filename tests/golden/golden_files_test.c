@@ -8,8 +8,8 @@
  * floats, two with queries to calibrate on, two with rows of varying length (TSDG), one with layers (GGNN), and since
  * format 1.5 two that say how well their codes order rows, one of which has codes with a scale for each row, one with
  * curves of a slack bound, and one with both; of format 1.7 one with curves of devices, which the second line leaves out
- * and device_curves.cpp puts into it; of format 1.8 one of copies, whose short lists start from groups of entry points,
- * and of 1.9 one whose small slacks do, too.
+ * and curves.cpp puts into it; of format 1.8 one of copies, whose short lists start from groups of entry points,
+ * of 1.9 one whose small slacks do, too, and of 1.11 one with covering heads, which curves.cpp puts into it.
  * answers.txt says of each what its header says, gives queries as the hexadecimal bytes of their vectors, and the
  * answers as id:bits, bits being those of the 32-bit distance:
  *
@@ -31,7 +31,7 @@
 #include "check.h"
 #include "support.h"
 
-enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 13 };
+enum { ROWS = 40, QUERIES = 3, K = 4, NAME = 64, KINDS = METRICS * ELEMENTS * 2 + 14 };
 enum { DISTINCT = 80, COPIES = 8 }; /* more unlike rows than the 64 entry points of other graphs */
 enum { FILE_BYTES_MAX = 100 << 10 };
 
@@ -46,7 +46,7 @@ typedef struct kind {
   int order;   /* says how well codes order rows */
   int slack;   /* has curves of a slack bound */
   int devices; /* has curves of devices */
-  int groups;  /* has rows with copies; 1: short lists start from groups, 3: small slacks, too */
+  int groups; /* has rows with copies; 1: short lists start from groups, 3: small slacks, too; 7: and has covering heads */
 } kind;
 
 static const char *graph_name(int32_t graph) {
@@ -57,7 +57,8 @@ static const char *graph_name(int32_t graph) {
 }
 
 static void list_kinds(kind *kinds) {
-  static const char *const group_names[] = {"", "-groups", NULL, "-groups-of-both"};
+  static const char *const group_names[] = {"",   "-groups", NULL, "-groups-of-both",
+                                            NULL, NULL,      NULL, "-groups-of-both-covering"};
   int count = 0;
   for (int graph = ANN_GRAPH_CAGRA; graph <= ANN_GRAPH_NONE; graph++)
     for (int metric = 0; metric < METRICS; metric++)
@@ -82,7 +83,8 @@ static void list_kinds(kind *kinds) {
   kinds[count++] = (kind){"", ANN_METRIC_COSINE, ANN_F16, ANN_GRAPH_CAGRA, 1, 8, 1, 1, 1, 0, 0};
   kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_F32, ANN_GRAPH_CAGRA, 0, 8, 0, 1, 1, 1, 0};
   kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 1};
-  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 3};
+  kinds[count++] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 3};
+  kinds[count] = (kind){"", ANN_METRIC_L2, ANN_U8, ANN_GRAPH_CAGRA, 0, 8, 0, 0, 1, 0, 7};
   for (int i = 0; i < KINDS; i++)
     snprintf(kinds[i].name, NAME, "%s-%s-%s%s%s%s%s%s%s%s", metric_name(kinds[i].metric),
              element_name(kinds[i].element), graph_name(kinds[i].graph), kinds[i].ids ? "-ids" : "",
@@ -214,7 +216,9 @@ static int read_golden(FILE *list, golden *file) {
   k->order = strstr(k->name, "-order") != NULL;
   k->slack = strstr(k->name, "-slack") != NULL;
   k->devices = strstr(k->name, "-device-curves") != NULL;
-  k->groups = strstr(k->name, "-groups-of-both") != NULL ? 3 : strstr(k->name, "-groups") != NULL;
+  k->groups = strstr(k->name, "-covering") != NULL         ? 7
+              : strstr(k->name, "-groups-of-both") != NULL ? 3
+                                                           : strstr(k->name, "-groups") != NULL;
   file->queries = vectors_make(DATA_EQUAL, k->element, QUERIES, k->dim, 0);
   for (uint64_t q = 0; q < QUERIES; q++) {
     CHECK(fgets(line, sizeof line, list) && strncmp(line, "query ", 6) == 0);
@@ -310,13 +314,14 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
   const kind *k = &file->what;
   const int grown = k->graph == ANN_GRAPH_TSDG || k->graph == ANN_GRAPH_GGNN;
   const int measured = k->order || k->slack;
-  const uint32_t format = k->groups > 1 ? 0x10009
-                          : k->groups   ? 0x10008
-                          : k->devices  ? 0x10007
-                          : measured    ? 0x10005
-                          : grown       ? 0x10003
-                          : k->queries  ? 0x10001
-                                        : 0x10000;
+  const uint32_t format = k->groups > 3   ? 0x1000b
+                          : k->groups > 1 ? 0x10009
+                          : k->groups     ? 0x10008
+                          : k->devices    ? 0x10007
+                          : measured      ? 0x10005
+                          : grown         ? 0x10003
+                          : k->queries    ? 0x10001
+                                          : 0x10000;
   CHECK_SAY(facts.format == format && facts.rows == file->rows && facts.dim == k->dim &&
                 facts.metric == k->metric && facts.element == k->element && facts.graph == k->graph &&
                 facts.has_ids == (uint32_t)k->ids,
@@ -328,7 +333,8 @@ static void check_description(const char *path, const golden *file, uint32_t *wr
 static void check_features(const bytes *whole, const golden *file) {
   uint64_t features;
   memcpy(&features, whole->data + 16, sizeof features);
-  CHECK_SAY(features == (uint64_t)file->what.groups, "%s: features %" PRIx64, file->what.name, features);
+  CHECK_SAY(features == (uint64_t)(file->what.groups & 3), "%s: features %" PRIx64, file->what.name,
+            features);
 }
 
 /* Of codes beside the rows most of these files say nothing but what they are: they are older than what tells how well
