@@ -69,6 +69,8 @@ std::vector<Set> all_sets(uint64_t rows) {
   }
   for (const uint32_t parts : {2u, 8u, 30u})
     add("tree_" + std::to_string(parts), Law::kTree, 32, 1).made.clusters = parts;
+  // As far from each other in all directions.
+  add("clusters_many", Law::kClusters, 96, 24).made.clusters = std::max(2u, std::min(many, 1000u));
   Set& few_given = add("islands_few_given", Law::kIslands, 24, 1);
   few_given.made.clusters = std::max(2u, many / 2);
   few_given.calibrates = 64;
