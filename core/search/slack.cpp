@@ -27,7 +27,7 @@ void trace_with_slack(const Dataset& dataset, const Codes& codes, const SearchGr
   const VisitedCleared cleared(begin_walk(codes, query, admission, length, workspace).visited);
   SlackWalk walk(codes, graph, admission, workspace, most, 0, length);
   CompareOnce once(dataset, codes, query, admission, workspace);
-  walk.start();
+  walk.start(fronts);
   walk.trace(fronts, [&](const SlackFront& front) {
     return found(front, once.compare(walk.list, walk.near(front), front.k), walk.counts);
   });

@@ -4,9 +4,9 @@
 //   bound   (1 + slack) times the distance of the k-th row of the list that may be returned; by inner product, whose
 //           distances have no zero to be measured from, that distance and a share of it: a product within the
 //           bound is at least 2 - (1 + slack)^2 of the k-th
-//   start   all entry points are compared and enter the list, or with little slack those of the nearest groups
-//           (search/entry_groups.h); or the covering heads instead (graph/covering_heads.h), if calibration finds
-//           that these serve and the walk takes less
+//   start   all entry points are compared and enter the list as far as the bound lets them, or with little slack those
+//           of the nearest groups (search/entry_groups.h); or the covering heads instead (graph/covering_heads.h), if
+//           calibration finds that these serve and the walk takes less
 //   step    take the nearest row of the list that has not been expanded, if it is one of the first k or nearer than
 //           the bound; read its edges and request the codes of those rows that have not been met. Then compare the
 //           rows that the step before has requested, and let those nearer than the bound into the list

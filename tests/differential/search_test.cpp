@@ -585,12 +585,14 @@ struct PlainSlackWalk {
   }
   void walk(const PreparedQuery& query) {
     segment.codes.encode_walk_query(query, code.data());
-    // As many at once as there are entry points.
+    // Twice as many at once as before, up to so many as there are entry points.
     const size_t most = segment.graph.entries.size();
     std::span<const uint32_t> starts = covering;
     if (starts.empty()) starts = {segment.graph.entries.data(), most};
-    for (size_t first = 0; first < starts.size(); first += most)
-      compare(meet(starts.data() + first, static_cast<uint32_t>(std::min(most, starts.size() - first))));
+    for (size_t first = 0, some = 32; first < starts.size(); first += some, some = std::min(2 * some, most)) {
+      some = std::min(some, starts.size() - first);
+      compare(meet(starts.data() + first, static_cast<uint32_t>(some)));
+    }
     std::vector<uint32_t> waiting;
     while (true) {
       const uint32_t row = next();
