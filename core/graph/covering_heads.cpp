@@ -12,8 +12,10 @@ namespace {
 constexpr uint32_t kHops = 2;      // at first,
 constexpr uint32_t kHopsMost = 4;  // and where too many heads would be needed
 constexpr uint32_t kWordBits = 32;
-/// Heads whose neighbours are read between two questions to the monitor.
+/// Heads whose neighbours are read between two questions to the monitor,
 constexpr uint64_t kStepsAtOnce = 4096;
+/// and in all: 25 to 50 times as many edges.
+constexpr uint64_t kStepsMost = 1 << 20;
 
 constexpr uint32_t words_of(uint32_t degree) { return (degree + kWordBits - 1) / kWordBits; }
 
@@ -114,14 +116,16 @@ class Cover {
         reached_(execution.memory, heads),
         covered_(execution.memory, heads) {}
 
-  /// Writes their numbers; false where they are more than there is room for.
+  /// Writes their numbers; false where they are more than there is room for, or take too many steps.
   bool choose(uint32_t hops, Array<uint32_t>& chosen, uint32_t& count) {
     count = 0;
-    std::fill(reached_.begin(), reached_.end(), kNoRow);
-    std::fill(covered_.begin(), covered_.end(), uint8_t{0});
+    serial_for(execution_, covered_.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
+      std::fill(reached_.data() + begin, reached_.data() + end, kNoRow);
+      std::fill(covered_.data() + begin, covered_.data() + end, uint8_t{0});
+    });
     for (uint32_t head = 0; head < covered_.size(); ++head) {
       if (covered_[head] != 0) continue;
-      if (count == chosen.size()) return false;
+      if (count == chosen.size() || steps_ > kStepsMost) return false;
       chosen[count++] = head;
       cover_from(head, hops);
     }

@@ -26,7 +26,7 @@
 // makes: another choice needs another class of devices (place/placement.h).
 //
 // Cost, h heads of d edges, e of which have one back: h d^2 comparisons of numbers by all threads and, up to the first
-// third head, h e^3 at most; then h e^2 steps by one at most.
+// third head, h e^3 at most; then the neighbours of a million heads at most by one.
 #pragma once
 
 #include <cstdint>

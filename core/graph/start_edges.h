@@ -19,9 +19,7 @@
 // Cost, h heads: h kEntriesMax comparisons of codes, and h for each edge of a start.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <span>
 
 #include "base/execution.h"
 #include "dataset/codes.h"
@@ -31,17 +29,6 @@ namespace gannet {
 
 /// A start's edges, one in so many, lead to heads in all directions.
 inline constexpr uint32_t kStartShare = 4;
-
-/// Where they are in the row of a start; there may be other edges among them.
-inline std::span<const uint32_t> start_edges(const AdjacencyRow& row, uint32_t degree) {
-  const uint32_t first = std::min(degree - degree / 2, row.length);  // behind those that share_row keeps
-  return {row.targets + first, std::min(degree / kStartShare, row.length - first)};
-}
-
-/// Whether a graph has such edges.
-inline bool has_start_edges(const SearchGraph& graph) {
-  return graph.is_fixed() && graph.heads.size() > graph.entries.size();
-}
 
 /// Puts these edges into `rows`, [entry points, degree], the edges of a graph's entry points in their order, which are
 /// some of its heads. Nothing where all heads are entry points.

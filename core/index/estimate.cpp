@@ -226,7 +226,7 @@ uint64_t placed(const Asked& asked) {
   const auto code_stride = static_cast<uint32_t>(shape.code_stride);
   const uint64_t code_bytes =
       code_stride + HalfView::stride_of(code_stride) + ScaledCodes::code_stride(shape.dim);
-  const uint64_t pivots = joins && asked.plan.calibrate ? pivot_device_bytes(asked.rows, code_bytes) : 0;
+  const uint64_t pivots = pivot_device_bytes(joins && asked.plan.calibrate ? asked.rows : 0, code_bytes);
   return asked.edge_bytes() + asked.rows * shape.row_bytes() + layers + levels + pivots +
          std::max(walking, measuring);
 }

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <span>
 
 #include "base/random.h"
@@ -20,7 +19,7 @@ inline constexpr uint32_t kPivots = 512;  // as a rule, and what divides every o
 inline constexpr uint32_t kPivotsMost = kCoveringMost;
 static_assert(kPivotsMost % kPivots == 0);
 
-/// How many there are beside so many covering heads.
+/// The number of pivots that hold so many covering heads.
 constexpr uint32_t pivot_count(size_t covering) {
   return std::max(kPivots, static_cast<uint32_t>((covering + kPivots - 1) / kPivots * kPivots));
 }
@@ -35,24 +34,29 @@ inline constexpr uint32_t kStartWords = kStarts + 1;
 inline Array<uint32_t> draw_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
                                    const Allocator& memory) {
   constexpr uint64_t kPivotStream = 0x7069766f7473;  // "pivots"
+  const Array<uint32_t>& heads = graph.heads;
   Array<uint32_t> pivots(memory, pivot_count(covering.size()));
   pivots.fill(kNoRow);
   std::copy(covering.begin(), covering.end(), pivots.begin());
-  Array<uint32_t> others(memory, graph.heads.size() - covering.size());
-  std::set_difference(graph.heads.begin(), graph.heads.end(), covering.begin(), covering.end(),
-                      others.begin());
-  const uint64_t count = graph.heads.empty() ? graph.rows : others.size();
-  const uint64_t drawn = std::min<uint64_t>(count, pivots.size() - covering.size());
+  // How many other heads stand before each of these.
+  Array<uint32_t> before(memory, covering.size());
+  for (uint32_t i = 0; i < covering.size(); ++i)
+    before[i] =
+        static_cast<uint32_t>(std::lower_bound(heads.begin(), heads.end(), covering[i]) - heads.begin()) - i;
+  const uint64_t others = heads.empty() ? graph.rows : heads.size() - covering.size();
+  const uint64_t drawn = std::min<uint64_t>(others, pivots.size() - covering.size());
   uint32_t* const rest = pivots.data() + covering.size();
-  random_strata(count, drawn, 0, kPivotStream, rest);
-  for (uint64_t i = 0; i < drawn && !graph.heads.empty(); ++i) rest[i] = others[rest[i]];
+  random_strata(others, drawn, 0, kPivotStream, rest);
+  for (uint64_t i = 0; i < drawn && !heads.empty(); ++i)
+    rest[i] = heads[rest[i] + (std::upper_bound(before.begin(), before.end(), rest[i]) - before.begin())];
   return pivots;
 }
 
-/// Device memory of pivots at most, of the rows of a segment and the bytes of their codes of all kinds.
+/// Device memory of pivots at most, with the usual ones while others take their place, and their numbers without hidden
+/// rows: of a segment's rows, if it may have heads, else 0, and the bytes of a row's codes of all kinds.
 constexpr uint64_t pivot_device_bytes(uint64_t rows, uint64_t code_bytes) {
   const uint64_t most = std::min<uint64_t>(pivot_count(rows / kHeadShare), kPivotsMost);
-  return most * (sizeof(uint32_t) + sizeof(int32_t) + code_bytes);
+  return (kPivots + most) * (2 * sizeof(uint32_t) + sizeof(int32_t) + code_bytes);
 }
 
 }  // namespace gannet

@@ -36,9 +36,9 @@ struct HostPlacement {
 struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor
   uint32_t multiprocessors = 0;
-  uint32_t block_list_max =
-      0;  // of DevicePlacement, a multiple of four; and two: two lists walk by bytes in place of wide
-          // codes, and one: walks start at covering heads, both of which earlier versions did not
+  /// Of DevicePlacement, a multiple of four; plus 2 where two lists walk by bytes in place of wide codes, and 1 where
+  /// walks start at covering heads, both of which earlier versions did not.
+  uint32_t block_list_max = 0;
 
   auto operator<=>(const DeviceClass&) const = default;
 };
@@ -89,8 +89,8 @@ class DevicePlacement {
   virtual void replace_edges(const uint32_t* edges) = 0;
   /// and of entry points alone.
   virtual void replace_starts(const SearchGraph& graph, const Execution& execution) = 0;
-  /// Makes covering heads of the graph pivots, more than kPivots of them; or, of none, the usual ones. False, and nothing
-  /// done, where device memory does not hold them.
+  /// Makes covering heads of the graph pivots, more than kPivots of them; an empty span restores the usual ones. False, and
+  /// nothing done, where device memory does not hold them.
   virtual bool replace_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
                               const Execution& execution) = 0;
 

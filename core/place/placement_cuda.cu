@@ -121,11 +121,12 @@ class CudaPlacement final : public DevicePlacement {
     std::unique_ptr<DeviceArray<uint8_t>> pivots_before = std::move(pivots_);
     try {
       place_pivots(graph, covering, {*this, transfers});
+      stream_->wait();
+      // Last, as it lets the former ones go.
       if (bypass_ != nullptr) {
         bypass_->set_pivots(view_, memory_, *stream_);
         view_.bypass.pivots = bypass_->pivots->data();
       }
-      stream_->wait();
     } catch (...) {
       view_ = view_before;
       bytes_ = bytes_before;

@@ -33,7 +33,7 @@ struct TwoListsPlan {
   uint32_t warps = 1;                       // for one query: 1, or a block of 8 or 16
   uint32_t answers = 0;                     // that it walks for, k of which are kept; 0: k
   bool from_groups = false;                 // starts from groups of entry points, on the CPU
-  std::span<const uint32_t> covering = {};  // heads that it starts at instead of the entry points, likewise
+  std::span<const uint32_t> covering = {};  // heads that it starts at instead of the entry points, on the CPU
 
   bool uses_blocks() const { return warps > 1; }
 };

@@ -129,7 +129,8 @@ class SlackWalk {
     std::span<const uint32_t> starts = workspace_.covering;
     if (from_groups || starts.empty())
       starts = choose_starts(codes_, graph_, from_groups, workspace_, counts);
-    for (size_t some = kFirst; !starts.empty(); some = std::min(2 * some, workspace_.starts.size())) {
+    const size_t most = workspace_.candidates.size();
+    for (size_t some = std::min(kFirst, most); !starts.empty(); some = std::min(2 * some, most)) {
       some = std::min(some, starts.size());
       const uint32_t count = enter(starts.data(), static_cast<uint32_t>(some), workspace_.candidates.data());
       compare(workspace_.candidates.data(), count);

@@ -34,7 +34,7 @@ inline constexpr uint16_t kMinorWithSlackSpread = 10;
 inline constexpr uint16_t kMinorWithCoveringHeads = 11;
 inline constexpr uint64_t kFeatureVariableRows = 2;
 inline constexpr uint64_t kFeatureSlackSpread =
-    4;  // to be known: curves of slacks are of walks that are no more
+    4;  // to be known: curves of slacks are of walks that 1.10 alone made
 inline constexpr uint64_t kFeaturesKnown = kFeatureLayers | kFeatureVariableRows | kFeatureSlackSpread;
 inline constexpr uint64_t kPage = 4096;
 inline constexpr uint64_t kChunkBytes = FirstTouch::kChunkBytes;

@@ -576,7 +576,7 @@ Calibration read_calibration(const Curve* curves, uint64_t count, const Header& 
     }
     if (!sound) fail_corrupt("calibration curve %llu is not sound", static_cast<Long>(i + 1));
   }
-  // Those of 1.10 with that feature are of walks that nothing makes any more: searches go by beams.
+  // Those with that feature are of walks that 1.10 alone made: searches go by beams.
   const bool serves = (header.features_to_read & kFeatureSlackSpread) == 0;
   const FromGroups from_groups = {(header.features & kFeatureEntryGroups) != 0,
                                   serves && (header.features & kFeatureSlackGroups) != 0};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dataset/projected_codes.h"
+#include "graph/covering_heads.h"
 #include "storage/layers.h"
 #include "storage/layout.h"
 #include "storage/map.h"
@@ -111,6 +112,7 @@ class Content {
 
  private:
   uint32_t slack_count() const { return segment_.has_graph() ? calibration_.slack().count() : 0; }
+  static_assert(kCoveringMost <= kCoveringHeadsMax);
   const CoveringWalks* covering() const { return segment_.has_graph() ? calibration_.covering() : nullptr; }
   uint32_t covering_heads() const {
     return covering() != nullptr ? static_cast<uint32_t>(covering()->heads.size()) : 0;

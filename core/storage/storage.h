@@ -39,8 +39,8 @@
 //                 groups without these bits breaks promises
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
-//                 length, set for TSDG; bit 2, of CAGRA alone, the recalls of section 18 are of walks that no
-//                 reader makes any more, and are not used. No other is defined: all other bits of the three are 0
+//                 length, set for TSDG; bit 2, of CAGRA alone, the recalls of section 18 are of walks that also
+//                 compared the heads that entry points lead to, which 1.10 alone made, and are not used. No other is defined: all other bits of the three are 0
 //     40  u64     bytes of the file, at most 2^56
 //     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
 //                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)
@@ -172,7 +172,7 @@
 //                     on the CPU may start instead of at entry points (core/graph/covering_heads.h). May be there
 //                     with CAGRA, with section 25; since 1.11
 //     25  covering curves  calibration curves of searches that start there, like section 18, 1 to 4. With section 24;
-//                     since 1.11. Without it walks start at entry points. Item: a curve
+//                     since 1.11. Without both walks start at entry points. Item: a curve
 //
 // A reader does not check facts that it could check only by computing anew: that lengths and codes are those of the
 // rows, and that edges are in their order and distinct.

@@ -309,6 +309,8 @@ class SlackWalks {
   /// Lets walks start at covering heads instead of entry points and groups of these.
   void start_at(std::span<const uint32_t> covering) {
     covering_ = covering;
+    walked_ = static_cast<size_t>(
+        std::ranges::count_if(covering, [&](uint32_t row) { return !sample_.held_out.holds(row); }));
     for (SearchWorkspace& workspace : workspaces_) workspace.covering = covering;
     std::fill(has_all_.begin(), has_all_.end(), uint8_t{0});
   }
@@ -321,7 +323,7 @@ class SlackWalks {
   /// How many rows those compare at their start, about.
   double starts_compared(size_t begin) const {
     if (starts_from_groups(begin)) return EntryGroups::compared_of(segment_.codes, segment_.graph);
-    return static_cast<double>(covering_.empty() ? segment_.graph.entries.size() : covering_.size());
+    return static_cast<double>(covering_.empty() ? segment_.graph.entries.size() : walked_);
   }
 
   /// Measures slacks [begin, end), a stage, for the curves that are open.
@@ -413,6 +415,7 @@ class SlackWalks {
   uint32_t curves_;
   const Execution& execution_;
   std::span<const uint32_t> covering_;
+  size_t walked_ = 0;  // of these, which queries that are held out are not
   std::vector<SearchWorkspace> workspaces_;
   Array<double> shares_;         // [kStops, kKsMost, kSampleMax[0]]
   Array<SearchCounts> counts_;   // [kStops, kKsMost, kCounted]
@@ -728,10 +731,10 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
 /// The curve for ten answers, or for one where there is no other.
 const KnobCurve& curve_of_ten(const KnobCurves& curves) { return curves[std::min(curves.count() - 1, 1u)]; }
 
-/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Those are
-/// returned if they find more: they miss half at most.
-CoveringWalks measure_slack(const Segment& segment, Sample& sample, uint32_t curves,
-                            const Execution& execution, KnobCurves& out) {
+/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Whether these
+/// find more: they miss half at most.
+bool measure_slack(const Segment& segment, Sample& sample, uint32_t curves, CoveringWalks& covering,
+                   const Execution& execution, KnobCurves& out) {
   constexpr uint32_t kSlackSample = 512;
   constexpr double kHighest = 0.999;  // recall that is asked
   constexpr double kMissedStill = 0.5;
@@ -741,17 +744,14 @@ CoveringWalks measure_slack(const Segment& segment, Sample& sample, uint32_t cur
   SlackWalks walks(segment, sample, tried, execution);
   walks.count_beams();
   measure_slacks(segment, sample, tried, walks, execution, out);
-  if (tried == 0 || sample.graph.heads.empty() || curve_of_ten(out).reaches(kHighest)) return {};
-  CoveringWalks covering{covering_heads(sample.graph, execution)};
-  if (covering.heads.empty()) return {};
+  if (tried == 0 || covering.heads.empty() || curve_of_ten(out).reaches(kHighest)) return false;
   walks.start_at({covering.heads.data(), covering.heads.size()});
   measure_slacks(segment, sample, tried, walks, execution, covering.slack);
   const auto missed = [](const KnobCurves& of) {
     const KnobCurve& curve = curve_of_ten(of);
     return miss_of(curve.points[curve.count - 1].recall);
   };
-  if (missed(covering.slack) > kMissedStill * missed(out)) return {};
-  return covering;
+  return missed(covering.slack) <= kMissedStill * missed(out);
 }
 
 }  // namespace
@@ -782,6 +782,10 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
 
   // The queries: a sample of the rows, or the caller's. Either is shuffled, so that the first of it are a fair
   // sample too.
+  // Before rows are hidden, some of which are heads. By inner product a bound finds no good end (search/slack.h).
+  const bool by_product = dataset.metric() == ANN_METRIC_INNER_PRODUCT;
+  CoveringWalks covering;
+  if (!by_product) covering.heads = covering_heads(segment.graph, execution);
   RowQueries row_queries;
   MatrixView vectors = given.first(sample_most(codes, 0));
   if (by_rows) {
@@ -861,11 +865,8 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   host_walks.reset();
   PartWalks(segment, sample, execution).measure(curves_.count(), points);
   for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
-  // By inner product a bound finds no good end (search/slack.h).
-  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT) return;
-  if (CoveringWalks covering = measure_slack(segment, sample, curves_.count(), execution, slack_);
-      !covering.heads.empty())
-    add(std::move(covering));
+  if (by_product) return;
+  if (measure_slack(segment, sample, curves_.count(), covering, execution, slack_)) add(std::move(covering));
   from_groups_.slacks = from_groups_.lists && slack_.count() != 0;
 }
 

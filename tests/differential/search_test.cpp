@@ -54,13 +54,14 @@ double true_distance(const float* x, const float* q, uint32_t dim, int32_t metri
 }
 
 std::unique_ptr<const PlacedSegment> build_floats(const Floats& rows, int32_t metric, bool calibrate,
-                                                  int32_t graph = ANN_GRAPH_AUTO) {
+                                                  int32_t graph = ANN_GRAPH_AUTO, uint32_t degree = 0) {
   ann_index_params shape = ANN_INDEX_PARAMS_INIT;
   shape.dim = rows.dim;
   shape.metric = metric;
   ann_build_params params = ANN_BUILD_PARAMS_INIT;
   params.calibrate = calibrate ? ANN_ON : ANN_OFF;
   params.graph = graph;
+  params.degree = degree;
   const BuildPlan plan = plan_build(params, shape, rows.view().rows, 2);
   return build(shape, rows.view(), nullptr, plan, nullptr, {{}, 2, nullptr});
 }
@@ -585,11 +586,13 @@ struct PlainSlackWalk {
   }
   void walk(const PreparedQuery& query) {
     segment.codes.encode_walk_query(query, code.data());
-    // Twice as many at once as before, up to so many as there are entry points.
-    const size_t most = segment.graph.entries.size();
+    // Twice as many at once as before, up to so many as there are entry points, or edges of a row.
+    const Array<uint32_t>& entries = segment.graph.entries;
+    const size_t most = std::max<size_t>(segment.graph.degree, entries.size());
     std::span<const uint32_t> starts = covering;
-    if (starts.empty()) starts = {segment.graph.entries.data(), most};
-    for (size_t first = 0, some = 32; first < starts.size(); first += some, some = std::min(2 * some, most)) {
+    if (starts.empty()) starts = {entries.data(), entries.size()};
+    for (size_t first = 0, some = std::min<size_t>(32, most); first < starts.size();
+         first += some, some = std::min(2 * some, most)) {
       some = std::min(some, starts.size() - first);
       compare(meet(starts.data() + first, static_cast<uint32_t>(some)));
     }
@@ -683,14 +686,14 @@ TEST_CASE("a walk with slack starts at covering heads where its plan says so, wh
   // Twenty copies of 600 rows: more heads than entry points.
   for (size_t i = 600 * 8; i < rows.values.size(); ++i) rows.values[i] = rows.values[i - 600 * 8];
   const Floats queries(20, 8, 92, 1);
-  const auto built = build_floats(rows, ANN_METRIC_L2, false);
+  const auto built = build_floats(rows, ANN_METRIC_L2, false, ANN_GRAPH_AUTO, 8);
   const Array<uint32_t> heads = covering_heads(built->segment.graph, {});
   REQUIRE(!heads.empty());
   const QueryBlock block(built->segment.dataset, queries.view(), {});
-  const auto search = [&](std::span<const uint32_t> covering) {
+  const auto search_at = [&](const HostPlacement& host, std::span<const uint32_t> covering) {
     Answers found(20, 10);
     SearchCounts counts;
-    kSlack.run_on_host(built->host, {queries.view(), found.view(), nullptr, {}},
+    kSlack.run_on_host(host, {queries.view(), found.view(), nullptr, {}},
                        TwoListsPlan{0.1f, 0, 1, 0, false, covering}, {{}, 1, nullptr}, &counts);
     uint64_t distances = 0;
     for (uint32_t query = 0; query < 20; ++query) {
@@ -704,9 +707,18 @@ TEST_CASE("a walk with slack starts at covering heads where its plan says so, wh
     REQUIRE(counts.distances == distances);
     return distances;
   };
+  const auto search = [&](std::span<const uint32_t> covering) { return search_at(built->host, covering); };
   const uint64_t plain = search({});
   REQUIRE(search({heads.data(), heads.size()}) != plain);
   REQUIRE(search({}) == plain);
+  // As a forged file may have it: few entry points, and far more covering heads than a workspace holds at once.
+  Array<uint32_t> few({}, 4);
+  std::copy_n(built->segment.graph.entries.begin(), 4, few.begin());
+  const_cast<PlacedSegment&>(*built).segment.graph.entries = std::move(few);
+  std::vector<uint32_t> many(1000);
+  for (uint32_t i = 0; i < many.size(); ++i) many[i] = 7 * i;
+  const HostPlacement fresh{built->segment};
+  search_at(fresh, many);
 }
 
 TEST_CASE("a walk with slack reads whole rows, whoever searched before") {

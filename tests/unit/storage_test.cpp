@@ -319,7 +319,7 @@ TEST_CASE("where lists and slacks start is in the file, from all entry points if
                                             : kMinorWithSlackCurves));
     }
   }
-  // Curves of walks that are no more: searches go by beams.
+  // Curves of walks that 1.10 alone made: searches go by beams.
   header.features = kFeatureEntryGroups | kFeatureSlackGroups;
   header.features_to_read = kFeatureSlackSpread;
   header.header_sum = header_sum(header);

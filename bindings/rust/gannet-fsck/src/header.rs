@@ -10,7 +10,7 @@ const FEATURE_LAYERS: u64 = 1;
 const MAJOR: u16 = 1;
 const SECTIONS_MAX: u32 = 64;
 const VARIABLE_ROWS: u64 = 2;
-/// Curves of slacks are of walks that no reader makes any more.
+/// Curves of slacks are of walks that 1.10 alone made.
 const SLACK_SPREAD: u64 = 4;
 const ROWS_MAX: u64 = 2_147_483_646;
 

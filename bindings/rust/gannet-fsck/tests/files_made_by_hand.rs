@@ -472,7 +472,7 @@ fn covering_heads_that_do_not_fit() {
         let text = verdict(&draft.file()).unwrap_err();
         assert!(text.contains(wanted), "{text}");
     }
-    // Curves of walks that are no more, which CAGRA's alone has.
+    // Curves of walks that 1.10 alone made, which only CAGRA's graph has.
     for (draft, there) in
         [(covering_floats(), true), (measured_floats(), true), (plain_bf16(), false)]
     {
