@@ -40,7 +40,8 @@
 //     24  u64     features that a reader may ignore if it does not write to the file
 //     32  u64     features that a reader must know: bit 0, layers, set for GGNN; bit 1, rows of varying
 //                 length, set for TSDG; bit 2, of CAGRA alone, the recalls of section 18 are of walks that also
-//                 compared the heads that entry points lead to, which 1.10 alone made, and are not used. No other is defined: all other bits of the three are 0
+//                 compared the heads that entry points lead to, which 1.10 alone made, and are not used. No other is
+//                 defined: all other bits of the three are 0
 //     40  u64     bytes of the file, at most 2^56
 //     48  u8[16]  content id: the hash of header [100, 4096) followed by the section table,
 //                 [4096, 4096 + 64 n), without the sums of the chunks (the table has their sum)

@@ -731,8 +731,8 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
 /// The curve for ten answers, or for one where there is no other.
 const KnobCurve& curve_of_ten(const KnobCurves& curves) { return curves[std::min(curves.count() - 1, 1u)]; }
 
-/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Whether these
-/// find more: they miss half at most.
+/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Whether
+/// these find more: they miss half at most.
 bool measure_slack(const Segment& segment, Sample& sample, uint32_t curves, CoveringWalks& covering,
                    const Execution& execution, KnobCurves& out) {
   constexpr uint32_t kSlackSample = 512;

@@ -13,6 +13,7 @@
 #include "graph/start_edges.h"
 #include "knn/exact_knn.h"
 #include "made_data.h"
+#include "place/pivots.h"
 
 using namespace gannet;
 
@@ -294,6 +295,29 @@ TEST_CASE("covering heads are those that no earlier one reaches in two steps to 
   for (const bool again : {false, true}) {
     const Array<uint32_t> found = covering_heads(graph, again ? kTwoThreads : Execution{});
     REQUIRE(std::equal(wanted.begin(), wanted.end(), found.begin(), found.end()));
+  }
+}
+
+TEST_CASE("pivots are the covering heads, and others each once, as far as there are any") {
+  SearchGraph graph;
+  graph.rows = 100'000;
+  REQUIRE(draw_pivots(graph, {}, {}).size() == kPivots);
+  for (const uint32_t heads : {100u, 700u, 1300u, 5000u}) {
+    graph.heads = Array<uint32_t>({}, heads);
+    for (uint32_t i = 0; i < heads; ++i) graph.heads[i] = 7 + 13 * i;
+    for (const uint32_t share : {0u, 1u, 2u, 5u}) {
+      std::vector<uint32_t> covering;
+      for (uint32_t i = 0; share != 0 && i < heads; i += share) covering.push_back(graph.heads[i]);
+      const Array<uint32_t> pivots = draw_pivots(graph, covering, {});
+      REQUIRE((pivots.size() == pivot_count(covering.size()) && pivots.size() % kPivots == 0));
+      REQUIRE(std::equal(covering.begin(), covering.end(), pivots.begin()));
+      const auto end = std::find(pivots.begin(), pivots.end(), kNoRow);
+      REQUIRE(std::all_of(end, pivots.end(), [](uint32_t row) { return row == kNoRow; }));
+      const std::set<uint32_t> distinct(pivots.begin(), end);
+      REQUIRE(distinct.size() == std::min<size_t>(heads, pivots.size()));
+      for (const uint32_t row : distinct)
+        REQUIRE(std::binary_search(graph.heads.begin(), graph.heads.end(), row));
+    }
   }
 }
 
