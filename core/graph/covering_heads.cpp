@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "base/row_loops.h"
 #include "graph/long_edges.h"
+#include "traverse/beam.h"
 
 namespace gannet {
 namespace {
@@ -17,96 +19,154 @@ constexpr uint64_t kStepsAtOnce = 4096;
 /// and in all: 25 to 50 times as many edges.
 constexpr uint64_t kStepsMost = 1 << 20;
 
+/// A walk that looks for a head: rows of its list, and rows that it expands at most.
+constexpr uint32_t kWalkList = 16;
+constexpr uint32_t kWalkSteps = 64;
+/// Of a head's edges one in so many leads to a nearer row than that by which its surroundings are measured,
+constexpr uint32_t kNearShare = 8;
+/// and a row that is more than so many times as far as that one, by squared distance, is taken to be of another
+/// island; so is a head beside the nearest one.
+constexpr double kNearMost = 2.5;
+/// Candidates of close heads serve where they are at most so many times those of near ones.
+constexpr uint32_t kCloseMost = 2;
+/// Heads that a candidate covers which walks must find: itself and another.
+constexpr uint32_t kSamples = 2;
+/// Candidates that are tried at once, by all threads.
+constexpr uint32_t kTriedAtOnce = 64;
+
 constexpr uint32_t words_of(uint32_t degree) { return (degree + kWordBits - 1) / kWordBits; }
 
-/// Which edges of each head lead to one near it: with an edge back, and a third head to which both have such edges.
+double number_of(const Codes& codes, uint32_t distance) {
+  return codes.wide() ? double{std::bit_cast<float>(distance)} : static_cast<double>(distance);
+}
+
+/// Which heads are near each other: with edges in both directions and a third head to which both have such edges;
+/// close, where neither has one that is much nearer.
+enum class Near { kAny, kClose };
+
+/// The heads near each.
 class HeadNeighbors {
  public:
-  HeadNeighbors(const SearchGraph& graph, const Execution& execution)
+  HeadNeighbors(const SearchGraph& graph, const Codes& codes, const Execution& execution)
       : graph_(graph),
+        codes_(codes),
         words_(words_of(graph.degree)),
         numbers_(filled_array<uint32_t>(execution, graph.rows, kNoRow)),
         mutual_(filled_array<uint32_t>(execution, graph.heads.size() * words_, 0u)),
-        near_(filled_array<uint32_t>(execution, graph.heads.size() * words_, 0u)) {
+        near_(execution.memory, graph.heads.size() * graph.degree),
+        counts_(execution.memory, graph.heads.size()),
+        close_(execution.memory, graph.heads.size()),
+        nearest_(execution.memory, graph.heads.size()),
+        code_(execution.memory, execution.threads * codes.stride()) {
     serial_for(execution, graph.heads.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
       for (uint64_t head = begin; head < end; ++head)
         numbers_[graph.heads[head]] = static_cast<uint32_t>(head);
     });
-    for_each_head(execution, [&](uint32_t head) { mark_mutual(head); });
-    for_each_head(execution, [&](uint32_t head) { mark_near(head); });
+    for_each_head(execution, [&](uint32_t head, uint32_t worker) { mark_mutual(head, worker); });
+    for_each_head(execution, [&](uint32_t head, uint32_t worker) { list_near(head, worker); });
   }
 
-  /// Calls visit(number of a neighbour) for each of a head.
-  template <class Visit>
-  void each(uint32_t head, const Visit& visit) const {
-    any_of(near_, head, [&](uint32_t, uint32_t neighbor) {
-      visit(neighbor);
-      return false;
-    });
+  /// Their numbers.
+  std::span<const uint32_t> of(uint32_t head, Near near) const {
+    return {near_.data() + uint64_t{head} * graph_.degree,
+            near == Near::kClose ? close_[head] : counts_[head]};
   }
 
  private:
   template <class Mark>
   void for_each_head(const Execution& execution, const Mark& mark) const {
     const uint64_t grain = items_per_task(uint64_t{graph_.degree} * graph_.degree, kRowsAtOnce);
-    parallel_for(execution, graph_.heads.size(), grain, [&](uint64_t begin, uint64_t end, uint32_t) {
-      for (uint64_t head = begin; head < end; ++head) mark(static_cast<uint32_t>(head));
+    parallel_for(execution, graph_.heads.size(), grain, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+      for (uint64_t head = begin; head < end; ++head) mark(static_cast<uint32_t>(head), worker);
     });
   }
 
-  /// Whether test(rank, number of the target) holds for an edge that has the mark; asked up to the first.
+  /// Whether test(number of the target) holds for a mutual edge; asked up to the first.
   template <class Test>
-  bool any_of(const Array<uint32_t>& marks, uint32_t head, const Test& test) const {
+  bool any_mutual(uint32_t head, const Test& test) const {
     const uint32_t* targets = graph_.row(graph_.heads[head]).targets;
     for (uint32_t word = 0; word < words_; ++word) {
-      for (uint32_t left = marks[uint64_t{head} * words_ + word]; left != 0; left &= left - 1) {
+      for (uint32_t left = mutual_[uint64_t{head} * words_ + word]; left != 0; left &= left - 1) {
         const uint32_t rank = word * kWordBits + static_cast<uint32_t>(std::countr_zero(left));
-        if (test(rank, numbers_[targets[rank]])) return true;
+        if (test(numbers_[targets[rank]])) return true;
       }
     }
     return false;
   }
 
-  void set(Array<uint32_t>& marks, uint32_t head, uint32_t rank) {
-    marks[uint64_t{head} * words_ + rank / kWordBits] |= 1u << rank % kWordBits;
-  }
-
   /// The first that reads these rows.
-  void mark_mutual(uint32_t head) {
+  void mark_mutual(uint32_t head, uint32_t worker) {
     const uint32_t number = graph_.heads[head];
     const AdjacencyRow row = graph_.touched_row(number);
+    uint32_t neighbors[ANN_DEGREE_MAX];
+    uint32_t count = 0;
     for (uint32_t rank = 0; rank < row.length && row.targets[rank] != kNoRow; ++rank) {
       const uint32_t target = row.targets[rank];
       if (numbers_[target] == kNoRow) continue;
+      neighbors[count++] = target;
       const AdjacencyRow back = graph_.touched_row(target);
-      if (std::find(back.begin(), back.end(), number) != back.end()) set(mutual_, head, rank);
+      if (std::find(back.begin(), back.end(), number) != back.end())
+        mutual_[uint64_t{head} * words_ + rank / kWordBits] |= 1u << rank % kWordBits;
     }
+    uint32_t distances[ANN_DEGREE_MAX];
+    compare(head, neighbors, count, worker, distances);
+    nearest_[head] = count == 0 ? 0 : *std::min_element(distances, distances + count);
   }
 
-  void mark_near(uint32_t head) {
+  void compare(uint32_t head, const uint32_t* rows, uint32_t count, uint32_t worker, uint32_t* distances) {
+    uint8_t* const code = code_.data() + worker * codes_.stride();
+    codes_.gather(&graph_.heads[head], 1, code);
+    codes_.distances(code, rows, count, distances);
+  }
+
+  void list_near(uint32_t head, uint32_t worker) {
     uint32_t neighbors[ANN_DEGREE_MAX];
+    uint32_t rows[ANN_DEGREE_MAX];
     uint32_t count = 0;
-    any_of(mutual_, head, [&](uint32_t, uint32_t neighbor) {
+    any_mutual(head, [&](uint32_t neighbor) {
+      rows[count] = graph_.heads[neighbor];
       neighbors[count++] = neighbor;
       return false;
     });
-    const auto is_neighbor = [&](uint32_t, uint32_t other) {
+    uint32_t distances[ANN_DEGREE_MAX];
+    compare(head, rows, count, worker, distances);
+    const auto is_neighbor = [&](uint32_t other) {
       return std::find(neighbors, neighbors + count, other) != neighbors + count;
     };
-    any_of(mutual_, head, [&](uint32_t rank, uint32_t neighbor) {
-      if (any_of(mutual_, neighbor, is_neighbor)) set(near_, head, rank);
-      return false;
-    });
+    uint32_t* const near = near_.data() + uint64_t{head} * graph_.degree;
+    uint32_t others[ANN_DEGREE_MAX];
+    uint16_t close = 0;
+    uint16_t other = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!any_mutual(neighbors[i], is_neighbor)) continue;
+      const uint32_t least = std::min(nearest_[head], nearest_[neighbors[i]]);
+      const bool is_close = number_of(codes_, distances[i]) <= kNearMost * number_of(codes_, least);
+      (is_close ? near[close++] : others[other++]) = neighbors[i];
+    }
+    std::copy_n(others, other, near + close);
+    counts_[head] = close + other;
+    close_[head] = close;
   }
 
   const SearchGraph& graph_;
+  const Codes& codes_;
   uint32_t words_;
   Array<uint32_t> numbers_;  // [rows] of heads, kNoRow of others
   Array<uint32_t> mutual_;   // [heads, words] a bit an edge: the target has one back
-  Array<uint32_t> near_;     // [heads, words] likewise: and they share a neighbour
+  Array<uint32_t> near_;     // [heads, degree] numbers of heads, close ones first,
+  Array<uint16_t> counts_;   // [heads] so many of each,
+  Array<uint16_t> close_;    // [heads] and of close ones
+  Array<uint32_t> nearest_;  // [heads] the distance of the nearest one that an edge leads to
+  Array<uint8_t> code_;      // [threads, stride]
 };
 
-/// Chooses heads one after the other, each of which covers those within some steps.
+/// Some of the heads that a candidate covers, itself the first.
+struct Candidate {
+  uint32_t count = 0;
+  uint32_t heads[kSamples];
+};
+
+/// Chooses candidates one after the other, each of which covers the heads within some steps.
 class Cover {
  public:
   Cover(const HeadNeighbors& neighbors, uint32_t heads, const Execution& execution)
@@ -116,9 +176,25 @@ class Cover {
         reached_(execution.memory, heads),
         covered_(execution.memory, heads) {}
 
-  /// Writes their numbers; false where they are more than there is room for, or take too many steps.
-  bool choose(uint32_t hops, Array<uint32_t>& chosen, uint32_t& count) {
+  /// Those of as few steps as do with `most`; none where that takes too many steps, or too many heads with kHopsMost.
+  Array<Candidate> choose(Near near, uint32_t most) {
+    near_ = near;
+    Array<Candidate> chosen(execution_.memory, most);
+    for (uint32_t hops = kHops; hops <= kHopsMost; ++hops) {
+      uint32_t count = 0;
+      if (!choose(hops, chosen, count)) continue;
+      Array<Candidate> found(execution_.memory, count);
+      std::copy_n(chosen.data(), count, found.data());
+      return found;
+    }
+    return {};
+  }
+
+ private:
+  /// Writes them, by numbers of heads; false where they are more than there is room for, or take too many steps.
+  bool choose(uint32_t hops, Array<Candidate>& chosen, uint32_t& count) {
     count = 0;
+    steps_ = 0;
     serial_for(execution_, covered_.size(), kRowsAtOnce, [&](uint64_t begin, uint64_t end) {
       std::fill(reached_.data() + begin, reached_.data() + end, kNoRow);
       std::fill(covered_.data() + begin, covered_.data() + end, uint8_t{0});
@@ -126,14 +202,12 @@ class Cover {
     for (uint32_t head = 0; head < covered_.size(); ++head) {
       if (covered_[head] != 0) continue;
       if (count == chosen.size() || steps_ > kStepsMost) return false;
-      chosen[count++] = head;
-      cover_from(head, hops);
+      chosen[count++] = cover_from(head, hops);
     }
     return true;
   }
 
- private:
-  void cover_from(uint32_t head, uint32_t hops) {
+  Candidate cover_from(uint32_t head, uint32_t hops) {
     uint32_t begin = 0;
     uint32_t end = 0;
     const auto reach = [&](uint32_t other) {
@@ -146,9 +220,13 @@ class Cover {
     for (uint32_t hop = 0; hop < hops; ++hop) {
       for (const uint32_t step_end = end; begin < step_end; ++begin) {
         if (steps_++ % kStepsAtOnce == 0) execution_.check();
-        neighbors_.each(front_[begin], reach);
+        for (const uint32_t other : neighbors_.of(front_[begin], near_)) reach(other);
       }
     }
+    Candidate made;
+    made.count = std::min(end, kSamples);
+    for (uint32_t i = 0; i < made.count; ++i) made.heads[i] = front_[uint64_t{i} * end / made.count];
+    return made;
   }
 
   const HeadNeighbors& neighbors_;
@@ -156,31 +234,174 @@ class Cover {
   Array<uint32_t> front_;    // [heads] those that one reaches, in order of steps
   Array<uint32_t> reached_;  // [heads] the head from which each was reached last
   Array<uint8_t> covered_;   // [heads]
+  Near near_ = Near::kAny;
   uint64_t steps_ = 0;
+};
+
+/// Leaves out candidates of whose heads walks find all that are sampled, each from the nearest covering head before.
+class Thinning {
+ public:
+  Thinning(const SearchGraph& graph, const Codes& codes, std::span<const Candidate> candidates,
+           const Execution& execution)
+      : graph_(graph),
+        codes_(codes),
+        candidates_(candidates),
+        execution_(execution),
+        kept_(execution.memory, candidates.size()),
+        codes_tried_(execution.memory, kTriedAtOnce * kSamples * codes.stride()),
+        distances_(execution.memory, candidates.size() * execution.threads) {}
+
+  /// The rows of those that are left, ascending.
+  Array<uint32_t> run() {
+    for (size_t begin = 0; begin < candidates_.size(); begin += kTriedAtOnce) {
+      const auto some = static_cast<uint32_t>(std::min<size_t>(candidates_.size() - begin, kTriedAtOnce));
+      const uint32_t before = kept_count_;
+      Trial trials[kTriedAtOnce];
+      parallel_for(execution_, some, 1, [&](uint64_t i, uint64_t, uint32_t worker) {
+        trials[i] = try_from(candidates_[begin + i], i, before, worker);
+      });
+      for (uint32_t i = 0; i < some; ++i) {
+        if (!is_found(candidates_[begin + i], i, before, trials[i]))
+          kept_[kept_count_++] = row_of(candidates_[begin + i], 0);
+      }
+    }
+    Array<uint32_t> rows(execution_.memory, kept_count_);
+    std::copy_n(kept_.data(), kept_count_, rows.data());
+    return rows;
+  }
+
+ private:
+  /// Whether a walk finds a head from the nearest of some rows.
+  struct Sought {
+    uint32_t distance = UINT32_MAX;  // to that one
+    bool is_found = false;
+  };
+  struct Trial {
+    Sought heads[kSamples];
+  };
+
+  uint32_t row_of(const Candidate& candidate, uint32_t sample) const {
+    return graph_.heads[candidate.heads[sample]];
+  }
+  uint8_t* code_of(uint64_t place, uint32_t sample) {
+    return codes_tried_.data() + (place * kSamples + sample) * codes_.stride();
+  }
+
+  /// Seeks all heads from the first `count` rows that are kept.
+  Trial try_from(const Candidate& candidate, uint64_t place, uint32_t count, uint32_t worker) {
+    Trial trial;
+    for (uint32_t sample = 0; sample < candidate.count; ++sample) {
+      const uint32_t row = row_of(candidate, sample);
+      codes_.gather(&row, 1, code_of(place, sample));
+      trial.heads[sample] = seek(candidate, place, sample, 0, count, worker);
+    }
+    return trial;
+  }
+
+  /// The same from rows that have been kept since, if one of them is nearer.
+  bool is_found(const Candidate& candidate, uint64_t place, uint32_t before, Trial& trial) {
+    for (uint32_t sample = 0; sample < candidate.count; ++sample) {
+      Sought& sought = trial.heads[sample];
+      const Sought later = seek(candidate, place, sample, before, kept_count_, 0);
+      if (later.distance < sought.distance) sought = later;
+      if (!sought.is_found) return false;
+    }
+    return true;
+  }
+
+  Sought seek(const Candidate& candidate, uint64_t place, uint32_t sample, uint32_t begin, uint32_t end,
+              uint32_t worker) {
+    if (begin == end) return {};
+    uint32_t* const distances = distances_.data() + candidates_.size() * worker;
+    const uint8_t* const code = code_of(place, sample);
+    codes_.distances(code, kept_.data() + begin, end - begin, distances);
+    const uint32_t* const nearest = std::min_element(distances, distances + (end - begin));
+    const Walk walk{row_of(candidate, sample), code, row_of(candidate, 0)};
+    return {*nearest, is_near(walk, *nearest) && finds(walk, kept_[begin + (nearest - distances)], *nearest)};
+  }
+
+  /// What a walk looks for, and the row that it does not pass through.
+  struct Walk {
+    uint32_t row;
+    const uint8_t* code;
+    uint32_t without;
+  };
+
+  /// Whether a row at this distance may be of the same island. A walk can come from another one by a single edge, which
+  /// walks of queries from further islands do not come by.
+  bool is_near(const Walk& walk, uint32_t distance) const {
+    const AdjacencyRow edges = graph_.touched_row(walk.row);
+    const auto count = static_cast<uint32_t>(std::find(edges.begin(), edges.end(), kNoRow) - edges.begin());
+    if (count == 0) return false;
+    uint32_t distances[ANN_DEGREE_MAX];
+    codes_.distances(walk.code, edges.targets, count, distances);
+    std::nth_element(distances, distances + count / kNearShare, distances + count);
+    return number_of(codes_, distance) <= kNearMost * number_of(codes_, distances[count / kNearShare]);
+  }
+
+  /// Whether best-first search from a row at this distance meets the one that is sought.
+  bool finds(const Walk& walk, uint32_t from, uint32_t distance) const {
+    uint64_t keys[Beam::room(kWalkList)];
+    Beam list(keys, kWalkList);
+    list.insert(&distance, &from, 1);
+    for (uint32_t step = 0; step < kWalkSteps; ++step) {
+      const uint32_t row = list.pop();
+      if (row == kNoRow) return false;
+      uint32_t rows[ANN_DEGREE_MAX];
+      uint32_t distances[ANN_DEGREE_MAX];
+      uint32_t count = 0;
+      for (const uint32_t target : graph_.touched_row(row)) {
+        if (target == walk.row) return true;
+        if (target == kNoRow) break;
+        // A row that has left the list is too far to come back.
+        if (target != walk.without && !holds(list, target)) rows[count++] = target;
+      }
+      codes_.distances(walk.code, rows, count, distances);
+      list.insert(distances, rows, count);
+    }
+    return false;
+  }
+
+  static bool holds(const Beam& list, uint32_t row) {
+    for (uint32_t place = 0; place < list.size(); ++place)
+      if (RowKey::row(list.key(place)) == row) return true;
+    return false;
+  }
+
+  const SearchGraph& graph_;
+  const Codes& codes_;
+  std::span<const Candidate> candidates_;
+  const Execution& execution_;
+  Array<uint32_t> kept_;
+  uint32_t kept_count_ = 0;
+  Array<uint8_t> codes_tried_;  // [kTriedAtOnce, kSamples, stride]
+  Array<uint32_t> distances_;   // [threads, candidates]
 };
 
 }  // namespace
 
-Array<uint32_t> covering_heads(const SearchGraph& graph, const Execution& execution) {
+Array<uint32_t> covering_heads(const SearchGraph& graph, const Codes& codes, const Execution& execution) {
   const auto heads = static_cast<uint32_t>(graph.heads.size());
   if (!graph.is_fixed() || heads <= graph.entries.size()) return {};
-  const HeadNeighbors neighbors(graph, execution);
+  const HeadNeighbors neighbors(graph, codes, execution);
   Cover cover(neighbors, heads, execution);
-  Array<uint32_t> chosen(execution.memory, std::min(heads, kCoveringMost));
-  uint32_t count = 0;
-  uint32_t hops = kHops;
-  while (!cover.choose(hops, chosen, count)) {
-    if (++hops > kHopsMost) return {};
-  }
-  Array<uint32_t> rows(execution.memory, count);
-  for (uint32_t i = 0; i < count; ++i) rows[i] = graph.heads[chosen[i]];
-  return rows;
+  Array<Candidate> candidates = cover.choose(Near::kAny, std::min(heads, kCoveringMost));
+  if (candidates.empty()) return {};
+  const auto most = static_cast<uint32_t>(std::min<uint64_t>(kCloseMost * candidates.size(), kCoveringMost));
+  if (Array<Candidate> close = cover.choose(Near::kClose, std::min(heads, most)); !close.empty())
+    candidates = std::move(close);
+  return Thinning(graph, codes, {candidates.data(), candidates.size()}, execution).run();
 }
 
-uint64_t covering_heads_bytes(uint64_t rows, uint32_t degree) {
+uint64_t covering_heads_bytes(uint64_t rows, uint32_t degree, size_t stride, uint32_t threads) {
   const uint64_t heads = rows / kHeadShare;
-  return rows * sizeof(uint32_t) + heads * (2 * words_of(degree) * sizeof(uint32_t) + 9) +
-         2 * kCoveringMost * sizeof(uint32_t) + 8 * kAlignment;
+  const uint64_t neighbors = rows * sizeof(uint32_t) +
+                             heads * ((words_of(degree) + degree + 1) * sizeof(uint32_t) + 4) +
+                             threads * stride;
+  const uint64_t cover = heads * 9 + 3 * kCoveringMost * sizeof(Candidate);
+  const uint64_t thinning =
+      kTriedAtOnce * kSamples * stride + (uint64_t{threads} + 2) * kCoveringMost * sizeof(uint32_t);
+  return neighbors + cover + thinning + 16 * kAlignment;
 }
 
 }  // namespace gannet

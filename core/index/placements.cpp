@@ -59,9 +59,8 @@ void Placements::calibrate(const PlacedSegment& placed, PlacedDevice& device, co
   auto known = known_of(placement.device_class_with_covering_pivots());
   if (known != nullptr) {
     const SearchGraph& graph = placed.segment.graph;
-    const Array<uint32_t> covering = covering_heads(graph, execution);
-    if (covering.size() > kPivots)
-      placement.replace_pivots(graph, {covering.data(), covering.size()}, execution);
+    const Array<uint32_t> covering = covering_heads(graph, placed.segment.codes, execution);
+    if (!covering.empty()) placement.replace_pivots(graph, {covering.data(), covering.size()}, execution);
   }
   if (known == nullptr || !placement.has_covering_pivots()) known = known_of(placement.device_class());
   if (known != nullptr) {

@@ -19,9 +19,10 @@ inline constexpr uint32_t kPivots = 512;  // as a rule, and what divides every o
 inline constexpr uint32_t kPivotsMost = kCoveringMost;
 static_assert(kPivotsMost % kPivots == 0);
 
-/// The number of pivots that hold so many covering heads.
+/// The number of pivots that hold so many covering heads: with any of them more than kPivots, all of which serve blocks.
 constexpr uint32_t pivot_count(size_t covering) {
-  return std::max(kPivots, static_cast<uint32_t>((covering + kPivots - 1) / kPivots * kPivots));
+  if (covering == 0) return kPivots;
+  return std::max(2 * kPivots, static_cast<uint32_t>((covering + kPivots - 1) / kPivots * kPivots));
 }
 
 /// Pivots at which a query of a batch starts.

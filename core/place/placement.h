@@ -36,8 +36,9 @@ struct HostPlacement {
 struct DeviceClass {
   uint32_t capability = 0;  // compute capability: 10 major + minor
   uint32_t multiprocessors = 0;
-  /// Of DevicePlacement, a multiple of four; plus 2 where two lists walk by bytes in place of wide codes, and 1 where
-  /// walks start at covering heads, both of which earlier versions did not.
+  /// Of DevicePlacement, a multiple of eight; plus 2 where two lists walk by bytes in place of wide codes, and 4 where
+  /// walks start at covering heads, both of which earlier versions did not. Files with 1 more are of another choice of
+  /// such heads, and serve no device.
   uint32_t block_list_max = 0;
 
   auto operator<=>(const DeviceClass&) const = default;
@@ -56,12 +57,12 @@ class DevicePlacement {
   uint32_t multiprocessors() const { return multiprocessors_; }
   DeviceClass device_class() const {
     return {capability_, multiprocessors_,
-            block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u) | (has_covering_pivots() ? 1u : 0u)};
+            block_list_max | (view_.narrow.codes != nullptr ? 2u : 0u) | (has_covering_pivots() ? 4u : 0u)};
   }
   /// The same with other pivots.
   DeviceClass device_class_with_covering_pivots() const {
     DeviceClass other = device_class();
-    other.block_list_max |= 1u;
+    other.block_list_max |= 4u;
     return other;
   }
   bool has_covering_pivots() const { return view_.pivot_count > kPivots; }
@@ -89,7 +90,7 @@ class DevicePlacement {
   virtual void replace_edges(const uint32_t* edges) = 0;
   /// and of entry points alone.
   virtual void replace_starts(const SearchGraph& graph, const Execution& execution) = 0;
-  /// Makes covering heads of the graph pivots, more than kPivots of them; an empty span restores the usual ones. False,
+  /// Makes covering heads of the graph pivots; an empty span restores the usual ones. False,
   /// and nothing done, where device memory does not hold them.
   virtual bool replace_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
                               const Execution& execution) = 0;

@@ -785,7 +785,7 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   // Before rows are hidden, some of which are heads. By inner product a bound finds no good end (search/slack.h).
   const bool by_product = dataset.metric() == ANN_METRIC_INNER_PRODUCT;
   CoveringWalks covering;
-  if (!by_product) covering.heads = covering_heads(segment.graph, execution);
+  if (!by_product) covering.heads = covering_heads(segment.graph, codes, execution);
   RowQueries row_queries;
   MatrixView vectors = given.first(sample_most(codes, 0));
   if (by_rows) {
@@ -935,9 +935,10 @@ uint64_t calibration_bytes(uint32_t dim, size_t stride, uint64_t rows, uint32_t 
       std::max({bounded, nearest_by_codes_bytes(stride, kSampleMax[0], depth, threads),
                 nearest_by_codes_bytes(stride, few, deep, threads)});
   const uint64_t hiding = rows / 8 + rows / 512 + count * ANN_DEGREE_MAX * 16;
-  const uint64_t measuring = count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 +
-                             HostWalks::kBytes + KnobCurves::kCurves * kSampleMax[0] * 8 + hiding +
-                             std::max(threads * workspace + covering_heads_bytes(rows, degree), ground_truth);
+  const uint64_t measuring =
+      count * (depth * 4 + dim * 8ull + 128) + uint64_t{few} * deep * 4 + HostWalks::kBytes +
+      KnobCurves::kCurves * kSampleMax[0] * 8 + hiding +
+      std::max(threads * workspace + covering_heads_bytes(rows, degree, stride, threads), ground_truth);
   return std::max(measuring, given != 0 ? 0 : draw_queries_bytes(rows)) + 64 * kAlignment;
 }
 

@@ -669,8 +669,8 @@ void DeviceCalibration::choose_pivots(const SearchTarget& target, Samples& sampl
   };
   const double before = missed();
   if (before <= kMissedLeast) return;
-  const Array<uint32_t> covering = covering_heads(graph, execution);
-  if (covering.size() <= kPivots) return;
+  const Array<uint32_t> covering = covering_heads(graph, target.segment().codes, execution);
+  if (covering.empty()) return;
   if (!placement.replace_pivots(graph, {covering.data(), covering.size()}, execution)) return;
   // Where there is no memory for the usual ones any more, these serve as well.
   if (missed() > kMissedStill * before) placement.replace_pivots(graph, {}, execution);

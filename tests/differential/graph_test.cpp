@@ -256,45 +256,150 @@ TEST_CASE("long edges lead from head to head and from every row to its own") {
   }
 }
 
-TEST_CASE("covering heads are those that no earlier one reaches in two steps to heads near it") {
-  const uint32_t islands = 900, size = 24, degree = 8;
-  const MadeData data(islands * size, 6, Shape::kUniform, 9);
-  SearchGraph graph = islands_of(islands, size, degree);
-  REQUIRE(covering_heads(graph, kTwoThreads).empty());
-  REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
-  REQUIRE(graph.heads.size() > graph.entries.size());
-  const auto has_edge = [&](uint32_t from, uint32_t to) {
-    const AdjacencyRow row = graph.row(from);
-    return std::find(row.begin(), row.end(), to) != row.end();
+namespace {
+
+std::vector<uint32_t> distances_of(const Codes& codes, uint32_t to, const std::vector<uint32_t>& rows) {
+  std::vector<uint8_t> code(codes.stride());
+  codes.gather(&to, 1, code.data());
+  std::vector<uint32_t> distances(rows.size());
+  codes.distances(code.data(), rows.data(), static_cast<uint32_t>(rows.size()), distances.data());
+  return distances;
+}
+
+/// Best-first search from `from` with a list of 16 rows: whether it meets `sought` within 64 steps, without one row.
+bool finds_row(const Codes& codes, const SearchGraph& graph, uint32_t from, uint32_t sought,
+               uint32_t without) {
+  const auto entry_of = [&](uint32_t row) {
+    return std::pair(distances_of(codes, sought, {row}).front(), row);
   };
-  std::map<uint32_t, std::set<uint32_t>> mutual, near;
-  for (const uint32_t head : graph.heads) {
-    for (const uint32_t other : graph.row(head)) {
-      const bool is_head = std::binary_search(graph.heads.begin(), graph.heads.end(), other);
-      if (is_head && has_edge(other, head)) mutual[head].insert(other);
+  std::set<std::pair<uint32_t, uint32_t>> list = {entry_of(from)};
+  std::set<uint32_t> expanded;
+  for (uint32_t step = 0; step < 64; ++step) {
+    const auto next = std::find_if(list.begin(), list.end(),
+                                   [&](const auto& entry) { return !expanded.contains(entry.second); });
+    if (next == list.end()) return false;
+    const uint32_t row = next->second;
+    expanded.insert(row);
+    for (const uint32_t target : graph.row(row)) {
+      if (target == sought) return true;
+      if (target != kNoRow && target != without && !expanded.contains(target)) list.insert(entry_of(target));
     }
+    while (list.size() > 16) list.erase(std::prev(list.end()));
+  }
+  return false;
+}
+
+/// Whether such a search finds a row from the nearest of some, unless that is far.
+bool is_found(const Codes& codes, const SearchGraph& graph, uint32_t sought,
+              const std::vector<uint32_t>& rows, uint32_t without) {
+  if (rows.empty()) return false;
+  std::vector<uint32_t> targets;
+  for (const uint32_t target : graph.row(sought))
+    if (target != kNoRow) targets.push_back(target);
+  std::vector<uint32_t> around = distances_of(codes, sought, targets);
+  std::sort(around.begin(), around.end());
+  const std::vector<uint32_t> distances = distances_of(codes, sought, rows);
+  const auto nearest = std::min_element(distances.begin(), distances.end());
+  return *nearest <= 2.5 * around[around.size() / 8] &&
+         finds_row(codes, graph, rows[nearest - distances.begin()], sought, without);
+}
+
+}  // namespace
+
+namespace {
+
+using HeadsOfEach = std::map<uint32_t, std::vector<uint32_t>>;
+
+bool holds(const std::vector<uint32_t>& rows, uint32_t row) {
+  return std::find(rows.begin(), rows.end(), row) != rows.end();
+}
+
+/// The heads near each, close ones first, and these alone.
+std::pair<HeadsOfEach, HeadsOfEach> near_heads(const Codes& codes, const SearchGraph& graph) {
+  HeadsOfEach mutual, near, close;
+  std::map<uint32_t, uint32_t> nearest;
+  for (const uint32_t head : graph.heads) {
+    std::vector<uint32_t> heads;
+    for (const uint32_t other : graph.row(head)) {
+      if (!std::binary_search(graph.heads.begin(), graph.heads.end(), other)) continue;
+      heads.push_back(other);
+      const AdjacencyRow back = graph.row(other);
+      if (std::find(back.begin(), back.end(), head) != back.end()) mutual[head].push_back(other);
+    }
+    const std::vector<uint32_t> distances = distances_of(codes, head, heads);
+    nearest[head] = heads.empty() ? 0 : *std::min_element(distances.begin(), distances.end());
   }
   for (const auto& [head, others] : mutual) {
+    std::vector<uint32_t> farther;
     for (const uint32_t other : others) {
-      for (const uint32_t third : others) {
-        if (mutual[other].contains(third)) near[head].insert(other);
-      }
+      const bool has_third = std::any_of(others.begin(), others.end(),
+                                         [&](uint32_t third) { return holds(mutual[other], third); });
+      if (!has_third) continue;
+      const uint32_t distance = distances_of(codes, head, {other}).front();
+      const bool is_close = distance <= 2.5 * std::min(nearest[head], nearest[other]);
+      (is_close ? close[head] : farther).push_back(other);
     }
+    near[head] = close[head];
+    near[head].insert(near[head].end(), farther.begin(), farther.end());
   }
-  std::vector<uint32_t> wanted;
+  return {near, close};
+}
+
+/// Heads that none before them reaches in so many steps, each with all that it reaches.
+std::vector<std::vector<uint32_t>> candidates_of(const SearchGraph& graph, HeadsOfEach& near, uint32_t hops) {
+  std::vector<std::vector<uint32_t>> candidates;
   std::set<uint32_t> covered;
   for (const uint32_t head : graph.heads) {
-    if (!covered.insert(head).second) continue;
-    wanted.push_back(head);
-    for (const uint32_t other : near[head]) {
-      covered.insert(other);
-      covered.insert(near[other].begin(), near[other].end());
+    if (covered.contains(head)) continue;
+    std::vector<uint32_t> front = {head};
+    size_t begin = 0;
+    for (uint32_t hop = 0; hop < hops; ++hop) {
+      for (const size_t end = front.size(); begin < end; ++begin) {
+        for (const uint32_t other : std::vector<uint32_t>(near[front[begin]]))
+          if (!holds(front, other)) front.push_back(other);
+      }
     }
+    covered.insert(front.begin(), front.end());
+    candidates.push_back(front);
   }
-  REQUIRE((near.size() > 100 && wanted.size() > 10 && wanted.size() < graph.heads.size() * 9 / 10));
-  for (const bool again : {false, true}) {
-    const Array<uint32_t> found = covering_heads(graph, again ? kTwoThreads : Execution{});
-    REQUIRE(std::equal(wanted.begin(), wanted.end(), found.begin(), found.end()));
+  return candidates;
+}
+
+}  // namespace
+
+TEST_CASE("covering heads: no earlier one reaches them in a few steps to heads near it, or finds them") {
+  // Heads of few edges are near close ones alone; of many in 3 columns also others, without which candidates are too many.
+  for (const bool close_serve : {true, false}) {
+    const uint32_t islands = close_serve ? 900 : 600, size = close_serve ? 24 : 40;
+    const uint32_t degree = close_serve ? 8 : 24;
+    const MadeData data(islands * size, close_serve ? 6 : 3, Shape::kUniform, 9);
+    SearchGraph graph = islands_of(islands, size, degree);
+    REQUIRE(covering_heads(graph, data.codes, kTwoThreads).empty());
+    REQUIRE(add_long_edges(data.codes, graph, 5, kTwoThreads));
+    REQUIRE(graph.heads.size() > graph.entries.size());
+    auto [near, close] = near_heads(data.codes, graph);
+    std::vector<std::vector<uint32_t>> candidates = candidates_of(graph, near, 2);
+    const size_t most = 2 * candidates.size();
+    bool are_close = false;
+    for (uint32_t hops = 2; hops <= 4 && !are_close; ++hops) {
+      const auto closer = candidates_of(graph, close, hops);
+      are_close = closer.size() <= most;
+      if (are_close) candidates = closer;
+    }
+    REQUIRE(are_close == close_serve);
+    std::vector<uint32_t> wanted;
+    for (const std::vector<uint32_t>& front : candidates) {
+      const bool is_needed =
+          !is_found(data.codes, graph, front[0], wanted, front[0]) ||
+          (front.size() > 1 && !is_found(data.codes, graph, front[front.size() / 2], wanted, front[0]));
+      if (is_needed) wanted.push_back(front[0]);
+    }
+    REQUIRE((candidates.size() > 10 && candidates.size() < graph.heads.size() * 9 / 10));
+    REQUIRE((wanted.size() > candidates.size() / 10 && wanted.size() < candidates.size() * 9 / 10));
+    for (const bool again : {false, true}) {
+      const Array<uint32_t> found = covering_heads(graph, data.codes, again ? kTwoThreads : Execution{});
+      REQUIRE(std::equal(wanted.begin(), wanted.end(), found.begin(), found.end()));
+    }
   }
 }
 
@@ -310,6 +415,7 @@ TEST_CASE("pivots are the covering heads, and others each once, as far as there 
       for (uint32_t i = 0; share != 0 && i < heads; i += share) covering.push_back(graph.heads[i]);
       const Array<uint32_t> pivots = draw_pivots(graph, covering, {});
       REQUIRE((pivots.size() == pivot_count(covering.size()) && pivots.size() % kPivots == 0));
+      REQUIRE((pivots.size() > kPivots) == !covering.empty());
       REQUIRE(std::equal(covering.begin(), covering.end(), pivots.begin()));
       const auto end = std::find(pivots.begin(), pivots.end(), kNoRow);
       REQUIRE(std::all_of(end, pivots.end(), [](uint32_t row) { return row == kNoRow; }));

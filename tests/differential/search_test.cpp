@@ -687,7 +687,7 @@ TEST_CASE("a walk with slack starts at covering heads where its plan says so, wh
   for (size_t i = 600 * 8; i < rows.values.size(); ++i) rows.values[i] = rows.values[i - 600 * 8];
   const Floats queries(20, 8, 92, 1);
   const auto built = build_floats(rows, ANN_METRIC_L2, false, ANN_GRAPH_AUTO, 8);
-  const Array<uint32_t> heads = covering_heads(built->segment.graph, {});
+  const Array<uint32_t> heads = covering_heads(built->segment.graph, built->segment.codes, {});
   REQUIRE(!heads.empty());
   const QueryBlock block(built->segment.dataset, queries.view(), {});
   const auto search_at = [&](const HostPlacement& host, std::span<const uint32_t> covering) {

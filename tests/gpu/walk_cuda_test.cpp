@@ -497,7 +497,7 @@ void compare_with_twin(const Prepared& data, uint32_t k, float slack, uint32_t e
   if (!blocks_serve(*placement->placement, k)) return;
   Array<uint32_t> own;
   if (covering.empty() && placement->placement->has_covering_pivots()) {
-    own = covering_heads(built.segment.graph, execution);
+    own = covering_heads(built.segment.graph, built.segment.codes, execution);
     covering = {own.data(), own.size()};
   }
   DeviceWorkspaceLease space(*placement->placement, data.c.queries, k);
