@@ -137,7 +137,8 @@ struct Chooser {
     const Segment& segment = placed.segment;
     const SearchGraph& graph = segment.graph;
     const DeviceBatch batch{static_cast<double>(request.queries), request.k};
-    const auto two_lists = choose_two_lists();
+    bool is_first = false;
+    const auto two_lists = choose_two_lists(0, &is_first);
     if (two_lists && request.params.beam != 0) return *two_lists;
     // Finding the recall that a beam promises takes microseconds, much of one query's time: only where it may answer.
     const auto plan_beam = [this] { return planned(kBestFirst, effort_of(kBestFirst)); };
@@ -159,6 +160,9 @@ struct Chooser {
       if (const auto choice = choose_beam(); choice && choice->procedure == &kBestFirst)
         consider(*choice, time_of_beam(choice->effort.knob));
     }
+    const bool by_two_lists = best.procedure == &kTwoLists;
+    if (const auto in_doubt = choose_in_doubt(is_first, by_two_lists ? least / kPreferred : least))
+      return *in_doubt;
     // CAGRA's calibration costs the first search that needs it: only where the best so far would cost much more.
     constexpr uint32_t kShortest = 32;
     const double shortest = std::max(request.k, kShortest);
@@ -167,6 +171,18 @@ struct Chooser {
       consider(*stored, cagra_time(graph, stored_bytes(), stored->effort.knob,
                                    std::get<CagraPlan>(stored->plan).multi_cta, batch));
     return best;
+  }
+
+  /// Where the first warps do not reach the recall and what does takes twice the time, the end of a curve serves whose
+  /// sample leaves a doubt of it, as on the CPU: of 2,048 queries in islands one that misses all promises .9989, and all
+  /// rows take 40 times as long. Not by product, where rows that serve as queries promise too much, nor for all answers.
+  std::optional<Choice> choose_in_doubt(bool is_first, double sure_time) const {
+    constexpr double kWorthDoubt = 0.5;
+    if (is_first || request.recall >= 1 || by_product()) return std::nullopt;
+    auto choice = choose_two_lists(KnobCurve::kSampleDoubt, &is_first);
+    const DeviceBatch batch{static_cast<double>(request.queries), request.k};
+    if (!choice || two_lists_time(choice->effort, batch) >= kWorthDoubt * sure_time) return std::nullopt;
+    return choice;
   }
 
   /// The effort of one list on a device, measured there; none where the CPU's curves stand for it.
@@ -250,7 +266,9 @@ struct Chooser {
   /// hundred do not, and find the first ten of 150,000 words in .55 of the time at .8 (10,000 queries), and the first
   /// one in .71 to .82 at .85 and .95 (1,000). In sets by distance they were not ahead. In large batches blocks take half
   /// of a warp's time where these are counted alike: at .88 and .92 of foreign queries 1.0 and 1.1 ms, a warp 1.8 and 3.5.
-  std::optional<Choice> choose_two_lists() const {
+  ///
+  /// `is_first`: set where the first warps reach the recall.
+  std::optional<Choice> choose_two_lists(double doubt, bool* is_first) const {
     constexpr double kFarAhead = 1.4;  // counted work lies within a third of a walk's time
     constexpr double kAhead = 1.1;     // and nearer for walks of the same warps, and by product
     const uint32_t beam = request.params.beam;
@@ -263,8 +281,8 @@ struct Chooser {
     double least = 0;
     const auto consider = [&](QueryWarps query_warps, uint32_t answers, double ahead = 1) {
       const DeviceCalibration& tables = two_lists();
-      const auto effort = answers == request.k ? tables.find(query_warps, request.k, recall)
-                                               : tables.find_deep(query_warps, request.k, recall);
+      const auto effort = answers == request.k ? tables.find(query_warps, request.k, recall, doubt)
+                                               : tables.find_deep(query_warps, request.k, recall, doubt);
       if (!effort) return false;
       const double time = two_lists_time(*effort, batch);
       if (best && least <= ahead * time) return true;
@@ -278,6 +296,7 @@ struct Chooser {
     for (size_t i = 0; i < order.size(); ++i) {
       if (!found) found = consider(order[i], request.k);
       if (found && i == 0) {
+        *is_first = true;
         const bool has_blocks = is_large(batch) && order[0].warps == 1;
         if (has_blocks) consider(order[1], request.k, by_product() ? kAhead : kFarAhead);
         if (codes_bound) consider(order[0], kDeepAnswers, kAhead);

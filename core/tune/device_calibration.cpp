@@ -308,7 +308,7 @@ class DeviceCalibration::CurveTracer {
   bool is_far_behind(const Trial& trial) const {
     Point of_block;
     return blocks_ != nullptr && trial.recall >= kRecallMin &&
-           blocks_->curve().find(trial.promised, &of_block) &&
+           blocks_->curve().find(trial.promised, 0, &of_block) &&
            time_of(1, trial.expansions) > kFarBehind * time_of(kWarpsOfBlocks, of_block.expansions);
   }
 
@@ -681,10 +681,14 @@ void DeviceCalibration::choose_pivots(const SearchTarget& target, Samples& sampl
 /// as each other, and none is found below a slack of 0. Halfway up such a cliff a search for a recall of
 /// 0.95 found 0.10. Below kStraightMost, where points are a tenth of recall apart, recall grows as a straight line: ten of
 /// 200,000 rows by product got .784 where .8 was wanted. That gives no recall more slack than kStraightMost has.
-bool DeviceCalibration::Curve::find(double recall, Point* point) const {
+bool DeviceCalibration::Curve::find(double recall, double doubt, Point* point) const {
   uint32_t above = 0;
   while (above < count && points[above].recall < recall) ++above;
-  if (above == count) return false;
+  if (above == count) {
+    if (count == 0 || points[count - 1].recall + doubt < recall) return false;
+    *point = points[count - 1];
+    return true;
+  }
   *point = points[above];
   if (above == 0) return true;
   const Point& below = points[above - 1];
@@ -702,14 +706,14 @@ bool DeviceCalibration::Curve::find(double recall, Point* point) const {
 
 /// Between curves in proportion to log k, but with the larger slack of both: by inner product blocks of 8 for k = 30
 /// got .933 where .95 was asked with a slack in proportion. Beyond the last curve nothing is known.
-bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) const {
+bool DeviceCalibration::Table::find(uint32_t k, double recall, double doubt, Point* point) const {
   uint32_t above = 0;
   while (above < count && curves[above].k < k) ++above;
   if (above == count) return false;
-  if (!curves[above].find(recall, point)) return false;
+  if (!curves[above].find(recall, doubt, point)) return false;
   if (above == 0 || curves[above].k == k) return true;
   Point low;
-  if (!curves[above - 1].find(recall, &low)) return false;
+  if (!curves[above - 1].find(recall, doubt, &low)) return false;
   const double part = std::log(static_cast<double>(k) / curves[above - 1].k) /
                       std::log(static_cast<double>(curves[above].k) / curves[above - 1].k);
   const double slack = std::max(low.slack, point->slack);
@@ -720,8 +724,8 @@ bool DeviceCalibration::Table::find(uint32_t k, double recall, Point* point) con
 
 /// Other numbers of answers than ten go by the curve for a hundred, which promises the least of all; all do where there is
 /// no other curve, as in files from before 1.7.
-bool DeviceCalibration::Table::find_deep(uint32_t k, double recall, Point* point) const {
-  return (k == kFirstAnswers && first.find(recall, point)) || find(kDeepAnswers, recall, point);
+bool DeviceCalibration::Table::find_deep(uint32_t k, double recall, double doubt, Point* point) const {
+  return (k == kFirstAnswers && first.find(recall, doubt, point)) || find(kDeepAnswers, recall, doubt, point);
 }
 
 void DeviceCalibration::Point::move_to(const Point& other, double part) {
@@ -746,19 +750,21 @@ bool DeviceCalibration::empty() const {
                      [](const Table& table) { return table.count == 0; });
 }
 
-std::optional<Effort> DeviceCalibration::find(QueryWarps query_warps, uint32_t k, float recall) const {
-  return find_by(&Table::find, query_warps, k, recall);
+std::optional<Effort> DeviceCalibration::find(QueryWarps query_warps, uint32_t k, float recall,
+                                              double doubt) const {
+  return find_by(&Table::find, query_warps, k, recall, doubt);
 }
 
-std::optional<Effort> DeviceCalibration::find_deep(QueryWarps query_warps, uint32_t k, float recall) const {
-  return find_by(&Table::find_deep, query_warps, k, recall);
+std::optional<Effort> DeviceCalibration::find_deep(QueryWarps query_warps, uint32_t k, float recall,
+                                                   double doubt) const {
+  return find_by(&Table::find_deep, query_warps, k, recall, doubt);
 }
 
 std::optional<Effort> DeviceCalibration::find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k,
-                                                 float recall) const {
+                                                 float recall, double doubt) const {
   for (const Table& table : tables_) {
     Point point;
-    if (table.query_warps != query_warps || !(table.*find_point)(k, recall, &point)) continue;
+    if (table.query_warps != query_warps || !(table.*find_point)(k, recall, doubt, &point)) continue;
     Effort effort = point.effort(query_warps.warps);
     effort.capped = query_warps.resident;
     effort.recall = std::max(effort.recall, static_cast<double>(recall));
@@ -781,7 +787,7 @@ Effort DeviceCalibration::nearest(uint32_t warps, uint32_t k, float recall) cons
     while (place + 1 < table.count && table.curves[place].k < k) ++place;
     const Curve& curve = table.curves[place];
     Point point;
-    if (curve.find(recall, &point)) return unpromised(point);  // of a smaller k
+    if (curve.find(recall, 0, &point)) return unpromised(point);  // of a smaller k
     if (curve.count == 0) continue;
     const Point& last = curve.points[curve.count - 1];
     return curve.k == k ? last.effort(warps) : unpromised(last);

@@ -49,7 +49,7 @@
 // ten miss half as much at most from covering heads, at one slack, these become the placement's pivots (place/pivots.h)
 // before any curve is traced. Such a placement is of a class of its own: its curves are of no use to others. Of sets
 // with long edges alone; builds of these take up to .1 s more. One NVIDIA H100, ten answers, by 512 pivots and by
-// covering heads:
+// all candidates for covering heads (of fewer heads tests/bench/results.csv has figures):
 //
 //                                                10,000 queries, M/s              one query, us
 //                                              .8          .95         .999          .99
@@ -107,10 +107,11 @@ class DeviceCalibration {
   };
 
   /// The effort for k neighbours at a recall by so many warps; none where their table does not reach it.
-  std::optional<Effort> find(QueryWarps query_warps, uint32_t k, float recall) const;
+  /// `doubt`: the end of a curve also serves a recall that lies so much beyond it.
+  std::optional<Effort> find(QueryWarps query_warps, uint32_t k, float recall, double doubt = 0) const;
 
   /// The effort of walks for kDeepAnswers neighbours, k of which are wanted, at a recall of these.
-  std::optional<Effort> find_deep(QueryWarps query_warps, uint32_t k, float recall) const;
+  std::optional<Effort> find_deep(QueryWarps query_warps, uint32_t k, float recall, double doubt = 0) const;
 
   static constexpr uint32_t kCurves = 5;
   static constexpr uint32_t kPoints = 24;
@@ -127,15 +128,15 @@ class DeviceCalibration {
     uint32_t k = 0;
     uint32_t count = 0;
     Point points[kPoints];
-    bool find(double recall, Point* point) const;
+    bool find(double recall, double doubt, Point* point) const;
   };
   struct Table {
     QueryWarps query_warps = {};
     uint32_t count = 0;
     Curve curves[kCurves];
     Curve first;  // of kFirstAnswers, by the walks for kDeepAnswers; without points where codes are not lossy
-    bool find(uint32_t k, double recall, Point* point) const;
-    bool find_deep(uint32_t k, double recall, Point* point) const;
+    bool find(uint32_t k, double recall, double doubt, Point* point) const;
+    bool find_deep(uint32_t k, double recall, double doubt, Point* point) const;
   };
 
   /// The time that measuring took.
@@ -167,7 +168,7 @@ class DeviceCalibration {
   class CurveTracer;
   class Samples;
   struct Job;
-  using FindPoint = bool (Table::*)(uint32_t k, double recall, Point* point) const;
+  using FindPoint = bool (Table::*)(uint32_t k, double recall, double doubt, Point* point) const;
   std::vector<Job> plan_curves(const SearchTarget& target, std::span<const uint32_t> answers);
   bool give_known(Job& job) const;
   void trace(const SearchTarget& target, std::vector<Job>& jobs, Samples& samples,
@@ -175,7 +176,8 @@ class DeviceCalibration {
   void choose_pivots(const SearchTarget& target, Samples& samples, const Execution& execution) const;
   void measure_curves(const SearchTarget& target, std::span<const uint32_t> answers,
                       const DeviceCalibration* known, const Execution& execution);
-  std::optional<Effort> find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k, float recall) const;
+  std::optional<Effort> find_by(FindPoint find_point, QueryWarps query_warps, uint32_t k, float recall,
+                                double doubt) const;
 
   Table tables_[kTables + 1];
   Cost cost_;

@@ -425,6 +425,12 @@ TEST_CASE("walks for a hundred answers go by the curve of their first answers wh
   }
   CHECK(calibration.find({8, false}, 100, 0.9f)->knob == 0.3);
   CHECK_FALSE(calibration.find_deep({16, false}, 10, 0.5f));
+  // The ends of curves in doubt of a recall.
+  CHECK(calibration.find({8, false}, 100, 0.9009f, 0.001)->knob == 0.3);
+  CHECK(calibration.find({8, false}, 100, 0.9009f, 0.001)->recall == 0.9009f);
+  CHECK_FALSE(calibration.find({8, false}, 100, 0.9009f));
+  CHECK_FALSE(calibration.find({8, false}, 100, 0.9011f, 0.001));
+  CHECK(calibration.find_deep({8, false}, 10, 0.9509f, 0.001)->knob == 0.2);
 }
 
 TEST_CASE("curves of devices that section 4 of the specification forbids") {
