@@ -16,7 +16,7 @@ constexpr uint32_t kHopsMost = 4;  // and where too many heads would be needed
 constexpr uint32_t kWordBits = 32;
 /// Heads whose neighbours are read between two questions to the monitor,
 constexpr uint64_t kStepsAtOnce = 4096;
-/// and in all: 25 to 50 times as many edges.
+/// and in all for one number of steps: 25 to 50 times as many edges.
 constexpr uint64_t kStepsMost = 1 << 20;
 
 /// A walk that looks for a head: rows of its list, and rows that it expands at most.
