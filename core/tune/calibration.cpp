@@ -731,10 +731,10 @@ void measure_slacks(const Segment& segment, const Sample& sample, uint32_t tried
 /// The curve for ten answers, or for one where there is no other.
 const KnobCurve& curve_of_ten(const KnobCurves& curves) { return curves[std::min(curves.count() - 1, 1u)]; }
 
-/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Whether
-/// these find more: they miss half at most.
-bool measure_slack(const Segment& segment, Sample& sample, uint32_t curves, CoveringWalks& covering,
-                   const Execution& execution, KnobCurves& out) {
+/// Measures SLACK; where its walks do not find all islands from the entry points, also from covering heads. Those are
+/// returned if they find more: they miss half at most.
+CoveringWalks measure_slack(const Segment& segment, Sample& sample, uint32_t curves,
+                            const Execution& execution, KnobCurves& out) {
   constexpr uint32_t kSlackSample = 512;
   constexpr double kHighest = 0.999;  // recall that is asked
   constexpr double kMissedStill = 0.5;
@@ -744,14 +744,18 @@ bool measure_slack(const Segment& segment, Sample& sample, uint32_t curves, Cove
   SlackWalks walks(segment, sample, tried, execution);
   walks.count_beams();
   measure_slacks(segment, sample, tried, walks, execution, out);
-  if (tried == 0 || covering.heads.empty() || curve_of_ten(out).reaches(kHighest)) return false;
+  if (tried == 0 || curve_of_ten(out).reaches(kHighest)) return {};
+  // No rows are hidden from a graph that has heads.
+  CoveringWalks covering{covering_heads(sample.graph, segment.codes, execution)};
+  if (covering.heads.empty()) return {};
   walks.start_at({covering.heads.data(), covering.heads.size()});
   measure_slacks(segment, sample, tried, walks, execution, covering.slack);
   const auto missed = [](const KnobCurves& of) {
     const KnobCurve& curve = curve_of_ten(of);
     return miss_of(curve.points[curve.count - 1].recall);
   };
-  return missed(covering.slack) <= kMissedStill * missed(out);
+  if (missed(covering.slack) > kMissedStill * missed(out)) return {};
+  return covering;
 }
 
 }  // namespace
@@ -782,10 +786,6 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
 
   // The queries: a sample of the rows, or the caller's. Either is shuffled, so that the first of it are a fair
   // sample too.
-  // Before rows are hidden, some of which are heads. By inner product a bound finds no good end (search/slack.h).
-  const bool by_product = dataset.metric() == ANN_METRIC_INNER_PRODUCT;
-  CoveringWalks covering;
-  if (!by_product) covering.heads = covering_heads(segment.graph, codes, execution);
   RowQueries row_queries;
   MatrixView vectors = given.first(sample_most(codes, 0));
   if (by_rows) {
@@ -865,8 +865,11 @@ void Calibration::measure_on(const Segment& segment, const Execution& execution,
   host_walks.reset();
   PartWalks(segment, sample, execution).measure(curves_.count(), points);
   for (uint32_t c = 0; c < curves_.count(); ++c) make_curve(points[c], curves_[c]);
-  if (by_product) return;
-  if (measure_slack(segment, sample, curves_.count(), covering, execution, slack_)) add(std::move(covering));
+  // By inner product a bound finds no good end (search/slack.h).
+  if (dataset.metric() == ANN_METRIC_INNER_PRODUCT) return;
+  if (CoveringWalks covering = measure_slack(segment, sample, curves_.count(), execution, slack_);
+      !covering.heads.empty())
+    add(std::move(covering));
   from_groups_.slacks = from_groups_.lists && slack_.count() != 0;
 }
 
