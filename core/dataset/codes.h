@@ -47,6 +47,7 @@
 // that i8 rows stand as they are and are flipped (xor 0x80) when they are read. On a device they stand flipped.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -183,6 +184,11 @@ class Codes {
 
   /// out[i] is the distance of a query's code, or of one row of a block, to row ids[i].
   void distances(const uint8_t* code, const uint32_t* ids, uint32_t count, uint32_t* out) const;
+
+  /// A distance as a number.
+  double value_of(uint32_t distance) const {
+    return wide_ ? double{std::bit_cast<float>(distance)} : static_cast<double>(distance);
+  }
 
   /// Copies rows [ids] to a block [count, stride].
   void gather(const uint32_t* ids, uint32_t count, uint8_t* block) const;

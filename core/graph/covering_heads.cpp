@@ -36,10 +36,6 @@ constexpr uint32_t kTriedAtOnce = 64;
 
 constexpr uint32_t words_of(uint32_t degree) { return (degree + kWordBits - 1) / kWordBits; }
 
-double number_of(const Codes& codes, uint32_t distance) {
-  return codes.wide() ? double{std::bit_cast<float>(distance)} : static_cast<double>(distance);
-}
-
 /// Which heads are near each other: with edges in both directions and a third head to which both have such edges;
 /// close, where neither has one that is much nearer.
 enum class Near { kAny, kClose };
@@ -140,7 +136,7 @@ class HeadNeighbors {
     for (uint32_t i = 0; i < count; ++i) {
       if (!any_mutual(neighbors[i], is_neighbor)) continue;
       const uint32_t least = std::min(nearest_[head], nearest_[neighbors[i]]);
-      const bool is_close = number_of(codes_, distances[i]) <= kNearMost * number_of(codes_, least);
+      const bool is_close = codes_.value_of(distances[i]) <= kNearMost * codes_.value_of(least);
       (is_close ? near[close++] : others[other++]) = neighbors[i];
     }
     std::copy_n(others, other, near + close);
@@ -336,7 +332,7 @@ class Thinning {
     uint32_t distances[ANN_DEGREE_MAX];
     codes_.distances(walk.code, edges.targets, count, distances);
     std::nth_element(distances, distances + count / kNearShare, distances + count);
-    return number_of(codes_, distance) <= kNearMost * number_of(codes_, distances[count / kNearShare]);
+    return codes_.value_of(distance) <= kNearMost * codes_.value_of(distances[count / kNearShare]);
   }
 
   /// Whether best-first search from a row at this distance meets the one that is sought.

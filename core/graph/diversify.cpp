@@ -212,7 +212,7 @@ class Diversifier {
     const double square = double{params_.alpha} * params_.alpha;
     for (uint32_t j = 0; j < count; ++j) {
       const uint32_t distance = distance_of(space.keys[j]);
-      const double bound = value_of(distance) / square;
+      const double bound = codes_.value_of(distance) / square;
       if (codes_.wide())
         space.near[j] = std::bit_cast<uint32_t>(static_cast<float>(bound)) + more;
       else
@@ -220,17 +220,13 @@ class Diversifier {
     }
   }
 
-  double value_of(uint32_t distance) const {
-    return codes_.wide() ? double{std::bit_cast<float>(distance)} : static_cast<double>(distance);
-  }
-
   /// Whether two neighbours stand in less than `angle` of each other, by the law of cosines. One at no distance
   /// stands in no direction.
   bool is_within_angle(uint32_t first, uint32_t second, uint32_t between) const {
-    const double a = value_of(first);
-    const double b = value_of(second);
+    const double a = codes_.value_of(first);
+    const double b = codes_.value_of(second);
     if (a == 0 || b == 0) return false;
-    return a + b - value_of(between) > 2 * std::sqrt(a * b) * std::cos(params_.angle * kPi / 180);
+    return a + b - codes_.value_of(between) > 2 * std::sqrt(a * b) * std::cos(params_.angle * kPi / 180);
   }
 
   /// Goes through the keys in order: the next one that is left is kept, and those after it go that it occludes. So

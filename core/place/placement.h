@@ -90,8 +90,8 @@ class DevicePlacement {
   virtual void replace_edges(const uint32_t* edges) = 0;
   /// and of entry points alone.
   virtual void replace_starts(const SearchGraph& graph, const Execution& execution) = 0;
-  /// Makes covering heads of the graph pivots; an empty span restores the usual ones. False,
-  /// and nothing done, where device memory does not hold them.
+  /// Makes covering heads of the graph pivots; an empty span restores the usual ones. False, and nothing done, where
+  /// device memory does not hold them.
   virtual bool replace_pivots(const SearchGraph& graph, std::span<const uint32_t> covering,
                               const Execution& execution) = 0;
 

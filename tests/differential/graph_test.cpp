@@ -304,10 +304,6 @@ bool is_found(const Codes& codes, const SearchGraph& graph, uint32_t sought,
          finds_row(codes, graph, rows[nearest - distances.begin()], sought, without);
 }
 
-}  // namespace
-
-namespace {
-
 using HeadsOfEach = std::map<uint32_t, std::vector<uint32_t>>;
 
 bool holds(const std::vector<uint32_t>& rows, uint32_t row) {
